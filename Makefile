@@ -1,0 +1,45 @@
+# Short names for what CMake does. `make help` lists them.
+BUILD ?= build
+PREFIX ?= /usr/local
+CMAKE_FLAGS ?=
+
+.PHONY: all demo test check lint bench fuzz install cross setup clean help
+
+all: ## build the program (build/moraine), the library and the tests
+	@tools/setup.sh build
+	@tools/build.sh $(BUILD) $(CMAKE_FLAGS)
+
+demo: all ## show what works, on this machine
+	@tools/demo.sh $(BUILD)
+
+test: ## every test: lint, all builds with sanitizers, the other architecture under qemu
+	@tools/setup.sh test
+	@tools/test.sh all
+
+check: ## the fast subset, under one minute
+	@tools/setup.sh build
+	@tools/test.sh quick
+
+lint: ## clang-format, clang-tidy, cppcheck, warnings as errors
+	@tools/setup.sh test
+	@tools/lint.sh
+
+bench: all ## speed of the numeric core: table on stdout, JSON in build/bench.json
+	@$(BUILD)/bench/bench_core --json $(BUILD)/bench.json
+
+fuzz: ## ten minutes of libFuzzer on the container reader (FUZZ_SECONDS=600)
+	@tools/setup.sh test
+	@tools/fuzz.sh $${FUZZ_SECONDS:-600}
+
+install: all ## install to PREFIX (default /usr/local); honours DESTDIR
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+cross: ## build for the other architecture (x86-64 <-> aarch64), in build-cross
+	@tools/setup.sh test
+	@tools/build.sh build-cross $$(tools/cross.sh flags)
+
+clean: ## remove every build directory
+	@rm -rf build build-*
+
+help:
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# build.sh DIRECTORY [cmake options]: configures (once, or when the options changed) and builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+directory=$1
+shift
+mkdir -p "$directory"
+if [ ! -f "$directory/build.ninja" ] || [ "$*" != "$(cat "$directory/.options" 2>/dev/null)" ]; then
+    cmake -S . -B "$directory" -G Ninja "$@" >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log" >&2; exit 1; }
+    echo "$*" >"$directory/.options"
+fi
+ninja -C "$directory" --quiet

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Lint: formatting, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
+# Prints one `ok NAME` or `not ok NAME` line per tool; exits 1 if any failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+directory=build-lint
+failed=0
+
+report() { # name, exit status, log
+    if [ "$2" -eq 0 ]; then
+        echo "ok lint: $1"
+    else
+        failed=1
+        echo "not ok lint: $1"
+        cat "$3"
+    fi
+}
+
+mkdir -p "$directory"
+mapfile -t sources < <(git ls-files -co --exclude-standard '*.c' '*.h')
+clang-format --dry-run -Werror "${sources[@]}" >"$directory/format.log" 2>&1
+report clang-format $? "$directory/format.log"
+
+cmake -S . -B "$directory" -G Ninja -DCMAKE_C_COMPILER=clang >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log"; exit 1; }
+mapfile -t compiled < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$directory/compile_commands.json" | sort -u)
+printf '%s\n' "${compiled[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p "$directory" --quiet >"$directory/tidy.log" 2>"$directory/tidy.err"
+report clang-tidy $? "$directory/tidy.log"
+
+cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
+    --suppressions-list=tools/cppcheck.suppress -j "$(nproc)" -I src -I include -D_GNU_SOURCE -D__x86_64__ \
+    src >"$directory/cppcheck.log" 2>&1
+report cppcheck $? "$directory/cppcheck.log"
+exit $failed

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh test` for
+# everything the test run uses. Says what it installs; does nothing when all is there.
+set -euo pipefail
+
+build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libcmocka-dev)
+test=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user)
+
+case "$(uname -m)" in
+x86_64) foreign=arm64 compiler=gcc-aarch64-linux-gnu ;;
+aarch64) foreign=amd64 compiler=gcc-x86-64-linux-gnu ;;
+*) foreign= compiler= ;;
+esac
+
+want=("${build[@]}")
+if [ "${1:-build}" = test ]; then
+    want+=("${test[@]}")
+    if [ -n "$foreign" ]; then
+        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign")
+    fi
+fi
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing=()
+for package in "${want[@]}"; do
+    installed "$package" || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "setup: these packages are missing and this is not a Debian machine: ${missing[*]}" >&2
+    exit 1
+fi
+root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: run as root, or install sudo, to install: ${missing[*]}" >&2; exit 1; }
+    root=(sudo)
+fi
+echo "setup: installing ${missing[*]}" >&2
+if [ "${1:-build}" = test ] && [ -n "$foreign" ] && ! dpkg --print-foreign-architectures | grep -qx "$foreign"; then
+    "${root[@]}" dpkg --add-architecture "$foreign"
+fi
+"${root[@]}" apt-get update -qq
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

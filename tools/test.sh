@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# test.sh all|quick: builds, runs every test program and ends with `N passed, N failed, N skipped`.
+#
+# A stage is one build and the programs to run in it. Test programs speak TAP (cmocka does when asked;
+# the scripts do by hand); each `ok` line counts. A program that dies counts as a failure.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+passed=0 failed=0 skipped=0
+export CMOCKA_MESSAGE_OUTPUT=TAP
+
+count() { # stage, program, exit status, log
+    local ok bad skip
+    skip=$(grep -c -E '^(not )?ok .*# SKIP' "$4")
+    ok=$(grep -E '^ok ' "$4" | grep -vc '# SKIP')
+    bad=$(grep -E '^not ok ' "$4" | grep -vc '# SKIP')
+    if [ "$3" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        bad=1
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    printf '%-10s %-28s %4d passed' "$1" "$2" "$ok"
+    [ "$skip" -gt 0 ] && printf ', %d skipped' "$skip" && grep '# SKIP' "$4" | sed 's/^/    /'
+    if [ "$bad" -gt 0 ]; then
+        printf ', %d FAILED (exit %d)\n' "$bad" "$3"
+        sed 's/^/    /' "$4" | tail -n 60
+    else
+        printf '  (%ds)\n' $((SECONDS - began))
+    fi
+}
+
+run() { # stage, program name, command...
+    local stage=$1 name=$2 log
+    shift 2
+    log=$(mktemp)
+    began=$SECONDS
+    timeout 900 "$@" >"$log" 2>&1
+    count "$stage" "$name" $? "$log"
+    rm -f "$log"
+}
+
+stage() { # name, build directory, emulator, programs (or "all"), cmake options...
+    local name=$1 directory=$2 emulator=$3 programs=$4 program
+    shift 4
+    began=$SECONDS
+    if ! tools/build.sh "$directory" "$@"; then
+        echo "$name: the build FAILED"
+        failed=$((failed + 1))
+        return
+    fi
+    printf '%-10s built (%ds)\n' "$name" $((SECONDS - began))
+    [ "$programs" = all ] && programs=$(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | sort)
+    for program in $programs; do
+        # shellcheck disable=SC2086
+        run "$name" "$program" $emulator "$directory/tests/$program"
+    done
+}
+
+concurrent="test_pool test_ops test_synth"
+# Programs that make sense under the emulator: bits and formats; the rest is the same code.
+portable="test_base test_format test_product test_ops test_math test_gguf"
+
+case "${1:-all}" in
+quick)
+    stage native build "" "test_base test_pool test_format test_math test_ops test_gguf test_product" -DMO_WERROR=ON
+    ;;
+all)
+    stage native build "" all -DMO_WERROR=ON
+    run native cli.sh tests/cli.sh build
+    run native install.sh tests/install.sh build
+    stage sanitize build-asan "" all -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    run sanitize cli.sh tests/cli.sh build-asan
+    stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    # shellcheck disable=SC2046
+    stage "$(tools/cross.sh name)" build-cross "$(tools/cross.sh emulator)" "$portable" -DMO_WERROR=ON $(tools/cross.sh flags)
+    run fuzz fuzz.sh tools/fuzz.sh 20
+    run lint lint.sh tools/lint.sh
+    ;;
+*)
+    echo "usage: test.sh all|quick" >&2
+    exit 2
+    ;;
+esac
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
