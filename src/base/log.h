@@ -1,0 +1,10 @@
+/* Log: the one way the library speaks. A fallback says once what, why and what it costs. */
+#ifndef MO_BASE_LOG_H
+#define MO_BASE_LOG_H
+
+#include "moraine.h"
+
+/* Formats one line and hands it to the callback of mo_log_set(). Any thread. */
+void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...) MO_PRINTF(3, 4);
+
+#endif

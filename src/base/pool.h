@@ -1,0 +1,36 @@
+/* Pool: the compute threads. A region is a list of phases; a phase is a range cut into chunks whose
+ * borders depend on the range alone, so results never depend on the number of threads. Chunks are
+ * claimed one by one: a thread that lost its core delays the others by one chunk at most, and a
+ * phase ends when its chunks are done, not when its threads have arrived. */
+#ifndef MO_BASE_POOL_H
+#define MO_BASE_POOL_H
+
+#include "moraine.h"
+
+typedef struct mo_pool mo_pool;
+
+/* Works on [begin, end), at most `grain` items; thread is 0 .. mo_pool_threads()-1 and is unique among
+ * the calls that run at the same moment. */
+typedef void (*mo_pool_fn)(void *ctx, int64_t begin, int64_t end, int thread);
+
+typedef struct mo_phase {
+    mo_pool_fn fn;
+    void *ctx;
+    int64_t count; /* items; 0 is allowed */
+    int64_t grain; /* items per chunk, >= 1 */
+} mo_phase;
+
+/* threads >= 1 counts the calling thread, which works too; 0 means one per usable core. */
+mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err);
+void mo_pool_destroy(mo_pool *pool); /* joins; NULL is allowed */
+int mo_pool_threads(const mo_pool *pool);
+
+/* Runs the phases in order and returns when the last one is done: every write of phase i is seen by
+ * every chunk of phase i+1. One region at a time per pool (regions of several callers are
+ * serialised); a task must not start a region on its own pool. Allocates nothing. */
+void mo_pool_region(mo_pool *pool, const mo_phase *phases, int count);
+
+/* A region of one phase. */
+void mo_pool_run(mo_pool *pool, int64_t count, int64_t grain, mo_pool_fn fn, void *ctx);
+
+#endif
