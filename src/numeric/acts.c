@@ -1,0 +1,33 @@
+#include "numeric/acts.h"
+
+static size_t padded(int64_t count, size_t bytes)
+{
+    return ((size_t)count * bytes + 63) / 64 * 64;
+}
+
+size_t mo_acts_bytes(int64_t rows, int64_t cols)
+{
+    const int64_t blocks = (cols + 31) / 32;
+    return padded(rows * cols, sizeof(float)) + padded(rows * cols, 1) +
+           padded(rows * blocks, sizeof(float)) * 2 + padded(rows * blocks, sizeof(int32_t)) +
+           padded(rows * blocks * 2, sizeof(int16_t));
+}
+
+mo_acts mo_acts_lay(void *memory, int64_t rows, int64_t cols)
+{
+    const int64_t blocks = (cols + 31) / 32;
+    uint8_t *p = memory;
+    mo_acts a = {.rows = rows, .cols = cols};
+    a.x = (float *)p;
+    p += padded(rows * cols, sizeof(float));
+    a.q = (int8_t *)p;
+    p += padded(rows * cols, 1);
+    a.d = (float *)p;
+    p += padded(rows * blocks, sizeof(float));
+    a.s = (float *)p;
+    p += padded(rows * blocks, sizeof(float));
+    a.sum = (int32_t *)p;
+    p += padded(rows * blocks, sizeof(int32_t));
+    a.half_sum = (int16_t *)p;
+    return a;
+}

@@ -1,0 +1,11 @@
+/* The table of the instruction set avx2. */
+#include "numeric/lanes_avx2.h"
+#include "numeric/ops_body.h"
+#include "numeric/products.h"
+
+const mo_kernels mo_kernels_avx2 = {
+    .name = "avx2",
+    .interleave = 8,
+    .product = mo_avx2_product,
+    MO_OPS_BODY,
+};

@@ -1,0 +1,32 @@
+/* Products with AVX2: eight rows at a time, one per lane, so that a block of 32 needs no sum across lanes. */
+#include "numeric/products.h"
+
+#include "numeric/avx2_float.h"
+#include "numeric/avx2_tile.h"
+#include "numeric/reference.h"
+
+MO_INLINE fvec step_fold(mo_type type, const mo_step *s, const mo_slot512 *slot, int64_t block, fvec acc)
+{
+    ivec sum[1][2];
+    dots(type, 1, s, slot, block, sum);
+    return fold_sums(type, s, slot, block, sum[0], acc);
+}
+
+MO_INLINE void tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                    bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    mo_avx2_tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride);
+}
+
+#include "numeric/x86_product.h"
+
+MO_PRODUCT(mo_avx2_product)
+{
+    if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        mo_avx2_float_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else if (w->interleave && w->interleave != LANES) {
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else {
+        quantised_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    }
+}

@@ -1,0 +1,55 @@
+#include "numeric/avx2_tile.h"
+
+MO_INLINE void run_tile(mo_type type, int width, const mo_step *panel, int blocks, const mo_slot512 *slots,
+                        int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    fvec acc[TILE_TOKENS];
+    for (int t = 0; t < width; t++) {
+        acc[t] = first || t >= tokens ? floats(0.0f) : rows_load(rows, y + t * y_stride);
+    }
+    for (int b = 0; b < blocks; b++) {
+        ivec sum[TILE_TOKENS][2];
+        dots(type, width, panel + b, slots, b, sum);
+        MO_UNROLL
+        for (int t = 0; t < width; t++) {
+            acc[t] = fold_sums(type, panel + b, slots + t, b, sum[t], acc[t]);
+        }
+    }
+    for (int t = 0; t < width; t++) {
+        if (t < tokens) {
+            rows_store(rows, y + t * y_stride, acc[t]);
+        }
+    }
+}
+
+#define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
+
+MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
+                            int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    if (tokens > 2) {
+        run_tile(type, 4, TILE_ARGUMENTS);
+    } else {
+        run_tile(type, 2, TILE_ARGUMENTS);
+    }
+}
+
+/* Types whose decoded blocks are folded alike share one function. */
+void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                  bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    switch (type) {
+    case MO_Q4_0: choose_width(MO_Q4_0, TILE_ARGUMENTS); break;
+    case MO_Q5_0:
+    case MO_MXFP4: choose_width(MO_Q5_0, TILE_ARGUMENTS); break;
+    case MO_Q4_1:
+    case MO_Q4_K: choose_width(MO_Q4_K, TILE_ARGUMENTS); break;
+    case MO_Q5_1:
+    case MO_Q5_K: choose_width(MO_Q5_K, TILE_ARGUMENTS); break;
+    case MO_Q2_K: choose_width(MO_Q2_K, TILE_ARGUMENTS); break;
+    case MO_Q3_K: choose_width(MO_Q3_K, TILE_ARGUMENTS); break;
+    case MO_Q6_K: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;
+    case MO_NVFP4: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
+    default: choose_width(MO_Q8_0, TILE_ARGUMENTS); break; /* Q8_0, IQ4_NL, IQ4_XS */
+    }
+}

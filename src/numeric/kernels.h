@@ -1,0 +1,114 @@
+/* Kernels: one table of functions per instruction set, all with the same bits. `mo_kernels_scalar` is
+ * the definition (reference*.c); the others are compared with it by memcmp.
+ *
+ * Every kernel works on one thread's share; numeric/ops.h cuts operations over a pool. Pointers may not
+ * overlap unless a line says so. Nothing here allocates or fails. */
+#ifndef MO_NUMERIC_KERNELS_H
+#define MO_NUMERIC_KERNELS_H
+
+#include "numeric/acts.h"
+#include "numeric/weights.h"
+
+/* Keys and values. Q8_0: per head in blocks of 32 values, the last may be shorter; the bytes of a block are
+ * an f16 scale, then the codes. */
+
+/* Bytes of one head's vector of n values. */
+static inline int64_t mo_kv_bytes(mo_kv_type type, int64_t n)
+{
+    return type == MO_KV_F32 ? 4 * n : type == MO_KV_F16 ? 2 * n : n + 2 * ((n + 31) / 32);
+}
+
+/* One KV head over positions 0.. of a sequence. Position u lies at base + (u mod ring) * stride, so a
+ * windowed layer keeps only its window; ring is a multiple of MO_CHUNK, or 0 for no wrap. */
+typedef struct mo_kv_head {
+    mo_kv_type type;
+    const uint8_t *k, *v;
+    int64_t k_stride, v_stride; /* bytes from one position to the next */
+    int64_t k_len, v_len;       /* values of a key, of a value */
+    int64_t ring;
+} mo_kv_head;
+
+/* Positions of one attention chunk; chunks start at position 0 of the sequence. */
+#define MO_CHUNK 256
+
+typedef struct mo_kernels {
+    const char *name;
+    int interleave; /* group size this set's products prefer for weights loaded once; 0: none gains */
+
+    /* Quantises one row of activations (numerics: Activations). n is a multiple of 32. */
+    void (*quantise)(const float *x, int64_t n, int8_t *q, float *d, float *s, int32_t *sum,
+                     int16_t *half_sum);
+
+    /* y[t * y_stride + r] = w row r . activation row pick[t], for r in [row_begin, row_end), t in
+     * [0, count). pick NULL means row t. Every type of weights; F32, F16 and BF16 use acts->x, the others
+     * the codes. With interleaved weights row_begin is a multiple of the group. */
+    void (*product)(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
+                    const int32_t *pick, int64_t count, float *y, int64_t y_stride);
+
+    /* The exact values of a row in the file's layout. */
+    void (*dequantise)(mo_type type, const uint8_t *row, int64_t cols, float *out);
+
+    /* Sums over a row in the 32-lane order. */
+    float (*dot)(const float *a, const float *b, int64_t n);
+
+    /* y = (x * r) * w, r = 1 / sqrt(ss / n + eps); w NULL: y = x * r. y may be x. */
+    void (*rms_norm)(float *y, const float *x, const float *w, int64_t n, float eps);
+    /* y = x * (1 / max(sqrt(ss), eps)). y may be x. */
+    void (*l2_norm)(float *y, const float *x, int64_t n, float eps);
+    /* x = exp(x - max) / sum. */
+    void (*softmax)(float *x, int64_t n);
+
+    void (*add)(float *y, const float *x, int64_t n);           /* y = y + x */
+    void (*multiply)(float *y, const float *x, int64_t n);      /* y = y * x */
+    void (*scale)(float *y, float a, int64_t n);                /* y = y * a */
+    void (*axpy)(float *y, float a, const float *x, int64_t n); /* y = fma(a, x, y) */
+
+    /* Gated activations: y may be g. */
+    void (*swiglu)(float *y, const float *g, const float *u, int64_t n); /* silu(g) * u */
+    void (*geglu)(float *y, const float *g, const float *u, int64_t n);  /* gelu_tanh(g) * u */
+    /* gpt-oss: g' = min(g, limit); u' = clamp(u, -limit, limit); (g' * sigmoid(alpha * g')) * (u' + 1) */
+    void (*swiglu_oss)(float *y, const float *g, const float *u, int64_t n, float alpha, float limit);
+    void (*silu)(float *y, const float *x, int64_t n);    /* y may be x */
+    void (*sigmoid)(float *y, const float *x, int64_t n); /* y may be x */
+    void (*softcap)(float *x, int64_t n, float cap);      /* x = cap * tanh(x / cap) */
+
+    /* Rotates one head in place: pairs (2p, 2p+1), or (p, p + n_rot/2) with neox; c and s hold n_rot/2
+     * values made by mo_rope_fill(). Values from n_rot on stay. */
+    void (*rope)(float *x, const float *c, const float *s, int64_t n_rot, bool neox);
+
+    /* Writes one head's key or value into the cache; false when a value is not finite in the format
+     * (F16 overflow): the caller reports it and names --kv f32. */
+    bool (*kv_write)(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
+
+    /* One chunk of attention for `heads` query heads that share the KV head: positions [begin, end) lie
+     * inside one chunk. q is [heads][k_len]; gives m[heads], l[heads] and o[heads][v_len]. */
+    void (*attend)(const mo_kv_head *kv, int64_t begin, int64_t end, const float *q, int64_t heads,
+                   float scale, float *m, float *l, float *o);
+    /* Merges a later chunk (m, l, o) into (M, L, O). o NULL stands for zeros (a sink). */
+    void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);
+    /* O = O / L. */
+    void (*attend_finish)(float *O, float L, int64_t n);
+
+    /* Causal depthwise convolution at one position: y[c] = fma over taps j ascending of w[j][c] and
+     * rows[j][c], from +0. w is transposed to [taps][channels]. */
+    void (*convolve)(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels);
+
+    /* One token of the gated delta rule for one value head (numerics: Other operations). state is
+     * [k_len][v_len]; out[v_len] is already multiplied by scale. */
+    void (*delta)(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k, const float *v,
+                  float decay, float beta, float scale, float *out);
+
+    /* True when every value is finite. */
+    bool (*finite)(const float *x, int64_t n);
+} mo_kernels;
+
+extern const mo_kernels mo_kernels_scalar;
+
+/* The sets compiled into this build that this machine can run, best first; scalar is the last.
+ * Returns how many were written. */
+int mo_kernels_list(const mo_kernels **out, int limit);
+
+/* The set of that name; NULL or "auto" means the best. MO_EINVAL names the sets that exist. */
+mo_status mo_kernels_select(const char *name, const mo_kernels **out, mo_error *err);
+
+#endif

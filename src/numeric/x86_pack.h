@@ -1,0 +1,103 @@
+/* Pack: the activations of a batch, cut into slots of 512 columns that the x86 products read with one
+ * pointer and constant offsets. Built on the stack once per call and used by every group of rows. */
+#ifndef MO_NUMERIC_X86_PACK_H
+#define MO_NUMERIC_X86_PACK_H
+
+#include <string.h>
+
+#include "numeric/acts.h"
+#include "numeric/format.h"
+
+#define MO_INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define MO_UNROLL _Pragma("unroll")
+#else
+#define MO_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* What a block of 32 adds to the accumulator. */
+typedef enum mo_fold {
+    MO_FOLD_PLAIN,   /* fma(dx, dw * isum) */
+    MO_FOLD_MINIMUM, /* the same, then fma(s, min) */
+    MO_FOLD_HALVES,  /* the two partial sums of 16 times their integer scales */
+    MO_FOLD_Q2,      /* as HALVES, then the integer minimum */
+    MO_FOLD_STEPS,   /* NVFP4: two steps of 16 with their own scales */
+} mo_fold;
+
+enum {
+    MO_PACK_BLOCKS = 16, /* blocks of 32 in a slot, two of the largest file blocks */
+    MO_PACK_COLS = 32 * MO_PACK_BLOCKS,
+    MO_PACK_SLOTS = 192, /* 144 KiB of stack; decoding 16 rows is then shared by up to 192 tokens */
+};
+
+/* 1.5 * 2^23 as integer bits: an integer of less than 22 bits added to them is, read as a float, that
+ * integer plus 1.5 * 2^23, so that fma(it, dw, -(1.5 * 2^23) * dw) is dw times the integer rounded once. */
+#define MO_MAGIC_BITS  0x4B400000
+#define MO_MAGIC_FLOAT 0x1.8p23f
+
+typedef struct mo_slot512 {
+    int8_t q[MO_PACK_COLS];
+    float d[MO_PACK_BLOCKS];
+    float s[MO_PACK_BLOCKS];
+    /* Where the integer sums start, so that unsigned codes (code + offset) give the sum of the signed ones:
+     * -offset * (sum of activation codes); [1] for the second half where halves are apart. Q2_K: [0] holds
+     * the two half sums as a pair of int16. */
+    int32_t start[2][MO_PACK_BLOCKS];
+} mo_slot512;
+
+MO_INLINE mo_fold mo_fold_of(mo_type type)
+{
+    switch (type) {
+    case MO_Q4_1:
+    case MO_Q5_1:
+    case MO_Q4_K:
+    case MO_Q5_K: return MO_FOLD_MINIMUM;
+    case MO_Q3_K:
+    case MO_Q6_K: return MO_FOLD_HALVES;
+    case MO_Q2_K: return MO_FOLD_Q2;
+    case MO_NVFP4: return MO_FOLD_STEPS;
+    default: return MO_FOLD_PLAIN;
+    }
+}
+
+/* Fills a slot with blocks first .. first + blocks - 1 of activation row t. magic is added to the starts
+ * of PLAIN, MINIMUM and STEPS. */
+static inline void mo_slot_fill(mo_slot512 *slot, mo_fold fold, int32_t offset, int32_t magic,
+                                const mo_acts *acts, int64_t t, int64_t first, int blocks)
+{
+    const int64_t at = t * (acts->cols / 32) + first;
+    memcpy(slot->q, acts->q + t * acts->cols + 32 * first, (size_t)blocks * 32);
+    memcpy(slot->d, acts->d + at, (size_t)blocks * sizeof(float));
+    const int32_t *sum = acts->sum + at;
+    const int16_t *half_sum = acts->half_sum + 2 * at;
+    switch (fold) {
+    case MO_FOLD_PLAIN:
+        for (int b = 0; b < blocks; b++) {
+            slot->start[0][b] = magic - offset * sum[b];
+        }
+        break;
+    case MO_FOLD_MINIMUM: memcpy(slot->s, acts->s + at, (size_t)blocks * sizeof(float)); break;
+    case MO_FOLD_HALVES:
+        for (int b = 0; b < blocks; b++) {
+            slot->start[0][b] = -offset * half_sum[2 * b];
+            slot->start[1][b] = -offset * half_sum[2 * b + 1];
+        }
+        break;
+    case MO_FOLD_Q2: memcpy(slot->start[0], half_sum, (size_t)blocks * 4); break;
+    case MO_FOLD_STEPS:
+        for (int b = 0; b < blocks; b++) {
+            slot->start[0][b] = magic - offset * half_sum[2 * b];
+            slot->start[1][b] = magic - offset * half_sum[2 * b + 1];
+        }
+        break;
+    }
+}
+
+MO_INLINE int32_t mo_slot_word(const mo_slot512 *slot, int64_t block, int word)
+{
+    int32_t value;
+    memcpy(&value, slot->q + 32 * block + 4 * word, sizeof value);
+    return value;
+}
+
+#endif
