@@ -1,0 +1,21 @@
+/* Model: what an opened GGUF model is inside. Private to the room; others use read.h. */
+#ifndef MO_GGUF_MODEL_H
+#define MO_GGUF_MODEL_H
+
+#include "gguf/header.h"
+
+typedef struct mo_gguf_part {
+    char *path;
+    mo_gguf_header header;
+} mo_gguf_part;
+
+struct mo_gguf {
+    mo_gguf_part *parts; /* at least one; the first holds the model's metadata */
+    int part_count;
+
+    mo_gguf_tensor *tensors; /* of all parts, in order; names belong to the parts' headers */
+    const mo_gguf_tensor **by_name;
+    int64_t tensor_count;
+};
+
+#endif

@@ -1,0 +1,522 @@
+#include "gguf/write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/output.h"
+#include "base/status.h"
+#include "gguf/header.h"
+
+#define ARRAY 9 /* the value type that mo_value_type leaves out */
+
+typedef struct buffer {
+    uint8_t *bytes;
+    size_t size, capacity;
+} buffer;
+
+struct mo_gguf_writer {
+    mo_error error; /* the first failure; MO_OK until then */
+    mo_arena *arena;
+    uint32_t alignment;
+    bool laid_out;
+
+    buffer entries; /* keys and values as in the file */
+    const char **keys;
+    int64_t key_count, key_capacity;
+
+    mo_gguf_tensor *tensors;
+    int64_t tensor_count, tensor_capacity;
+
+    int64_t tensors_per_part;
+    mo_gguf_part_layout *parts;
+    int part_count;
+};
+
+/* ---- Collecting ---- */
+
+static bool healthy(const mo_gguf_writer *w)
+{
+    return w && w->error.status == MO_OK && !w->laid_out;
+}
+
+static void no_memory(mo_gguf_writer *w)
+{
+    mo_fail(&w->error, MO_ENOMEM, "no memory for the header of a model file; free some and try again");
+}
+
+static bool append(buffer *b, const void *bytes, size_t n)
+{
+    if (n > b->capacity - b->size) {
+        size_t capacity = b->capacity ? b->capacity * 2 : 4096;
+        capacity = capacity - b->size < n ? b->size + n : capacity;
+        uint8_t *grown = realloc(b->bytes, capacity);
+        if (!grown) {
+            return false;
+        }
+        b->bytes = grown;
+        b->capacity = capacity;
+    }
+    if (n) {
+        memcpy(b->bytes + b->size, bytes, n);
+    }
+    b->size += n;
+    return true;
+}
+
+static bool append_u32(buffer *b, uint32_t value)
+{
+    return append(b, &value, sizeof value);
+}
+
+static bool append_u64(buffer *b, uint64_t value)
+{
+    return append(b, &value, sizeof value);
+}
+
+static bool append_text(buffer *b, const char *text, size_t length)
+{
+    return append_u64(b, length) && append(b, text, length);
+}
+
+/* Doubles an array when it is full; false when out of memory. */
+static bool make_room(void **array, int64_t count, int64_t *capacity, size_t bytes)
+{
+    if (count < *capacity) {
+        return true;
+    }
+    int64_t larger = *capacity ? *capacity * 2 : 32;
+    void *grown = realloc(*array, (size_t)larger * bytes);
+    if (grown) {
+        *array = grown;
+        *capacity = larger;
+    }
+    return grown != NULL;
+}
+
+mo_gguf_writer *mo_gguf_writer_create(uint32_t alignment)
+{
+    mo_gguf_writer *w = calloc(1, sizeof *w);
+    if (!w || !(w->arena = mo_arena_create(0))) {
+        free(w);
+        return NULL;
+    }
+    w->alignment = alignment ? alignment : 32;
+    if (w->alignment < 8 || w->alignment > (1u << 20) || (w->alignment & (w->alignment - 1))) {
+        mo_fail(&w->error, MO_EINVAL, "an alignment of %u is no power of two between 8 and 1048576",
+                alignment);
+    }
+    if (alignment) {
+        mo_gguf_put_u32(w, "general.alignment", alignment);
+    }
+    return w;
+}
+
+void mo_gguf_writer_destroy(mo_gguf_writer *w)
+{
+    if (!w) {
+        return;
+    }
+    for (int p = 0; p < w->part_count; p++) {
+        free((void *)w->parts[p].header);
+    }
+    free(w->parts);
+    free(w->tensors);
+    free(w->keys);
+    free(w->entries.bytes);
+    mo_arena_destroy(w->arena);
+    free(w);
+}
+
+/* Begins an entry; false when it cannot be. */
+static bool put_key(mo_gguf_writer *w, const char *key, uint32_t type)
+{
+    if (!healthy(w)) {
+        return false;
+    }
+    size_t length = strlen(key);
+    if (length == 0 || length > 65535) {
+        mo_fail(&w->error, MO_EINVAL, "a key of %zu bytes cannot be written; use 1 to 65535", length);
+        return false;
+    }
+    if (!make_room((void **)&w->keys, w->key_count, &w->key_capacity, sizeof *w->keys) ||
+        !(w->keys[w->key_count] = mo_arena_text(w->arena, key, length)) ||
+        !append_text(&w->entries, key, length) || !append_u32(&w->entries, type)) {
+        no_memory(w);
+        return false;
+    }
+    w->key_count++;
+    return true;
+}
+
+static void put_scalar(mo_gguf_writer *w, const char *key, mo_value_type type, const void *value)
+{
+    if (put_key(w, key, type) && !append(&w->entries, value, mo_value_type_bytes(type))) {
+        no_memory(w);
+    }
+}
+
+#define SCALAR(name, ctype, type)                                                                            \
+    void mo_gguf_put_##name(mo_gguf_writer *w, const char *key, ctype value)                                 \
+    {                                                                                                        \
+        put_scalar(w, key, type, &value);                                                                    \
+    }
+SCALAR(u8, uint8_t, MO_VALUE_U8)
+SCALAR(i8, int8_t, MO_VALUE_I8)
+SCALAR(u16, uint16_t, MO_VALUE_U16)
+SCALAR(i16, int16_t, MO_VALUE_I16)
+SCALAR(u32, uint32_t, MO_VALUE_U32)
+SCALAR(i32, int32_t, MO_VALUE_I32)
+SCALAR(u64, uint64_t, MO_VALUE_U64)
+SCALAR(i64, int64_t, MO_VALUE_I64)
+SCALAR(f32, float, MO_VALUE_F32)
+SCALAR(f64, double, MO_VALUE_F64)
+
+void mo_gguf_put_bool(mo_gguf_writer *w, const char *key, bool value)
+{
+    uint8_t byte = value;
+    put_scalar(w, key, MO_VALUE_BOOL, &byte);
+}
+
+void mo_gguf_put_string(mo_gguf_writer *w, const char *key, const char *value)
+{
+    mo_gguf_put_text(w, key, (mo_text){value, strlen(value)});
+}
+
+void mo_gguf_put_text(mo_gguf_writer *w, const char *key, mo_text value)
+{
+    if (put_key(w, key, MO_VALUE_STRING) && !append_text(&w->entries, value.data, value.length)) {
+        no_memory(w);
+    }
+}
+
+void mo_gguf_put_array(mo_gguf_writer *w, const char *key, mo_value_type type, const void *elements,
+                       uint64_t count)
+{
+    size_t bytes;
+    if (!put_key(w, key, ARRAY)) {
+        return;
+    }
+    if (type == MO_VALUE_STRING || __builtin_mul_overflow(mo_value_type_bytes(type), (size_t)count, &bytes)) {
+        mo_fail(&w->error, MO_EINVAL, "key %.200s: this array cannot be written", key);
+    } else if (!append_u32(&w->entries, type) || !append_u64(&w->entries, count) ||
+               !append(&w->entries, elements, bytes)) {
+        no_memory(w);
+    }
+}
+
+void mo_gguf_put_texts(mo_gguf_writer *w, const char *key, const mo_text *elements, uint64_t count)
+{
+    if (!put_key(w, key, ARRAY)) {
+        return;
+    }
+    bool fine = append_u32(&w->entries, MO_VALUE_STRING) && append_u64(&w->entries, count);
+    for (uint64_t i = 0; i < count && fine; i++) {
+        fine = append_text(&w->entries, elements[i].data, elements[i].length);
+    }
+    if (!fine) {
+        no_memory(w);
+    }
+}
+
+/* Fills in values and bytes; false when the sizes cannot be. */
+static bool measure(mo_gguf_writer *w, mo_gguf_tensor *t, const char *name)
+{
+    t->values = 1;
+    for (int d = 0; d < 4; d++) {
+        if (t->size[d] < 1 || __builtin_mul_overflow(t->values, t->size[d], &t->values)) {
+            mo_fail(&w->error, MO_EINVAL, "tensor %s: its dimensions cannot be written", name);
+            return false;
+        }
+    }
+    if (t->size[0] % t->format->block_values != 0) {
+        mo_fail(&w->error, MO_EINVAL,
+                "tensor %s: rows of %lld values are no multiple of the %d of a %s block", name,
+                (long long)t->size[0], t->format->block_values, t->format->name);
+        return false;
+    }
+    if (__builtin_mul_overflow(t->values / t->format->block_values, (int64_t)t->format->block_bytes,
+                               &t->bytes)) {
+        mo_fail(&w->error, MO_EINVAL, "tensor %s: its dimensions cannot be written", name);
+        return false;
+    }
+    return true;
+}
+
+int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, int dims, const int64_t *size)
+{
+    size_t length = strlen(name);
+    const mo_format *format = mo_format_of((uint32_t)type);
+    if (!healthy(w)) {
+        return -1;
+    }
+    if (!format || dims < 1 || dims > 4 || length == 0 || length >= MO_GGUF_NAME) {
+        mo_fail(&w->error, MO_EINVAL,
+                "tensor %.80s: its name, type or number of dimensions cannot be written", name);
+        return -1;
+    }
+    if (!make_room((void **)&w->tensors, w->tensor_count, &w->tensor_capacity, sizeof *w->tensors)) {
+        no_memory(w);
+        return -1;
+    }
+    mo_gguf_tensor *t = &w->tensors[w->tensor_count];
+    *t = (mo_gguf_tensor){.format = format, .dims = dims, .size = {1, 1, 1, 1}};
+    memcpy(t->size, size, (size_t)dims * sizeof *size);
+    if (!measure(w, t, name)) {
+        return -1;
+    }
+    t->name = mo_arena_text(w->arena, name, length);
+    if (!t->name) {
+        no_memory(w);
+        return -1;
+    }
+    return w->tensor_count++;
+}
+
+void mo_gguf_writer_split(mo_gguf_writer *w, int64_t tensors_per_part)
+{
+    if (healthy(w)) {
+        w->tensors_per_part = tensors_per_part > 0 ? tensors_per_part : 0;
+    }
+}
+
+/* ---- Layout ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Refuses a name that occurs twice; names are sorted in place. */
+static void check_unique(mo_gguf_writer *w, const char **names, int64_t count, const char *what)
+{
+    qsort(names, (size_t)count, sizeof *names, by_text);
+    for (int64_t i = 1; i < count; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            mo_fail(&w->error, MO_EINVAL, "%s %.200s was put twice", what, names[i]);
+            return;
+        }
+    }
+}
+
+static void check_names(mo_gguf_writer *w)
+{
+    const char **names = calloc((size_t)w->tensor_count + 1, sizeof *names);
+    if (!names) {
+        no_memory(w);
+        return;
+    }
+    for (int64_t i = 0; i < w->tensor_count; i++) {
+        names[i] = w->tensors[i].name;
+    }
+    check_unique(w, names, w->tensor_count, "tensor");
+    free(names);
+    if (w->key_count) {
+        check_unique(w, w->keys, w->key_count, "key");
+    }
+}
+
+static int64_t align_up(const mo_gguf_writer *w, int64_t n)
+{
+    return (n + w->alignment - 1) & ~((int64_t)w->alignment - 1);
+}
+
+static bool append_integer_entry(buffer *b, const char *key, mo_value_type type, uint32_t value)
+{
+    return append_text(b, key, strlen(key)) && append_u32(b, type) &&
+           append(b, &value, mo_value_type_bytes(type)); /* little endian: the low bytes come first */
+}
+
+/* The entries of a part: its place among the others, and in the first part the model's own. */
+static bool append_entries(const mo_gguf_writer *w, buffer *b, int no)
+{
+    if (no == 0 && !append(b, w->entries.bytes, w->entries.size)) {
+        return false;
+    }
+    if (w->part_count == 1) {
+        return true;
+    }
+    return (no == 0 || w->alignment == 32 ||
+            append_integer_entry(b, "general.alignment", MO_VALUE_U32, w->alignment)) &&
+           append_integer_entry(b, "split.no", MO_VALUE_U16, (uint32_t)no) &&
+           append_integer_entry(b, "split.count", MO_VALUE_U16, (uint32_t)w->part_count) &&
+           append_integer_entry(b, "split.tensors.count", MO_VALUE_I32, (uint32_t)w->tensor_count);
+}
+
+static int64_t entry_total(const mo_gguf_writer *w, int no)
+{
+    int64_t own = no == 0 ? w->key_count : w->alignment != 32;
+    return w->part_count == 1 ? w->key_count : own + 3;
+}
+
+static bool append_info(buffer *b, const mo_gguf_tensor *t, int64_t relative)
+{
+    return append_text(b, t->name, strlen(t->name)) && append_u32(b, (uint32_t)t->dims) &&
+           append(b, t->size, (size_t)t->dims * sizeof *t->size) && append_u32(b, t->format->type) &&
+           append_u64(b, (uint64_t)relative);
+}
+
+static bool lay_out_part(mo_gguf_writer *w, int no, mo_gguf_part_layout *part)
+{
+    static const uint8_t zeros[64];
+    buffer b = {0};
+    int64_t relative = 0;
+    bool fine = append(&b, "GGUF", 4) && append_u32(&b, 3) && append_u64(&b, (uint64_t)part->tensor_count) &&
+                append_u64(&b, (uint64_t)entry_total(w, no)) && append_entries(w, &b, no);
+    for (int64_t i = 0; i < part->tensor_count && fine; i++) {
+        mo_gguf_tensor *t = &w->tensors[part->first_tensor + i];
+        t->part = no;
+        t->offset = relative;
+        fine = append_info(&b, t, relative);
+        if (INT64_MAX / 2 - relative < t->bytes) {
+            mo_fail(&w->error, MO_EINVAL, "the tensors are larger than a file can be");
+            fine = false;
+        } else {
+            relative = align_up(w, relative + t->bytes);
+        }
+    }
+    while (fine && (b.size & (w->alignment - 1))) {
+        size_t missing = w->alignment - (b.size & (w->alignment - 1));
+        fine = append(&b, zeros, missing < sizeof zeros ? missing : sizeof zeros);
+    }
+    for (int64_t i = 0; i < part->tensor_count; i++) {
+        w->tensors[part->first_tensor + i].offset += (int64_t)b.size;
+    }
+    part->header = b.bytes;
+    part->header_bytes = b.size;
+    part->file_bytes = (int64_t)b.size + relative;
+    return fine;
+}
+
+static void lay_out(mo_gguf_writer *w)
+{
+    const int64_t each = w->tensors_per_part ? w->tensors_per_part : w->tensor_count;
+    const int64_t parts = each ? (w->tensor_count + each - 1) / each : 1;
+    if (parts > MO_GGUF_MAX_PARTS) {
+        mo_fail(&w->error, MO_EINVAL, "%lld parts are more than the %d a model may have", (long long)parts,
+                MO_GGUF_MAX_PARTS);
+        return;
+    }
+    w->part_count = parts ? (int)parts : 1;
+    w->parts = calloc((size_t)w->part_count, sizeof *w->parts);
+    if (!w->parts) {
+        w->part_count = 0;
+        no_memory(w);
+        return;
+    }
+    for (int p = 0; p < w->part_count; p++) {
+        mo_gguf_part_layout *part = &w->parts[p];
+        part->first_tensor = p * each;
+        part->tensor_count = w->tensor_count - part->first_tensor;
+        part->tensor_count = part->tensor_count < each ? part->tensor_count : each;
+        if (!lay_out_part(w, p, part)) {
+            if (w->error.status == MO_OK) {
+                no_memory(w);
+            }
+            return;
+        }
+    }
+}
+
+mo_status mo_gguf_writer_layout(mo_gguf_writer *w, mo_error *err)
+{
+    if (!w) {
+        return mo_fail(err, MO_ENOMEM, "no memory for writing a model file; free some and try again");
+    }
+    if (healthy(w)) {
+        check_names(w);
+    }
+    if (healthy(w)) {
+        lay_out(w);
+        w->laid_out = true;
+    }
+    return w->error.status == MO_OK ? MO_OK : mo_fail(err, w->error.status, "%s", w->error.detail);
+}
+
+int64_t mo_gguf_writer_tensor_count(const mo_gguf_writer *w)
+{
+    return w->tensor_count;
+}
+
+const mo_gguf_tensor *mo_gguf_writer_tensor(const mo_gguf_writer *w, int64_t index)
+{
+    return index >= 0 && index < w->tensor_count ? &w->tensors[index] : NULL;
+}
+
+int mo_gguf_writer_parts(const mo_gguf_writer *w)
+{
+    return w->part_count;
+}
+
+const mo_gguf_part_layout *mo_gguf_writer_part(const mo_gguf_writer *w, int part)
+{
+    return part >= 0 && part < w->part_count ? &w->parts[part] : NULL;
+}
+
+/* ---- Whole files ---- */
+
+mo_status mo_gguf_write_memory(const mo_gguf_writer *w, int part, const void *const *data, uint8_t **bytes,
+                               size_t *size, mo_error *err)
+{
+    const mo_gguf_part_layout *p = mo_gguf_writer_part(w, part);
+    if (!p || w->error.status != MO_OK) {
+        return mo_fail(err, MO_EINVAL, "a model file is written before it was laid out");
+    }
+    uint8_t *to = calloc(1, (size_t)p->file_bytes + 1);
+    if (!to) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a model file of %lld bytes", (long long)p->file_bytes);
+    }
+    memcpy(to, p->header, p->header_bytes);
+    for (int64_t i = p->first_tensor; i < p->first_tensor + p->tensor_count; i++) {
+        if (data && data[i]) {
+            memcpy(to + w->tensors[i].offset, data[i], (size_t)w->tensors[i].bytes);
+        }
+    }
+    *bytes = to;
+    *size = (size_t)p->file_bytes;
+    return MO_OK;
+}
+
+static mo_status write_part(const mo_gguf_writer *w, const mo_gguf_part_layout *p, const char *path,
+                            const void *const *data, mo_error *err)
+{
+    mo_output *output;
+    mo_status s = mo_output_create(path, (uint64_t)p->file_bytes, &output, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    s = mo_output_write_at(output, p->header, p->header_bytes, 0, err);
+    for (int64_t i = p->first_tensor; i < p->first_tensor + p->tensor_count && s == MO_OK; i++) {
+        const mo_gguf_tensor *t = &w->tensors[i];
+        if (data && data[i]) {
+            s = mo_output_write_at(output, data[i], (size_t)t->bytes, (uint64_t)t->offset, err);
+        }
+    }
+    if (s == MO_OK) {
+        return mo_output_commit(output, err);
+    }
+    mo_output_abort(output);
+    return s;
+}
+
+mo_status mo_gguf_write_files(const mo_gguf_writer *w, const char *path, const void *const *data,
+                              mo_error *err)
+{
+    if (!w->laid_out || w->error.status != MO_OK) {
+        return mo_fail(err, MO_EINVAL, "%s: a model file is written before it was laid out", path);
+    }
+    for (int p = 0; p < w->part_count; p++) {
+        char name[4096];
+        mo_status s = MO_OK;
+        if (w->part_count > 1) {
+            s = mo_gguf_part_name(path, p, w->part_count, name, sizeof name, err);
+        }
+        if (s == MO_OK) {
+            s = write_part(w, &w->parts[p], w->part_count > 1 ? name : path, data, err);
+        }
+        if (s != MO_OK) {
+            return s;
+        }
+    }
+    return MO_OK;
+}
