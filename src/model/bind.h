@@ -1,0 +1,112 @@
+/* Bind: from tensor names to the pointers of a model's parts. Binding looks up a tensor, checks its shape
+ * and notes where its bytes must go; the loader later fills memory and sets the pointers. So a model can be
+ * described (and planned) without being loaded. */
+#ifndef MO_MODEL_BIND_H
+#define MO_MODEL_BIND_H
+
+#include "base/arena.h"
+#include "gguf/read.h"
+#include "model/parts.h"
+
+typedef enum mo_place {
+    MO_PLACE_CORE,   /* a matrix every token reads */
+    MO_PLACE_EXPERT, /* a matrix of a brick */
+    MO_PLACE_TABLE,  /* the embedding: rows are looked up, so it keeps the file's layout */
+    MO_PLACE_VECTOR, /* becomes F32 */
+} mo_place;
+
+/* Pointers that wait for a tensor: `count` of them, `step` bytes apart in memory (one, or one in each brick
+ * of a layer), so that 512 experts cost one wish. Number i gets what begins at first + i * stride. */
+typedef struct mo_wish {
+    const mo_gguf_tensor *tensor;
+    mo_place place;
+    const mo_moe *moe; /* the experts it is a part of; NULL: every token reads it */
+    int64_t count;
+    size_t step;
+    int64_t first, stride; /* inside the tensor: bytes for a matrix, values for a vector */
+    mo_weights *matrix;    /* whose data is set, or */
+    const float **vector;  /* what is pointed at floats; the whole tensor is loaded, once */
+    int64_t taps;          /* a vector of shape [taps, n] that is stored as [taps][n]; 0: as it is */
+    const int32_t
+        *rows; /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
+} mo_wish;
+
+/* A rotation whose frequency factors are a tensor, so that it can be prepared only after loading. */
+typedef struct mo_rope_wish {
+    mo_rope_setup setup;
+    const float *factors; /* set when loaded */
+    mo_rope *rope;        /* in the arena */
+    struct mo_rope_wish *next;
+} mo_rope_wish;
+
+typedef struct mo_binder {
+    const mo_gguf *gguf;
+    mo_arena *arena; /* of the model: descriptions live here */
+    mo_error *err;
+    mo_status status; /* the first failure; later calls do nothing */
+    mo_wish *wishes;  /* malloc'ed */
+    size_t count, room;
+    mo_rope_wish *ropes; /* in the arena */
+} mo_binder;
+
+/* Frees the list of wishes. What was described stays valid. */
+void mo_bind_free(mo_binder *b);
+
+/* Everything below records the first failure in the binder: a family binds all it needs and the caller
+ * asks once. Names are printf formats without the ".weight" that most tensors carry. */
+
+/* Does the file have "NAME.weight"? */
+bool mo_bind_has(mo_binder *b, const char *fmt, ...) MO_PRINTF(2, 3);
+
+/* Rows of NAME.weight, 0 when the file has none. */
+int64_t mo_bind_rows_of(mo_binder *b, const char *fmt, ...) MO_PRINTF(2, 3);
+
+/* A tensor, named with its suffix, that must be there: for biases and scales a family cannot do without. */
+void mo_bind_need(mo_binder *b, const char *fmt, ...) MO_PRINTF(2, 3);
+
+/* NAME.weight of cols x rows with NAME.bias and NAME.scale where the file has them. */
+void mo_bind_linear(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, const char *fmt, ...)
+    MO_PRINTF(5, 6);
+
+/* Without the scale: for routers, where gemma4 gives NAME.scale another meaning. */
+void mo_bind_unscaled(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, const char *fmt, ...)
+    MO_PRINTF(5, 6);
+
+/* Rows [row, row + rows) of NAME.weight, which has `total` rows. */
+void mo_bind_rows(mo_binder *b, mo_linear *out, int64_t cols, int64_t row, int64_t rows, int64_t total,
+                  const char *fmt, ...) MO_PRINTF(7, 8);
+
+/* The same for a matrix whose rows are taken in the order given (rows numbers, in the model's arena). A
+ * bias is refused: no file has one. */
+void mo_bind_gather(mo_binder *b, mo_linear *out, int64_t cols, const int32_t *order, int64_t rows,
+                    int64_t total, const char *fmt, ...) MO_PRINTF(7, 8);
+
+/* A vector of n values, named with its suffix ("blk.0.attn_norm.weight"). */
+void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);
+/* As above, or NULL when the file has none. */
+void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);
+/* A tensor of shape [taps, n], transposed to [taps][n]. */
+void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...) MO_PRINTF(5, 6);
+
+/* The embedding. */
+void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, const char *name);
+
+/* The bricks of layer n: merged ffn_gate_up_exps, separate ffn_{gate,up,down}_exps, or one tensor per
+ * expert (blk.N.ffn_gate.E.weight), with their scales and biases. Needs moe->experts, used and width;
+ * allocates moe->bricks. */
+void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
+
+/* A rotation as the setup says, whose factors are those of `rope_freqs.weight` when with_factors is set and
+ * the file has that tensor (setup->factors is not read). NULL after a failure. */
+const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_factors);
+
+/* After loading: prepares the rotations that waited for their factors. */
+void mo_bind_finish(mo_binder *b);
+
+/* `count` zeroed elements of the model's arena; NULL, and the failure recorded, when memory is out. */
+void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes);
+
+/* Records a failure of the family itself. */
+void mo_bind_fail(mo_binder *b, mo_status status, const char *fmt, ...) MO_PRINTF(3, 4);
+
+#endif

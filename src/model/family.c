@@ -1,0 +1,142 @@
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* The one place where a family is registered. */
+static const mo_family *const families[] = {
+    &mo_family_llama,   &mo_family_qwen3,     &mo_family_qwen3moe, &mo_family_qwen2moe,  &mo_family_olmoe,
+    &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,   &mo_family_qwen35moe, &mo_family_gemma4,
+};
+
+const mo_family *mo_family_at(int index)
+{
+    const int count = (int)(sizeof families / sizeof(mo_family *));
+    return index >= 0 && index < count ? families[index] : NULL;
+}
+
+const mo_family *mo_family_find(const char *architecture)
+{
+    for (int i = 0; mo_family_at(i); i++) {
+        if (strcmp(mo_family_at(i)->architecture, architecture) == 0) {
+            return mo_family_at(i);
+        }
+    }
+    return NULL;
+}
+
+static const mo_family *family_of(mo_binder *b)
+{
+    const char *architecture = "";
+    char known[256] = "";
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_string(b->gguf, "general.architecture", &architecture, b->err);
+    }
+    const mo_family *family = mo_family_find(architecture);
+    if (family || b->status != MO_OK) {
+        return family;
+    }
+    for (int i = 0; mo_family_at(i); i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", mo_family_at(i)->architecture);
+    }
+    mo_bind_fail(b, MO_EUNSUPPORTED,
+                 "%s: the architecture \"%.60s\" is not one this version runs; it runs %s, so choose a model "
+                 "of those or a newer version",
+                 mo_gguf_part_path(b->gguf, 0), architecture, known);
+    return NULL;
+}
+
+/* ---- What the engine may trust ---- */
+
+static void check_attention(mo_binder *b, int n, const mo_attention *a)
+{
+    const char *path = mo_gguf_part_path(b->gguf, 0);
+    if (a->kv_heads < 1 || a->heads % a->kv_heads) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d has %d heads of queries for %d of keys, which do not divide; the file was "
+                     "converted wrongly, fetch it again",
+                     path, n, a->heads, a->kv_heads);
+    } else if (a->rope && (a->n_rot % 2 || a->n_rot > a->k_len || a->rope->pairs * 2 != a->n_rot)) {
+        mo_bind_fail(
+            b, MO_EFORMAT,
+            "%s: layer %d rotates %lld of %lld values of a head; an even number of at most all makes "
+            "sense, so fetch or convert the model again",
+            path, n, (long long)a->n_rot, (long long)a->k_len);
+    } else if (!mo_linear_present(&a->v) && a->v_len != a->k_len) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d takes its values from its keys, but they are %lld and %lld long; fetch or "
+                     "convert the model again",
+                     path, n, (long long)a->v_len, (long long)a->k_len);
+    }
+}
+
+static void check_delta(mo_binder *b, int n, const mo_delta *d)
+{
+    if (d->k_heads < 1 || d->v_heads % d->k_heads) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d has %d value heads for %d key heads, which do not divide; the file was "
+                     "converted wrongly, fetch it again",
+                     mo_gguf_part_path(b->gguf, 0), n, d->v_heads, d->k_heads);
+    }
+}
+
+static void check_frame(mo_binder *b, const mo_frame *frame)
+{
+    for (int n = 0; n < frame->layer_count && b->status == MO_OK; n++) {
+        const mo_layer *layer = &frame->layers[n];
+        if (layer->mixer == MO_MIXER_ATTENTION) {
+            check_attention(b, n, &layer->attention);
+        } else {
+            check_delta(b, n, &layer->delta);
+        }
+    }
+}
+
+/* ---- The frame ---- */
+
+static void bind_output(mo_binder *b, const mo_family *family, mo_frame *frame)
+{
+    const mo_gguf_tensor *t = mo_gguf_tensor_find(b->gguf, "output.weight");
+    if (!t && !family->own_output) {
+        frame->tied = true;
+        frame->output = (mo_linear){.w = frame->embed};
+    } else if (t && t->format->type == MO_NVFP4) { /* the only type for which output.scale means something */
+        mo_bind_linear(b, &frame->output, frame->width, frame->vocab, "output");
+    } else {
+        mo_bind_unscaled(b, &frame->output, frame->width, frame->vocab, "output");
+    }
+}
+
+void mo_family_describe(mo_binder *b, mo_frame *frame)
+{
+    mo_keys keys;
+    const mo_family *family = family_of(b);
+    if (!family) {
+        return;
+    }
+    b->status = mo_keys_read(b->gguf, &keys, b->err);
+    if (b->status != MO_OK) {
+        return;
+    }
+    *frame = (mo_frame){.layer_count = keys.layers,
+                        .width = keys.width,
+                        .vocab = keys.vocab,
+                        .context = keys.context,
+                        .eps = keys.eps,
+                        .embed_scale = 1.0f};
+    frame->layers = mo_bind_alloc(b, (size_t)keys.layers, sizeof *frame->layers);
+    mo_bind_table(b, &frame->embed, keys.width, keys.vocab, "token_embd");
+    mo_bind_vector(b, &frame->out_norm, keys.width, "output_norm.weight");
+    if (b->status == MO_OK) {
+        bind_output(b, family, frame);
+    }
+    if (b->status == MO_OK) {
+        family->describe(b, &keys, frame);
+    }
+    if (b->status == MO_OK) {
+        check_frame(b, frame);
+    }
+}

@@ -1,0 +1,67 @@
+/* Family: one architecture, described. A family reads its keys and binds its tensors into a frame; it
+ * computes nothing. The list of families is the one place where a new one is registered. */
+#ifndef MO_MODEL_FAMILY_H
+#define MO_MODEL_FAMILY_H
+
+#include "model/bind.h"
+#include "model/keys.h"
+
+typedef struct mo_family {
+    const char *architecture; /* general.architecture */
+    /* Fills frame->layers (already allocated, zeroed, frame->layer_count of them) and whatever of the frame
+     * differs from the common shape. Failures go to the binder. */
+    void (*describe)(mo_binder *b, const mo_keys *keys, mo_frame *frame);
+    bool own_output; /* output.weight must be there; otherwise the embedding serves where it is missing */
+} mo_family;
+
+/* NULL when Moraine does not know the architecture. */
+const mo_family *mo_family_find(const char *architecture);
+const mo_family *mo_family_at(int index); /* NULL past the last */
+
+/* Reads the common keys, allocates the layers in the binder's arena, binds embedding, output norm and
+ * output, and lets the family describe the rest. The binder's wishes point into *frame, which must stay where
+ * it is. Failures go to the binder. */
+void mo_family_describe(mo_binder *b, mo_frame *frame);
+
+/* ---- Shared parts: what most families are made of ----
+ * Names are those of layer `n`. Failures go to the binder. */
+
+/* mo_keys_int() and mo_keys_real() whose failures go to the binder; `otherwise` after one. */
+int64_t mo_part_int(mo_binder *b, const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise,
+                    int64_t low, int64_t high);
+double mo_part_real(mo_binder *b, const mo_keys *k, const char *suffix, double otherwise);
+
+/* The rotation that the common keys describe, for heads of which n_rot values turn. With rope_freqs.weight
+ * when `factors` is set and the file has it. */
+const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors);
+
+/* Head counts of layer n, key and value length, 1/sqrt(k_len), n_rot: what the keys say. The family sets
+ * rope, neox and what else differs. */
+void mo_part_heads(mo_binder *b, const mo_keys *k, int n, mo_attention *a);
+
+/* The tensors of an attention part whose numbers are filled in: attn_q, attn_k, attn_v (or the fused
+ * attn_qkv) and attn_output, with biases where the file has them. optional_v: attn_v may be missing. */
+void mo_part_attention(mo_binder *b, int n, int64_t width, bool optional_v, mo_attention *a);
+
+/* attn_q_norm and attn_k_norm: per head, or over all heads with a->norm_all. */
+void mo_part_head_norms(mo_binder *b, int n, mo_attention *a);
+
+/* ffn_gate, ffn_up, ffn_down. */
+void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activation activation, mo_ffn *ffn);
+
+/* The dense feed-forward width of layer n. */
+int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n);
+
+/* Router and bricks: softmax over all experts, normalised or not. hidden: values of an expert. */
+void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalise, mo_moe *moe);
+
+/* The shared expert (ffn_*_shexp) behind its own sigmoid gate. */
+void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);
+
+/* ---- The families, one file each ---- */
+
+extern const mo_family mo_family_llama, mo_family_qwen3, mo_family_qwen3moe, mo_family_qwen2moe,
+    mo_family_olmoe, mo_family_gpt_oss, mo_family_qwen3next, mo_family_qwen35, mo_family_qwen35moe,
+    mo_family_gemma4;
+
+#endif

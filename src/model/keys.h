@@ -1,0 +1,38 @@
+/* Keys: the numbers every architecture shares, read from the metadata with their defaults and checked for
+ * sense, so that families and the engine may trust them. */
+#ifndef MO_MODEL_KEYS_H
+#define MO_MODEL_KEYS_H
+
+#include "gguf/read.h"
+
+typedef struct mo_keys {
+    const mo_gguf *gguf;
+    const char *architecture;
+    int layers; /* of the trunk: block_count less the layers that predict further tokens */
+    int64_t width, context, vocab;
+    int64_t ffn_width;   /* dense feed-forward; 0 when absent or per layer */
+    int heads, kv_heads; /* of layer 0; others by mo_keys_int() */
+    int64_t k_len, v_len;
+    float eps;
+    int64_t n_rot;
+    double rope_base;
+    int experts, experts_used;
+    int64_t expert_width, shared_width;
+    int64_t window;
+} mo_keys;
+
+/* Strings belong to g. Errors name the file and the key. */
+mo_status mo_keys_read(const mo_gguf *g, mo_keys *out, mo_error *err);
+
+/* "{architecture}.SUFFIX" as an integer or real; `otherwise` when absent; out of [low, high]: an error
+ * that names the key. index: the layer, for keys that may be arrays (0 for those that are not). */
+mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise, int64_t low,
+                      int64_t high, int64_t *out, mo_error *err);
+mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, double *out, mo_error *err);
+bool mo_keys_has(const mo_keys *k, const char *suffix);
+
+/* Is this layer windowed? attention.sliding_window_pattern is a flag for each layer, or a period of which the
+ * last layer sees everything; `period` when the key is absent. */
+mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *out, mo_error *err);
+
+#endif

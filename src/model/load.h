@@ -1,0 +1,42 @@
+/* Load: a model file in memory, ready to be walked. Owns the description and the bytes. */
+#ifndef MO_MODEL_LOAD_H
+#define MO_MODEL_LOAD_H
+
+#include "base/pool.h"
+#include "model/family.h"
+
+typedef struct mo_checkpoint mo_checkpoint;
+
+typedef struct mo_load_options {
+    bool map;       /* map the file instead of reading it: starts at once, reads while computing. MXFP4
+                       tensors are still read once, because their exponents must be checked first. The file
+                       must not be changed while it is mapped */
+    int interleave; /* rows per group for matrices that are loaded once; 0: keep the file's layout. A mapped
+                       file keeps its layout */
+    mo_pool *pool;  /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
+    /* Called with bytes done and in all, from the calling thread; returning false cancels (MO_ECANCELLED).
+     * It must not use the pool. NULL: none. */
+    mo_progress_fn progress;
+    void *user;
+} mo_load_options;
+
+/* Opens, describes and loads. Any failure (a missing or misshapen tensor, an unknown architecture, a short
+ * file, no memory) names its cause and leaves nothing behind. */
+mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, mo_checkpoint **out,
+                             mo_error *err);
+void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
+
+const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
+const mo_frame *mo_checkpoint_frame(const mo_checkpoint *checkpoint);
+const char *mo_checkpoint_path(const mo_checkpoint *checkpoint);
+
+/* Bytes held for weights, by place; those of a mapped file count as held. A tied output counts once. */
+typedef struct mo_checkpoint_bytes {
+    uint64_t core, experts, table, vectors;
+} mo_checkpoint_bytes;
+mo_checkpoint_bytes mo_checkpoint_resident(const mo_checkpoint *checkpoint);
+
+/* Bytes of weights that one token reads when nothing is shared between tokens. */
+uint64_t mo_checkpoint_bytes_per_token(const mo_checkpoint *checkpoint);
+
+#endif

@@ -1,0 +1,147 @@
+/* Shared parts: see family.h. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "model/family.h"
+
+int64_t mo_part_int(mo_binder *b, const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise,
+                    int64_t low, int64_t high)
+{
+    int64_t n = otherwise;
+    if (b->status == MO_OK) {
+        b->status = mo_keys_int(k, suffix, index, otherwise, low, high, &n, b->err);
+    }
+    return n;
+}
+
+double mo_part_real(mo_binder *b, const mo_keys *k, const char *suffix, double otherwise)
+{
+    double r = otherwise;
+    if (b->status == MO_OK) {
+        b->status = mo_keys_real(k, suffix, otherwise, &r, b->err);
+    }
+    return r;
+}
+
+/* ---- Rotation ---- */
+
+static const char *scaling_type(mo_binder *b)
+{
+    char key[256];
+    const char *type = "linear";
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_arch_key(b->gguf, "rope.scaling.type", key, sizeof key, b->err);
+    }
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_string_or(b->gguf, key, "linear", &type, b->err);
+    }
+    return type;
+}
+
+const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors)
+{
+    const char *type = scaling_type(b);
+    const bool none = strcmp(type, "none") == 0, yarn = strcmp(type, "yarn") == 0;
+    if (!none && !yarn && strcmp(type, "linear") != 0) {
+        mo_bind_fail(
+            b, MO_EUNSUPPORTED,
+            "%s: rope.scaling.type is \"%.60s\"; this version computes none, linear and yarn only, so "
+            "use another conversion of the model",
+            mo_gguf_part_path(b->gguf, 0), type);
+        return NULL;
+    }
+    double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
+    const int64_t context =
+        mo_part_int(b, k, "rope.scaling.original_context_length", 0, k->context, 1, INT32_MAX);
+    if (none || factor == 0.0) {
+        factor = 1.0;
+    }
+    const mo_rope_setup setup = {
+        .n_rot = n_rot, .base = base, .factor = factor, .yarn = yarn, .context = (double)context};
+    return mo_bind_rope(b, &setup, factors);
+}
+
+/* ---- Attention ---- */
+
+void mo_part_heads(mo_binder *b, const mo_keys *k, int n, mo_attention *a)
+{
+    a->heads = (int)mo_part_int(b, k, "attention.head_count", n, k->heads, 1, 4096);
+    a->kv_heads = (int)mo_part_int(b, k, "attention.head_count_kv", n, a->heads, 1, a->heads);
+    a->k_len = k->k_len;
+    a->v_len = k->v_len;
+    a->n_rot = k->n_rot;
+    a->scale = 1.0f / sqrtf((float)a->k_len);
+}
+
+void mo_part_attention(mo_binder *b, int n, int64_t width, bool optional_v, mo_attention *a)
+{
+    const int64_t q = a->heads * a->k_len * (a->gated ? 2 : 1);
+    const int64_t k = a->kv_heads * a->k_len, v = a->kv_heads * a->v_len;
+    if (mo_bind_has(b, "blk.%d.attn_qkv", n) && !mo_bind_has(b, "blk.%d.attn_q", n)) {
+        mo_bind_rows(b, &a->q, width, 0, q, q + k + v, "blk.%d.attn_qkv", n);
+        mo_bind_rows(b, &a->k, width, q, k, q + k + v, "blk.%d.attn_qkv", n);
+        mo_bind_rows(b, &a->v, width, q + k, v, q + k + v, "blk.%d.attn_qkv", n);
+    } else {
+        mo_bind_linear(b, &a->q, width, q, "blk.%d.attn_q", n);
+        mo_bind_linear(b, &a->k, width, k, "blk.%d.attn_k", n);
+        if (!optional_v || mo_bind_has(b, "blk.%d.attn_v", n)) {
+            mo_bind_linear(b, &a->v, width, v, "blk.%d.attn_v", n);
+        }
+    }
+    mo_bind_linear(b, &a->out, a->heads * a->v_len, width, "blk.%d.attn_output", n);
+}
+
+void mo_part_head_norms(mo_binder *b, int n, mo_attention *a)
+{
+    const int64_t q = a->norm_all ? a->heads * a->k_len : a->k_len;
+    const int64_t k = a->norm_all ? a->kv_heads * a->k_len : a->k_len;
+    mo_bind_vector(b, &a->q_norm, q, "blk.%d.attn_q_norm.weight", n);
+    mo_bind_vector(b, &a->k_norm, k, "blk.%d.attn_k_norm.weight", n);
+}
+
+/* ---- Feed-forward ---- */
+
+int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n)
+{
+    /* 0 is no width: a file without the key fails here, with the key's name. */
+    return mo_part_int(b, k, "feed_forward_length", n, 0, 1, (int64_t)1 << 24);
+}
+
+void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activation activation, mo_ffn *ffn)
+{
+    ffn->activation = activation;
+    mo_bind_linear(b, &ffn->gate, width, hidden, "blk.%d.ffn_gate", n);
+    mo_bind_linear(b, &ffn->up, width, hidden, "blk.%d.ffn_up", n);
+    mo_bind_linear(b, &ffn->down, hidden, width, "blk.%d.ffn_down", n);
+}
+
+void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalise, mo_moe *moe)
+{
+    if (k->experts < 1 || hidden < 1) {
+        mo_bind_fail(
+            b, MO_EFORMAT,
+            "%s: the keys %s.expert_count and %s.expert_feed_forward_length give %d experts of width "
+            "%lld; the converter left something out, so fetch or convert the model again",
+            mo_gguf_part_path(b->gguf, 0), k->architecture, k->architecture, k->experts, (long long)hidden);
+        return;
+    }
+    moe->experts = k->experts;
+    moe->used = k->experts_used;
+    moe->width = hidden;
+    moe->activation = MO_SWIGLU;
+    moe->router.gating = MO_GATING_SOFTMAX;
+    moe->router.normalise = normalise;
+    moe->router.scale = 1.0f;
+    mo_bind_unscaled(b, &moe->router.logits, k->width, k->experts, "blk.%d.ffn_gate_inp", n);
+    mo_bind_bricks(b, n, k->width, moe);
+}
+
+void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe)
+{
+    moe->shared.activation = MO_SWIGLU;
+    mo_bind_unscaled(b, &moe->shared_gate, width, 1, "blk.%d.ffn_gate_inp_shexp", n);
+    mo_bind_linear(b, &moe->shared.gate, width, hidden, "blk.%d.ffn_gate_shexp", n);
+    mo_bind_linear(b, &moe->shared.up, width, hidden, "blk.%d.ffn_up_shexp", n);
+    mo_bind_linear(b, &moe->shared.down, hidden, width, "blk.%d.ffn_down_shexp", n);
+}

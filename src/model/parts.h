@@ -1,0 +1,131 @@
+/* Parts: what layers are made of. A family fills these descriptions; the engine walks them. Nothing here
+ * computes, and nothing here knows where bytes are kept: pointers are set when the model is loaded. */
+#ifndef MO_MODEL_PARTS_H
+#define MO_MODEL_PARTS_H
+
+#include "numeric/rope.h"
+#include "numeric/weights.h"
+
+/* Most experts of a layer; families refuse more. */
+enum { MO_EXPERTS_MAX = 1024 };
+
+/* A matrix, and what is done to its finished product: times the outer scale, then plus the bias. */
+typedef struct mo_linear {
+    mo_weights w;       /* w.rows 0: absent */
+    const float *scale; /* [1], or NULL */
+    const float *bias;  /* [rows], or NULL */
+} mo_linear;
+
+static inline bool mo_linear_present(const mo_linear *l)
+{
+    return l->w.rows > 0;
+}
+
+typedef struct mo_attention {
+    int heads, kv_heads;
+    int64_t k_len, v_len; /* values of a key, of a value */
+    float scale;          /* of the scores */
+    int64_t window;       /* visible positions, the token's own included; 0: all */
+    const mo_rope *rope;  /* NULL: no rotation */
+    int64_t n_rot;
+    bool neox; /* rotate (p, p + n_rot/2) instead of (2p, 2p+1) */
+
+    mo_linear q, k, v, out;       /* v absent: the raw product of k serves (gemma4) */
+    bool gated;                   /* q rows are [query | gate] per head; the result is times sigmoid(gate) */
+    const float *q_norm, *k_norm; /* per head [k_len], or over all heads with norm_all; NULL: none */
+    bool norm_all;
+    bool v_norm;        /* values get a norm without weight, per head */
+    const float *sinks; /* [heads], or NULL */
+} mo_attention;
+
+/* The gated delta rule. Channels of the convolution are the rows of qkv: q heads, k heads, v heads. */
+typedef struct mo_delta {
+    int k_heads, v_heads;
+    int64_t head; /* values of a head */
+    int taps;
+    bool tiled;     /* value head h belongs to key head h mod k_heads; otherwise h div (v_heads/k_heads) */
+    mo_linear qkv;  /* [D -> 2*k_heads*head + v_heads*head] */
+    mo_linear gate; /* z */
+    mo_linear ba;   /* beta and alpha of each key head's value heads in turn; absent: the next two */
+    mo_linear beta, alpha;
+    const float *conv; /* [taps][channels], tap 0 the oldest */
+    const float *dt, *a;
+    const float *norm; /* [head] */
+    mo_linear out;
+} mo_delta;
+
+typedef enum mo_activation { MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS } mo_activation;
+
+typedef struct mo_ffn {
+    mo_activation activation;
+    mo_linear gate, up, down;
+} mo_ffn;
+
+typedef enum mo_gating {
+    MO_GATING_SOFTMAX = 1, /* over all experts */
+    MO_GATING_SIGMOID = 2,
+    MO_GATING_SOFTMAX_SELECTED = 3 /* over the chosen ones' logits */
+} mo_gating;
+
+typedef struct mo_router {
+    mo_linear logits;
+    mo_gating gating;
+    bool normalise;
+    float scale;              /* of the weights; 1: none */
+    const float *select_bias; /* [experts], for the choice only, or NULL */
+    int groups, groups_used;  /* 0: no groups */
+    const float *input_scale; /* [D]: the router reads norm(residual) / sqrt(D) * input_scale (gemma4); NULL:
+                                 it reads what the experts read */
+} mo_router;
+
+/* One expert of one layer: the unit of residency. Scales and biases are single rows of their tensors. */
+typedef struct mo_brick {
+    mo_linear gate, up, down;
+} mo_brick;
+
+typedef struct mo_moe {
+    int experts, used;
+    int64_t width; /* hidden values of an expert */
+    mo_activation activation;
+    mo_router router;
+    mo_brick *bricks;      /* [experts] */
+    mo_ffn shared;         /* shared.up absent: none */
+    mo_linear shared_gate; /* [D -> 1], through a sigmoid; absent: 1 */
+} mo_moe;
+
+typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA } mo_mixer;
+
+/* A layer: x += post_mixer_norm(mixer(norm(x))), then the feed-forward part. With both dense and experts
+ * (gemma4) each has its own norms before and after, and their sum goes through post_ffn_norm. */
+typedef struct mo_layer {
+    mo_mixer mixer;
+    mo_attention attention;
+    mo_delta delta;
+    const float *mixer_norm;
+    const float *post_mixer_norm; /* NULL: none */
+
+    bool dense, routed;
+    mo_ffn ffn;
+    mo_moe moe;
+    const float *ffn_norm; /* before the dense part, and before the experts unless they have their own */
+    const float *moe_norm; /* NULL: ffn_norm */
+    const float *post_ffn_norm_dense, *post_ffn_norm_moe; /* NULL: none */
+    const float *post_ffn_norm;                           /* NULL: none */
+    const float *out_scale;                               /* [1] times the whole stream at the end, or NULL */
+} mo_layer;
+
+/* A whole model. */
+typedef struct mo_frame {
+    int layer_count;
+    int64_t width, vocab, context; /* D, tokens, positions it was made for */
+    float eps;
+    float embed_scale; /* 1, or sqrt(D) */
+    float softcap;     /* of the logits; 0: none */
+    mo_weights embed;  /* rows are read, never multiplied unless tied */
+    const float *out_norm;
+    mo_linear output;
+    bool tied; /* output.w views the embedding */
+    mo_layer *layers;
+} mo_frame;
+
+#endif

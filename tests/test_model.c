@@ -1,0 +1,1143 @@
+/* Models: every family's files become the same parts whatever the layout of the file (split, merged, one tensor
+ * for each expert, fused) and the way of loading (read, rearranged, mapped); what is missing, misshapen or cut
+ * short is named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/input.h"
+#include "gguf/summary.h"
+#include "gguf/write.h"
+#include "model/load.h"
+#include "model/shapes.h"
+#include "numeric/block.h"
+
+/* ---- Allocation, failed on demand (the linker wraps these) ---- */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+static long fail_after = -1; /* allocations that still succeed; -1: all. Changed while one thread runs */
+
+static bool refuse(void)
+{
+    if (fail_after == 0) {
+        return true;
+    }
+    if (fail_after > 0) {
+        fail_after--;
+    }
+    return false;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return refuse() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return refuse() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    return refuse() ? NULL : __real_realloc(old, bytes);
+}
+
+/* ---- Files ---- */
+
+static char folder[] = "/tmp/moraine-model-XXXXXX";
+
+/* Every model of the families; those that the tree leaves out are found in the folder MO_ORACLE names. */
+static const char *const models[] = {
+    "llama",          "llama-moe", "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
+    "olmoe",          "gpt-oss",   "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
+    "qwen3next-mixq", "gemma4",    "qwen3moe-q4k", "llama31",
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+/* False when the tree does not have it. */
+static bool model_path(const char *name, char path[512])
+{
+    const char *more = getenv("MO_ORACLE");
+    snprintf(path, 512, "%s/oracle/%s.gguf", MO_TEST_DATA, name);
+    if (access(path, R_OK) != 0) {
+        snprintf(path, 512, "%s/%s.gguf", MO_TEST_DATA, name);
+    }
+    if (access(path, R_OK) != 0 && more) {
+        snprintf(path, 512, "%s/%s.gguf", more, name);
+    }
+    return access(path, R_OK) == 0;
+}
+
+static char *own_path(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static mo_checkpoint *load(const char *path, bool map, int interleave, mo_pool *pool)
+{
+    const mo_load_options options = {.map = map, .interleave = interleave, .pool = pool};
+    mo_checkpoint *model = NULL;
+    mo_error err = {0};
+    if (mo_checkpoint_load(path, &options, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return model;
+}
+
+static mo_checkpoint *load_named(const char *name, bool map, int interleave)
+{
+    char path[512];
+    assert_true(model_path(name, path));
+    return load(path, map, interleave, NULL);
+}
+
+/* Loading must fail with this status and a sentence that holds all of the words. */
+static void expect_failure(const char *path, mo_status status, const char *const *words)
+{
+    for (int map = 0; map < 2; map++) {
+        const mo_load_options options = {.map = map};
+        mo_checkpoint *model = NULL;
+        mo_error err = {0};
+        const mo_status found = mo_checkpoint_load(path, &options, &model, &err);
+        assert_null(model);
+        if (found != status || err.status != status) {
+            fail_msg("status %d instead of %d: %s", found, status, err.detail);
+        }
+        for (int i = 0; words[i]; i++) {
+            if (!strstr(err.detail, words[i])) {
+                fail_msg("\"%s\" does not say \"%s\"", err.detail, words[i]);
+            }
+        }
+    }
+}
+#define EXPECT(path, status, ...) expect_failure(path, status, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- Rewriting: a model as a list of tensors that a test may change ---- */
+
+typedef struct entry {
+    char name[MO_GGUF_NAME];
+    mo_type type;
+    int64_t size[4];
+    uint8_t *data;
+    int64_t bytes;
+} entry;
+
+typedef struct draft {
+    mo_gguf *gguf;
+    entry tensors[1024];
+    int count;
+    /* One key that is written differently: as a string, as a number, or not at all. */
+    const char *key, *text;
+    int64_t number;
+    bool leave_out;
+} draft;
+
+static draft *draft_open(const char *name)
+{
+    char path[512];
+    mo_input *input;
+    draft *d = calloc(1, sizeof *d);
+    assert_true(model_path(name, path));
+    assert_int_equal(mo_gguf_open(path, &d->gguf, NULL), MO_OK);
+    assert_int_equal(mo_input_open(path, &input, NULL), MO_OK);
+    for (int64_t i = 0; i < mo_gguf_tensor_count(d->gguf); i++) {
+        const mo_gguf_tensor *t = mo_gguf_tensor_at(d->gguf, i);
+        entry *e = &d->tensors[d->count++];
+        snprintf(e->name, sizeof e->name, "%s", t->name);
+        e->type = t->format->type;
+        memcpy(e->size, t->size, sizeof e->size);
+        e->bytes = t->bytes;
+        e->data = malloc((size_t)t->bytes);
+        assert_int_equal(mo_input_read_at(input, e->data, (size_t)t->bytes, (uint64_t)t->offset, NULL),
+                         MO_OK);
+    }
+    mo_input_close(input);
+    return d;
+}
+
+static void draft_close(draft *d)
+{
+    for (int i = 0; i < d->count; i++) {
+        free(d->tensors[i].data);
+    }
+    mo_gguf_close(d->gguf);
+    free(d);
+}
+
+static entry *draft_find(draft *d, const char *name)
+{
+    for (int i = 0; i < d->count; i++) {
+        if (strcmp(d->tensors[i].name, name) == 0) {
+            return &d->tensors[i];
+        }
+    }
+    fail_msg("the test wants tensor %s", name);
+    return NULL;
+}
+
+static void draft_drop(draft *d, const char *name)
+{
+    entry *e = draft_find(d, name);
+    free(e->data);
+    *e = d->tensors[--d->count];
+}
+
+/* A new tensor of the same type; zeros. */
+static entry *draft_add(draft *d, const char *name, mo_type type, int64_t n0, int64_t n1, int64_t n2)
+{
+    entry *e = &d->tensors[d->count++];
+    *e = (entry){.type = type, .size = {n0, n1, n2, 1}};
+    snprintf(e->name, sizeof e->name, "%s", name);
+    e->bytes = mo_format_row_bytes(mo_format_of(type), n0) * n1 * n2;
+    e->data = calloc(1, (size_t)e->bytes);
+    return e;
+}
+
+static void put_key(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *e)
+{
+    mo_metadata info;
+    mo_value v = {0};
+    mo_gguf_entry_info(e, &info);
+    if (info.is_array && info.type == MO_VALUE_STRING) {
+        mo_text *texts = calloc(info.count + 1, sizeof *texts);
+        for (uint64_t i = 0; i < info.count; i++) {
+            assert_true(mo_gguf_entry_value(g, e, i, &v));
+            texts[i] = v.as.s;
+        }
+        mo_gguf_put_texts(w, info.key, texts, info.count);
+        free(texts);
+        return;
+    }
+    if (info.is_array) { /* families read whole numbers and flags from arrays; scores are floats */
+        int64_t *numbers = calloc(info.count + 1, sizeof *numbers);
+        for (uint64_t i = 0; i < info.count; i++) {
+            assert_true(mo_gguf_entry_value(g, e, i, &v));
+            numbers[i] = v.type == MO_VALUE_BOOL ? v.as.b : v.as.i;
+        }
+        mo_gguf_put_array(w, info.key, MO_VALUE_I64, numbers, info.count);
+        free(numbers);
+        return;
+    }
+    assert_true(mo_gguf_entry_value(g, e, 0, &v));
+    switch (v.type) {
+    case MO_VALUE_STRING: mo_gguf_put_text(w, info.key, v.as.s); break;
+    case MO_VALUE_F32:
+    case MO_VALUE_F64: mo_gguf_put_f32(w, info.key, (float)v.as.r); break;
+    case MO_VALUE_BOOL: mo_gguf_put_bool(w, info.key, v.as.b); break;
+    default: mo_gguf_put_i64(w, info.key, v.as.i); break;
+    }
+}
+
+static const char *draft_write(draft *d, const char *name)
+{
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    mo_error err = {0};
+    const void *data[1024];
+    for (int64_t i = 0; i < mo_gguf_entry_count(d->gguf); i++) {
+        const mo_gguf_entry *e = mo_gguf_entry_at(d->gguf, i);
+        mo_metadata info;
+        mo_gguf_entry_info(e, &info);
+        if (!d->key || strcmp(info.key, d->key) != 0) {
+            put_key(w, d->gguf, e);
+        }
+    }
+    if (d->key && !d->leave_out && d->text) {
+        mo_gguf_put_string(w, d->key, d->text);
+    } else if (d->key && !d->leave_out) {
+        mo_gguf_put_i64(w, d->key, d->number);
+    }
+    for (int i = 0; i < d->count; i++) {
+        const entry *e = &d->tensors[i];
+        const int dims = e->size[2] > 1 ? 3 : e->size[1] > 1 ? 2 : 1;
+        mo_gguf_put_tensor(w, e->name, e->type, dims, e->size);
+        data[i] = e->data;
+    }
+    char *path = own_path(name);
+    if (mo_gguf_writer_layout(w, &err) != MO_OK || mo_gguf_write_files(w, path, data, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    mo_gguf_writer_destroy(w);
+    return path;
+}
+
+/* ---- Comparing ---- */
+
+/* Values of row r, whatever the layout. */
+static void row_values(const mo_weights *w, int64_t r, float *out)
+{
+    const mo_format *f = mo_format_of(w->type);
+    uint8_t space[MO_BLOCK_BYTES_MAX];
+    for (int64_t b = 0; b < w->cols / f->block_values; b++) {
+        mo_row_dequantise(w->type, mo_weights_block(w, r, b, space), f->block_values,
+                          out + b * f->block_values);
+    }
+}
+
+static void same_matrix(const mo_weights *a, const mo_weights *b)
+{
+    static float x[4096], y[4096];
+    assert_int_equal(a->rows, b->rows);
+    assert_int_equal(a->cols, b->cols);
+    for (int64_t r = 0; r < a->rows; r++) {
+        row_values(a, r, x);
+        row_values(b, r, y);
+        assert_memory_equal(x, y, (size_t)a->cols * sizeof *x);
+    }
+}
+
+static void same_vector(const float *a, const float *b, int64_t n)
+{
+    assert_true(!a == !b);
+    if (a) {
+        assert_memory_equal(a, b, (size_t)n * sizeof *a);
+    }
+}
+
+static void same_linear(const mo_linear *a, const mo_linear *b)
+{
+    assert_int_equal(mo_linear_present(a), mo_linear_present(b));
+    if (mo_linear_present(a)) {
+        same_matrix(&a->w, &b->w);
+        same_vector(a->scale, b->scale, 1);
+        same_vector(a->bias, b->bias, a->w.rows);
+    }
+}
+
+static void same_attention(const mo_attention *a, const mo_attention *b)
+{
+    assert_int_equal(a->heads, b->heads);
+    assert_int_equal(a->kv_heads, b->kv_heads);
+    assert_int_equal(a->window, b->window);
+    same_linear(&a->q, &b->q);
+    same_linear(&a->k, &b->k);
+    same_linear(&a->v, &b->v);
+    same_linear(&a->out, &b->out);
+    same_vector(a->q_norm, b->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
+    same_vector(a->k_norm, b->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
+    same_vector(a->sinks, b->sinks, a->heads);
+    assert_memory_equal(a->rope, b->rope, sizeof *a->rope);
+}
+
+static void same_delta(const mo_delta *a, const mo_delta *b)
+{
+    same_linear(&a->qkv, &b->qkv);
+    same_linear(&a->gate, &b->gate);
+    same_linear(&a->ba, &b->ba);
+    same_linear(&a->beta, &b->beta);
+    same_linear(&a->alpha, &b->alpha);
+    same_linear(&a->out, &b->out);
+    same_vector(a->conv, b->conv, a->taps * a->qkv.w.rows);
+    same_vector(a->dt, b->dt, a->v_heads);
+    same_vector(a->a, b->a, a->v_heads);
+    same_vector(a->norm, b->norm, a->head);
+}
+
+static void same_ffn(const mo_ffn *a, const mo_ffn *b)
+{
+    same_linear(&a->gate, &b->gate);
+    same_linear(&a->up, &b->up);
+    same_linear(&a->down, &b->down);
+}
+
+static void same_moe(const mo_moe *a, const mo_moe *b)
+{
+    assert_int_equal(a->experts, b->experts);
+    same_linear(&a->router.logits, &b->router.logits);
+    same_vector(a->router.input_scale, b->router.input_scale, a->router.logits.w.cols);
+    same_linear(&a->shared_gate, &b->shared_gate);
+    same_ffn(&a->shared, &b->shared);
+    for (int e = 0; e < a->experts; e++) {
+        same_linear(&a->bricks[e].gate, &b->bricks[e].gate);
+        same_linear(&a->bricks[e].up, &b->bricks[e].up);
+        same_linear(&a->bricks[e].down, &b->bricks[e].down);
+    }
+}
+
+static void same_frame(const mo_frame *a, const mo_frame *b)
+{
+    assert_int_equal(a->layer_count, b->layer_count);
+    same_matrix(&a->embed, &b->embed);
+    same_linear(&a->output, &b->output);
+    same_vector(a->out_norm, b->out_norm, a->width);
+    for (int n = 0; n < a->layer_count; n++) {
+        const mo_layer *x = &a->layers[n], *y = &b->layers[n];
+        assert_int_equal(x->mixer, y->mixer);
+        if (x->mixer == MO_MIXER_ATTENTION) {
+            same_attention(&x->attention, &y->attention);
+        } else {
+            same_delta(&x->delta, &y->delta);
+        }
+        same_vector(x->mixer_norm, y->mixer_norm, a->width);
+        same_vector(x->post_mixer_norm, y->post_mixer_norm, a->width);
+        same_vector(x->ffn_norm, y->ffn_norm, a->width);
+        same_vector(x->moe_norm, y->moe_norm, a->width);
+        same_vector(x->post_ffn_norm, y->post_ffn_norm, a->width);
+        same_vector(x->post_ffn_norm_dense, y->post_ffn_norm_dense, a->width);
+        same_vector(x->post_ffn_norm_moe, y->post_ffn_norm_moe, a->width);
+        same_vector(x->out_scale, y->out_scale, 1);
+        same_ffn(&x->ffn, &y->ffn);
+        if (x->routed) {
+            same_moe(&x->moe, &y->moe);
+        }
+    }
+}
+
+/* ---- Every model, every way ---- */
+
+static void test_every_way(void **state)
+{
+    (void)state;
+    mo_pool *pool = NULL;
+    int skipped = 0;
+    assert_int_equal(mo_pool_create(3, &pool, NULL), MO_OK);
+    for (int i = 0; i < MODELS; i++) {
+        char path[512];
+        if (!model_path(models[i], path)) {
+            skipped++;
+            continue;
+        }
+        mo_checkpoint *plain = load(path, false, 0, NULL);
+        mo_checkpoint *grouped = load(path, false, 16, pool);
+        mo_checkpoint *odd = load(path, false, 3, pool);
+        mo_checkpoint *mapped = load(path, true, 16, pool);
+        const mo_frame *frame = mo_checkpoint_frame(plain);
+        same_frame(frame, mo_checkpoint_frame(grouped));
+        same_frame(frame, mo_checkpoint_frame(odd));
+        same_frame(frame, mo_checkpoint_frame(mapped));
+        assert_string_equal(mo_checkpoint_path(plain), path);
+        assert_int_equal(mo_checkpoint_resident(plain).core, mo_checkpoint_resident(mapped).core);
+        assert_int_equal(mo_checkpoint_bytes_per_token(plain), mo_checkpoint_bytes_per_token(mapped));
+        assert_int_equal((uintptr_t)frame->embed.data % 64, 0);
+        assert_int_equal(mo_checkpoint_frame(grouped)->embed.interleave, 0);
+        assert_int_equal(mo_checkpoint_frame(mapped)->output.w.interleave, 0);
+        mo_checkpoint_free(plain);
+        mo_checkpoint_free(grouped);
+        mo_checkpoint_free(odd);
+        mo_checkpoint_free(mapped);
+    }
+    if (skipped) {
+        print_message("%d of %d models are not in the tree; MO_ORACLE may name their folder\n", skipped,
+                      MODELS);
+    }
+    mo_pool_destroy(pool);
+}
+
+/* What the summary of the file says, computed from names alone. */
+static void test_weight(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        char path[512];
+        mo_file_summary summary;
+        if (!model_path(models[i], path)) {
+            continue;
+        }
+        mo_checkpoint *m = load(path, false, 0, NULL);
+        assert_int_equal(mo_gguf_summarise(mo_checkpoint_gguf(m), &summary, NULL), MO_OK);
+        const mo_checkpoint_bytes held = mo_checkpoint_resident(m);
+        if (strcmp(models[i], "llama31") == 0 || strcmp(models[i], "gemma4") == 0) {
+            /* the summary counts rope_freqs.weight, which is read once */
+            assert_true(summary.token_bytes - (int64_t)mo_checkpoint_bytes_per_token(m) <= 64);
+        } else {
+            assert_int_equal(mo_checkpoint_bytes_per_token(m), summary.token_bytes);
+        }
+        assert_true(held.core > 0 && held.table > 0 && held.vectors > 0);
+        assert_int_equal(held.experts > 0, summary.experts > 0);
+        mo_checkpoint_free(m);
+    }
+}
+
+/* ---- What the families say ---- */
+
+static void test_families(void **state)
+{
+    (void)state;
+    mo_checkpoint *m = load_named("gpt-oss", false, 0);
+    const mo_layer *layer = mo_checkpoint_frame(m)->layers;
+    for (int n = 0; n < 4; n++) {
+        assert_int_equal(layer[n].attention.window, n % 2 ? 0 : 16);
+        assert_non_null(layer[n].attention.sinks);
+        assert_non_null(layer[n].attention.out.bias);
+        assert_non_null(layer[n].moe.router.logits.bias);
+        assert_non_null(layer[n].moe.bricks[9].down.bias);
+        assert_true(layer[n].attention.neox);
+        assert_int_equal(layer[n].moe.activation, MO_SWIGLU_OSS);
+        assert_int_equal(layer[n].moe.router.gating, MO_GATING_SOFTMAX_SELECTED);
+    }
+    assert_true(layer[0].attention.rope->magnitude > 1.3465 && layer[0].attention.rope->magnitude < 1.3466);
+    assert_false(mo_checkpoint_frame(m)->tied);
+    mo_checkpoint_free(m);
+
+    m = load_named("gemma4", false, 0);
+    layer = mo_checkpoint_frame(m)->layers;
+    for (int n = 0; n < 4; n++) {
+        const mo_attention *a = &layer[n].attention;
+        const bool full = n % 2;
+        assert_int_equal(a->window, full ? 0 : 16);
+        assert_int_equal(a->kv_heads, full ? 1 : 2);
+        assert_int_equal(a->k_len, full ? 32 : 16);
+        assert_int_equal(a->n_rot, full ? 32 : 16);
+        assert_int_equal(mo_linear_present(&a->v), !full);
+        assert_true(a->v_norm && a->scale == 1.0f);
+        assert_true(layer[n].dense && layer[n].routed);
+        assert_non_null(layer[n].moe.router.input_scale);
+        assert_null(layer[n].moe.router.logits.scale);
+        assert_ptr_equal(layer[n].moe.bricks[5].down.scale, layer[n].moe.bricks[0].down.scale + 5);
+        assert_non_null(layer[n].out_scale);
+        /* the factors of full layers say that most pairs stand still */
+        assert_int_equal(a->rope->rate[a->rope->pairs - 1] == 0.0, full);
+        assert_true(a->rope->rate[0] == 1.0);
+    }
+    assert_true(mo_checkpoint_frame(m)->tied && mo_checkpoint_frame(m)->softcap == 30.0f);
+    assert_true(mo_checkpoint_frame(m)->embed_scale == 8.0f);
+    assert_ptr_equal(mo_checkpoint_frame(m)->output.w.data, mo_checkpoint_frame(m)->embed.data);
+    mo_checkpoint_free(m);
+
+    m = load_named("olmoe", false, 0);
+    layer = mo_checkpoint_frame(m)->layers;
+    assert_true(layer[0].attention.norm_all && !layer[0].moe.router.normalise);
+    assert_int_equal(layer[0].moe.experts, 16);
+    assert_int_equal(layer[0].moe.used, 4);
+    assert_int_equal(layer[0].moe.width, 24);
+    mo_checkpoint_free(m);
+
+    m = load_named("llama-moe", false, 0);
+    layer = mo_checkpoint_frame(m)->layers;
+    assert_true(layer[0].routed && !layer[0].dense && layer[0].moe.router.normalise);
+    assert_false(layer[0].attention.neox);
+    assert_true(layer[0].attention.scale == 0.25f);
+    mo_checkpoint_free(m);
+
+    m = load_named("qwen2moe", false, 0);
+    layer = mo_checkpoint_frame(m)->layers;
+    assert_non_null(layer[0].attention.q.bias);
+    assert_null(layer[0].attention.out.bias);
+    assert_null(layer[0].attention.q_norm);
+    assert_false(layer[0].moe.router.normalise);
+    assert_int_equal(layer[0].moe.shared.up.w.rows, 96);
+    assert_int_equal(layer[0].moe.shared_gate.w.rows, 1);
+    mo_checkpoint_free(m);
+}
+
+/* A gemma4 layer without experts has a dense part alone. */
+static void test_dense_layer(void **state)
+{
+    (void)state;
+    static const char *const gone[] = {
+        "ffn_gate_inp.weight", "ffn_gate_inp.scale",     "ffn_gate_up_exps.weight", "ffn_down_exps.weight",
+        "ffn_down_exps.scale", "post_ffw_norm_1.weight", "pre_ffw_norm_2.weight",   "post_ffw_norm_2.weight"};
+    draft *d = draft_open("gemma4");
+    for (int i = 0; i < 8; i++) {
+        char name[MO_GGUF_NAME];
+        snprintf(name, sizeof name, "blk.1.%s", gone[i]);
+        draft_drop(d, name);
+    }
+    mo_checkpoint *m = load(draft_write(d, "dense.gguf"), false, 0, NULL);
+    const mo_layer *layer = mo_checkpoint_frame(m)->layers;
+    assert_true(layer[1].dense && !layer[1].routed && layer[2].routed);
+    assert_non_null(layer[1].post_ffn_norm);
+    assert_null(layer[1].post_ffn_norm_dense);
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
+static void test_hybrids(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int interval;
+        bool tiled, routed;
+    } cases[] = {{"qwen3next", 4, false, true}, {"qwen35", 3, true, false}, {"qwen35moe", 4, true, true}};
+    for (int i = 0; i < 3; i++) {
+        mo_checkpoint *m = load_named(cases[i].name, false, 0);
+        const mo_frame *frame = mo_checkpoint_frame(m);
+        for (int n = 0; n < frame->layer_count; n++) {
+            const mo_layer *layer = &frame->layers[n];
+            const bool full = (n + 1) % cases[i].interval == 0;
+            assert_int_equal(layer->mixer, full ? MO_MIXER_ATTENTION : MO_MIXER_DELTA);
+            assert_int_equal(layer->routed, cases[i].routed);
+            assert_int_equal(layer->dense, !cases[i].routed);
+            if (full) {
+                const mo_attention *a = &layer->attention;
+                assert_true(a->gated && a->n_rot < a->k_len && a->neox);
+                assert_int_equal(a->q.w.rows, 2 * a->heads * a->k_len);
+            } else {
+                assert_int_equal(layer->delta.tiled, cases[i].tiled);
+                assert_int_equal(mo_linear_present(&layer->delta.ba), !cases[i].tiled);
+                assert_int_equal(layer->delta.taps, 4);
+                assert_int_equal(layer->delta.v_heads, 4);
+                assert_int_equal(layer->delta.k_heads, 2);
+            }
+        }
+        mo_checkpoint_free(m);
+    }
+}
+
+/* The convolution's taps: file [4, channels], memory [4][channels]. */
+static void test_taps(void **state)
+{
+    (void)state;
+    draft *d = draft_open("qwen3next");
+    mo_checkpoint *m = load_named("qwen3next", false, 0);
+    const mo_delta *delta = &mo_checkpoint_frame(m)->layers[0].delta;
+    const float *file = (const float *)(const void *)draft_find(d, "blk.0.ssm_conv1d.weight")->data;
+    const int64_t channels = delta->qkv.w.rows;
+    for (int64_t c = 0; c < channels; c++) {
+        for (int t = 0; t < 4; t++) {
+            assert_true(delta->conv[t * channels + c] == file[c * 4 + t]);
+        }
+    }
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
+/* A brick's rows are the bytes of the file. */
+static void test_bricks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss-mxfp4", "qwen3moe-nvfp4", "gemma4", "qwen3next-mixq"};
+    for (int i = 0; i < 4; i++) {
+        draft *d = draft_open(names[i]);
+        mo_checkpoint *m = load_named(names[i], false, 0);
+        const mo_moe *moe = &mo_checkpoint_frame(m)->layers[1].moe;
+        const bool merged = strcmp(names[i], "gemma4") == 0;
+        const entry *up =
+            draft_find(d, merged ? "blk.1.ffn_gate_up_exps.weight" : "blk.1.ffn_up_exps.weight");
+        const entry *down = draft_find(d, "blk.1.ffn_down_exps.weight");
+        for (int e = 0; e < moe->experts; e++) {
+            const mo_weights *w = &moe->bricks[e].up.w;
+            const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+            const int64_t at = e * (up->bytes / moe->experts) + (merged ? w->rows * row : 0);
+            assert_memory_equal(w->data, up->data + at, (size_t)(w->rows * row));
+            assert_memory_equal(moe->bricks[e].down.w.data, down->data + e * (down->bytes / moe->experts),
+                                (size_t)(down->bytes / moe->experts));
+        }
+        if (strcmp(names[i], "qwen3moe-nvfp4") == 0) {
+            const float *scales = (const float *)(const void *)draft_find(d, "blk.1.ffn_up_exps.scale")->data;
+            assert_true(*moe->bricks[6].up.scale == scales[6]);
+        }
+        if (strcmp(names[i], "gpt-oss-mxfp4") == 0) {
+            const float *bias = (const float *)(const void *)draft_find(d, "blk.1.ffn_up_exps.bias")->data;
+            assert_memory_equal(moe->bricks[3].up.bias, bias + 3 * moe->width, (size_t)moe->width * 4);
+        }
+        mo_checkpoint_free(m);
+        draft_close(d);
+    }
+}
+
+/* ---- Layouts of older and other files ---- */
+
+static void compare_with(const char *name, const char *path)
+{
+    mo_checkpoint *usual = load_named(name, false, 0);
+    for (int way = 0; way < 3; way++) {
+        mo_checkpoint *other = load(path, way == 2, way == 1 ? 8 : 0, NULL);
+        same_frame(mo_checkpoint_frame(usual), mo_checkpoint_frame(other));
+        assert_int_equal(mo_checkpoint_bytes_per_token(usual), mo_checkpoint_bytes_per_token(other));
+        mo_checkpoint_free(other);
+    }
+    mo_checkpoint_free(usual);
+}
+
+static void test_split(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s/llama31-split-00001-of-00003.gguf", MO_TEST_DATA);
+    compare_with("llama31", path);
+    mo_checkpoint *m = load_named("llama31", false, 0);
+    draft *d = draft_open("llama31");
+    draft_drop(d, "rope_freqs.weight");
+    mo_checkpoint *bare = load(draft_write(d, "bare.gguf"), false, 0, NULL);
+    const mo_rope *a = mo_checkpoint_frame(m)->layers[0].attention.rope;
+    const mo_rope *b = mo_checkpoint_frame(bare)->layers[0].attention.rope;
+    assert_true(a->rate[0] == b->rate[0] && a->rate[a->pairs - 1] < b->rate[a->pairs - 1]);
+    mo_checkpoint_free(m);
+    mo_checkpoint_free(bare);
+    draft_close(d);
+}
+
+/* gate and up of an expert in one tensor, biases too. */
+static void test_merged(void **state)
+{
+    (void)state;
+    draft *d = draft_open("gpt-oss-mxfp4");
+    for (int n = 0; n < 4; n++) {
+        static const char *const suffixes[] = {"weight", "bias"};
+        for (int s = 0; s < 2; s++) {
+            char name[MO_GGUF_NAME];
+            snprintf(name, sizeof name, "blk.%d.ffn_gate_exps.%s", n, suffixes[s]);
+            const entry gate = *draft_find(d, name);
+            snprintf(name, sizeof name, "blk.%d.ffn_up_exps.%s", n, suffixes[s]);
+            const entry up = *draft_find(d, name);
+            snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps.%s", n, suffixes[s]);
+            entry *both = s ? draft_add(d, name, gate.type, 2 * gate.size[0], gate.size[1], 1)
+                            : draft_add(d, name, gate.type, gate.size[0], 2 * gate.size[1], gate.size[2]);
+            const int64_t experts = s ? gate.size[1] : gate.size[2], one = gate.bytes / experts;
+            for (int64_t e = 0; e < experts; e++) {
+                memcpy(both->data + 2 * e * one, gate.data + e * one, (size_t)one);
+                memcpy(both->data + (2 * e + 1) * one, up.data + e * one, (size_t)one);
+            }
+            draft_drop(d, gate.name);
+            draft_drop(d, up.name);
+        }
+    }
+    compare_with("gpt-oss-mxfp4", draft_write(d, "merged.gguf"));
+    draft_close(d);
+}
+
+/* A tensor for each expert, as the first Mixtral files had. */
+static void test_lone(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"gate", "up", "down"};
+    draft *d = draft_open("llama-moe");
+    for (int n = 0; n < 3; n++) {
+        for (int k = 0; k < 3; k++) {
+            char name[MO_GGUF_NAME];
+            snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", n, kinds[k]);
+            const entry stack = *draft_find(d, name);
+            for (int64_t e = 0; e < stack.size[2]; e++) {
+                snprintf(name, sizeof name, "blk.%d.ffn_%s.%lld.weight", n, kinds[k], (long long)e);
+                entry *one = draft_add(d, name, stack.type, stack.size[0], stack.size[1], 1);
+                memcpy(one->data, stack.data + e * one->bytes, (size_t)one->bytes);
+            }
+            draft_drop(d, stack.name);
+        }
+    }
+    compare_with("llama-moe", draft_write(d, "lone.gguf"));
+    draft_drop(d, "blk.1.ffn_up.5.weight");
+    EXPECT(draft_write(d, "lone.gguf"), MO_ENOENT, "blk.1.ffn_up.5.weight is missing");
+    draft_close(d);
+}
+
+/* Queries, keys and values in one tensor, with one bias. */
+static void test_fused(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"q", "k", "v"};
+    static const char *const suffixes[] = {"weight", "bias"};
+    draft *d = draft_open("qwen2moe");
+    for (int n = 0; n < 3; n++) {
+        for (int s = 0; s < 2; s++) {
+            char name[MO_GGUF_NAME];
+            snprintf(name, sizeof name, "blk.%d.attn_qkv.%s", n, suffixes[s]);
+            entry *fused = s ? draft_add(d, name, MO_F32, 128, 1, 1) : draft_add(d, name, MO_F32, 64, 128, 1);
+            uint8_t *to = fused->data;
+            for (int k = 0; k < 3; k++) {
+                snprintf(name, sizeof name, "blk.%d.attn_%s.%s", n, kinds[k], suffixes[s]);
+                const entry *one = draft_find(d, name);
+                memcpy(to, one->data, (size_t)one->bytes);
+                to += one->bytes;
+                draft_drop(d, name);
+            }
+        }
+    }
+    compare_with("qwen2moe", draft_write(d, "fused.gguf"));
+    draft_close(d);
+}
+
+/* ssm_in: key head by key head, [q | k | its v | its z]. */
+static void test_older_delta(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qwen3next", "qwen3next-mixq"};
+    for (int i = 0; i < 2; i++) {
+        draft *d = draft_open(names[i]);
+        for (int n = 0; n < 3; n++) {
+            enum { HEAD = 32, K_HEADS = 2, V_HEADS = 4, PART = V_HEADS / K_HEADS * HEAD };
+            char name[MO_GGUF_NAME];
+            snprintf(name, sizeof name, "blk.%d.attn_qkv.weight", n);
+            const entry qkv = *draft_find(d, name);
+            snprintf(name, sizeof name, "blk.%d.attn_gate.weight", n);
+            entry z = *draft_find(d, name);
+            if (z.type != qkv.type) { /* one tensor has one type: its z is not compared then */
+                z = qkv;
+            }
+            const int64_t row = mo_format_row_bytes(mo_format_of(qkv.type), qkv.size[0]);
+            snprintf(name, sizeof name, "blk.%d.ssm_in.weight", n);
+            entry *in = draft_add(d, name, qkv.type, qkv.size[0], 2 * K_HEADS * HEAD + 2 * V_HEADS * HEAD, 1);
+            uint8_t *to = in->data;
+            for (int g = 0; g < K_HEADS; g++) {
+                const uint8_t *v = qkv.data + (2 * K_HEADS * HEAD + g * PART) * row;
+                memcpy(to, qkv.data + g * HEAD * row, (size_t)(HEAD * row));
+                memcpy(to + HEAD * row, qkv.data + (K_HEADS + g) * HEAD * row, (size_t)(HEAD * row));
+                memcpy(to + 2 * HEAD * row, v, (size_t)(PART * row));
+                memcpy(to + (2 * HEAD + PART) * row, z.data + g * PART * row, (size_t)(PART * row));
+                to += (2 * HEAD + 2 * PART) * row;
+            }
+            draft_drop(d, qkv.name);
+            snprintf(name, sizeof name, "blk.%d.attn_gate.weight", n);
+            draft_drop(d, name);
+        }
+        const char *path = draft_write(d, "older.gguf");
+        mo_checkpoint *usual = load_named(names[i], false, 0);
+        for (int way = 0; way < 3; way++) {
+            mo_checkpoint *other = load(path, way == 2, way == 1 ? 16 : 0, NULL);
+            for (int n = 0; n < 3; n++) {
+                const mo_delta *x = &mo_checkpoint_frame(usual)->layers[n].delta;
+                const mo_delta *y = &mo_checkpoint_frame(other)->layers[n].delta;
+                same_linear(&x->qkv, &y->qkv);
+                if (x->gate.w.type == x->qkv.w.type) {
+                    same_linear(&x->gate, &y->gate);
+                }
+            }
+            mo_checkpoint_free(other);
+        }
+        mo_checkpoint_free(usual);
+        draft_close(d);
+    }
+}
+
+/* Every shape that synth knows is described at its full depth, from a file of which only the header is there. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    for (int i = 0; mo_shape_at(i); i++) {
+        const mo_shape *shape = mo_shape_at(i);
+        const int64_t count = mo_shape_tensors(shape, shape->layers, NULL, 0);
+        mo_shape_tensor *tensors = calloc((size_t)count, sizeof *tensors);
+        mo_gguf_writer *w = mo_gguf_writer_create(0);
+        mo_error err = {0};
+        mo_frame frame = {0};
+        mo_shape_tensors(shape, shape->layers, tensors, count);
+        mo_shape_keys(shape, shape->layers, w);
+        for (int64_t t = 0; t < count; t++) {
+            mo_gguf_put_tensor(w, tensors[t].name, mo_shape_format(shape, &tensors[t]), tensors[t].dims,
+                               tensors[t].size);
+        }
+        assert_int_equal(mo_gguf_writer_layout(w, NULL), MO_OK);
+        const mo_gguf_part_layout *part = mo_gguf_writer_part(w, 0);
+        const char *path = own_path("shape.gguf");
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(part->header, 1, part->header_bytes, file), part->header_bytes);
+        assert_int_equal(ftruncate(fileno(file), part->file_bytes), 0);
+        fclose(file);
+        mo_gguf *g = NULL;
+        assert_int_equal(mo_gguf_open(path, &g, NULL), MO_OK);
+        mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
+        mo_family_describe(&b, &frame);
+        if (b.status != MO_OK) {
+            fail_msg("%s: %s", shape->name, err.detail);
+        }
+        assert_int_equal(frame.layer_count, shape->layers);
+        assert_true(b.count < 64 * (size_t)shape->layers); /* wishes do not grow with the experts */
+        mo_bind_free(&b);
+        mo_arena_destroy(b.arena);
+        mo_gguf_close(g);
+        mo_gguf_writer_destroy(w);
+        free(tensors);
+    }
+}
+
+/* ---- Bad files ---- */
+
+/* Without any one of its tensors a model is refused by that tensor's name, but for the few that may be missing:
+ * the output (tied then), qwen2moe's biases, gemma4's layer_output_scale. */
+static void test_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int optional;
+    } cases[] = {{"gpt-oss", 0}, {"qwen3next", 1}, {"gemma4", 1},
+                 {"qwen35", 1},  {"olmoe", 0},     {"qwen2moe", 4}};
+    for (int i = 0; i < 6; i++) {
+        draft *d = draft_open(cases[i].name);
+        int accepted = 0;
+        for (int t = 0; t < d->count; t++) {
+            const entry saved = d->tensors[t];
+            if (strncmp(saved.name, "blk.", 4) == 0 && strncmp(saved.name, "blk.1.", 6) != 0) {
+                continue; /* one layer is enough */
+            }
+            d->tensors[t] = d->tensors[--d->count];
+            const char *path = draft_write(d, "missing.gguf");
+            const char *name = strstr(saved.name, "gate_up_exps") ? "blk.1.ffn_gate_exps.weight" : saved.name;
+            const mo_load_options options = {.map = true};
+            mo_checkpoint *m = NULL;
+            mo_error err = {0};
+            if (mo_checkpoint_load(path, &options, &m, &err) == MO_OK) {
+                accepted++;
+            } else if (err.status != MO_ENOENT || !strstr(err.detail, name) || !strstr(err.detail, path)) {
+                fail_msg("without %s: %s", saved.name, err.detail);
+            }
+            mo_checkpoint_free(m);
+            d->tensors[d->count++] = d->tensors[t];
+            d->tensors[t] = saved;
+        }
+        assert_int_equal(accepted, cases[i].optional);
+        draft_close(d);
+    }
+}
+
+/* With a dimension more or less every tensor is refused by name, with both shapes. */
+static void test_misshapen(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss", "qwen3next", "gemma4", "qwen3moe-nvfp4"};
+    for (int i = 0; i < 4; i++) {
+        draft *d = draft_open(names[i]);
+        for (int t = 0; t < d->count; t++) {
+            entry *e = &d->tensors[t];
+            const bool used = !strstr(e->name, "input_scale");
+            if (strncmp(e->name, "blk.", 4) == 0 && strncmp(e->name, "blk.1.", 6) != 0) {
+                continue;
+            }
+            const entry saved = *e;
+            char was[64];
+            const int last = e->size[2] > 1 ? 2 : e->size[1] > 1 ? 1 : 0;
+            e->size[last]--; /* the data are longer than needed then, which the writer does not mind */
+            if (e->size[last] > 0 && used) {
+                snprintf(was, sizeof was, "%lld]", (long long)saved.size[last]);
+                EXPECT(draft_write(d, "shape.gguf"), MO_EFORMAT, saved.name, was);
+            }
+            *e = saved;
+        }
+        draft_close(d);
+    }
+}
+
+static void expect_key(const char *model, const char *key, const char *text, int64_t number, mo_status status,
+                       const char *word)
+{
+    draft *d = draft_open(model);
+    d->key = key;
+    d->text = text;
+    d->number = number;
+    EXPECT(draft_write(d, "key.gguf"), status, word);
+    draft_close(d);
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    expect_key("llama", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "qwen35moe");
+    expect_key("llama", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
+    expect_key("llama", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
+    expect_key("llama", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
+    expect_key("llama", "llama.block_count", NULL, 0, MO_EFORMAT, "llama.block_count");
+    expect_key("llama", "llama.block_count", NULL, 4, MO_ENOENT, "blk.3.attn_q.weight is missing");
+    expect_key("llama", "llama.block_count", NULL, -1, MO_EFORMAT, "llama.block_count");
+    expect_key("llama", "llama.nextn_predict_layers", NULL, 3, MO_EFORMAT, "nextn_predict_layers");
+    expect_key("llama", "llama.embedding_length", NULL, INT64_MAX, MO_EFORMAT, "embedding_length");
+    expect_key("llama", "llama.attention.head_count_kv", NULL, 0, MO_EFORMAT, "head_count_kv");
+    expect_key("llama", "llama.rope.freq_base", NULL, 0, MO_EFORMAT, "rope.freq_base");
+    expect_key("llama", "llama.attention.layer_norm_rms_epsilon", NULL, 2, MO_EFORMAT, "epsilon");
+    expect_key("llama-moe", "llama.expert_used_count", NULL, 9, MO_EFORMAT, "expert_used_count");
+    expect_key("llama-moe", "llama.expert_count", NULL, 5000, MO_EFORMAT, "expert_count");
+    expect_key("qwen3moe", "qwen3moe.expert_count", NULL, 0, MO_EFORMAT, "expert");
+    expect_key("qwen3next", "qwen3next.ssm.inner_size", NULL, 64, MO_EFORMAT, "inner size");
+    expect_key("qwen3next", "qwen3next.rope.dimension_count", NULL, 7, MO_EFORMAT, "rope.dimension_count");
+    expect_key("qwen3next", "qwen3next.rope.dimension_count", NULL, 34, MO_EFORMAT, "34 of 32");
+    expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "every layer");
+    expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED, "shares keys");
+    static const char *const needed[] = {"block_count",          "embedding_length",    "context_length",
+                                         "attention.head_count", "feed_forward_length", "general"};
+    for (int i = 0; i < 6; i++) {
+        char key[128];
+        snprintf(key, sizeof key, i == 5 ? "general.architecture" : "llama.%s", needed[i]);
+        draft *d = draft_open("llama");
+        d->key = key;
+        d->leave_out = true;
+        EXPECT(draft_write(d, "key.gguf"), i == 5 ? MO_ENOENT : MO_EFORMAT, key);
+        draft_close(d);
+    }
+}
+
+/* Layers that predict further tokens are left alone, whatever is in them. */
+static void test_nextn(void **state)
+{
+    (void)state;
+    draft *d = draft_open("llama");
+    d->key = "llama.nextn_predict_layers";
+    d->number = 1;
+    draft_drop(d, "blk.2.attn_q.weight");
+    mo_checkpoint *m = load(draft_write(d, "nextn.gguf"), false, 0, NULL);
+    assert_int_equal(mo_checkpoint_frame(m)->layer_count, 2);
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
+static void test_bad_exponent(void **state)
+{
+    (void)state;
+    draft *d = draft_open("gpt-oss-mxfp4");
+    entry *e = draft_find(d, "blk.2.ffn_down_exps.weight");
+    e->data[17 * 5] = 250;
+    EXPECT(draft_write(d, "exponent.gguf"), MO_EFORMAT, "blk.2.ffn_down_exps.weight");
+    draft_close(d);
+}
+
+static void test_integers(void **state)
+{
+    (void)state;
+    draft *d = draft_open("llama");
+    draft_find(d, "blk.1.ffn_up.weight")->type = MO_I32;
+    EXPECT(draft_write(d, "integers.gguf"), MO_EFORMAT, "blk.1.ffn_up.weight", "I32");
+    draft_close(d);
+}
+
+static void test_no_file(void **state)
+{
+    (void)state;
+    EXPECT(own_path("nothing.gguf"), MO_ENOENT, "nothing.gguf");
+}
+
+/* ---- Progress, cancelling, trouble while reading ---- */
+
+typedef struct watcher {
+    pthread_t thread;
+    int calls, stop_at; /* which call stops; 0: none */
+    int64_t last, total;
+    const char *cut; /* a file that loses its end at the first call */
+} watcher;
+
+static bool watch(void *user, int64_t done, int64_t total)
+{
+    watcher *w = user;
+    assert_true(pthread_equal(w->thread, pthread_self()));
+    assert_true(done >= w->last && done <= total);
+    w->last = done;
+    w->total = total;
+    w->calls++;
+    if (w->cut && w->calls == 1) {
+        assert_int_equal(truncate(w->cut, 300000), 0);
+    }
+    return w->calls != w->stop_at;
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    char path[512];
+    mo_pool *pool = NULL;
+    assert_int_equal(mo_pool_create(2, &pool, NULL), MO_OK);
+    assert_true(model_path("qwen3moe", path));
+    for (int stop = 0; stop < 6; stop++) {
+        watcher w = {.thread = pthread_self(), .stop_at = stop};
+        const mo_load_options options = {
+            .pool = stop % 2 ? pool : NULL, .interleave = 16, .progress = watch, .user = &w};
+        mo_checkpoint *m = NULL;
+        mo_error err = {0};
+        const mo_status status = mo_checkpoint_load(path, &options, &m, &err);
+        if (stop == 0) {
+            assert_int_equal(status, MO_OK);
+            assert_int_equal(w.last, w.total);
+        } else if (status != MO_OK) { /* with a pool the caller may have fewer pieces than that */
+            assert_int_equal(status, MO_ECANCELLED);
+            assert_int_equal(w.calls, stop);
+            assert_null(m);
+        }
+        assert_true(stop != 1 || status == MO_ECANCELLED);
+        mo_checkpoint_free(m);
+    }
+    mo_pool_destroy(pool);
+}
+
+static void test_cut_short(void **state)
+{
+    (void)state;
+    draft *d = draft_open("qwen3moe");
+    mo_pool *pool = NULL;
+    assert_int_equal(mo_pool_create(3, &pool, NULL), MO_OK);
+    const char *path = draft_write(d, "cut.gguf");
+    watcher w = {.thread = pthread_self(), .cut = path};
+    const mo_load_options options = {.pool = pool, .progress = watch, .user = &w};
+    mo_checkpoint *m = NULL;
+    mo_error err = {0};
+    assert_int_equal(mo_checkpoint_load(path, &options, &m, &err), MO_EFORMAT);
+    assert_null(m);
+    assert_non_null(strstr(err.detail, "tensor "));
+    assert_non_null(strstr(err.detail, "shorter"));
+    EXPECT(path, MO_EFORMAT, path); /* now the header knows */
+    mo_pool_destroy(pool);
+    draft_close(d);
+}
+
+/* Every allocation fails in turn: a sentence, and nothing is left (the address sanitizer looks). */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    char path[512];
+    assert_true(model_path("qwen3moe-nvfp4", path));
+    for (long n = 0;; n++) {
+        const mo_load_options options = {.map = n % 2, .interleave = 16};
+        mo_checkpoint *m = NULL;
+        mo_error err = {0};
+        fail_after = n / 2;
+        const mo_status status = mo_checkpoint_load(path, &options, &m, &err);
+        fail_after = -1;
+        mo_checkpoint_free(m);
+        if (status == MO_OK && n % 2) {
+            break;
+        }
+        assert_true(status == MO_OK || (status == MO_ENOMEM && err.detail[0]));
+        assert_true(n < 2000);
+    }
+}
+
+/* ---- The list ---- */
+
+static void test_list(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (const mo_family *f; (f = mo_family_at(count)); count++) {
+        assert_ptr_equal(mo_family_find(f->architecture), f);
+    }
+    assert_int_equal(count, 10);
+    assert_null(mo_family_find("glm"));
+    assert_null(mo_family_at(-1));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list),         cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_weight),       cmocka_unit_test(test_families),
+        cmocka_unit_test(test_hybrids),      cmocka_unit_test(test_dense_layer),
+        cmocka_unit_test(test_taps),         cmocka_unit_test(test_bricks),
+        cmocka_unit_test(test_split),        cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_lone),         cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_older_delta),  cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_misshapen),
+        cmocka_unit_test(test_keys),         cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_bad_exponent), cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_no_file),      cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_cut_short),    cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
