@@ -1,0 +1,71 @@
+#include "engine/engine.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+
+/* Layers share few rotations; each is filled once per token of a step. */
+static int collect_ropes(const mo_frame *frame, const mo_rope **out, int limit)
+{
+    int count = 0;
+    for (int i = 0; i < frame->layer_count; i++) {
+        const mo_rope *rope = frame->layers[i].attention.rope;
+        bool known = rope == NULL;
+        for (int r = 0; r < count; r++) {
+            known |= out[r] == rope;
+        }
+        if (!known) {
+            if (count == limit) {
+                return -1;
+            }
+            out[count++] = rope;
+        }
+    }
+    return count;
+}
+
+size_t mo_engine_bytes(const mo_frame *frame, const mo_engine_options *options)
+{
+    const mo_rope *ropes[8];
+    const int count = collect_ropes(frame, ropes, 8);
+    return mo_workspace_bytes(frame, options->batch, options->context, mo_pool_threads(options->pool),
+                              count < 0 ? 8 : count);
+}
+
+mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
+                           mo_error *err)
+{
+    *out = NULL;
+    mo_engine *e = calloc(1, sizeof *e);
+    if (!e) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the engine");
+    }
+    e->frame = mo_checkpoint_frame(model);
+    e->kernels = options->kernels;
+    e->pool = options->pool;
+    e->batch = options->batch;
+    e->context = options->context;
+    e->rope_count = collect_ropes(e->frame, e->ropes, 8);
+    if (e->rope_count < 0) {
+        free(e);
+        return mo_fail(err, MO_EUNSUPPORTED, "the model has more than 8 kinds of rotary positions");
+    }
+    const mo_status status = mo_workspace_init(&e->space, e->frame, e->kernels, e->batch, e->context,
+                                               mo_pool_threads(e->pool), e->rope_count, err);
+    if (status != MO_OK) {
+        free(e);
+        return status;
+    }
+    pthread_mutex_init(&e->lock, NULL);
+    *out = e;
+    return MO_OK;
+}
+
+void mo_engine_destroy(mo_engine *engine)
+{
+    if (engine) {
+        pthread_mutex_destroy(&engine->lock);
+        mo_workspace_drop(&engine->space);
+        free(engine);
+    }
+}

@@ -1,0 +1,47 @@
+/* Engine: a loaded model with the threads, the kernels and the working memory to run it. Any number of
+ * sessions share one engine; one step runs at a time. */
+#ifndef MO_ENGINE_ENGINE_H
+#define MO_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/pool.h"
+#include "engine/workspace.h"
+#include "model/load.h"
+#include "numeric/kernels.h"
+
+typedef struct mo_engine_options {
+    const mo_kernels *kernels;
+    mo_pool *pool;   /* kept and used, not owned */
+    int64_t batch;   /* most tokens of one step */
+    int64_t context; /* most positions of any session */
+} mo_engine_options;
+
+/* Always on: a few additions per step. */
+typedef struct mo_engine_counters {
+    uint64_t steps, tokens;
+    uint64_t expert_picks; /* tokens x experts used x layers */
+    uint64_t bricks_run;   /* bricks computed: fewer than picks where tokens of a batch share one */
+} mo_engine_counters;
+
+typedef struct mo_engine {
+    const mo_frame *frame; /* the model's, which outlives the engine */
+    const mo_kernels *kernels;
+    mo_pool *pool;
+    int64_t batch, context;
+    mo_workspace space;
+    mo_engine_counters counters; /* under lock */
+    pthread_mutex_t lock;        /* held for a step */
+    int rope_count;
+    const mo_rope *ropes[8]; /* the distinct ones of the layers */
+} mo_engine;
+
+mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
+                           mo_error *err);
+void mo_engine_destroy(mo_engine *engine); /* NULL is allowed */
+
+/* Bytes of working memory such an engine takes. */
+size_t mo_engine_bytes(const mo_frame *frame, const mo_engine_options *options);
+
+#endif

@@ -1,0 +1,41 @@
+/* Jobs: a list of matrix products that run as one phase, cut into row pieces across all of them, so that
+ * many small products (the experts of a layer) keep every thread busy. */
+#ifndef MO_ENGINE_JOBS_H
+#define MO_ENGINE_JOBS_H
+
+#include "base/pool.h"
+#include "model/parts.h"
+#include "numeric/kernels.h"
+
+typedef struct mo_job {
+    const mo_linear *linear;
+    const mo_acts *acts;
+    const int32_t *pick; /* activation rows, or NULL for 0 .. count-1 */
+    int64_t count;       /* tokens; 0 is allowed */
+    float *y;            /* [count][stride] */
+    int64_t stride;
+    int64_t first; /* first piece of this job; set by mo_jobs_add() */
+} mo_job;
+
+typedef struct mo_jobs {
+    const mo_kernels *kernels;
+    mo_job *list; /* room for `limit`, given by the owner */
+    int count, limit;
+    int64_t pieces;
+} mo_jobs;
+
+/* Empties the list. */
+static inline void mo_jobs_clear(mo_jobs *j)
+{
+    j->count = 0;
+    j->pieces = 0;
+}
+
+/* Appends a product; an absent linear or no tokens are passed over. The list must have room. */
+void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
+                 float *y, int64_t stride);
+
+/* The phase that computes the list as it is now: product, outer scale, bias. */
+mo_phase mo_jobs_phase(mo_jobs *j);
+
+#endif

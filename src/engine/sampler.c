@@ -1,0 +1,266 @@
+/* Sampling: from logits to a token. Own exp, double sums in a fixed order and an integer generator, so that a
+ * seed gives the same text on every machine. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "moraine.h"
+#include "numeric/math.h"
+
+struct mo_sampler {
+    mo_sampling set;
+    mo_logit_bias *bias;
+    int64_t vocab;
+    uint64_t state;  /* of the generator */
+    float *logits;   /* [vocab] after penalties */
+    int32_t *heap;   /* [vocab] token ids, the likeliest on top */
+    int32_t *counts; /* [vocab] occurrences in the penalty window; zero between picks */
+    float *kept;     /* [vocab] probabilities of the candidates, likeliest first */
+    int32_t *tokens; /* [vocab] the candidates */
+};
+
+mo_sampling mo_sampling_default(void)
+{
+    return (mo_sampling){.repeat_penalty = 1.0f,
+                         .penalty_last = 64,
+                         .top_k = 40,
+                         .top_p = 0.95f,
+                         .min_p = 0.05f,
+                         .temperature = 0.8f,
+                         .seed = 0};
+}
+
+static mo_status check(const mo_sampling *s, int64_t vocab, mo_error *err)
+{
+    if (!(s->temperature >= 0.0f) || !isfinite(s->temperature)) {
+        return mo_fail(err, MO_EINVAL, "temperature must be 0 or more, not %g", (double)s->temperature);
+    }
+    if (!(s->top_p > 0.0f && s->top_p <= 1.0f)) {
+        return mo_fail(err, MO_EINVAL, "top-p must be above 0 and at most 1, not %g", (double)s->top_p);
+    }
+    if (!(s->min_p >= 0.0f && s->min_p <= 1.0f)) {
+        return mo_fail(err, MO_EINVAL, "min-p must be between 0 and 1, not %g", (double)s->min_p);
+    }
+    if (s->top_k < 0 || s->penalty_last < -1) {
+        return mo_fail(err, MO_EINVAL, "top-k must be 0 or more, the penalty window -1 or more");
+    }
+    if (!(s->repeat_penalty > 0.0f) || !isfinite(s->repeat_penalty) || !isfinite(s->presence_penalty) ||
+        !isfinite(s->frequency_penalty)) {
+        return mo_fail(err, MO_EINVAL, "penalties must be finite, the repetition penalty above 0");
+    }
+    for (size_t i = 0; i < s->bias_count; i++) {
+        if (s->bias[i].token < 0 || s->bias[i].token >= vocab || isnan(s->bias[i].bias)) {
+            return mo_fail(err, MO_EINVAL, "logit bias for token %d: the vocabulary has %lld tokens",
+                           s->bias[i].token, (long long)vocab);
+        }
+    }
+    return MO_OK;
+}
+
+mo_status mo_sampler_create(const mo_sampling *settings, int64_t vocab, mo_sampler **out, mo_error *err)
+{
+    *out = NULL;
+    const mo_status status = check(settings, vocab, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        const size_t n = (size_t)vocab;
+        s->set = *settings;
+        s->vocab = vocab;
+        s->state = settings->seed;
+        s->logits = malloc(n * sizeof *s->logits);
+        s->heap = malloc(n * sizeof *s->heap);
+        s->counts = calloc(n, sizeof *s->counts);
+        s->kept = malloc(n * sizeof *s->kept);
+        s->tokens = malloc(n * sizeof *s->tokens);
+        s->bias = malloc(sizeof *s->bias * (settings->bias_count + 1));
+    }
+    if (!s || !s->logits || !s->heap || !s->counts || !s->kept || !s->tokens || !s->bias) {
+        mo_sampler_destroy(s);
+        return mo_fail(err, MO_ENOMEM, "no memory for a sampler over %lld tokens", (long long)vocab);
+    }
+    if (settings->bias_count) {
+        memcpy(s->bias, settings->bias, sizeof *s->bias * settings->bias_count);
+    }
+    *out = s;
+    return MO_OK;
+}
+
+void mo_sampler_destroy(mo_sampler *sampler)
+{
+    if (sampler) {
+        free(sampler->logits);
+        free(sampler->heap);
+        free(sampler->counts);
+        free(sampler->kept);
+        free(sampler->tokens);
+        free(sampler->bias);
+        free(sampler);
+    }
+}
+
+/* ---- Penalties -------------------------------------------------------------------------------- */
+
+static void penalise(mo_sampler *s, const int32_t *recent, size_t count)
+{
+    const mo_sampling *set = &s->set;
+    const size_t window =
+        set->penalty_last < 0 || (uint64_t)set->penalty_last > count ? count : (size_t)set->penalty_last;
+    const int32_t *last = recent + count - window;
+    if (set->repeat_penalty == 1.0f && set->presence_penalty == 0.0f && set->frequency_penalty == 0.0f) {
+        return;
+    }
+    for (size_t i = 0; i < window; i++) {
+        if (last[i] >= 0 && last[i] < s->vocab) {
+            s->counts[last[i]]++;
+        }
+    }
+    for (size_t i = 0; i < window; i++) {
+        if (last[i] < 0 || last[i] >= s->vocab || s->counts[last[i]] == 0) {
+            continue;
+        }
+        float *x = &s->logits[last[i]];
+        *x = *x > 0.0f ? *x / set->repeat_penalty : *x * set->repeat_penalty;
+        *x -= (float)s->counts[last[i]] * set->frequency_penalty;
+        *x -= set->presence_penalty;
+        s->counts[last[i]] = 0;
+    }
+}
+
+/* ---- Candidates, likeliest first -------------------------------------------------------------- */
+
+/* Larger logit first, the lower token among equals. */
+static bool before(const float *logits, int32_t a, int32_t b)
+{
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
+{
+    const int32_t moving = heap[i];
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= n) {
+            break;
+        }
+        if (child + 1 < n && before(logits, heap[child + 1], heap[child])) {
+            child++;
+        }
+        if (before(logits, moving, heap[child])) {
+            break;
+        }
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+
+static int32_t pop(const float *logits, int32_t *heap, int64_t *n)
+{
+    const int32_t top = heap[0];
+    heap[0] = heap[--*n];
+    if (*n > 0) {
+        sift(logits, heap, *n, 0);
+    }
+    return top;
+}
+
+/* The sum of exp(logit - best) over everything top-k leaves: what probabilities are relative to. */
+static double total_of(const mo_sampler *s, float best)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < s->vocab; i++) {
+        total += (double)mo_exp(s->logits[i] - best);
+    }
+    return total;
+}
+
+/* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
+static int64_t collect(mo_sampler *s)
+{
+    const mo_sampling *set = &s->set;
+    int64_t left = s->vocab, count = 0;
+    const int64_t limit = set->top_k && set->top_k < s->vocab ? set->top_k : s->vocab;
+    for (int64_t i = 0; i < s->vocab; i++) {
+        s->heap[i] = (int32_t)i;
+    }
+    for (int64_t i = s->vocab / 2; i-- > 0;) {
+        sift(s->logits, s->heap, s->vocab, i);
+    }
+    const float best = s->logits[s->heap[0]];
+    double total = 0.0;
+    if (limit < s->vocab) { /* the k best are wanted in any case: their sum is the whole */
+        while (count < limit) {
+            s->tokens[count] = pop(s->logits, s->heap, &left);
+            s->kept[count] = mo_exp(s->logits[s->tokens[count]] - best);
+            total += (double)s->kept[count++];
+        }
+    } else {
+        total = total_of(s, best);
+    }
+    const int64_t ready = count;
+    double sum = 0.0;
+    count = 0;
+    while (count < limit && (count == 0 || sum < (double)set->top_p * total)) {
+        if (count >= ready) {
+            s->tokens[count] = pop(s->logits, s->heap, &left);
+            s->kept[count] = mo_exp(s->logits[s->tokens[count]] - best);
+        }
+        if (count > 0 && s->kept[count] < set->min_p) { /* the best one's is 1 */
+            break;
+        }
+        sum += (double)s->kept[count++];
+    }
+    return count;
+}
+
+/* A number in [0, 1) from 53 random bits (splitmix64). */
+static double draw(mo_sampler *s)
+{
+    uint64_t z = (s->state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static int32_t likeliest(const float *logits, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++) {
+        if (logits[i] > logits[best]) {
+            best = i;
+        }
+    }
+    return (int32_t)best;
+}
+
+int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const int32_t *recent, size_t count)
+{
+    memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
+    penalise(s, recent, count);
+    for (size_t i = 0; i < s->set.bias_count; i++) {
+        s->logits[s->bias[i].token] += s->bias[i].bias;
+    }
+    if (s->set.temperature == 0.0f) {
+        return likeliest(s->logits, s->vocab);
+    }
+    const int64_t candidates = collect(s);
+    const float best = s->logits[s->tokens[0]];
+    double total = 0.0;
+    for (int64_t i = 0; i < candidates; i++) {
+        s->kept[i] = mo_exp((s->logits[s->tokens[i]] - best) / s->set.temperature);
+        total += (double)s->kept[i];
+    }
+    const double aim = draw(s) * total;
+    double sum = 0.0;
+    for (int64_t i = 0; i < candidates; i++) {
+        sum += (double)s->kept[i];
+        if (aim < sum) {
+            return s->tokens[i];
+        }
+    }
+    return s->tokens[candidates - 1];
+}

@@ -1,0 +1,408 @@
+#include "engine/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+struct mo_session {
+    mo_engine *engine;
+    mo_state state;
+    int32_t *tokens; /* [context] what the state holds, state.length of them */
+    float *logits;   /* [vocab] */
+    float *rows;     /* [rows_room][vocab], made by the first feed that wants every position */
+    int64_t rows_room;
+    bool has_logits;
+    int64_t computed;
+    atomic_bool cancel;
+};
+
+struct mo_snapshot {
+    mo_kv_type kv;
+    int64_t vocab; /* of the model it belongs to */
+    int64_t layers;
+    int64_t length;
+    int32_t *tokens;
+    uint8_t *state;
+    size_t state_bytes;
+    float *logits; /* NULL when the session had none */
+};
+
+mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
+{
+    *out = NULL;
+    if (context < 1 || context > engine->context) {
+        return mo_fail(err, MO_EINVAL, "a session of this engine holds 1 to %lld positions, not %lld",
+                       (long long)engine->context, (long long)context);
+    }
+    mo_session *s = calloc(1, sizeof *s);
+    if (!s) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a session");
+    }
+    s->engine = engine;
+    const mo_status status = mo_state_init(&s->state, engine->frame, kv, context, engine->batch, err);
+    if (status != MO_OK) {
+        free(s);
+        return status;
+    }
+    s->tokens = malloc(sizeof(int32_t) * (size_t)context);
+    s->logits = malloc(sizeof(float) * (size_t)engine->frame->vocab);
+    if (!s->tokens || !s->logits) {
+        mo_session_close(s);
+        return mo_fail(err, MO_ENOMEM, "no memory for a session");
+    }
+    *out = s;
+    return MO_OK;
+}
+
+void mo_session_close(mo_session *session)
+{
+    if (session) {
+        mo_state_drop(&session->state);
+        free(session->tokens);
+        free(session->logits);
+        free(session->rows);
+        free(session);
+    }
+}
+
+const float *mo_session_logits(const mo_session *session)
+{
+    return session->has_logits ? session->logits : NULL;
+}
+
+int64_t mo_session_length(const mo_session *session)
+{
+    return session->state.length;
+}
+
+int64_t mo_session_computed(const mo_session *session)
+{
+    return session->computed;
+}
+
+void mo_session_cancel(mo_session *session)
+{
+    atomic_store(&session->cancel, true);
+}
+
+/* ---- Feeding ---------------------------------------------------------------------------------- */
+
+/* Shortens the state to what it shares with the sequence, less the last token. */
+static mo_status begin_feed(const mo_feed *f, mo_error *err)
+{
+    mo_session *s = f->session;
+    int64_t common = 0;
+    if (f->count < 1 || f->count > s->state.context) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the text has %lld tokens, this session holds 1 to %lld; choose a larger --ctx or shorten it",
+            (long long)f->count, (long long)s->state.context);
+    }
+    while (common < s->state.length && common < f->count && s->tokens[common] == f->tokens[common]) {
+        common++;
+    }
+    s->computed = 0;
+    if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
+        return MO_OK; /* nothing new: the logits are there */
+    }
+    s->has_logits = false;
+    const int64_t keep = common < f->count ? common : f->count - 1;
+    if (!mo_state_trim(&s->state, keep)) {
+        mo_state_reset(&s->state);
+    }
+    return MO_OK;
+}
+
+static mo_status want_rows(mo_session *s, int64_t rows, mo_error *err)
+{
+    if (rows > s->rows_room) {
+        float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->frame->vocab));
+        if (!more) {
+            return mo_fail(err, MO_ENOMEM,
+                           "no memory for the logits of %lld positions; choose a smaller --batch",
+                           (long long)rows);
+        }
+        s->rows = more;
+        s->rows_room = rows;
+    }
+    return MO_OK;
+}
+
+/* What the engine calls while a slice runs needs the position, not the token's number in its slice. */
+static void pass_routes(void *user, int layer, int64_t token, const int32_t *ids, const float *weights,
+                        int used)
+{
+    const mo_feed *f = user;
+    f->routes(f->user, layer, f->session->state.length + token, ids, weights, used);
+}
+
+static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_error *err)
+{
+    mo_session *s = f->session;
+    const int64_t rest = f->count - s->state.length;
+    const int64_t step = f->step > 0 && f->step < room ? f->step : room;
+    const int64_t count = rest < step ? rest : step;
+    *out = (mo_slice){.state = &s->state, .tokens = f->tokens + s->state.length, .count = count};
+    out->routes = f->routes ? pass_routes : NULL;
+    out->user = (void *)f;
+    if (f->logits) {
+        const mo_status status = want_rows(s, count, err);
+        if (status != MO_OK) {
+            return status;
+        }
+        out->logits = s->rows;
+    } else if (count == rest) {
+        out->logits = s->logits;
+        out->logits_from = count - 1;
+    }
+    return MO_OK;
+}
+
+/* After a step: the session remembers its tokens and hands out what was asked for. */
+static void end_slice(const mo_feed *f, const mo_slice *slice)
+{
+    mo_session *s = f->session;
+    const int64_t vocab = s->engine->frame->vocab;
+    const int64_t from = s->state.length - slice->count;
+    memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
+    s->computed += slice->count;
+    for (int64_t i = 0; f->logits && i < slice->count; i++) {
+        f->logits(f->user, from + i, s->rows + i * vocab);
+    }
+    if (s->state.length == f->count) {
+        if (f->logits) {
+            memcpy(s->logits, s->rows + (slice->count - 1) * vocab, sizeof(float) * (size_t)vocab);
+        }
+        s->has_logits = true;
+    }
+}
+
+static bool done(const mo_feed *f)
+{
+    return f->session->state.length == f->count;
+}
+
+enum { FEEDS_MAX = 256 };
+
+/* One step over all feeds that have tokens left, sharing the batch evenly. */
+static mo_status step_all(const mo_feed *feeds, int count, mo_error *err)
+{
+    mo_slice slices[FEEDS_MAX] = {{0}};
+    const mo_feed *of[FEEDS_MAX] = {NULL};
+    mo_engine *engine = feeds[0].session->engine;
+    int waiting = 0, used = 0;
+    for (int i = 0; i < count; i++) {
+        waiting += !done(&feeds[i]);
+    }
+    int64_t room = engine->batch;
+    for (int i = 0; i < count && room > 0; i++) {
+        if (done(&feeds[i])) {
+            continue;
+        }
+        const int64_t share = room / waiting > 0 ? room / waiting : 1;
+        const mo_status status = next_slice(&feeds[i], share, &slices[used], err);
+        if (status != MO_OK) {
+            return status;
+        }
+        room -= slices[used].count;
+        waiting--;
+        of[used++] = &feeds[i];
+    }
+    const mo_status status = mo_step(engine, slices, used, &of[0]->session->cancel, err);
+    for (int i = 0; i < used && status == MO_OK; i++) {
+        end_slice(of[i], &slices[i]);
+        if (of[i]->progress && !of[i]->progress(of[i]->user, of[i]->session->state.length, of[i]->count)) {
+            atomic_store(&of[i]->session->cancel, true);
+        }
+    }
+    return status;
+}
+
+mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
+{
+    if (count < 1 || count > FEEDS_MAX) {
+        return mo_fail(err, MO_EINVAL, "1 to %d sessions can be fed at once, not %d", FEEDS_MAX, count);
+    }
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j < i; j++) {
+            if (feeds[i].session == feeds[j].session ||
+                feeds[i].session->engine != feeds[j].session->engine) {
+                return mo_fail(err, MO_EINVAL,
+                               "sessions fed together must be different ones of the same model");
+            }
+        }
+        const mo_status status = begin_feed(&feeds[i], err);
+        if (status != MO_OK) {
+            return status;
+        }
+    }
+    for (;;) {
+        bool all = true;
+        for (int i = 0; i < count; i++) {
+            all &= done(&feeds[i]);
+        }
+        if (all) {
+            return MO_OK;
+        }
+        for (int i = 0; i < count; i++) {
+            if (atomic_exchange(&feeds[i].session->cancel, false)) {
+                return mo_fail(err, MO_ECANCELLED, "cancelled after %lld of %lld tokens",
+                               (long long)feeds[i].session->state.length, (long long)feeds[i].count);
+            }
+        }
+        const mo_status status = step_all(feeds, count, err);
+        if (status != MO_OK) {
+            for (int i = 0; i < count; i++) {
+                atomic_store(&feeds[i].session->cancel, false);
+            }
+            return status;
+        }
+    }
+}
+
+mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
+{
+    return mo_session_feed_all(feed, 1, err);
+}
+
+/* ---- Snapshots -------------------------------------------------------------------------------- */
+
+static mo_snapshot *snapshot_new(int64_t length, size_t state_bytes, int64_t vocab)
+{
+    mo_snapshot *s = calloc(1, sizeof *s);
+    if (s) {
+        s->length = length;
+        s->vocab = vocab;
+        s->state_bytes = state_bytes;
+        s->tokens = malloc(sizeof(int32_t) * (size_t)(length ? length : 1));
+        s->state = malloc(state_bytes ? state_bytes : 1);
+        s->logits = malloc(sizeof(float) * (size_t)vocab);
+        if (s->tokens && s->state && s->logits) {
+            return s;
+        }
+    }
+    mo_snapshot_free(s);
+    return NULL;
+}
+
+void mo_snapshot_free(mo_snapshot *snapshot)
+{
+    if (snapshot) {
+        free(snapshot->tokens);
+        free(snapshot->state);
+        free(snapshot->logits);
+        free(snapshot);
+    }
+}
+
+mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error *err)
+{
+    const int64_t vocab = session->engine->frame->vocab;
+    mo_snapshot *s = snapshot_new(session->state.length, mo_state_saved_bytes(&session->state), vocab);
+    *out = s;
+    if (!s) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state (%.1f MiB)",
+                       (double)mo_state_saved_bytes(&session->state) / (1 << 20));
+    }
+    s->kv = session->state.kv;
+    s->layers = session->engine->frame->layer_count;
+    memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)s->length);
+    mo_state_save(&session->state, s->state);
+    if (session->has_logits) {
+        memcpy(s->logits, session->logits, sizeof(float) * (size_t)vocab);
+    } else {
+        free(s->logits);
+        s->logits = NULL;
+    }
+    return MO_OK;
+}
+
+mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
+{
+    const mo_frame *frame = session->engine->frame;
+    if (snapshot->kv != session->state.kv || snapshot->vocab != frame->vocab ||
+        snapshot->layers != frame->layer_count) {
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state belongs to another model or another --kv format; start anew");
+    }
+    const mo_status status =
+        mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
+    if (status == MO_OK) {
+        memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)snapshot->length);
+        session->has_logits = snapshot->logits != NULL;
+        if (snapshot->logits) {
+            memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)frame->vocab);
+        }
+    }
+    return status;
+}
+
+/* A snapshot as bytes: this header, then tokens, state and logits, little-endian as in memory. */
+typedef struct header {
+    char magic[8];
+    int64_t kv, vocab, layers, length;
+    uint64_t state_bytes;
+    uint64_t has_logits;
+} header;
+
+static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
+
+mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
+{
+    header h = {.kv = s->kv,
+                .vocab = s->vocab,
+                .layers = s->layers,
+                .length = s->length,
+                .state_bytes = s->state_bytes,
+                .has_logits = s->logits != NULL};
+    memcpy(h.magic, snapshot_magic, sizeof h.magic);
+    const size_t tokens = sizeof(int32_t) * (size_t)s->length;
+    const size_t logits = s->logits ? sizeof(float) * (size_t)s->vocab : 0;
+    *size = sizeof h + tokens + s->state_bytes + logits;
+    *bytes = malloc(*size);
+    if (!*bytes) {
+        return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", *size);
+    }
+    uint8_t *at = *bytes;
+    memcpy(at, &h, sizeof h);
+    memcpy(at + sizeof h, s->tokens, tokens);
+    memcpy(at + sizeof h + tokens, s->state, s->state_bytes);
+    if (logits) {
+        memcpy(at + sizeof h + tokens + s->state_bytes, s->logits, logits);
+    }
+    return MO_OK;
+}
+
+mo_status mo_snapshot_read(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
+{
+    header h;
+    *out = NULL;
+    if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
+        return mo_fail(err, MO_EFORMAT, "this is not a saved state of a session, or one of another version");
+    }
+    memcpy(&h, bytes, sizeof h);
+    const uint64_t rest = size - sizeof h;
+    const bool sane = h.kv >= MO_KV_F16 && h.kv <= MO_KV_Q8_0 && h.vocab > 0 && h.vocab < INT32_MAX &&
+                      h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
+    if (!sane ||
+        rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {
+        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; start anew");
+    }
+    mo_snapshot *s = snapshot_new(h.length, h.state_bytes, h.vocab);
+    if (!s) {
+        return mo_fail(err, MO_ENOMEM, "no memory to read a saved state of %zu bytes", size);
+    }
+    s->kv = (mo_kv_type)h.kv;
+    s->layers = h.layers;
+    memcpy(s->tokens, bytes + sizeof h, sizeof(int32_t) * (size_t)h.length);
+    memcpy(s->state, bytes + sizeof h + 4 * h.length, h.state_bytes);
+    if (h.has_logits) {
+        memcpy(s->logits, bytes + sizeof h + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
+    } else {
+        free(s->logits);
+        s->logits = NULL;
+    }
+    *out = s;
+    return MO_OK;
+}

@@ -1,0 +1,279 @@
+#include "engine/step.h"
+
+#include <string.h>
+
+#include "base/host.h"
+#include "base/status.h"
+#include "engine/walk.h"
+
+/* ---- Phases that every layer has -------------------------------------------------------------- */
+
+static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_walk *walk = ctx;
+    const int64_t n = walk->frame->width;
+    for (int64_t t = begin; t < end; t++) {
+        walk->k->rms_norm(walk->in.x + t * n, walk->w->x + t * n, walk->layer->mixer_norm, n,
+                          walk->frame->eps);
+        mo_walk_quantise(walk->k, &walk->in, t);
+    }
+}
+
+mo_phase mo_walk_mixer_input(mo_walk *walk)
+{
+    return (mo_phase){norm_input, walk, walk->tokens, 1};
+}
+
+static void quantise_mixed(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_walk *walk = ctx;
+    for (int64_t t = begin; t < end; t++) {
+        mo_walk_quantise(walk->k, &walk->mixed, t);
+    }
+}
+
+mo_phase mo_walk_mixed(mo_walk *walk)
+{
+    return (mo_phase){quantise_mixed, walk, walk->tokens, 1};
+}
+
+/* ---- Before the layers ------------------------------------------------------------------------ */
+
+/* Token t of the step: its session, position and slice. */
+static mo_status place_tokens(mo_walk *walk, mo_error *err)
+{
+    int64_t t = 0;
+    for (int i = 0; i < walk->slice_count; i++) {
+        const mo_slice *s = &walk->slices[i];
+        if (s->count < 1 || t + s->count > walk->engine->batch || s->state->frame != walk->frame ||
+            s->count > s->state->batch) {
+            return mo_fail(err, MO_EINVAL, "a step takes 1 to %lld tokens of this engine's sessions",
+                           (long long)walk->engine->batch);
+        }
+        if (s->state->length + s->count > s->state->context) {
+            return mo_fail(
+                err, MO_EINVAL,
+                "the text has more than the %lld tokens this session holds; choose a larger --ctx or "
+                "shorten it",
+                (long long)s->state->context);
+        }
+        for (int64_t j = 0; j < s->count; j++, t++) {
+            if (s->tokens[j] < 0 || s->tokens[j] >= walk->frame->vocab) {
+                return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens",
+                               s->tokens[j], (long long)walk->frame->vocab);
+            }
+            walk->w->state_of[t] = s->state;
+            walk->w->position[t] = s->state->length + j;
+            walk->w->slice_of[t] = i;
+        }
+        if (s->state->written < s->state->length + s->count) {
+            s->state->written = s->state->length + s->count;
+        }
+    }
+    walk->tokens = t;
+    return MO_OK;
+}
+
+static void embed(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_walk *walk = ctx;
+    const mo_weights *e = &walk->frame->embed;
+    const int64_t n = walk->frame->width;
+    const int64_t row_bytes = mo_format_row_bytes(mo_format_of(e->type), n);
+    for (int64_t t = begin; t < end; t++) {
+        const mo_slice *s = &walk->slices[walk->w->slice_of[t]];
+        const int32_t token = s->tokens[walk->w->position[t] - s->state->length];
+        float *x = walk->w->x + t * n;
+        walk->k->dequantise(e->type, e->data + token * row_bytes, n, x);
+        if (walk->frame->embed_scale != 1.0f) {
+            walk->k->scale(x, walk->frame->embed_scale, n);
+        }
+        for (int r = 0; r < walk->engine->rope_count; r++) {
+            const int64_t stride = walk->w->rope_stride;
+            float *c = walk->w->rope + (2 * r * walk->engine->batch + t) * stride;
+            mo_rope_fill(walk->engine->ropes[r], walk->w->position[t], c, c + walk->engine->batch * stride);
+        }
+    }
+}
+
+/* ---- The layers ------------------------------------------------------------------------------- */
+
+static void enter_layer(mo_walk *walk, int index)
+{
+    walk->index = index;
+    walk->layer = &walk->frame->layers[index];
+    walk->rope_row = 0;
+    for (int r = 0; r < walk->engine->rope_count; r++) {
+        if (walk->engine->ropes[r] == walk->layer->attention.rope) {
+            walk->rope_row = 2 * r * walk->engine->batch * walk->w->rope_stride;
+        }
+    }
+}
+
+static void tell_routes(const mo_walk *walk)
+{
+    const int used = walk->layer->moe.used;
+    for (int64_t t = 0; walk->layer->routed && t < walk->tokens; t++) {
+        const mo_slice *s = &walk->slices[walk->w->slice_of[t]];
+        if (s->routes) {
+            s->routes(s->user, walk->index, walk->w->position[t] - s->state->length, walk->w->ids + t * used,
+                      walk->w->weights + t * used, used);
+        }
+    }
+}
+
+static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
+{
+    mo_phase phases[MO_PHASES_MAX];
+    int count = 0;
+    enter_layer(walk, index);
+    phases[count++] = mo_walk_mixer_input(walk);
+    count = walk->layer->mixer == MO_MIXER_ATTENTION ? mo_walk_attention(walk, phases, count)
+                                                     : mo_walk_delta(walk, phases, count);
+    count = mo_walk_route(walk, phases, count);
+    mo_pool_region(walk->engine->pool, phases, count);
+    tell_routes(walk);
+    count = mo_walk_feed(walk, phases, 0);
+    mo_pool_region(walk->engine->pool, phases, count);
+    if (atomic_load(&walk->overflow)) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "layer %d has keys or values too large for this cache format; run again with --kv f32",
+                       index);
+    }
+    if (atomic_load(&walk->infinite)) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "layer %d gives numbers that are not finite; the model file is damaged or not meant for this "
+            "architecture",
+            index);
+    }
+    return MO_OK;
+}
+
+/* ---- After the layers ------------------------------------------------------------------------- */
+
+static void norm_output(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_walk *walk = ctx;
+    const int64_t n = walk->frame->width;
+    for (int64_t t = begin; t < end; t++) {
+        walk->k->rms_norm(walk->in.x + t * n, walk->w->x + t * n, walk->frame->out_norm, n, walk->frame->eps);
+        mo_walk_quantise(walk->k, &walk->in, t);
+    }
+}
+
+typedef struct check_rows {
+    const mo_walk *walk;
+    float *logits;
+    atomic_bool bad;
+} check_rows;
+
+enum { LOGITS_PIECE = 8192 };
+
+/* Items are pieces of the rows: soft cap, and a look for numbers that are none. */
+static void finish_logits(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    check_rows *c = ctx;
+    const int64_t vocab = c->walk->frame->vocab;
+    const int64_t pieces = (vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t from = i % pieces * LOGITS_PIECE;
+        const int64_t n = vocab - from < LOGITS_PIECE ? vocab - from : LOGITS_PIECE;
+        float *row = c->logits + i / pieces * vocab + from;
+        if (c->walk->frame->softcap > 0.0f) {
+            c->walk->k->softcap(row, n, c->walk->frame->softcap);
+        }
+        if (!c->walk->k->finite(row, n)) {
+            atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+        }
+    }
+}
+
+/* Logits of one slice, whose tokens begin at `first` in the step. */
+static mo_status give_logits(mo_walk *walk, const mo_slice *s, int64_t first, mo_error *err)
+{
+    const int64_t rows = s->count - s->logits_from;
+    const int64_t n = walk->frame->width;
+    const int64_t vocab = walk->frame->vocab;
+    mo_walk part = {.engine = walk->engine, .frame = walk->frame, .k = walk->k, .w = walk->w, .tokens = rows};
+    mo_workspace moved = *walk->w;
+    check_rows check = {.walk = &part, .logits = s->logits};
+    moved.x += (first + s->logits_from) * n;
+    part.w = &moved;
+    part.in = mo_acts_lay(walk->w->in, rows, n);
+    mo_jobs_clear(&moved.output);
+    mo_jobs_add(&moved.output, &walk->frame->output, &part.in, NULL, rows, s->logits, vocab);
+    const mo_phase phases[] = {
+        {norm_output, &part, rows, 1},
+        mo_jobs_phase(&moved.output),
+        {finish_logits, &check, rows * ((vocab + LOGITS_PIECE - 1) / LOGITS_PIECE), 1},
+    };
+    mo_pool_region(walk->engine->pool, phases, 3);
+    if (atomic_load(&check.bad)) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "the logits are not finite; the model file is damaged or not meant for this architecture");
+    }
+    return MO_OK;
+}
+
+/* ---- The step --------------------------------------------------------------------------------- */
+
+static mo_status run(mo_walk *walk, const atomic_bool *cancel, mo_error *err)
+{
+    mo_status status = place_tokens(walk, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    walk->in = mo_acts_lay(walk->w->in, walk->tokens, walk->frame->width);
+    walk->in_dense = mo_acts_lay(walk->w->in_dense, walk->tokens, walk->frame->width);
+    mo_pool_run(walk->engine->pool, walk->tokens, 1, embed, walk);
+    for (int i = 0; i < walk->frame->layer_count; i++) {
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+            return mo_fail(err, MO_ECANCELLED, "cancelled");
+        }
+        status = run_layer(walk, i, err);
+        if (status != MO_OK) {
+            return status;
+        }
+    }
+    int64_t first = 0;
+    for (int i = 0; i < walk->slice_count && status == MO_OK; i++) {
+        const mo_slice *s = &walk->slices[i];
+        if (s->logits && s->logits_from < s->count) {
+            status = give_logits(walk, s, first, err);
+        }
+        first += s->count;
+    }
+    return status;
+}
+
+mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const atomic_bool *cancel,
+                  mo_error *err)
+{
+    pthread_mutex_lock(&engine->lock);
+    mo_host_float_mode();
+    mo_walk walk = {.engine = engine,
+                    .frame = engine->frame,
+                    .k = engine->kernels,
+                    .w = &engine->space,
+                    .slices = slices,
+                    .slice_count = count};
+    const mo_status status = run(&walk, cancel, err);
+    for (int i = 0; i < count; i++) {
+        if (status == MO_OK) {
+            slices[i].state->length += slices[i].count;
+        } else if (slices[i].state->recurrent) {
+            mo_state_reset(slices[i].state);
+        }
+    }
+    engine->counters.steps += status == MO_OK;
+    engine->counters.tokens += status == MO_OK ? (uint64_t)walk.tokens : 0;
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}

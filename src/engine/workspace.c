@@ -1,0 +1,189 @@
+#include "engine/workspace.h"
+
+#include "base/host.h"
+#include "base/status.h"
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void extend_attention(mo_extent *e, const mo_attention *a)
+{
+    e->mixer_q = max64(e->mixer_q, a->heads * a->k_len * (a->gated ? 2 : 1));
+    e->mixer_k = max64(e->mixer_k, a->kv_heads * a->k_len);
+    e->mixer_v = max64(e->mixer_v, a->kv_heads * a->v_len);
+    e->mixed = max64(e->mixed, a->heads * a->v_len);
+    e->queries = max64(e->queries, a->heads / a->kv_heads);
+    e->k_len = max64(e->k_len, a->k_len);
+    e->v_len = max64(e->v_len, a->v_len);
+    e->head_floats = max64(e->head_floats, a->heads * (a->v_len + 2));
+    e->pairs = max64(e->pairs, a->n_rot / 2);
+}
+
+static void extend_delta(mo_extent *e, const mo_delta *d)
+{
+    const int64_t values = d->v_heads * d->head;
+    e->mixer_q =
+        max64(e->mixer_q, 2 * (2 * d->k_heads * d->head + values)); /* before and after the convolution */
+    e->mixer_k = max64(e->mixer_k, values);
+    e->mixer_v = max64(e->mixer_v, 2 * (int64_t)d->v_heads);
+    e->mixed = max64(e->mixed, values);
+}
+
+mo_extent mo_extent_of(const mo_frame *frame)
+{
+    mo_extent e = {.queries = 1, .used = 1, .experts = 1, .pairs = 1};
+    for (int i = 0; i < frame->layer_count; i++) {
+        const mo_layer *l = &frame->layers[i];
+        if (l->mixer == MO_MIXER_ATTENTION) {
+            extend_attention(&e, &l->attention);
+        } else {
+            extend_delta(&e, &l->delta);
+        }
+        if (l->routed) {
+            e.experts = max64(e.experts, l->moe.experts);
+            e.used = max64(e.used, l->moe.used);
+            e.expert_width = max64(e.expert_width, l->moe.width);
+            e.side_width = max64(e.side_width, l->moe.shared.up.w.rows);
+        }
+        if (l->dense) {
+            e.side_width = max64(e.side_width, l->ffn.up.w.rows);
+        }
+    }
+    return e;
+}
+
+/* Cuts 64-byte aligned pieces off a block; counts only while base is NULL. */
+typedef struct cutter {
+    uint8_t *base;
+    size_t used;
+} cutter;
+
+static void *cut(cutter *c, int64_t count, size_t bytes)
+{
+    void *piece = c->base ? c->base + c->used : NULL;
+    c->used += ((size_t)count * bytes + 63) / 64 * 64;
+    return piece;
+}
+
+static void *cut_acts(cutter *c, int64_t rows, int64_t cols)
+{
+    return cut(c, 1, mo_acts_bytes(rows, cols));
+}
+
+static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_t context, int threads)
+{
+    const int64_t chunks = (context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    const int64_t queries = e->queries * MO_QUERY_TILE;
+    w->partial_floats = chunks * e->head_floats;
+    w->partial = cut(c, w->partial_floats, sizeof(float));
+    mo_attend_space *spaces = cut(c, threads, sizeof *spaces);
+    for (int i = 0; i < threads; i++) {
+        const mo_attend_space s = {
+            .q = cut(c, queries * e->k_len, sizeof(float)),
+            .o = cut(c, queries * e->v_len, sizeof(float)),
+            .O = cut(c, queries * e->v_len, sizeof(float)),
+            .m = cut(c, queries, sizeof(float)),
+            .l = cut(c, queries, sizeof(float)),
+            .M = cut(c, queries, sizeof(float)),
+            .L = cut(c, queries, sizeof(float)),
+            .gate = cut(c, e->v_len, sizeof(float)),
+        };
+        if (spaces) {
+            spaces[i] = s;
+        }
+    }
+    w->attend = spaces;
+}
+
+static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t width, int64_t batch)
+{
+    const int64_t rows = batch * e->used;
+    w->scores = cut(c, batch * e->experts, sizeof(float));
+    w->ids = cut(c, rows, sizeof(int32_t));
+    w->weights = cut(c, rows, sizeof(float));
+    w->by_expert = cut(c, rows, sizeof(int32_t));
+    w->row_of = cut(c, rows, sizeof(int32_t));
+    w->identity = cut(c, rows, sizeof(int32_t));
+    for (int64_t i = 0; w->identity && i < rows; i++) {
+        w->identity[i] = (int32_t)i;
+    }
+    w->first = cut(c, e->experts + 1, sizeof(int32_t));
+    if (e->expert_width) {
+        w->gate = cut(c, rows * e->expert_width, sizeof(float));
+        w->up = cut(c, rows * e->expert_width, sizeof(float));
+        w->hidden = cut_acts(c, rows, e->expert_width);
+        w->down = cut(c, rows * width, sizeof(float));
+    }
+    w->side_gate = cut(c, batch * e->side_width, sizeof(float));
+    w->side_up = cut(c, batch * e->side_width, sizeof(float));
+    w->side_hidden = cut_acts(c, batch, e->side_width);
+    w->side_down = cut(c, batch * width, sizeof(float));
+    w->side_weight = cut(c, batch, sizeof(float));
+}
+
+static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels)
+{
+    *jobs = (mo_jobs){.kernels = kernels, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
+}
+
+static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
+                int64_t context, int threads, int ropes)
+{
+    const mo_extent e = mo_extent_of(frame);
+    w->state_of = cut(c, batch, sizeof *w->state_of);
+    w->position = cut(c, batch, sizeof *w->position);
+    w->slice_of = cut(c, batch, sizeof *w->slice_of);
+    w->chunk_first = cut(c, batch + 1, sizeof *w->chunk_first);
+    w->x = cut(c, batch * frame->width, sizeof(float));
+    w->in = cut_acts(c, batch, frame->width);
+    w->in_dense = cut_acts(c, batch, frame->width);
+    w->in_router = cut(c, batch * frame->width, sizeof(float));
+    w->q = cut(c, batch * e.mixer_q, sizeof(float));
+    w->k = cut(c, batch * e.mixer_k, sizeof(float));
+    w->v = cut(c, batch * e.mixer_v, sizeof(float));
+    w->mixed = cut_acts(c, batch, e.mixed);
+    w->y = cut(c, batch * frame->width, sizeof(float));
+    w->rope_stride = e.pairs;
+    w->rope = cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
+    cut_attention(c, w, &e, context, threads);
+    cut_ffn(c, w, &e, frame->width, batch);
+    cut_jobs(c, &w->mixer_in, 4, kernels);
+    cut_jobs(c, &w->mixer_out, 1, kernels);
+    cut_jobs(c, &w->router, 1, kernels);
+    cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels);
+    cut_jobs(c, &w->ffn_out, e.experts + 1, kernels);
+    cut_jobs(c, &w->output, 1, kernels);
+}
+
+size_t mo_workspace_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads, int ropes)
+{
+    mo_workspace w = {0};
+    cutter c = {0};
+    lay(&c, &w, frame, NULL, batch, context, threads, ropes);
+    return c.used;
+}
+
+mo_status mo_workspace_init(mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
+                            int64_t context, int threads, int ropes, mo_error *err)
+{
+    *w = (mo_workspace){.bytes = mo_workspace_bytes(frame, batch, context, threads, ropes)};
+    w->memory = mo_host_alloc_huge(w->bytes);
+    if (!w->memory) {
+        return mo_fail(err, MO_ENOMEM,
+                       "working memory of %.1f MiB cannot be had; choose a smaller --batch or --ctx",
+                       (double)w->bytes / (1 << 20));
+    }
+    cutter c = {.base = w->memory};
+    lay(&c, w, frame, kernels, batch, context, threads, ropes);
+    return MO_OK;
+}
+
+void mo_workspace_drop(mo_workspace *w)
+{
+    if (w->memory) {
+        mo_host_free_huge(w->memory, w->bytes);
+    }
+    *w = (mo_workspace){0};
+}

@@ -1,0 +1,77 @@
+/* Workspace: the memory one step works in, sized for the largest layer and the largest batch, allocated once. */
+#ifndef MO_ENGINE_WORKSPACE_H
+#define MO_ENGINE_WORKSPACE_H
+
+#include "engine/jobs.h"
+#include "engine/state.h"
+#include "model/parts.h"
+#include "numeric/acts.h"
+
+/* Tokens whose queries share a pass over the keys. */
+enum { MO_QUERY_TILE = 8 };
+
+/* One thread's place for attention: queries, chunk results and the running merge. */
+typedef struct mo_attend_space {
+    float *q, *o, *O;     /* [queries][k_len], [queries][v_len] twice */
+    float *m, *l, *M, *L; /* [queries] */
+    float *gate;          /* [v_len] */
+} mo_attend_space;
+
+typedef struct mo_workspace {
+    void *memory;
+    size_t bytes;
+
+    mo_state **state_of;  /* [batch] the session of each token */
+    int64_t *position;    /* [batch] */
+    int32_t *slice_of;    /* [batch] which slice of the step a token belongs to */
+    int64_t *chunk_first; /* [batch + 1] first attention partial of each token */
+
+    float *x; /* [batch][D] the residual stream */
+    void *in,
+        *in_dense;    /* acts [batch][D]: what mixers and experts read; what a dense part beside them reads */
+    float *in_router; /* [batch][D], gemma4's router */
+    float *q, *k, *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha */
+    void *mixed;      /* acts [batch][widest mixer] */
+    float *y;         /* [batch][D] a mixer's output */
+    float *rope;      /* [ropes][2][batch][pairs] */
+    int64_t rope_stride; /* floats of one token's c (or s) */
+    float *partial;      /* chunk results: [chunks][heads](m, l, o) */
+    int64_t partial_floats;
+    mo_attend_space *attend; /* [threads] */
+
+    float *scores;      /* [batch][experts] */
+    int32_t *ids;       /* [batch][used] in router order */
+    float *weights;     /* [batch][used] */
+    int32_t *by_expert; /* [batch * used] tokens, expert by expert */
+    int32_t *row_of;    /* [batch][used] the row of each assignment in gate, up, down */
+    int32_t *identity;  /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they lie */
+    int32_t *first;     /* [experts + 1] first row of each expert */
+    float *gate, *up;   /* [batch * used][F] */
+    void *hidden;       /* acts [batch * used][F] */
+    float *down;        /* [batch * used][D] */
+
+    float *side_gate, *side_up; /* [batch][F of a dense or shared part] */
+    void *side_hidden;          /* acts */
+    float *side_down;           /* [batch][D] */
+    float *side_weight;         /* [batch] */
+
+    mo_jobs mixer_in, mixer_out, router, ffn_in, ffn_out, output;
+} mo_workspace;
+
+/* The largest sizes over all layers of a model. */
+typedef struct mo_extent {
+    int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
+    int64_t queries, k_len, v_len;            /* attention: query heads per KV head, and lengths */
+    int64_t head_floats;                      /* heads * (v_len + 2): partials of one chunk */
+    int64_t pairs;                            /* of a rope */
+    int64_t experts, used, expert_width, side_width;
+} mo_extent;
+
+mo_extent mo_extent_of(const mo_frame *frame);
+
+size_t mo_workspace_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads, int ropes);
+mo_status mo_workspace_init(mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
+                            int64_t context, int threads, int ropes, mo_error *err);
+void mo_workspace_drop(mo_workspace *w);
+
+#endif

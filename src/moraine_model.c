@@ -1,0 +1,320 @@
+/* The public API of models, text and sessions: translation from moraine.h to the rooms. Sampling and the calls
+ * on an open session are implemented in engine/ under their public names. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/host.h"
+#include "base/status.h"
+#include "base/sweep.h"
+#include "engine/session.h"
+#include "moraine.h"
+#include "text/chat.h"
+#include "text/stream.h"
+#include "text/tokenizer.h"
+
+struct mo_model {
+    mo_pool *pool;
+    mo_checkpoint *checkpoint;
+    mo_engine *engine;
+    mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
+    mo_chat_format chat;
+    mo_error no_tokenizer; /* why not */
+};
+
+/* ---- Models ----------------------------------------------------------------------------------- */
+
+enum { BATCH_DEFAULT = 512, CONTEXT_DEFAULT = 8192 };
+
+mo_model_options mo_model_options_default(void)
+{
+    return (mo_model_options){0};
+}
+
+const char *mo_isa_name(int index)
+{
+    const mo_kernels *sets[8];
+    const int count = mo_kernels_list(sets, 8);
+    return index >= 0 && index < count ? sets[index]->name : NULL;
+}
+
+static mo_status check_options(const mo_model_options *o, mo_error *err)
+{
+    if (o->threads < 0 || o->threads > 1024) {
+        return mo_fail(err, MO_EINVAL, "threads must be 1 to 1024 (or 0 for one per core), not %d",
+                       o->threads);
+    }
+    if (o->batch < 0 || o->batch > 65536) {
+        return mo_fail(err, MO_EINVAL, "a batch has 1 to 65536 tokens, not %lld", (long long)o->batch);
+    }
+    if (o->context < 0 || o->context > (int64_t)1 << 24) {
+        return mo_fail(err, MO_EINVAL, "a context has 1 to %lld positions, not %lld", 1LL << 24,
+                       (long long)o->context);
+    }
+    return MO_OK;
+}
+
+static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels, mo_error *err)
+{
+    const mo_frame *frame = mo_checkpoint_frame(m->checkpoint);
+    const int64_t made_for = frame->context < CONTEXT_DEFAULT ? frame->context : CONTEXT_DEFAULT;
+    const mo_engine_options options = {
+        .kernels = kernels,
+        .pool = m->pool,
+        .batch = o->batch ? o->batch : BATCH_DEFAULT,
+        .context = o->context ? o->context : made_for,
+    };
+    return mo_engine_create(m->checkpoint, &options, &m->engine, err);
+}
+
+/* A model without a vocabulary, or with one we cannot read, still works with token ids. */
+static void open_text(mo_model *m)
+{
+    const mo_gguf *g = mo_checkpoint_gguf(m->checkpoint);
+    if (mo_tokenizer_create(g, &m->tokenizer, &m->no_tokenizer) != MO_OK) {
+        m->tokenizer = NULL;
+    }
+    m->chat = mo_chat_detect(g, m->tokenizer);
+}
+
+mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
+{
+    const mo_model_options o = options ? *options : mo_model_options_default();
+    const mo_kernels *kernels = NULL;
+    *out = NULL;
+    mo_status status = check_options(&o, err);
+    if (status == MO_OK) {
+        status = mo_kernels_select(o.isa, &kernels, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
+    }
+    status = mo_pool_create(o.threads, &m->pool, err);
+    if (status == MO_OK) {
+        const mo_load_options load = {.map = o.map,
+                                      .interleave = kernels->interleave,
+                                      .pool = m->pool,
+                                      .progress = o.progress,
+                                      .user = o.user};
+        status = mo_checkpoint_load(path, &load, &m->checkpoint, err);
+    }
+    if (status == MO_OK) {
+        status = open_engine(m, &o, kernels, err);
+    }
+    if (status != MO_OK) {
+        mo_model_close(m);
+        return status;
+    }
+    open_text(m);
+    *out = m;
+    return MO_OK;
+}
+
+void mo_model_close(mo_model *model)
+{
+    if (model) {
+        mo_tokenizer_destroy(model->tokenizer);
+        mo_engine_destroy(model->engine);
+        mo_checkpoint_free(model->checkpoint);
+        mo_pool_destroy(model->pool);
+        free(model);
+    }
+}
+
+void mo_model_describe(const mo_model *model, mo_model_info *out)
+{
+    const mo_frame *f = model->engine->frame;
+    const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
+    const mo_checkpoint_bytes bytes = mo_checkpoint_resident(model->checkpoint);
+    *out = (mo_model_info){
+        .path = mo_checkpoint_path(model->checkpoint),
+        .isa = model->engine->kernels->name,
+        .threads = mo_pool_threads(model->pool),
+        .layers = f->layer_count,
+        .vocab = f->vocab,
+        .width = f->width,
+        .context = model->engine->context,
+        .batch = model->engine->batch,
+        .core_bytes = bytes.core,
+        .expert_bytes = bytes.experts,
+        .table_bytes = bytes.table,
+        .vector_bytes = bytes.vectors,
+        .work_bytes = model->engine->space.bytes,
+        .bytes_per_token = mo_checkpoint_bytes_per_token(model->checkpoint),
+        .has_vocabulary = model->tokenizer != NULL,
+    };
+    for (int i = 0; i < f->layer_count; i++) {
+        if (f->layers[i].routed) {
+            out->experts = f->layers[i].moe.experts;
+            out->experts_used = f->layers[i].moe.used;
+        }
+    }
+    mo_gguf_string_or(g, "general.architecture", "", &out->architecture, NULL);
+    mo_gguf_string_or(g, "general.name", "", &out->name, NULL);
+}
+
+void mo_model_counters(mo_model *model, mo_counters *out)
+{
+    pthread_mutex_lock(&model->engine->lock);
+    const mo_engine_counters c = model->engine->counters;
+    pthread_mutex_unlock(&model->engine->lock);
+    *out = (mo_counters){
+        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
+}
+
+mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err)
+{
+    uint8_t *memory = mo_host_alloc_huge(bytes);
+    if (!memory) {
+        return mo_fail(err, MO_ENOMEM, "no %.1f MiB of memory to measure with", (double)bytes / (1 << 20));
+    }
+    memset(memory, 1, bytes);
+    *gb_per_s = 0.0;
+    for (int round = 0; round < 5; round++) { /* the best: other programs only ever slow it down */
+        const double rate = mo_sweep_rate(model->pool, memory, bytes);
+        *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
+    }
+    mo_host_free_huge(memory, bytes);
+    return MO_OK;
+}
+
+/* ---- Text ------------------------------------------------------------------------------------- */
+
+static unsigned tokenizer_flags(int flags)
+{
+    if (flags & MO_TOKEN_SPECIAL) {
+        return MO_TOKENIZE_CHAT;
+    }
+    return flags & MO_TOKEN_PARSE ? MO_TOKENIZE_SPECIAL : 0;
+}
+
+static mo_status need_tokenizer(const mo_model *model, mo_error *err)
+{
+    return model->tokenizer ? MO_OK : mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
+}
+
+mo_status mo_tokenise(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
+                      size_t *count, mo_error *err)
+{
+    const mo_status status = need_tokenizer(model, err);
+    return status != MO_OK
+               ? status
+               : mo_tokenize(model->tokenizer, text, length, tokenizer_flags(flags), ids, count, err);
+}
+
+mo_status mo_tokenise_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
+                           size_t *count, mo_error *err)
+{
+    mo_gguf *g = NULL;
+    mo_tokenizer *t = NULL;
+    mo_status status = mo_gguf_open(path, &g, err);
+    if (status == MO_OK) {
+        status = mo_tokenizer_create(g, &t, err);
+    }
+    if (status == MO_OK) {
+        status = mo_tokenize(t, text, length, tokenizer_flags(flags), ids, count, err);
+    }
+    mo_tokenizer_destroy(t);
+    mo_gguf_close(g);
+    return status;
+}
+
+bool mo_token_ends(const mo_model *model, int32_t token)
+{
+    return model->tokenizer && mo_token_is_end(model->tokenizer, token);
+}
+
+mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)
+{
+    *out = NULL;
+    const mo_status status = need_tokenizer(model, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    *out = malloc(sizeof **out);
+    if (!*out) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a text stream");
+    }
+    mo_stream_init(*out, model->tokenizer, MO_DETOKENIZE_CONTINUE);
+    return MO_OK;
+}
+
+void mo_stream_close(mo_stream *stream)
+{
+    if (stream) {
+        mo_stream_free(stream);
+        free(stream);
+    }
+}
+
+static mo_status role_of(const char *name, mo_chat_role *out, mo_error *err)
+{
+    static const struct {
+        const char *name;
+        mo_chat_role role;
+    } roles[] = {{"system", MO_CHAT_SYSTEM}, {"user", MO_CHAT_USER}, {"assistant", MO_CHAT_ASSISTANT}};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (strcmp(name, roles[i].name) == 0) {
+            *out = roles[i].role;
+            return MO_OK;
+        }
+    }
+    return mo_fail(err, MO_EINVAL, "there is no role '%s'; use system, user or assistant", name);
+}
+
+mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count, bool think,
+                        char **text, mo_error *err)
+{
+    char date[16];
+    struct tm today;
+    const time_t now = time(NULL);
+    size_t length;
+    mo_status status = MO_OK;
+    *text = NULL;
+    mo_chat_message *list = calloc(count ? count : 1, sizeof *list);
+    if (!list) {
+        return mo_fail(err, MO_ENOMEM, "no memory for %zu messages", count);
+    }
+    for (size_t i = 0; i < count && status == MO_OK; i++) {
+        list[i].content = messages[i].content;
+        status = role_of(messages[i].role, &list[i].role, err);
+    }
+    if (status == MO_OK) {
+        strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
+        const mo_chat_options options = {.thinking = think, .date = date};
+        status = mo_chat_render(model->chat, list, count, &options, text, &length, err);
+    }
+    free(list);
+    return status;
+}
+
+const char *mo_model_chat_name(const mo_model *model)
+{
+    return mo_chat_format_name(model->chat);
+}
+
+/* ---- Sessions --------------------------------------------------------------------------------- */
+
+uint64_t mo_session_bytes(const mo_model *model, mo_kv_type kv, int64_t context)
+{
+    return mo_state_bytes(model->engine->frame, kv, context ? context : model->engine->context,
+                          model->engine->batch);
+}
+
+mo_status mo_session_create(mo_model *model, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
+{
+    *out = NULL;
+    if (kv != MO_KV_F16 && kv != MO_KV_F32 && kv != MO_KV_Q8_0) {
+        return mo_fail(err, MO_EINVAL, "keys and values are kept as f16, f32 or q8_0");
+    }
+    return mo_session_open(model->engine, kv, context ? context : model->engine->context, out, err);
+}
+
+void mo_session_destroy(mo_session *session)
+{
+    mo_session_close(session);
+}

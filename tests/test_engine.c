@@ -1,0 +1,396 @@
+/* The engine against llama.cpp's values, and against itself: the same bits whatever the threads, the
+ * instruction set, the batch, the company and the way into memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "moraine.h"
+#include "oracle.h"
+#include "random.h"
+
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+
+/* ---- Running a model -------------------------------------------------------------------------- */
+
+typedef struct setting {
+    int threads;
+    const char *isa;
+    int64_t step, batch;
+    mo_kv_type kv;
+    bool map;
+} setting;
+
+static mo_model *open_model(const char *path, const setting *s)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options options = mo_model_options_default();
+    options.threads = s->threads ? s->threads : 2;
+    options.isa = s->isa;
+    options.context = 256;
+    options.batch = s->batch ? s->batch : 64;
+    options.map = s->map;
+    if (mo_model_open(path, &options, &model, &err) != MO_OK) {
+        fail_msg("%s: %s", path, err.detail);
+    }
+    return model;
+}
+
+static mo_session *open_session(mo_model *model, mo_kv_type kv)
+{
+    mo_error err = {.detail = ""};
+    mo_session *session = NULL;
+    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return session;
+}
+
+typedef struct sink {
+    float *rows;
+    int64_t vocab;
+    const oracle *o;
+    bool any_order; /* of the experts: rounding may swap two that are close, never choose another */
+    int wrong_routes;
+} sink;
+
+static void take_row(void *user, int64_t position, const float *row)
+{
+    sink *s = user;
+    memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
+}
+
+static bool same_experts(const int32_t *got, const int32_t *want, int used, bool any_order)
+{
+    for (int i = 0; i < used; i++) {
+        bool found = false;
+        for (int j = 0; j < used; j++) {
+            found |= got[i] == want[j] && (any_order || i == j);
+        }
+        if (!found) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_routes(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
+                        int used)
+{
+    sink *s = user;
+    (void)weights;
+    for (int i = 0; s->o && i < s->o->moe_layers; i++) {
+        if (s->o->moe_layer[i] == layer) {
+            const int32_t *want = s->o->topk + (i * ORACLE_TOKENS + position) * s->o->used;
+            s->wrong_routes += used != s->o->used || !same_experts(ids, want, used, s->any_order);
+        }
+    }
+}
+
+static void feed(mo_session *session, const int32_t *tokens, int64_t count, int64_t step, sink *s)
+{
+    mo_error err = {.detail = ""};
+    const mo_feed f = {.session = session,
+                       .tokens = tokens,
+                       .count = count,
+                       .step = step,
+                       .logits = s ? take_row : NULL,
+                       .routes = s && s->o ? take_routes : NULL,
+                       .user = s};
+    if (mo_session_feed(&f, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+}
+
+/* Logits of all positions under a setting; free() them. */
+static float *logits_of(const oracle *o, const setting *set)
+{
+    sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)), .vocab = o->vocab};
+    mo_model *model = open_model(o->path, set);
+    mo_session *session = open_session(model, set->kv);
+    feed(session, o->tokens, ORACLE_TOKENS, set->step, &s);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return s.rows;
+}
+
+/* ---- Against the oracle ----------------------------------------------------------------------- */
+
+static void check_oracle(const oracle *o, mo_kv_type kv, int64_t step, double limit)
+{
+    const setting set = {.kv = kv};
+    sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)), .vocab = o->vocab, .o = o};
+    s.any_order = o->quantised || kv != MO_KV_F32;
+    mo_model *model = open_model(o->path, &set);
+    mo_session *session = open_session(model, kv);
+    feed(session, o->tokens, ORACLE_TOKENS, step, &s);
+    const double nmse = oracle_nmse(s.rows, o->logits, (size_t)(ORACLE_TOKENS * o->vocab));
+    print_message("%-16s kv %d step %2d: NMSE %.2e\n", o->name, kv, (int)step, nmse);
+    if (!(nmse <= limit)) {
+        fail_msg("%s: NMSE %g, at most %g expected", o->name, nmse, limit);
+    }
+    assert_int_equal(s.wrong_routes, 0);
+
+    int32_t tokens[ORACLE_TOKENS + ORACLE_GREEDY];
+    memcpy(tokens, o->tokens, sizeof o->tokens);
+    for (int i = 0; !o->quantised && i < ORACLE_GREEDY; i++) {
+        const float *row = mo_session_logits(session);
+        int32_t best = 0;
+        for (int32_t v = 1; v < o->vocab; v++) {
+            best = row[v] > row[best] ? v : best;
+        }
+        if (best != o->greedy[i]) {
+            fail_msg("%s: greedy token %d is %d, not %d", o->name, i, best, o->greedy[i]);
+        }
+        tokens[ORACLE_TOKENS + i] = best;
+        feed(session, tokens, ORACLE_TOKENS + i + 1, 0, NULL);
+        assert_int_equal(mo_session_computed(session), 1);
+    }
+    free(s.rows);
+    mo_session_destroy(session);
+    mo_model_close(model);
+}
+
+static void oracle_logits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const double limit = models[i].quantised ? 5e-3 : 1e-6;
+        check_oracle(&models[i], MO_KV_F32, 0, limit);
+        check_oracle(&models[i], MO_KV_F32, 1, limit);
+        check_oracle(&models[i], MO_KV_F16, 0, models[i].quantised ? 5e-3 : 1e-5);
+    }
+}
+
+/* ---- Against itself --------------------------------------------------------------------------- */
+
+static void same_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+        for (int kv = MO_KV_F16; kv <= MO_KV_Q8_0; kv++) {
+            const mo_kv_type type = (mo_kv_type)kv;
+            float *want = logits_of(o, &(setting){.kv = type});
+            setting others[16] = {
+                {.kv = type, .threads = 1}, {.kv = type, .threads = 3},
+                {.kv = type, .threads = 5}, {.kv = type, .step = 1, .threads = 3},
+                {.kv = type, .step = 7},    {.kv = type, .step = 32},
+                {.kv = type, .map = true},  {.kv = type, .batch = 16},
+            };
+            int count = 8;
+            for (int n = 0; mo_isa_name(n); n++) {
+                others[count++] = (setting){.kv = type, .isa = mo_isa_name(n)};
+                others[count++] = (setting){.kv = type, .isa = mo_isa_name(n), .step = 1};
+            }
+            for (int n = 0; n < count; n++) {
+                float *got = logits_of(o, &others[n]);
+                if (memcmp(got, want, bytes) != 0) {
+                    fail_msg("%s: other bits with %d threads, isa %s, step %d, batch %d, map %d, kv %d",
+                             o->name, others[n].threads, others[n].isa ? others[n].isa : "auto",
+                             (int)others[n].step, (int)others[n].batch, others[n].map, kv);
+                }
+                free(got);
+            }
+            free(want);
+        }
+    }
+}
+
+/* Two sessions in the same steps, of different lengths, give what each gives alone. */
+static void together(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        const setting set = {.batch = 16};
+        mo_model *model = open_model(o->path, &set);
+        mo_session *alone = open_session(model, MO_KV_F16);
+        mo_session *a = open_session(model, MO_KV_F16);
+        mo_session *b = open_session(model, MO_KV_F16);
+        sink want = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        sink got_a = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        sink got_b = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        feed(alone, o->tokens, ORACLE_TOKENS, 0, &want);
+        const mo_feed feeds[2] = {
+            {.session = a, .tokens = o->tokens, .count = ORACLE_TOKENS, .logits = take_row, .user = &got_a},
+            {.session = b, .tokens = o->tokens, .count = 21, .step = 5, .logits = take_row, .user = &got_b},
+        };
+        assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+        assert_memory_equal(got_a.rows, want.rows, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        assert_memory_equal(got_b.rows, want.rows, sizeof(float) * (size_t)(21 * o->vocab));
+        free(want.rows);
+        free(got_a.rows);
+        free(got_b.rows);
+        mo_session_destroy(alone);
+        mo_session_destroy(a);
+        mo_session_destroy(b);
+        mo_model_close(model);
+    }
+}
+
+/* Saved at a position, restored elsewhere (through bytes too), edited and fed again. */
+static void snapshots_and_edits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        const setting set = {.batch = 16};
+        const size_t row = sizeof(float) * (size_t)o->vocab;
+        mo_model *model = open_model(o->path, &set);
+        mo_session *a = open_session(model, MO_KV_F16);
+        mo_session *b = open_session(model, MO_KV_F16);
+        float *want = malloc(row);
+        mo_snapshot *snapshot = NULL, *again = NULL;
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+
+        feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+        memcpy(want, mo_session_logits(a), row);
+        feed(b, o->tokens, 30, 0, NULL);
+        assert_int_equal(mo_session_save(b, &snapshot, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_write(snapshot, &bytes, &size, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_read(bytes, size, &again, NULL), MO_OK);
+        for (size_t cut = 0; cut < size; cut += 1 + size / 50) {
+            mo_snapshot *none = NULL;
+            assert_int_not_equal(mo_snapshot_read(bytes, cut, &none, NULL), MO_OK);
+        }
+
+        /* Another text in between must leave nothing behind. */
+        int32_t other[ORACLE_TOKENS];
+        for (int t = 0; t < ORACLE_TOKENS; t++) {
+            other[t] = o->tokens[ORACLE_TOKENS - 1 - t];
+        }
+        feed(a, other, ORACLE_TOKENS, 0, NULL);
+        assert_int_equal(mo_session_restore(a, again, NULL), MO_OK);
+        feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+        assert_int_equal(mo_session_computed(a), ORACLE_TOKENS - 30);
+        assert_memory_equal(mo_session_logits(a), want, row);
+
+        /* The same session with its end changed, then changed back. */
+        int32_t edited[ORACLE_TOKENS];
+        memcpy(edited, o->tokens, sizeof edited);
+        edited[40] = (edited[40] + 1) % (int32_t)o->vocab;
+        feed(a, edited, ORACLE_TOKENS, 0, NULL);
+        assert_true(mo_session_computed(a) >= 8);
+        feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+        assert_memory_equal(mo_session_logits(a), want, row);
+
+        free(want);
+        free(bytes);
+        mo_snapshot_free(snapshot);
+        mo_snapshot_free(again);
+        mo_session_destroy(a);
+        mo_session_destroy(b);
+        mo_model_close(model);
+    }
+}
+
+static bool stop_after_one(void *user, int64_t done, int64_t total)
+{
+    (void)total;
+    *(int64_t *)user = done;
+    return false;
+}
+
+/* Bad requests are refused with a sentence and lose nothing; a cancelled feed goes on where it was. */
+static void refusals(void **state)
+{
+    (void)state;
+    const oracle *o = &models[0];
+    const setting set = {.batch = 16};
+    const size_t row = sizeof(float) * (size_t)o->vocab;
+    mo_error err = {.detail = ""};
+    mo_model *model = open_model(o->path, &set);
+    mo_session *a = open_session(model, MO_KV_F16);
+    mo_session *none = NULL;
+    int32_t many[300] = {0};
+    int64_t reached = 0;
+
+    feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+    float *want = malloc(row);
+    memcpy(want, mo_session_logits(a), row);
+    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 300}, &err),
+                     MO_EINVAL);
+    assert_non_null(strstr(err.detail, "--ctx"));
+    many[3] = (int32_t)o->vocab;
+    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 10}, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "vocabulary"));
+    many[3] = -1;
+    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 10}, &err), MO_EINVAL);
+    assert_int_equal(mo_session_create(model, MO_KV_F16, 1 << 20, &none, &err), MO_EINVAL);
+    assert_null(none);
+    const mo_feed twice[2] = {{.session = a, .tokens = o->tokens, .count = 3},
+                              {.session = a, .tokens = o->tokens, .count = 3}};
+    assert_int_equal(mo_session_feed_all(twice, 2, &err), MO_EINVAL);
+
+    const mo_feed stopped = {.session = a,
+                             .tokens = o->tokens,
+                             .count = ORACLE_TOKENS,
+                             .progress = stop_after_one,
+                             .user = &reached};
+    many[3] = 0;
+    feed(a, many, 2, 0, NULL);
+    assert_int_equal(mo_session_feed(&stopped, &err), MO_ECANCELLED);
+    assert_int_equal(reached, 16);
+    assert_int_equal(mo_session_length(a), 16);
+    feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+    assert_int_equal(mo_session_computed(a), ORACLE_TOKENS - 16);
+    assert_memory_equal(mo_session_logits(a), want, row);
+    free(want);
+    mo_session_destroy(a);
+    mo_model_close(model);
+
+    assert_int_equal(mo_model_open("/nowhere/model.gguf", NULL, &model, &err), MO_ENOENT);
+    assert_int_equal(mo_model_open(o->path, &(mo_model_options){.isa = "abacus"}, &model, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "scalar"));
+}
+
+/* The same on every machine and for ever. */
+static void fixed_fingerprints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t hash;
+    } expected[] = {
+#include "engine_fingerprints.inc"
+    };
+    for (int i = 0; i < model_count; i++) {
+        float *rows = logits_of(&models[i], &(setting){.kv = MO_KV_F16});
+        const uint64_t hash = fingerprint(rows, sizeof(float) * (size_t)(ORACLE_TOKENS * models[i].vocab));
+        free(rows);
+        if (getenv("MO_PRINT_FINGERPRINTS")) {
+            printf("    {\"%s\", 0x%016llxu},\n", models[i].name, (unsigned long long)hash);
+            continue;
+        }
+        bool known = false;
+        for (size_t n = 0; n < sizeof expected / sizeof *expected; n++) {
+            if (strcmp(expected[n].name, models[i].name) == 0) {
+                known = true;
+                if (expected[n].hash != hash) {
+                    fail_msg("%s: fingerprint %016llx", models[i].name, (unsigned long long)hash);
+                }
+            }
+        }
+        assert_true(known);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(oracle_logits), cmocka_unit_test(fixed_fingerprints),  cmocka_unit_test(same_bits),
+        cmocka_unit_test(together),      cmocka_unit_test(snapshots_and_edits), cmocka_unit_test(refusals),
+    };
+    model_count = oracle_read(models);
+    const int failed = cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+    oracle_free(models, model_count);
+    return failed;
+}
