@@ -3,8 +3,8 @@
 # everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
-build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libcmocka-dev)
-test=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user)
+build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libedit-dev libcmocka-dev)
+test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git)
 
 case "$(uname -m)" in
 x86_64) foreign=arm64 compiler=gcc-aarch64-linux-gnu ;;
@@ -16,11 +16,17 @@ want=("${build[@]}")
 if [ "${1:-build}" = test ]; then
     want+=("${test[@]}")
     if [ -n "$foreign" ]; then
-        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign")
+        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libedit-dev:$foreign")
     fi
 fi
 
-installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+native=$(dpkg --print-architecture 2>/dev/null || true)
+installed() { # NAME or NAME:ARCHITECTURE
+    local name=${1%%:*} architecture=$native
+    case "$1" in *:*) architecture=${1##*:} ;; esac
+    dpkg-query -W -f='${Architecture} ${db:Status-Status}\n' "$name" 2>/dev/null |
+        grep -Eq "^($architecture|all) installed\$"
+}
 
 missing=()
 for package in "${want[@]}"; do

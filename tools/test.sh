@@ -64,10 +64,8 @@ quick)
     ;;
 all)
     stage native build "" all -DMO_WERROR=ON
-    run native cli.sh tests/cli.sh build
     run native install.sh tests/install.sh build
     stage sanitize build-asan "" all -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
-    run sanitize cli.sh tests/cli.sh build-asan
     stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
     # shellcheck disable=SC2046
     stage "$(tools/cross.sh name)" build-cross "$(tools/cross.sh emulator)" "$portable" -DMO_WERROR=ON $(tools/cross.sh flags)

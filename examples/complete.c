@@ -1,0 +1,59 @@
+/* Continues a text: complete MODEL TEXT [TOKENS]. cc complete.c $(pkg-config --cflags --libs moraine) */
+#include <moraine.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fail(const mo_error *err)
+{
+    fprintf(stderr, "complete: %s\n", err->detail);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model;
+    mo_session *session;
+    mo_sampler *sampler;
+    mo_stream *stream;
+    mo_model_info info;
+    mo_text text;
+    int32_t *prompt, tokens[4096];
+    size_t count;
+    if (argc < 3) {
+        fprintf(stderr, "usage: complete MODEL TEXT [TOKENS]\n");
+        return 2;
+    }
+    const size_t limit = argc > 3 ? strtoul(argv[3], NULL, 10) : 32;
+    if (mo_model_open(argv[1], NULL, &model, &err) != MO_OK ||
+        mo_tokenise(model, argv[2], strlen(argv[2]), MO_TOKEN_SPECIAL, &prompt, &count, &err) != MO_OK ||
+        mo_session_create(model, MO_KV_F16, 0, &session, &err) != MO_OK ||
+        mo_stream_open(model, &stream, &err) != MO_OK) {
+        return fail(&err);
+    }
+    mo_model_describe(model, &info);
+    const mo_sampling settings = {.repeat_penalty = 1.0f, .top_p = 1.0f}; /* temperature 0: the likeliest */
+    if (mo_sampler_create(&settings, info.vocab, &sampler, &err) != MO_OK) {
+        return fail(&err);
+    }
+    count = count > 2048 ? 2048 : count;
+    memcpy(tokens, prompt, count * sizeof *tokens);
+    for (size_t end = count + limit; count < end && count < 4096; count++) {
+        const mo_feed feed = {.session = session, .tokens = tokens, .count = (int64_t)count};
+        if (mo_session_feed(&feed, &err) != MO_OK ||
+            mo_stream_put(stream, tokens[count - 1], &text, &err) != MO_OK) {
+            return fail(&err);
+        }
+        printf("%s", text.data);
+        tokens[count] = mo_sampler_pick(sampler, mo_session_logits(session), tokens, count);
+    }
+    printf("\n");
+    mo_sampler_destroy(sampler);
+    mo_stream_close(stream);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    free(prompt);
+    return 0;
+}

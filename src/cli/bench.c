@@ -1,0 +1,299 @@
+/* moraine bench: prompt and answer speed of a model on this machine, beside what its memory could give. */
+#include <moraine.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "json.h"
+#include "loading.h"
+#include "terminal.h"
+
+typedef struct speeds {
+    int64_t prefill, decode; /* tokens */
+    int64_t rounds;
+    double prefill_tps, decode_tps; /* medians */
+    double prefill_best, decode_best;
+    double read_gbps;
+    mo_model_info info;
+    uint64_t session_bytes;
+    uint64_t picks, runs;
+    bool text;
+} speeds;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int64_t n, double *best)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    *best = values[n - 1];
+    return values[n / 2];
+}
+
+/* Random ids, or those of a text, repeated when it is short. */
+static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, int32_t *tokens,
+                        int64_t count)
+{
+    size_t length, n = 0;
+    int32_t *ids = NULL;
+    mo_error err;
+    if (!path) {
+        uint32_t seed = 1;
+        for (int64_t i = 0; i < count; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            tokens[i] = (int32_t)((uint64_t)seed * (uint64_t)vocab >> 32);
+        }
+        return true;
+    }
+    char *text = cli_read_file("bench", path, &length);
+    if (text && mo_tokenise(model, text, length, 0, &ids, &n, &err) != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+        ids = NULL;
+    } else if (text && n == 0) {
+        fprintf(stderr, "moraine bench: %s is empty\n", path);
+    }
+    for (int64_t i = 0; n && i < count; i++) {
+        tokens[i] = ids[i % (int64_t)n];
+    }
+    free(text);
+    free(ids);
+    return n > 0;
+}
+
+/* From an empty context: `count` tokens in one feed, or one by one. Tokens per second; 0 after a failure. */
+static double measure(mo_session *session, const int32_t *tokens, int64_t count, bool one_by_one)
+{
+    mo_error err;
+    const int32_t other = tokens[0] ? 0 : 1;
+    mo_status status = mo_session_feed(&(mo_feed){.session = session, .tokens = &other, .count = 1}, &err);
+    const double start = now();
+    for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
+        status = mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = n}, &err);
+    }
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+    }
+    return status == MO_OK && !cli_interrupted() ? (double)count / (now() - start) : 0.0;
+}
+
+static bool run_rounds(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
+{
+    double prefill[64], decode[64];
+    mo_counters before, after;
+    mo_error err;
+    if (mo_model_read_rate(model, (uint64_t)1 << 30, &s->read_gbps, &err) != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+        return false;
+    }
+    mo_model_counters(model, &before);
+    for (int64_t r = 0; r < s->rounds; r++) {
+        prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
+        decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
+        if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
+            return false;
+        }
+    }
+    mo_model_counters(model, &after);
+    s->picks = after.expert_picks - before.expert_picks;
+    s->runs = after.experts_run - before.experts_run;
+    s->prefill_tps = median(prefill, s->rounds, &s->prefill_best);
+    s->decode_tps = median(decode, s->rounds, &s->decode_best);
+    return true;
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f) {
+        if (fscanf(f, "%*u %llu", &pages) != 1) {
+            pages = 0;
+        }
+        fclose(f);
+    }
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int print_json(const speeds *s)
+{
+    const mo_model_info *i = &s->info;
+    return cli_json_print(json_pack(
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "model", i->path, "isa", i->isa,
+        "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill", (json_int_t)s->prefill,
+        "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps,
+        "prefill_best_tps", s->prefill_best, "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps,
+        "resident_bytes", (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token,
+        "weight_bytes", (json_int_t)(i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes),
+        "session_bytes", (json_int_t)s->session_bytes, "work_bytes", (json_int_t)i->work_bytes));
+}
+
+static void print_table(const speeds *s)
+{
+    const mo_model_info *i = &s->info;
+    char a[32], b[32], c[32], d[32];
+    const double limit = s->read_gbps * 1e9 / (double)i->bytes_per_token;
+    printf("%s, %d layers, %s, %d threads, %s tokens, median (best) of %" PRId64 "\n", i->path, i->layers,
+           i->isa, i->threads, s->text ? "text" : "random", s->rounds);
+    if (s->prefill) {
+        printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
+    }
+    if (s->decode) {
+        printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s, %.0f %% of the %.1f that memory allows\n",
+               s->decode, s->decode_tps, s->decode_best, 100.0 * s->decode_tps / limit, limit);
+    }
+    printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
+           cli_bytes_text(i->bytes_per_token, a));
+    printf("resident         %s: weights %s, session %s, working memory %s\n",
+           cli_bytes_text(resident_bytes(), a),
+           cli_bytes_text(i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes, b),
+           cli_bytes_text(s->session_bytes, c), cli_bytes_text(i->work_bytes, d));
+    if (s->picks) {
+        printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
+    }
+}
+
+static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, bool json)
+{
+    mo_kv_type kv;
+    mo_error err;
+    mo_session *session = NULL;
+    int code = CLI_FAILED;
+    const int64_t longest = s->prefill > s->decode ? s->prefill : s->decode;
+    cli_loading settings = *l;
+    if (!cli_loading_kv("bench", l, &kv)) {
+        return CLI_USAGE;
+    }
+    if (!settings.context) {
+        settings.context = longest;
+    }
+    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    if (!model) {
+        return code;
+    }
+    mo_model_describe(model, &s->info);
+    s->session_bytes = mo_session_bytes(model, kv, 0);
+    s->text = text != NULL;
+    int32_t *tokens = malloc(sizeof *tokens * (size_t)longest);
+    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+    } else if (tokens && fill_tokens(model, text, s->info.vocab, tokens, longest) &&
+               run_rounds(model, session, tokens, s)) {
+        code = CLI_OK;
+        if (json) {
+            code = print_json(s);
+        } else {
+            print_table(s);
+        }
+    }
+    free(tokens);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return code;
+}
+
+static bool on_synth(void *user, int64_t done, int64_t total)
+{
+    (void)total;
+    cli_progress_update(user, (uint64_t)done);
+    return !cli_interrupted();
+}
+
+/* Makes the named model beside the working directory's files, unless it is there from last time. */
+static bool make_model(const char *name, int64_t layers, char *path, size_t size)
+{
+    mo_error err;
+    mo_synth_info info;
+    cli_progress progress;
+    mo_synth_options options = mo_synth_options_default();
+    options.layers = (int)layers;
+    if (layers) {
+        snprintf(path, size, "%s-%" PRId64 "-layers.gguf", name, layers);
+    } else {
+        snprintf(path, size, "%s.gguf", name);
+    }
+    if (mo_synth_measure(name, &options, &info, &err) != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+        return false;
+    }
+    if (access(path, R_OK) == 0) {
+        fprintf(stderr, "moraine bench: using %s, which is there already\n", path);
+        return true;
+    }
+    cli_interrupt_catch();
+    cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
+    const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
+    cli_progress_end(&progress);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine bench: %s\n", err.detail);
+    }
+    return status == MO_OK;
+}
+
+int cli_bench(int argc, char **argv)
+{
+    cli_loading l = CLI_LOADING_DEFAULT;
+    speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
+    const char *text = NULL, *synthetic = NULL;
+    int64_t layers = 0;
+    bool json = false;
+    const cli_option options[] = {
+        {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
+        {"decode", 0, CLI_INTEGER, "N", "tokens one by one from an empty context; 0: none (64)", &s.decode, 0,
+         1000000},
+        {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
+        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text instead of random ones", &text, 0, 0},
+        {"synthetic", 0, CLI_TEXT, "NAME",
+         "make a model of that shape first (see moraine synth --list): NAME.gguf in this directory, kept for "
+         "next time",
+         &synthetic, 0, 0},
+        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only so many layers", &layers, 1, 1000},
+        {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        CLI_LOADING_OPTIONS(l),
+    };
+    const cli_usage usage = {
+        .command = "bench",
+        .arguments = "[MODEL]",
+        .description =
+            "Measures how fast a model reads a prompt and writes an answer here, and what share of the "
+            "memory's rate that is.",
+        .examples = "  moraine bench model.gguf\n"
+                    "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
+                    "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+    };
+    int first;
+    char made[512];
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    if ((first < argc) == (synthetic != NULL) || (layers && !synthetic) ||
+        (s.prefill == 0 && s.decode == 0)) {
+        fprintf(
+            stderr,
+            "moraine bench: give a model file or --synthetic NAME [--layers N], and something to measure\n");
+        return CLI_USAGE;
+    }
+    if (synthetic && !make_model(synthetic, layers, made, sizeof made)) {
+        return CLI_FAILED;
+    }
+    return bench(synthetic ? made : argv[first], text, &l, &s, json);
+}

@@ -1,0 +1,15 @@
+/* Commands: the subcommands of the program. Each gets its own words, argv[0] being its name, and returns
+ * an exit code (options.h). A new one is a file, a line here and a line in main.c's table. */
+#ifndef MO_CLI_COMMANDS_H
+#define MO_CLI_COMMANDS_H
+
+int cli_bench(int argc, char **argv);
+int cli_chat(int argc, char **argv);
+int cli_eval(int argc, char **argv);
+int cli_inspect(int argc, char **argv);
+int cli_machine(int argc, char **argv);
+int cli_run(int argc, char **argv);
+int cli_synth(int argc, char **argv);
+int cli_tokenize(int argc, char **argv);
+
+#endif

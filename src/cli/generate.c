@@ -1,0 +1,212 @@
+#include "generate.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "loading.h"
+#include "terminal.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* "12:1.5,99:-inf" into an array; NULL with *count 0 for none. False after saying what is wrong. */
+static bool parse_bias(const char *command, const char *text, mo_logit_bias **out, size_t *count)
+{
+    *out = NULL;
+    *count = 0;
+    while (text && *text) {
+        char *end;
+        mo_logit_bias b;
+        const long token = strtol(text, &end, 10);
+        b.token = (int32_t)token;
+        if (end == text || *end != ':' || token < 0 || token > INT32_MAX) {
+            break;
+        }
+        text = end + 1;
+        b.bias = strtof(text, &end);
+        if (end == text || (*end != ',' && *end != '\0')) {
+            break;
+        }
+        mo_logit_bias *more = realloc(*out, sizeof b * (*count + 1));
+        if (!more) {
+            break;
+        }
+        *out = more;
+        more[(*count)++] = b;
+        text = *end ? end + 1 : end;
+        if (*text == '\0') {
+            return true;
+        }
+    }
+    if (text) {
+        fprintf(stderr, "moraine %s: --logit-bias takes ID:VALUE pairs separated by commas\n", command);
+        free(*out);
+        *out = NULL;
+        return false;
+    }
+    return true;
+}
+
+bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
+                         const cli_sampling *s)
+{
+    mo_error err;
+    mo_model_info info;
+    mo_logit_bias *bias;
+    size_t bias_count;
+    *g = (cli_generation){.command = command, .model = model};
+    if (!parse_bias(command, s->bias, &bias, &bias_count)) {
+        return false;
+    }
+    mo_sampling set = mo_sampling_default();
+    set.temperature = (float)s->temperature;
+    set.top_k = s->top_k;
+    set.top_p = (float)s->top_p;
+    set.min_p = (float)s->min_p;
+    set.repeat_penalty = (float)s->repeat;
+    set.presence_penalty = (float)s->presence;
+    set.frequency_penalty = (float)s->frequency;
+    set.penalty_last = s->last;
+    set.bias = bias;
+    set.bias_count = bias_count;
+    set.seed = (uint64_t)s->seed;
+    if (s->seed < 0) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        set.seed = ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0xFFFFFFFFu;
+        if (set.temperature > 0.0f) {
+            fprintf(stderr, "seed %" PRIu64 "\n", set.seed);
+        }
+    }
+    mo_model_describe(model, &info);
+    bool ok = mo_sampler_create(&set, info.vocab, &g->sampler, &err) == MO_OK;
+    ok = ok && mo_session_create(model, kv, 0, &g->session, &err) == MO_OK;
+    free(bias);
+    if (!ok) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_generation_close(g);
+    }
+    return ok;
+}
+
+void cli_generation_close(cli_generation *g)
+{
+    mo_sampler_destroy(g->sampler);
+    mo_session_destroy(g->session);
+    free(g->tokens);
+    free(g->answer);
+    *g = (cli_generation){0};
+}
+
+static bool append(cli_generation *g, int32_t id)
+{
+    if (g->count == g->room) {
+        const int64_t room = g->room ? 2 * g->room : 1024;
+        int32_t *more = realloc(g->tokens, sizeof *more * (size_t)room);
+        if (!more) {
+            fprintf(stderr, "moraine %s: out of memory\n", g->command);
+            return false;
+        }
+        g->tokens = more;
+        g->room = room;
+    }
+    g->tokens[g->count++] = id;
+    return true;
+}
+
+bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count)
+{
+    g->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!append(g, ids[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void keep(cli_generation *g, const mo_text *text)
+{
+    char *more = realloc(g->answer, g->answer_length + text->length + 1);
+    if (more) {
+        g->answer = more;
+        memcpy(more + g->answer_length, text->data, text->length);
+        g->answer_length += text->length;
+        more[g->answer_length] = '\0';
+    }
+}
+
+/* Prints a token as text, or as its id where there is no vocabulary. */
+static bool print_token(cli_generation *g, mo_stream *stream, int32_t token, bool keep_text)
+{
+    mo_text text = {0};
+    mo_error err;
+    if (!stream) {
+        printf("%d ", token);
+    } else if (mo_stream_put(stream, token, &text, &err) == MO_OK) {
+        fwrite(text.data, 1, text.length, stdout);
+        if (keep_text) {
+            keep(g, &text);
+        }
+    }
+    return fflush(stdout) == 0;
+}
+
+int cli_generate(cli_generation *g, int64_t limit, bool go_on, bool keep_text)
+{
+    mo_stream *stream = NULL;
+    mo_text rest = {0};
+    mo_model_info info;
+    int code = CLI_OK;
+    mo_model_describe(g->model, &info);
+    if (info.has_vocabulary && mo_stream_open(g->model, &stream, NULL) != MO_OK) {
+        return CLI_FAILED;
+    }
+    g->answer_tokens = 0;
+    g->answer_length = 0;
+    const double start = now();
+    bool ok = cli_loading_feed(g->command, g->session, g->tokens, g->count, true);
+    g->prompt_tokens = mo_session_computed(g->session);
+    const double begun = now();
+    g->prompt_seconds = begun - start;
+    while (ok && !cli_interrupted() && g->answer_tokens != limit) {
+        const int32_t token =
+            mo_sampler_pick(g->sampler, mo_session_logits(g->session), g->tokens, (size_t)g->count);
+        g->answer_tokens++;
+        if (!append(g, token)) {
+            code = CLI_FAILED;
+            break;
+        }
+        if (!go_on && mo_token_ends(g->model, token)) {
+            break;
+        }
+        if (!print_token(g, stream, token, keep_text)) {
+            code = CLI_FAILED;
+            break;
+        }
+        if (g->count > info.context) {
+            fprintf(stderr,
+                    "\nmoraine %s: the context of %" PRId64 " positions is full; --ctx makes it larger\n",
+                    g->command, info.context);
+            g->count--;
+            break;
+        }
+        if (g->answer_tokens != limit) {
+            ok = cli_loading_feed(g->command, g->session, g->tokens, g->count, false);
+        }
+    }
+    if (stream && mo_stream_flush(stream, &rest, NULL) == MO_OK) {
+        fwrite(rest.data, 1, rest.length, stdout);
+    }
+    g->answer_seconds = now() - begun;
+    g->interrupted = cli_interrupted();
+    mo_stream_close(stream);
+    return ok || g->interrupted ? code : CLI_FAILED;
+}

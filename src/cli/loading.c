@@ -1,0 +1,127 @@
+#include "loading.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "terminal.h"
+
+bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
+{
+    static const char *const names[] = {[MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(l->kv, names[i]) == 0) {
+            *out = (mo_kv_type)i;
+            return true;
+        }
+    }
+    fprintf(stderr, "moraine %s: --kv is f16, f32 or q8_0, not %s\n", command, l->kv);
+    return false;
+}
+
+static bool on_load(void *user, int64_t done, int64_t total)
+{
+    cli_progress *p = user;
+    p->total = (uint64_t)total;
+    cli_progress_update(p, (uint64_t)done);
+    return !cli_interrupted();
+}
+
+mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code)
+{
+    mo_error err;
+    mo_model *model = NULL;
+    cli_progress progress;
+    mo_model_options options = mo_model_options_default();
+    options.threads = (int)l->threads;
+    options.isa = l->isa;
+    options.context = l->context;
+    options.batch = l->batch;
+    options.map = l->map;
+    options.progress = on_load;
+    options.user = &progress;
+    cli_interrupt_catch();
+    cli_progress_begin(&progress, "loading", 0);
+    const mo_status status = mo_model_open(path, &options, &model, &err);
+    cli_progress_end(&progress);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+        return NULL;
+    }
+    return model;
+}
+
+/* A prompt shorter than this is done before a bar could be read. */
+enum { BAR_TOKENS = 256 };
+
+typedef struct feeding {
+    cli_progress progress;
+    bool bar;
+} feeding;
+
+static bool on_feed(void *user, int64_t done, int64_t total)
+{
+    feeding *f = user;
+    (void)total;
+    if (f->bar) {
+        cli_progress_update(&f->progress, (uint64_t)done);
+    }
+    return !cli_interrupted();
+}
+
+bool cli_loading_feed(const char *command, mo_session *session, const int32_t *tokens, int64_t count,
+                      bool bar)
+{
+    mo_error err;
+    feeding f = {.bar = bar && count - mo_session_length(session) >= BAR_TOKENS};
+    if (f.bar) {
+        cli_progress_begin(&f.progress, "prompt", (uint64_t)count);
+        f.progress.tokens = true;
+    }
+    const mo_feed feed = {
+        .session = session, .tokens = tokens, .count = count, .progress = on_feed, .user = &f};
+    const mo_status status = mo_session_feed(&feed, &err);
+    if (f.bar) {
+        cli_progress_end(&f.progress);
+    }
+    if (status != MO_OK && status != MO_ECANCELLED) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+    }
+    return status == MO_OK;
+}
+
+char *cli_read_file(const char *command, const char *path, size_t *length)
+{
+    const bool input = strcmp(path, "-") == 0;
+    FILE *f = input ? stdin : fopen(path, "rb");
+    size_t room = 1 << 16, used = 0;
+    char *text = malloc(room);
+    while (f && text) {
+        const size_t got = fread(text + used, 1, room - used - 1, f);
+        used += got;
+        if (got == 0) {
+            break;
+        }
+        if (room - used < 2) {
+            char *more = realloc(text, room *= 2);
+            if (!more) {
+                free(text);
+            }
+            text = more;
+        }
+    }
+    if (!f || !text || ferror(f)) {
+        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, strerror(errno ? errno : ENOMEM));
+        free(text);
+        text = NULL;
+    } else {
+        text[used] = '\0';
+        *length = used;
+    }
+    if (f && !input) {
+        fclose(f);
+    }
+    return text;
+}

@@ -1,0 +1,96 @@
+/* The program: finds the subcommand and leaves the rest to it. Uses moraine.h alone. */
+#include <moraine.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "options.h"
+#include "terminal.h"
+
+static const struct {
+    const char *name, *help;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"run", "answer a prompt", cli_run},
+    {"chat", "have a conversation", cli_chat},
+    {"bench", "measure prompt and answer speed", cli_bench},
+    {"eval", "perplexity of a text, logits to a file, distance from saved ones", cli_eval},
+    {"tokenize", "print the token ids of a text", cli_tokenize},
+    {"inspect", "show what a model file holds and what one token reads of it", cli_inspect},
+    {"machine", "show what this machine offers: cores, instruction sets, memory", cli_machine},
+    {"synth", "make a model file of a published model's shape with random weights", cli_synth},
+};
+
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+static void print_help(FILE *stream)
+{
+    fprintf(stream,
+            "usage: moraine COMMAND [options] ...\n\n"
+            "Runs mixture-of-experts language models that are larger than the GPU's memory, and larger\n"
+            "than RAM.\n\nCommands\n");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        fprintf(stream, "  %-12s%s\n", commands[i].name, commands[i].help);
+    }
+    fprintf(stream,
+            "\nOptions\n"
+            "  -h, --help  print this, or after a command its own options, and exit\n"
+            "  --version   print the version and exit\n\n"
+            "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
+            "NO_COLOR in the environment turns bold text off.\n");
+}
+
+static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    static const char *const names[] = {"error", "warning", "note", "debug"};
+    (void)user;
+    fprintf(stderr, "moraine: %s: %s: %s\n", names[level], subsystem, text);
+}
+
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[0], commands[i].name) == 0) {
+            return commands[i].run(argc, argv);
+        }
+    }
+    fprintf(stderr, "moraine: there is no command %s; see moraine --help\n", argv[0]);
+    return CLI_USAGE;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        (strcmp(argv[1], "help") == 0 && argc == 2)) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "help") == 0) {
+        char *words[] = {argv[2], "--help", NULL};
+        return run_command(2, words);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("moraine %s\n", mo_version());
+        return CLI_OK;
+    }
+    if (argv[1][0] == '-') {
+        fprintf(stderr, "moraine: unknown option %s before a command; see moraine --help\n", argv[1]);
+        return CLI_USAGE;
+    }
+    return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a failed write, noticed below */
+    mo_log_set(on_log, NULL, MO_LOG_WARN);
+    int code = run(argc, argv);
+    return cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
+}

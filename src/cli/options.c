@@ -1,0 +1,195 @@
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "terminal.h"
+
+#define OPTION_LIMIT 62
+#define HELP_VALUE   256 /* getopt_long's number for --help; table entries follow it */
+
+/* ---- Help ---- */
+
+static void print_option(const char *name, char letter, const char *value, const char *help)
+{
+    char left[80];
+    char dash[8] = "    ";
+    if (letter) {
+        snprintf(dash, sizeof dash, "-%c, ", letter);
+    }
+    snprintf(left, sizeof left, "%s--%s%s%s", dash, name, value ? " " : "", value ? value : "");
+    if (strlen(left) > 26) {
+        printf("  %s\n  %26s", left, "");
+    } else {
+        printf("  %-26s", left);
+    }
+    cli_terminal_wrap(help, 28);
+}
+
+static void print_help(const cli_usage *u)
+{
+    printf("usage: moraine %s%s%s%s\n\n", u->command, u->option_count ? " [options]" : "",
+           u->arguments ? " " : "", u->arguments ? u->arguments : "");
+    cli_terminal_wrap(u->description, 0);
+    printf("\nOptions\n");
+    for (int i = 0; i < u->option_count; i++) {
+        const cli_option *o = &u->options[i];
+        print_option(o->name, o->letter, o->value, o->help);
+    }
+    print_option("help", 'h', NULL, "print this and exit");
+    if (u->examples) {
+        printf("\nExamples\n%s", u->examples);
+    }
+}
+
+/* ---- Values ---- */
+
+bool cli_size_parse(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGTP";
+    char *end;
+    if ((*text < '0' || *text > '9') && *text != '.') {
+        return false;
+    }
+    errno = 0;
+    double value = strtod(text, &end);
+    double factor = 1;
+    if (end == text || errno || !isfinite(value) || strpbrk(text, "xX")) {
+        return false;
+    }
+    if (*end) {
+        const char upper = (char)(*end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end);
+        const char *unit = strchr(units, upper);
+        if (unit) {
+            factor = ldexp(1.0, 10 * (int)(unit - units + 1));
+            end++;
+            end += strncasecmp(end, "iB", 2) == 0 ? 2 : *end == 'B' || *end == 'b' ? 1 : 0;
+        } else if (upper == 'B') {
+            end++;
+        }
+    }
+    if (*end || value * factor >= 9.2e18) {
+        return false;
+    }
+    *bytes = (uint64_t)(value * factor);
+    return true;
+}
+
+static int bad_value(const cli_usage *u, const cli_option *o, const char *text, const char *wanted)
+{
+    fprintf(stderr, "moraine %s: --%s %s: %s is needed; see moraine %s --help\n", u->command, o->name, text,
+            wanted, u->command);
+    return CLI_USAGE;
+}
+
+static int store_integer(const cli_usage *u, const cli_option *o, const char *text)
+{
+    const bool bounded = o->min != 0 || o->max != 0;
+    char *end, wanted[96] = "an integer";
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (bounded) {
+        snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)o->min, (long long)o->max);
+    }
+    if (end == text || *end || errno || (bounded && (n < o->min || n > o->max))) {
+        return bad_value(u, o, text, wanted);
+    }
+    *(int64_t *)o->out = n;
+    return -1;
+}
+
+static int store_real(const cli_usage *u, const cli_option *o, const char *text)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end || errno || !isfinite(value)) {
+        return bad_value(u, o, text, "a number");
+    }
+    *(double *)o->out = value;
+    return -1;
+}
+
+/* -1, or the exit code. */
+static int store(const cli_usage *u, const cli_option *o, const char *text)
+{
+    switch (o->kind) {
+    case CLI_FLAG: *(bool *)o->out = true; return -1;
+    case CLI_TEXT: *(const char **)o->out = text; return -1;
+    case CLI_INTEGER: return store_integer(u, o, text);
+    case CLI_REAL: return store_real(u, o, text);
+    case CLI_SIZE:
+        return cli_size_parse(text, o->out) ? -1 : bad_value(u, o, text, "a size such as 512M or 6G");
+    }
+    return CLI_USAGE;
+}
+
+/* ---- Parsing ---- */
+
+static int complain(const cli_usage *u, const char *what, const char *which)
+{
+    fprintf(stderr, "moraine %s: %s%s; see moraine %s --help\n", u->command, what, which, u->command);
+    return CLI_USAGE;
+}
+
+/* What getopt_long() could not take; argv[optind - 1] is the last word it looked at. */
+static int complain_option(const cli_usage *u, int code, char **argv)
+{
+    char letter[3] = {'-', (char)optopt, 0};
+    const bool is_letter = optopt > 0 && optopt < HELP_VALUE;
+    const char *which = is_letter ? letter : argv[optind - 1];
+    return complain(u, code == ':' ? "a value is missing after " : "unknown or ambiguous option ", which);
+}
+
+int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
+{
+    struct option names[OPTION_LIMIT + 2] = {{0}};
+    char letters[2 * OPTION_LIMIT + 8] = ":h";
+    size_t used = strlen(letters);
+    const int count = u->option_count < OPTION_LIMIT ? u->option_count : OPTION_LIMIT;
+    names[0] = (struct option){"help", no_argument, NULL, HELP_VALUE};
+    for (int i = 0; i < count; i++) {
+        const cli_option *o = &u->options[i];
+        const bool takes = o->kind != CLI_FLAG;
+        names[i + 1] =
+            (struct option){o->name, takes ? required_argument : no_argument, NULL, HELP_VALUE + 1 + i};
+        if (o->letter) {
+            letters[used++] = o->letter;
+            if (takes) {
+                letters[used++] = ':';
+            }
+        }
+    }
+    letters[used] = 0;
+    opterr = 0;
+    optind = 0; /* GNU: begin anew */
+    for (int code; (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
+        const cli_option *o = NULL;
+        if (code == 'h' || code == HELP_VALUE) {
+            print_help(u);
+            return CLI_OK;
+        }
+        for (int i = 0; i < count; i++) {
+            if (code == HELP_VALUE + 1 + i || (u->options[i].letter && code == u->options[i].letter)) {
+                o = &u->options[i];
+            }
+        }
+        int result = o ? store(u, o, optarg) : complain_option(u, code, argv);
+        if (result != -1) {
+            return result;
+        }
+    }
+    *first = optind;
+    if (argc - optind < u->min_arguments) {
+        return complain(u, "an argument is missing: ", u->arguments);
+    }
+    if (argc - optind > u->max_arguments) {
+        return complain(u, "one argument too many: ", argv[optind + u->max_arguments]);
+    }
+    return -1;
+}

@@ -1,0 +1,48 @@
+/* Options: one table describes a subcommand's options; parsing and --help both follow it. */
+#ifndef MO_CLI_OPTIONS_H
+#define MO_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit codes of the program. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+typedef enum cli_kind {
+    CLI_FLAG,    /* bool *out = true */
+    CLI_TEXT,    /* const char **out; points into argv */
+    CLI_INTEGER, /* int64_t *out, within min .. max */
+    CLI_REAL,    /* double *out */
+    CLI_SIZE,    /* uint64_t *out in bytes: 6G, 512M, 1.5GiB; powers of 1024 */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name; /* without dashes */
+    char letter;      /* short form, or 0 */
+    cli_kind kind;
+    const char *value; /* what --help calls the argument, such as "SIZE"; NULL for flags */
+    const char *help;
+    void *out;        /* keeps its value, the default, when the option is not given */
+    int64_t min, max; /* of integers; both 0: any */
+} cli_option;
+
+typedef struct cli_usage {
+    const char *command;     /* such as "inspect" */
+    const char *arguments;   /* such as "MODEL" */
+    const char *description; /* one or more sentences */
+    const char *examples;    /* lines, each ending in a newline; may be NULL */
+    const cli_option *options;
+    int option_count;
+    int min_arguments, max_arguments;
+} cli_usage;
+
+/* Reads argv (argv[0] is the subcommand's name). Returns -1 to go on, with argv + *first the arguments
+ * left over; otherwise the exit code: CLI_OK after printing --help, CLI_USAGE after saying on stderr what
+ * is wrong. */
+int cli_options_parse(const cli_usage *usage, int argc, char **argv, int *first);
+
+/* "6G" to bytes. False when it is no size. */
+bool cli_size_parse(const char *text, uint64_t *bytes);
+
+#endif

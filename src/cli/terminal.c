@@ -1,0 +1,218 @@
+#include "terminal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Text ---- */
+
+int cli_terminal_width(FILE *stream)
+{
+    struct winsize size;
+    int fd = fileno(stream);
+    if (fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
+        return size.ws_col;
+    }
+    return 80;
+}
+
+static bool coloured(FILE *stream)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(stream)) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
+}
+
+const char *cli_terminal_bold(void)
+{
+    return coloured(stdout) ? "\033[1m" : "";
+}
+
+const char *cli_terminal_plain(void)
+{
+    return coloured(stdout) ? "\033[0m" : "";
+}
+
+void cli_terminal_wrap(const char *text, int indent)
+{
+    int width = cli_terminal_width(stdout) - 1, column = indent;
+    width = width > 100 ? 100 : width < indent + 20 ? indent + 20 : width;
+    while (*text) {
+        int length = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + length > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        if (column > indent) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        if (*text == '\n') {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        text += *text != 0;
+    }
+    putchar('\n');
+}
+
+static const char *scaled(double value, double step, const char *const *units, int unit_count, char *text)
+{
+    int unit = 0;
+    while (value >= step - 0.5 && unit + 1 < unit_count) {
+        value /= step;
+        unit++;
+    }
+    if (unit == 0) {
+        snprintf(text, 32, "%.0f%s%s", value, *units[0] ? " " : "", units[0]);
+    } else {
+        snprintf(text, 32, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, units[unit]);
+    }
+    return text;
+}
+
+const char *cli_bytes_text(uint64_t bytes, char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    return scaled((double)bytes, 1024, units, 6, text);
+}
+
+const char *cli_count_text(uint64_t count, char *text)
+{
+    static const char *const units[] = {"", "K", "M", "B", "T"};
+    return scaled((double)count, 1000, units, 5, text);
+}
+
+int cli_text_columns(const char *text)
+{
+    int columns = 0;
+    for (; *text; text++) {
+        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return columns;
+}
+
+/* ---- Progress ---- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void cli_progress_begin(cli_progress *p, const char *label, uint64_t total)
+{
+    *p = (cli_progress){.label = label, .total = total, .start_ns = now_ns(), .shown = isatty(STDERR_FILENO)};
+}
+
+static const char *amount_text(const cli_progress *p, uint64_t amount, char *text)
+{
+    return p->tokens ? (snprintf(text, 32, "%" PRIu64, amount), text) : cli_bytes_text(amount, text);
+}
+
+static void draw(cli_progress *p, uint64_t done, int64_t now)
+{
+    char done_text[32], total_text[32], rate_text[32], tail[128], bar[128];
+    const double seconds = (double)(now - p->start_ns) / 1e9;
+    const double rate = seconds > 0 ? (double)done / seconds : 0;
+    int used = snprintf(tail, sizeof tail, " %s", amount_text(p, done, done_text));
+    if (p->total) {
+        used +=
+            snprintf(tail + used, sizeof tail - (size_t)used, " of %s", amount_text(p, p->total, total_text));
+    }
+    used += snprintf(tail + used, sizeof tail - (size_t)used, "%s, %s/s", p->tokens ? " tokens" : "",
+                     amount_text(p, (uint64_t)rate, rate_text));
+    if (p->total > done && rate > 0) {
+        long left = (long)((double)(p->total - done) / rate + 0.5);
+        used += left < 3600 ? snprintf(tail + used, sizeof tail - (size_t)used, ", %ld:%02ld left", left / 60,
+                                       left % 60)
+                            : snprintf(tail + used, sizeof tail - (size_t)used, ", %ld h %02ld min left",
+                                       left / 3600, left / 60 % 60);
+    }
+    int room = cli_terminal_width(stderr) - 1 - cli_text_columns(p->label) - used - 3;
+    room = room > 60 ? 60 : room;
+    bar[0] = 0;
+    if (p->total && room >= 8) {
+        double share = (double)done / (double)p->total;
+        int full = (int)((share > 1 ? 1 : share) * room);
+        bar[0] = ' ';
+        bar[1] = '[';
+        memset(bar + 2, '#', (size_t)full);
+        memset(bar + 2 + full, '.', (size_t)(room - full));
+        memcpy(bar + 2 + room, "]", 2);
+    }
+    fprintf(stderr, "\r%s%s%s\033[K", p->label, bar, tail);
+    fflush(stderr);
+    p->drawn_ns = now;
+    p->drawn = true;
+}
+
+void cli_progress_update(cli_progress *p, uint64_t done)
+{
+    if (p->shown) {
+        int64_t now = now_ns();
+        if (now - p->drawn_ns >= 100000000) {
+            draw(p, done, now);
+        }
+    }
+}
+
+void cli_progress_end(cli_progress *p)
+{
+    if (p->drawn) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+        p->drawn = false;
+    }
+}
+
+/* ---- Interruption ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = 1;
+    signal(number, SIG_DFL);
+}
+
+void cli_interrupt_catch(void)
+{
+    interrupted = 0;
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+bool cli_stdout_finish(void)
+{
+    errno = 0;
+    const bool earlier = ferror(stdout) != 0;
+    const bool flushed = fflush(stdout) == 0;
+    const int flush_errno = errno;
+    if (flushed && !earlier) {
+        errno = 0;
+        if (close(STDOUT_FILENO) == 0 || errno == EBADF) { /* network file systems report here */
+            return true;
+        }
+        fprintf(stderr, "moraine: cannot finish writing the result: %s\n", strerror(errno));
+        return false;
+    }
+    if (flush_errno != EPIPE) {
+        fprintf(stderr, "moraine: cannot write the result: %s\n",
+                flush_errno ? strerror(flush_errno) : "an earlier write failed");
+    }
+    return false;
+}

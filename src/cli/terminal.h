@@ -1,0 +1,56 @@
+/* Terminal: what people see: widths, bold text, sizes for reading, a progress bar, Ctrl-C. */
+#ifndef MO_CLI_TERMINAL_H
+#define MO_CLI_TERMINAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Columns of the stream's terminal; 80 when it is none or does not say. */
+int cli_terminal_width(FILE *stream);
+
+/* Escape sequences for a heading, or "" when stdout is no terminal, is dumb, or NO_COLOR is set. */
+const char *cli_terminal_bold(void);
+const char *cli_terminal_plain(void);
+
+/* Prints text on stdout, broken at spaces, and a newline. Lines after the first are indented; the
+ * cursor stands at column `indent` when it is called. */
+void cli_terminal_wrap(const char *text, int indent);
+
+/* "17.3 GiB", "512 B"; text holds at least 32 bytes and is returned. */
+const char *cli_bytes_text(uint64_t bytes, char *text);
+
+/* "30.5 B", "494 M"; text holds at least 32 bytes and is returned. */
+const char *cli_count_text(uint64_t count, char *text);
+
+/* How many columns a terminated UTF-8 text takes, roughly: one per code point. */
+int cli_text_columns(const char *text);
+
+/* ---- Progress ---- */
+
+/* A bar on stderr with rate and time left; silent when stderr is no terminal. One thread at a time. */
+typedef struct cli_progress {
+    const char *label;
+    uint64_t total; /* bytes; 0: not known */
+    bool tokens;    /* it counts tokens instead of bytes; set after beginning */
+    int64_t start_ns, drawn_ns;
+    bool shown; /* stderr is a terminal */
+    bool drawn; /* something stands on the line */
+} cli_progress;
+
+void cli_progress_begin(cli_progress *p, const char *label, uint64_t total);
+void cli_progress_update(cli_progress *p, uint64_t done); /* cheap; draws ten times a second */
+void cli_progress_end(cli_progress *p);                   /* clears the line */
+
+/* ---- Interruption ---- */
+
+/* From now on the first Ctrl-C (or SIGTERM) only sets a flag, so that work can be undone; the second
+ * ends the program. Called again, it forgets an earlier one. */
+void cli_interrupt_catch(void);
+bool cli_interrupted(void);
+
+/* Flushes stdout. False when something could not be written; says so on stderr unless the reader of a
+ * pipe has just gone. */
+bool cli_stdout_finish(void);
+
+#endif

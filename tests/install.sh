@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# install.sh BUILD: installs into a scratch directory, builds the example with pkg-config against it, runs it.
+# Speaks TAP, as the other test programs do.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+number=0
+check() { # what, command...
+    local what=$1
+    shift
+    number=$((number + 1))
+    if "$@" >"$scratch/log" 2>&1; then
+        echo "ok $number - $what"
+    else
+        echo "not ok $number - $what"
+        sed 's/^/# /' "$scratch/log"
+    fi
+}
+
+check "installs" cmake --install "$build" --prefix "$scratch/usr"
+library=$(dirname "$(find "$scratch/usr" -name 'libmoraine.so' | head -n 1)")
+export PKG_CONFIG_PATH="$library/pkgconfig" LD_LIBRARY_PATH="$library"
+check "exports nothing but the API" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '{print \$3}' | grep -v '^MORAINE' | grep -v '^mo_' | (! grep .)"
+check "every exported name is in the header" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '\$2 == \"T\" {sub(/@.*/, \"\", \$3); print \$3}' | while read -r name; do grep -q \"\\b\$name(\" include/moraine.h || { echo \"\$name\"; exit 1; }; done"
+check "the example builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine)"
+check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/oracle/llama.gguf 'Hello' 8)\""
+check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
+check "the header compiles as C++" bash -c "echo '#include <moraine.h>' | c++ -x c++ -fsyntax-only -I '$scratch/usr/include' -"
+check "the installed program runs" "$scratch/usr/bin/moraine" --version
+echo "1..$number"
