@@ -280,9 +280,8 @@ MO_INLINE ivec cursor_word(cursor c, int field)
     if (c.interleaved) {
         return _mm256_loadu_si256((const __m256i *)cursor_field(c, field));
     }
-    return _mm256_setr_epi32(row_word(c, field, 0), row_word(c, field, 1),
-                             row_word(c, field, 2), row_word(c, field, 3),
-                             row_word(c, field, 4), row_word(c, field, 5),
+    return _mm256_setr_epi32(row_word(c, field, 0), row_word(c, field, 1), row_word(c, field, 2),
+                             row_word(c, field, 3), row_word(c, field, 4), row_word(c, field, 5),
                              row_word(c, field, 6), row_word(c, field, 7));
 }
 

@@ -102,7 +102,7 @@ MO_INLINE void mo_float_tile(mo_type type, int rows, int tokens, int width, cons
 
 /* Rows [begin, end). Two rows by two tokens in two passes; what is left over two rows by one token, and the
  * last row alone. */
-MO_INLINE void mo_float_rows(mo_type type, const mo_job *job, int64_t begin, int64_t end)
+MO_INLINE void mo_float_rows(mo_type type, const mo_neon_job *job, int64_t begin, int64_t end)
 {
     const int64_t n = job->w->cols;
     const int64_t row_bytes = n * mo_float_bytes(type);
@@ -111,8 +111,8 @@ MO_INLINE void mo_float_rows(mo_type type, const mo_job *job, int64_t begin, int
                                      job->w->data + (r + 1 < end ? r + 1 : r) * row_bytes};
         for (int64_t t = 0; t < job->count;) {
             const bool pair = t + 1 < job->count;
-            const float *const x[2] = {job->acts->x + mo_job_token(job, t) * job->acts->cols,
-                                       job->acts->x + mo_job_token(job, pair ? t + 1 : t) * job->acts->cols};
+            const float *const x[2] = {job->acts->x + mo_neon_token(job, t) * job->acts->cols,
+                                       job->acts->x + mo_neon_token(job, pair ? t + 1 : t) * job->acts->cols};
             float *const y[2] = {job->y + t * job->y_stride + r,
                                  job->y + (pair ? t + 1 : t) * job->y_stride + r};
             if (r + 1 == end) {

@@ -202,13 +202,13 @@ MO_INLINE void mo_panel_unpack(mo_type type, mo_layout layout, const mo_weights 
 /* --- the tokens -------------------------------------------------------------------------------------- */
 
 /* Lays out blocks first .. first+blocks-1 of four tokens; tokens past `count` repeat the last one. */
-static inline void mo_quad_lay(const mo_job *job, int64_t t, mo_fold fold, int offset, int64_t first,
+static inline void mo_quad_lay(const mo_neon_job *job, int64_t t, mo_fold fold, int offset, int64_t first,
                                int64_t blocks, mo_quad *out)
 {
     mo_token x[4];
     for (int i = 0; i < 4; i++) {
         const int64_t last = t + i < job->count ? t + i : job->count - 1;
-        x[i] = mo_token_at(job->acts, mo_job_token(job, last), first);
+        x[i] = mo_token_at(job->acts, mo_neon_token(job, last), first);
     }
     const bool biased = fold <= MO_FOLD_MINIMUM || fold == MO_FOLD_PAIR;
     for (int64_t b = 0; b < blocks; b++) {
@@ -456,8 +456,8 @@ typedef void mo_panel_unpacker(const mo_weights *w, int64_t r, int64_t end, int6
                                mo_panel *panel);
 
 /* Rows [begin, end), all of one layout. About 70 KB of stack. */
-static void mo_matrix_rows(mo_shape shape, mo_panel_unpacker *unpack, mo_tile_runner *run, const mo_job *job,
-                           int64_t begin, int64_t end)
+static void mo_matrix_rows(mo_shape shape, mo_panel_unpacker *unpack, mo_tile_runner *run,
+                           const mo_neon_job *job, int64_t begin, int64_t end)
 {
     mo_panel panel;
     mo_quad quads[MO_BATCH_QUADS][MO_STRETCH];

@@ -9,7 +9,7 @@
 enum { MO_MATRIX_TOKENS = 3 };
 
 typedef struct mo_routes {
-    void (*vector[2])(const mo_job *job, int64_t begin, int64_t end);
+    void (*vector[2])(const mo_neon_job *job, int64_t begin, int64_t end);
     mo_panel_unpacker *unpack[2];
     mo_tile_runner *run;
 } mo_routes;
@@ -28,7 +28,7 @@ MO_RUNNER(Q2_K)
 MO_RUNNER(PAIR)
 
 #define MO_FOR_LAYOUT(TYPE, LAYOUT)                                                                          \
-    static void vector_##TYPE##_##LAYOUT(const mo_job *job, int64_t begin, int64_t end)                      \
+    static void vector_##TYPE##_##LAYOUT(const mo_neon_job *job, int64_t begin, int64_t end)                 \
     {                                                                                                        \
         mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                             \
     }                                                                                                        \
@@ -62,7 +62,7 @@ MO_EACH_QUANTISED(MO_QUANTISED)
 
 static const mo_routes routes[MO_TYPE_LIMIT] = {MO_EACH_QUANTISED(MO_ROUTES)};
 
-static void multiply_float(const mo_job *job, int64_t begin, int64_t end)
+static void multiply_float(const mo_neon_job *job, int64_t begin, int64_t end)
 {
     switch (job->w->type) {
     case MO_F32: mo_float_rows(MO_F32, job, begin, end); break;
@@ -72,7 +72,7 @@ static void multiply_float(const mo_job *job, int64_t begin, int64_t end)
 }
 
 /* Rows of one layout. */
-static void multiply_rows(const mo_job *job, mo_layout layout, int64_t begin, int64_t end)
+static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begin, int64_t end)
 {
     const mo_routes *route = &routes[job->w->type];
     if (begin >= end) {
@@ -87,7 +87,7 @@ static void multiply_rows(const mo_job *job, mo_layout layout, int64_t begin, in
 
 MO_PRODUCT(MO_NEON_PRODUCT)
 {
-    const mo_job job = {w, acts, pick, count, y, y_stride};
+    const mo_neon_job job = {w, acts, pick, count, y, y_stride};
     if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         multiply_float(&job, row_begin, row_end);
         return;

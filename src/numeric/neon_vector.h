@@ -7,16 +7,16 @@
 #include "numeric/neon_unpack.h"
 
 /* One call of a product. */
-typedef struct mo_job {
+typedef struct mo_neon_job {
     const mo_weights *w;
     const mo_acts *acts;
     const int32_t *pick;
     int64_t count;
     float *y;
     int64_t y_stride;
-} mo_job;
+} mo_neon_job;
 
-MO_INLINE int64_t mo_job_token(const mo_job *job, int64_t t)
+MO_INLINE int64_t mo_neon_token(const mo_neon_job *job, int64_t t)
 {
     return job->pick ? job->pick[t] : t;
 }
@@ -221,7 +221,8 @@ MO_INLINE void mo_store_rows(float *y, const float32x4_t *acc, int64_t rows)
 }
 
 /* Rows [begin, end), all of one layout; grouped ones begin at a group. */
-MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_job *job, int64_t begin, int64_t end)
+MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_neon_job *job, int64_t begin,
+                              int64_t end)
 {
     const mo_shape shape = mo_shape_of(type);
     const int64_t blocks = job->w->cols / shape.values;
@@ -232,7 +233,7 @@ MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_job *job,
         const mo_four low = mo_four_of(layout, job->w, row_bytes, r, end, 0);
         const mo_four high = mo_four_of(layout, job->w, row_bytes, r, end, 1);
         for (int64_t t = 0; t < job->count; t++) {
-            mo_token x = mo_token_at(job->acts, mo_job_token(job, t), 0);
+            mo_token x = mo_token_at(job->acts, mo_neon_token(job, t), 0);
             float32x4_t acc[2] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
             mo_four f[2] = {low, high};
             for (int64_t b = 0; b < blocks; b++) {

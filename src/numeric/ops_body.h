@@ -441,9 +441,11 @@ typedef struct attend_space {
     float score[HEADS][MO_CHUNK]; /* index u mod 256, -infinity where masked; then the weights p */
     union {
         struct {
-            float q[HEADS][LENGTH];   /* padded to a multiple of 32 with +0 */
-            float key[LANES][LENGTH]; /* padded with -0: +0 * -0 added by fma changes no lane */
-            vf part[HEADS][LANES];    /* a register before its tree, for each head and position */
+            /* Both padded to a multiple of 32 with +0. A lane that underflowed to -0 becomes +0 by it,
+             * which shows in the sign of a zero score at most, and so in nothing that is made of it. */
+            float q[HEADS][LENGTH];
+            float key[LANES][LENGTH];
+            vf part[HEADS][LANES]; /* a register before its tree, for each head and position */
         } f;
         struct {
             int8_t q[HEADS][LENGTH]; /* the query's codes, zero from k_len on */
@@ -456,8 +458,8 @@ typedef struct attend_space {
     };
 } attend_space;
 
-/* A vector of the cache as floats; elements from n to the next multiple of 32 become `pad`. */
-static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float pad, float *out)
+/* A vector of the cache as floats; elements from n to the next multiple of 32 become 0. */
+static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float *out)
 {
     int64_t i = 0;
     if (type == MO_KV_F32) {
@@ -482,7 +484,7 @@ static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float pad, floa
         }
     }
     for (; i % 32 != 0; i++) {
-        out[i] = pad;
+        out[i] = 0.0f;
     }
 }
 
@@ -533,7 +535,7 @@ static void score_floats(attend_space *a, const mo_kv_head *kv, const uint8_t *k
     const int64_t n = (kv->k_len + 31) / 32 * 32;
     for (int64_t u = 0; u < LANES; u++) {
         if (u < count) {
-            decode(kv->type, key + u * kv->k_stride, kv->k_len, -0.0f, a->f.key[u]);
+            decode(kv->type, key + u * kv->k_stride, kv->k_len, a->f.key[u]);
         } else {
             memset(a->f.key[u], 0, sizeof(float) * (size_t)n);
         }
@@ -667,7 +669,7 @@ static void add_values(attend_space *a, const mo_kv_head *kv, const uint8_t *val
 {
     const int64_t n = kv->v_len;
     for (int64_t u = 0; u < count; u++) {
-        decode(kv->type, value + u * kv->v_stride, n, 0.0f, a->value[u]);
+        decode(kv->type, value + u * kv->v_stride, n, a->value[u]);
     }
     for (int64_t j = 0; j < n; j += 2 * LANES) {
         int64_t h = 0;

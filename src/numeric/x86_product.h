@@ -9,6 +9,20 @@
 
 #include "numeric/x86_unpack.h"
 
+MO_INLINE int file_values(mo_type type)
+{
+    switch (type) {
+    case MO_NVFP4: return 64;
+    case MO_Q2_K:
+    case MO_Q3_K:
+    case MO_Q4_K:
+    case MO_Q5_K:
+    case MO_Q6_K:
+    case MO_IQ4_XS: return 256;
+    default: return 32;
+    }
+}
+
 /* Where decoded blocks go: into the panel, or straight into one token's fold. */
 typedef struct sink {
     mo_step *panel; /* NULL: fold */
@@ -40,58 +54,27 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
 MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
 {
     mo_step s;
-    super u;
-    ivec second[8];
-    switch (type) {
-    case MO_NVFP4: {
+    if (file_values(type) == 32) {
+        unpack32(type, c, &s);
+        emit(type, k, block, &s);
+    } else if (type == MO_NVFP4) {
         const ivec scales = cursor_word(c, 0);
         MO_UNROLL
         for (int j = 0; j < 2; j++) {
             unpack_nvfp4(c, scales, j, &s);
             emit(type, k, block + j, &s);
         }
-        return;
-    }
-    case MO_Q4_K:
-    case MO_Q5_K:
-        open_q45_k(c, &u);
-        if (type == MO_Q5_K) {
-            cursor_words8(c, 16, u.high);
+    } else {
+        super u;
+        open_super(type, c, &u);
+        MO_KEEP_LOOP
+        for (int n = 0; n < 8 / round_steps(type); n++) {
+            MO_UNROLL
+            for (int i = 0; i < round_steps(type); i++) {
+                unpack_super(type, c, &u, n, i, &s);
+                emit(type, k, block + n * round_steps(type) + i, &s);
+            }
         }
-        break;
-    case MO_Q2_K: open_q2_k(c, &u); break;
-    case MO_Q3_K: open_q3_k(c, &u); break;
-    case MO_Q6_K: open_q6_k(c, &u); break;
-    case MO_IQ4_XS: open_iq4_xs(c, &u); break;
-    default:
-        unpack32(type, c, &s);
-        emit(type, k, block, &s);
-        return;
-    }
-    MO_UNROLL
-    for (int j = 0; j < 8; j++) {
-        switch (type) {
-        case MO_Q2_K: step_q2_k(c, &u, j, &s); break;
-        case MO_Q3_K: step_q3_k(c, &u, j, &s); break;
-        case MO_Q6_K: step_q6_k(c, &u, second, j, &s); break;
-        case MO_IQ4_XS: step_iq4_xs(c, &u, j, &s); break;
-        default: step_q45_k(type, c, &u, j, &s); break;
-        }
-        emit(type, k, block + j, &s);
-    }
-}
-
-MO_INLINE int file_values(mo_type type)
-{
-    switch (type) {
-    case MO_NVFP4: return 64;
-    case MO_Q2_K:
-    case MO_Q3_K:
-    case MO_Q4_K:
-    case MO_Q5_K:
-    case MO_Q6_K:
-    case MO_IQ4_XS: return 256;
-    default: return 32;
     }
 }
 
@@ -172,31 +155,26 @@ typedef struct batch {
     int64_t y_stride;
 } batch;
 
+/* Sixteen or eight rows with the whole batch. Whether blocks are folded at once or kept is asked for every
+ * block, which costs nothing next to its work and halves the code. */
 MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, const batch *j)
 {
     mo_step panel[MO_PACK_BLOCKS];
     sink k = {j->tokens == 1 ? NULL : panel, j->slots, floats(0.0f)};
-    if (j->tokens == 1) {
-        if (j->first) {
-            k.acc = rows_load(rows, j->y);
-        }
-        for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot++) {
-            const int64_t left = j->blocks - b;
-            unpack_run(type, interleaved, rows, j->first + b,
-                       left < MO_PACK_BLOCKS ? (int)left : MO_PACK_BLOCKS, &k);
-        }
-        rows_store(rows, j->y, k.acc);
-        return;
+    if (j->tokens == 1 && j->first) {
+        k.acc = rows_load(rows, j->y);
     }
-    const mo_slot512 *slots = j->slots;
-    for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, slots += j->padded) {
+    for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
         unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
-        for (int t = 0; t < j->tokens; t += TILE_TOKENS) {
+        for (int t = 0; k.panel && t < j->tokens; t += TILE_TOKENS) {
             const int left = j->tokens - t;
-            tile(type, panel, blocks, slots + t, left < TILE_TOKENS ? left : TILE_TOKENS, j->first + b == 0,
+            tile(type, panel, blocks, k.slot + t, left < TILE_TOKENS ? left : TILE_TOKENS, j->first + b == 0,
                  rows, j->y + t * j->y_stride, j->y_stride);
         }
+    }
+    if (j->tokens == 1) {
+        rows_store(rows, j->y, k.acc);
     }
 }
 

@@ -168,11 +168,11 @@ MO_INLINE void unpack_nvfp4(cursor c, ivec scales, int j, mo_step *s)
 typedef struct super {
     fvec d, dmin;
     ivec scale[4];
-    ivec low[8], high[8];
+    ivec low[16], high[8];
 } super;
 
 /* Q4_K and Q5_K: -dmin, eight 6-bit scales in scale[0..1], eight minima in scale[2..3], one per byte. */
-MO_INLINE void open_q45_k(cursor c, super *u)
+MO_INLINE void open_q45_k(mo_type type, cursor c, super *u)
 {
     ivec w[4];
     if (c.interleaved) {
@@ -190,22 +190,32 @@ MO_INLINE void open_q45_k(cursor c, super *u)
     u->scale[1] = merge_bytes(and_bytes(w[3], 15), shift(w[1], -2), 0x30);
     u->scale[2] = and_bytes(w[2], 63);
     u->scale[3] = merge_bytes(and_bytes(shift(w[3], -4), 15), shift(w[2], -2), 0x30);
+    if (type == MO_Q5_K) {
+        cursor_words8(c, 16, u->high);
+    }
 }
 
-MO_INLINE void step_q45_k(mo_type type, cursor c, super *u, int j, mo_step *s)
+MO_INLINE void step_q45_k(mo_type type, cursor c, super *u, int n, int i, mo_step *s)
 {
-    if (j % 2 == 0) {
-        cursor_words8(c, (type == MO_Q4_K ? 16 : 48) + 16 * j, u->low);
+    if (i == 0) {
+        cursor_words8(c, (type == MO_Q4_K ? 16 : 48) + 32 * n, u->low);
     }
     MO_UNROLL
-    for (int i = 0; i < 8; i++) {
-        s->code[i] = and_bytes(shift(u->low[i], j % 2 ? -4 : 0), 15);
+    for (int w = 0; w < 8; w++) {
+        s->code[w] = and_bytes(shift(u->low[w], -4 * i), 15);
         if (type == MO_Q5_K) {
-            s->code[i] = merge_bytes(s->code[i], shift(u->high[i], 4 - j), 16);
+            s->code[w] = merge_bytes(s->code[w], shift(u->high[w], 4 - i), 16);
         }
     }
-    set_scale(s, multiply(u->d, byte_float(u->scale[j / 4], j % 4)));
-    s->scale[2] = multiply(u->dmin, byte_float(u->scale[2 + j / 4], j % 4));
+    set_scale(s, multiply(u->d, byte_float(u->scale[n / 2], i)));
+    s->scale[2] = multiply(u->dmin, byte_float(u->scale[2 + n / 2], i));
+    if (i == 1) { /* what the next two steps take moves to the same place */
+        u->scale[n / 2] = shift(u->scale[n / 2], -16);
+        u->scale[2 + n / 2] = shift(u->scale[2 + n / 2], -16);
+        for (int w = 0; type == MO_Q5_K && w < 8; w++) {
+            u->high[w] = shift(u->high[w], -2);
+        }
+    }
 }
 
 /* Q3_K: sixteen 6-bit scales, less 32. */
@@ -222,19 +232,21 @@ MO_INLINE void open_q3_k(cursor c, super *u)
     cursor_words8(c, 0, u->high);
 }
 
-MO_INLINE void step_q3_k(cursor c, super *u, int j, mo_step *s)
+MO_INLINE void step_q3_k(cursor c, super *u, int n, int i, mo_step *s)
 {
-    if (j % 4 == 0) {
-        cursor_words8(c, 32 + 8 * j, u->low);
+    if (i == 0) {
+        cursor_words8(c, 32 + 32 * n, u->low);
     }
     MO_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const ivec low = and_bytes(shift(u->low[i], -2 * (j % 4)), 3);
-        s->code[i] = merge_bytes(low, shift(u->high[i], 2 - j), 4);
+    for (int w = 0; w < 8; w++) {
+        s->code[w] = merge_bytes(and_bytes(shift(u->low[w], -2 * i), 3), shift(u->high[w], 2 - i), 4);
     }
     s->scale[0] = u->d;
-    s->scale[1] = sbyte_float(u->scale[j / 2], 2 * j % 4);
-    s->scale[2] = sbyte_float(u->scale[j / 2], (2 * j + 1) % 4);
+    s->scale[1] = sbyte_float(u->scale[2 * n + i / 2], 2 * i % 4);
+    s->scale[2] = sbyte_float(u->scale[2 * n + i / 2], (2 * i + 1) % 4);
+    for (int w = 0; i == 3 && w < 8; w++) {
+        u->high[w] = shift(u->high[w], -4);
+    }
 }
 
 MO_INLINE void open_q2_k(cursor c, super *u)
@@ -243,23 +255,22 @@ MO_INLINE void open_q2_k(cursor c, super *u)
     halves(c, 80, &u->d, &u->dmin);
 }
 
-MO_INLINE void step_q2_k(cursor c, super *u, int j, mo_step *s)
+MO_INLINE void step_q2_k(cursor c, super *u, int n, int i, mo_step *s)
 {
-    if (j % 4 == 0) {
-        cursor_words8(c, 16 + 8 * j, u->low);
+    if (i == 0) {
+        cursor_words8(c, 16 + 32 * n, u->low);
     }
     MO_UNROLL
-    for (int i = 0; i < 8; i++) {
-        s->code[i] = and_bytes(shift(u->low[i], -2 * (j % 4)), 3);
+    for (int w = 0; w < 8; w++) {
+        s->code[w] = and_bytes(shift(u->low[w], -2 * i), 3);
     }
-    /* Bytes 2j and 2j + 1 hold this step's two scales, minima in the high nibbles. */
-    const ivec both = j % 2 ? shift(u->scale[j / 2], -16) : u->scale[j / 2];
+    /* Two bytes hold this step's two scales, minima in the high nibbles. */
+    const ivec both = shift(u->scale[2 * n + i / 2], -16 * (i % 2));
     s->scale[0] = u->d;
     s->scale[1] = byte_float(and_bytes(both, 15), 0);
     s->scale[2] = byte_float(and_bytes(both, 15), 1);
     s->dmin = u->dmin;
-    const ivec first = and_bits(shift(both, -4), words(15));
-    s->mcode = merge(first, shift(both, 4), words(0x000F0000));
+    s->mcode = merge(and_bits(shift(both, -4), words(15)), shift(both, 4), words(0x000F0000));
 }
 
 MO_INLINE void open_q6_k(cursor c, super *u)
@@ -268,23 +279,22 @@ MO_INLINE void open_q6_k(cursor c, super *u)
     u->d = cursor_half(c, 208, true);
 }
 
-/* Groups g = 0..3 of 128 values share 64 bytes of low nibbles and 32 bytes of high pairs. */
-MO_INLINE void step_q6_k(cursor c, super *u, ivec second[8], int j, mo_step *s)
+/* Four steps share 64 bytes of low nibbles and 32 bytes of high pairs. */
+MO_INLINE void step_q6_k(cursor c, super *u, int n, int i, mo_step *s)
 {
-    const int g = j % 4;
-    if (g == 0) {
-        cursor_words8(c, 16 * j, u->low);
-        cursor_words8(c, 16 * j + 32, second);
-        cursor_words8(c, 128 + 8 * j, u->high);
+    if (i == 0) {
+        cursor_words8(c, 64 * n, u->low);
+        cursor_words8(c, 64 * n + 32, u->low + 8);
+        cursor_words8(c, 128 + 32 * n, u->high);
     }
     MO_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const ivec low = and_bytes(shift(g % 2 ? second[i] : u->low[i], g < 2 ? 0 : -4), 15);
-        s->code[i] = merge_bytes(low, shift(u->high[i], 4 - 2 * g), 0x30);
+    for (int w = 0; w < 8; w++) {
+        const ivec low = and_bytes(shift(u->low[8 * (i % 2) + w], -4 * (i / 2)), 15);
+        s->code[w] = merge_bytes(low, shift(u->high[w], 4 - 2 * i), 0x30);
     }
     s->scale[0] = u->d;
-    s->scale[1] = sbyte_float(u->scale[j / 2], 2 * j % 4);
-    s->scale[2] = sbyte_float(u->scale[j / 2], (2 * j + 1) % 4);
+    s->scale[1] = sbyte_float(u->scale[2 * n + i / 2], 2 * i % 4);
+    s->scale[2] = sbyte_float(u->scale[2 * n + i / 2], (2 * i + 1) % 4);
 }
 
 /* IQ4_XS: the 6-bit scale of a step times d is exact, so it becomes the float scale. */
@@ -301,15 +311,44 @@ MO_INLINE void open_iq4_xs(cursor c, super *u)
     u->scale[1] = cursor_word(c, 4);
 }
 
-MO_INLINE void step_iq4_xs(cursor c, const super *u, int j, mo_step *s)
+MO_INLINE void step_iq4_xs(cursor c, super *u, int n, mo_step *s)
 {
     ivec w[4];
-    cursor_words4(c, 8 + 16 * j, w);
+    cursor_words4(c, 8 + 16 * n, w);
     lookup(w, table_iq4(), s->code);
-    const ivec low = and_bits(shift(u->scale[1], -4 * j), words(15));
-    const ivec both = merge(low, shift(u->scale[0], 4 - 2 * j), words(0x30));
-    const ivec scale = sub_words(both, words(32));
-    set_scale(s, multiply(u->d, word_float(scale)));
+    const ivec both = merge(and_bits(u->scale[1], words(15)), shift(u->scale[0], 4), words(0x30));
+    set_scale(s, multiply(u->d, word_float(sub_words(both, words(32)))));
+    u->scale[0] = shift(u->scale[0], -2);
+    u->scale[1] = shift(u->scale[1], -4);
+}
+
+/* The eight steps of a super-block come in rounds; round n, step i of it. n is a run-time value so that the
+ * code of a round exists once. */
+MO_INLINE int round_steps(mo_type type)
+{
+    return type == MO_IQ4_XS ? 1 : type == MO_Q4_K || type == MO_Q5_K ? 2 : 4;
+}
+
+MO_INLINE void open_super(mo_type type, cursor c, super *u)
+{
+    switch (type) {
+    case MO_Q2_K: open_q2_k(c, u); break;
+    case MO_Q3_K: open_q3_k(c, u); break;
+    case MO_Q6_K: open_q6_k(c, u); break;
+    case MO_IQ4_XS: open_iq4_xs(c, u); break;
+    default: open_q45_k(type, c, u); break;
+    }
+}
+
+MO_INLINE void unpack_super(mo_type type, cursor c, super *u, int n, int i, mo_step *s)
+{
+    switch (type) {
+    case MO_Q2_K: step_q2_k(c, u, n, i, s); break;
+    case MO_Q3_K: step_q3_k(c, u, n, i, s); break;
+    case MO_Q6_K: step_q6_k(c, u, n, i, s); break;
+    case MO_IQ4_XS: step_iq4_xs(c, u, n, s); break;
+    default: step_q45_k(type, c, u, n, i, s); break;
+    }
 }
 
 #endif
