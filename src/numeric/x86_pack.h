@@ -10,11 +10,9 @@
 
 #define MO_INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
-#define MO_UNROLL    _Pragma("unroll")
-#define MO_KEEP_LOOP _Pragma("nounroll")
+#define MO_UNROLL _Pragma("unroll")
 #else
-#define MO_UNROLL    _Pragma("GCC unroll 16")
-#define MO_KEEP_LOOP _Pragma("GCC unroll 1")
+#define MO_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 /* What a block of 32 adds to the accumulator. */

@@ -67,7 +67,6 @@ MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
     } else {
         super u;
         open_super(type, c, &u);
-        MO_KEEP_LOOP
         for (int n = 0; n < 8 / round_steps(type); n++) {
             MO_UNROLL
             for (int i = 0; i < round_steps(type); i++) {

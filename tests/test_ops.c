@@ -1,0 +1,590 @@
+/* Every entry of every kernel set against the definition, byte by byte; operations over a pool with 1 to 5
+ * threads; and fixed hashes of the definition's results, equal on every machine. Inputs come from a seeded
+ * integer generator and are built by exact operations only. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host.h"
+#include "numeric/half.h"
+#include "numeric/ops.h"
+#include "numeric/rope.h"
+
+/* ---- A case: inputs from a seed, results in one buffer ---------------------------------------- */
+
+enum { OUT_BYTES = 1 << 18, SLICES = 64 };
+
+typedef struct testcase {
+    uint64_t seed, state;
+    uint8_t *out; /* [OUT_BYTES] */
+    size_t used;
+    void *slice[SLICES]; /* exactly sized, so that the address sanitizer sees every stray access */
+    int slices;
+} testcase;
+
+static uint64_t next(testcase *c)
+{
+    uint64_t z = c->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static int64_t pick(testcase *c, int64_t low, int64_t high)
+{
+    return low + (int64_t)(next(c) % (uint64_t)(high - low + 1));
+}
+
+/* An odd length mostly, now and then a longer one. */
+static int64_t length(testcase *c)
+{
+    return c->seed < 100 ? (int64_t)c->seed + 1 : pick(c, 1, 700);
+}
+
+/* Four kinds of data by seed: plain, wide, tiny and special values. */
+static float value(testcase *c)
+{
+    static const float special[] = {0.0f,       -0.0f,      0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-126f,
+                                    0x1p-127f,  1.0f,       -1.0f,     127.0f,     -127.5f,   0x1p-100f,
+                                    -0x1p-101f, 0x1p-74f,   88.5f,     -88.5f,     -104.0f,   0x1p+12f,
+                                    -0x1p+12f,  0x1.fp+15f, 0.625f,    7.0f,       -7.5f,     20.0f};
+    const uint64_t r = next(c);
+    const float plain = (float)((int32_t)(r >> 40) - (1 << 23)) * 0x1p-21f; /* [-4, 4) */
+    switch (c->seed % 4) {
+    case 0: return plain;
+    case 1: /* 2^-40 to 2^12 */
+        return mo_float_of((uint32_t)(r >> 32 & 0x807FFFFF) | (uint32_t)(87 + r % 53) << 23);
+    case 2: /* 2^-149 to 2^-100 */
+        return mo_float_of((uint32_t)(r >> 32 & 0x807FFFFF) | (uint32_t)(r % 27) << 23);
+    default: return r % 3 ? special[(r >> 8) % (sizeof special / sizeof *special)] : plain;
+    }
+}
+
+static void *space(testcase *c, size_t bytes)
+{
+    assert_true(c->slices < SLICES);
+    void *p = malloc(bytes ? bytes : 1);
+    assert_non_null(p);
+    return c->slice[c->slices++] = p;
+}
+
+static float *zeros(testcase *c, int64_t n)
+{
+    return memset(space(c, sizeof(float) * (size_t)n), 0, sizeof(float) * (size_t)n);
+}
+
+static float *row(testcase *c, int64_t n)
+{
+    float *x = space(c, sizeof(float) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = value(c);
+    }
+    return x;
+}
+
+static void emit(testcase *c, const void *p, size_t bytes)
+{
+    assert_true(c->used + bytes <= OUT_BYTES);
+    memcpy(c->out + c->used, p, bytes);
+    c->used += bytes;
+}
+
+static void emit_row(testcase *c, const float *x, int64_t n)
+{
+    emit(c, x, sizeof *x * (size_t)n);
+}
+
+/* ---- One driver per entry --------------------------------------------------------------------- */
+
+static void run_quantise(testcase *c, const mo_kernels *k)
+{
+    const int64_t blocks = c->seed < 40 ? (int64_t)c->seed + 1 : pick(c, 1, 100), n = 32 * blocks;
+    float *x = row(c, n);
+    if (c->seed % 5 == 0) { /* whole blocks of zeros, and one at the border */
+        memset(x, 0, 32 * sizeof *x);
+        x[n - 1] = -0x1p-100f;
+    }
+    int8_t *q = space(c, (size_t)n);
+    float *d = zeros(c, blocks), *s = zeros(c, blocks);
+    int32_t *sum = space(c, 4 * (size_t)blocks);
+    int16_t *half = space(c, 4 * (size_t)blocks);
+    k->quantise(x, n, q, d, s, sum, half);
+    emit(c, q, (size_t)n);
+    emit_row(c, d, blocks);
+    emit_row(c, s, blocks);
+    emit(c, sum, 4 * (size_t)blocks);
+    emit(c, half, 4 * (size_t)blocks);
+}
+
+static void run_dequantise(testcase *c, const mo_kernels *k)
+{
+    uint8_t block[8 * 34];
+    for (size_t i = 0; i < sizeof block; i++) {
+        block[i] = (uint8_t)(next(c) & 0x7B);
+    }
+    float *y = zeros(c, 256);
+    k->dequantise(MO_Q8_0, block, 256, y);
+    emit_row(c, y, 256);
+}
+
+static void run_dot(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    const float *a = row(c, n), *b = row(c, n);
+    const float y[2] = {k->dot(a, b, n), k->dot(a, a, n)};
+    emit_row(c, y, 2);
+}
+
+static void run_rms_norm(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n), *w = row(c, n), *y = zeros(c, n);
+    k->rms_norm(y, x, w, n, 1e-6f);
+    emit_row(c, y, n);
+    k->rms_norm(x, x, NULL, n, 1e-5f);
+    emit_row(c, x, n);
+}
+
+static void run_l2_norm(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n);
+    k->l2_norm(x, x, n, 1e-6f);
+    emit_row(c, x, n);
+}
+
+static void run_softmax(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n);
+    k->softmax(x, n);
+    emit_row(c, x, n);
+}
+
+static void run_arithmetic(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *y = row(c, n), *x = row(c, n);
+    const float a = value(c);
+    k->add(y, x, n);
+    emit_row(c, y, n);
+    k->multiply(y, x, n);
+    emit_row(c, y, n);
+    k->scale(y, a, n);
+    emit_row(c, y, n);
+    k->axpy(y, a, x, n);
+    emit_row(c, y, n);
+}
+
+static void run_gated(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *g = row(c, n), *u = row(c, n), *y = zeros(c, n);
+    k->swiglu(y, g, u, n);
+    emit_row(c, y, n);
+    k->geglu(y, g, u, n);
+    emit_row(c, y, n);
+    k->swiglu_oss(g, g, u, n, 1.702f, 7.0f);
+    emit_row(c, g, n);
+}
+
+static void run_activations(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n), *y = zeros(c, n);
+    k->silu(y, x, n);
+    emit_row(c, y, n);
+    k->sigmoid(y, x, n);
+    emit_row(c, y, n);
+    k->softcap(x, n, c->seed % 2 ? 30.0f : 0.7f);
+    emit_row(c, x, n);
+}
+
+static void run_rope(testcase *c, const mo_kernels *k)
+{
+    const int64_t n_rot = 2 * pick(c, 1, 70), rest = pick(c, 0, 9);
+    mo_rope rope;
+    const mo_rope_setup setup = {.n_rot = n_rot, .base = 10000.0, .factor = 1.0};
+    assert_int_equal(mo_rope_prepare(&setup, &rope, NULL), MO_OK);
+    float *cosine = zeros(c, n_rot / 2), *sine = zeros(c, n_rot / 2), *x = row(c, n_rot + rest);
+    mo_rope_fill(&rope, pick(c, 0, 100000), cosine, sine);
+    k->rope(x, cosine, sine, n_rot, c->seed / 4 % 2);
+    emit_row(c, x, n_rot + rest);
+}
+
+static void run_kv_write(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n);
+    const int64_t at = pick(c, 0, n - 1);
+    for (int fault = 0; fault < 4; fault++) {
+        const float bad[] = {x[at], 65520.0f, -INFINITY, NAN};
+        x[at] = bad[fault];
+        for (mo_kv_type type = MO_KV_F16; type <= MO_KV_Q8_0; type++) {
+            const size_t bytes = (size_t)mo_kv_bytes(type, n);
+            uint8_t *out = space(c, bytes);
+            const bool good = k->kv_write(type, x, n, out);
+            emit(c, &good, sizeof good);
+            if (good) {
+                emit(c, out, bytes);
+            }
+        }
+    }
+}
+
+static void run_attend(testcase *c, const mo_kernels *k)
+{
+    static const int64_t rings[] = {0, 256, 512};
+    const bool zero = c->seed % 25 == 7;
+    const mo_kv_type type = zero ? MO_KV_F32 : (mo_kv_type)(c->seed / 4 % 3);
+    mo_kv_head kv = {.type = type, .ring = rings[c->seed / 3 % 3]};
+    const bool large = c->seed % 16 == 9;
+    kv.k_len = large ? 32 * pick(c, 2, 18) : pick(c, 1, 100);
+    kv.v_len = large ? 32 * pick(c, 2, 18) : pick(c, 1, 100);
+    const int64_t heads = c->seed < 20 ? (int64_t)c->seed + 1 : pick(c, 1, 9);
+    const int64_t chunk = kv.ring ? pick(c, 0, 9) : pick(c, 0, 1);
+    const int64_t low = pick(c, 0, 255), high = pick(c, low + 1, 256);
+    const int64_t begin = MO_CHUNK * chunk + low, end = MO_CHUNK * chunk + high;
+    kv.k_stride = mo_kv_bytes(type, kv.k_len) + 2 * pick(c, 0, 3);
+    kv.v_stride = mo_kv_bytes(type, kv.v_len);
+    const int64_t places = kv.ring ? kv.ring : end;
+    uint8_t *keys = space(c, (size_t)(places * kv.k_stride)),
+            *values = space(c, (size_t)(places * kv.v_stride));
+    memset(keys, 0xFF, (size_t)(places * kv.k_stride)); /* what must not be read is not a number */
+    memset(values, 0xFF, (size_t)(places * kv.v_stride));
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t place = kv.ring ? u % kv.ring : u;
+        float x[32 * 18];
+        const float tiny = u % 3 ? -0x1p-100f : 0x1p-100f;
+        for (int64_t i = 0; i < kv.k_len; i++) {
+            x[i] = zero ? tiny : value(c);
+        }
+        assert_true(mo_kernels_scalar.kv_write(type, x, kv.k_len, keys + place * kv.k_stride));
+        for (int64_t i = 0; i < kv.v_len; i++) {
+            x[i] = value(c);
+        }
+        assert_true(mo_kernels_scalar.kv_write(type, x, kv.v_len, values + place * kv.v_stride));
+    }
+    kv.k = keys;
+    kv.v = values;
+    float *q = row(c, heads * kv.k_len);
+    if (zero) { /* every product underflows: scores are zeros of both signs */
+        for (int64_t i = 0; i < heads * kv.k_len; i++) {
+            q[i] = 0x1p-100f;
+        }
+    }
+    float *m = zeros(c, heads), *l = zeros(c, heads), *o = zeros(c, heads * kv.v_len);
+    k->attend(&kv, begin, end, q, heads, 0.125f, m, l, o);
+    emit_row(c, m, heads);
+    emit_row(c, l, heads);
+    emit_row(c, o, heads * kv.v_len);
+}
+
+static void run_merge(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *O = row(c, n), *o = row(c, n);
+    float M = value(c), L = (float)pick(c, 1, 256);
+    const float m = value(c), l = (float)pick(c, 1, 256), sink = value(c);
+    k->attend_merge(&M, &L, O, m, l, o, n);
+    k->attend_merge(&M, &L, O, sink, 1.0f, NULL, n);
+    emit_row(c, &M, 1);
+    emit_row(c, &L, 1);
+    emit_row(c, O, n);
+    k->attend_finish(O, L, n);
+    emit_row(c, O, n);
+}
+
+static void run_convolve(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c), taps = pick(c, 1, 5);
+    const float *rows[5], *w = row(c, taps * n);
+    for (int64_t j = 0; j < taps; j++) {
+        rows[j] = row(c, n);
+    }
+    float *y = zeros(c, n);
+    k->convolve(y, rows, w, taps, n);
+    emit_row(c, y, n);
+}
+
+static void run_delta(testcase *c, const mo_kernels *k)
+{
+    const int64_t keys = pick(c, 1, 70), values = c->seed % 8 == 1 ? 128 : pick(c, 1, 140);
+    float *state = row(c, keys * values), *out = zeros(c, values);
+    for (int token = 0; token < 2; token++) {
+        const float *q = row(c, keys), *key = row(c, keys), *v = row(c, values);
+        const float decay = (float)pick(c, 0, 1024) * 0x1p-10f, beta = (float)pick(c, 0, 1024) * 0x1p-10f;
+        k->delta(state, keys, values, q, key, v, decay, beta, 0.0883883461f, out);
+        emit_row(c, out, values);
+    }
+    emit_row(c, state, keys * values);
+}
+
+static void run_finite(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n);
+    const int64_t at = pick(c, 0, n - 1);
+    const float bad[] = {x[at], INFINITY, -INFINITY, NAN, FLT_MAX};
+    for (int i = 0; i < 5; i++) {
+        x[at] = bad[i];
+        const bool finite = k->finite(x, n);
+        assert_int_equal(finite, i == 0 || i == 4);
+        emit(c, &finite, sizeof finite);
+    }
+}
+
+static const struct entry {
+    const char *name;
+    void (*run)(testcase *c, const mo_kernels *k);
+    int cases;
+    uint64_t hash; /* of the definition's results for all cases */
+} entries[] = {
+    {"quantise", run_quantise, 120, 0x176bce0de429ebc7},
+    {"dequantise", run_dequantise, 4, 0x5a7b1be4d85025ea},
+    {"dot", run_dot, 200, 0x585ea1a835a2af83},
+    {"rms_norm", run_rms_norm, 160, 0x235dc331286a45eb},
+    {"l2_norm", run_l2_norm, 160, 0x7283288479aaf56b},
+    {"softmax", run_softmax, 160, 0x2890a33a5c08f6a6},
+    {"add, multiply, scale, axpy", run_arithmetic, 120, 0xf92bf6b52593dd94},
+    {"swiglu, geglu, swiglu_oss", run_gated, 120, 0x03dd838cf56c7818},
+    {"silu, sigmoid, softcap", run_activations, 120, 0x7fab0a128f0d441e},
+    {"rope", run_rope, 120, 0x61f09cda84875270},
+    {"kv_write", run_kv_write, 120, 0xc22a9feeb1fe4be4},
+    {"attend", run_attend, 100, 0xdd324e1a4fe09cd2},
+    {"attend_merge, attend_finish", run_merge, 120, 0x86fbc742210b8cfd},
+    {"convolve", run_convolve, 120, 0x2cedfce94ba1d2a1},
+    {"delta", run_delta, 60, 0x2bcd3cae0d6af416},
+    {"finite", run_finite, 110, 0x07df805c0f1f047d},
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+
+/* Runs one case; returns the bytes of its results. */
+static size_t run_case(const struct entry *e, int seed, const mo_kernels *k, uint8_t *out)
+{
+    testcase c = {.seed = (uint64_t)seed, .state = (uint64_t)seed * 1000003u, .out = out};
+    e->run(&c, k);
+    for (int i = 0; i < c.slices; i++) {
+        free(c.slice[i]);
+    }
+    return c.used;
+}
+
+static void test_entries(void **state)
+{
+    (void)state;
+    static uint8_t want[OUT_BYTES], got[OUT_BYTES];
+    const mo_kernels *sets[8];
+    const int count = mo_kernels_list(sets, 8);
+    int wrong = 0;
+    for (int e = 0; e < ENTRIES; e++) {
+        uint64_t hash = 0xCBF29CE484222325u;
+        for (int seed = 0; seed < entries[e].cases; seed++) {
+            const size_t bytes = run_case(&entries[e], seed, &mo_kernels_scalar, want);
+            for (size_t i = 0; i < bytes; i++) {
+                hash = (hash ^ want[i]) * 0x100000001B3u;
+            }
+            for (int i = 0; i < count; i++) {
+                if (sets[i] == &mo_kernels_scalar) {
+                    continue;
+                }
+                const size_t again = run_case(&entries[e], seed, sets[i], got);
+                if (again != bytes || memcmp(got, want, bytes) != 0) {
+                    print_error("%s of %s differs from the definition in case %d\n", entries[e].name,
+                                sets[i]->name, seed);
+                    wrong++;
+                    break;
+                }
+            }
+        }
+        if (hash != entries[e].hash) {
+            print_error("%s: the definition's results have hash 0x%016llx\n", entries[e].name,
+                        (unsigned long long)hash);
+            wrong++;
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- Operations over a pool ------------------------------------------------------------------- */
+
+static void test_product_threads(void **state)
+{
+    (void)state;
+    testcase c = {.seed = 0};
+    enum { ROWS = 333, COLS = 320, TOKENS = 5 };
+    const mo_format *f = mo_format_of(MO_Q8_0);
+    const size_t bytes = (size_t)mo_format_row_bytes(f, COLS) * ROWS;
+    uint8_t *data = space(&c, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (uint8_t)(next(&c) & 0x3B);
+    }
+    const mo_weights w = {.data = data, .type = MO_Q8_0, .rows = ROWS, .cols = COLS};
+    void *memory = aligned_alloc(64, (mo_acts_bytes(TOKENS, COLS) + 63) / 64 * 64);
+    assert_non_null(memory);
+    const mo_acts acts = mo_acts_lay(memory, TOKENS, COLS);
+    for (int i = 0; i < TOKENS * COLS; i++) {
+        acts.x[i] = value(&c);
+    }
+    const mo_kernels *best;
+    assert_int_equal(mo_kernels_select(NULL, &best, NULL), MO_OK);
+    const int32_t picks[3] = {4, 0, 2};
+    float *want = zeros(&c, 3 * ROWS), *got = zeros(&c, 3 * ROWS);
+    for (int threads = 1; threads <= 5; threads++) {
+        mo_pool *pool;
+        assert_int_equal(mo_pool_create(threads, &pool, NULL), MO_OK);
+        mo_ops_quantise(pool, best, &acts, TOKENS);
+        if (threads == 1) {
+            best->product(&w, 0, ROWS, &acts, picks, 3, want, ROWS);
+        }
+        memset(got, 0xFF, sizeof *got * 3 * ROWS);
+        mo_ops_product(pool, best, &w, &acts, picks, 3, got, ROWS);
+        assert_memory_equal(got, want, sizeof *got * 3 * ROWS);
+        mo_pool_destroy(pool);
+    }
+    free(memory);
+    for (int i = 0; i < c.slices; i++) {
+        free(c.slice[i]);
+    }
+}
+
+/* A whole attention by the definition: the chunks of [first, last) in order, the sink last. */
+static void attend_plainly(const mo_attend_call *a, float *out)
+{
+    for (int64_t h = 0; h < a->kv_heads * a->heads_per_kv; h++) {
+        const mo_kv_head *kv = &a->kv[h / a->heads_per_kv];
+        float M = 0.0f, L = 0.0f, m, l, o[128], *O = out + h * kv->v_len;
+        for (int64_t begin = a->first, end; begin < a->last; begin = end) {
+            end = (begin / MO_CHUNK + 1) * MO_CHUNK;
+            end = end < a->last ? end : a->last;
+            mo_kernels_scalar.attend(kv, begin, end, a->q + h * kv->k_len, 1, a->scale, &m, &l, o);
+            if (begin == a->first) {
+                M = m;
+                L = l;
+                memcpy(O, o, sizeof *o * (size_t)kv->v_len);
+            } else {
+                mo_kernels_scalar.attend_merge(&M, &L, O, m, l, o, kv->v_len);
+            }
+        }
+        if (a->sinks) {
+            mo_kernels_scalar.attend_merge(&M, &L, O, a->sinks[h], 1.0f, NULL, kv->v_len);
+        }
+        mo_kernels_scalar.attend_finish(O, L, kv->v_len);
+    }
+}
+
+static void test_attend_threads(void **state)
+{
+    (void)state;
+    enum { KV = 2, PER = 11, LEN = 40, SEEN = 700, HEADS = KV * PER };
+    const int64_t windows[][2] = {{0, 1}, {0, SEEN}, {100, 612}, {256, 512}, {511, 513}, {600, 700}};
+    mo_pool *pools[5];
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(mo_pool_create(i + 1, &pools[i], NULL), MO_OK);
+    }
+    const mo_kernels *best;
+    assert_int_equal(mo_kernels_select("auto", &best, NULL), MO_OK);
+    for (mo_kv_type type = MO_KV_F16; type <= MO_KV_Q8_0; type++) {
+        testcase c = {.seed = 0, .state = (uint64_t)type};
+        const int64_t bytes = mo_kv_bytes(type, LEN);
+        mo_kv_head kv[KV];
+        for (int h = 0; h < KV; h++) {
+            uint8_t *k = space(&c, (size_t)(SEEN * bytes)), *v = space(&c, (size_t)(SEEN * bytes));
+            for (int64_t u = 0; u < 2 * SEEN; u++) {
+                float x[LEN];
+                for (int i = 0; i < LEN; i++) {
+                    x[i] = value(&c);
+                }
+                assert_true(best->kv_write(type, x, LEN, u < SEEN ? k + u * bytes : v + (u - SEEN) * bytes));
+            }
+            kv[h] = (mo_kv_head){type, k, v, bytes, bytes, LEN, LEN, 0};
+        }
+        mo_attend_call a = {.kv = kv, .kv_heads = KV, .heads_per_kv = PER, .scale = 0.25f};
+        a.q = row(&c, HEADS * LEN);
+        float *sinks = row(&c, HEADS), *want = zeros(&c, HEADS * LEN);
+        float *scratch = zeros(&c, mo_ops_attend_floats(SEEN, HEADS, LEN));
+        a.out = zeros(&c, HEADS * LEN);
+        for (size_t i = 0; i < 2 * sizeof windows / sizeof *windows; i++) {
+            a.first = windows[i / 2][0];
+            a.last = windows[i / 2][1];
+            a.sinks = i % 2 ? sinks : NULL;
+            attend_plainly(&a, want);
+            for (int p = 0; p < 5; p++) {
+                mo_ops_attend(pools[p], best, &a, scratch);
+                assert_memory_equal(a.out, want, sizeof(float) * HEADS * LEN);
+            }
+        }
+        for (int i = 0; i < c.slices; i++) {
+            free(c.slice[i]);
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        mo_pool_destroy(pools[i]);
+    }
+}
+
+static void test_grain(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 16; group += 4) {
+        for (int64_t rows = 1; rows < 300000; rows = rows * 3 + 1) {
+            const mo_weights w = {.type = MO_MXFP4, .interleave = group, .rows = rows, .cols = 2880};
+            const int64_t grain = mo_ops_product_grain(&w, 1);
+            assert_true(grain >= 16 && grain % 16 == 0 && (group == 0 || grain % group == 0));
+        }
+    }
+}
+
+static void test_topk(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        testcase c = {.seed = seed, .state = seed};
+        const int64_t n = pick(&c, 1, 130), k = pick(&c, 1, n);
+        float x[130];
+        int32_t index[130];
+        for (int64_t i = 0; i < n; i++) { /* few different values: many ties, zeros of both signs */
+            x[i] = seed % 2 ? value(&c) : (float)pick(&c, -2, 2) * (next(&c) % 2 ? 1.0f : -1.0f);
+        }
+        mo_topk(x, n, k, index);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t rank = 0;
+            for (int64_t j = 0; j < n; j++) {
+                rank += x[j] > x[i] || (x[j] == x[i] && j < i);
+            }
+            if (rank < k) {
+                assert_int_equal(index[rank], i);
+            }
+        }
+    }
+}
+
+static void test_select(void **state)
+{
+    (void)state;
+    const mo_kernels *set;
+    mo_error err;
+    assert_int_equal(mo_kernels_select("scalar", &set, &err), MO_OK);
+    assert_ptr_equal(set, &mo_kernels_scalar);
+    assert_int_equal(mo_kernels_select("mmx", &set, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "scalar"));
+}
+
+int main(void)
+{
+    mo_host_float_mode();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_entries),        cmocka_unit_test(test_product_threads),
+        cmocka_unit_test(test_attend_threads), cmocka_unit_test(test_grain),
+        cmocka_unit_test(test_topk),           cmocka_unit_test(test_select),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
