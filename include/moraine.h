@@ -294,7 +294,7 @@ MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_
 typedef enum mo_token_flags {
     MO_TOKEN_SPECIAL = 1, /* recognise special tokens written in the text, and add begin and end tokens as
                              the vocabulary asks */
-    MO_TOKEN_PARSE = 2,   /* recognise special tokens, add nothing */
+    MO_TOKEN_CHAT = 2,    /* the same for a rendered conversation: a begin token that is there is not added */
 } mo_token_flags;
 
 /* Token ids of a text of any bytes; free() *ids. MO_EUNSUPPORTED when the model has no vocabulary. */
@@ -322,7 +322,7 @@ typedef struct mo_message {
 } mo_message;
 
 /* The messages in the model's chat format with the opening of the next answer, to be tokenised with
- * MO_TOKEN_SPECIAL; free() *text. think: let models that can think do so. */
+ * MO_TOKEN_CHAT; free() *text. think: let models that can think do so. */
 MO_API mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count, bool think,
                                char **text, mo_error *err);
 /* The name of the chat format, as in "chatml". */

@@ -186,10 +186,10 @@ mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, 
 
 static unsigned tokenizer_flags(int flags)
 {
-    if (flags & MO_TOKEN_SPECIAL) {
+    if (flags & MO_TOKEN_CHAT) {
         return MO_TOKENIZE_CHAT;
     }
-    return flags & MO_TOKEN_PARSE ? MO_TOKENIZE_SPECIAL : 0;
+    return flags & MO_TOKEN_SPECIAL ? MO_TOKENIZE_SPECIAL | MO_TOKENIZE_ENDS : 0;
 }
 
 static mo_status need_tokenizer(const mo_model *model, mo_error *err)

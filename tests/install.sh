@@ -25,7 +25,7 @@ export PKG_CONFIG_PATH="$library/pkgconfig" LD_LIBRARY_PATH="$library"
 check "exports nothing but the API" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '{print \$3}' | grep -v '^MORAINE' | grep -v '^mo_' | (! grep .)"
 check "every exported name is in the header" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '\$2 == \"T\" {sub(/@.*/, \"\", \$3); print \$3}' | while read -r name; do grep -q \"\\b\$name(\" include/moraine.h || { echo \"\$name\"; exit 1; }; done"
 check "the example builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine)"
-check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/oracle/llama.gguf 'Hello' 8)\""
+check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/oracle/llama31.gguf 'Hello' 8)\""
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 check "the header compiles as C++" bash -c "echo '#include <moraine.h>' | c++ -x c++ -fsyntax-only -I '$scratch/usr/include' -"
 check "the installed program runs" "$scratch/usr/bin/moraine" --version

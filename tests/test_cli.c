@@ -104,7 +104,7 @@ static void test_bad_files(void **state)
 {
     (void)state;
     static char model[1 << 20];
-    FILE *f = fopen(MO_TEST_DATA "/llama31.gguf", "rb");
+    FILE *f = fopen(MO_TEST_DATA "/oracle/llama31.gguf", "rb");
     assert_non_null(f);
     size_t size = fread(model, 1, sizeof model, f);
     fclose(f);
@@ -125,7 +125,7 @@ static void test_bad_files(void **state)
 static void test_tables(void **state)
 {
     (void)state;
-    assert_int_equal(run("inspect " MO_TEST_DATA "/llama31.gguf"), 0);
+    assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/llama31.gguf"), 0);
     assert_int_equal(strlen(errors), 0);
     assert_non_null(strstr(output, "tiny random llama"));
     assert_non_null(strstr(output, "One token reads"));
@@ -161,7 +161,7 @@ static void test_json(void **state)
 {
     (void)state;
     json_int_t bytes[2];
-    const char *const files[] = {"llama31.gguf", "llama31-split-00001-of-00003.gguf"};
+    const char *const files[] = {"oracle/llama31.gguf", "llama31-split-00001-of-00003.gguf"};
     for (int i = 0; i < 2; i++) {
         char arguments[512];
         snprintf(arguments, sizeof arguments, "inspect --json %s/%s", MO_TEST_DATA, files[i]);
@@ -217,11 +217,11 @@ static void test_output_errors(void **state)
         print_message("skipped: there is no /dev/full here\n");
         skip();
     }
-    assert_int_equal(run("inspect " MO_TEST_DATA "/llama31.gguf >/dev/full"), 1);
+    assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/llama31.gguf >/dev/full"), 1);
     assert_non_null(strstr(errors, "cannot write"));
-    assert_int_equal(run("inspect --json " MO_TEST_DATA "/llama31.gguf >/dev/full"), 1);
+    assert_int_equal(run("inspect --json " MO_TEST_DATA "/oracle/llama31.gguf >/dev/full"), 1);
     assert_int_equal(run("--version >/dev/full"), 1);
-    assert_int_equal(run("inspect --json " MO_TEST_DATA "/llama31.gguf | : "), 0); /* quiet */
+    assert_int_equal(run("inspect --json " MO_TEST_DATA "/oracle/llama31.gguf | : "), 0); /* quiet */
     assert_int_equal(strlen(errors), 0);
 }
 

@@ -490,7 +490,7 @@ static void test_real_split(void **state)
     (void)state;
     mo_gguf *whole, *split;
     mo_error err = {0};
-    assert_int_equal(mo_gguf_open(MO_TEST_DATA "/llama31.gguf", &whole, &err), MO_OK);
+    assert_int_equal(mo_gguf_open(MO_TEST_DATA "/oracle/llama31.gguf", &whole, &err), MO_OK);
     assert_int_equal(mo_gguf_open(MO_TEST_DATA "/llama31-split-00001-of-00003.gguf", &split, &err), MO_OK);
     assert_int_equal(mo_gguf_tensor_count(whole), mo_gguf_tensor_count(split));
     mo_input *one, *parts[3];

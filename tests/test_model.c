@@ -930,18 +930,18 @@ static void expect_key(const char *model, const char *key, const char *text, int
 static void test_keys(void **state)
 {
     (void)state;
-    expect_key("llama", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "qwen35moe");
-    expect_key("llama", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
-    expect_key("llama", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
-    expect_key("llama", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
-    expect_key("llama", "llama.block_count", NULL, 0, MO_EFORMAT, "llama.block_count");
-    expect_key("llama", "llama.block_count", NULL, 4, MO_ENOENT, "blk.3.attn_q.weight is missing");
-    expect_key("llama", "llama.block_count", NULL, -1, MO_EFORMAT, "llama.block_count");
-    expect_key("llama", "llama.nextn_predict_layers", NULL, 3, MO_EFORMAT, "nextn_predict_layers");
-    expect_key("llama", "llama.embedding_length", NULL, INT64_MAX, MO_EFORMAT, "embedding_length");
-    expect_key("llama", "llama.attention.head_count_kv", NULL, 0, MO_EFORMAT, "head_count_kv");
-    expect_key("llama", "llama.rope.freq_base", NULL, 0, MO_EFORMAT, "rope.freq_base");
-    expect_key("llama", "llama.attention.layer_norm_rms_epsilon", NULL, 2, MO_EFORMAT, "epsilon");
+    expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "qwen35moe");
+    expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
+    expect_key("llama31", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
+    expect_key("llama31", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
+    expect_key("llama31", "llama.block_count", NULL, 0, MO_EFORMAT, "llama.block_count");
+    expect_key("llama31", "llama.block_count", NULL, 4, MO_ENOENT, "blk.3.attn_q.weight is missing");
+    expect_key("llama31", "llama.block_count", NULL, -1, MO_EFORMAT, "llama.block_count");
+    expect_key("llama31", "llama.nextn_predict_layers", NULL, 3, MO_EFORMAT, "nextn_predict_layers");
+    expect_key("llama31", "llama.embedding_length", NULL, INT64_MAX, MO_EFORMAT, "embedding_length");
+    expect_key("llama31", "llama.attention.head_count_kv", NULL, 0, MO_EFORMAT, "head_count_kv");
+    expect_key("llama31", "llama.rope.freq_base", NULL, 0, MO_EFORMAT, "rope.freq_base");
+    expect_key("llama31", "llama.attention.layer_norm_rms_epsilon", NULL, 2, MO_EFORMAT, "epsilon");
     expect_key("llama-moe", "llama.expert_used_count", NULL, 9, MO_EFORMAT, "expert_used_count");
     expect_key("llama-moe", "llama.expert_count", NULL, 5000, MO_EFORMAT, "expert_count");
     expect_key("qwen3moe", "qwen3moe.expert_count", NULL, 0, MO_EFORMAT, "expert");
@@ -955,7 +955,7 @@ static void test_keys(void **state)
     for (int i = 0; i < 6; i++) {
         char key[128];
         snprintf(key, sizeof key, i == 5 ? "general.architecture" : "llama.%s", needed[i]);
-        draft *d = draft_open("llama");
+        draft *d = draft_open("llama31");
         d->key = key;
         d->leave_out = true;
         EXPECT(draft_write(d, "key.gguf"), i == 5 ? MO_ENOENT : MO_EFORMAT, key);
@@ -967,7 +967,7 @@ static void test_keys(void **state)
 static void test_nextn(void **state)
 {
     (void)state;
-    draft *d = draft_open("llama");
+    draft *d = draft_open("llama31");
     d->key = "llama.nextn_predict_layers";
     d->number = 1;
     draft_drop(d, "blk.2.attn_q.weight");
@@ -990,7 +990,7 @@ static void test_bad_exponent(void **state)
 static void test_integers(void **state)
 {
     (void)state;
-    draft *d = draft_open("llama");
+    draft *d = draft_open("llama31");
     draft_find(d, "blk.1.ffn_up.weight")->type = MO_I32;
     EXPECT(draft_write(d, "integers.gguf"), MO_EFORMAT, "blk.1.ffn_up.weight", "I32");
     draft_close(d);

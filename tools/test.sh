@@ -32,7 +32,7 @@ run() { # stage, program name, command...
     shift 2
     log=$(mktemp)
     began=$SECONDS
-    timeout 900 "$@" >"$log" 2>&1
+    timeout -s KILL 900 "$@" >"$log" 2>&1
     count "$stage" "$name" $? "$log"
     rm -f "$log"
 }
@@ -48,15 +48,16 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     fi
     printf '%-10s built (%ds)\n' "$name" $((SECONDS - began))
     [ "$programs" = all ] && programs=$(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | sort)
-    for program in $programs; do
+    for program in $programs; do # NAME, or NAME:TEST for one test of it
         # shellcheck disable=SC2086
-        run "$name" "$program" $emulator "$directory/tests/$program"
+        run "$name" "$program" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
     done
 }
 
-concurrent="test_pool test_ops test_synth"
+concurrent="test_pool test_ops test_synth test_text test_engine:together"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
-portable="test_base test_format test_product test_ops test_math test_gguf"
+portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
+test_engine:fixed_fingerprints test_engine:together"
 
 case "${1:-all}" in
 quick)

@@ -51,7 +51,7 @@ static bool prepare(cli_generation *g, const conversation *c, bool think)
     size_t count = 0;
     mo_status status = mo_model_chat(g->model, c->messages, c->count, think, &text, &err);
     if (status == MO_OK) {
-        status = mo_tokenise(g->model, text, strlen(text), MO_TOKEN_SPECIAL, &ids, &count, &err);
+        status = mo_tokenise(g->model, text, strlen(text), MO_TOKEN_CHAT, &ids, &count, &err);
     }
     if (status != MO_OK) {
         fprintf(stderr, "moraine chat: %s\n", err.detail);

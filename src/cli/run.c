@@ -31,7 +31,7 @@ static int32_t *prompt_tokens(const mo_model *model, const request *r, const cha
     }
     if (status == MO_OK) {
         status = mo_tokenise(model, rendered ? rendered : text, rendered ? strlen(rendered) : length,
-                             MO_TOKEN_SPECIAL, &ids, count, &err);
+                             rendered ? MO_TOKEN_CHAT : MO_TOKEN_SPECIAL, &ids, count, &err);
     }
     free(rendered);
     if (status == MO_OK && *count == 0) {

@@ -53,8 +53,9 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
         fprintf(stderr, "moraine synth: %s\n", err.detail);
         return CLI_FAILED;
     }
-    fprintf(stderr, "%s: %s, %d layers, %s parameters, %s\n", path, info.title, info.layers,
-            cli_count_text((uint64_t)info.parameters, a), cli_bytes_text((uint64_t)info.file_bytes, b));
+    fprintf(stderr, "%s: %s, %d %s, %s parameters, %s\n", path, info.title, info.layers,
+            info.layers == 1 ? "layer" : "layers", cli_count_text((uint64_t)info.parameters, a),
+            cli_bytes_text((uint64_t)info.file_bytes, b));
     return CLI_OK;
 }
 

@@ -5,13 +5,6 @@
 #include "numeric/avx2_tile.h"
 #include "numeric/reference.h"
 
-MO_INLINE fvec step_fold(mo_type type, const mo_step *s, const mo_slot512 *slot, int64_t block, fvec acc)
-{
-    ivec sum[1][2];
-    dots(type, 1, s, slot, block, sum);
-    return fold_sums(type, s, slot, block, sum[0], acc);
-}
-
 MO_INLINE void tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
                     bool first, const mo_rows *rows, float *y, int64_t y_stride)
 {

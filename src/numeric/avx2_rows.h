@@ -132,9 +132,31 @@ MO_INLINE fvec multiply(fvec a, fvec b)
     return _mm256_mul_ps(a, b);
 }
 
+/* a * b + c and c - a * b, rounded once. */
+MO_INLINE fvec fused(fvec a, fvec b, fvec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+MO_INLINE fvec fused_minus(fvec a, fvec b, fvec c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+
+MO_INLINE fvec as_floats(ivec a)
+{
+    return _mm256_castsi256_ps(a);
+}
+
+/* Sums of two products of int16. */
+MO_INLINE ivec multiply_pairs(ivec a, ivec b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+
 MO_INLINE fvec negate(fvec a)
 {
-    return _mm256_castsi256_ps(_mm256_xor_si256(_mm256_castps_si256(a), words(INT32_MIN)));
+    return as_floats(_mm256_xor_si256(_mm256_castps_si256(a), words(INT32_MIN)));
 }
 
 MO_INLINE fvec word_float(ivec a)

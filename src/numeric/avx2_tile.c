@@ -1,27 +1,5 @@
 #include "numeric/avx2_tile.h"
 
-MO_INLINE void run_tile(mo_type type, int width, const mo_step *panel, int blocks, const mo_slot512 *slots,
-                        int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
-{
-    fvec acc[TILE_TOKENS];
-    for (int t = 0; t < width; t++) {
-        acc[t] = first || t >= tokens ? floats(0.0f) : rows_load(rows, y + t * y_stride);
-    }
-    for (int b = 0; b < blocks; b++) {
-        ivec sum[TILE_TOKENS][2];
-        dots(type, width, panel + b, slots, b, sum);
-        MO_UNROLL
-        for (int t = 0; t < width; t++) {
-            acc[t] = fold_sums(type, panel + b, slots + t, b, sum[t], acc[t]);
-        }
-    }
-    for (int t = 0; t < width; t++) {
-        if (t < tokens) {
-            rows_store(rows, y + t * y_stride, acc[t]);
-        }
-    }
-}
-
 #define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
 
 MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,

@@ -5,11 +5,6 @@
 #include "numeric/products.h"
 #include "numeric/reference.h"
 
-MO_INLINE fvec step_fold(mo_type type, const mo_step *s, const mo_slot512 *slot, int64_t block, fvec acc)
-{
-    return fold_step(mo_fold_of(type), s, slot, block, acc);
-}
-
 MO_INLINE void tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
                     bool first, const mo_rows *rows, float *y, int64_t y_stride)
 {

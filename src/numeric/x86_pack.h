@@ -10,7 +10,7 @@
 
 #define MO_INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
-#define MO_UNROLL _Pragma("unroll")
+#define MO_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define MO_UNROLL _Pragma("GCC unroll 16")
 #endif

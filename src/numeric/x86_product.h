@@ -1,13 +1,12 @@
 /* Product: what the products of the two x86 sets share. One token is folded as blocks are decoded; more
  * tokens share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
  *
- * Included once per set, after its vocabulary (avx2_rows.h, avx512_rows.h), x86_unpack.h and
- *   step_fold(type, step, slot, block, acc): one block of one token,
+ * Included once per set, after its vocabulary, its tile header (avx2_tile.h, avx512_tile.h) and
  *   tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride): a panel with up to TILE_TOKENS. */
 #ifndef MO_NUMERIC_X86_PRODUCT_H
 #define MO_NUMERIC_X86_PRODUCT_H
 
-#include "numeric/x86_unpack.h"
+#include "numeric/x86_tile.h"
 
 MO_INLINE int file_values(mo_type type)
 {
@@ -46,7 +45,9 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
             out->mcode = s->mcode;
         }
     } else {
-        k->acc = step_fold(type, s, k->slot, block, k->acc);
+        ivec sum[1][2];
+        dots(type, 1, s, k->slot, block, sum);
+        k->acc = fold_sums(mo_fold_of(type), s, k->slot, block, sum[0], k->acc);
     }
 }
 

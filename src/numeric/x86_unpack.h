@@ -351,4 +351,20 @@ MO_INLINE void unpack_super(mo_type type, cursor c, super *u, int n, int i, mo_s
     }
 }
 
+/* The sums' starts; magic is in those of PLAIN and STEPS already. */
+MO_INLINE ivec sum_start(mo_fold fold, const mo_slot512 *slot, int64_t block, int half)
+{
+    switch (fold) {
+    case MO_FOLD_MINIMUM: return words(MO_MAGIC_BITS);
+    case MO_FOLD_Q2: return words(0);
+    default: return words(slot->start[half][block]);
+    }
+}
+
+/* Where the fold keeps the halves of a block apart. */
+MO_INLINE bool halves_apart(mo_fold fold)
+{
+    return fold != MO_FOLD_PLAIN && fold != MO_FOLD_MINIMUM;
+}
+
 #endif

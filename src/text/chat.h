@@ -1,0 +1,57 @@
+/* Chat: conversations as the text a model was trained on. The format is recognised by marks in the model's
+ * own template, else by its special tokens, else by its architecture; tools are not rendered.
+ *
+ * Tokenise the text with MO_TOKENIZE_CHAT; the answer ends at mo_token_is_end(). Contents are put in as
+ * they are, as templates do: the names of special tokens in a message become those tokens. */
+#ifndef MO_TEXT_CHAT_H
+#define MO_TEXT_CHAT_H
+
+#include "text/tokenizer.h"
+
+typedef enum mo_chat_format {
+    MO_CHAT_NONE,     /* not a chat model, or one whose format is not known */
+    MO_CHAT_CHATML,   /* Qwen2, SmolLM2, ... */
+    MO_CHAT_QWEN3,    /* ChatML, thinking can be turned off */
+    MO_CHAT_QWEN3_ON, /* ChatML, always thinking (Qwen3 2507, Qwen3-Next Thinking) */
+    MO_CHAT_QWEN35,   /* ChatML, the thought is opened by the prompt */
+    MO_CHAT_LLAMA3,
+    MO_CHAT_LLAMA31, /* with dates in the system turn */
+    MO_CHAT_MIXTRAL,
+    MO_CHAT_GEMMA, /* 1 to 3 */
+    MO_CHAT_GEMMA4,
+    MO_CHAT_GLM45,       /* 4.5 and 4.6 */
+    MO_CHAT_GLM47,       /* 4.7: no newlines between the parts */
+    MO_CHAT_DEEPSEEK3,   /* V3 */
+    MO_CHAT_DEEPSEEK_R1, /* V3's, always thinking */
+    MO_CHAT_HARMONY,     /* gpt-oss */
+} mo_chat_format;
+
+typedef enum mo_chat_role { MO_CHAT_SYSTEM, MO_CHAT_USER, MO_CHAT_ASSISTANT } mo_chat_role;
+
+typedef struct mo_chat_message {
+    mo_chat_role role;
+    const char *
+        content; /* terminated, NULL for empty; an assistant's may have its reasoning in it, which is left out */
+} mo_chat_message;
+
+typedef struct mo_chat_options {
+    bool thinking;      /* where the format can choose */
+    const char *effort; /* harmony: "low", "medium" or "high"; NULL: medium */
+    const char
+        *date;      /* today as YYYY-MM-DD; NULL: harmony leaves it out, Llama 3.1 says what it always says */
+    bool no_prompt; /* do not begin the assistant's turn at the end */
+} mo_chat_options;
+
+/* The format of a model. t may be NULL (then only template and architecture count). Cannot fail. */
+mo_chat_format mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t);
+
+/* "chatml", "harmony", ...; "none". A constant. */
+const char *mo_chat_format_name(mo_chat_format format);
+
+/* Renders the conversation; *text is terminated and freed by the caller with free(). MO_EUNSUPPORTED for
+ * MO_CHAT_NONE, MO_EINVAL for a conversation that makes no sense (a system message that is not the first,
+ * an unknown effort or date). */
+mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages, size_t count,
+                         const mo_chat_options *options, char **text, size_t *length, mo_error *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* Merge: a scan for short rows, a heap for long ones. */
+#include "text/merge.h"
+
+#include <stdlib.h>
+
+/* Up to here looking through all pairs for the first is faster than keeping a heap. */
+enum { SHORT = 48 };
+
+struct mo_merge_link {
+    uint32_t before, after; /* neighbours; `after` of the last is the count, of a swallowed one is itself */
+    mo_pair pair;           /* of this symbol and the one after it */
+};
+
+void mo_merge_free(mo_merge *m)
+{
+    free(m->symbols);
+    free(m->links);
+    free(m->heap);
+    *m = (mo_merge){0};
+}
+
+/* Room for `want` elements of `bytes` each; contents are kept. */
+static bool grow(void **array, size_t *room, size_t want, size_t bytes)
+{
+    if (want <= *room) {
+        return true;
+    }
+    size_t n = *room < 64 ? 64 : *room;
+    while (n < want) {
+        n *= 2;
+    }
+    void *p = realloc(*array, n * bytes);
+    if (!p) {
+        return false;
+    }
+    *array = p;
+    *room = n;
+    return true;
+}
+
+bool mo_merge_add(mo_merge *m, uint32_t id, uint32_t at, uint32_t length)
+{
+    void *p = m->symbols;
+    const bool grown = m->count < m->room || grow(&p, &m->room, m->count + 1, sizeof *m->symbols);
+    m->symbols = p;
+    if (grown) {
+        m->symbols[m->count++] = (mo_symbol){id, at, length};
+    }
+    return grown;
+}
+
+static void merge_short(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
+{
+    mo_symbol *s = m->symbols;
+    mo_pair pairs[SHORT];
+    size_t n = m->count;
+    for (size_t i = 0; i + 1 < n; i++) {
+        pairs[i] = pair(rules, text, &s[i], &s[i + 1]);
+    }
+    while (n > 1) {
+        size_t first = 0;
+        for (size_t i = 1; i + 1 < n; i++) {
+            if (pairs[i].order < pairs[first].order) {
+                first = i;
+            }
+        }
+        if (pairs[first].order == MO_SYMBOL_NONE) {
+            break;
+        }
+        s[first].id = pairs[first].id;
+        s[first].length += s[first + 1].length;
+        n--;
+        for (size_t i = first + 1; i < n; i++) {
+            s[i] = s[i + 1];
+            pairs[i - 1] = pairs[i];
+        }
+        if (first + 1 < n) {
+            pairs[first] = pair(rules, text, &s[first], &s[first + 1]);
+        }
+        if (first > 0) {
+            pairs[first - 1] = pair(rules, text, &s[first - 1], &s[first]);
+        }
+    }
+    m->count = n;
+}
+
+/* ---- The heap: order in the high half, place in the low one, smallest first ---- */
+
+static void sift_down(uint64_t *heap, size_t count, size_t at)
+{
+    const uint64_t key = heap[at];
+    for (size_t child = 2 * at + 1; child < count; at = child, child = 2 * at + 1) {
+        child += child + 1 < count && heap[child + 1] < heap[child];
+        if (heap[child] >= key) {
+            break;
+        }
+        heap[at] = heap[child];
+    }
+    heap[at] = key;
+}
+
+static void sift_up(uint64_t *heap, size_t at)
+{
+    const uint64_t key = heap[at];
+    for (size_t parent = (at - 1) / 2; at > 0 && heap[parent] > key; at = parent, parent = (at - 1) / 2) {
+        heap[at] = heap[parent];
+    }
+    heap[at] = key;
+}
+
+static bool make_links(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
+{
+    const size_t n = m->count;
+    void *links = m->links, *heap = m->heap;
+    /* Each merge takes one entry off and puts at most two on: never more than two per symbol. */
+    const bool grown = grow(&links, &m->link_room, n, sizeof *m->links) &&
+                       grow(&heap, &m->heap_room, 2 * n, sizeof *m->heap);
+    m->links = links;
+    m->heap = heap;
+    if (!grown) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        m->links[i] = (mo_merge_link){
+            i ? (uint32_t)i - 1 : MO_SYMBOL_NONE, (uint32_t)i + 1, {MO_SYMBOL_NONE, MO_SYMBOL_NONE}};
+        if (i + 1 < n) {
+            m->links[i].pair = pair(rules, text, &m->symbols[i], &m->symbols[i + 1]);
+        }
+    }
+    return true;
+}
+
+static bool merge_long(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
+{
+    const uint32_t n = (uint32_t)m->count;
+    size_t waiting = 0;
+    if (!make_links(m, pair, rules, text)) {
+        return false;
+    }
+    mo_symbol *s = m->symbols;
+    mo_merge_link *links = m->links;
+    for (uint32_t i = 0; i < n; i++) {
+        if (links[i].pair.order != MO_SYMBOL_NONE) {
+            m->heap[waiting++] = (uint64_t)links[i].pair.order << 32 | i;
+        }
+    }
+    for (size_t i = waiting / 2; i-- > 0;) {
+        sift_down(m->heap, waiting, i);
+    }
+    while (waiting > 0) {
+        const uint32_t i = (uint32_t)m->heap[0], order = (uint32_t)(m->heap[0] >> 32);
+        m->heap[0] = m->heap[--waiting];
+        sift_down(m->heap, waiting, 0);
+        if (links[i].pair.order != order) { /* one of the two has changed or gone */
+            continue;
+        }
+        const uint32_t gone = links[i].after, after = links[gone].after, before = links[i].before;
+        s[i].id = links[i].pair.id;
+        s[i].length += s[gone].length;
+        links[i].after = after;
+        links[gone] = (mo_merge_link){i, gone, {MO_SYMBOL_NONE, MO_SYMBOL_NONE}};
+        links[i].pair = (mo_pair){MO_SYMBOL_NONE, MO_SYMBOL_NONE};
+        if (after < n) {
+            links[after].before = i;
+            links[i].pair = pair(rules, text, &s[i], &s[after]);
+        }
+        if (before != MO_SYMBOL_NONE) {
+            links[before].pair = pair(rules, text, &s[before], &s[i]);
+        }
+        const uint32_t renewed[2] = {i, before};
+        for (int k = 0; k < 2; k++) {
+            if (renewed[k] != MO_SYMBOL_NONE && links[renewed[k]].pair.order != MO_SYMBOL_NONE) {
+                m->heap[waiting] = (uint64_t)links[renewed[k]].pair.order << 32 | renewed[k];
+                sift_up(m->heap, waiting++);
+            }
+        }
+    }
+    size_t kept = 0;
+    for (uint32_t i = 0; i < n; i = links[i].after) {
+        s[kept++] = s[i];
+    }
+    m->count = kept;
+    return true;
+}
+
+bool mo_merge_run(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
+{
+    if (m->count <= SHORT) {
+        merge_short(m, pair, rules, text);
+        return true;
+    }
+    return merge_long(m, pair, rules, text);
+}

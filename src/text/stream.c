@@ -1,0 +1,98 @@
+/* Stream: at most three bytes wait. */
+#include "text/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "text/utf8.h"
+
+void mo_stream_init(mo_stream *s, const mo_tokenizer *t, unsigned flags)
+{
+    *s = (mo_stream){.tokenizer = t, .flags = flags, .begun = flags & MO_DETOKENIZE_CONTINUE};
+}
+
+void mo_stream_free(mo_stream *s)
+{
+    free(s->text);
+    *s = (mo_stream){0};
+}
+
+/* Room for `bytes` of input: each may become three of output. */
+static mo_status make_room(mo_stream *s, size_t bytes, mo_error *err)
+{
+    const size_t want = 3 * (bytes + sizeof s->waiting) + 1;
+    if (want > s->room) {
+        char *text = realloc(s->text, want);
+        if (!text) {
+            return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", want);
+        }
+        s->text = text;
+        s->room = want;
+    }
+    return MO_OK;
+}
+
+/* Moves what is complete in the waiting bytes to the text. */
+static size_t drain(mo_stream *s, size_t used, bool last)
+{
+    while (s->waiting_count > 0) {
+        size_t n = mo_utf8_length(s->waiting, s->waiting_count);
+        if (n == 0 && !last && mo_utf8_is_prefix(s->waiting, s->waiting_count)) {
+            break;
+        }
+        if (n > 0) {
+            memcpy(s->text + used, s->waiting, n);
+            used += n;
+        } else {
+            memcpy(s->text + used, "\xEF\xBF\xBD", 3);
+            used += 3;
+            n = 1;
+        }
+        s->waiting_count -= n;
+        memmove(s->waiting, s->waiting + n, s->waiting_count);
+    }
+    return used;
+}
+
+mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
+{
+    *out = (mo_text){"", 0};
+    if (id < 0 || id >= mo_tokenizer_size(s->tokenizer)) {
+        return mo_fail(err, MO_EINVAL, "token %d is outside the vocabulary of %d", id,
+                       mo_tokenizer_size(s->tokenizer));
+    }
+    mo_text piece = mo_token_piece(s->tokenizer, id, s->flags & MO_DETOKENIZE_SPECIAL);
+    if (!s->begun && !mo_token_is_control(s->tokenizer, id)) {
+        s->begun = true;
+        if (mo_tokenizer_adds_space(s->tokenizer) && piece.length > 0 && piece.data[0] == ' ') {
+            piece.data++;
+            piece.length--;
+        }
+    }
+    mo_status status = make_room(s, piece.length, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < piece.length; i++) {
+        s->waiting[s->waiting_count++] = (uint8_t)piece.data[i];
+        used = drain(s, used, false);
+    }
+    s->text[used] = 0;
+    *out = (mo_text){s->text, used};
+    return MO_OK;
+}
+
+mo_status mo_stream_flush(mo_stream *s, mo_text *out, mo_error *err)
+{
+    *out = (mo_text){"", 0};
+    mo_status status = make_room(s, 0, err);
+    if (status == MO_OK) {
+        const size_t used = drain(s, 0, true);
+        s->text[used] = 0;
+        s->begun = s->flags & MO_DETOKENIZE_CONTINUE;
+        *out = (mo_text){s->text, used};
+    }
+    return status;
+}

@@ -1,0 +1,262 @@
+/* Tokenizer: special tokens first, then the vocabulary's own way for the text between them. */
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "text/bpe.h"
+#include "text/special.h"
+#include "text/spm.h"
+
+struct mo_tokenizer {
+    mo_vocab vocab;
+    mo_special special;
+    mo_bpe *bpe; /* gpt2 and gemma4 */
+    mo_spm spm;  /* llama */
+};
+
+/* ---- Making ---- */
+
+mo_status mo_tokenizer_create(const mo_gguf *g, mo_tokenizer **out, mo_error *err)
+{
+    *out = NULL;
+    mo_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer");
+    }
+    mo_status s = mo_vocab_load(g, &t->vocab, err);
+    if (s == MO_OK) {
+        s = mo_special_init(&t->special, &t->vocab, err);
+    }
+    if (s == MO_OK && t->vocab.model == MO_VOCAB_PIECES) {
+        mo_spm_init(&t->spm, &t->vocab);
+    } else if (s == MO_OK) {
+        s = mo_bpe_create(g, &t->vocab, &t->bpe, err);
+    }
+    if (s != MO_OK) {
+        mo_tokenizer_destroy(t);
+        return s;
+    }
+    *out = t;
+    return MO_OK;
+}
+
+void mo_tokenizer_destroy(mo_tokenizer *t)
+{
+    if (t) {
+        mo_bpe_destroy(t->bpe);
+        mo_special_free(&t->special);
+        mo_vocab_free(&t->vocab);
+        free(t);
+    }
+}
+
+/* ---- Text to ids ---- */
+
+static mo_status encode(const mo_tokenizer *t, mo_bpe_scratch *scratch, const uint8_t *text, size_t length,
+                        mo_ids *ids, mo_error *err)
+{
+    if (length == 0) {
+        return MO_OK;
+    }
+    if (t->vocab.model == MO_VOCAB_PIECES) { /* every fragment is first or follows a special token */
+        return mo_spm_encode(&t->spm, text, length, t->vocab.add_space_prefix, ids, err);
+    }
+    return mo_bpe_encode(t->bpe, scratch, text, length, ids, err);
+}
+
+static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, const uint8_t *text,
+                            size_t length, bool special, mo_ids *ids, mo_error *err)
+{
+    mo_special_hit *hits;
+    size_t count, at = 0;
+    mo_status s = mo_special_find(&t->special, text, length, special, &hits, &count, err);
+    for (size_t i = 0; i < count && s == MO_OK; i++) {
+        s = encode(t, scratch, text + at, hits[i].at - at, ids, err);
+        if (s == MO_OK) {
+            s = mo_ids_add(ids, hits[i].id, err);
+        }
+        at = hits[i].at + hits[i].length;
+    }
+    if (s == MO_OK) {
+        s = encode(t, scratch, text + at, length - at, ids, err);
+    }
+    free(hits);
+    return s;
+}
+
+mo_status mo_tokenize(const mo_tokenizer *t, const char *text, size_t length, unsigned flags, int32_t **out,
+                      size_t *count, mo_error *err)
+{
+    const mo_vocab *v = &t->vocab;
+    mo_bpe_scratch *scratch = NULL;
+    mo_ids ids = {.room = length / 3 + 8};
+    *out = NULL;
+    if (length > MO_TOKENIZE_MAX) {
+        return mo_fail(err, MO_EINVAL,
+                       "a text of %zu bytes is more than one call takes (%zu); give it in parts", length,
+                       MO_TOKENIZE_MAX);
+    }
+    ids.data = malloc(ids.room * sizeof *ids.data);
+    if (!ids.data || (t->bpe && !(scratch = mo_bpe_scratch_create(t->bpe)))) {
+        free(ids.data);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+    }
+    const bool ends = flags & MO_TOKENIZE_ENDS;
+    mo_status s = MO_OK;
+    if (ends && v->add_bos && v->bos >= 0) {
+        s = mo_ids_add(&ids, v->bos, err);
+    }
+    const size_t first = ids.count;
+    if (s == MO_OK) {
+        s = encode_all(t, scratch, (const uint8_t *)text, length, flags & MO_TOKENIZE_SPECIAL, &ids, err);
+    }
+    if (s == MO_OK && (flags & MO_TOKENIZE_ONCE) && first == 1 && ids.count > 1 && ids.data[1] == v->bos) {
+        memmove(ids.data, ids.data + 1, --ids.count * sizeof *ids.data);
+    }
+    if (s == MO_OK && ends && v->add_eos && v->eos >= 0) {
+        s = mo_ids_add(&ids, v->eos, err);
+    }
+    mo_bpe_scratch_destroy(scratch);
+    if (s != MO_OK) {
+        free(ids.data);
+        return s;
+    }
+    *out = ids.data;
+    *count = ids.count;
+    return MO_OK;
+}
+
+/* ---- Ids to text ---- */
+
+static bool in_range(const mo_tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->vocab.count;
+}
+
+mo_text mo_token_piece(const mo_tokenizer *t, int32_t id, bool special)
+{
+    if (!in_range(t, id)) {
+        return (mo_text){"", 0};
+    }
+    const uint8_t kind = t->vocab.kinds[id];
+    if (!special && (kind == MO_TOKEN_CONTROL || kind == MO_TOKEN_UNKNOWN)) {
+        return (mo_text){"", 0};
+    }
+    return mo_vocab_piece(&t->vocab, id);
+}
+
+mo_text mo_token_text(const mo_tokenizer *t, int32_t id)
+{
+    return in_range(t, id) ? mo_vocab_text(&t->vocab, id) : (mo_text){"", 0};
+}
+
+mo_status mo_detokenize(const mo_tokenizer *t, const int32_t *ids, size_t count, unsigned flags, char **text,
+                        size_t *length, mo_error *err)
+{
+    const bool special = flags & MO_DETOKENIZE_SPECIAL;
+    size_t bytes = 0;
+    *text = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!in_range(t, ids[i])) {
+            return mo_fail(err, MO_EINVAL, "token %zu is %d, but the vocabulary has %d", i, ids[i],
+                           t->vocab.count);
+        }
+        const size_t n = mo_token_piece(t, ids[i], special).length;
+        if (n > SIZE_MAX / 2 - bytes) {
+            return mo_fail(err, MO_ENOMEM, "%zu tokens are too much text", count);
+        }
+        bytes += n;
+    }
+    char *out = malloc(bytes + 1);
+    if (!out) {
+        return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", bytes);
+    }
+    size_t used = 0;
+    bool strip = t->vocab.add_space_prefix && !(flags & MO_DETOKENIZE_CONTINUE);
+    for (size_t i = 0; i < count; i++) {
+        mo_text piece = mo_token_piece(t, ids[i], special);
+        if (strip && !mo_token_is_control(t, ids[i])) { /* the space that tokenising put there */
+            strip = false;
+            if (piece.length > 0 && piece.data[0] == ' ') {
+                piece.data++;
+                piece.length--;
+            }
+        }
+        memcpy(out + used, piece.data, piece.length);
+        used += piece.length;
+    }
+    out[used] = 0;
+    *text = out;
+    *length = used;
+    return MO_OK;
+}
+
+/* ---- The vocabulary ---- */
+
+int32_t mo_tokenizer_size(const mo_tokenizer *t)
+{
+    return t->vocab.count;
+}
+
+int32_t mo_tokenizer_id(const mo_tokenizer *t, mo_token_role role)
+{
+    switch (role) {
+    case MO_TOKEN_BOS: return t->vocab.bos;
+    case MO_TOKEN_EOS: return t->vocab.eos;
+    case MO_TOKEN_EOT: return t->vocab.eot;
+    case MO_TOKEN_EOM: return t->vocab.eom;
+    case MO_TOKEN_UNK: return t->vocab.unknown;
+    case MO_TOKEN_PAD: return t->vocab.padding;
+    }
+    return -1;
+}
+
+int32_t mo_token_find(const mo_tokenizer *t, const char *text)
+{
+    return mo_vocab_find(&t->vocab, text);
+}
+
+bool mo_token_is_end(const mo_tokenizer *t, int32_t id)
+{
+    return in_range(t, id) && t->vocab.ends[id];
+}
+
+bool mo_token_is_control(const mo_tokenizer *t, int32_t id)
+{
+    return in_range(t, id) &&
+           (t->vocab.kinds[id] == MO_TOKEN_CONTROL || t->vocab.kinds[id] == MO_TOKEN_UNKNOWN);
+}
+
+bool mo_tokenizer_adds_bos(const mo_tokenizer *t)
+{
+    return t->vocab.add_bos;
+}
+
+bool mo_tokenizer_adds_eos(const mo_tokenizer *t)
+{
+    return t->vocab.add_eos;
+}
+
+bool mo_tokenizer_adds_space(const mo_tokenizer *t)
+{
+    return t->vocab.add_space_prefix;
+}
+
+const char *mo_tokenizer_model(const mo_tokenizer *t)
+{
+    static const char *const names[] = {"gpt2", "llama", "gemma4"};
+    return names[t->vocab.model];
+}
+
+const char *mo_tokenizer_pre(const mo_tokenizer *t)
+{
+    return t->vocab.pre;
+}
+
+const int32_t *mo_tokenizer_suppressed(const mo_tokenizer *t, size_t *count)
+{
+    *count = t->vocab.suppressed_count;
+    return t->vocab.suppressed;
+}

@@ -1,0 +1,84 @@
+/* Tokenizer: text to token ids and back, for byte-level BPE, SentencePiece-style and gemma4 vocabularies.
+ * Constant once made: any thread may use it, at the same time as others.
+ *
+ * Text that is not valid UTF-8 is accepted: each byte that is part of no valid character is tokenised by
+ * itself, so with vocabularies that have a token for every byte (all published ones) detokenising gives
+ * the same bytes back. */
+#ifndef MO_TEXT_TOKENIZER_H
+#define MO_TEXT_TOKENIZER_H
+
+#include "gguf/read.h"
+
+typedef struct mo_tokenizer mo_tokenizer;
+
+/* Reads a model's vocabulary; everything is copied, g may be closed afterwards. MO_EUNSUPPORTED when the
+ * model has no vocabulary or one of a kind that is not known: the model still works with token ids.
+ * Destroy with mo_tokenizer_destroy(). */
+mo_status mo_tokenizer_create(const mo_gguf *g, mo_tokenizer **out, mo_error *err);
+void mo_tokenizer_destroy(mo_tokenizer *t); /* NULL is allowed */
+
+/* ---- Text to ids ---- */
+
+enum {
+    MO_TOKENIZE_SPECIAL = 1, /* recognise control tokens in the text (user-defined ones always are) */
+    MO_TOKENIZE_ENDS = 2,    /* add BOS and EOS where the vocabulary asks for them */
+    MO_TOKENIZE_ONCE = 4,    /* with ENDS: no BOS when the text's first token is it already */
+};
+
+/* Rendered conversations (chat.h) bring their own special tokens. */
+#define MO_TOKENIZE_CHAT (MO_TOKENIZE_SPECIAL | MO_TOKENIZE_ENDS | MO_TOKENIZE_ONCE)
+
+/* Longest text of one call. */
+#define MO_TOKENIZE_MAX ((size_t)1 << 30)
+
+/* *ids has *count elements and is freed by the caller with free(); it is never NULL on success. Time is
+ * O(n log n) whatever the text. */
+mo_status mo_tokenize(const mo_tokenizer *t, const char *text, size_t length, unsigned flags, int32_t **ids,
+                      size_t *count, mo_error *err);
+
+/* ---- Ids to text ---- */
+
+enum {
+    MO_DETOKENIZE_SPECIAL = 1,  /* control tokens as their names; otherwise they are empty */
+    MO_DETOKENIZE_CONTINUE = 2, /* the ids continue a text: keep the space before the first word */
+};
+
+/* The bytes an id stands for, perhaps part of a character; they belong to t. Empty for an id out of range,
+ * and for control and unknown tokens unless `special`. */
+mo_text mo_token_piece(const mo_tokenizer *t, int32_t id, bool special);
+
+/* The token as the file has it, in the vocabulary's own alphabet. Empty for an id out of range. */
+mo_text mo_token_text(const mo_tokenizer *t, int32_t id);
+
+/* *text is freed by the caller with free(); it is terminated, but may have NUL bytes inside. MO_EINVAL for
+ * an id out of range. */
+mo_status mo_detokenize(const mo_tokenizer *t, const int32_t *ids, size_t count, unsigned flags, char **text,
+                        size_t *length, mo_error *err);
+
+/* ---- The vocabulary ---- */
+
+typedef enum mo_token_role {
+    MO_TOKEN_BOS,
+    MO_TOKEN_EOS,
+    MO_TOKEN_EOT,
+    MO_TOKEN_EOM,
+    MO_TOKEN_UNK,
+    MO_TOKEN_PAD,
+} mo_token_role;
+
+int32_t mo_tokenizer_size(const mo_tokenizer *t);
+int32_t mo_tokenizer_id(const mo_tokenizer *t, mo_token_role role); /* -1: the vocabulary has none */
+int32_t mo_token_find(const mo_tokenizer *t, const char *text);     /* by its text; -1: none */
+bool mo_token_is_end(const mo_tokenizer *t, int32_t id);            /* generation stops there */
+bool mo_token_is_control(const mo_tokenizer *t, int32_t id);
+bool mo_tokenizer_adds_bos(const mo_tokenizer *t);
+bool mo_tokenizer_adds_eos(const mo_tokenizer *t);
+bool mo_tokenizer_adds_space(const mo_tokenizer *t); /* before the first word */
+/* "gpt2", "llama" or "gemma4", and the pre-tokenizer's name ("" where there is none). */
+const char *mo_tokenizer_model(const mo_tokenizer *t);
+const char *mo_tokenizer_pre(const mo_tokenizer *t);
+
+/* Ids that must never be sampled; *count may be 0. They belong to t. */
+const int32_t *mo_tokenizer_suppressed(const mo_tokenizer *t, size_t *count);
+
+#endif

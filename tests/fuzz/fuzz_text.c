@@ -1,0 +1,81 @@
+/* Fuzzing the tokenizers: any bytes through any of the synthetic vocabularies, chosen by the first byte.
+ * Byte-level vocabularies must give the bytes back, and a stream must give valid UTF-8. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/stream.h"
+#include "text/utf8.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const names[] = {"llama-bpe",      "glm4",         "qwen2",       "qwen35", "smollm",
+                                    "gpt-2",          "olmo",         "deepseek-v3", "gpt-4o", "tekken",
+                                    "deepseek-coder", "deepseek-llm", "gemma4"};
+enum { NAMES = sizeof names / sizeof *names };
+static mo_tokenizer *tokenizers[NAMES];
+
+static void require(int condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < NAMES; i++) {
+        char path[512];
+        mo_gguf *g;
+        mo_error err;
+        snprintf(path, sizeof path, MO_TEST_DATA "/text/synth-%s.gguf", names[i]);
+        require(mo_gguf_open(path, &g, &err) == MO_OK);
+        require(mo_tokenizer_create(g, &tokenizers[i], &err) == MO_OK);
+        mo_gguf_close(g);
+    }
+    return 0;
+}
+
+static void check_stream(const mo_tokenizer *t, const int32_t *ids, size_t count)
+{
+    mo_stream stream;
+    mo_text out;
+    mo_stream_init(&stream, t, MO_DETOKENIZE_SPECIAL);
+    for (size_t i = 0; i <= count; i++) {
+        const mo_status s =
+            i < count ? mo_stream_put(&stream, ids[i], &out, NULL) : mo_stream_flush(&stream, &out, NULL);
+        require(s == MO_OK);
+        for (size_t at = 0, n; at < out.length; at += n) {
+            n = mo_utf8_length((const uint8_t *)out.data + at, out.length - at);
+            require(n > 0);
+        }
+    }
+    mo_stream_free(&stream);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0) {
+        return 0;
+    }
+    const int which = data[0] % NAMES;
+    const mo_tokenizer *t = tokenizers[which];
+    const char *text = (const char *)data + 1;
+    const unsigned flags = data[0] & 0x80 ? MO_TOKENIZE_SPECIAL : 0;
+    int32_t *ids;
+    size_t count, length;
+    char *back;
+    mo_error err;
+    require(mo_tokenize(t, text, size - 1, flags, &ids, &count, &err) == MO_OK);
+    require(mo_detokenize(t, ids, count, MO_DETOKENIZE_SPECIAL, &back, &length, &err) == MO_OK);
+    if (which < NAMES - 1) {
+        require(length == size - 1 && !memcmp(back, text, length));
+    }
+    check_stream(t, ids, count);
+    free(back);
+    free(ids);
+    return 0;
+}
