@@ -12,9 +12,10 @@
 #include "base/pool.h"
 #include "base/sweep.h"
 #include "numeric/kernels.h"
+#include "numeric/ops.h"
 #include "numeric/reference.h"
 
-enum { TOKENS = 512, ROUNDS_MAX = 15, GRAIN = 32 };
+enum { TOKENS = 512, ROUNDS_MAX = 15 };
 
 typedef struct shape {
     const char *name;
@@ -54,7 +55,7 @@ typedef struct work {
     const mo_kernels *k;
     mo_weights one; /* one matrix; copies follow each other */
     int64_t matrix_bytes;
-    int64_t pieces; /* row pieces per matrix */
+    int64_t grain, pieces; /* rows of a piece, pieces per matrix: as the engine cuts them */
     const mo_acts *acts;
     int64_t count;
     float *y;
@@ -67,15 +68,16 @@ static void multiply(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         mo_weights m = w->one;
         m.data += i / w->pieces * w->matrix_bytes;
-        const int64_t from = i % w->pieces * GRAIN;
-        const int64_t to = from + GRAIN < m.rows ? from + GRAIN : m.rows;
+        const int64_t from = i % w->pieces * w->grain;
+        const int64_t to = from + w->grain < m.rows ? from + w->grain : m.rows;
         w->k->product(&m, from, to, w->acts, NULL, w->count, w->y, m.rows);
     }
 }
 
 static double seconds_of(bench *b, work *w, int64_t matrices)
 {
-    w->pieces = (w->one.rows + GRAIN - 1) / GRAIN;
+    w->grain = mo_ops_product_grain(&w->one, w->count);
+    w->pieces = (w->one.rows + w->grain - 1) / w->grain;
     const int64_t start = mo_clock_ns();
     mo_pool_run(b->pool, matrices * w->pieces, 1, multiply, w);
     return (double)(mo_clock_ns() - start) * 1e-9;

@@ -2,9 +2,16 @@
 
 #include <assert.h>
 
-/* Rows of a piece: a multiple of every interleave group; about 40 KB of 4-bit weights at 2048 columns, long
- * enough to hide a claim, short enough that sixteen threads share eight experts evenly. */
-enum { PIECE_ROWS = 32 };
+#include "numeric/ops.h"
+
+/* Tokens of a piece: a long prompt's products are cut in both directions, so that matrices of few rows keep
+ * sixteen threads busy too. */
+enum { PIECE_TOKENS = 256 };
+
+static int64_t pieces_of(int64_t count, int64_t grain)
+{
+    return (count + grain - 1) / grain;
+}
 
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride)
@@ -13,8 +20,10 @@ void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const
         return;
     }
     assert(j->count < j->limit);
-    j->list[j->count++] = (mo_job){linear, acts, pick, count, y, stride, j->pieces};
-    j->pieces += (linear->w.rows + PIECE_ROWS - 1) / PIECE_ROWS;
+    const int64_t grain = mo_ops_product_grain(&linear->w, count);
+    const int64_t rows = pieces_of(linear->w.rows, grain);
+    j->list[j->count++] = (mo_job){linear, acts, pick, count, y, stride, j->pieces, grain, rows};
+    j->pieces += rows * pieces_of(count, PIECE_TOKENS);
 }
 
 /* The job that holds a piece: the last one that begins at or before it. */
@@ -32,19 +41,39 @@ static const mo_job *job_of(const mo_jobs *j, int64_t piece)
     return &j->list[low];
 }
 
-static void finish(const mo_job *job, int64_t begin, int64_t end)
+static void finish(const mo_linear *linear, int64_t begin, int64_t end, int64_t count, float *y,
+                   int64_t stride)
 {
-    const float *scale = job->linear->scale;
-    const float *bias = job->linear->bias;
-    for (int64_t t = 0; t < job->count; t++) {
-        float *y = job->y + t * job->stride;
-        for (int64_t r = begin; scale && r < end; r++) {
-            y[r] *= *scale;
+    for (int64_t t = 0; t < count; t++, y += stride) {
+        for (int64_t r = begin; linear->scale && r < end; r++) {
+            y[r] *= *linear->scale;
         }
-        for (int64_t r = begin; bias && r < end; r++) {
-            y[r] += bias[r];
+        for (int64_t r = begin; linear->bias && r < end; r++) {
+            y[r] += linear->bias[r];
         }
     }
+}
+
+static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece)
+{
+    const mo_weights *w = &job->linear->w;
+    const int64_t from = piece % job->row_pieces * job->grain;
+    const int64_t to = from + job->grain < w->rows ? from + job->grain : w->rows;
+    const int64_t t = piece / job->row_pieces * PIECE_TOKENS;
+    const int64_t count = job->count - t < PIECE_TOKENS ? job->count - t : PIECE_TOKENS;
+    float *y = job->y + t * job->stride;
+    mo_acts acts = *job->acts;
+    if (!job->pick && t) { /* kernels count rows from 0 */
+        const int64_t blocks = acts.cols / 32;
+        acts.x += t * acts.cols;
+        acts.q += t * acts.cols;
+        acts.d += t * blocks;
+        acts.s += t * blocks;
+        acts.sum += t * blocks;
+        acts.half_sum += 2 * t * blocks;
+    }
+    k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride);
+    finish(job->linear, from, to, count, y, job->stride);
 }
 
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
@@ -53,11 +82,7 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_jobs *j = ctx;
     for (int64_t piece = begin; piece < end; piece++) {
         const mo_job *job = job_of(j, piece);
-        const mo_weights *w = &job->linear->w;
-        const int64_t from = (piece - job->first) * PIECE_ROWS;
-        const int64_t to = from + PIECE_ROWS < w->rows ? from + PIECE_ROWS : w->rows;
-        j->kernels->product(w, from, to, job->acts, job->pick, job->count, job->y, job->stride);
-        finish(job, from, to);
+        run_piece(j->kernels, job, piece - job->first);
     }
 }
 

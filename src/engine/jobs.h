@@ -1,5 +1,5 @@
-/* Jobs: a list of matrix products that run as one phase, cut into row pieces across all of them, so that
- * many small products (the experts of a layer) keep every thread busy. */
+/* Jobs: a list of matrix products that run as one phase, cut into pieces across all of them, so that many
+ * small products (the experts of a layer) keep every thread busy. */
 #ifndef MO_ENGINE_JOBS_H
 #define MO_ENGINE_JOBS_H
 
@@ -14,7 +14,10 @@ typedef struct mo_job {
     int64_t count;       /* tokens; 0 is allowed */
     float *y;            /* [count][stride] */
     int64_t stride;
-    int64_t first; /* first piece of this job; set by mo_jobs_add() */
+    /* Set by mo_jobs_add(): pieces are row_pieces times token_pieces, rows first. */
+    int64_t first; /* piece of the list */
+    int64_t grain; /* rows of a piece */
+    int64_t row_pieces;
 } mo_job;
 
 typedef struct mo_jobs {

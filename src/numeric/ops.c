@@ -3,30 +3,21 @@
 /* ---- Products --------------------------------------------------------------------------------- */
 
 enum {
-    ROWS_UNIT = 16,          /* no kernel works on more rows at once */
-    PIECES = 64,             /* chunks a product is cut into where it is large enough: 4 for 16 cores */
-    CHUNK_BYTES = 24 * 1024, /* but none smaller than this: a few microseconds of reading */
-    CHUNK_WORK = 256 * 1024, /* or this many multiplications */
+    ROWS_UNIT = 32, /* a multiple of every kernel's rows at once and of every interleave group */
+    ROWS_MAX = 256,
+    ROWS_BATCH = 128,        /* with many tokens: a kernel lays their codes out anew for each chunk */
+    CHUNK_BYTES = 64 * 1024, /* with few: what the first reads of a chunk wait for, about 0.2 us, and its
+                                 claiming should be small beside reading it */
+    FEW = 8,
 };
-
-static int64_t round_up(int64_t x, int64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
 
 int64_t mo_ops_product_grain(const mo_weights *w, int64_t count)
 {
-    int64_t unit = w->interleave > 1 ? w->interleave : 1;
-    while (unit % ROWS_UNIT != 0) {
-        unit += w->interleave > 1 ? w->interleave : 1;
-    }
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
-    const int64_t row_work = w->cols * (count > 0 ? count : 1);
-    const int64_t by_bytes = CHUNK_BYTES / (row_bytes > 0 ? row_bytes : 1) + 1;
-    const int64_t by_work = CHUNK_WORK / (row_work > 0 ? row_work : 1) + 1;
-    const int64_t least = by_bytes < by_work ? by_bytes : by_work;
-    const int64_t fair = (w->rows + PIECES - 1) / PIECES;
-    return round_up(fair > least ? fair : least, unit);
+    const int64_t rows = count < FEW ? CHUNK_BYTES / (row_bytes > 0 ? row_bytes : 1) : ROWS_BATCH;
+    const int64_t units = (rows + ROWS_UNIT - 1) / ROWS_UNIT;
+    const int64_t most = ROWS_MAX / ROWS_UNIT;
+    return (units < 1 ? 1 : units > most ? most : units) * ROWS_UNIT;
 }
 
 typedef struct product_job {

@@ -7,7 +7,7 @@
 #include "base/pool.h"
 #include "numeric/kernels.h"
 
-/* Rows of one chunk of a product with `count` activation rows: a multiple of 16 and of the interleave
+/* Rows of one chunk of a product with `count` activation rows: a multiple of 32, so of every interleave
  * group. For callers that put several products into one region. */
 int64_t mo_ops_product_grain(const mo_weights *w, int64_t count);
 
