@@ -407,7 +407,7 @@ static void files_are_the_same_everywhere(void **state)
     while (mo_shape_at(shapes)) {
         shapes++;
     }
-    for (int i = 0; i < shapes + TYPES; i++) {
+    for (int i = 0; shapes > 0 && i < shapes + TYPES; i++) {
         const mo_shape tiny = tiny_shape(mo_shape_at(i % shapes));
         mo_synth_options options = mo_synth_options_default();
         options.skew = 0.5f;

@@ -124,7 +124,7 @@ static bool find_group(const char *root, kind k, char *scratch, char *group)
         bool ours = k == KIND_V2 ? length == 0 && strncmp(line, "0:", 2) == 0
                                  : list_has(list + 1, length, controller_of(k));
         if (ours && strlen(path + 1) < PATH_BYTES) {
-            strcpy(group, path + 1);
+            memcpy(group, path + 1, strlen(path + 1) + 1);
             return true;
         }
     }

@@ -321,7 +321,7 @@ void mo_output_abort(mo_output *output)
     if (!output) {
         return;
     }
-    if (output->temporary) {
+    if (output->temporary && output->part) {
         unlink(output->part);
     }
     free_output(output);

@@ -67,7 +67,7 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     } else if (text && n == 0) {
         fprintf(stderr, "moraine bench: %s is empty\n", path);
     }
-    for (int64_t i = 0; n && i < count; i++) {
+    for (int64_t i = 0; ids && n && i < count; i++) {
         tokens[i] = ids[i % (int64_t)n];
     }
     free(text);
@@ -129,6 +129,11 @@ static uint64_t resident_bytes(void)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static uint64_t weight_bytes(const mo_model_info *i)
+{
+    return i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes;
+}
+
 static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
@@ -138,8 +143,8 @@ static int print_json(const speeds *s)
         "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps,
         "prefill_best_tps", s->prefill_best, "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps,
         "resident_bytes", (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token,
-        "weight_bytes", (json_int_t)(i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes),
-        "session_bytes", (json_int_t)s->session_bytes, "work_bytes", (json_int_t)i->work_bytes));
+        "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes,
+        "work_bytes", (json_int_t)i->work_bytes));
 }
 
 static void print_table(const speeds *s)
@@ -159,8 +164,7 @@ static void print_table(const speeds *s)
     printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
            cli_bytes_text(i->bytes_per_token, a));
     printf("resident         %s: weights %s, session %s, working memory %s\n",
-           cli_bytes_text(resident_bytes(), a),
-           cli_bytes_text(i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes, b),
+           cli_bytes_text(resident_bytes(), a), cli_bytes_text(weight_bytes(i), b),
            cli_bytes_text(s->session_bytes, c), cli_bytes_text(i->work_bytes, d));
     if (s->picks) {
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
@@ -188,7 +192,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     mo_model_describe(model, &s->info);
     s->session_bytes = mo_session_bytes(model, kv, 0);
     s->text = text != NULL;
-    int32_t *tokens = malloc(sizeof *tokens * (size_t)longest);
+    int32_t *tokens = calloc((size_t)longest + 1, sizeof *tokens);
     if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
     } else if (tokens && fill_tokens(model, text, s->info.vocab, tokens, longest) &&

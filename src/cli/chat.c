@@ -32,7 +32,7 @@ static bool say(conversation *c, const char *role, const char *content)
     if (copy) {
         c->messages[c->count++] = (mo_message){role, copy};
     }
-    return copy != NULL;
+    return copy != NULL; /* cppcheck-suppress memleak ; the list has it */
 }
 
 static void forget(conversation *c, size_t from)

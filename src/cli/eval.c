@@ -41,7 +41,7 @@ static double normaliser(const float *row, int64_t n, int64_t *top)
     for (int64_t i = 0; i < n; i++) {
         sum += exp((double)row[i] - (double)row[*top]);
     }
-    return log(sum) + (double)row[*top];
+    return log(sum) + /* cppcheck-suppress invalidFunctionArg ; at least exp(0) */ (double)row[*top];
 }
 
 static void compare(evaluation *e, const float *row, double norm, int64_t top)
@@ -103,7 +103,11 @@ static int32_t *read_ids(const char *path, int64_t *count)
     int32_t *ids = text ? malloc(sizeof *ids * (length / 2 + 1)) : NULL;
     char *at = text;
     *count = 0;
-    while (ids) {
+    if (!ids) {
+        free(text);
+        return NULL;
+    }
+    for (;;) {
         char *end;
         at += strspn(at, " \t\r\n");
         if (*at == '\0') {
@@ -114,14 +118,14 @@ static int32_t *read_ids(const char *path, int64_t *count)
         if (end == at || errno || value < 0 || value > INT32_MAX || !strchr(" \t\r\n", *end)) {
             fprintf(stderr, "moraine eval: %s: '%.20s' is no token id\n", path, at);
             free(ids);
-            ids = NULL;
-            break;
+            free(text);
+            return NULL;
         }
         ids[(*count)++] = (int32_t)value;
         at = end;
     }
     free(text);
-    if (ids && *count == 0) {
+    if (*count == 0) {
         fprintf(stderr, "moraine eval: %s has no token ids\n", path);
         free(ids);
         ids = NULL;

@@ -21,7 +21,10 @@ static bool parse_bias(const char *command, const char *text, mo_logit_bias **ou
 {
     *out = NULL;
     *count = 0;
-    while (text && *text) {
+    if (!text || !*text) {
+        return true;
+    }
+    for (;;) {
         char *end;
         mo_logit_bias b;
         const long token = strtol(text, &end, 10);
@@ -45,13 +48,10 @@ static bool parse_bias(const char *command, const char *text, mo_logit_bias **ou
             return true;
         }
     }
-    if (text) {
-        fprintf(stderr, "moraine %s: --logit-bias takes ID:VALUE pairs separated by commas\n", command);
-        free(*out);
-        *out = NULL;
-        return false;
-    }
-    return true;
+    fprintf(stderr, "moraine %s: --logit-bias takes ID:VALUE pairs separated by commas\n", command);
+    free(*out);
+    *out = NULL;
+    return false;
 }
 
 bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,

@@ -209,6 +209,9 @@ static mo_status step_all(const mo_feed *feeds, int count, mo_error *err)
         waiting--;
         of[used++] = &feeds[i];
     }
+    if (used == 0) {
+        return MO_OK;
+    }
     const mo_status status = mo_step(engine, slices, used, &of[0]->session->cancel, err);
     for (int i = 0; i < used && status == MO_OK; i++) {
         end_slice(of[i], &slices[i]);

