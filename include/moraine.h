@@ -317,6 +317,14 @@ MO_API mo_status mo_stream_put(mo_stream *stream, int32_t token, mo_text *out, m
 /* What still waits, replaced by U+FFFD where it is no character. */
 MO_API mo_status mo_stream_flush(mo_stream *stream, mo_text *out, mo_error *err);
 
+/* The same for an answer of a chat model, taken apart as it comes: *thought says whether the text is the
+ * model's reasoning or its answer; marks of the chat format are left out. think: as in mo_model_chat(). */
+typedef struct mo_reply mo_reply;
+MO_API mo_status mo_reply_open(const mo_model *model, bool think, mo_reply **out, mo_error *err);
+MO_API void mo_reply_close(mo_reply *reply); /* NULL is allowed */
+MO_API mo_status mo_reply_put(mo_reply *reply, int32_t token, mo_text *out, bool *thought, mo_error *err);
+MO_API mo_status mo_reply_flush(mo_reply *reply, mo_text *out, bool *thought, mo_error *err);
+
 typedef struct mo_message {
     const char *role, *content; /* role: system, user or assistant */
 } mo_message;

@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "moraine.h"
 #include "text/chat.h"
+#include "text/reply.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
 
@@ -248,6 +249,29 @@ void mo_stream_close(mo_stream *stream)
     if (stream) {
         mo_stream_free(stream);
         free(stream);
+    }
+}
+
+mo_status mo_reply_open(const mo_model *model, bool think, mo_reply **out, mo_error *err)
+{
+    *out = NULL;
+    const mo_status status = need_tokenizer(model, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    *out = malloc(sizeof **out);
+    if (!*out) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a reply");
+    }
+    mo_reply_init(*out, model->tokenizer, model->chat, think);
+    return MO_OK;
+}
+
+void mo_reply_close(mo_reply *reply)
+{
+    if (reply) {
+        mo_reply_free(reply);
+        free(reply);
     }
 }
 

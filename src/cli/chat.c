@@ -123,7 +123,7 @@ static int converse(cli_generation *g, const char *system, int64_t limit, bool t
             continue;
         }
         cli_interrupt_catch();
-        const bool answered = cli_generate(g, limit, false, true) == CLI_OK;
+        const bool answered = cli_generate(g, limit, false, think ? CLI_THINK : CLI_CHAT) == CLI_OK;
         printf("\n");
         if (!answered || !say(&c, "assistant", g->answer ? g->answer : "")) {
             forget(&c, c.count - 1); /* the question can be put again */

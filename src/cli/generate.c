@@ -143,30 +143,84 @@ static void keep(cli_generation *g, const mo_text *text)
     }
 }
 
-/* Prints a token as text, or as its id where there is no vocabulary. */
-static bool print_token(cli_generation *g, mo_stream *stream, int32_t token, bool keep_text)
+/* Where tokens go: a plain stream, a reply taken apart, or, without a vocabulary, neither. */
+typedef struct printer {
+    cli_generation *g;
+    mo_stream *stream;
+    mo_reply *reply;
+    bool thinking; /* the last text was reasoning */
+} printer;
+
+static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
+{
+    mo_model_info info;
+    mo_error err;
+    *p = (printer){.g = g};
+    mo_model_describe(g->model, &info);
+    if (!info.has_vocabulary) {
+        return true;
+    }
+    const mo_status status = manner == CLI_PLAIN
+                                 ? mo_stream_open(g->model, &p->stream, &err)
+                                 : mo_reply_open(g->model, manner == CLI_THINK, &p->reply, &err);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine %s: %s\n", g->command, err.detail);
+    }
+    return status == MO_OK;
+}
+
+static void print_text(printer *p, const mo_text *text, bool thought)
+{
+    if (text->length == 0) {
+        return;
+    }
+    if (p->thinking && !thought) {
+        fputs("\n\n", stderr);
+    }
+    p->thinking = thought;
+    fwrite(text->data, 1, text->length, thought ? stderr : stdout);
+    if (p->reply && !thought) {
+        keep(p->g, text);
+    }
+}
+
+static bool print_token(printer *p, int32_t token)
 {
     mo_text text = {0};
     mo_error err;
-    if (!stream) {
+    bool thought = false;
+    if (p->reply) {
+        mo_reply_put(p->reply, token, &text, &thought, &err);
+    } else if (p->stream) {
+        mo_stream_put(p->stream, token, &text, &err);
+    } else {
         printf("%d ", token);
-    } else if (mo_stream_put(stream, token, &text, &err) == MO_OK) {
-        fwrite(text.data, 1, text.length, stdout);
-        if (keep_text) {
-            keep(g, &text);
-        }
     }
+    print_text(p, &text, thought);
     return fflush(stdout) == 0;
 }
 
-int cli_generate(cli_generation *g, int64_t limit, bool go_on, bool keep_text)
+static void printer_close(printer *p)
 {
-    mo_stream *stream = NULL;
     mo_text rest = {0};
+    bool thought = false;
+    if (p->reply) {
+        mo_reply_flush(p->reply, &rest, &thought, NULL);
+    } else if (p->stream) {
+        mo_stream_flush(p->stream, &rest, NULL);
+    }
+    print_text(p, &rest, thought);
+    mo_reply_close(p->reply);
+    mo_stream_close(p->stream);
+}
+
+int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner)
+{
+    printer out;
     mo_model_info info;
     int code = CLI_OK;
     mo_model_describe(g->model, &info);
-    if (info.has_vocabulary && mo_stream_open(g->model, &stream, NULL) != MO_OK) {
+    if (!printer_open(&out, g, manner)) {
         return CLI_FAILED;
     }
     g->answer_tokens = 0;
@@ -187,7 +241,7 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, bool keep_text)
         if (!go_on && mo_token_ends(g->model, token)) {
             break;
         }
-        if (!print_token(g, stream, token, keep_text)) {
+        if (!print_token(&out, token)) {
             code = CLI_FAILED;
             break;
         }
@@ -202,11 +256,8 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, bool keep_text)
             ok = cli_loading_feed(g->command, g->session, g->tokens, g->count, false);
         }
     }
-    if (stream && mo_stream_flush(stream, &rest, NULL) == MO_OK) {
-        fwrite(rest.data, 1, rest.length, stdout);
-    }
+    printer_close(&out);
     g->answer_seconds = now() - begun;
     g->interrupted = cli_interrupted();
-    mo_stream_close(stream);
     return ok || g->interrupted ? code : CLI_FAILED;
 }

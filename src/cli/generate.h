@@ -73,9 +73,16 @@ void cli_generation_close(cli_generation *g);
 /* Replaces the tokens by ids (which are copied). False when memory is out. */
 bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);
 
+/* How an answer is printed. */
+typedef enum cli_manner {
+    CLI_PLAIN, /* every token as it is */
+    CLI_CHAT,  /* of a chat format: the answer on stdout and kept in g->answer, reasoning on stderr */
+    CLI_THINK, /* the same, and the prompt asked for reasoning */
+} cli_manner;
+
 /* Generates up to `limit` tokens (negative: until the context is full) after g->tokens, printing text to stdout
  * as it comes. Without a vocabulary ids are printed. Ends at an end token unless `go_on`. Returns an exit code;
  * Ctrl-C ends the answer, not in failure. */
-int cli_generate(cli_generation *g, int64_t limit, bool go_on, bool keep_text);
+int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner);
 
 #endif

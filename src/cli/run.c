@@ -16,6 +16,11 @@ typedef struct request {
     bool raw, think, go_on, quiet;
 } request;
 
+static bool is_chat(const mo_model *model, const request *r)
+{
+    return !r->raw && strcmp(mo_model_chat_name(model), "none") != 0;
+}
+
 /* The prompt as the model wants to see it: in its chat format unless --raw or it has none. */
 static int32_t *prompt_tokens(const mo_model *model, const request *r, const char *text, size_t length,
                               size_t *count)
@@ -25,7 +30,7 @@ static int32_t *prompt_tokens(const mo_model *model, const request *r, const cha
     char *rendered = NULL;
     mo_status status = MO_OK;
     const mo_message messages[2] = {{"system", r->system ? r->system : ""}, {"user", text}};
-    if (!r->raw && strcmp(mo_model_chat_name(model), "none") != 0) {
+    if (is_chat(model, r)) {
         const int skip = r->system ? 0 : 1;
         status = mo_model_chat(model, messages + skip, (size_t)(2 - skip), r->think, &rendered, &err);
     }
@@ -64,6 +69,7 @@ static int run(const request *r, const cli_loading *l, const cli_sampling *s)
     int code = CLI_FAILED;
     size_t length = r->prompt ? strlen(r->prompt) : 0, count = 0;
     cli_generation g;
+    cli_manner manner = CLI_PLAIN;
     if (!cli_loading_kv("run", l, &kv)) {
         return CLI_USAGE;
     }
@@ -72,10 +78,13 @@ static int run(const request *r, const cli_loading *l, const cli_sampling *s)
         return CLI_FAILED;
     }
     mo_model *model = cli_loading_open("run", r->model, l, &code);
+    if (model && is_chat(model, r)) {
+        manner = r->think ? CLI_THINK : CLI_CHAT;
+    }
     int32_t *ids = model ? prompt_tokens(model, r, text, length, &count) : NULL;
     if (ids && cli_generation_open(&g, "run", model, kv, s)) {
         if (cli_generation_set(&g, ids, count)) {
-            code = cli_generate(&g, r->limit, r->go_on, false);
+            code = cli_generate(&g, r->limit, r->go_on, manner);
             printf("\n");
         }
         if (!r->quiet && code == CLI_OK) {

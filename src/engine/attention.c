@@ -191,6 +191,16 @@ static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* A single token with few positions: each KV head goes from its products to its result without a pause. */
+static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    mo_walk *walk = ctx;
+    for (int64_t h = begin; h < end; h++) {
+        prepare_head(walk, 0, (int)h);
+        attend_tile(walk, &walk->w->attend[thread], 0, 1, (int)h);
+    }
+}
+
 /* ---- Few tokens: chunks in parallel ----------------------------------------------------------- */
 
 /* A chunk's partial result: for each head of the token m, l, then o. */
@@ -270,6 +280,23 @@ static bool count_chunks(mo_walk *walk)
 
 /* ---- Phases ----------------------------------------------------------------------------------- */
 
+/* Up to so many chunks one thread per KV head is as quick as chunks side by side and a merge. */
+enum { CHUNKS_ALONE = 2 };
+
+static int add_attention(mo_walk *walk, mo_phase *phases, int count, bool chunked)
+{
+    const int64_t n = walk->tokens;
+    const int heads = walk->layer->attention.kv_heads;
+    if (chunked) {
+        phases[count++] = (mo_phase){attend_chunks, walk, walk->w->chunk_first[n] * heads, 1};
+        phases[count++] = (mo_phase){merge_chunks, walk, n * heads, 1};
+    } else {
+        walk->tile = MO_QUERY_TILE;
+        phases[count++] = (mo_phase){attend_tiles, walk, (n + walk->tile - 1) / walk->tile * heads, 1};
+    }
+    return count;
+}
+
 int mo_walk_attention(mo_walk *walk, mo_phase *phases, int count)
 {
     const mo_attention *a = &walk->layer->attention;
@@ -285,14 +312,12 @@ int mo_walk_attention(mo_walk *walk, mo_phase *phases, int count)
     if (a->norm_all) {
         phases[count++] = (mo_phase){norm_all_heads, walk, n, 1};
     }
-    phases[count++] = (mo_phase){prepare_heads, walk, n * a->kv_heads, 1};
-    if (count_chunks(walk)) {
-        phases[count++] = (mo_phase){attend_chunks, walk, w->chunk_first[n] * a->kv_heads, 1};
-        phases[count++] = (mo_phase){merge_chunks, walk, n * a->kv_heads, 1};
+    const bool chunked = count_chunks(walk);
+    if (n == 1 && chunked && w->chunk_first[1] <= CHUNKS_ALONE) {
+        phases[count++] = (mo_phase){attend_alone, walk, a->kv_heads, 1};
     } else {
-        walk->tile = MO_QUERY_TILE;
-        const int64_t tiles = (n + walk->tile - 1) / walk->tile;
-        phases[count++] = (mo_phase){attend_tiles, walk, tiles * a->kv_heads, 1};
+        phases[count++] = (mo_phase){prepare_heads, walk, n * a->kv_heads, 1};
+        count = add_attention(walk, phases, count, chunked);
     }
     phases[count++] = mo_walk_mixed(walk);
     mo_jobs_clear(&w->mixer_out);

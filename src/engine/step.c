@@ -125,6 +125,23 @@ static void tell_routes(const mo_walk *walk)
     }
 }
 
+/* Runs a region. What one item cannot share (norms and choices of a single token) the calling thread does
+ * itself at the beginning and the end, instead of letting the others wait for it once more. */
+static void run_phases(mo_pool *pool, const mo_phase *phases, int count)
+{
+    int first = 0, last = count;
+    for (; first < last && phases[first].count <= 1; first++) {
+        phases[first].fn(phases[first].ctx, 0, phases[first].count, 0);
+    }
+    while (last > first && phases[last - 1].count <= 1) {
+        last--;
+    }
+    mo_pool_region(pool, phases + first, last - first);
+    for (; last < count; last++) {
+        phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
+    }
+}
+
 static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
 {
     mo_phase phases[MO_PHASES_MAX];
@@ -134,10 +151,10 @@ static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
     count = walk->layer->mixer == MO_MIXER_ATTENTION ? mo_walk_attention(walk, phases, count)
                                                      : mo_walk_delta(walk, phases, count);
     count = mo_walk_route(walk, phases, count);
-    mo_pool_region(walk->engine->pool, phases, count);
+    run_phases(walk->engine->pool, phases, count);
     tell_routes(walk);
     count = mo_walk_feed(walk, phases, 0);
-    mo_pool_region(walk->engine->pool, phases, count);
+    run_phases(walk->engine->pool, phases, count);
     if (atomic_load(&walk->overflow)) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "layer %d has keys or values too large for this cache format; run again with --kv f32",
