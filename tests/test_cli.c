@@ -225,12 +225,136 @@ static void test_output_errors(void **state)
     assert_int_equal(strlen(errors), 0);
 }
 
+/* ---- Commands that run a model ---- */
+
+#define TINY MO_TEST_DATA "/oracle/qwen3.gguf"
+
+static long file_size(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    const long size = ftell(f);
+    fclose(f);
+    return size;
+}
+
+static void test_eval(void **state)
+{
+    (void)state;
+    write_file("ids", "1 2 3\n44\t5", 10);
+    assert_int_equal(run("eval " TINY " --tokens ids --save-logits a --kv f32 --threads 1 --batch 2"), 0);
+    assert_int_equal(file_size("a"), 5 * 320 * 4);
+    assert_int_equal(run("eval " TINY " --tokens ids --save-logits b --kv f32 --isa scalar --threads 3"), 0);
+    char command[512];
+    snprintf(command, sizeof command, "cmp '%s/a' '%s/b'", folder, folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(run("eval " TINY " --tokens ids --compare a --kv q8_0 --json"), 0);
+    json_t *root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "kl_divergence")) < 0.05);
+    assert_true(json_real_value(json_object_get(root, "perplexity")) > 1.0);
+    json_decref(root);
+
+    write_file("bad", "1 2 x", 5);
+    expect_failure("eval " TINY " --tokens bad", 1, "'x' is no token id");
+    write_file("far", "1 2 320", 7);
+    expect_failure("eval " TINY " --tokens far", 1, "not in the vocabulary");
+    expect_failure("eval " TINY " --tokens none", 1, "none");
+    expect_failure("eval " TINY, 2, "--tokens");
+    expect_failure("eval " TINY " --tokens ids --kv f8", 2, "f16, f32 or q8_0");
+    expect_failure("eval " TINY " --tokens ids --isa abacus", 2, "scalar");
+    expect_failure("eval " TINY " --tokens ids --ctx 3 --save-logits /dev/full", 1, "/dev/full");
+    assert_int_equal(run("eval " TINY " ids"), 0);
+    assert_non_null(strstr(output, "perplexity"));
+}
+
+static void test_tokenize(void **state)
+{
+    (void)state;
+    write_file("text", "<|im_end|> the\xff", 15);
+    assert_int_equal(run("tokenize " TINY " text"), 0);
+    char plain[4096];
+    snprintf(plain, sizeof plain, "%.4000s", output);
+    assert_int_equal(run("tokenize " TINY " text --special"), 0);
+    assert_true(strlen(output) < strlen(plain)); /* one token instead of its letters */
+    assert_int_equal(run("tokenize " TINY " - <text"), 0);
+    assert_string_equal(output, plain);
+    expect_failure("tokenize " TINY " none", 1, "none");
+}
+
+static void test_bench(void **state)
+{
+    (void)state;
+    assert_int_equal(run("bench " TINY " --prefill 16 --decode 4 --rounds 1 --json"), 0);
+    json_t *root = parse_output();
+    static const char *const keys[] = {"prefill_tps", "decode_tps", "read_gbps"};
+    for (int i = 0; i < 3; i++) {
+        assert_true(json_real_value(json_object_get(root, keys[i])) > 0.0);
+    }
+    const json_int_t resident = json_integer_value(json_object_get(root, "resident_bytes"));
+    const json_int_t needed = json_integer_value(json_object_get(root, "weight_bytes")) +
+                              json_integer_value(json_object_get(root, "session_bytes")) +
+                              json_integer_value(json_object_get(root, "work_bytes"));
+    assert_true(json_integer_value(json_object_get(root, "bytes_per_token")) > 100000);
+    assert_true(needed > 500000 && resident > 1000000); /* a sanitizer's own memory is in it too */
+    json_decref(root);
+    write_file("prose", "the quick brown fox", 19);
+    assert_int_equal(run("bench " TINY " --prefill 16 --decode 0 --rounds 1 --text prose"), 0);
+    assert_non_null(strstr(output, "text tokens"));
+    expect_failure("bench", 2, "--synthetic");
+    expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "something to measure");
+    expect_failure("bench --synthetic nothing", 1, "nothing");
+}
+
+static void test_run(void **state)
+{
+    (void)state;
+    assert_int_equal(run("run " TINY " -p the --raw -n 12 --seed 7 --threads 1"), 0);
+    char first[4096];
+    snprintf(first, sizeof first, "%.4000s", output);
+    assert_non_null(strstr(errors, "tokens/s"));
+    assert_int_equal(run("run " TINY " -p the --raw -n 12 --seed 7 --threads 3 --isa scalar --quiet"), 0);
+    assert_string_equal(output, first);
+    assert_int_equal(strlen(errors), 0);
+    write_file("prompt", "the", 3);
+    assert_int_equal(run("run " TINY " --raw -n 12 --seed 7 --quiet <prompt"), 0);
+    assert_string_equal(output, first);
+    assert_int_equal(run("run " TINY " -f prompt --raw -n 12 --seed 7 --quiet --mmap"), 0);
+    assert_string_equal(output, first);
+    expect_failure("run " TINY " -p '' --raw", 1, "empty");
+    expect_failure("run " TINY " -p a -f b", 2, "not both");
+    expect_failure("run " TINY " -p a --top-p 2 --seed 1", 1, "top-p");
+    expect_failure("run " TINY " -p a --logit-bias 1:x --seed 1", 1, "ID:VALUE");
+    expect_failure("run none.gguf -p a", 1, "none.gguf");
+    assert_int_equal(run("run " TINY " -p the --raw -n 400 --seed 1 --ctx 20 --ignore-eos"), 0);
+    assert_non_null(strstr(errors, "--ctx"));
+    char words[400];
+    memset(words, 'q', sizeof words);
+    write_file("long", words, sizeof words);
+    expect_failure("run " TINY " -f long --raw --ctx 20 --seed 1", 1, "--ctx");
+}
+
+static void test_chat(void **state)
+{
+    (void)state;
+    write_file("lines", "the\n/speed\n/undo\n/clear\n\nthe\n/exit\n", 36);
+    assert_int_equal(run("chat " TINY " -n 6 --temp 0 <lines"), 0);
+    assert_non_null(strstr(errors, "tokens/s"));
+    assert_true(strlen(output) > 2);
+    write_file("help", "/help\n", 6);
+    assert_int_equal(run("chat " TINY " --seed 1 <help"), 0);
+    assert_non_null(strstr(errors, "/clear"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),          cmocka_unit_test(test_usage), cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_tables),        cmocka_unit_test(test_json),  cmocka_unit_test(test_odd_text),
-        cmocka_unit_test(test_output_errors),
+        cmocka_unit_test(test_output_errors), cmocka_unit_test(test_eval),  cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_bench),         cmocka_unit_test(test_run),   cmocka_unit_test(test_chat),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,5 +1,6 @@
 /* The engine against llama.cpp's values, and against itself: the same bits whatever the threads, the
  * instruction set, the batch, the company and the way into memory. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -292,6 +293,53 @@ static void snapshots_and_edits(void **state)
     }
 }
 
+/* Each thread its own session of one model, all at the same time. */
+typedef struct visitor {
+    mo_model *model;
+    const oracle *o;
+    float *row;
+} visitor;
+
+static void *visit(void *user)
+{
+    visitor *v = user;
+    mo_session *session = NULL;
+    if (mo_session_create(v->model, MO_KV_F16, 0, &session, NULL) == MO_OK) {
+        for (int64_t n = 20; n <= ORACLE_TOKENS; n += 7) {
+            mo_session_feed(&(mo_feed){.session = session, .tokens = v->o->tokens, .count = n}, NULL);
+        }
+        memcpy(v->row, mo_session_logits(session), sizeof(float) * (size_t)v->o->vocab);
+        mo_session_destroy(session);
+    }
+    return NULL;
+}
+
+static void at_the_same_time(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        mo_model *model = open_model(o->path, &(setting){.batch = 16});
+        pthread_t threads[3];
+        visitor visitors[4];
+        for (int n = 0; n < 4; n++) {
+            visitors[n] = (visitor){model, o, calloc((size_t)o->vocab, sizeof(float))};
+        }
+        visit(&visitors[3]); /* alone */
+        for (int n = 0; n < 3; n++) {
+            assert_int_equal(pthread_create(&threads[n], NULL, visit, &visitors[n]), 0);
+        }
+        for (int n = 0; n < 3; n++) {
+            pthread_join(threads[n], NULL);
+            assert_memory_equal(visitors[n].row, visitors[3].row, sizeof(float) * (size_t)o->vocab);
+        }
+        for (int n = 0; n < 4; n++) {
+            free(visitors[n].row);
+        }
+        mo_model_close(model);
+    }
+}
+
 static bool stop_after_one(void *user, int64_t done, int64_t total)
 {
     (void)total;
@@ -387,8 +435,10 @@ static void fixed_fingerprints(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(oracle_logits), cmocka_unit_test(fixed_fingerprints),  cmocka_unit_test(same_bits),
-        cmocka_unit_test(together),      cmocka_unit_test(snapshots_and_edits), cmocka_unit_test(refusals),
+        cmocka_unit_test(oracle_logits),       cmocka_unit_test(fixed_fingerprints),
+        cmocka_unit_test(same_bits),           cmocka_unit_test(together),
+        cmocka_unit_test(snapshots_and_edits), cmocka_unit_test(refusals),
+        cmocka_unit_test(at_the_same_time),
     };
     model_count = oracle_read(models);
     if (argc > 1) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build.sh DIRECTORY [cmake options]: configures (once, or when the options changed) and builds.
+# build.sh DIRECTORY [cmake options]: configures (once, or when the options changed) and builds; MO_TARGETS in the
+# environment names what to build instead of everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 directory=$1
@@ -9,4 +10,5 @@ if [ ! -f "$directory/build.ninja" ] || [ "$*" != "$(cat "$directory/.options" 2
     cmake -S . -B "$directory" -G Ninja "$@" >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log" >&2; exit 1; }
     echo "$*" >"$directory/.options"
 fi
-ninja -C "$directory" --quiet
+# shellcheck disable=SC2086
+ninja -C "$directory" --quiet ${MO_TARGETS:-}

@@ -54,7 +54,7 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     done
 }
 
-concurrent="test_pool test_ops test_synth test_text test_engine:together"
+concurrent="test_pool test_ops test_synth test_text test_engine:together test_engine:at_the_same_time"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
 portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
 test_engine:fixed_fingerprints test_engine:together"

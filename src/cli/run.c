@@ -85,7 +85,9 @@ static int run(const request *r, const cli_loading *l, const cli_sampling *s)
     if (ids && cli_generation_open(&g, "run", model, kv, s)) {
         if (cli_generation_set(&g, ids, count)) {
             code = cli_generate(&g, r->limit, r->go_on, manner);
-            printf("\n");
+            if (g.answer_tokens) {
+                printf("\n");
+            }
         }
         if (!r->quiet && code == CLI_OK) {
             print_speed(&g);
