@@ -29,4 +29,6 @@ check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/or
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 check "the header compiles as C++" bash -c "echo '#include <moraine.h>' | c++ -x c++ -fsyntax-only -I '$scratch/usr/include' -"
 check "the installed program runs" "$scratch/usr/bin/moraine" --version
+check "the manual page is there" test -s "$scratch/usr/share/man/man1/moraine.1"
+check "completion offers the commands" bash -c "PATH='$scratch/usr/bin':\$PATH; . '$scratch/usr/share/bash-completion/completions/moraine'; COMP_WORDS=(moraine in) COMP_CWORD=1; _moraine; test \"\${COMPREPLY[0]}\" = inspect"
 echo "1..$number"
