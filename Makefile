@@ -27,7 +27,7 @@ lint: ## clang-format, clang-tidy, cppcheck, warnings as errors
 bench: all ## speed of the numeric core: table on stdout, JSON in build/bench.json
 	@$(BUILD)/bench/bench_core --json $(BUILD)/bench.json
 
-fuzz: ## ten minutes of libFuzzer on the container reader (FUZZ_SECONDS=600)
+fuzz: ## ten minutes of libFuzzer on the container reader, less on texts (FUZZ_SECONDS=600)
 	@tools/setup.sh test
 	@tools/fuzz.sh $${FUZZ_SECONDS:-600}
 

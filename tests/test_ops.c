@@ -414,122 +414,7 @@ static void test_entries(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- Operations over a pool ------------------------------------------------------------------- */
-
-static void test_product_threads(void **state)
-{
-    (void)state;
-    testcase c = {.seed = 0};
-    enum { ROWS = 333, COLS = 320, TOKENS = 5 };
-    const mo_format *f = mo_format_of(MO_Q8_0);
-    const size_t bytes = (size_t)mo_format_row_bytes(f, COLS) * ROWS;
-    uint8_t *data = space(&c, bytes);
-    for (size_t i = 0; i < bytes; i++) {
-        data[i] = (uint8_t)(next(&c) & 0x3B);
-    }
-    const mo_weights w = {.data = data, .type = MO_Q8_0, .rows = ROWS, .cols = COLS};
-    void *memory = aligned_alloc(64, (mo_acts_bytes(TOKENS, COLS) + 63) / 64 * 64);
-    assert_non_null(memory);
-    const mo_acts acts = mo_acts_lay(memory, TOKENS, COLS);
-    for (int i = 0; i < TOKENS * COLS; i++) {
-        acts.x[i] = value(&c);
-    }
-    const mo_kernels *best;
-    assert_int_equal(mo_kernels_select(NULL, &best, NULL), MO_OK);
-    const int32_t picks[3] = {4, 0, 2};
-    float *want = zeros(&c, 3 * ROWS), *got = zeros(&c, 3 * ROWS);
-    for (int threads = 1; threads <= 5; threads++) {
-        mo_pool *pool;
-        assert_int_equal(mo_pool_create(threads, &pool, NULL), MO_OK);
-        mo_ops_quantise(pool, best, &acts, TOKENS);
-        if (threads == 1) {
-            best->product(&w, 0, ROWS, &acts, picks, 3, want, ROWS);
-        }
-        memset(got, 0xFF, sizeof *got * 3 * ROWS);
-        mo_ops_product(pool, best, &w, &acts, picks, 3, got, ROWS);
-        assert_memory_equal(got, want, sizeof *got * 3 * ROWS);
-        mo_pool_destroy(pool);
-    }
-    free(memory);
-    for (int i = 0; i < c.slices; i++) {
-        free(c.slice[i]);
-    }
-}
-
-/* A whole attention by the definition: the chunks of [first, last) in order, the sink last. */
-static void attend_plainly(const mo_attend_call *a, float *out)
-{
-    for (int64_t h = 0; h < a->kv_heads * a->heads_per_kv; h++) {
-        const mo_kv_head *kv = &a->kv[h / a->heads_per_kv];
-        float M = 0.0f, L = 0.0f, m, l, o[128], *O = out + h * kv->v_len;
-        for (int64_t begin = a->first, end; begin < a->last; begin = end) {
-            end = (begin / MO_CHUNK + 1) * MO_CHUNK;
-            end = end < a->last ? end : a->last;
-            mo_kernels_scalar.attend(kv, begin, end, a->q + h * kv->k_len, 1, a->scale, &m, &l, o);
-            if (begin == a->first) {
-                M = m;
-                L = l;
-                memcpy(O, o, sizeof *o * (size_t)kv->v_len);
-            } else {
-                mo_kernels_scalar.attend_merge(&M, &L, O, m, l, o, kv->v_len);
-            }
-        }
-        if (a->sinks) {
-            mo_kernels_scalar.attend_merge(&M, &L, O, a->sinks[h], 1.0f, NULL, kv->v_len);
-        }
-        mo_kernels_scalar.attend_finish(O, L, kv->v_len);
-    }
-}
-
-static void test_attend_threads(void **state)
-{
-    (void)state;
-    enum { KV = 2, PER = 11, LEN = 40, SEEN = 700, HEADS = KV * PER };
-    const int64_t windows[][2] = {{0, 1}, {0, SEEN}, {100, 612}, {256, 512}, {511, 513}, {600, 700}};
-    mo_pool *pools[5];
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(mo_pool_create(i + 1, &pools[i], NULL), MO_OK);
-    }
-    const mo_kernels *best;
-    assert_int_equal(mo_kernels_select("auto", &best, NULL), MO_OK);
-    for (mo_kv_type type = MO_KV_F16; type <= MO_KV_Q8_0; type++) {
-        testcase c = {.seed = 0, .state = (uint64_t)type};
-        const int64_t bytes = mo_kv_bytes(type, LEN);
-        mo_kv_head kv[KV];
-        for (int h = 0; h < KV; h++) {
-            uint8_t *k = space(&c, (size_t)(SEEN * bytes)), *v = space(&c, (size_t)(SEEN * bytes));
-            for (int64_t u = 0; u < 2 * SEEN; u++) {
-                float x[LEN];
-                for (int i = 0; i < LEN; i++) {
-                    x[i] = value(&c);
-                }
-                assert_true(best->kv_write(type, x, LEN, u < SEEN ? k + u * bytes : v + (u - SEEN) * bytes));
-            }
-            kv[h] = (mo_kv_head){type, k, v, bytes, bytes, LEN, LEN, 0};
-        }
-        mo_attend_call a = {.kv = kv, .kv_heads = KV, .heads_per_kv = PER, .scale = 0.25f};
-        a.q = row(&c, HEADS * LEN);
-        float *sinks = row(&c, HEADS), *want = zeros(&c, HEADS * LEN);
-        float *scratch = zeros(&c, mo_ops_attend_floats(SEEN, HEADS, LEN));
-        a.out = zeros(&c, HEADS * LEN);
-        for (size_t i = 0; i < 2 * sizeof windows / sizeof *windows; i++) {
-            a.first = windows[i / 2][0];
-            a.last = windows[i / 2][1];
-            a.sinks = i % 2 ? sinks : NULL;
-            attend_plainly(&a, want);
-            for (int p = 0; p < 5; p++) {
-                mo_ops_attend(pools[p], best, &a, scratch);
-                assert_memory_equal(a.out, want, sizeof(float) * HEADS * LEN);
-            }
-        }
-        for (int i = 0; i < c.slices; i++) {
-            free(c.slice[i]);
-        }
-    }
-    for (int i = 0; i < 5; i++) {
-        mo_pool_destroy(pools[i]);
-    }
-}
+/* ---- Cutting and choosing ---------------------------------------------------------------------- */
 
 static void test_grain(void **state)
 {
@@ -582,9 +467,10 @@ int main(void)
 {
     mo_host_float_mode();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_entries),        cmocka_unit_test(test_product_threads),
-        cmocka_unit_test(test_attend_threads), cmocka_unit_test(test_grain),
-        cmocka_unit_test(test_topk),           cmocka_unit_test(test_select),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_grain),
+        cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_select),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

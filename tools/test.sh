@@ -54,7 +54,7 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     done
 }
 
-concurrent="test_pool test_ops test_synth test_text test_engine:together test_engine:at_the_same_time"
+concurrent="test_pool test_synth test_text test_engine:together test_engine:at_the_same_time"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
 portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
 test_engine:fixed_fingerprints test_engine:together"
@@ -70,7 +70,7 @@ all)
     stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
     # shellcheck disable=SC2046
     stage "$(tools/cross.sh name)" build-cross "$(tools/cross.sh emulator)" "$portable" -DMO_WERROR=ON $(tools/cross.sh flags)
-    run fuzz fuzz.sh tools/fuzz.sh 20
+    run fuzz fuzz.sh tools/fuzz.sh 16
     run lint lint.sh tools/lint.sh
     ;;
 *)

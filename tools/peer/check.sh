@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# check.sh: a second opinion on whole models: llama.cpp's logits (npm package node-llama-cpp, exact KV cache) beside
+# ours on synthetic models of several families; prints KL divergence and the share of equal top tokens.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+scratch=${MO_BENCH_DIR:-build/peer}
+mkdir -p "$scratch"
+cp tools/peer/package.json tools/peer/llama.mjs "$scratch/"
+[ -d "$scratch/node_modules/node-llama-cpp" ] || (cd "$scratch" && npm install --ignore-scripts --no-audit --no-fund >/dev/null)
+seq 1000 37 2200 | tr '\n' ' ' >"$scratch/ids"
+check() { # name, layers
+    local model=$scratch/check.gguf
+    build/moraine synth "$1" --layers "$2" -o "$model" --force 2>/dev/null
+    node "$scratch/llama.mjs" logits "$model" --tokens "$scratch/ids" --out "$scratch/logits" --threads "$(nproc)"
+    printf '%-20s %2d layers  ' "$1" "$2"
+    build/moraine eval "$model" --tokens "$scratch/ids" --compare "$scratch/logits" --kv f32 | grep -E 'KL|same' | tr '\n' ' '
+    echo
+    rm -f "$model" "$scratch/logits"
+}
+check gpt-oss-20b 2
+check qwen3-30b-a3b 2
+check qwen3-next-80b-a3b 4
+check qwen3.6-35b-a3b 4
+check olmoe-1b-7b 2
+check qwen1.5-moe-a2.7b 2
+check gemma-4-26b-a4b 6
+check mixtral-8x7b 1
+check llama-3-8b 2
+check smollm2-135m 30
