@@ -27,10 +27,11 @@ static void take_mixer(const mo_walk *walk, int64_t t)
         mo_walk_quantise(walk->k, &walk->in, t);
     }
     if (l->routed && l->moe.router.input_scale) {
-        float *r = walk->w->in_router + t * n;
+        float *r = walk->in_router.x + t * n;
         walk->k->rms_norm(r, x, NULL, n, eps);
         walk->k->scale(r, 1.0f / sqrtf((float)n), n);
         walk->k->multiply(r, l->moe.router.input_scale, n);
+        mo_walk_quantise(walk->k, &walk->in_router, t);
     }
 }
 
@@ -118,12 +119,10 @@ int mo_walk_route(mo_walk *walk, mo_phase *phases, int count)
     const mo_layer *l = walk->layer;
     mo_workspace *w = walk->w;
     const int64_t n = walk->tokens;
+    const bool own = l->routed && l->moe.router.input_scale;
+    walk->in_router = own ? mo_acts_lay(w->in_router, n, walk->frame->width) : walk->in;
     phases[count++] = (mo_phase){take_mixers, walk, n, 1};
     if (l->routed) {
-        walk->in_router = walk->in;
-        if (l->moe.router.input_scale) {
-            walk->in_router.x = w->in_router;
-        }
         mo_jobs_clear(&w->router);
         mo_jobs_add(&w->router, &l->moe.router.logits, &walk->in_router, NULL, n, w->scores, l->moe.experts);
         phases[count++] = mo_jobs_phase(&w->router);

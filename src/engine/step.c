@@ -6,39 +6,6 @@
 #include "base/status.h"
 #include "engine/walk.h"
 
-/* ---- Phases that every layer has -------------------------------------------------------------- */
-
-static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const mo_walk *walk = ctx;
-    const int64_t n = walk->frame->width;
-    for (int64_t t = begin; t < end; t++) {
-        walk->k->rms_norm(walk->in.x + t * n, walk->w->x + t * n, walk->layer->mixer_norm, n,
-                          walk->frame->eps);
-        mo_walk_quantise(walk->k, &walk->in, t);
-    }
-}
-
-mo_phase mo_walk_mixer_input(mo_walk *walk)
-{
-    return (mo_phase){norm_input, walk, walk->tokens, 1};
-}
-
-static void quantise_mixed(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const mo_walk *walk = ctx;
-    for (int64_t t = begin; t < end; t++) {
-        mo_walk_quantise(walk->k, &walk->mixed, t);
-    }
-}
-
-mo_phase mo_walk_mixed(mo_walk *walk)
-{
-    return (mo_phase){quantise_mixed, walk, walk->tokens, 1};
-}
-
 /* ---- Before the layers ------------------------------------------------------------------------ */
 
 /* Token t of the step: its session, position and slice. */

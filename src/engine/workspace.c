@@ -139,7 +139,7 @@ static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kern
     w->x = cut(c, batch * frame->width, sizeof(float));
     w->in = cut_acts(c, batch, frame->width);
     w->in_dense = cut_acts(c, batch, frame->width);
-    w->in_router = cut(c, batch * frame->width, sizeof(float));
+    w->in_router = cut_acts(c, batch, frame->width);
     w->q = cut(c, batch * e.mixer_q, sizeof(float));
     w->k = cut(c, batch * e.mixer_k, sizeof(float));
     w->v = cut(c, batch * e.mixer_v, sizeof(float));

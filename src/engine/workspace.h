@@ -27,13 +27,12 @@ typedef struct mo_workspace {
     int64_t *chunk_first; /* [batch + 1] first attention partial of each token */
 
     float *x; /* [batch][D] the residual stream */
-    void *in,
-        *in_dense;    /* acts [batch][D]: what mixers and experts read; what a dense part beside them reads */
-    float *in_router; /* [batch][D], gemma4's router */
-    float *q, *k, *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha */
-    void *mixed;      /* acts [batch][widest mixer] */
-    float *y;         /* [batch][D] a mixer's output */
-    float *rope;      /* [ropes][2][batch][pairs] */
+    /* Acts [batch][D]: what mixers and experts read; what a dense part beside them reads; gemma4's router. */
+    void *in, *in_dense, *in_router;
+    float *q, *k, *v;    /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha */
+    void *mixed;         /* acts [batch][widest mixer] */
+    float *y;            /* [batch][D] a mixer's output */
+    float *rope;         /* [ropes][2][batch][pairs] */
     int64_t rope_stride; /* floats of one token's c (or s) */
     float *partial;      /* chunk results: [chunks][heads](m, l, o) */
     int64_t partial_floats;
