@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -347,6 +349,82 @@ static bool stop_after_one(void *user, int64_t done, int64_t total)
     return false;
 }
 
+/* ---- What decoding must not do ---------------------------------------------------------------- */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+
+static atomic_int allocations;
+
+void *__wrap_malloc(size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __real_realloc(memory, bytes);
+}
+
+static void decoding_allocates_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        mo_model *model = open_model(o->path, &(setting){.batch = 16});
+        mo_session *session = open_session(model, MO_KV_F16);
+        mo_sampler *sampler = NULL;
+        const mo_sampling settings = mo_sampling_default();
+        assert_int_equal(mo_sampler_create(&settings, o->vocab, &sampler, NULL), MO_OK);
+        const int before = atomic_load(&allocations);
+        for (int64_t n = 1; n < ORACLE_TOKENS; n++) {
+            mo_session_feed(&(mo_feed){.session = session, .tokens = o->tokens, .count = n}, NULL);
+            mo_sampler_pick(sampler, mo_session_logits(session), o->tokens, (size_t)n);
+        }
+        assert_int_equal(atomic_load(&allocations), before);
+        mo_sampler_destroy(sampler);
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+}
+
+/* A file that is gone while its model runs is not missed. */
+static void a_removed_file_is_not_missed(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/moraine-engine-XXXXXX", command[1024], path[64];
+    const oracle *o = &models[0];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    float *want = logits_of(o, &(setting){.kv = MO_KV_F16});
+    for (int map = 0; map < 2; map++) {
+        snprintf(command, sizeof command, "cp '%s' '%s'", o->path, path);
+        assert_int_equal(system(command), 0);
+        mo_model *model = open_model(path, &(setting){.map = map});
+        assert_int_equal(remove(path), 0);
+        mo_session *session = open_session(model, MO_KV_F16);
+        feed(session, o->tokens, ORACLE_TOKENS, 0, NULL);
+        assert_memory_equal(mo_session_logits(session), want + (ORACLE_TOKENS - 1) * o->vocab,
+                            sizeof(float) * (size_t)o->vocab);
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+    free(want);
+    rmdir(folder);
+}
+
 /* Bad requests are refused with a sentence and lose nothing; a cancelled feed goes on where it was. */
 static void refusals(void **state)
 {
@@ -435,9 +513,14 @@ static void fixed_fingerprints(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(oracle_logits),       cmocka_unit_test(fixed_fingerprints),
-        cmocka_unit_test(same_bits),           cmocka_unit_test(together),
-        cmocka_unit_test(snapshots_and_edits), cmocka_unit_test(refusals),
+        cmocka_unit_test(oracle_logits),
+        cmocka_unit_test(fixed_fingerprints),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(together),
+        cmocka_unit_test(snapshots_and_edits),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(a_removed_file_is_not_missed),
         cmocka_unit_test(at_the_same_time),
     };
     model_count = oracle_read(models);

@@ -57,11 +57,11 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
 concurrent="test_pool test_synth test_text test_engine:together test_engine:at_the_same_time"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
 portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
-test_engine:fixed_fingerprints test_engine:together"
+test_sampler test_engine:fixed_fingerprints test_engine:together"
 
 case "${1:-all}" in
 quick)
-    stage native build "" "test_base test_pool test_format test_math test_ops test_gguf test_product" -DMO_WERROR=ON
+    stage native build "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" -DMO_WERROR=ON
     ;;
 all)
     stage native build "" all -DMO_WERROR=ON

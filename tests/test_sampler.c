@@ -1,0 +1,190 @@
+/* Sampling: what each setting allows, and the same tokens for the same seed on every machine. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "moraine.h"
+#include "random.h"
+
+enum { VOCAB = 1000, PICKS = 20000 };
+
+static float logits[VOCAB];
+
+static int fill_logits(void **state)
+{
+    uint64_t seed = 3;
+    (void)state;
+    for (int i = 0; i < VOCAB; i++) {
+        logits[i] = random_normal(&seed);
+    }
+    logits[7] = logits[500] = 5.0f; /* a tie for the first place */
+    logits[400] = 4.0f;
+    return 0;
+}
+
+static mo_sampler *make(const mo_sampling *settings)
+{
+    mo_sampler *s = NULL;
+    assert_int_equal(mo_sampler_create(settings, VOCAB, &s, NULL), MO_OK);
+    return s;
+}
+
+static mo_sampling plain(void)
+{
+    return (mo_sampling){.repeat_penalty = 1.0f, .top_p = 1.0f, .temperature = 1.0f, .seed = 42};
+}
+
+/* How often each token is picked. */
+static void tally(const mo_sampling *settings, const int32_t *recent, size_t count, int *hits)
+{
+    mo_sampler *s = make(settings);
+    memset(hits, 0, sizeof(int) * VOCAB);
+    for (int i = 0; i < PICKS; i++) {
+        hits[mo_sampler_pick(s, logits, recent, count)]++;
+    }
+    mo_sampler_destroy(s);
+}
+
+static int kinds(const int *hits)
+{
+    int n = 0;
+    for (int i = 0; i < VOCAB; i++) {
+        n += hits[i] > 0;
+    }
+    return n;
+}
+
+static void likeliest_and_ties(void **state)
+{
+    (void)state;
+    static int hits[VOCAB];
+    mo_sampling set = plain();
+    set.temperature = 0.0f;
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(hits[7], PICKS);
+    set = plain();
+    set.top_k = 1;
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(hits[7], PICKS);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    static int hits[VOCAB];
+    mo_sampling set = plain();
+    set.top_k = 3;
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(kinds(hits), 3);
+    assert_true(hits[7] && hits[500] && hits[400]);
+    set = plain();
+    set.min_p = 0.9f; /* e^-1 of the best is 400's share */
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(kinds(hits), 2);
+    set = plain();
+    set.top_p = 0.001f;
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(hits[7], PICKS);
+}
+
+/* Shares of the picks are the probabilities. */
+static void shares(void **state)
+{
+    (void)state;
+    static int hits[VOCAB];
+    mo_sampling set = plain();
+    set.top_k = 3;
+    set.temperature = 0.5f;
+    const double total = 2.0 + exp(-2.0);
+    tally(&set, NULL, 0, hits);
+    assert_true(fabs(hits[7] / (double)PICKS - 1.0 / total) < 0.02);
+    assert_true(fabs(hits[400] / (double)PICKS - exp(-2.0) / total) < 0.02);
+    set = plain();
+    tally(&set, NULL, 0, hits);
+    assert_true(kinds(hits) > 700);
+}
+
+static void penalties_and_bias(void **state)
+{
+    (void)state;
+    static int hits[VOCAB];
+    const int32_t recent[] = {7, 7, 500};
+    const mo_logit_bias bias[] = {{7, -INFINITY}, {500, -INFINITY}, {400, 1.0f}};
+    mo_sampling set = plain();
+    set.temperature = 0.0f;
+    set.penalty_last = -1;
+    set.frequency_penalty = 0.4f; /* 7 counts twice */
+    tally(&set, recent, 3, hits);
+    assert_int_equal(hits[500], PICKS);
+    set.frequency_penalty = 0.0f;
+    set.repeat_penalty = 2.0f; /* both fall below 400 */
+    tally(&set, recent, 3, hits);
+    assert_int_equal(hits[400], PICKS);
+    set.penalty_last = 1; /* only 500 is recent */
+    tally(&set, recent, 3, hits);
+    assert_int_equal(hits[7], PICKS);
+    set = plain();
+    set.temperature = 0.0f;
+    set.bias = bias;
+    set.bias_count = 3;
+    tally(&set, NULL, 0, hits);
+    assert_int_equal(hits[400], PICKS);
+}
+
+static void same_seed_same_tokens(void **state)
+{
+    (void)state;
+    int32_t picks[256];
+    mo_sampling set = mo_sampling_default();
+    set.seed = 12345;
+    mo_sampler *s = make(&set);
+    for (int i = 0; i < 256; i++) {
+        picks[i] = mo_sampler_pick(s, logits, picks, (size_t)i);
+    }
+    mo_sampler_destroy(s);
+    assert_int_equal(fingerprint(picks, sizeof picks), 0x3aea9b001cb2c8e1u);
+}
+
+static void nonsense(void **state)
+{
+    (void)state;
+    const mo_logit_bias far = {VOCAB, 1.0f};
+    mo_sampling sets[8];
+    mo_error err;
+    for (int i = 0; i < 8; i++) {
+        sets[i] = plain();
+    }
+    sets[0].temperature = -1.0f;
+    sets[1].temperature = NAN;
+    sets[2].top_p = 0.0f;
+    sets[3].min_p = 1.5f;
+    sets[4].top_k = -1;
+    sets[5].repeat_penalty = 0.0f;
+    sets[6].bias = &far;
+    sets[6].bias_count = 1;
+    sets[7].penalty_last = -2;
+    for (int i = 0; i < 8; i++) {
+        mo_sampler *s = NULL;
+        assert_int_equal(mo_sampler_create(&sets[i], VOCAB, &s, &err), MO_EINVAL);
+        assert_null(s);
+        assert_true(strlen(err.detail) > 10);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(likeliest_and_ties),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(shares),
+        cmocka_unit_test(penalties_and_bias),
+        cmocka_unit_test(nonsense),
+        cmocka_unit_test(same_seed_same_tokens),
+    };
+    return cmocka_run_group_tests_name("sampler", tests, fill_logits, NULL);
+}
