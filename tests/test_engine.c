@@ -23,7 +23,7 @@ static int model_count;
 typedef struct setting {
     int threads;
     const char *isa;
-    int64_t step, batch;
+    int64_t step, batch, context;
     mo_kv_type kv;
     bool map;
 } setting;
@@ -35,7 +35,7 @@ static mo_model *open_model(const char *path, const setting *s)
     mo_model_options options = mo_model_options_default();
     options.threads = s->threads ? s->threads : 2;
     options.isa = s->isa;
-    options.context = 256;
+    options.context = s->context ? s->context : 256;
     options.batch = s->batch ? s->batch : 64;
     options.map = s->map;
     if (mo_model_open(path, &options, &model, &err) != MO_OK) {
@@ -349,6 +349,43 @@ static bool stop_after_one(void *user, int64_t done, int64_t total)
     return false;
 }
 
+/* A long text through a small batch (windows keep a ring of positions) and through one batch (they keep all):
+ * the same bits, also after going back a little and after going back too far for the ring. */
+static void windows_keep_what_they_see(void **state)
+{
+    (void)state;
+    enum { LONG = 900 };
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        const size_t row = sizeof(float) * (size_t)o->vocab;
+        int32_t tokens[LONG], edited[LONG];
+        uint64_t seed = 11;
+        for (int t = 0; t < LONG; t++) {
+            tokens[t] = (int32_t)random_below(&seed, o->vocab);
+        }
+        memcpy(edited, tokens, sizeof edited);
+        edited[LONG - 5] = (edited[LONG - 5] + 1) % (int32_t)o->vocab;
+        mo_model *whole_model = open_model(o->path, &(setting){.context = 1024, .batch = 1024});
+        mo_model *model = open_model(o->path, &(setting){.context = 1024, .batch = 16});
+        mo_session *whole = open_session(whole_model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_F16);
+        assert_true(mo_session_bytes(model, MO_KV_F16, 0) <= mo_session_bytes(whole_model, MO_KV_F16, 0));
+        const int32_t *const texts[] = {tokens, edited, tokens, tokens};
+        const int64_t counts[] = {LONG, LONG, 600, LONG};
+        for (int n = 0; n < 4; n++) {
+            feed(whole, texts[n], counts[n], 0, NULL);
+            feed(session, texts[n], counts[n], 0, NULL);
+            if (memcmp(mo_session_logits(session), mo_session_logits(whole), row) != 0) {
+                fail_msg("%s: other bits in round %d", o->name, n);
+            }
+        }
+        mo_session_destroy(whole);
+        mo_session_destroy(session);
+        mo_model_close(whole_model);
+        mo_model_close(model);
+    }
+}
+
 /* ---- What decoding must not do ---------------------------------------------------------------- */
 
 void *__real_malloc(size_t bytes);
@@ -518,6 +555,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(same_bits),
         cmocka_unit_test(together),
         cmocka_unit_test(snapshots_and_edits),
+        cmocka_unit_test(windows_keep_what_they_see),
         cmocka_unit_test(refusals),
         cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(a_removed_file_is_not_missed),
