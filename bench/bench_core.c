@@ -78,7 +78,7 @@ static void multiply(void *ctx, int64_t begin, int64_t end, int thread)
 
 static double seconds_of(bench *b, work *w, int64_t matrices)
 {
-    w->grain = mo_ops_product_grain(&w->one, w->count);
+    w->grain = mo_ops_product_grain(&w->one, w->count, matrices * w->matrix_bytes);
     w->pieces = (w->one.rows + w->grain - 1) / w->grain;
     const int64_t start = mo_clock_ns();
     mo_pool_run(b->pool, matrices * w->pieces, 1, multiply, w);

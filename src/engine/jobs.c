@@ -20,10 +20,8 @@ void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const
         return;
     }
     assert(j->count < j->limit);
-    const int64_t grain = mo_ops_product_grain(&linear->w, count);
-    const int64_t rows = pieces_of(linear->w.rows, grain);
-    j->list[j->count++] = (mo_job){linear, acts, pick, count, y, stride, j->pieces, grain, rows};
-    j->pieces += rows * pieces_of(count, PIECE_TOKENS);
+    j->list[j->count++] =
+        (mo_job){.linear = linear, .acts = acts, .pick = pick, .count = count, .y = y, .stride = stride};
 }
 
 /* The job that holds a piece: the last one that begins at or before it. */
@@ -86,7 +84,24 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static int64_t bytes_of(const mo_weights *w)
+{
+    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+}
+
 mo_phase mo_jobs_phase(mo_jobs *j)
 {
+    int64_t bytes = 0;
+    j->pieces = 0;
+    for (int i = 0; i < j->count; i++) {
+        bytes += bytes_of(&j->list[i].linear->w);
+    }
+    for (int i = 0; i < j->count; i++) {
+        mo_job *job = &j->list[i];
+        job->grain = mo_ops_product_grain(&job->linear->w, job->count, bytes);
+        job->row_pieces = pieces_of(job->linear->w.rows, job->grain);
+        job->first = j->pieces;
+        j->pieces += job->row_pieces * pieces_of(job->count, PIECE_TOKENS);
+    }
     return (mo_phase){.fn = run_pieces, .ctx = j, .count = j->pieces, .grain = 1};
 }

@@ -14,7 +14,7 @@ typedef struct mo_job {
     int64_t count;       /* tokens; 0 is allowed */
     float *y;            /* [count][stride] */
     int64_t stride;
-    /* Set by mo_jobs_add(): pieces are row_pieces times token_pieces, rows first. */
+    /* Set by mo_jobs_phase(): pieces are row_pieces times token pieces, rows first. */
     int64_t first; /* piece of the list */
     int64_t grain; /* rows of a piece */
     int64_t row_pieces;
@@ -38,7 +38,7 @@ static inline void mo_jobs_clear(mo_jobs *j)
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride);
 
-/* The phase that computes the list as it is now: product, outer scale, bias. */
+/* Cuts the list as it is now into pieces; the phase that computes them: product, outer scale, bias. */
 mo_phase mo_jobs_phase(mo_jobs *j);
 
 #endif

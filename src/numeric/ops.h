@@ -5,9 +5,9 @@
 
 #include "numeric/kernels.h"
 
-/* Rows of one chunk of a product with `count` activation rows: a multiple of 32, so of every interleave
- * group. For callers that put several products into one region. */
-int64_t mo_ops_product_grain(const mo_weights *w, int64_t count);
+/* Rows of one chunk of a product with `count` activation rows, in a region whose products read region_bytes of
+ * weights together: a multiple of 32, so of every interleave group. */
+int64_t mo_ops_product_grain(const mo_weights *w, int64_t count, int64_t region_bytes);
 
 /* The indices of the k largest of n values, largest first, ties to the lower index; 0 < k <= n. No value
  * may be NaN. */
