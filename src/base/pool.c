@@ -229,9 +229,9 @@ static bool shares_core(mo_pool *pool, int thread)
 /* ---- Waiting ---------------------------------------------------------------------------------- */
 
 /* Returns when there may be work, the region is closed (caller) or the pool is (workers). Spins first,
- * unless that would take the core from a thread that works: with eight busy processes on two cores, regions
- * took 10 % less time that way. Moving such a thread to another core was worse: a chunk it held there waited
- * for the strangers' time slices (860 against 500 ms). */
+ * unless that would take the core from a thread that works. On two cores with much else running, regions took
+ * about a tenth less time that way, though the spread was wide (docs/lab-notes.md); moving such a thread to
+ * another core was slower. */
 static void wait_for_work(mo_pool *pool, int thread)
 {
     bool shared = shares_core(pool, thread);
