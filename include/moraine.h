@@ -239,7 +239,80 @@ MO_API mo_status mo_synth_measure(const char *name, const mo_synth_options *opti
 MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_options *options,
                           mo_progress_fn progress, void *user, mo_error *err);
 
+/* ---- Other formats for a model's weights ------------------------------------------------------ */
+
+/* What a tensor counts as when a model is quantised. */
+typedef enum mo_tensor_class {
+    MO_CLASS_EXPERTS,   /* the matrices of routed experts */
+    MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
+    MO_CLASS_OUTPUT,    /* the output matrix, where the model has one of its own */
+    MO_CLASS_EMBEDDING, /* the embedding, which also is the output where that is tied to it */
+    MO_CLASS_KEPT,      /* routers, vectors, convolutions: always copied as they are */
+    MO_TENSOR_CLASSES
+} mo_tensor_class;
+
+/* "experts", "rest", ... A constant. */
+MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
+
+typedef struct mo_quantise_options {
+    /* A format such as "Q8_0" for each class; NULL leaves the tensors as they are. output and embedding
+     * follow rest when they are NULL. Tensors that have the format already are copied. */
+    const char *experts, *rest, *output, *embedding;
+    int threads;    /* 0: one per usable core; the file does not depend on it */
+    bool overwrite; /* an existing file */
+} mo_quantise_options;
+
+MO_API mo_quantise_options mo_quantise_options_default(void);
+
+typedef struct mo_quantise_class {
+    int64_t tensors, values;
+    int64_t bytes_before, bytes_after;
+    int64_t converted; /* tensors that got another format */
+    double error;      /* of those: root of the sum of squared differences over the sum of squares */
+} mo_quantise_class;
+
+typedef struct mo_quantise_report {
+    int64_t file_bytes_before, file_bytes_after; /* before: all parts */
+    mo_quantise_class classes[MO_TENSOR_CLASSES];
+} mo_quantise_report;
+
+/* Writes a model with its weights in other formats: one file with the same metadata, also where the source
+ * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
+ * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown or cannot hold
+ * a tensor's rows; err then names those that can. The same bytes for any number of threads. Memory is a few
+ * MiB per thread. progress may be NULL; it counts bytes of the new file. */
+MO_API mo_status mo_quantise(const char *source, const char *path, const mo_quantise_options *options,
+                             mo_progress_fn progress, void *user, mo_quantise_report *report, mo_error *err);
+
 /* ---- Models ----------------------------------------------------------------------------------- */
+
+/* How keys and values are kept: the default F16, exact F32, or Q8_0 (half of F16's memory, lossy). */
+typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0 } mo_kv_type;
+
+/* How weights that stay on disk are read: past the page cache, through it, or as measured when opened. */
+typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;
+
+/* The static cache of founding document 001, under its own options: experts chosen from a profile lie in RAM, do not
+ * change while a request runs, and are exchanged after it by a rate. Without it the policy decides. */
+typedef struct mo_hot_cache_options {
+    const char *file;         /* a profile in that document's JSON, ours or the fork's; NULL: none */
+    int64_t max_mib;          /* of experts in RAM; 0: off; -1: what the ceiling leaves free */
+    int64_t auto_reserve_mib; /* left free by -1; by default 1024 */
+    double update_rate;       /* share of the experts in it that may be exchanged after a request, 0 to 1 */
+    const char *weighting;    /* flat, balanced, pressure, smooth or time; NULL: flat */
+    double layer_curve;       /* how much layers differ, 0 to 1; by default 0.5 */
+} mo_hot_cache_options;
+
+/* What is counted about a model, and what becomes of it. No result depends on any of it. */
+typedef struct mo_learning_options {
+    /* The counts of all runs, which warm the cache at the next start: "off" reads and writes none; NULL: a file in
+     * the user's cache directory ($XDG_CACHE_HOME/moraine or ~/.cache/moraine); otherwise the path of one. */
+    const char *profile;
+    const char *perf_mode; /* "full" (NULL): picks and times; "update": picks; "off": nothing is counted */
+    const char *perf_out;  /* file for the counts of this run, written after each request and at the end; or NULL */
+    const char *warm_file; /* a copy of what lay in RAM is kept here for a fast next start; NULL: none */
+    mo_hot_cache_options hot_cache;
+} mo_learning_options;
 
 /* A loaded model with the threads and the memory to run it. Sessions share it; any thread may use it. */
 typedef struct mo_model mo_model;
@@ -249,9 +322,21 @@ typedef struct mo_model_options {
     const char *isa;         /* instruction set, as listed by mo_isa_name(); NULL or "auto": the best */
     int64_t context;         /* most positions of a session; 0: what the model was made for, at most 8192 */
     int64_t batch;           /* most tokens of one step; 0: 512 */
-    bool map;                /* map the file instead of reading it */
+    bool map;                /* map the file instead of reading it: no ceiling, no tiers */
     mo_progress_fn progress; /* while loading; may be NULL */
     void *user;
+
+    /* A model that does not fit under the ceiling keeps what every token needs in RAM, and of its experts (or
+     * layers) as many as fit; the others come from disk when they are needed. The results are the same. */
+    int64_t ram_bytes;  /* ceiling of the process's memory; 0: what the machine and its limits leave */
+    mo_kv_type kv;      /* what sessions will use; the plan leaves room for one */
+    bool all_logits;    /* logits of every position will be asked for; the plan leaves room for them */
+    const char *policy; /* which experts stay, as listed by mo_policy_name(); NULL: the default */
+    bool no_prediction; /* never read ahead what a layer will probably need */
+    int readers;        /* reads under way at once; 0: as measured */
+    mo_io io;
+    bool skip_missing; /* lossy: experts that are not in RAM are left out */
+    mo_learning_options learning;
 } mo_model_options;
 
 MO_API mo_model_options mo_model_options_default(void);
@@ -277,6 +362,43 @@ typedef struct mo_model_info {
 
 MO_API void mo_model_describe(const mo_model *model, mo_model_info *out);
 
+/* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
+MO_API int mo_model_layer_experts(const mo_model *model, int layer);
+
+/* Names of the policies, the default first, with one line about each; NULL past the end. Constants. */
+MO_API const char *mo_policy_name(int index, const char **summary);
+
+/* Where a model lies, and what its tiers have done since it was opened. */
+typedef struct mo_tier_phase {
+    uint64_t passes;  /* through the model */
+    uint64_t asked;   /* experts that they needed */
+    uint64_t hits;    /* of them in RAM */
+    uint64_t bytes;   /* read from disk for the others */
+    uint64_t wait_ns; /* nothing could be computed meanwhile */
+} mo_tier_phase;
+
+typedef struct mo_tier_report {
+    const char *mode;      /* "resident", "slots", "streamed" or "mapped": a constant */
+    const char *policy;    /* a constant */
+    int64_t ceiling_bytes; /* 0: mapped */
+    int64_t planned_bytes; /* in RAM; at most the ceiling */
+    int64_t expert_bytes;  /* of the model */
+    int64_t slot_bytes;    /* of RAM for experts that come and go */
+    int32_t slots, filled; /* how many of them it holds */
+    int streamed_layers, ring;
+    mo_tier_phase prompt, generation;
+    uint64_t guessed, useful, late,
+        wasted; /* experts read ahead: all; needed; needed too soon; never needed */
+    uint64_t guessed_bytes, evictions;
+    uint64_t skipped; /* picks that were left out: --skip-missing */
+    uint64_t layers_streamed, layer_bytes, layer_wait_ns;
+    uint64_t disk_reads, disk_bytes, disk_busy_ns;
+    const char
+        *disk_way; /* such as "direct reads, 4 threads"; "" when nothing is read; belongs to the model */
+} mo_tier_report;
+
+MO_API void mo_model_tiers(mo_model *model, mo_tier_report *out);
+
 /* Counters since the model was opened. */
 typedef struct mo_counters {
     uint64_t steps, tokens;
@@ -288,6 +410,111 @@ MO_API void mo_model_counters(mo_model *model, mo_counters *out);
 
 /* The rate at which the model's threads read memory, in GB/s: measured now, over `bytes` of scratch. */
 MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
+
+/* ---- Plans ------------------------------------------------------------------------------------ */
+
+/* What to plan for; unused fields are 0. */
+typedef struct mo_plan_ask {
+    int64_t ram_bytes;      /* ceiling of the process; 0: found from the machine, less a reserve */
+    int64_t context, batch; /* as in mo_model_options */
+    mo_kv_type kv;
+    int sessions;        /* held at once; 0: 1 */
+    const char *machine; /* file with another machine's sizes and rates (JSON, as moraine probe writes it);
+                            NULL: this machine, with its probed rates where there are any */
+} mo_plan_ask;
+
+#define MO_PLAN_REPORT_CLASSES 16
+
+/* Experts of one size. */
+typedef struct mo_plan_report_class {
+    int64_t bytes, slot_bytes; /* of an expert, and of the slot for it */
+    int64_t experts, slots;    /* in the model; in RAM */
+} mo_plan_report_class;
+
+/* What lies where, and how fast that will be. */
+typedef struct mo_plan_report {
+    const char *mode; /* "resident", "slots" or "streamed": a constant */
+    char why[256];    /* one sentence: what decided the ceiling */
+
+    /* Bytes in RAM; used is their sum, at most the ceiling. */
+    int64_t ceiling_bytes, used_bytes;
+    int64_t core_bytes, vector_bytes, table_bytes, kv_bytes, work_bytes, staging_bytes, other_bytes,
+        slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t available_bytes;          /* what could be had when planned; 0: not known */
+
+    /* Bytes that stay on disk. */
+    int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
+
+    int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
+    int streamed_layers, ring;                        /* layers that pass through so many slots */
+    int class_count;
+    mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
+    int64_t context, batch;
+
+    /* Of one token, with evenly spread routing: the slowest case for a cache. */
+    int64_t token_ram_bytes, token_disk_bytes; /* found in RAM; fetched first */
+    double hit_rate;                           /* of experts; 1 where there are none */
+    double core_seconds, expert_seconds, disk_seconds;
+    double tokens_per_second; /* 0: nothing to compute */
+
+    /* What the speed was reckoned from. */
+    double ram_bytes_s, compute_share, disk_bytes_s;
+    int64_t device_bytes; /* of the described machine's device, which plans do not use yet; 0: none */
+    bool measured;        /* false: modest defaults */
+} mo_plan_report;
+
+/* Plans for a model file of which only the header is read. MO_ENOMEM when it cannot run under the ceiling: err
+ * says how much is needed and what to change. Any thread. */
+MO_API mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err);
+
+/* ---- Probing: the rates that plans are made with ---------------------------------------------- */
+
+typedef struct mo_probe_ask {
+    const char
+        *model; /* read from its files (of a split one: name the first part); NULL: from a file of 1 GiB
+                            * made for it, of which nothing stays */
+    const char *directory; /* where that file is made; NULL: the current directory */
+    int threads;           /* most threads that read memory; 0: one per usable core */
+    /* Between measurements, on the calling thread; returning false cancels. May be NULL. */
+    bool (*progress)(void *user, const char *what, int done, int total);
+    void *user;
+} mo_probe_ask;
+
+enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24 };
+
+typedef struct mo_probe_report {
+    int threads;         /* of the last measurement of memory */
+    int64_t ram_bytes;   /* what a process may take now */
+    double ram_bytes_s;  /* the best of the memory measurements */
+    double disk_bytes_s; /* reads of 1 MiB as the engine makes them */
+    bool direct, ring;   /* how those were made: past the page cache; by io_uring */
+    int readers;
+    char disk_reason[320]; /* why so, one sentence */
+
+    struct mo_probe_memory {
+        int threads;
+        double bytes_s;
+    } memory[MO_PROBE_MEMORY];
+    int memory_count;
+
+    struct mo_probe_disk {
+        int64_t block_bytes;
+        int depth; /* reads under way at once: threads, or entries of the ring */
+        bool ring;
+        double bytes_s;
+        double read_s;    /* from asking for a block to having it, with so many under way */
+        double cpu_share; /* processor time, 1.0: one core */
+    } disk[MO_PROBE_DISK];
+    int disk_count;
+} mo_probe_report;
+
+/* Measures. Some ten seconds and 600 MiB of memory; other load on the machine shows in the result. */
+MO_API mo_status mo_probe(const mo_probe_ask *ask, mo_probe_report *out, mo_error *err);
+
+/* Keeps the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+MO_API mo_status mo_probe_save(const mo_probe_report *report, const char *path, char *saved, size_t size,
+                               mo_error *err);
 
 /* ---- Text ------------------------------------------------------------------------------------- */
 
@@ -307,6 +534,10 @@ MO_API mo_status mo_tokenise_file(const char *path, const char *text, size_t len
 
 /* True for tokens that end an answer. */
 MO_API bool mo_token_ends(const mo_model *model, int32_t token);
+
+/* Tokens that the vocabulary says must never be sampled, all in range; *count may be 0. They belong to the
+ * model. A sampler takes them as biases of -INFINITY. */
+MO_API const int32_t *mo_model_suppressed(const mo_model *model, size_t *count);
 
 /* Turns tokens into text piece by piece and never splits a character: bytes wait until they are whole. */
 typedef struct mo_stream mo_stream;
@@ -341,15 +572,18 @@ MO_API const char *mo_model_chat_name(const mo_model *model);
 /* One conversation. Any number per model; one call at a time per session. */
 typedef struct mo_session mo_session;
 
-/* How keys and values are kept: the default F16, exact F32, or Q8_0 (half of F16's memory, lossy). */
-typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0 } mo_kv_type;
-
 /* Bytes of a session of so many positions (0: the model's context). */
 MO_API uint64_t mo_session_bytes(const mo_model *model, mo_kv_type kv, int64_t context);
 
 MO_API mo_status mo_session_create(mo_model *model, mo_kv_type kv, int64_t context, mo_session **out,
                                    mo_error *err);
 MO_API void mo_session_destroy(mo_session *session); /* NULL is allowed */
+
+/* Hears which experts the router of a layer chose for the token at a position: `used` ids in router order with
+ * their weights, which belong to the engine until it returns. Called on the thread that feeds, layer by layer
+ * within a step, and in the order of positions within a layer. It cannot change anything and must not feed. */
+typedef void (*mo_routing_observer)(void *user, int layer, int64_t position, const int32_t *ids,
+                                    const float *weights, int used);
 
 /* What to feed, and what to be told meanwhile; unused fields are 0. */
 typedef struct mo_feed {
@@ -361,9 +595,8 @@ typedef struct mo_feed {
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     /* Logits of every new position, in order. Without it only those of the last token are computed. */
     void (*logits)(void *user, int64_t position, const float *row);
-    /* The experts of every token after each routed layer, in router order. */
-    void (*routes)(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
-                   int used);
+    /* The experts of every new token. */
+    mo_routing_observer routes;
     void *user;
 } mo_feed;
 
@@ -373,6 +606,12 @@ MO_API mo_status mo_session_feed(const mo_feed *feed, mo_error *err);
 
 /* Several sessions of one model share the steps; no result changes. */
 MO_API mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err);
+
+/* Before the first feed of a text whose experts are on disk: lets its first tokens through the model without routed
+ * experts and reads what the routers chose, so that the text finds it in RAM. *experts says how many were read. The
+ * session must hold nothing, and holds nothing afterwards. */
+MO_API mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,
+                                     mo_error *err);
 
 /* Logits after the last token fed: `vocab` floats, valid until the next feed; NULL before the first. */
 MO_API const float *mo_session_logits(const mo_session *session);
@@ -391,6 +630,118 @@ MO_API void mo_snapshot_free(mo_snapshot *snapshot); /* NULL is allowed */
 /* As bytes for a file; free() them. Reading checks every field. */
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);
 MO_API mo_status mo_snapshot_read(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err);
+
+/* ---- Routing traces and their replay ---------------------------------------------------------- */
+
+/* What a pass through the model belongs to. */
+typedef enum mo_trace_phase { MO_TRACE_PROMPT, MO_TRACE_GENERATION } mo_trace_phase;
+
+/* Records which experts every token of some texts chooses, in memory until it is saved. One thread at a time. */
+typedef struct mo_tracer mo_tracer;
+
+/* MO_EUNSUPPORTED when the model has no routed experts. The model must outlive the call only. */
+MO_API mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err);
+MO_API void mo_tracer_destroy(mo_tracer *tracer); /* NULL is allowed */
+
+/* Before each pass, that is, each feed of at most the model's batch of new tokens: how many tokens, of which text
+ * (0 to 65535), prompt or generation. A pass that was not heard to its end is forgotten. */
+MO_API mo_status mo_tracer_step(mo_tracer *tracer, int tokens, int text, mo_trace_phase phase, mo_error *err);
+
+/* A mo_routing_observer whose user is the tracer. Allocates nothing. */
+MO_API void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t *ids,
+                              const float *weights, int used);
+
+/* Writes the file, which appears when it is complete. MO_EINVAL when nothing was recorded. */
+MO_API mo_status mo_tracer_save(const mo_tracer *tracer, const char *path, mo_error *err);
+
+/* A recorded trace. Constant: any thread may ask. */
+typedef struct mo_trace mo_trace;
+/* Reads a trace and checks every field of it. */
+MO_API mo_status mo_trace_load(const char *path, mo_trace **out, mo_error *err);
+MO_API void mo_trace_free(mo_trace *trace); /* NULL is allowed */
+
+typedef struct mo_trace_info {
+    uint64_t fingerprint;      /* of the model it was recorded with */
+    int layers, experts, used; /* routed layers; experts in each, and how many a token uses */
+    int texts;                 /* the highest number + 1 */
+    int64_t passes;
+    int64_t tokens[2];                 /* by mo_trace_phase */
+    int64_t expert_bytes, token_bytes; /* all experts; those a token uses */
+    int64_t core_bytes;                /* what a token reads besides */
+} mo_trace_info;
+MO_API void mo_trace_describe(const mo_trace *trace, mo_trace_info *out);
+
+typedef struct mo_replay_request {
+    const char *
+        policy; /* a name of mo_policy_name(); NULL: the default; "optimum": as if the future were known, a bound for all others */
+    int64_t budget_bytes; /* for experts in RAM */
+    int step;             /* passes of more tokens are cut to so many; 0: as recorded */
+    const mo_trace *warm; /* begin with what this trace used most, of the same model; NULL: begin empty */
+    const char *rates;    /* a file of rates, for the time; NULL: this machine's, as measured, or defaults */
+} mo_replay_request;
+
+/* Of all passes of a phase. An expert counts once per pass and layer, however many tokens picked it. */
+typedef struct mo_replay_phase {
+    int64_t passes, tokens;
+    int64_t needed, hits;             /* experts */
+    int64_t bytes_needed, bytes_read; /* of experts */
+    double
+        seconds; /* core, and for each layer the longer of computing its experts and reading the missing ones.
+                       Counts reading memory and disk only, so long prompts take more in truth */
+} mo_replay_phase;
+
+typedef struct mo_replay_result {
+    mo_replay_phase phase[2]; /* by mo_trace_phase */
+    int32_t slots, experts;   /* of all layers */
+    int64_t slot_bytes;
+    bool rates_measured; /* false: the seconds rest on defaults */
+} mo_replay_result;
+
+/* What would have happened to the trace's tokens under a budget and a policy. MO_EINVAL when the budget is too
+ * small for one layer's experts in use, or the policy is unknown. */
+MO_API mo_status mo_replay(const mo_trace *trace, const mo_replay_request *request, mo_replay_result *out,
+                           mo_error *err);
+
+/* A picture (SVG) of hit rates: a line for each policy, in the order in which they come. */
+typedef struct mo_replay_point {
+    const char *policy;
+    double budget_share, hit_rate; /* 0 to 1 */
+} mo_replay_point;
+MO_API mo_status mo_replay_picture(const mo_replay_point *points, int count, const char *title,
+                                   const char *path, mo_error *err);
+
+/* A picture (SVG) of how often each expert of each layer was picked. */
+MO_API mo_status mo_trace_picture(const mo_trace *trace, const char *title, const char *path, mo_error *err);
+
+/* ---- Learning --------------------------------------------------------------------------------- */
+
+/* Tells that a request has been answered: a hot cache with an update rate exchanges experts now, and perf_out is
+ * written. A failure leaves the model as usable as before. Not while a feed runs on another thread. */
+MO_API mo_status mo_model_request_done(mo_model *model, mo_error *err);
+
+/* What was counted since the model was opened, or since a reset: one line of JSON in the schema of document 001;
+ * free() *json. Any thread. */
+MO_API mo_status mo_model_profile(mo_model *model, char **json, mo_error *err);
+
+/* Counts from 0 again, in the mode named (NULL: the one it was). What was counted before is still learned. */
+MO_API mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err);
+
+/* What applying a profile did, as document 001 reports it. */
+typedef struct mo_profile_applied {
+    bool success;          /* everything that was planned was done */
+    bool active;           /* there are experts in RAM that can be exchanged */
+    double update_rate;    /* 1 */
+    uint64_t exchanged;    /* experts */
+    uint64_t candidates;   /* exchanges that would help */
+    uint64_t max_exchange; /* of them, as many as the rate allows */
+    uint64_t hot_experts;  /* in RAM */
+    uint64_t layers_changed;
+} mo_profile_applied;
+
+/* Brings the experts that a profile (JSON of document 001) ranks highest into RAM, layer by layer in the place of
+ * those it ranks lowest. MO_EFORMAT when it is none, or another model's. *out is filled in any case. */
+MO_API mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_applied *out,
+                                        mo_error *err);
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 

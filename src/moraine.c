@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "gguf/read.h"
 #include "gguf/summary.h"
+#include "model/requantise.h"
 #include "model/synth.h"
 
 const char *mo_version(void)
@@ -156,4 +157,37 @@ mo_status mo_synth(const char *name, const char *path, const mo_synth_options *o
     const mo_shape *shape;
     const mo_status status = find_shape(name, &shape, err);
     return status == MO_OK ? mo_synth_write(shape, path, options, progress, user, err) : status;
+}
+
+/* ---- Other formats for a model's weights ---- */
+
+mo_quantise_options mo_quantise_options_default(void)
+{
+    return (mo_quantise_options){0};
+}
+
+const char *mo_tensor_class_text(mo_tensor_class tensor_class)
+{
+    switch (tensor_class) {
+    case MO_CLASS_EXPERTS: return "experts";
+    case MO_CLASS_REST: return "rest";
+    case MO_CLASS_OUTPUT: return "output";
+    case MO_CLASS_EMBEDDING: return "embedding";
+    case MO_CLASS_KEPT: return "kept";
+    case MO_TENSOR_CLASSES: break;
+    }
+    return "unknown";
+}
+
+mo_status mo_quantise(const char *source, const char *path, const mo_quantise_options *options,
+                      mo_progress_fn progress, void *user, mo_quantise_report *report, mo_error *err)
+{
+    mo_quantise_report ignored;
+    mo_gguf *g = NULL;
+    mo_status status = mo_gguf_open(source, &g, err);
+    if (status == MO_OK) {
+        status = mo_requantise(g, path, options, progress, user, report ? report : &ignored, err);
+    }
+    mo_gguf_close(g);
+    return status;
 }

@@ -1,5 +1,6 @@
 /* The public API of models, text and sessions: translation from moraine.h to the rooms. Sampling and the calls
  * on an open session are implemented in engine/ under their public names. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,28 +9,18 @@
 #include "base/status.h"
 #include "base/sweep.h"
 #include "engine/session.h"
-#include "moraine.h"
-#include "text/chat.h"
+#include "moraine_model.h"
+#include "store/hot_budget.h"
+#include "store/plan_text.h"
 #include "text/reply.h"
 #include "text/stream.h"
-#include "text/tokenizer.h"
-
-struct mo_model {
-    mo_pool *pool;
-    mo_checkpoint *checkpoint;
-    mo_engine *engine;
-    mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
-    mo_chat_format chat;
-    mo_error no_tokenizer; /* why not */
-};
 
 /* ---- Models ----------------------------------------------------------------------------------- */
 
-enum { BATCH_DEFAULT = 512, CONTEXT_DEFAULT = 8192 };
-
 mo_model_options mo_model_options_default(void)
 {
-    return (mo_model_options){0};
+    return (mo_model_options){
+        .learning.hot_cache = {.auto_reserve_mib = MO_HOT_RESERVE_MIB, .layer_curve = 0.5}};
 }
 
 const char *mo_isa_name(int index)
@@ -55,17 +46,58 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
     return MO_OK;
 }
 
+static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o,
+                            const mo_hot_request *hot, const mo_kernels *kernels, mo_error *err)
+{
+    mo_opening_options options = {
+        .survey = {.kv = o->kv,
+                   .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
+                   .context = o->context,
+                   .context_most = MO_CONTEXT_DEFAULT,
+                   .threads = mo_pool_threads(m->pool),
+                   .all_logits = o->all_logits},
+        .limits = {.ram_bytes = o->ram_bytes, .reserve_bytes = -1},
+        .rates = mo_rates_here(),
+        .disk = {.io = o->io, .readers = o->readers},
+        .hot = hot,
+        .predict = !o->no_prediction,
+        .skip_missing = o->skip_missing,
+        .map = o->map,
+        .interleave = kernels->interleave,
+        .pool = m->pool,
+        .progress = o->progress,
+        .user = o->user,
+    };
+    if (o->policy) {
+        options.policy = mo_policy_find(o->policy);
+        if (!options.policy) {
+            return mo_fail(err, MO_EINVAL, "there is no policy \"%s\"; `moraine run --help` lists them",
+                           o->policy);
+        }
+    }
+    const mo_status status = mo_opening_make(path, &options, &m->opening, err);
+    m->checkpoint = m->opening.model;
+    m->mapped = o->map;
+    return status;
+}
+
 static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels, mo_error *err)
 {
     const mo_frame *frame = mo_checkpoint_frame(m->checkpoint);
-    const int64_t made_for = frame->context < CONTEXT_DEFAULT ? frame->context : CONTEXT_DEFAULT;
+    const int64_t made_for = frame->context < MO_CONTEXT_DEFAULT ? frame->context : MO_CONTEXT_DEFAULT;
     const mo_engine_options options = {
         .kernels = kernels,
         .pool = m->pool,
-        .batch = o->batch ? o->batch : BATCH_DEFAULT,
+        .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
         .context = o->context ? o->context : made_for,
+        .tiers = m->opening.tiers,
+        .tally = mo_learning_tally(m->learning),
     };
-    return mo_engine_create(m->checkpoint, &options, &m->engine, err);
+    const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
+    if (status == MO_OK) {
+        m->engine->timed = mo_learning_times(m->learning);
+    }
+    return status;
 }
 
 /* A model without a vocabulary, or with one we cannot read, still works with token ids. */
@@ -82,8 +114,12 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
 {
     const mo_model_options o = options ? *options : mo_model_options_default();
     const mo_kernels *kernels = NULL;
+    mo_hot_request hot;
     *out = NULL;
     mo_status status = check_options(&o, err);
+    if (status == MO_OK) {
+        status = mo_hot_request_make(&o.learning.hot_cache, &hot, err);
+    }
     if (status == MO_OK) {
         status = mo_kernels_select(o.isa, &kernels, err);
     }
@@ -96,12 +132,10 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     }
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
-        const mo_load_options load = {.map = o.map,
-                                      .interleave = kernels->interleave,
-                                      .pool = m->pool,
-                                      .progress = o.progress,
-                                      .user = o.user};
-        status = mo_checkpoint_load(path, &load, &m->checkpoint, err);
+        status = open_files(m, path, &o, &hot, kernels, err);
+    }
+    if (status == MO_OK) {
+        status = mo_learning_open(&m->opening, &o.learning, &hot, o.progress, o.user, &m->learning, err);
     }
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);
@@ -120,10 +154,83 @@ void mo_model_close(mo_model *model)
     if (model) {
         mo_tokenizer_destroy(model->tokenizer);
         mo_engine_destroy(model->engine);
-        mo_checkpoint_free(model->checkpoint);
+        mo_learning_close(model->learning);
+        mo_opening_drop(&model->opening);
         mo_pool_destroy(model->pool);
         free(model);
     }
+}
+
+/* ---- Tiers ------------------------------------------------------------------------------------ */
+
+const char *mo_policy_name(int index, const char **summary)
+{
+    const mo_policy *policy = mo_policy_at(index);
+    if (policy && summary) {
+        *summary = policy->summary;
+    }
+    return policy ? policy->name : NULL;
+}
+
+static void report_disk(mo_model *m, const mo_disk *disk, mo_tier_report *out)
+{
+    const mo_disk_counters c = mo_disk_count(disk);
+    out->disk_reads += c.reads;
+    out->disk_bytes += c.bytes;
+    out->disk_busy_ns += c.busy_ns;
+    snprintf(m->disk_way, sizeof m->disk_way, "%s reads, %s of %d",
+             mo_disk_io(disk) == MO_IO_DIRECT ? "direct" : "cached",
+             mo_disk_chosen(disk) == MO_DISK_URING ? "io_uring" : "threads", mo_disk_readers(disk));
+    out->disk_way = m->disk_way;
+}
+
+static mo_tier_phase phase_of(const mo_store_phase_counters *c)
+{
+    return (mo_tier_phase){
+        .passes = c->passes, .asked = c->asked, .hits = c->hits, .bytes = c->bytes, .wait_ns = c->wait_ns};
+}
+
+static void report_store(mo_model *m, const mo_store *store, mo_tier_report *out)
+{
+    const mo_store_counters c = mo_store_count(store);
+    mo_store_slots(store, &out->slots, &out->filled, &out->slot_bytes);
+    out->policy = mo_store_policy(store)->name;
+    out->prompt = phase_of(&c.phase[MO_STORE_PROMPT]);
+    out->generation = phase_of(&c.phase[MO_STORE_GENERATION]);
+    out->guessed = c.guessed;
+    out->useful = c.useful;
+    out->late = c.late;
+    out->wasted = c.wasted;
+    out->guessed_bytes = c.guessed_bytes;
+    out->evictions = c.evictions;
+    report_disk(m, mo_store_disk(store), out);
+}
+
+void mo_model_tiers(mo_model *model, mo_tier_report *out)
+{
+    const mo_tiers *tiers = model->opening.tiers;
+    const mo_plan *plan = &model->opening.plan;
+    *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
+                            .policy = "",
+                            .disk_way = "",
+                            .ceiling_bytes = plan->ceiling,
+                            .planned_bytes = plan->used,
+                            .expert_bytes = plan->expert_bytes};
+    pthread_mutex_lock(&model->engine->lock);
+    if (tiers && tiers->store) {
+        report_store(model, tiers->store, out);
+    }
+    if (tiers && tiers->ring) {
+        const mo_ring_counters c = mo_ring_count(tiers->ring);
+        out->streamed_layers = model->opening.asked.dense_layers - plan->dense_resident;
+        out->ring = plan->ring;
+        out->layers_streamed = c.layers;
+        out->layer_bytes = c.bytes;
+        out->layer_wait_ns = c.wait_ns;
+        report_disk(model, mo_ring_disk(tiers->ring), out);
+    }
+    out->skipped = tiers ? tiers->skipped : 0;
+    pthread_mutex_unlock(&model->engine->lock);
 }
 
 void mo_model_describe(const mo_model *model, mo_model_info *out)
@@ -156,6 +263,13 @@ void mo_model_describe(const mo_model *model, mo_model_info *out)
     }
     mo_gguf_string_or(g, "general.architecture", "", &out->architecture, NULL);
     mo_gguf_string_or(g, "general.name", "", &out->name, NULL);
+}
+
+int mo_model_layer_experts(const mo_model *model, int layer)
+{
+    const mo_frame *f = model->engine->frame;
+    const bool routed = layer >= 0 && layer < f->layer_count && f->layers[layer].routed;
+    return routed ? f->layers[layer].moe.experts : 0;
 }
 
 void mo_model_counters(mo_model *model, mo_counters *out)
@@ -227,6 +341,12 @@ mo_status mo_tokenise_file(const char *path, const char *text, size_t length, in
 bool mo_token_ends(const mo_model *model, int32_t token)
 {
     return model->tokenizer && mo_token_is_end(model->tokenizer, token);
+}
+
+const int32_t *mo_model_suppressed(const mo_model *model, size_t *count)
+{
+    *count = 0;
+    return model->tokenizer ? mo_tokenizer_suppressed(model->tokenizer, count) : NULL;
 }
 
 mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)

@@ -29,6 +29,7 @@ check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/or
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 check "the header compiles as C++" bash -c "echo '#include <moraine.h>' | c++ -x c++ -fsyntax-only -I '$scratch/usr/include' -"
 check "the installed program runs" "$scratch/usr/bin/moraine" --version
+check "the installed program runs without a model's name" bash -c "cd / && unset MORAINE_MODEL && test -n \"\$('$scratch/usr/bin/moraine' run -p 'Hello' --temp 0 -n 8 --quiet)\""
 check "the manual page is there" test -s "$scratch/usr/share/man/man1/moraine.1"
 check "completion offers the commands" bash -c "PATH='$scratch/usr/bin':\$PATH; . '$scratch/usr/share/bash-completion/completions/moraine'; COMP_WORDS=(moraine in) COMP_CWORD=1; _moraine; test \"\${COMPREPLY[0]}\" = inspect"
 echo "1..$number"

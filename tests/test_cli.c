@@ -6,11 +6,15 @@
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "gguf/write.h"
 
 static char folder[] = "/tmp/moraine-cli-XXXXXX";
 static char output[1 << 20], errors[1 << 16]; /* of the last run */
@@ -18,6 +22,7 @@ static char output[1 << 20], errors[1 << 16]; /* of the last run */
 static int make_folder(void **state)
 {
     (void)state;
+    unsetenv("MORAINE_MODEL"); /* tests set it where they need it */
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -93,7 +98,6 @@ static void test_usage(void **state)
     (void)state;
     expect_failure("inspect --bogus x", 2, "--bogus");
     expect_failure("inspect -z x", 2, "-z");
-    expect_failure("inspect", 2, "MODEL");
     expect_failure("inspect a b", 2, "too many: b");
     expect_failure("bogus", 2, "bogus");
     expect_failure("--bogus", 2, "--bogus");
@@ -263,11 +267,145 @@ static void test_eval(void **state)
     expect_failure("eval " TINY " --tokens far", 1, "not in the vocabulary");
     expect_failure("eval " TINY " --tokens none", 1, "none");
     expect_failure("eval " TINY, 2, "--tokens");
+    expect_failure("eval " TINY " ids --tokens ids", 2, "either");
+    expect_failure("eval " TINY " ids --window 9 --ctx 8", 2, "--ctx 8");
     expect_failure("eval " TINY " --tokens ids --kv f8", 2, "f16, f32 or q8_0");
     expect_failure("eval " TINY " --tokens ids --isa abacus", 2, "scalar");
     expect_failure("eval " TINY " --tokens ids --ctx 3 --save-logits /dev/full", 1, "/dev/full");
     assert_int_equal(run("eval " TINY " ids"), 0);
     assert_non_null(strstr(output, "perplexity"));
+}
+
+/* Windows are texts of their own, whatever they share, and their first token is not scored. */
+static void test_windows(void **state)
+{
+    (void)state;
+    static char rows[8 * 320 * 4 + 1];
+    write_file("thrice", "7 8 9 7 8 9 7 8", 15);
+    assert_int_equal(run("eval " TINY " --tokens thrice --window 3 --save-logits rows --json"), 0);
+    json_t *root = parse_output();
+    assert_int_equal(json_integer_value(json_object_get(root, "tokens")), 8);
+    assert_int_equal(json_integer_value(json_object_get(root, "predicted")), 5);
+    assert_int_equal(json_integer_value(json_object_get(root, "window")), 3);
+    json_decref(root);
+    assert_int_equal(file_size("rows"), 8 * 320 * 4);
+    slurp("rows", rows, sizeof rows);
+    assert_memory_equal(rows, rows + 3 * 320 * 4, 3 * 320 * 4);
+    assert_memory_equal(rows, rows + 6 * 320 * 4, 2 * 320 * 4);
+
+    char prose[1501];
+    for (size_t i = 0; i < sizeof prose - 1; i++) {
+        prose[i] = (char)('a' + i * i % 26);
+    }
+    write_file("prose", prose, sizeof prose - 1);
+    assert_int_equal(run("eval " TINY " prose --json"), 0);
+    root = parse_output();
+    const json_int_t tokens = json_integer_value(json_object_get(root, "tokens"));
+    assert_true(tokens > 1024);
+    assert_int_equal(json_integer_value(json_object_get(root, "window")), 512);
+    assert_int_equal(json_integer_value(json_object_get(root, "predicted")), tokens - (tokens + 511) / 512);
+    const double whole = json_real_value(json_object_get(root, "perplexity"));
+    json_decref(root);
+    assert_int_equal(run("tokenize " TINY " prose --special"), 0);
+    write_file("prose-ids", output, strlen(output));
+    assert_int_equal(run("eval " TINY " --tokens prose-ids --window 512 --threads 1 --json"), 0);
+    root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "perplexity")) == whole);
+    json_decref(root);
+}
+
+/* ---- Routing ---- */
+
+#define MOE MO_TEST_DATA "/oracle/qwen3moe.gguf" /* 3 layers, 4 of 16 experts */
+
+static double layer_value(json_t *root, int text, int layer, const char *key)
+{
+    json_t *routing =
+        json_object_get(json_array_get(json_object_get(root, "texts"), (size_t)text), "routing");
+    json_t *value = json_object_get(json_array_get(routing, (size_t)layer), key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void test_routing(void **state)
+{
+    (void)state;
+    write_file("one", "5", 1);
+    assert_int_equal(run("eval " MOE " --tokens one --routing --json"), 0);
+    json_t *root = parse_output();
+    for (int i = 0; i < 3; i++) {
+        assert_true(layer_value(root, 0, i, "layer") == i);
+        assert_true(layer_value(root, 0, i, "experts") == 16);
+        assert_true(layer_value(root, 0, i, "picks") == 4);
+        assert_true(layer_value(root, 0, i, "experts_used") == 4);
+        assert_true(fabs(layer_value(root, 0, i, "entropy") - log(4.0)) < 1e-12);
+        assert_true(fabs(layer_value(root, 0, i, "perplexity") - 4.0) < 1e-12);
+        assert_true(layer_value(root, 0, i, "top_quarter") == 1.0);
+        assert_true(layer_value(root, 0, i, "repeat") == 0.0);
+    }
+    assert_int_equal(json_array_size(json_object_get(root, "overlap")), 0);
+    json_decref(root);
+
+    static char first[sizeof output];
+    write_file("words", "the quick brown fox jumps over the lazy dog", 43);
+    write_file("digits", "0123456789 0123456789", 21);
+    const char *const command =
+        "eval " MOE " --text words --text digits --text words --routing --window 16 --json";
+    char other[512];
+    assert_int_equal(run(command), 0);
+    memcpy(first, output, sizeof first);
+    snprintf(other, sizeof other, "%s --batch 1 --threads 1 --isa scalar", command);
+    assert_int_equal(run(other), 0);
+    assert_string_equal(output, first);
+    root = parse_output();
+    for (int t = 0; t < 3; t++) {
+        json_t *text = json_array_get(json_object_get(root, "texts"), (size_t)t);
+        const double tokens = json_number_value(json_object_get(text, "tokens"));
+        for (int i = 0; i < 3; i++) {
+            const double used = layer_value(root, t, i, "experts_used");
+            const double perplexity = layer_value(root, t, i, "perplexity");
+            const double quarter = layer_value(root, t, i, "top_quarter");
+            assert_true(layer_value(root, t, i, "picks") == 4.0 * tokens);
+            assert_true(used >= 4 && used <= 16 && perplexity >= 4.0 - 1e-9 && perplexity <= used + 1e-9);
+            assert_true(quarter >= 4.0 / used - 1e-9 && quarter <= 1.0);
+            assert_true(layer_value(root, t, i, "repeat") <= 1.0);
+        }
+    }
+    json_t *overlap = json_object_get(root, "overlap");
+    assert_int_equal(json_array_size(overlap), 3); /* words-digits, words-words, digits-words */
+    for (size_t i = 0; i < 3; i++) {
+        json_t *pair = json_array_get(overlap, i), *layers = json_object_get(pair, "layers");
+        double sum = 0.0;
+        assert_int_equal(json_array_size(layers), 3);
+        for (size_t l = 0; l < 3; l++) {
+            sum += json_real_value(json_array_get(layers, l));
+        }
+        const double mean = json_real_value(json_object_get(pair, "mean"));
+        assert_true(fabs(mean - sum / 3.0) < 1e-12);
+        assert_true(i == 1 ? fabs(mean - 1.0) < 1e-12 : mean > 0.0 && mean < 1.0);
+    }
+    json_decref(root);
+    assert_int_equal(run("eval " MOE " --text words --text digits --routing"), 0);
+    assert_non_null(strstr(output, "routing of digits"));
+    assert_non_null(strstr(output, "in common"));
+    expect_failure("eval " TINY " words --routing", 1, "no routed experts");
+}
+
+/* Two tokens that are the same pick the same experts: with an empty context before each, all of them. */
+static void test_routing_repeats(void **state)
+{
+    (void)state;
+    write_file("same", "5 5 5 5", 7);
+    assert_int_equal(run("eval " MOE " --tokens same --window 1 --routing --json"), 0);
+    json_t *root = parse_output();
+    assert_true(layer_value(root, 0, 0, "picks") == 16);
+    assert_true(layer_value(root, 0, 0, "experts_used") == 4);
+    assert_true(layer_value(root, 0, 0, "repeat") == 0.0); /* windows are not neighbours */
+    json_decref(root);
+    assert_int_equal(run("eval " MOE " --tokens same --routing --json"), 0);
+    root = parse_output();
+    assert_true(layer_value(root, 0, 0, "repeat") > 0.0);
+    json_decref(root);
 }
 
 static void test_tokenize(void **state)
@@ -282,6 +420,7 @@ static void test_tokenize(void **state)
     assert_int_equal(run("tokenize " TINY " - <text"), 0);
     assert_string_equal(output, plain);
     expect_failure("tokenize " TINY " none", 1, "none");
+    expect_failure("tokenize " TINY, 2, "a text file is missing");
 }
 
 static void test_bench(void **state)
@@ -303,7 +442,7 @@ static void test_bench(void **state)
     write_file("prose", "the quick brown fox", 19);
     assert_int_equal(run("bench " TINY " --prefill 16 --decode 0 --rounds 1 --text prose"), 0);
     assert_non_null(strstr(output, "text tokens"));
-    expect_failure("bench", 2, "--synthetic");
+    expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");
     expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "something to measure");
     expect_failure("bench --synthetic nothing", 1, "nothing");
 }
@@ -348,13 +487,198 @@ static void test_chat(void **state)
     assert_non_null(strstr(errors, "/clear"));
 }
 
+/* ---- Without a model's name ---- */
+
+static void shell(const char *command)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "cd '%s' && %s", folder, command);
+    assert_int_equal(system(line), 0);
+}
+
+/* Runs a copy of the program, which then has other neighbours. */
+static int run_copy(const char *arguments)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "--version >/dev/null && '%s/place/bin/moraine' %s", folder, arguments);
+    return run(line);
+}
+
+static void test_default_model(void **state)
+{
+    (void)state;
+    setenv("MORAINE_MODEL", TINY, 1);
+    assert_int_equal(run("run -p the --raw -n 4 --seed 7"), 0);
+    assert_ptr_equal(strstr(errors, "model: " TINY " (MORAINE_MODEL)\n"), errors);
+    char first[256];
+    snprintf(first, sizeof first, "%.250s", output);
+    assert_int_equal(run("run " MOE " -p the --raw -n 4 --seed 7"), 0); /* a name goes before */
+    assert_null(strstr(errors, "model:"));
+    assert_int_equal(run("run -p the --raw -n 4 --seed 7 --quiet"), 0);
+    assert_string_equal(output, first);
+    assert_int_equal(strlen(errors), 0);
+    assert_int_equal(run("inspect --json"), 0);
+    assert_int_equal(strlen(errors), 0);
+    assert_int_equal(run("bench --prefill 8 --decode 0 --rounds 1 --json"), 0);
+    assert_int_equal(strlen(errors), 0);
+    write_file("text", "the", 3);
+    assert_int_equal(run("tokenize text"), 0);
+    assert_int_equal(run("eval --text text --json"), 0);
+    assert_int_equal(strlen(errors), 0);
+    assert_int_equal(run("chat --temp 0 -n 2 <text"), 0);
+    setenv("MORAINE_MODEL", "nowhere.gguf", 1);
+    expect_failure("run -p the", 1, "MORAINE_MODEL names nowhere.gguf");
+    unsetenv("MORAINE_MODEL");
+}
+
+static void test_built_in_model(void **state)
+{
+    (void)state;
+    shell("mkdir -p place/bin place/models place/share/moraine && cp '" MO_PROGRAM "' place/bin/moraine");
+    if (access(MO_INSTALLED_MODEL, R_OK) != 0) { /* otherwise that one is rightly found */
+        expect_failure("--version >/dev/null; place/bin/moraine run -p the", 2, "set MORAINE_MODEL");
+        expect_failure("--version >/dev/null; place/bin/moraine inspect", 2, "no MODEL was given");
+    }
+    shell("cp '" TINY "' place/share/moraine/pebble.gguf");
+    assert_int_equal(run_copy("inspect"), 0);
+    assert_non_null(strstr(output, "qwen3\n"));
+    assert_string_equal(errors, "model: pebble (built in)\n");
+    shell("cp '" MOE "' place/models/pebble.gguf"); /* the source tree goes before */
+    assert_int_equal(run_copy("inspect"), 0);
+    assert_non_null(strstr(output, "qwen3moe"));
+    shell("ln -s place/bin/moraine link"); /* a link elsewhere changes nothing */
+    assert_int_equal(run("--version >/dev/null; ./link inspect"), 0);
+    assert_non_null(strstr(output, "qwen3moe"));
+    assert_int_equal(run("--version >/dev/null; MORAINE_MODEL=" TINY " ./link inspect"), 0);
+    assert_null(strstr(output, "qwen3moe"));
+}
+
+/* ---- Tokens that must not be picked ---- */
+
+/* A copy of TINY whose vocabulary suppresses every token but `left`. */
+static void make_suppressed(const char *name, int32_t left)
+{
+    static uint8_t model[1 << 20];
+    static const void *data[256];
+    int32_t ids[320];
+    int count = 0;
+    char path[256];
+    mo_error err;
+    mo_gguf *g;
+    FILE *f = fopen(TINY, "rb");
+    assert_non_null(f);
+    assert_true(fread(model, 1, sizeof model, f) < sizeof model);
+    fclose(f);
+    assert_int_equal(mo_gguf_open(TINY, &g, &err), MO_OK);
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    for (int64_t i = 0; i < mo_gguf_entry_count(g); i++) {
+        mo_gguf_put_entry(w, g, mo_gguf_entry_at(g, i));
+    }
+    for (int32_t id = 0; id < 320; id++) {
+        if (id != left) {
+            ids[count++] = id;
+        }
+    }
+    mo_gguf_put_array(w, "tokenizer.ggml.suppress_tokens", MO_VALUE_I32, ids, (uint64_t)count);
+    for (int64_t i = 0; i < mo_gguf_tensor_count(g); i++) {
+        const mo_gguf_tensor *t = mo_gguf_tensor_at(g, i);
+        mo_gguf_put_tensor(w, t->name, t->format->type, t->dims, t->size);
+        data[i] = model + t->offset;
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(mo_gguf_writer_layout(w, &err), MO_OK);
+    assert_int_equal(mo_gguf_write_files(w, path, data, &err), MO_OK);
+    mo_gguf_writer_destroy(w);
+    mo_gguf_close(g);
+}
+
+static void test_suppressed(void **state)
+{
+    (void)state;
+    char letter[16];
+    write_file("letter", "q", 1);
+    assert_int_equal(run("tokenize " TINY " letter"), 0);
+    const int32_t id = atoi(output);
+    make_suppressed("one-token.gguf", id);
+    assert_int_equal(run("run one-token.gguf -p the --raw -n 5 --temp 0 --quiet"), 0);
+    assert_string_equal(output, "qqqqq\n");
+    assert_int_equal(run("run one-token.gguf -p the --raw -n 5 --temp 3 --top-k 0 --seed 1 --quiet"), 0);
+    assert_string_equal(output, "qqqqq\n");
+    snprintf(letter, sizeof letter, "%d", id == 5 ? 6 : 5); /* not even when the user asks for it */
+    char command[256];
+    snprintf(command, sizeof command,
+             "run one-token.gguf -p the --raw -n 5 --temp 0 --quiet --logit-bias %s:inf", letter);
+    assert_int_equal(run(command), 0);
+    assert_string_equal(output, "qqqqq\n");
+    write_file("line", "the\n", 4);
+    assert_int_equal(run("chat one-token.gguf -n 3 --temp 0 <line"), 0);
+    assert_non_null(strstr(output, "qqq"));
+}
+
+/* ---- Other formats ---- */
+
+#define LLAMA MO_TEST_DATA "/oracle/llama31.gguf"
+
+static void test_quantize(void **state)
+{
+    (void)state;
+    assert_int_equal(run("quantize " LLAMA " q8.gguf --rest q8_0"), 0);
+    assert_int_equal(strlen(output), 0);
+    assert_non_null(strstr(errors, "rest"));
+    assert_non_null(strstr(errors, "RMS error"));
+    assert_true(file_size("q8.gguf") < 300000);
+    assert_int_equal(run("quantize " LLAMA " q8b.gguf --rest q8_0 --threads 1"), 0);
+    shell("cmp q8.gguf q8b.gguf");
+    write_file("ids", "1 2 3 44 5 6 77", 15);
+    assert_int_equal(run("eval " LLAMA " --tokens ids --save-logits exact --kv f32"), 0);
+    assert_int_equal(run("eval q8.gguf --tokens ids --compare exact --kv f32 --json"), 0);
+    json_t *root = parse_output();
+    const double q8 = json_real_value(json_object_get(root, "kl_divergence"));
+    json_decref(root);
+    assert_true(q8 > 0.0 && q8 < 0.01);
+    assert_int_equal(run("quantize " LLAMA " q4.gguf --rest q4_0"), 0);
+    assert_int_equal(run("eval q4.gguf --tokens ids --compare exact --kv f32 --json"), 0);
+    root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "kl_divergence")) > q8);
+    json_decref(root);
+
+    expect_failure("quantize " LLAMA " q8.gguf --rest q8_0", 2, "--force");
+    assert_int_equal(run("quantize " LLAMA " q8.gguf --rest q8_0 --force"), 0);
+    expect_failure("quantize " LLAMA " x.gguf", 2, "--experts");
+    expect_failure("quantize " LLAMA, 2, "IN OUT");
+    expect_failure("quantize " LLAMA " x.gguf --rest q9", 2, "Q8_0");
+    expect_failure("quantize " LLAMA " x.gguf --rest q4_k", 2, "formats that fit");
+    expect_failure("quantize none.gguf x.gguf --rest q8_0", 1, "none.gguf");
+    expect_failure("quantize " LLAMA " /dev/full --rest q8_0", 1, "/dev/full");
+    struct stat there;
+    char path[128];
+    snprintf(path, sizeof path, "%s/x.gguf", folder);
+    assert_int_equal(stat(path, &there), -1);
+    assert_int_equal(run("quantize " LLAMA " /dev/stdout --rest q8_0 | cmp - q8.gguf"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help),          cmocka_unit_test(test_usage), cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_tables),        cmocka_unit_test(test_json),  cmocka_unit_test(test_odd_text),
-        cmocka_unit_test(test_output_errors), cmocka_unit_test(test_eval),  cmocka_unit_test(test_tokenize),
-        cmocka_unit_test(test_bench),         cmocka_unit_test(test_run),   cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_odd_text),
+        cmocka_unit_test(test_output_errors),
+        cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_run),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_routing_repeats),
+        cmocka_unit_test(test_default_model),
+        cmocka_unit_test(test_built_in_model),
+        cmocka_unit_test(test_suppressed),
+        cmocka_unit_test(test_quantize),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "json.h"
 #include "loading.h"
 #include "terminal.h"
+#include "tiers.h"
 
 typedef struct speeds {
     int64_t prefill, decode; /* tokens */
@@ -22,6 +24,8 @@ typedef struct speeds {
     mo_model_info info;
     uint64_t session_bytes;
     uint64_t picks, runs;
+    mo_tier_report tiers;  /* of the rounds */
+    double decode_seconds; /* of all rounds */
     bool text;
 } speeds;
 
@@ -96,7 +100,11 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     double prefill[64], decode[64];
     mo_counters before, after;
     mo_error err;
-    if (mo_model_read_rate(model, (uint64_t)1 << 30, &s->read_gbps, &err) != MO_OK) {
+    mo_tier_report begin;
+    mo_model_tiers(model, &begin);
+    /* The yardstick takes a gigabyte of its own, which a model in tiers has not left over. */
+    if (strcmp(begin.mode, "resident") == 0 &&
+        mo_model_read_rate(model, (uint64_t)1 << 30, &s->read_gbps, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         return false;
     }
@@ -104,11 +112,15 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     for (int64_t r = 0; r < s->rounds; r++) {
         prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
         decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
+        s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
+        cli_learning_done("bench", model);
         if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
             return false;
         }
     }
     mo_model_counters(model, &after);
+    mo_model_tiers(model, &s->tiers);
+    cli_tiers_subtract(&s->tiers, &begin);
     s->picks = after.expert_picks - before.expert_picks;
     s->runs = after.experts_run - before.experts_run;
     s->prefill_tps = median(prefill, s->rounds, &s->prefill_best);
@@ -137,14 +149,15 @@ static uint64_t weight_bytes(const mo_model_info *i)
 static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
-    return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "model", i->path, "isa", i->isa,
-        "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill", (json_int_t)s->prefill,
-        "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps,
-        "prefill_best_tps", s->prefill_best, "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps,
-        "resident_bytes", (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token,
-        "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes,
-        "work_bytes", (json_int_t)i->work_bytes));
+    return cli_json_print(
+        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o}", "model", i->path,
+                  "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill",
+                  (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps,
+                  "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best, "decode_best_tps",
+                  s->decode_best, "read_gbps", s->read_gbps, "resident_bytes", (json_int_t)resident_bytes(),
+                  "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
+                  (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
+                  (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers)));
 }
 
 static void print_table(const speeds *s)
@@ -152,23 +165,30 @@ static void print_table(const speeds *s)
     const mo_model_info *i = &s->info;
     char a[32], b[32], c[32], d[32];
     const double limit = s->read_gbps * 1e9 / (double)i->bytes_per_token;
+    const bool whole = s->read_gbps > 0.0;
     printf("%s, %d layers, %s, %d threads, %s tokens, median (best) of %" PRId64 "\n", i->path, i->layers,
            i->isa, i->threads, s->text ? "text" : "random", s->rounds);
     if (s->prefill) {
         printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
     }
     if (s->decode) {
-        printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s, %.0f %% of the %.1f that memory allows\n",
-               s->decode, s->decode_tps, s->decode_best, 100.0 * s->decode_tps / limit, limit);
+        printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s", s->decode, s->decode_tps, s->decode_best);
+        if (whole) {
+            printf(", %.0f %% of the %.1f that memory allows", 100.0 * s->decode_tps / limit, limit);
+        }
+        printf("\n");
     }
-    printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
-           cli_bytes_text(i->bytes_per_token, a));
+    if (whole) {
+        printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
+               cli_bytes_text(i->bytes_per_token, a));
+    }
     printf("resident         %s: weights %s, session %s, working memory %s\n",
            cli_bytes_text(resident_bytes(), a), cli_bytes_text(weight_bytes(i), b),
            cli_bytes_text(s->session_bytes, c), cli_bytes_text(i->work_bytes, d));
     if (s->picks) {
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
     }
+    cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
 }
 
 static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, bool json)
@@ -184,6 +204,9 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     }
     if (!settings.context) {
         settings.context = longest;
+    }
+    if (!text && !settings.learning.options.profile) {
+        settings.learning.options.profile = "off"; /* random tokens teach nothing */
     }
     mo_model *model = cli_loading_open("bench", path, &settings, &code);
     if (!model) {
@@ -268,13 +291,14 @@ int cli_bench(int argc, char **argv)
         {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only so many layers", &layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
         CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
     };
     const cli_usage usage = {
         .command = "bench",
         .arguments = "[MODEL]",
         .description =
             "Measures how fast a model reads a prompt and writes an answer here, and what share of the "
-            "memory's rate that is.",
+            "memory's rate that is." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine bench model.gguf\n"
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
@@ -285,19 +309,18 @@ int cli_bench(int argc, char **argv)
     };
     int first;
     char made[512];
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
-    if ((first < argc) == (synthetic != NULL) || (layers && !synthetic) ||
-        (s.prefill == 0 && s.decode == 0)) {
-        fprintf(
-            stderr,
-            "moraine bench: give a model file or --synthetic NAME [--layers N], and something to measure\n");
+    if ((first < argc && synthetic) || (layers && !synthetic) || (s.prefill == 0 && s.decode == 0)) {
+        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both, and "
+                        "something to measure\n");
         return CLI_USAGE;
     }
     if (synthetic && !make_model(synthetic, layers, made, sizeof made)) {
         return CLI_FAILED;
     }
-    return bench(synthetic ? made : argv[first], text, &l, &s, json);
+    const char *path = cli_model_path("bench", synthetic ? made : argv[first], json, &code);
+    return path ? bench(path, text, &l, &s, json) : code;
 }

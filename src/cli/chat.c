@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "generate.h"
 #include "lines.h"
 #include "loading.h"
@@ -67,6 +68,8 @@ static void help(void)
     fprintf(stderr, "  /clear   begin anew (the system message stays)\n"
                     "  /undo    forget the last question and answer\n"
                     "  /speed   tokens per second of the last answer\n"
+                    "  /profile [FILE]  which experts were used, as JSON, here or in a file\n"
+                    "  /apply FILE      bring the experts that a profile prefers into RAM\n"
                     "  /help    this list\n"
                     "  /exit    leave; Ctrl-D does too. Ctrl-C ends an answer.\n");
 }
@@ -80,13 +83,28 @@ static void print_speed(const cli_generation *g)
     }
 }
 
+/* What follows the word that a line begins with; NULL when it begins with another, "" when nothing does. */
+static const char *after(const char *line, const char *word)
+{
+    const size_t length = strlen(word);
+    if (strncmp(line, word, length) != 0 || (line[length] && line[length] != ' ')) {
+        return NULL;
+    }
+    return line + length + strspn(line + length, " ");
+}
+
 /* True when the line was a command. */
 static bool obey(const char *line, conversation *c, size_t fixed, const cli_generation *g, bool *leave)
 {
     if (line[0] != '/') {
         return false;
     }
-    if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0) {
+    const char *profile = after(line, "/profile"), *apply = after(line, "/apply");
+    if (profile) {
+        cli_learning_show(g->model, profile[0] ? profile : NULL);
+    } else if (apply && apply[0]) {
+        cli_learning_apply(g->model, apply);
+    } else if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0) {
         *leave = true;
     } else if (strcmp(line, "/clear") == 0) {
         forget(c, fixed);
@@ -142,7 +160,7 @@ static int converse(cli_generation *g, const char *system, int64_t limit, bool t
 int cli_chat(int argc, char **argv)
 {
     const char *system = NULL;
-    int64_t limit = -1;
+    int64_t limit = -1, discover = 0;
     bool think = false;
     cli_loading l = CLI_LOADING_DEFAULT;
     cli_sampling s = CLI_SAMPLING_DEFAULT;
@@ -151,20 +169,27 @@ int cli_chat(int argc, char **argv)
         {"predict", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &limit, -1,
          INT64_MAX},
         {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &think, 0, 0},
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
+         "without "
+         "computing any; 10 is usual (0)",
+         &discover, 0, 4096},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
     };
     const cli_usage usage = {
         .command = "chat",
-        .arguments = "MODEL",
+        .arguments = "[MODEL]",
         .description =
             "A conversation, line by line, with editing and history. Ctrl-C ends an answer, Ctrl-D or "
-            "/exit the program; /help lists more.",
-        .examples = "  moraine chat model.gguf\n"
+            "/exit the program; /help lists more." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine chat\n"
+                    "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .min_arguments = 1,
+        .min_arguments = 0,
         .max_arguments = 1,
     };
     int first;
@@ -177,7 +202,8 @@ int cli_chat(int argc, char **argv)
     if (!cli_loading_kv("chat", &l, &kv)) {
         return CLI_USAGE;
     }
-    mo_model *model = cli_loading_open("chat", argv[first], &l, &code);
+    const char *path = cli_model_path("chat", argv[first], false, &code);
+    mo_model *model = path ? cli_loading_open("chat", path, &l, &code) : NULL;
     if (!model) {
         return code;
     }
@@ -186,6 +212,7 @@ int cli_chat(int argc, char **argv)
         fprintf(stderr, "moraine chat: this model has no chat format that is known; moraine run --raw "
                         "continues a text\n");
     } else if (cli_generation_open(&g, "chat", model, kv, &s)) {
+        g.discover = discover;
         code = converse(&g, system, limit, think);
         cli_generation_close(&g);
     }

@@ -3,11 +3,16 @@
 #ifndef MO_CLI_COMMANDS_H
 #define MO_CLI_COMMANDS_H
 
+int cli_plan(int argc, char **argv);
+int cli_probe(int argc, char **argv);
+int cli_trace(int argc, char **argv);
+int cli_replay(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_machine(int argc, char **argv);
+int cli_quantize(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_synth(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);

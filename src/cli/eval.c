@@ -1,4 +1,5 @@
-/* moraine eval: perplexity of a text, logits to a file, and how far they are from saved ones. */
+/* moraine eval: perplexity of texts, which experts they use, logits to a file, and how far they are from saved
+ * ones. */
 #include <moraine.h>
 
 #include <errno.h>
@@ -9,22 +10,41 @@
 #include <string.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "json.h"
 #include "loading.h"
+#include "routing.h"
 #include "terminal.h"
 
+enum { WINDOW_DEFAULT = 512, PASSAGES_MAX = CLI_TEXTS_MAX + 1 }; /* one text may come without --text */
+
+/* One text, or one list of ids, and what was found. */
+typedef struct passage {
+    const char *path;
+    int32_t *tokens;
+    int64_t count;
+    double loss; /* sum of -ln p(next token) */
+    int64_t predicted;
+    cli_routing *routing; /* NULL: not wanted */
+} passage;
+
 typedef struct evaluation {
-    const int32_t *tokens;
-    int64_t count, vocab;
+    passage passages[PASSAGES_MAX];
+    int passage_count;
+    int64_t window, vocab;
     FILE *save, *base; /* rows written; rows compared with; either may be NULL */
     const char *save_path, *base_path;
     float *base_row;
-    bool failed;
+    bool routing, json, failed;
 
-    double loss; /* sum of -ln p(next token) */
-    int64_t predicted;
+    /* The window at work. */
+    passage *at;
+    const int32_t *tokens;
+    int64_t count;
+
     double divergence, divergence_max; /* KL from the saved distribution to this one */
     int64_t compared, same_top;
+    int64_t done; /* tokens of earlier windows */
     cli_progress progress;
 } evaluation;
 
@@ -79,8 +99,8 @@ static void on_row(void *user, int64_t position, const float *row)
     }
     const double norm = normaliser(row, e->vocab, &top);
     if (position + 1 < e->count) {
-        e->loss += norm - (double)row[e->tokens[position + 1]];
-        e->predicted++;
+        e->at->loss += norm - (double)row[e->tokens[position + 1]];
+        e->at->predicted++;
     }
     if (e->base) {
         compare(e, row, norm, top);
@@ -91,8 +111,15 @@ static bool on_progress(void *user, int64_t done, int64_t total)
 {
     evaluation *e = user;
     (void)total;
-    cli_progress_update(&e->progress, (uint64_t)done);
+    cli_progress_update(&e->progress, (uint64_t)(e->done + done));
     return !e->failed && !cli_interrupted();
+}
+
+static void on_routes(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
+                      int used)
+{
+    const evaluation *e = user;
+    cli_routing_observe(e->at->routing, layer, position, ids, weights, used);
 }
 
 /* Ids separated by white space. NULL after saying what is wrong. */
@@ -163,107 +190,205 @@ static bool open_files(evaluation *e)
     return e->base_row != NULL;
 }
 
-/* The text in windows of the context: each is a sequence of its own. */
-static bool evaluate(evaluation *e, mo_session *session, int64_t window, int64_t step)
+/* ---- Running ------------------------------------------------------------------------------------ */
+
+/* A session of its own for every window: an older one would keep, and not report, a beginning they share. */
+static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step)
 {
     mo_error err;
-    const int32_t *tokens = e->tokens;
-    const int64_t total = e->count;
-    cli_progress_begin(&e->progress, "evaluating", (uint64_t)total);
-    e->progress.tokens = true;
-    for (int64_t at = 0; at < total && !e->failed; at += window) {
-        e->tokens = tokens + at;
-        e->count = total - at < window ? total - at : window;
+    mo_session *session = NULL;
+    mo_status status = mo_session_create(model, kv, e->window, &session, &err);
+    if (status == MO_OK) {
         const mo_feed feed = {.session = session,
                               .tokens = e->tokens,
                               .count = e->count,
                               .step = step,
                               .progress = on_progress,
                               .logits = on_row,
+                              .routes = e->at->routing ? on_routes : NULL,
                               .user = e};
-        if (mo_session_feed(&feed, &err) != MO_OK) {
-            cli_progress_end(&e->progress);
-            fprintf(stderr, "moraine eval: %s\n", err.detail);
-            return false;
-        }
+        status = mo_session_feed(&feed, &err);
     }
-    cli_progress_end(&e->progress);
-    if (e->save && fclose(e->save) != 0) {
-        fprintf(stderr, "moraine eval: cannot write %s: %s\n", e->save_path, strerror(errno));
-        e->failed = true;
+    mo_session_destroy(session);
+    if (status != MO_OK && !e->failed) { /* otherwise it was said already */
+        cli_progress_end(&e->progress);
+        fprintf(stderr, "moraine eval: %s\n", err.detail);
     }
-    e->save = NULL;
-    return !e->failed;
+    return status == MO_OK && !e->failed;
 }
 
-static int print_results(const evaluation *e, int64_t tokens, bool json)
+static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step)
 {
-    const double perplexity = e->predicted ? exp(e->loss / (double)e->predicted) : 0.0;
-    if (json) {
-        json_t *root = json_pack("{s:I,s:I,s:f}", "tokens", (json_int_t)tokens, "predicted",
-                                 (json_int_t)e->predicted, "perplexity", perplexity);
-        if (root && e->base) {
-            json_object_set_new(root, "kl_divergence", json_real(e->divergence / (double)e->compared));
-            json_object_set_new(root, "kl_divergence_max", json_real(e->divergence_max));
-            json_object_set_new(root, "same_top_1", json_real((double)e->same_top / (double)e->compared));
-        }
-        return cli_json_print(root);
+    int64_t total = 0;
+    bool ok = true;
+    for (int i = 0; i < e->passage_count; i++) {
+        total += e->passages[i].count;
     }
-    printf("tokens          %" PRId64 "\n", tokens);
-    if (e->predicted) {
-        printf("perplexity      %.4f\n", perplexity);
+    cli_progress_begin(&e->progress, "evaluating", (uint64_t)total);
+    e->progress.tokens = true;
+    for (int i = 0; i < e->passage_count && ok; i++) {
+        e->at = &e->passages[i];
+        for (int64_t from = 0; from < e->at->count && ok; from += e->window) {
+            const int64_t left = e->at->count - from;
+            e->tokens = e->at->tokens + from;
+            e->count = left < e->window ? left : e->window;
+            ok = evaluate_window(e, model, kv, step);
+            e->done += e->count;
+        }
+        cli_learning_done("eval", model);
+    }
+    cli_progress_end(&e->progress);
+    if (e->save && fclose(e->save) != 0 && ok) {
+        fprintf(stderr, "moraine eval: cannot write %s: %s\n", e->save_path, strerror(errno));
+        ok = false;
+    }
+    e->save = NULL;
+    return ok;
+}
+
+/* ---- Results ------------------------------------------------------------------------------------ */
+
+static double perplexity_of(const passage *p)
+{
+    return p->predicted ? exp(p->loss / (double)p->predicted) : 0.0;
+}
+
+static passage sum_of(const evaluation *e)
+{
+    passage sum = {.path = "all"};
+    for (int i = 0; i < e->passage_count; i++) {
+        sum.count += e->passages[i].count;
+        sum.predicted += e->passages[i].predicted;
+        sum.loss += e->passages[i].loss;
+    }
+    return sum;
+}
+
+static json_t *passage_json(const passage *p)
+{
+    json_t *o =
+        json_pack("{s:o,s:I,s:I,s:f}", "path", cli_json_string(p->path), "tokens", (json_int_t)p->count,
+                  "predicted", (json_int_t)p->predicted, "perplexity", perplexity_of(p));
+    if (o && p->routing) {
+        json_object_set_new(o, "routing", cli_routing_json(p->routing));
+    }
+    return o;
+}
+
+static json_t *overlap_json(const passage *a, const passage *b)
+{
+    json_t *layers = json_array();
+    double share;
+    for (int i = 0; (share = cli_routing_overlap(a->routing, b->routing, i)) >= 0.0; i++) {
+        json_array_append_new(layers, json_real(share));
+    }
+    return json_pack("{s:o,s:o,s:f,s:o}", "a", cli_json_string(a->path), "b", cli_json_string(b->path),
+                     "mean", cli_routing_overlap_mean(a->routing, b->routing), "layers", layers);
+}
+
+static int print_json(const evaluation *e)
+{
+    const passage all = sum_of(e);
+    json_t *texts = json_array(), *overlap = json_array();
+    json_t *root = json_pack("{s:I,s:I,s:f,s:I,s:o}", "tokens", (json_int_t)all.count, "predicted",
+                             (json_int_t)all.predicted, "perplexity", perplexity_of(&all), "window",
+                             (json_int_t)e->window, "texts", texts);
+    for (int i = 0; i < e->passage_count; i++) {
+        json_array_append_new(texts, passage_json(&e->passages[i]));
+        for (int k = i + 1; k < e->passage_count && e->routing; k++) {
+            json_array_append_new(overlap, overlap_json(&e->passages[i], &e->passages[k]));
+        }
+    }
+    if (root && e->routing) {
+        json_object_set(root, "overlap", overlap);
+    }
+    json_decref(overlap);
+    if (root && e->base) {
+        json_object_set_new(root, "kl_divergence", json_real(e->divergence / (double)e->compared));
+        json_object_set_new(root, "kl_divergence_max", json_real(e->divergence_max));
+        json_object_set_new(root, "same_top_1", json_real((double)e->same_top / (double)e->compared));
+    }
+    return cli_json_print(root);
+}
+
+static void print_passage(const passage *p)
+{
+    printf("%10" PRId64 "  %10" PRId64 "  %10.4f  %s\n", p->count, p->predicted, perplexity_of(p), p->path);
+}
+
+static void print_routing(const evaluation *e)
+{
+    for (int i = 0; i < e->passage_count; i++) {
+        printf("\nrouting of %s\n", e->passages[i].path);
+        cli_routing_print(e->passages[i].routing);
+    }
+    if (e->passage_count < 2) {
+        return;
+    }
+    printf("\nshare of the picks that two texts have in common, averaged over layers\n");
+    for (int i = 0; i < e->passage_count; i++) {
+        for (int k = 0; k < e->passage_count; k++) {
+            printf("%6.1f %%",
+                   100.0 * cli_routing_overlap_mean(e->passages[i].routing, e->passages[k].routing));
+        }
+        printf("  %s\n", e->passages[i].path);
+    }
+}
+
+static void print_tables(const evaluation *e)
+{
+    const passage all = sum_of(e);
+    if (e->passage_count > 1) {
+        printf("%10s  %10s  %10s  %s\n", "tokens", "scored", "perplexity", "text");
+        for (int i = 0; i < e->passage_count; i++) {
+            print_passage(&e->passages[i]);
+        }
+        print_passage(&all);
+        printf("windows         of %" PRId64 " tokens, the first of each not scored\n", e->window);
+    } else {
+        printf("tokens          %" PRId64 ", in windows of %" PRId64 "\n", all.count, e->window);
+        if (all.predicted) {
+            printf("perplexity      %.4f over the %" PRId64 " tokens that are not the first of a window\n",
+                   perplexity_of(&all), all.predicted);
+        }
     }
     if (e->base) {
         printf("KL divergence   %.3e (largest %.3e)\n", e->divergence / (double)e->compared,
                e->divergence_max);
         printf("same top token  %.2f %%\n", 100.0 * (double)e->same_top / (double)e->compared);
     }
-    return CLI_OK;
+    if (e->routing) {
+        print_routing(e);
+    }
 }
 
-static int run(const char *path, const char *text_path, const char *ids_path, const cli_loading *l,
-               evaluation *e, bool json)
+/* ---- Command ------------------------------------------------------------------------------------ */
+
+/* Tokenises the texts (a list of ids was read before) and prepares the statistics. */
+static bool prepare(evaluation *e, const mo_model *model)
 {
-    mo_kv_type kv;
-    int code = CLI_FAILED;
-    int32_t *ids = NULL;
-    mo_session *session = NULL;
-    mo_error err;
-    mo_model_info info;
-    cli_loading settings = *l;
-    if (!cli_loading_kv("eval", l, &kv)) {
-        return CLI_USAGE;
-    }
-    if (ids_path && !(ids = read_ids(ids_path, &e->count))) {
-        return CLI_FAILED;
-    }
-    if (ids && !settings.context) {
-        settings.context = e->count; /* a list of ids is one sequence */
-    }
-    mo_model *model = cli_loading_open("eval", path, &settings, &code);
-    if (!model) {
-        free(ids);
-        return code;
-    }
-    mo_model_describe(model, &info);
-    if (!ids) {
-        ids = tokens_of_text(model, text_path, &e->count);
-    }
-    const int64_t total = e->count;
-    e->tokens = ids;
-    e->vocab = info.vocab;
-    if (ids && total == 0) {
-        fprintf(stderr, "moraine eval: %s is empty\n", text_path);
-    } else if (ids && open_files(e)) {
-        if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
-            fprintf(stderr, "moraine eval: %s\n", err.detail);
-        } else if (evaluate(e, session, info.context, l->batch)) {
-            code = print_results(e, total, json);
+    for (int i = 0; i < e->passage_count; i++) { /* NOLINT(clang-analyzer-unix.Malloc): closed later */
+        passage *p = &e->passages[i];
+        if (!p->tokens && !(p->tokens = tokens_of_text(model, p->path, &p->count))) {
+            return false;
+        }
+        if (p->count == 0) {
+            fprintf(stderr, "moraine eval: %s is empty\n", p->path);
+            return false;
+        }
+        if (e->routing && !(p->routing = cli_routing_open("eval", model))) {
+            return false;
         }
     }
-    mo_session_destroy(session);
-    mo_model_close(model);
-    free(ids);
+    return open_files(e);
+}
+
+static void evaluation_close(evaluation *e)
+{
+    for (int i = 0; i < PASSAGES_MAX; i++) { /* unused ones are zero */
+        free(e->passages[i].tokens);
+        cli_routing_close(e->passages[i].routing);
+    }
     free(e->base_row);
     if (e->save) {
         fclose(e->save);
@@ -271,17 +396,88 @@ static int run(const char *path, const char *text_path, const char *ids_path, co
     if (e->base) {
         fclose(e->base);
     }
+}
+
+static int run(const char *path, const char *ids_path, const cli_loading *l, evaluation *e)
+{
+    mo_kv_type kv;
+    int code = CLI_FAILED;
+    mo_model_info info;
+    cli_loading settings = *l;
+    settings.all_logits = true;
+    if (!cli_loading_kv("eval", l, &kv)) {
+        return CLI_USAGE;
+    }
+    if (ids_path) {
+        passage *p = &e->passages[e->passage_count++];
+        p->path = ids_path;
+        p->tokens = read_ids(ids_path, &p->count);
+        if (!p->tokens) {
+            return CLI_FAILED;
+        }
+        if (!e->window) { /* a list of ids is one sequence unless the user says otherwise */
+            e->window = l->context ? l->context : p->count;
+        }
+    }
+    if (!settings.context) {
+        settings.context = e->window;
+    }
+    mo_model *model = cli_loading_open("eval", path, &settings, &code);
+    if (!model) {
+        return code;
+    }
+    mo_model_describe(model, &info);
+    e->vocab = info.vocab;
+    if (!e->window) {
+        e->window = l->context || info.context < WINDOW_DEFAULT ? info.context : WINDOW_DEFAULT;
+    }
+    if (prepare(e, model) && evaluate(e, model, kv, l->batch)) {
+        code = CLI_OK;
+        if (e->json) {
+            code = print_json(e);
+        } else {
+            print_tables(e);
+        }
+    }
+    mo_model_close(model);
     return code;
+}
+
+/* True when the arguments make sense together; otherwise it was said what does not. */
+static bool check_request(const char *ids, const evaluation *e, const cli_loading *l)
+{
+    if ((e->passage_count > 0) == (ids != NULL)) {
+        fprintf(stderr, "moraine eval: give either text files (--text FILE) or --tokens FILE\n");
+        return false;
+    }
+    if (e->window && l->context && e->window > l->context) {
+        fprintf(stderr, "moraine eval: a window of %" PRId64 " tokens does not fit into --ctx %" PRId64 "\n",
+                e->window, l->context);
+        return false;
+    }
+    return true;
 }
 
 int cli_eval(int argc, char **argv)
 {
     cli_loading l = CLI_LOADING_DEFAULT;
-    evaluation e = {0};
+    cli_texts texts = {.count = 0};
     const char *ids = NULL;
-    bool json = false;
+    evaluation e = {.window = 0};
     const cli_option options[] = {
+        {"text", 0, CLI_TEXTS, "FILE", "a text to evaluate; may be given several times", &texts, 0, 0},
         {"tokens", 0, CLI_TEXT, "FILE", "token ids separated by white space, instead of a text", &ids, 0, 0},
+        {"window", 'w', CLI_INTEGER, "N",
+         "cut each text into windows of N tokens, each from an empty context (--ctx, or 512; a list of ids "
+         "is "
+         "one window)",
+         &e.window, 1, 16777216},
+        {"routing", 0, CLI_FLAG, NULL,
+         "print which experts were used: for each layer the picks, their entropy, the share that the most "
+         "used "
+         "quarter of the experts takes and the share that the next token picks again; for several texts how "
+         "alike they are",
+         &e.routing, 0, 0},
         {"save-logits", 0, CLI_TEXT, "FILE",
          "write the logits of every position: little-endian float32, one row after the other", &e.save_path,
          0, 0},
@@ -289,32 +485,41 @@ int cli_eval(int argc, char **argv)
          "saved logits of the same tokens: print the KL divergence from them and the share of equal top "
          "tokens",
          &e.base_path, 0, 0},
-        {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        {"json", 'j', CLI_FLAG, NULL, "print JSON", &e.json, 0, 0},
         CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
     };
     const cli_usage usage = {
         .command = "eval",
-        .arguments = "MODEL [TEXT]",
-        .description =
-            "Prints the perplexity of a text, cut into pieces of the context (--ctx), or of a list of "
-            "token ids. A model without a vocabulary can be given ids.",
+        .arguments = "[MODEL [TEXT]]",
+        .description = "Prints the perplexity of texts, or of a list of token ids, in windows: the first "
+                       "token of a window "
+                       "is not scored. A model without a vocabulary can be given ids." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine eval model.gguf book.txt\n"
+                    "  moraine eval --text story.txt --text program.c --routing\n"
                     "  moraine eval model.gguf --tokens ids.txt --save-logits exact.f32 --kv f32\n"
                     "  moraine eval model-q4.gguf --tokens ids.txt --compare exact.f32\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .min_arguments = 1,
+        .min_arguments = 0,
         .max_arguments = 2,
     };
     int first;
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
-    const char *text = first + 1 < argc ? argv[first + 1] : NULL;
-    if ((text != NULL) == (ids != NULL)) {
-        fprintf(stderr, "moraine eval: give either a text file or --tokens FILE\n");
+    if (argc - first == 2) {
+        e.passages[e.passage_count++].path = argv[first + 1];
+    }
+    for (int i = 0; i < texts.count; i++) {
+        e.passages[e.passage_count++].path = texts.item[i];
+    }
+    if (!check_request(ids, &e, &l)) {
         return CLI_USAGE;
     }
-    return run(argv[first], text, ids, &l, &e, json);
+    const char *path = cli_model_path("eval", argv[first], e.json, &code);
+    code = path ? run(path, ids, &l, &e) : code;
+    evaluation_close(&e);
+    return code;
 }

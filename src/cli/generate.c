@@ -1,6 +1,7 @@
 #include "generate.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,35 @@ static bool parse_bias(const char *command, const char *text, mo_logit_bias **ou
     return false;
 }
 
+/* Tokens the vocabulary forbids, over whatever the user says of them. False when memory is out. */
+static bool forbid_suppressed(const mo_model *model, mo_logit_bias **bias, size_t *count)
+{
+    size_t forbidden, kept = 0;
+    const int32_t *ids = mo_model_suppressed(model, &forbidden);
+    if (forbidden == 0) {
+        return true;
+    }
+    mo_logit_bias *all = realloc(*bias, sizeof **bias * (*count + forbidden));
+    if (!all) {
+        return false;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        bool free_to_use = true;
+        for (size_t k = 0; k < forbidden; k++) {
+            free_to_use &= all[i].token != ids[k];
+        }
+        if (free_to_use) {
+            all[kept++] = all[i];
+        }
+    }
+    for (size_t k = 0; k < forbidden; k++) {
+        all[kept++] = (mo_logit_bias){ids[k], -INFINITY};
+    }
+    *bias = all;
+    *count = kept;
+    return true;
+}
+
 bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
                          const cli_sampling *s)
 {
@@ -63,6 +93,11 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
     size_t bias_count;
     *g = (cli_generation){.command = command, .model = model};
     if (!parse_bias(command, s->bias, &bias, &bias_count)) {
+        return false;
+    }
+    if (!forbid_suppressed(model, &bias, &bias_count)) {
+        fprintf(stderr, "moraine %s: out of memory\n", command);
+        free(bias);
         return false;
     }
     mo_sampling set = mo_sampling_default();
@@ -226,7 +261,9 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     g->answer_tokens = 0;
     g->answer_length = 0;
     const double start = now();
-    bool ok = cli_loading_feed(g->command, g->session, g->tokens, g->count, true);
+    bool ok = cli_learning_discover(g->command, g->session, g->tokens,
+                                    g->discover < g->count ? g->discover : g->count);
+    ok = ok && cli_loading_feed(g->command, g->session, g->tokens, g->count, true);
     g->prompt_tokens = mo_session_computed(g->session);
     const double begun = now();
     g->prompt_seconds = begun - start;
@@ -259,5 +296,6 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     printer_close(&out);
     g->answer_seconds = now() - begun;
     g->interrupted = cli_interrupted();
+    cli_learning_done(g->command, g->model);
     return ok || g->interrupted ? code : CLI_FAILED;
 }

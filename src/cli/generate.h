@@ -56,6 +56,7 @@ typedef struct cli_generation {
     mo_sampler *sampler;
     int32_t *tokens;
     int64_t count, room;
+    int64_t discover; /* tokens of a new text that look for its experts first; 0: none */
     /* Of the last answer. */
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
@@ -64,7 +65,7 @@ typedef struct cli_generation {
     size_t answer_length;
 } cli_generation;
 
-/* Opens a session and a sampler on the model; the seed is chosen when it is negative, and printed when the
+/* Opens a session and a sampler on the model; tokens the vocabulary suppresses are never picked. The seed is chosen when it is negative, and printed when the
  * choice is random. False after saying what is wrong. */
 bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
                          const cli_sampling *s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "json.h"
 #include "options.h"
 #include "terminal.h"
@@ -338,17 +339,17 @@ int cli_inspect(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "inspect",
-        .arguments = "MODEL",
+        .arguments = "[MODEL]",
         .description =
             "Shows what a GGUF model holds: formats, the size of its experts, and the bytes one token "
             "reads when nothing is cached. Only the header is read. Of a split model, name the first "
-            "part.",
+            "part." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine inspect model.gguf\n"
                     "  moraine inspect --tensors model-00001-of-00003.gguf\n"
                     "  moraine inspect --json model.gguf | jq .token_bytes.total\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .min_arguments = 1,
+        .min_arguments = 0,
         .max_arguments = 1,
     };
     int first, code = cli_options_parse(&usage, argc, argv, &first);
@@ -358,7 +359,11 @@ int cli_inspect(int argc, char **argv)
     mo_error err;
     mo_file *file;
     mo_file_summary summary;
-    if (mo_file_open(argv[first], &file, &err) != MO_OK) {
+    const char *path = cli_model_path("inspect", argv[first], json, &code);
+    if (!path) {
+        return code;
+    }
+    if (mo_file_open(path, &file, &err) != MO_OK) {
         return fail(&err);
     }
     if (mo_file_summarise(file, &summary, &err) != MO_OK) {

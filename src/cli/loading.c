@@ -28,6 +28,42 @@ static bool on_load(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
+/* Checks the options of the tiers and puts them where they belong. */
+static bool take_tiers(const char *command, const cli_loading *l, mo_model_options *out)
+{
+    static const char *const ways[] = {
+        [MO_IO_AUTO] = "auto", [MO_IO_DIRECT] = "direct", [MO_IO_CACHED] = "cached"};
+    bool known = false;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(l->io, ways[i]) == 0) {
+            out->io = (mo_io)i;
+            known = true;
+        }
+    }
+    if (!known) {
+        fprintf(stderr, "moraine %s: --io is direct, cached or auto, not %s\n", command, l->io);
+        return false;
+    }
+    out->no_prediction = strcmp(l->predict, "off") == 0;
+    if (!out->no_prediction && strcmp(l->predict, "on") != 0) {
+        fprintf(stderr, "moraine %s: --predict is on or off, not %s\n", command, l->predict);
+        return false;
+    }
+    if (l->map && (l->ram || l->skip_missing)) {
+        fprintf(stderr,
+                "moraine %s: --mmap leaves memory to the system; --ram and --skip-missing need it "
+                "without\n",
+                command);
+        return false;
+    }
+    out->ram_bytes = (int64_t)l->ram;
+    out->policy = l->policy;
+    out->readers = (int)l->readers;
+    out->skip_missing = l->skip_missing;
+    out->all_logits = l->all_logits;
+    return true;
+}
+
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code)
 {
     mo_error err;
@@ -41,6 +77,11 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     options.map = l->map;
     options.progress = on_load;
     options.user = &progress;
+    if (!take_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv)) {
+        *code = CLI_USAGE;
+        return NULL;
+    }
+    cli_learning_take(command, &l->learning, &options);
     cli_interrupt_catch();
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);

@@ -4,20 +4,28 @@
 
 #include <moraine.h>
 
+#include "learning.h"
 #include "options.h"
 
 typedef struct cli_loading {
     int64_t threads, context, batch;
     const char *isa, *kv;
     bool map;
+    bool all_logits; /* the command will ask for the logits of every position */
+    uint64_t ram;
+    const char *policy, *predict, *io;
+    int64_t readers;
+    bool skip_missing;
+    cli_learning learning;
 } cli_loading;
 
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
-        .kv = "f16"                                                                                          \
+        .kv = "f16", .predict = "on", .io = "auto", .learning = CLI_LEARNING_DEFAULT                         \
     }
 
-/* Entries for a command's option table; l is a cli_loading that outlives it. */
+/* Entries for a command's option table; l is a cli_loading that outlives it. CLI_LEARNING_OPTIONS(l.learning) has
+ * more. */
 #define CLI_LOADING_OPTIONS(l)                                                                               \
     {"threads",    't', CLI_INTEGER, "N", "one per usable core if not given; no result depends on it",       \
      &(l).threads, 1,   1024},                                                                               \
@@ -47,9 +55,46 @@ typedef struct cli_loading {
          &(l).kv,                                                                                            \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"mmap",                                                                                             \
+         0,                                                                                                  \
+         CLI_FLAG,                                                                                           \
+         NULL,                                                                                               \
+         "map the file instead of reading it: starts at once, reads while computing",                        \
+         &(l).map,                                                                                           \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"ram",                                                                                              \
+         0,                                                                                                  \
+         CLI_SIZE,                                                                                           \
+         "SIZE",                                                                                             \
+         "ceiling for this program's memory, such as 12G; what does not fit is read from disk when it is "   \
+         "needed, and the results stay the same (what the machine leaves, less a reserve)",                  \
+         &(l).ram,                                                                                           \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"policy",    0, CLI_TEXT, "NAME", "which experts stay in RAM: auto, lru, lfu or priority (auto)",   \
+         &(l).policy, 0, 0},                                                                                 \
+        {"predict",                                                                                          \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "on|off",                                                                                           \
+         "read ahead what the next layer will probably need, while the disk is idle (on)",                   \
+         &(l).predict,                                                                                       \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"readers", 0, CLI_INTEGER, "N", "reads under way at once (as measured)", &(l).readers, 1, 64},      \
+        {"io",                                                                                               \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "direct|cached|auto",                                                                               \
+         "read past the page cache, through it, or as measured (auto)",                                      \
+         &(l).io,                                                                                            \
+         0,                                                                                                  \
+         0},                                                                                                 \
     {                                                                                                        \
-        "mmap", 0, CLI_FLAG, NULL,                                                                           \
-            "map the file instead of reading it: starts at once, reads while computing", &(l).map, 0, 0      \
+        "skip-missing", 0, CLI_FLAG, NULL,                                                                   \
+            "LOSSY: leave out experts that are not in RAM instead of waiting for them", &(l).skip_missing,   \
+            0, 0                                                                                             \
     }
 
 /* Checks --kv. False after saying what is wrong. */

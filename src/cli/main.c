@@ -16,11 +16,16 @@ static const struct {
 } commands[] = {
     {"run", "answer a prompt", cli_run},
     {"chat", "have a conversation", cli_chat},
+    {"plan", "show what of a model will lie where, and how fast it will be, without loading it", cli_plan},
+    {"probe", "measure this machine's memory and disk, for plans", cli_probe},
+    {"trace", "record which experts the tokens of a text choose", cli_trace},
+    {"replay", "replay a trace against budgets and policies", cli_replay},
     {"bench", "measure prompt and answer speed", cli_bench},
-    {"eval", "perplexity of a text, logits to a file, distance from saved ones", cli_eval},
+    {"eval", "perplexity of texts, use of experts, logits to a file, distance from saved ones", cli_eval},
     {"tokenize", "print the token ids of a text", cli_tokenize},
     {"inspect", "show what a model file holds and what one token reads of it", cli_inspect},
     {"machine", "show what this machine offers: cores, instruction sets, memory", cli_machine},
+    {"quantize", "write a model with its weights in other formats", cli_quantize},
     {"synth", "make a model file of a published model's shape with random weights", cli_synth},
 };
 
@@ -40,7 +45,8 @@ static void print_help(FILE *stream)
             "  -h, --help  print this, or after a command its own options, and exit\n"
             "  --version   print the version and exit\n\n"
             "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
-            "NO_COLOR in the environment turns bold text off.\n");
+            "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
+            "built-in pebble); NO_COLOR turns bold text off.\n");
 }
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)

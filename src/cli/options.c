@@ -115,12 +115,25 @@ static int store_real(const cli_usage *u, const cli_option *o, const char *text)
     return -1;
 }
 
+static int store_text(const cli_usage *u, const cli_option *o, const char *text)
+{
+    cli_texts *list = o->out;
+    if (list->count == CLI_TEXTS_MAX) {
+        fprintf(stderr, "moraine %s: --%s can be given %d times at most\n", u->command, o->name,
+                CLI_TEXTS_MAX);
+        return CLI_USAGE;
+    }
+    list->item[list->count++] = text;
+    return -1;
+}
+
 /* -1, or the exit code. */
 static int store(const cli_usage *u, const cli_option *o, const char *text)
 {
     switch (o->kind) {
     case CLI_FLAG: *(bool *)o->out = true; return -1;
     case CLI_TEXT: *(const char **)o->out = text; return -1;
+    case CLI_TEXTS: return store_text(u, o, text);
     case CLI_INTEGER: return store_integer(u, o, text);
     case CLI_REAL: return store_real(u, o, text);
     case CLI_SIZE:

@@ -15,7 +15,15 @@ typedef enum cli_kind {
     CLI_INTEGER, /* int64_t *out, within min .. max */
     CLI_REAL,    /* double *out */
     CLI_SIZE,    /* uint64_t *out in bytes: 6G, 512M, 1.5GiB; powers of 1024 */
+    CLI_TEXTS,   /* cli_texts *out; the option may be given several times */
 } cli_kind;
+
+enum { CLI_TEXTS_MAX = 16 };
+
+typedef struct cli_texts {
+    const char *item[CLI_TEXTS_MAX]; /* point into argv */
+    int count;
+} cli_texts;
 
 typedef struct cli_option {
     const char *name; /* without dashes */

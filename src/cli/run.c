@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "generate.h"
 #include "loading.h"
 #include "terminal.h"
 
 typedef struct request {
     const char *model, *prompt, *file, *system;
-    int64_t limit;
+    int64_t limit, discover;
     bool raw, think, go_on, quiet;
 } request;
 
@@ -83,6 +84,7 @@ static int run(const request *r, const cli_loading *l, const cli_sampling *s)
     }
     int32_t *ids = model ? prompt_tokens(model, r, text, length, &count) : NULL;
     if (ids && cli_generation_open(&g, "run", model, kv, s)) {
+        g.discover = r->discover;
         if (cli_generation_set(&g, ids, count)) {
             code = cli_generate(&g, r->limit, r->go_on, manner);
             if (g.answer_tokens) {
@@ -116,25 +118,34 @@ int cli_run(int argc, char **argv)
          0},
         {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &r.think, 0, 0},
         {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end tokens", &r.go_on, 0, 0},
-        {"quiet", 'q', CLI_FLAG, NULL, "print no speed on stderr", &r.quiet, 0, 0},
+        {"quiet", 'q', CLI_FLAG, NULL, "print neither speed nor the default model's name on stderr", &r.quiet,
+         0, 0},
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
+         "without "
+         "computing any; 10 is usual (0)",
+         &r.discover, 0, 4096},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
     };
     const cli_usage usage = {
         .command = "run",
-        .arguments = "MODEL",
+        .arguments = "[MODEL]",
         .description =
-            "Answers a prompt: text on stdout, speed and bytes per token on stderr. Ctrl-C ends the answer.",
-        .examples = "  moraine run model.gguf -p 'Why is the sky blue?'\n"
+            "Answers a prompt: text on stdout, speed and bytes per token on stderr. Ctrl-C ends the "
+            "answer." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine run -p 'Tell me a story about a fox.'\n"
+                    "  moraine run model.gguf -p 'Why is the sky blue?'\n"
                     "  moraine run model.gguf -f story.txt --raw -n 200 --temp 0\n"
                     "  git diff | moraine run model.gguf --system 'Review this change.'\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .min_arguments = 1,
+        .min_arguments = 0,
         .max_arguments = 1,
     };
     int first;
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
@@ -142,6 +153,6 @@ int cli_run(int argc, char **argv)
         fprintf(stderr, "moraine run: give -p or -f, not both\n");
         return CLI_USAGE;
     }
-    r.model = argv[first];
-    return run(&r, &l, &s);
+    r.model = cli_model_path("run", argv[first], r.quiet, &code);
+    return r.model ? run(&r, &l, &s) : code;
 }

@@ -3,9 +3,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands.h"
+#include "default_model.h"
 #include "loading.h"
+
+/* A lone argument is the text. One that looks like a model is a text forgotten, not a model to be read as text. */
+static bool is_model_name(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
 
 int cli_tokenize(int argc, char **argv)
 {
@@ -17,31 +26,37 @@ int cli_tokenize(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "tokenize",
-        .arguments = "MODEL FILE",
+        .arguments = "[MODEL] FILE",
         .description =
             "Prints the token ids of the text in FILE (- for stdin), separated by spaces. Only the "
-            "model's header is read.",
+            "model's header is read." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine tokenize model.gguf prompt.txt\n"
                     "  echo -n 'Hello' | moraine tokenize model.gguf - --special\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .min_arguments = 2,
+        .min_arguments = 1,
         .max_arguments = 2,
     };
     int first;
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
     size_t length, count;
     int32_t *ids;
     mo_error err;
-    char *text = cli_read_file("tokenize", argv[first + 1], &length);
+    const char *file = argv[argc - 1];
+    if (argc - first == 1 && is_model_name(file)) {
+        fprintf(stderr, "moraine tokenize: a text file is missing after %s; - reads stdin\n", file);
+        return CLI_USAGE;
+    }
+    const char *path = cli_model_path("tokenize", argc - first == 2 ? argv[first] : NULL, false, &code);
+    char *text = path ? cli_read_file("tokenize", file, &length) : NULL;
     if (!text) {
-        return CLI_FAILED;
+        return path ? CLI_FAILED : code;
     }
     const mo_status status =
-        mo_tokenise_file(argv[first], text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
+        mo_tokenise_file(path, text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
     free(text);
     if (status != MO_OK) {
         fprintf(stderr, "moraine tokenize: %s\n", err.detail);

@@ -24,12 +24,11 @@ static int collect_ropes(const mo_frame *frame, const mo_rope **out, int limit)
     return count;
 }
 
-size_t mo_engine_bytes(const mo_frame *frame, const mo_engine_options *options)
+size_t mo_engine_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads)
 {
     const mo_rope *ropes[8];
     const int count = collect_ropes(frame, ropes, 8);
-    return mo_workspace_bytes(frame, options->batch, options->context, mo_pool_threads(options->pool),
-                              count < 0 ? 8 : count);
+    return mo_workspace_bytes(frame, batch, context, threads, count < 0 ? 8 : count);
 }
 
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
@@ -43,6 +42,8 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->frame = mo_checkpoint_frame(model);
     e->kernels = options->kernels;
     e->pool = options->pool;
+    e->tiers = options->tiers;
+    e->tally = options->tally;
     e->batch = options->batch;
     e->context = options->context;
     e->rope_count = collect_ropes(e->frame, e->ropes, 8);

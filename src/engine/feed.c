@@ -3,6 +3,7 @@
  * each token's outputs are summed in router order, so that nobody can tell. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/walk.h"
 
 /* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
@@ -42,6 +43,24 @@ static void sort_by_expert(mo_walk *walk)
     walk->engine->counters.expert_picks += (uint64_t)assignments;
 }
 
+/* Picks of the expert, for the profile. */
+static void tally(const mo_walk *walk, mo_tally_layer *counts, int expert, mo_found found)
+{
+    const int32_t picks = walk->w->first[expert + 1] - walk->w->first[expert];
+    if (counts && picks > 0) {
+        mo_tally_add(&counts->hits[mo_walk_phase(walk)][found][expert], (uint64_t)picks);
+    }
+}
+
+static mo_tally_layer *tally_layer(const mo_walk *walk)
+{
+    mo_tally_layer *counts = walk->engine->tally ? mo_tally_find(walk->engine->tally, walk->index) : NULL;
+    if (counts) {
+        mo_tally_call(counts, mo_walk_phase(walk));
+    }
+    return counts;
+}
+
 /* ---- Activation ------------------------------------------------------------------------------- */
 
 /* gpt-oss: slope and limit of its activation. */
@@ -58,22 +77,22 @@ static void activate(const mo_kernels *k, mo_activation kind, float *y, const fl
     }
 }
 
-/* Items: the assignments' rows, then the tokens of the side part. */
+/* Items: the rows of this round's experts, then the tokens of the side part. */
 static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const mo_walk *walk = ctx;
     const mo_workspace *w = walk->w;
     const mo_ffn *side = side_of(walk->layer);
-    const int64_t rows = walk->layer->routed ? walk->tokens * walk->layer->moe.used : 0;
     for (int64_t i = begin; i < end; i++) {
-        if (i < rows) {
+        if (i < walk->row_count) {
+            const int64_t row = w->rows[i];
             const int64_t n = walk->hidden.cols;
-            activate(walk->k, walk->layer->moe.activation, walk->hidden.x + i * n, w->gate + i * n,
-                     w->up + i * n, n);
-            mo_walk_quantise(walk->k, &walk->hidden, i);
+            activate(walk->k, walk->layer->moe.activation, walk->hidden.x + row * n, w->gate + row * n,
+                     w->up + row * n, n);
+            mo_walk_quantise(walk->k, &walk->hidden, row);
         } else {
-            const int64_t t = i - rows;
+            const int64_t t = i - walk->row_count;
             const int64_t n = walk->side_hidden.cols;
             activate(walk->k, side->activation, walk->side_hidden.x + t * n, w->side_gate + t * n,
                      w->side_up + t * n, n);
@@ -93,6 +112,9 @@ static void merge_experts(const mo_walk *walk, int64_t t, float *out)
     memset(out, 0, sizeof(float) * (size_t)n);
     for (int r = 0; r < moe->used; r++) {
         const int64_t i = t * moe->used + r;
+        if (w->ids[i] < 0) { /* left out because it was not in RAM: --skip-missing */
+            continue;
+        }
         walk->k->axpy(out, w->weights[i], w->down + w->row_of[i] * n, n);
     }
     if (mo_linear_present(&moe->shared.up)) {
@@ -142,55 +164,235 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- Phases ----------------------------------------------------------------------------------- */
+/* ---- Rounds ----------------------------------------------------------------------------------- */
 
-static void add_experts(mo_walk *walk)
+/* The jobs of one expert's two halves. */
+static void add_in(mo_walk *walk, int expert)
 {
     const mo_moe *moe = &walk->layer->moe;
     mo_workspace *w = walk->w;
-    walk->hidden = mo_acts_lay(w->hidden, walk->tokens * moe->used, moe->width);
-    sort_by_expert(walk);
-    for (int e = 0; e < moe->experts; e++) {
-        const int64_t row = w->first[e];
-        const int64_t count = w->first[e + 1] - row;
-        const mo_brick *b = &moe->bricks[e];
-        mo_jobs_add(&w->ffn_in, &b->gate, &walk->in, w->by_expert + row, count, w->gate + row * moe->width,
-                    moe->width);
-        mo_jobs_add(&w->ffn_in, &b->up, &walk->in, w->by_expert + row, count, w->up + row * moe->width,
-                    moe->width);
-        mo_jobs_add(&w->ffn_out, &b->down, &walk->hidden, w->identity + row, count,
-                    w->down + row * walk->frame->width, walk->frame->width);
+    const int64_t row = w->first[expert], count = w->first[expert + 1] - row;
+    const mo_brick *b = &moe->bricks[expert];
+    mo_jobs_add(&w->ffn_in, &b->gate, &walk->in, w->by_expert + row, count, w->gate + row * moe->width,
+                moe->width);
+    mo_jobs_add(&w->ffn_in, &b->up, &walk->in, w->by_expert + row, count, w->up + row * moe->width,
+                moe->width);
+    for (int64_t i = 0; i < count; i++) {
+        w->rows[walk->row_count++] = (int32_t)(row + i);
     }
 }
 
-int mo_walk_feed(mo_walk *walk, mo_phase *phases, int count)
+static void add_down(mo_walk *walk, int expert)
+{
+    mo_workspace *w = walk->w;
+    const int64_t row = w->first[expert], count = w->first[expert + 1] - row;
+    mo_jobs_add(&w->ffn_out, &walk->layer->moe.bricks[expert].down, &walk->hidden, w->identity + row, count,
+                w->down + row * walk->frame->width, walk->frame->width);
+}
+
+static void add_side(mo_walk *walk)
 {
     const mo_layer *l = walk->layer;
-    mo_workspace *w = walk->w;
-    const int64_t n = walk->tokens;
     const mo_ffn *side = side_of(l);
-    int64_t rows = 0;
-
-    mo_jobs_clear(&w->ffn_in);
-    mo_jobs_clear(&w->ffn_out);
-    if (l->routed) {
-        add_experts(walk);
-        rows = n * l->moe.used;
+    mo_workspace *w = walk->w;
+    if (!side) {
+        return;
     }
-    if (side) {
-        const mo_acts *in = l->dense ? &walk->in_dense : &walk->in;
-        const int64_t width = side->up.w.rows;
-        walk->side_hidden = mo_acts_lay(w->side_hidden, n, width);
-        mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
-        mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
-        mo_jobs_add(&w->ffn_out, &side->down, &walk->side_hidden, NULL, n, w->side_down, walk->frame->width);
-        if (!l->dense) {
-            mo_jobs_add(&w->ffn_in, &l->moe.shared_gate, in, NULL, n, w->side_weight, 1);
+    const mo_acts *in = l->dense ? &walk->in_dense : &walk->in;
+    const int64_t n = walk->tokens, width = side->up.w.rows;
+    walk->side_hidden = mo_acts_lay(w->side_hidden, n, width);
+    walk->side_count = n;
+    mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
+    mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
+    mo_jobs_add(&w->ffn_out, &side->down, &walk->side_hidden, NULL, n, w->side_down, walk->frame->width);
+    if (!l->dense) {
+        mo_jobs_add(&w->ffn_in, &l->moe.shared_gate, in, NULL, n, w->side_weight, 1);
+    }
+}
+
+static void begin_round(mo_walk *walk)
+{
+    mo_jobs_clear(&walk->w->ffn_in);
+    mo_jobs_clear(&walk->w->ffn_out);
+    walk->row_count = walk->side_count = 0;
+}
+
+/* Computes what was added; after the last round every token's outputs are merged. */
+static void run_round(mo_walk *walk, bool last)
+{
+    mo_phase phases[4];
+    int count = 0;
+    phases[count++] = mo_jobs_phase(&walk->w->ffn_in);
+    phases[count++] = (mo_phase){activate_rows, walk, walk->row_count + walk->side_count, 1};
+    phases[count++] = mo_jobs_phase(&walk->w->ffn_out);
+    if (last) {
+        phases[count++] = (mo_phase){merge, walk, walk->tokens, 1};
+    }
+    mo_walk_run(walk, phases, count);
+}
+
+/* ---- Experts that come and go ----------------------------------------------------------------- */
+
+static int list_needs(mo_walk *walk)
+{
+    const mo_moe *moe = &walk->layer->moe;
+    mo_workspace *w = walk->w;
+    int count = 0;
+    for (int e = 0; e < moe->experts; e++) {
+        const int32_t picks = w->first[e + 1] - w->first[e];
+        if (picks > 0) {
+            w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
     }
-    phases[count++] = mo_jobs_phase(&w->ffn_in);
-    phases[count++] = (mo_phase){activate_rows, walk, rows + (side ? n : 0), 1};
-    phases[count++] = mo_jobs_phase(&w->ffn_out);
-    phases[count++] = (mo_phase){merge, walk, n, 1};
     return count;
+}
+
+/* Adds what can be computed now; false when that is nothing. *left counts experts that are not finished. */
+static bool add_ready(mo_walk *walk, int count, int *left)
+{
+    mo_need *needs = walk->w->needs;
+    bool some = false;
+    *left = 0;
+    for (int i = 0; i < count; i++) {
+        mo_need *n = &needs[i];
+        if (n->skipped) {
+            continue;
+        }
+        if (n->in && !n->in_done) {
+            add_in(walk, n->expert);
+            n->in_done = some = true;
+        }
+        if (n->in_done && n->down && !n->down_done) {
+            add_down(walk, n->expert);
+            n->down_done = some = true;
+        }
+        *left += !n->down_done;
+    }
+    return some;
+}
+
+static void release_done(mo_walk *walk, int count)
+{
+    mo_need *needs = walk->w->needs;
+    for (int i = 0; i < count; i++) {
+        if (needs[i].down_done && !needs[i].released) {
+            mo_store_release(walk->engine->tiers->store, &needs[i]);
+            needs[i].released = true;
+        }
+    }
+}
+
+/* When things happened in a layer whose experts come and go; all 0 when nobody wants to know. */
+typedef struct stopwatch {
+    bool on;
+    int64_t began, landed; /* nanoseconds; landed: nothing was missing any more */
+    int64_t computing, waiting;
+} stopwatch;
+
+static int64_t tick(const stopwatch *s)
+{
+    return s->on ? mo_clock_ns() : 0;
+}
+
+/* The lanes of document 001, here: computing is the hot one, reading the cold one. */
+static void tally_times(mo_tally_layer *counts, const stopwatch *s)
+{
+    if (s->on && counts) {
+        const int64_t region = mo_clock_ns() - s->began;
+        mo_tally_time(counts, (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)region,
+                                                         [MO_TIME_HOT] = (uint64_t)s->computing,
+                                                         [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
+                                                         [MO_TIME_JOIN] = (uint64_t)s->waiting,
+                                                         [MO_TIME_REGION] = (uint64_t)region});
+    }
+}
+
+/* Rounds: what is in RAM first, then what has landed meanwhile, until nothing is left. */
+static mo_status feed_stored(mo_walk *walk, mo_error *err)
+{
+    stopwatch watch = {.on = walk->engine->timed};
+    watch.began = tick(&watch);
+    mo_tiers *tiers = walk->engine->tiers;
+    const int count = list_needs(walk);
+    mo_status status = MO_OK;
+    bool first = true, wait = false, guessed = false;
+    mo_store_want(tiers->store, walk->index, walk->w->needs, count);
+    mo_tally_layer *counts = tally_layer(walk);
+    for (int i = 0; i < count; i++) {
+        const mo_need *n = &walk->w->needs[i];
+        tally(walk, counts, n->expert, n->missing ? MO_FOUND_COLD : MO_FOUND_HOT);
+    }
+    if (tiers->skip_missing) {
+        mo_walk_skip(walk, count);
+    }
+    for (int left = 1; left > 0 && status == MO_OK;) {
+        const int64_t looked = tick(&watch);
+        status = mo_store_look(tiers->store, wait, err);
+        watch.waiting += wait ? tick(&watch) - looked : 0;
+        if (status != MO_OK) {
+            break;
+        }
+        begin_round(walk);
+        if (first) {
+            add_side(walk);
+        }
+        const bool some = add_ready(walk, count, &left) || (first && walk->side_count > 0);
+        wait = !some && left > 0;
+        if (left == 0 && !guessed) { /* everything has landed: the disk may look ahead */
+            guessed = true;
+            watch.landed = tick(&watch);
+            mo_walk_guess(walk);
+        }
+        if (!wait) {
+            const int64_t started = tick(&watch);
+            run_round(walk, left == 0);
+            watch.computing += tick(&watch) - started;
+            release_done(walk, count);
+            first = false;
+        }
+    }
+    mo_store_leave(tiers->store);
+    if (status == MO_OK) {
+        tally_times(counts, &watch);
+    }
+    return status;
+}
+
+/* ---- The part --------------------------------------------------------------------------------- */
+
+/* Everything but the routed experts. */
+static void feed_beside(mo_walk *walk)
+{
+    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
+        walk->w->ids[i] = -1; /* the merge passes over them */
+    }
+    begin_round(walk);
+    add_side(walk);
+    run_round(walk, true);
+}
+
+mo_status mo_walk_feed(mo_walk *walk, mo_error *err)
+{
+    const mo_layer *l = walk->layer;
+    if (l->routed && walk->slices[0].routers_only) {
+        feed_beside(walk);
+        return MO_OK;
+    }
+    if (l->routed) {
+        walk->hidden = mo_acts_lay(walk->w->hidden, walk->tokens * l->moe.used, l->moe.width);
+        sort_by_expert(walk);
+        if (walk->engine->tiers && walk->engine->tiers->store) {
+            return feed_stored(walk, err);
+        }
+    }
+    begin_round(walk);
+    mo_tally_layer *counts = l->routed ? tally_layer(walk) : NULL;
+    for (int e = 0; l->routed && e < l->moe.experts; e++) {
+        add_in(walk, e);
+        add_down(walk, e);
+        tally(walk, counts, e, MO_FOUND_HOT);
+    }
+    add_side(walk);
+    run_round(walk, true);
+    return MO_OK;
 }

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "engine/discover.h"
+
+/* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
+#define LOGITS_BYTES_MAX ((int64_t)64 << 20)
 
 struct mo_session {
     mo_engine *engine;
@@ -13,6 +17,8 @@ struct mo_session {
     float *rows;     /* [rows_room][vocab], made by the first feed that wants every position */
     int64_t rows_room;
     bool has_logits;
+    mo_touch touch; /* experts of this conversation; empty when nothing is counted */
+    bool prompt;    /* more than one token is new: somebody's text, to its last token */
     int64_t computed;
     atomic_bool cancel;
 };
@@ -27,6 +33,19 @@ struct mo_snapshot {
     size_t state_bytes;
     float *logits; /* NULL when the session had none */
 };
+
+/* How many of `count` positions a step may have that keeps the logits of all. */
+static int64_t logits_rows(const mo_frame *frame, int64_t count)
+{
+    const int64_t rows = LOGITS_BYTES_MAX / (int64_t)sizeof(float) / frame->vocab;
+    return count < rows ? count : rows > 1 ? rows : 1;
+}
+
+int64_t mo_session_logits_bytes(const mo_frame *frame, int64_t batch, bool all)
+{
+    const int64_t rows = 1 + (all ? logits_rows(frame, batch) : 0);
+    return rows * frame->vocab * (int64_t)sizeof(float);
+}
 
 mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
 {
@@ -51,13 +70,34 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         mo_session_close(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
     }
+    if (engine->tally) {
+        const mo_status counting = mo_touch_create(engine->tally, &s->touch, err);
+        if (counting != MO_OK) {
+            mo_session_close(s);
+            return counting;
+        }
+    }
     *out = s;
     return MO_OK;
+}
+
+/* Another text begins, or none: what this one touched is recorded as one prompt. */
+static void end_conversation(mo_session *s)
+{
+    if (s->touch.touched) {
+        pthread_mutex_lock(&s->engine->lock);
+        if (s->engine->tally) { /* counting may have been switched off meanwhile */
+            mo_tally_prompt(s->engine->tally, &s->touch);
+        }
+        pthread_mutex_unlock(&s->engine->lock);
+    }
 }
 
 void mo_session_close(mo_session *session)
 {
     if (session) {
+        end_conversation(session);
+        mo_touch_destroy(&session->touch);
         mo_state_drop(&session->state);
         free(session->tokens);
         free(session->logits);
@@ -102,6 +142,9 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
     while (common < s->state.length && common < f->count && s->tokens[common] == f->tokens[common]) {
         common++;
     }
+    if (common == 0 && s->state.length > 0) {
+        end_conversation(s);
+    }
     s->computed = 0;
     if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
         return MO_OK; /* nothing new: the logits are there */
@@ -111,6 +154,7 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
     if (!mo_state_trim(&s->state, keep)) {
         mo_state_reset(&s->state);
     }
+    s->prompt = f->count - s->state.length > 1;
     return MO_OK;
 }
 
@@ -142,10 +186,15 @@ static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_er
     mo_session *s = f->session;
     const int64_t rest = f->count - s->state.length;
     const int64_t step = f->step > 0 && f->step < room ? f->step : room;
-    const int64_t count = rest < step ? rest : step;
-    *out = (mo_slice){.state = &s->state, .tokens = f->tokens + s->state.length, .count = count};
+    int64_t count = rest < step ? rest : step;
+    if (f->logits) { /* every position has its row */
+        count = logits_rows(s->engine->frame, count);
+    }
+    *out = (mo_slice){
+        .state = &s->state, .tokens = f->tokens + s->state.length, .count = count, .prompt = s->prompt};
     out->routes = f->routes ? pass_routes : NULL;
     out->user = (void *)f;
+    out->touch = s->touch.touched ? &s->touch : NULL;
     if (f->logits) {
         const mo_status status = want_rows(s, count, err);
         if (status != MO_OK) {
@@ -267,6 +316,12 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
 mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
 {
     return mo_session_feed_all(feed, 1, err);
+}
+
+mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,
+                              mo_error *err)
+{
+    return mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
 }
 
 /* ---- Snapshots -------------------------------------------------------------------------------- */

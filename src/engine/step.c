@@ -43,10 +43,27 @@ static mo_status place_tokens(mo_walk *walk, mo_error *err)
     return MO_OK;
 }
 
+/* A token's row of the embedding: from RAM, or from the file. NULL when it could not be read. */
+static const uint8_t *embedding_row(mo_walk *walk, int32_t token, int64_t row_bytes, int thread)
+{
+    const mo_tiers *tiers = walk->engine->tiers;
+    if (!tiers || !tiers->rows) {
+        return walk->frame->embed.data + token * row_bytes;
+    }
+    uint8_t *row = walk->w->row + thread * row_bytes;
+    mo_error err = {0};
+    if (mo_rows_read(tiers->rows, token, row, &err) == MO_OK) {
+        return row;
+    }
+    if (!atomic_exchange(&walk->unread, true)) {
+        walk->read_error = err;
+    }
+    return NULL;
+}
+
 static void embed(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
-    const mo_walk *walk = ctx;
+    mo_walk *walk = ctx;
     const mo_weights *e = &walk->frame->embed;
     const int64_t n = walk->frame->width;
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(e->type), n);
@@ -54,7 +71,11 @@ static void embed(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_slice *s = &walk->slices[walk->w->slice_of[t]];
         const int32_t token = s->tokens[walk->w->position[t] - s->state->length];
         float *x = walk->w->x + t * n;
-        walk->k->dequantise(e->type, e->data + token * row_bytes, n, x);
+        const uint8_t *row = embedding_row(walk, token, row_bytes, thread);
+        if (!row) {
+            return;
+        }
+        walk->k->dequantise(e->type, row, n, x);
         if (walk->frame->embed_scale != 1.0f) {
             walk->k->scale(x, walk->frame->embed_scale, n);
         }
@@ -83,8 +104,13 @@ static void enter_layer(mo_walk *walk, int index)
 static void tell_routes(const mo_walk *walk)
 {
     const int used = walk->layer->moe.used;
+    const mo_tally_layer *tally =
+        walk->engine->tally ? mo_tally_find(walk->engine->tally, walk->index) : NULL;
     for (int64_t t = 0; walk->layer->routed && t < walk->tokens; t++) {
         const mo_slice *s = &walk->slices[walk->w->slice_of[t]];
+        for (int r = 0; tally && s->touch && r < used; r++) {
+            mo_touch_mark(s->touch, tally, walk->w->ids[t * used + r]);
+        }
         if (s->routes) {
             s->routes(s->user, walk->index, walk->w->position[t] - s->state->length, walk->w->ids + t * used,
                       walk->w->weights + t * used, used);
@@ -92,36 +118,29 @@ static void tell_routes(const mo_walk *walk)
     }
 }
 
-/* Runs a region. What one item cannot share (norms and choices of a single token) the calling thread does
- * itself at the beginning and the end, instead of letting the others wait for it once more. */
-static void run_phases(mo_pool *pool, const mo_phase *phases, int count)
-{
-    int first = 0, last = count;
-    for (; first < last && phases[first].count <= 1; first++) {
-        phases[first].fn(phases[first].ctx, 0, phases[first].count, 0);
-    }
-    while (last > first && phases[last - 1].count <= 1) {
-        last--;
-    }
-    mo_pool_region(pool, phases + first, last - first);
-    for (; last < count; last++) {
-        phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
-    }
-}
-
 static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
 {
+    mo_tiers *tiers = walk->engine->tiers;
     mo_phase phases[MO_PHASES_MAX];
     int count = 0;
     enter_layer(walk, index);
+    mo_status status = tiers && tiers->ring ? mo_ring_enter(tiers->ring, index, err) : MO_OK;
+    if (status != MO_OK) {
+        return status;
+    }
     phases[count++] = mo_walk_mixer_input(walk);
     count = walk->layer->mixer == MO_MIXER_ATTENTION ? mo_walk_attention(walk, phases, count)
                                                      : mo_walk_delta(walk, phases, count);
     count = mo_walk_route(walk, phases, count);
-    run_phases(walk->engine->pool, phases, count);
+    mo_walk_run(walk, phases, count);
     tell_routes(walk);
-    count = mo_walk_feed(walk, phases, 0);
-    run_phases(walk->engine->pool, phases, count);
+    status = mo_walk_feed(walk, err);
+    if (tiers && tiers->ring) {
+        mo_ring_leave(tiers->ring, index);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
     if (atomic_load(&walk->overflow)) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "layer %d has keys or values too large for this cache format; run again with --kv f32",
@@ -217,6 +236,14 @@ static mo_status run(mo_walk *walk, const atomic_bool *cancel, mo_error *err)
     walk->in = mo_acts_lay(walk->w->in, walk->tokens, walk->frame->width);
     walk->in_dense = mo_acts_lay(walk->w->in_dense, walk->tokens, walk->frame->width);
     mo_pool_run(walk->engine->pool, walk->tokens, 1, embed, walk);
+    if (atomic_load(&walk->unread)) {
+        *err = walk->read_error;
+        return err->status;
+    }
+    if (walk->engine->tiers && walk->engine->tiers->store && !walk->slices[0].routers_only) {
+        mo_store_pass(walk->engine->tiers->store,
+                      walk->slices[0].prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
+    }
     for (int i = 0; i < walk->frame->layer_count; i++) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             return mo_fail(err, MO_ECANCELLED, "cancelled");
@@ -256,8 +283,10 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const at
             mo_state_reset(slices[i].state);
         }
     }
-    engine->counters.steps += status == MO_OK;
-    engine->counters.tokens += status == MO_OK ? (uint64_t)walk.tokens : 0;
+    if (status == MO_OK && !slices[0].routers_only) {
+        engine->counters.steps++;
+        engine->counters.tokens += (uint64_t)walk.tokens;
+    }
     pthread_mutex_unlock(&engine->lock);
     return status;
 }

@@ -10,11 +10,16 @@ typedef struct mo_slice {
     mo_state *state;       /* tokens go to positions state->length and up */
     const int32_t *tokens; /* in range of the vocabulary */
     int64_t count;
+    bool prompt;         /* part of a text that was given, not a token that was just made: for statistics */
     float *logits;       /* NULL, or where rows of vocab floats go: */
     int64_t logits_from; /* for tokens logits_from .. count-1 of the slice */
     /* Called with the chosen experts of every token after each routed layer, or NULL. For tests and traces. */
     void (*routes)(void *user, int layer, int64_t token, const int32_t *ids, const float *weights, int used);
     void *user;
+    mo_touch *touch; /* marks the experts this conversation uses, or NULL */
+    /* Of the first slice, for all: no routed expert is computed, routers still choose. Only good for learning what
+     * they would choose; nothing is counted. */
+    bool routers_only;
 } mo_slice;
 
 /* Runs the slices: at most engine->batch tokens together, each state with room for its own. On success each

@@ -30,3 +30,18 @@ mo_phase mo_walk_mixed(mo_walk *walk)
 {
     return (mo_phase){quantise_mixed, walk, walk->tokens, 1};
 }
+
+void mo_walk_run(mo_walk *walk, const mo_phase *phases, int count)
+{
+    int first = 0, last = count;
+    for (; first < last && phases[first].count <= 1; first++) {
+        phases[first].fn(phases[first].ctx, 0, phases[first].count, 0);
+    }
+    while (last > first && phases[last - 1].count <= 1) {
+        last--;
+    }
+    mo_pool_region(walk->engine->pool, phases + first, last - first);
+    for (; last < count; last++) {
+        phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
+    }
+}

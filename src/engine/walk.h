@@ -23,11 +23,21 @@ typedef struct mo_walk {
     const mo_layer *layer;
     int index; /* of the layer */
     mo_acts in, in_dense, in_router, mixed, hidden, side_hidden;
+    int64_t row_count;    /* of the round: rows of experts, in w->rows, */
+    int64_t side_count;   /* and tokens of the part beside them */
     int64_t tile;         /* attention: tokens that share a pass over the keys */
     int64_t rope_row;     /* floats before the layer's rope in w->rope; -1: none */
     atomic_bool overflow; /* a key or value does not fit the KV format */
     atomic_bool infinite; /* the residual stream is not finite */
+    atomic_bool unread;   /* an embedding could not be read; who sets it first writes read_error */
+    mo_error read_error;
 } mo_walk;
+
+/* What the step counts as, for statistics. */
+static inline mo_trace_phase mo_walk_phase(const mo_walk *walk)
+{
+    return walk->slices[0].prompt ? MO_TRACE_PROMPT : MO_TRACE_GENERATION;
+}
 
 /* Norms and quantises the residual stream of every token for the mixer: the first phase of a layer. */
 mo_phase mo_walk_mixer_input(mo_walk *walk);
@@ -42,9 +52,21 @@ int mo_walk_delta(mo_walk *walk, mo_phase *phases, int count);
 /* Appends the phases that norm the feed-forward part's input and, for routed layers, choose the experts. */
 int mo_walk_route(mo_walk *walk, mo_phase *phases, int count);
 
-/* Sorts the chosen experts' tokens (after mo_walk_route has run) and appends the phases of the feed-forward
- * part: gate and up, activation, down, merge into the stream. */
-int mo_walk_feed(mo_walk *walk, mo_phase *phases, int count);
+/* Sorts the chosen experts' tokens (after mo_walk_route has run) and computes the feed-forward part: gate and
+ * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
+mo_status mo_walk_feed(mo_walk *walk, mo_error *err);
+
+/* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is
+ * now. Does nothing unless prediction is on and one token is computed. */
+void mo_walk_guess(mo_walk *walk);
+
+/* Leaves out, of the w->needs, those that are not in RAM, and lets the others have their weight: lossy. A token
+ * of which nothing would remain keeps its best expert. */
+void mo_walk_skip(mo_walk *walk, int count);
+
+/* Runs a region. What one item cannot share (norms and choices of a single token) the calling thread does
+ * itself at the beginning and the end, instead of letting the others wait for it once more. */
+void mo_walk_run(mo_walk *walk, const mo_phase *phases, int count);
 
 /* Quantises row t of acts if any product will read its codes (its length allows it). */
 static inline void mo_walk_quantise(const mo_kernels *k, const mo_acts *a, int64_t t)

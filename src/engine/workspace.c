@@ -110,6 +110,10 @@ static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t widt
         w->identity[i] = (int32_t)i;
     }
     w->first = cut(c, e->experts + 1, sizeof(int32_t));
+    w->rows = cut(c, rows, sizeof(int32_t));
+    w->needs = cut(c, e->experts, sizeof(mo_need));
+    w->guess_in = cut_acts(c, 1, width);
+    w->guess_scores = cut(c, e->experts, sizeof(float));
     if (e->expert_width) {
         w->gate = cut(c, rows * e->expert_width, sizeof(float));
         w->up = cut(c, rows * e->expert_width, sizeof(float));
@@ -147,6 +151,7 @@ static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kern
     w->y = cut(c, batch * frame->width, sizeof(float));
     w->rope_stride = e.pairs;
     w->rope = cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
+    w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(frame->embed.type), frame->width));
     cut_attention(c, w, &e, context, threads);
     cut_ffn(c, w, &e, frame->width, batch);
     cut_jobs(c, &w->mixer_in, 4, kernels);
@@ -154,6 +159,7 @@ static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kern
     cut_jobs(c, &w->router, 1, kernels);
     cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels);
     cut_jobs(c, &w->ffn_out, e.experts + 1, kernels);
+    cut_jobs(c, &w->guess, 1, kernels);
     cut_jobs(c, &w->output, 1, kernels);
 }
 

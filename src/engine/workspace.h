@@ -6,6 +6,7 @@
 #include "engine/state.h"
 #include "model/parts.h"
 #include "numeric/acts.h"
+#include "store/store.h"
 
 /* Tokens whose queries share a pass over the keys. */
 enum { MO_QUERY_TILE = 8 };
@@ -38,23 +39,28 @@ typedef struct mo_workspace {
     int64_t partial_floats;
     mo_attend_space *attend; /* [threads] */
 
-    float *scores;      /* [batch][experts] */
-    int32_t *ids;       /* [batch][used] in router order */
-    float *weights;     /* [batch][used] */
-    int32_t *by_expert; /* [batch * used] tokens, expert by expert */
-    int32_t *row_of;    /* [batch][used] the row of each assignment in gate, up, down */
-    int32_t *identity;  /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they lie */
-    int32_t *first;     /* [experts + 1] first row of each expert */
-    float *gate, *up;   /* [batch * used][F] */
-    void *hidden;       /* acts [batch * used][F] */
-    float *down;        /* [batch * used][D] */
+    float *scores;       /* [batch][experts] */
+    int32_t *ids;        /* [batch][used] in router order */
+    float *weights;      /* [batch][used] */
+    int32_t *by_expert;  /* [batch * used] tokens, expert by expert */
+    int32_t *row_of;     /* [batch][used] the row of each assignment in gate, up, down */
+    int32_t *identity;   /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they lie */
+    int32_t *first;      /* [experts + 1] first row of each expert */
+    int32_t *rows;       /* [batch * used] those of a round, in any order */
+    mo_need *needs;      /* [experts] */
+    void *guess_in;      /* acts [1][D]: what the next layer's router would read */
+    float *guess_scores; /* [experts] */
+    uint8_t *row;        /* [threads][bytes of an embedding] */
+    float *gate, *up;    /* [batch * used][F] */
+    void *hidden;        /* acts [batch * used][F] */
+    float *down;         /* [batch * used][D] */
 
     float *side_gate, *side_up; /* [batch][F of a dense or shared part] */
     void *side_hidden;          /* acts */
     float *side_down;           /* [batch][D] */
     float *side_weight;         /* [batch] */
 
-    mo_jobs mixer_in, mixer_out, router, ffn_in, ffn_out, output;
+    mo_jobs mixer_in, mixer_out, router, ffn_in, ffn_out, guess, output;
 } mo_workspace;
 
 /* The largest sizes over all layers of a model. */

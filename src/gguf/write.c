@@ -219,6 +219,38 @@ void mo_gguf_put_texts(mo_gguf_writer *w, const char *key, const mo_text *elemen
     }
 }
 
+static bool append_value(buffer *b, const mo_value *value)
+{
+    float real;
+    uint8_t flag;
+    switch (value->type) {
+    case MO_VALUE_STRING: return append_text(b, value->as.s.data, value->as.s.length);
+    case MO_VALUE_F32:
+        real = (float)value->as.r; /* exact: it was widened when it was read */
+        return append(b, &real, sizeof real);
+    case MO_VALUE_BOOL: flag = value->as.b; return append(b, &flag, sizeof flag);
+    default: /* little endian: the low bytes come first */
+        return append(b, &value->as, mo_value_type_bytes(value->type));
+    }
+}
+
+void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry)
+{
+    mo_metadata info;
+    mo_value value;
+    mo_gguf_entry_info(entry, &info);
+    if (!put_key(w, info.key, info.is_array ? ARRAY : info.type)) {
+        return;
+    }
+    bool fine = !info.is_array || (append_u32(&w->entries, info.type) && append_u64(&w->entries, info.count));
+    for (uint64_t i = 0; i < info.count && fine; i++) {
+        fine = mo_gguf_entry_value(g, entry, i, &value) && append_value(&w->entries, &value);
+    }
+    if (!fine) {
+        no_memory(w);
+    }
+}
+
 /* Fills in values and bytes; false when the sizes cannot be. */
 static bool measure(mo_gguf_writer *w, mo_gguf_tensor *t, const char *name)
 {

@@ -35,6 +35,9 @@ void mo_gguf_put_array(mo_gguf_writer *w, const char *key, mo_value_type type, c
                        uint64_t count);
 void mo_gguf_put_texts(mo_gguf_writer *w, const char *key, const mo_text *elements, uint64_t count);
 
+/* An entry of an opened model under its own key, of any type. */
+void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry);
+
 /* Declares a tensor and returns its number, or -1 after a failure. */
 int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, int dims, const int64_t *size);
 

@@ -35,6 +35,8 @@ struct mo_checkpoint {
     uint8_t *region;
     size_t region_bytes;
     mapping *maps; /* of each part, in the arena; NULL when the file was read */
+    mo_home *homes;
+    size_t home_count;
     mo_checkpoint_bytes bytes;
     uint64_t token_bytes;
 };
@@ -90,6 +92,34 @@ static const float **vector_at(const mo_wish *w, int64_t i)
 static bool stays(const loader *l, const mo_wish *w)
 {
     return l->options->map && w->matrix && !w->rows;
+}
+
+/* Which layer a matrix belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
+ * the layer's experts. */
+static int layer_of(const loader *l, const mo_wish *w)
+{
+    const mo_frame *f = &l->model->frame;
+    const uintptr_t from = (uintptr_t)f->layers, at = (uintptr_t)(w->moe ? (const void *)w->moe : w->matrix);
+    const uintptr_t layer = (at - from) / sizeof(mo_layer);
+    return at >= from && layer < (uintptr_t)f->layer_count ? (int)layer : -1;
+}
+
+/* Does the matrix stay on disk? */
+static bool left(const loader *l, const mo_wish *w)
+{
+    const mo_load_options *o = l->options;
+    if (!w->matrix || w->rows) {
+        return false;
+    }
+    switch (w->place) {
+    case MO_PLACE_EXPERT: return o->leave_experts || o->describe;
+    case MO_PLACE_TABLE: return (o->leave_table || o->describe) && !l->model->frame.tied;
+    case MO_PLACE_VECTOR: return false;
+    case MO_PLACE_CORE: break;
+    }
+    const int n = layer_of(l, w);
+    return n >= 0 && w->matrix != &l->model->frame.layers[n].moe.router.logits.w &&
+           (o->describe || (o->leave_layer && o->leave_layer[n]));
 }
 
 static mo_status no_memory(const loader *l, mo_error *err)
@@ -180,7 +210,7 @@ static int64_t place_matrices(loader *l, uint8_t *region)
     int64_t used = 0;
     for (size_t n = 0; n < l->binder.count; n++) {
         const mo_wish *w = &l->binder.wishes[n];
-        for (int64_t i = 0; w->matrix && !stays(l, w) && i < w->count; i++) {
+        for (int64_t i = 0; w->matrix && !stays(l, w) && !left(l, w) && i < w->count; i++) {
             mo_weights *view = matrix_at(w, i);
             if (region) {
                 const bool grouped = w->place != MO_PLACE_TABLE && mo_weights_units(view->type);
@@ -251,6 +281,11 @@ static mo_status lay_out(loader *l, mo_error *err)
     }
     qsort(vectors, count, sizeof(mo_wish *), by_tensor);
     const int64_t matrices = place_matrices(l, NULL), floats = place_vectors(l, vectors, count, NULL);
+    if (l->options->describe) {
+        l->model->bytes.vectors = (uint64_t)floats;
+        free(vectors);
+        return MO_OK;
+    }
     mo_status status = take_region(l, matrices + floats + LINE_BYTES, err);
     uint8_t *region = l->model->region;
     if (status == MO_OK &&
@@ -259,6 +294,58 @@ static mo_status lay_out(loader *l, mo_error *err)
     }
     free(vectors);
     return status;
+}
+
+/* ---- What stays on disk ---- */
+
+/* Experts before layers before the embedding; the matrices of a brick in the order they were bound in. */
+static int by_brick(const void *left_home, const void *right_home)
+{
+    const mo_home *a = left_home, *b = right_home;
+    const int rank_a = a->expert >= 0 ? 0 : a->layer >= 0 ? 1 : 2;
+    const int rank_b = b->expert >= 0 ? 0 : b->layer >= 0 ? 1 : 2;
+    if (rank_a != rank_b) {
+        return rank_a - rank_b;
+    }
+    if (a->layer != b->layer) {
+        return a->layer - b->layer;
+    }
+    if (a->expert != b->expert) {
+        return a->expert - b->expert;
+    }
+    return (a->matrix > b->matrix) - (a->matrix < b->matrix);
+}
+
+static mo_status note_homes(loader *l, mo_error *err)
+{
+    mo_checkpoint *m = l->model;
+    size_t count = 0;
+    for (size_t n = 0; n < l->binder.count; n++) {
+        count += left(l, &l->binder.wishes[n]) ? (size_t)l->binder.wishes[n].count : 0;
+    }
+    m->homes = mo_arena_array(m->arena, count + 1, sizeof *m->homes);
+    if (!m->homes) {
+        return no_memory(l, err);
+    }
+    for (size_t n = 0; n < l->binder.count; n++) {
+        const mo_wish *w = &l->binder.wishes[n];
+        for (int64_t i = 0; left(l, w) && i < w->count; i++) {
+            mo_weights *view = matrix_at(w, i);
+            const mo_layer *layer = w->moe ? &m->frame.layers[layer_of(l, w)] : NULL;
+            const int64_t expert =
+                layer ? ((uint8_t *)view - (uint8_t *)layer->moe.bricks) / (int64_t)sizeof(mo_brick) : -1;
+            m->homes[m->home_count++] = (mo_home){.matrix = view,
+                                                  .layer = layer_of(l, w),
+                                                  .expert = (int32_t)expert,
+                                                  .part = w->tensor->part,
+                                                  .offset = w->tensor->offset + w->first + i * w->stride,
+                                                  .bytes = view_bytes(view)};
+        }
+    }
+    if (m->home_count > 1) {
+        qsort(m->homes, m->home_count, sizeof *m->homes, by_brick);
+    }
+    return MO_OK;
 }
 
 /* ---- Mapping ---- */
@@ -497,14 +584,14 @@ typedef struct scale {
     uint64_t experts;
 } scale;
 
-static void count_bytes(scale *s, const mo_wish *w, uint64_t bytes)
+static void count_bytes(scale *s, const mo_wish *w, uint64_t bytes, bool held)
 {
     mo_checkpoint *m = s->model;
     switch (w->place) {
-    case MO_PLACE_CORE: m->bytes.core += bytes; break;
-    case MO_PLACE_EXPERT: m->bytes.experts += bytes; break;
+    case MO_PLACE_CORE: m->bytes.core += held ? bytes : 0; break;
+    case MO_PLACE_EXPERT: m->bytes.experts += held ? bytes : 0; break;
     case MO_PLACE_VECTOR: m->bytes.vectors += bytes; break;
-    case MO_PLACE_TABLE: m->bytes.table += bytes; return; /* a token reads one row */
+    case MO_PLACE_TABLE: m->bytes.table += held ? bytes : 0; return; /* a token reads one row */
     }
     if (w->moe) {
         s->routed += bytes * (uint64_t)w->moe->used;
@@ -523,13 +610,13 @@ static void weigh(const loader *l)
     for (size_t n = 0; n < l->binder.count; n++) {
         const mo_wish *w = &l->binder.wishes[n];
         for (int64_t i = 0; w->matrix && i < w->count; i++) {
-            count_bytes(&s, w, (uint64_t)view_bytes(matrix_at(w, i)));
+            count_bytes(&s, w, (uint64_t)view_bytes(matrix_at(w, i)), !left(l, w));
         }
     }
     for (size_t n = 0; n < l->count; n++) {
         const mo_wish *w = l->pieces[n].wish;
         if (w->vector) {
-            count_bytes(&s, w, (uint64_t)w->tensor->values * sizeof(float));
+            count_bytes(&s, w, (uint64_t)w->tensor->values * sizeof(float), true);
         }
     }
     m->token_bytes += s.routed / s.experts;
@@ -590,6 +677,9 @@ static mo_status load(loader *l, const char *path, mo_error *err)
     mo_checkpoint *m = l->model;
     mo_status status = describe(l, path, err);
     if (status == MO_OK) {
+        status = note_homes(l, err);
+    }
+    if (status == MO_OK && !l->options->describe) {
         status = open_inputs(l, err);
     }
     if (status == MO_OK && l->options->map) {
@@ -598,7 +688,7 @@ static mo_status load(loader *l, const char *path, mo_error *err)
     if (status == MO_OK) {
         status = lay_out(l, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && !l->options->describe) {
         status = read_all(l, err);
     }
     if (status != MO_OK) {
@@ -608,6 +698,9 @@ static mo_status load(loader *l, const char *path, mo_error *err)
         m->frame.output.w = m->frame.embed;
     }
     weigh(l);
+    if (l->options->describe) {
+        return MO_OK;
+    }
     mo_bind_finish(&l->binder);
     mo_log(MO_LOG_DEBUG, "model", "%s: %zu pieces, %llu bytes read", path, l->count,
            (unsigned long long)atomic_load(&l->done));
@@ -657,6 +750,17 @@ const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *model)
 const mo_frame *mo_checkpoint_frame(const mo_checkpoint *model)
 {
     return &model->frame;
+}
+
+mo_frame *mo_checkpoint_frame_mutable(mo_checkpoint *model)
+{
+    return &model->frame;
+}
+
+const mo_home *mo_checkpoint_homes(const mo_checkpoint *model, size_t *count)
+{
+    *count = model->home_count;
+    return model->homes;
 }
 
 const char *mo_checkpoint_path(const mo_checkpoint *model)

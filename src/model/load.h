@@ -13,6 +13,12 @@ typedef struct mo_load_options {
                        must not be changed while it is mapped */
     int interleave; /* rows per group for matrices that are loaded once; 0: keep the file's layout. A mapped
                        file keeps its layout */
+    /* What is not loaded: its views stay without data, and mo_checkpoint_homes() says where the bytes lie. */
+    bool leave_experts;
+    bool leave_table; /* the embedding, unless the output matrix is the same */
+    const bool *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it lies; routers and
+                                matrices whose rows are gathered are loaded all the same. NULL: none */
+    bool describe;  /* load nothing at all: for planning. No weights, no vectors */
     mo_pool *pool;  /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
     /* Called with bytes done and in all, from the calling thread; returning false cancels (MO_ECANCELLED).
      * It must not use the pool. NULL: none. */
@@ -29,6 +35,21 @@ void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
 const mo_frame *mo_checkpoint_frame(const mo_checkpoint *checkpoint);
 const char *mo_checkpoint_path(const mo_checkpoint *checkpoint);
+
+/* One matrix that was left on disk. */
+typedef struct mo_home {
+    mo_weights *matrix;    /* its view, in the frame */
+    int32_t layer, expert; /* expert -1: of the layer's core; layer -1: the embedding */
+    int part;              /* file */
+    int64_t offset, bytes;
+} mo_home;
+
+/* Experts by layer and number (gate, up, down), then layers' cores, then the embedding; matrices of a brick
+ * together. Belongs to the checkpoint. */
+const mo_home *mo_checkpoint_homes(const mo_checkpoint *checkpoint, size_t *count);
+
+/* Whoever fills the views of the homes needs the frame as something that changes. */
+mo_frame *mo_checkpoint_frame_mutable(mo_checkpoint *checkpoint);
 
 /* Bytes held for weights, by place; those of a mapped file count as held. A tied output counts once. */
 typedef struct mo_checkpoint_bytes {

@@ -48,7 +48,7 @@ const mo_format *mo_format_named(const char *name)
 
 mo_status mo_format_check(mo_type type, const uint8_t *data, int64_t bytes, mo_error *err)
 {
-    if (type != MO_MXFP4) {
+    if (!mo_format_needs_check(type)) {
         return MO_OK;
     }
     const int64_t blocks = bytes / formats[type].block_bytes;

@@ -63,6 +63,12 @@ static inline int64_t mo_format_row_bytes(const mo_format *f, int64_t cols)
     return cols / f->block_values * f->block_bytes;
 }
 
+/* Can blocks of this type hold what no product allows, so that mo_format_check() has to look at them? */
+static inline bool mo_format_needs_check(mo_type type)
+{
+    return type == MO_MXFP4;
+}
+
 /* Checks what the fold relies on and a file can break: MXFP4 exponents of at most 200. Called when
  * weights are loaded or a slot is filled; err says which block. */
 mo_status mo_format_check(mo_type type, const uint8_t *data, int64_t bytes, mo_error *err);

@@ -1,6 +1,8 @@
 // llama.cpp by its raw bindings, which take token ids and so need no vocabulary.
 //   node llama.mjs bench MODEL --prefill N --decode N --threads N    one round, JSON on stdout
 //   node llama.mjs logits MODEL --tokens FILE --out FILE             float32 rows, one per position
+//   node llama.mjs perplexity MODEL --tokens FILE --window N         as `moraine eval --tokens`: windows of N ids, each
+//                                                                    from an empty context, all but its first scored
 import {readFileSync, writeFileSync} from "node:fs";
 import {getLlama} from "node-llama-cpp";
 
@@ -52,22 +54,60 @@ async function bench() {
     console.log(JSON.stringify({prefill_tps: prefill / prefillSeconds, decode_tps: decode / decodeSeconds}));
 }
 
-async function logits() {
-    const tokens = readFileSync(option.tokens, "utf8").trim().split(/\s+/).map(Number);
-    const {model, ctx} = await open(tokens.length + 8, tokens.length, true);
+const readIds = () => readFileSync(option.tokens, "utf8").trim().split(/\s+/).map(Number);
+
+function makeSampler(model) {
     const sampler = new bindings.AddonSampler(model);
     sampler.applyConfig({temperature: 0});
-    const rows = [];
+    return sampler;
+}
+
+// Logits of every position of a sequence fed at once; each row is the caller's to use before the next one comes.
+async function* rowsOf(ctx, sampler, tokens) {
     const at = add(ctx, 0, tokens, tokens.map((_, i) => i));
     await ctx.decodeBatch();
     for (const i of at) {
         const pairs = (await ctx.sampleToken(i, sampler, true, true, true, true))[3];
         const row = new Float32Array(pairs.length / 2);
         for (let k = 0; k < pairs.length; k += 2) row[pairs[k]] = pairs[k + 1];
-        rows.push(Buffer.from(row.buffer));
+        yield row;
     }
+}
+
+async function logits() {
+    const tokens = readIds();
+    const {model, ctx} = await open(tokens.length + 8, tokens.length, true);
+    const rows = [];
+    for await (const row of rowsOf(ctx, makeSampler(model), tokens)) rows.push(Buffer.from(row.buffer));
     writeFileSync(option.out, Buffer.concat(rows));
 }
 
-await {bench, logits}[verb]();
+// -ln of the probability of a token, in double precision.
+function loss(row, token) {
+    let top = -Infinity, sum = 0;
+    for (const x of row) top = Math.max(top, x);
+    for (const x of row) sum += Math.exp(x - top);
+    return Math.log(sum) + top - row[token];
+}
+
+async function perplexity() {
+    const tokens = readIds(), window = Number(option.window ?? 512);
+    const {model, ctx} = await open(window + 8, window, true);
+    const sampler = makeSampler(model);
+    let sum = 0, predicted = 0;
+    for (let from = 0; from < tokens.length; from += window) {
+        const part = tokens.slice(from, from + window);
+        let position = 0;
+        for await (const row of rowsOf(ctx, sampler, part)) {
+            if (++position < part.length) {
+                sum += loss(row, part[position]);
+                predicted++;
+            }
+        }
+        ctx.disposeSequence(0);
+    }
+    console.log(JSON.stringify({tokens: tokens.length, predicted, perplexity: Math.exp(sum / predicted)}));
+}
+
+await {bench, logits, perplexity}[verb]();
 process.exit(0);

@@ -1,0 +1,76 @@
+#include "default_model.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "options.h"
+
+/* Relative to the directory of the program: in a build directory of the source tree, and where it is installed. */
+static const char *const beside[] = {"../models/pebble.gguf", "../share/moraine/pebble.gguf"};
+
+/* The directory the program runs from, with links resolved. False when the system does not say. */
+static bool program_directory(char *directory, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", directory, size - 1);
+    if (length <= 0 || (size_t)length >= size - 1) {
+        return false;
+    }
+    directory[length] = '\0';
+    char *slash = strrchr(directory, '/');
+    if (slash) {
+        *slash = '\0';
+    }
+    return slash != NULL;
+}
+
+/* NULL when it is nowhere. */
+static const char *built_in(void)
+{
+    static char path[PATH_MAX];
+    char directory[PATH_MAX - 64];
+    if (program_directory(directory, sizeof directory)) {
+        for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+            snprintf(path, sizeof path, "%s/%s", directory, beside[i]);
+            if (access(path, R_OK) == 0) {
+                return path;
+            }
+        }
+    }
+    return access(MO_INSTALLED_MODEL, R_OK) == 0 ? MO_INSTALLED_MODEL : NULL;
+}
+
+const char *cli_model_path(const char *command, const char *given, bool quiet, int *code)
+{
+    const char *named = getenv("MORAINE_MODEL");
+    if (given) {
+        return given;
+    }
+    if (named && *named) {
+        if (access(named, R_OK) != 0) {
+            fprintf(stderr, "moraine %s: MORAINE_MODEL names %s, which cannot be read: %s\n", command, named,
+                    strerror(errno));
+            *code = CLI_FAILED;
+            return NULL;
+        }
+        if (!quiet) {
+            fprintf(stderr, "model: %s (MORAINE_MODEL)\n", named);
+        }
+        return named;
+    }
+    const char *path = built_in();
+    if (!path) {
+        fprintf(
+            stderr,
+            "moraine %s: no MODEL was given and the built-in pebble.gguf is not beside the program; name a "
+            "GGUF file, or set MORAINE_MODEL to one\n",
+            command);
+        *code = CLI_USAGE;
+    } else if (!quiet) {
+        fprintf(stderr, "model: pebble (built in)\n");
+    }
+    return path;
+}

@@ -1,0 +1,93 @@
+#include "learning.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loading.h"
+
+void cli_learning_take(const char *command, const cli_learning *l, mo_model_options *out)
+{
+    const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* document 001's name for it */
+    out->learning = l->options;
+    out->learning.perf_mode = mode && mode[0] ? mode : NULL;
+    if (l->cpu_moe) {
+        fprintf(
+            stderr,
+            "moraine %s: note: --cpu-moe changes nothing: experts are computed from RAM, and those that do "
+            "not fit come from disk\n",
+            command);
+    }
+}
+
+void cli_learning_done(const char *command, mo_model *model)
+{
+    mo_error err;
+    if (mo_model_request_done(model, &err) != MO_OK) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+    }
+}
+
+static void show_in(const char *json, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    bool good = f && fprintf(f, "%s\n", json) > 0;
+    good = f && fclose(f) == 0 && good;
+    if (good) {
+        fprintf(stderr, "written to %s\n", path);
+    } else {
+        perror(path);
+    }
+}
+
+void cli_learning_show(mo_model *model, const char *path)
+{
+    mo_error err;
+    char *json = NULL;
+    if (mo_model_profile(model, &json, &err) != MO_OK) {
+        fprintf(stderr, "moraine chat: %s\n", err.detail);
+    } else if (path) {
+        show_in(json, path);
+    } else {
+        printf("%s\n", json);
+    }
+    free(json);
+}
+
+void cli_learning_apply(mo_model *model, const char *path)
+{
+    mo_error err;
+    mo_profile_applied a;
+    size_t length = 0;
+    char *text = cli_read_file("chat", path, &length);
+    if (!text) {
+        return;
+    }
+    const mo_status status = mo_model_profile_apply(model, text, length, &a, &err);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine chat: %s: %s\n", path, err.detail);
+    }
+    if (status == MO_OK || a.active) {
+        printf("{\"success\":%s,\"active\":%s,\"update_rate\":%.1f,\"exchanged\":%" PRIu64
+               ",\"candidates\":%" PRIu64 ",\"max_exchange\":%" PRIu64 ",\"hot_experts\":%" PRIu64
+               ",\"layers_changed\":%" PRIu64 "}\n",
+               a.success ? "true" : "false", a.active ? "true" : "false", a.update_rate, a.exchanged,
+               a.candidates, a.max_exchange, a.hot_experts, a.layers_changed);
+    }
+    free(text);
+}
+
+bool cli_learning_discover(const char *command, mo_session *session, const int32_t *tokens, int64_t count)
+{
+    mo_error err;
+    int64_t read = 0;
+    if (count < 1 || mo_session_length(session) > 0) {
+        return true;
+    }
+    const mo_status status = mo_session_discover(session, tokens, count, &read, &err);
+    if (status != MO_OK && status != MO_ECANCELLED) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+    }
+    return status == MO_OK;
+}

@@ -1,0 +1,115 @@
+/* Learning: the options about profiles and the hot cache that commands share, what they tell when a request is done,
+ * and the lines of a conversation that ask for it. */
+#ifndef MO_CLI_LEARNING_H
+#define MO_CLI_LEARNING_H
+
+#include <moraine.h>
+
+#include "options.h"
+
+typedef struct cli_learning {
+    mo_learning_options options;
+    bool cpu_moe;
+} cli_learning;
+
+#define CLI_LEARNING_DEFAULT                                                                                 \
+    {                                                                                                        \
+        .options = {.hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5} }                            \
+    }
+
+/* Entries for a command's option table; l is a cli_learning that outlives it. */
+#define CLI_LEARNING_OPTIONS(l)                                                                              \
+    {"profile",                                                                                              \
+     0,                                                                                                      \
+     CLI_TEXT,                                                                                               \
+     "off|FILE",                                                                                             \
+     "where the use of experts is kept from run to run, to warm the cache; off: neither read nor written "   \
+     "(a file of the model's in the user's cache directory)",                                                \
+     &(l).options.profile,                                                                                   \
+     0,                                                                                                      \
+     0},                                                                                                     \
+        {"warm-file",                                                                                        \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "FILE",                                                                                             \
+         "keep a copy of the experts in RAM here, and begin with it next time",                              \
+         &(l).options.warm_file,                                                                             \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-hot-cache",                                                                                    \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "FILE",                                                                                             \
+         "a static cache of the experts that this profile prefers, instead of --policy",                     \
+         &(l).options.hot_cache.file,                                                                        \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-hot-cache-max-mib",                                                                            \
+         0,                                                                                                  \
+         CLI_INTEGER,                                                                                        \
+         "N",                                                                                                \
+         "its size in RAM; -1: what is free; 0: off (0)",                                                    \
+         &(l).options.hot_cache.max_mib,                                                                     \
+         -1,                                                                                                 \
+         INT64_MAX >> 20},                                                                                   \
+        {"moe-hot-cache-auto-reserve-mib",                                                                   \
+         0,                                                                                                  \
+         CLI_INTEGER,                                                                                        \
+         "N",                                                                                                \
+         "what a size of -1 leaves free (1024)",                                                             \
+         &(l).options.hot_cache.auto_reserve_mib,                                                            \
+         0,                                                                                                  \
+         INT64_MAX >> 20},                                                                                   \
+        {"moe-hot-cache-update-rate",                                                                        \
+         0,                                                                                                  \
+         CLI_REAL,                                                                                           \
+         "X",                                                                                                \
+         "share of it that may be exchanged after a request, 0 to 1 (0: it stays as it is)",                 \
+         &(l).options.hot_cache.update_rate,                                                                 \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-hot-cache-weighting",                                                                          \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "NAME",                                                                                             \
+         "how it is chosen: flat, balanced, pressure, smooth or time (flat)",                                \
+         &(l).options.hot_cache.weighting,                                                                   \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-hot-cache-layer-curve",                                                                        \
+         0,                                                                                                  \
+         CLI_REAL,                                                                                           \
+         "X",                                                                                                \
+         "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)",                                \
+         &(l).options.hot_cache.layer_curve,                                                                 \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-layer-perf-out",                                                                               \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "FILE",                                                                                             \
+         "write the use of experts in this run as JSON, after each answer and at the end",                   \
+         &(l).options.perf_out,                                                                              \
+         0,                                                                                                  \
+         0},                                                                                                 \
+    {                                                                                                        \
+        "cpu-moe", 0, CLI_FLAG, NULL, "known from llama.cpp: experts lie in RAM, as they do here anyway",    \
+            &(l).cpu_moe, 0, 0                                                                               \
+    }
+
+/* Puts the options where they belong; the environment may name the mode of counting. */
+void cli_learning_take(const char *command, const cli_learning *l, mo_model_options *out);
+
+/* A request is done: updates, and says what went wrong. */
+void cli_learning_done(const char *command, mo_model *model);
+
+/* The profile of this run, on stdout or into a file. */
+void cli_learning_show(mo_model *model, const char *path);
+
+/* Applies a profile and prints what that did. */
+void cli_learning_apply(mo_model *model, const char *path);
+
+/* Lets the first tokens of a text find its experts, when the session holds nothing yet. */
+bool cli_learning_discover(const char *command, mo_session *session, const int32_t *tokens, int64_t count);
+
+#endif

@@ -1,0 +1,269 @@
+/* moraine plan: what would lie where under a ceiling, and how fast that would be; nothing is loaded. */
+#include <moraine.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "default_model.h"
+#include "json.h"
+#include "loading.h"
+#include "options.h"
+#include "terminal.h"
+
+#define RAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
+
+/* ---- Table ---- */
+
+static void heading(const char *text)
+{
+    printf("\n%s%s%s\n", cli_terminal_bold(), text, cli_terminal_plain());
+}
+
+/* One place that takes bytes; none when there are no bytes. */
+static void print_place(const char *label, int64_t bytes, const char *note)
+{
+    char size[32];
+    if (bytes > 0) {
+        printf("  %-18s%10s%s%s\n", label, cli_bytes_text((uint64_t)bytes, size), *note ? "  " : "", note);
+    }
+}
+
+static const char *mode_words(const char *mode)
+{
+    return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
+           : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
+                                         : "layers pass from the disk through a ring in RAM";
+}
+
+static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *experts)
+{
+    *slots = *experts = 0;
+    for (int i = 0; i < r->class_count; i++) {
+        *slots += r->classes[i].slots;
+        *experts += r->classes[i].experts;
+    }
+}
+
+static void print_ram(const mo_plan_report *r, const char *kv)
+{
+    char positions[64], batch[64], ring[64] = "", slots[96] = "", ceiling[32], together[64];
+    int64_t in_slots, experts;
+    count_experts(r, &in_slots, &experts);
+    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
+    snprintf(batch, sizeof batch, "%lld tokens a step", (long long)r->batch);
+    snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
+    if (r->ring) {
+        snprintf(ring, sizeof ring, "a ring of %d layers", r->ring);
+    }
+    snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)r->ceiling_bytes, ceiling));
+    heading("In RAM");
+    print_place("core", r->core_bytes, r->streamed_layers ? "with the layers that stay" : "");
+    print_place("vectors", r->vector_bytes, "");
+    print_place("embedding", r->table_bytes, "it is the output matrix too");
+    print_place("experts", r->slot_bytes, slots);
+    print_place("keys and values", r->kv_bytes, positions);
+    print_place("working memory", r->work_bytes, batch);
+    print_place("staging", r->staging_bytes, ring);
+    print_place("program, texts", r->other_bytes, "");
+    print_place("together", r->used_bytes, together);
+}
+
+/* Sizes of experts, where there are several. */
+static void print_classes(const mo_plan_report *r)
+{
+    char bytes[32], slot[32];
+    if (r->class_count < 2) {
+        return;
+    }
+    printf("\n%s%-18s%10s  %10s  %8s  %8s%s\n", cli_terminal_bold(), "Sizes of experts", "bytes", "slot",
+           "experts", "in RAM", cli_terminal_plain());
+    for (int i = 0; i < r->class_count; i++) {
+        const mo_plan_report_class *c = &r->classes[i];
+        printf("  %-16d%10s  %10s  %8lld  %8lld\n", i + 1, cli_bytes_text((uint64_t)c->bytes, bytes),
+               cli_bytes_text((uint64_t)c->slot_bytes, slot), (long long)c->experts, (long long)c->slots);
+    }
+}
+
+static void print_disk(const mo_plan_report *r)
+{
+    char layers[64];
+    if (r->disk_core_bytes + r->disk_table_bytes + r->disk_expert_bytes == 0) {
+        return;
+    }
+    snprintf(layers, sizeof layers, "%d of %d layers", r->streamed_layers, r->layers);
+    heading("Only on disk");
+    print_place("layers", r->disk_core_bytes, layers);
+    print_place("experts", r->disk_expert_bytes, "");
+    print_place("embedding", r->disk_table_bytes, "a token reads one row");
+}
+
+static void print_speed(const mo_plan_report *r)
+{
+    heading(r->experts ? "One token, with evenly spread routing" : "One token");
+    print_place("from RAM", r->token_ram_bytes, "");
+    print_place("from disk", r->token_disk_bytes, "");
+    if (r->experts && strcmp(r->mode, "resident") != 0) {
+        printf("  %-18s%8.1f %%  of experts are in RAM when they are needed\n", "hits", 100 * r->hit_rate);
+    }
+    printf("  %-18s%7.1f ms\n", "core", 1e3 * r->core_seconds);
+    if (r->experts) {
+        printf("  %-18s%7.1f ms\n", "experts", 1e3 * r->expert_seconds);
+    }
+    if (r->disk_seconds > 0) {
+        printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
+    }
+    printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+}
+
+static void print_reasons(const mo_plan_report *r)
+{
+    char a[32], b[32];
+    heading("What decided");
+    printf("  %-18s", "ceiling");
+    cli_terminal_wrap(r->why, 20);
+    printf("  %-18s%s to run at all, %s for everything\n", "needed",
+           cli_bytes_text((uint64_t)r->least_bytes, a), cli_bytes_text((uint64_t)r->whole_bytes, b));
+    printf("  %-18smemory %.1f GB/s, of which products reach %.0f %%; disk %.2f GB/s\n", "rates",
+           r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9);
+    if (!r->measured) {
+        printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
+    }
+    if (r->device_bytes) {
+        printf("  %-18s%s, not used: plans cover RAM and disk\n", "device",
+               cli_bytes_text((uint64_t)r->device_bytes, a));
+    }
+}
+
+static int print_table(const char *path, const mo_plan_report *r, const char *kv)
+{
+    printf("%s\n%s: %s\n", path, r->mode, mode_words(r->mode));
+    print_ram(r, kv);
+    print_classes(r);
+    print_disk(r);
+    print_speed(r);
+    print_reasons(r);
+    return CLI_OK;
+}
+
+/* ---- JSON ---- */
+
+static json_t *ram_json(const mo_plan_report *r)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)r->core_bytes, "vectors",
+                     (json_int_t)r->vector_bytes, "embedding", (json_int_t)r->table_bytes, "experts",
+                     (json_int_t)r->slot_bytes, "kv", (json_int_t)r->kv_bytes, "work",
+                     (json_int_t)r->work_bytes, "staging", (json_int_t)r->staging_bytes, "other",
+                     (json_int_t)r->other_bytes);
+}
+
+static json_t *classes_json(const mo_plan_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->class_count; i++) {
+        const mo_plan_report_class *c = &r->classes[i];
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)c->bytes,
+                                              "slot_bytes", (json_int_t)c->slot_bytes, "experts",
+                                              (json_int_t)c->experts, "slots", (json_int_t)c->slots));
+    }
+    return list;
+}
+
+static json_t *token_json(const mo_plan_report *r)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f}", "ram_bytes", (json_int_t)r->token_ram_bytes,
+                     "disk_bytes", (json_int_t)r->token_disk_bytes, "hit_rate", r->hit_rate, "core_seconds",
+                     r->core_seconds, "expert_seconds", r->expert_seconds, "disk_seconds", r->disk_seconds);
+}
+
+static int print_json(const char *path, const mo_plan_report *r, const char *kv)
+{
+    json_t *disk = json_pack("{s:I, s:I, s:I}", "layers", (json_int_t)r->disk_core_bytes, "experts",
+                             (json_int_t)r->disk_expert_bytes, "embedding", (json_int_t)r->disk_table_bytes);
+    json_t *rates =
+        json_pack("{s:f, s:f, s:f, s:b}", "ram_bytes_s", r->ram_bytes_s, "compute_share", r->compute_share,
+                  "disk_bytes_s", r->disk_bytes_s, "measured", (int)r->measured);
+    return cli_json_print(json_pack(
+        "{s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, "
+        "s:s, "
+        "s:o, s:f, s:o, s:I}",
+        "model", cli_json_string(path), "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes,
+        "ceiling", cli_json_string(r->why), "available_bytes", (json_int_t)r->available_bytes, "used_bytes",
+        (json_int_t)r->used_bytes, "least_bytes", (json_int_t)r->least_bytes, "whole_bytes",
+        (json_int_t)r->whole_bytes, "ram_bytes", ram_json(r), "disk_bytes", disk, "layers", r->layers,
+        "routed_layers", r->routed_layers, "experts", r->experts, "experts_used", r->experts_used,
+        "streamed_layers", r->streamed_layers, "ring", r->ring, "classes", classes_json(r), "context",
+        (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
+        "tokens_per_second", r->tokens_per_second, "rates", rates, "device_bytes",
+        (json_int_t)r->device_bytes));
+}
+
+/* ---- Command ---- */
+
+static int make_plan(const char *path, const mo_plan_ask *ask, const char *kv, bool json)
+{
+    mo_error err;
+    mo_plan_report report;
+    const mo_status status = mo_plan_file(path, ask, &report, &err);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine plan: %s\n", err.detail);
+        return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    }
+    return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
+}
+
+int cli_plan(int argc, char **argv)
+{
+    bool json = false;
+    uint64_t ram = RAM_NOT_GIVEN;
+    cli_loading l = CLI_LOADING_DEFAULT;
+    mo_plan_ask ask = {0};
+    const cli_option options[] = {
+        {"ram", 0, CLI_SIZE, "SIZE",
+         "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 0,
+         0},
+        {"ctx", 'c', CLI_INTEGER, "N",
+         "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
+        {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (512)", &l.batch, 1,
+         65536},
+        {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: f16, f32 or q8_0 (f16)", &l.kv, 0, 0},
+        {"machine", 0, CLI_TEXT, "FILE",
+         "plan for another machine: JSON with ram_bytes, ram_bytes_s, disk_bytes_s and others, as moraine "
+         "probe "
+         "writes it (this machine)",
+         &ask.machine, 0, 0},
+        {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+    };
+    const cli_usage usage = {
+        .command = "plan",
+        .arguments = "[MODEL]",
+        .description = "Shows, before anything is loaded, what of a model would lie in RAM and what on disk, "
+                       "what a token "
+                       "reads from each, and how fast that will be." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine plan --ram 24G model.gguf\n"
+                    "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
+                    "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .max_arguments = 1,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    if (ram == 0) {
+        fprintf(stderr, "moraine plan: --ram 0: a size above 0 is needed; see moraine plan --help\n");
+        return CLI_USAGE;
+    }
+    if (!cli_loading_kv("plan", &l, &ask.kv)) {
+        return CLI_USAGE;
+    }
+    const char *path = cli_model_path("plan", argv[first], json, &code);
+    if (!path) {
+        return code;
+    }
+    ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
+    ask.context = l.context;
+    ask.batch = l.batch;
+    return make_plan(path, &ask, l.kv, json);
+}

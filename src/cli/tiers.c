@@ -1,0 +1,117 @@
+#include "tiers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "terminal.h"
+
+static void subtract_phase(mo_tier_phase *p, const mo_tier_phase *before)
+{
+    p->passes -= before->passes;
+    p->asked -= before->asked;
+    p->hits -= before->hits;
+    p->bytes -= before->bytes;
+    p->wait_ns -= before->wait_ns;
+}
+
+void cli_tiers_subtract(mo_tier_report *r, const mo_tier_report *before)
+{
+    subtract_phase(&r->prompt, &before->prompt);
+    subtract_phase(&r->generation, &before->generation);
+    r->guessed -= before->guessed;
+    r->useful -= before->useful;
+    r->late -= before->late;
+    r->wasted -= before->wasted;
+    r->guessed_bytes -= before->guessed_bytes;
+    r->evictions -= before->evictions;
+    r->skipped -= before->skipped;
+    r->layers_streamed -= before->layers_streamed;
+    r->layer_bytes -= before->layer_bytes;
+    r->layer_wait_ns -= before->layer_wait_ns;
+    r->disk_reads -= before->disk_reads;
+    r->disk_bytes -= before->disk_bytes;
+    r->disk_busy_ns -= before->disk_busy_ns;
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static void print_phase(const char *name, const mo_tier_phase *p)
+{
+    char a[32];
+    if (p->passes) {
+        printf("%-16s %5.1f %% of %" PRIu64 " experts in RAM; per pass %s from disk, %.2f ms waiting\n", name,
+               percent(p->hits, p->asked), p->asked, cli_bytes_text(p->bytes / p->passes, a),
+               (double)p->wait_ns * 1e-6 / (double)p->passes);
+    }
+}
+
+static void print_experts(const mo_tier_report *r)
+{
+    char a[32], b[32];
+    printf("tiers            ceiling %s, planned %s; %d of %d slots filled, policy %s\n",
+           cli_bytes_text((uint64_t)r->ceiling_bytes, a), cli_bytes_text((uint64_t)r->planned_bytes, b),
+           r->filled, r->slots, r->policy);
+    print_phase("  prompt", &r->prompt);
+    print_phase("  generation", &r->generation);
+    if (r->guessed) {
+        printf("  read ahead     %" PRIu64 " experts (%s): %" PRIu64 " useful, %" PRIu64 " late, %" PRIu64
+               " wasted\n",
+               r->guessed, cli_bytes_text(r->guessed_bytes, a), r->useful, r->late, r->wasted);
+    }
+    if (r->skipped) {
+        printf("  left out       %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
+    }
+}
+
+void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds)
+{
+    char a[32], b[32];
+    if (r->slots) {
+        print_experts(r);
+    }
+    if (r->streamed_layers) {
+        printf("streamed         %d layers through %d slots: %s, %.1f ms waiting in all\n",
+               r->streamed_layers, r->ring, cli_bytes_text(r->layer_bytes, a),
+               (double)r->layer_wait_ns * 1e-6);
+    }
+    if (r->disk_reads) {
+        const double busy = (double)r->disk_busy_ns * 1e-9;
+        printf("disk             %s: %s in %" PRIu64 " reads, %.2f GB/s while busy\n", r->disk_way,
+               cli_bytes_text(r->disk_bytes, a), r->disk_reads,
+               busy > 0.0 ? (double)r->disk_bytes * 1e-9 / busy : 0.0);
+    }
+    if (r->disk_reads && generated && seconds > 0.0) {
+        const uint64_t bytes = r->generation.bytes + r->layer_bytes;
+        printf("                 %s per token; %.2f GB/s over the time of generation\n",
+               cli_bytes_text(bytes / generated, b), (double)bytes * 1e-9 / seconds);
+    }
+}
+
+static json_t *phase_json(const mo_tier_phase *p)
+{
+    return json_pack("{s:I,s:I,s:I,s:I,s:f}", "passes", (json_int_t)p->passes, "asked", (json_int_t)p->asked,
+                     "hits", (json_int_t)p->hits, "disk_bytes", (json_int_t)p->bytes, "wait_seconds",
+                     (double)p->wait_ns * 1e-9);
+}
+
+json_t *cli_tiers_json(const mo_tier_report *r)
+{
+    return json_pack(
+        "{s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:I,s:I,s:{s:I,s:I,s:f},"
+        "s:{s:s,s:I,s:I,s:f}}",
+        "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
+        (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
+        (json_int_t)r->slot_bytes, "slots", (int)r->slots, "filled", (int)r->filled, "streamed_layers",
+        r->streamed_layers, "ring", r->ring, "prompt", phase_json(&r->prompt), "generation",
+        phase_json(&r->generation), "read_ahead", "experts", (json_int_t)r->guessed, "useful",
+        (json_int_t)r->useful, "late", (json_int_t)r->late, "wasted", (json_int_t)r->wasted, "bytes",
+        (json_int_t)r->guessed_bytes, "evictions", (json_int_t)r->evictions, "skipped",
+        (json_int_t)r->skipped, "layers", "passed", (json_int_t)r->layers_streamed, "bytes",
+        (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "way",
+        r->disk_way, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes, "busy_seconds",
+        (double)r->disk_busy_ns * 1e-9);
+}

@@ -1,0 +1,165 @@
+/* Guesses about experts, none of which can change a result unless the user asked for it: what the next layer
+ * will need, and, as the one lossy option, doing without what is missing. */
+#include <math.h>
+
+#include "base/log.h"
+#include "engine/walk.h"
+#include "numeric/ops.h"
+
+/* ---- What comes next -------------------------------------------------------------------------- */
+
+/* Guesses between two judgements, and the share of them that must have been right. A wrong one costs a slot
+ * and disk time that a need may wait for; a right one saves about what it costs. */
+enum { JUDGED_AT_ONCE = 256 };
+static const double right_share = 0.5;
+
+/* Bytes that guesses of one layer may read: what the disk can deliver while the next layer's mixer computes
+ * is of this order. */
+static const int64_t guess_bytes = (int64_t)16 << 20;
+
+static const mo_layer *next_routed(const mo_walk *walk, int *index)
+{
+    for (int i = walk->index + 1; i < walk->frame->layer_count; i++) {
+        if (walk->frame->layers[i].routed) {
+            *index = i;
+            return &walk->frame->layers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Switches guessing off when too many were wrong. */
+static bool pays(mo_tiers *tiers)
+{
+    mo_foresight *f = &tiers->foresight;
+    const mo_store_counters c = mo_store_count(tiers->store);
+    if (c.guessed - f->judged < JUDGED_AT_ONCE) {
+        return true;
+    }
+    const uint64_t proven = c.useful + c.late;
+    const double share = (double)(proven - f->proven) / (double)(c.guessed - f->judged);
+    f->judged = c.guessed;
+    f->proven = proven;
+    if (share < right_share) {
+        f->on = false;
+        mo_log(MO_LOG_INFO, "store", "prediction is off: only %.0f %% of the experts read ahead were needed",
+               100.0 * share);
+    }
+    return f->on;
+}
+
+/* What the router of `l` would read if its layer's mixer added nothing. */
+static void guess_input(const mo_walk *walk, const mo_layer *l, const mo_acts *in)
+{
+    const int64_t n = walk->frame->width;
+    if (l->moe.router.input_scale) {
+        walk->k->rms_norm(in->x, walk->w->x, NULL, n, walk->frame->eps);
+        walk->k->scale(in->x, 1.0f / sqrtf((float)n), n);
+        walk->k->multiply(in->x, l->moe.router.input_scale, n);
+    } else {
+        walk->k->rms_norm(in->x, walk->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm, n, walk->frame->eps);
+    }
+    mo_walk_quantise(walk->k, in, 0);
+}
+
+void mo_walk_guess(mo_walk *walk)
+{
+    mo_tiers *tiers = walk->engine->tiers;
+    int index = 0;
+    const mo_layer *next = walk->tokens == 1 ? next_routed(walk, &index) : NULL;
+    if (!next || !tiers->foresight.on || !mo_disk_idle(mo_store_disk(tiers->store)) || !pays(tiers)) {
+        return;
+    }
+    mo_workspace *w = walk->w;
+    const mo_moe *moe = &next->moe;
+    const mo_acts in = mo_acts_lay(w->guess_in, 1, walk->frame->width);
+    int32_t ids[MO_EXPERTS_MAX];
+    guess_input(walk, next, &in);
+    mo_jobs_clear(&w->guess);
+    mo_jobs_add(&w->guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
+    const mo_phase phase = mo_jobs_phase(&w->guess);
+    mo_pool_region(walk->engine->pool, &phase, 1);
+    for (int e = 0; e < moe->experts; e++) {
+        if (!isfinite(w->guess_scores[e])) {
+            return;
+        }
+    }
+    if (moe->router.select_bias) {
+        walk->k->add(w->guess_scores, moe->router.select_bias, moe->experts);
+    }
+    mo_topk(w->guess_scores, moe->experts, moe->used, ids);
+    mo_store_guess(tiers->store, index, ids, moe->used, guess_bytes);
+}
+
+/* ---- Doing without ---------------------------------------------------------------------------- */
+
+static mo_need *need_of(mo_walk *walk, int count, int32_t expert)
+{
+    for (int i = 0; i < count; i++) {
+        if (walk->w->needs[i].expert == expert) {
+            return &walk->w->needs[i];
+        }
+    }
+    return NULL;
+}
+
+/* A token needs at least one expert: when all of its are missing, the one of most weight is waited for. */
+static void keep_best(mo_walk *walk, int count, int64_t t)
+{
+    const int used = walk->layer->moe.used;
+    const int32_t *ids = walk->w->ids + t * used;
+    const float *weights = walk->w->weights + t * used;
+    int best = 0;
+    for (int r = 0; r < used; r++) {
+        if (!need_of(walk, count, ids[r])->skipped) {
+            return;
+        }
+        best = weights[r] > weights[best] ? r : best;
+    }
+    need_of(walk, count, ids[best])->skipped = false;
+}
+
+/* The weight of those left out goes to the others, in proportion. */
+static void shift_weight(mo_walk *walk, int count, int64_t t)
+{
+    const int used = walk->layer->moe.used;
+    int32_t *ids = walk->w->ids + t * used;
+    float *weights = walk->w->weights + t * used;
+    float all = 0.0f, kept = 0.0f;
+    for (int r = 0; r < used; r++) {
+        all += weights[r];
+        if (need_of(walk, count, ids[r])->skipped) {
+            ids[r] = -1;
+            walk->engine->tiers->skipped++;
+        } else {
+            kept += weights[r];
+        }
+    }
+    for (int r = 0; kept > 0.0f && r < used; r++) {
+        weights[r] *= all / kept;
+    }
+}
+
+void mo_walk_skip(mo_walk *walk, int count)
+{
+    mo_store *store = walk->engine->tiers->store;
+    int32_t missing[MO_EXPERTS_MAX];
+    int missing_count = 0;
+    for (int i = 0; i < count; i++) {
+        walk->w->needs[i].skipped = walk->w->needs[i].missing;
+    }
+    for (int64_t t = 0; t < walk->tokens; t++) {
+        keep_best(walk, count, t);
+    }
+    for (int64_t t = 0; t < walk->tokens; t++) {
+        shift_weight(walk, count, t);
+    }
+    for (int i = 0; i < count; i++) {
+        if (walk->w->needs[i].skipped) {
+            mo_store_forgo(store, &walk->w->needs[i]);
+            missing[missing_count++] = walk->w->needs[i].expert;
+        }
+    }
+    /* They come in behind the computation, so that the next token finds them. */
+    mo_store_guess(store, walk->index, missing, missing_count, INT64_MAX);
+}

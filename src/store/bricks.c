@@ -1,0 +1,214 @@
+#include "store/bricks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "store/disk.h"
+
+/* Room for a matrix wherever it begins: whole pages, and one more for a beginning inside a page. */
+static int64_t part_room(int64_t bytes)
+{
+    return mo_disk_room(0, bytes) + MO_DISK_ALIGN;
+}
+
+static bool same_brick(const mo_home *a, const mo_home *b)
+{
+    return a->layer == b->layer && a->expert == b->expert;
+}
+
+static mo_status allocate(mo_bricks *b, const mo_checkpoint *model, const mo_home *homes, size_t count,
+                          mo_error *err)
+{
+    const mo_frame *frame = mo_checkpoint_frame(model);
+    b->layers = frame->layer_count;
+    b->experts = 1;
+    for (int i = 0; i < frame->layer_count; i++) {
+        if (frame->layers[i].routed && frame->layers[i].moe.experts > b->experts) {
+            b->experts = frame->layers[i].moe.experts;
+        }
+    }
+    size_t bricks = 0;
+    for (size_t i = 0; i < count; i++) {
+        bricks += i == 0 || !same_brick(&homes[i - 1], &homes[i]);
+    }
+    b->home = calloc(bricks + 1, sizeof *b->home);
+    b->parts = calloc(count + 1, sizeof *b->parts);
+    b->map = malloc((size_t)b->layers * (size_t)b->experts * sizeof *b->map);
+    b->layer = malloc((size_t)b->layers * sizeof *b->layer);
+    if (!b->home || !b->parts || !b->map || !b->layer) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the table of %zu bricks; free some and try again",
+                       bricks);
+    }
+    for (int i = 0; i < b->layers; i++) {
+        b->layer[i] = -1;
+    }
+    for (int64_t i = 0; i < (int64_t)b->layers * b->experts; i++) {
+        b->map[i] = -1;
+    }
+    return MO_OK;
+}
+
+/* Homes come sorted: experts by layer and number, then streamed layers; the matrices of a brick together. */
+static mo_status number(mo_bricks *b, const mo_home *homes, size_t count, mo_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const mo_home *h = &homes[i];
+        if (i == 0 || !same_brick(&homes[i - 1], h)) {
+            b->home[b->count++] = (mo_brick_home){
+                .layer = h->layer, .expert = h->expert, .first = (int32_t)i, .size_class = -1};
+        }
+        mo_brick_home *brick = &b->home[b->count - 1];
+        if (brick->parts == MO_BRICK_PARTS) {
+            return mo_fail(err, MO_EUNSUPPORTED, "layer %d has more than %d matrices that could be streamed",
+                           h->layer, MO_BRICK_PARTS);
+        }
+        b->parts[i] =
+            (mo_brick_part){.matrix = h->matrix, .file = h->part, .offset = h->offset, .bytes = h->bytes};
+        brick->parts++;
+        brick->bytes += h->bytes;
+        if (h->expert >= 0) {
+            b->expert_count = b->count;
+            b->map[(int64_t)h->layer * b->experts + h->expert] = b->count - 1;
+        } else {
+            b->layer[h->layer] = b->count - 1;
+        }
+    }
+    return MO_OK;
+}
+
+/* Where each part's room begins; returns the room of the whole brick. */
+static int64_t lay_parts(const mo_bricks *b, const mo_brick_home *brick)
+{
+    int64_t at = 0;
+    for (int i = 0; i < brick->parts; i++) {
+        mo_brick_part *part = &b->parts[brick->first + i];
+        part->at = at;
+        at += part_room(part->bytes);
+    }
+    return at;
+}
+
+/* The class for a room: one of that size, a new one, or the smallest that is large enough. */
+static int class_for(mo_bricks *b, int64_t room)
+{
+    int best = -1;
+    for (int i = 0; i < b->class_count; i++) {
+        if (b->classes[i].room == room) {
+            return i;
+        }
+        if (b->classes[i].room > room && (best < 0 || b->classes[i].room < b->classes[best].room)) {
+            best = i;
+        }
+    }
+    if (b->class_count < MO_BRICK_CLASSES) {
+        b->classes[b->class_count].room = room;
+        return b->class_count++;
+    }
+    return best;
+}
+
+static int by_room(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a < b) - (a > b);
+}
+
+/* Rooms are offered from the largest down, so that a class that is large enough always exists. */
+static mo_status classify(mo_bricks *b, mo_error *err)
+{
+    int64_t *rooms = malloc(((size_t)b->expert_count + 1) * sizeof *rooms);
+    if (!rooms) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+    }
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        rooms[i] = lay_parts(b, &b->home[i]);
+    }
+    for (int32_t i = b->expert_count; i < b->count; i++) {
+        const int64_t room = lay_parts(b, &b->home[i]);
+        b->layer_room = room > b->layer_room ? room : b->layer_room;
+    }
+    qsort(rooms, (size_t)b->expert_count, sizeof *rooms, by_room);
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        class_for(b, rooms[i]);
+    }
+    free(rooms);
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        mo_brick_home *brick = &b->home[i];
+        brick->size_class = class_for(b, lay_parts(b, brick));
+        mo_brick_class *c = &b->classes[brick->size_class];
+        brick->in_class = c->count++;
+        c->bytes += brick->bytes;
+    }
+    return MO_OK;
+}
+
+static mo_status list_classes(mo_bricks *b, const mo_frame *frame, mo_error *err)
+{
+    for (int i = 0; i < b->class_count; i++) {
+        mo_brick_class *c = &b->classes[i];
+        c->brick = malloc(((size_t)c->count + 1) * sizeof *c->brick);
+        if (!c->brick) {
+            return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+        }
+    }
+    int last[MO_BRICK_CLASSES];
+    memset(last, -1, sizeof last);
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        const mo_brick_home *brick = &b->home[i];
+        mo_brick_class *c = &b->classes[brick->size_class];
+        c->brick[brick->in_class] = i;
+        if (last[brick->size_class] != brick->layer) {
+            last[brick->size_class] = brick->layer;
+            c->layers++;
+        }
+        const int used = frame->layers[brick->layer].moe.used;
+        c->used = used > c->used ? used : c->used;
+    }
+    return MO_OK;
+}
+
+mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error *err)
+{
+    size_t count = 0;
+    const mo_home *homes = mo_checkpoint_homes(model, &count);
+    mo_bricks *b = calloc(1, sizeof *b);
+    *out = NULL;
+    while (count > 0 && homes[count - 1].layer < 0) { /* the embedding is read row by row: no brick */
+        count--;
+    }
+    if (!b) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+    }
+    mo_status status = allocate(b, model, homes, count, err);
+    if (status == MO_OK) {
+        status = number(b, homes, count, err);
+    }
+    if (status == MO_OK) {
+        status = classify(b, err);
+    }
+    if (status == MO_OK) {
+        status = list_classes(b, mo_checkpoint_frame(model), err);
+    }
+    if (status != MO_OK) {
+        mo_bricks_destroy(b);
+        return status;
+    }
+    *out = b;
+    return MO_OK;
+}
+
+void mo_bricks_destroy(mo_bricks *b)
+{
+    if (!b) {
+        return;
+    }
+    for (int i = 0; i < b->class_count; i++) {
+        free(b->classes[i].brick);
+    }
+    free(b->home);
+    free(b->parts);
+    free(b->map);
+    free(b->layer);
+    free(b);
+}

@@ -1,0 +1,60 @@
+/* Bricks: everything of a model that stays on disk, numbered: the experts of every routed layer, and layers
+ * whose core is streamed. Knows where each brick's bytes lie and how large a slot it needs. */
+#ifndef MO_STORE_BRICKS_H
+#define MO_STORE_BRICKS_H
+
+#include "model/load.h"
+
+enum {
+    MO_BRICK_PARTS = 12,   /* most matrices of a brick */
+    MO_BRICK_CLASSES = 16, /* most sizes; models that have more share the larger ones */
+};
+
+/* One matrix of a brick. */
+typedef struct mo_brick_part {
+    mo_weights *matrix; /* the view that is pointed at the bytes */
+    int file;
+    int64_t offset, bytes;
+    int64_t at; /* of its room in the slot */
+} mo_brick_part;
+
+typedef struct mo_brick_home {
+    int32_t layer, expert; /* expert -1: the layer's core */
+    int32_t first, parts;  /* in mo_bricks.parts; gate, up, down for experts */
+    int64_t bytes;
+    int32_t size_class;
+    int32_t in_class; /* its number there */
+} mo_brick_home;
+
+typedef struct mo_brick_class {
+    int64_t room;   /* bytes of a slot */
+    int64_t bytes;  /* of weights in all its bricks */
+    int32_t count;  /* bricks */
+    int32_t used;   /* most of them that one token needs in one layer */
+    int32_t layers; /* that have bricks of it */
+    int32_t *brick; /* [count] numbers in mo_bricks.home */
+} mo_brick_class;
+
+typedef struct mo_bricks {
+    mo_brick_home *home;
+    int32_t count; /* experts first, then layers */
+    int32_t expert_count;
+    mo_brick_part *parts;
+    mo_brick_class classes[MO_BRICK_CLASSES]; /* of the experts, larger rooms first */
+    int class_count;
+    int layers, experts; /* sizes of the map */
+    int32_t *map;        /* [layers][experts] brick of an expert, or -1 */
+    int32_t *layer;      /* [layers] brick of a streamed layer, or -1 */
+    int64_t layer_room;  /* of the largest streamed layer */
+} mo_bricks;
+
+/* From what the loader left on disk. */
+mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error *err);
+void mo_bricks_destroy(mo_bricks *b); /* NULL is allowed */
+
+static inline int32_t mo_bricks_of(const mo_bricks *b, int layer, int expert)
+{
+    return b->map[(int64_t)layer * b->experts + expert];
+}
+
+#endif

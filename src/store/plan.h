@@ -1,0 +1,87 @@
+/* Plan: what lies where, before anything is allocated, and how fast that will be. Pure arithmetic on sizes
+ * and rates, so another machine can be planned for as well. */
+#ifndef MO_STORE_PLAN_H
+#define MO_STORE_PLAN_H
+
+#include "moraine.h"
+#include "store/rates.h"
+
+enum {
+    MO_PLAN_CLASSES = 16,
+    MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
+    MO_PLAN_RING_LEAST = 2,
+    MO_PLAN_RING = 3, /* one layer computes, one has arrived, one is being read */
+};
+
+/* Bricks of one size. */
+typedef struct mo_plan_class {
+    int64_t bytes;         /* of weights in one brick; the mean where they differ */
+    int64_t room;          /* of its slot: with the alignment of direct reads, so at least bytes */
+    int64_t bricks;        /* in the model */
+    double used_per_token; /* how many a token computes, over all layers */
+    int used;              /* most of them that a token needs in one layer; 0: the model's `used` */
+} mo_plan_class;
+
+/* What a model asks for. The caller fills it from a description; nothing is loaded. */
+typedef struct mo_plan_model {
+    int layers, routed_layers, experts, used;
+    int64_t core_bytes;   /* matrices every token reads: with the output matrix, unless it is tied */
+    int64_t vector_bytes; /* norms, biases, scales: always in RAM */
+    int64_t table_bytes;  /* the embedding: rows come from the file, unless it is tied: then it is the output
+                             matrix, lies in RAM and every token reads it */
+    bool tied;
+    int64_t output_bytes;                   /* the output matrix, whichever of the two it is part of */
+    mo_plan_class classes[MO_PLAN_CLASSES]; /* routed experts; none: the model is dense */
+    int class_count;
+    int dense_layers;          /* layers whose matrices could be streamed; 0: none */
+    int64_t dense_bytes;       /* of those matrices, part of core_bytes */
+    int64_t dense_layer_bytes; /* of the largest such layer */
+    int64_t dense_layer_room;  /* of its slot in the ring, at least its bytes */
+    int64_t kv_bytes;          /* of all sessions at the context asked for */
+    int64_t work_bytes;        /* activations of the largest step */
+    int64_t other_bytes;       /* vocabulary, file table, program */
+    int64_t staging_bytes;     /* what reads need beside the slots they go to, such as embedding rows */
+    int in_flight;             /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
+    int64_t context, batch;    /* as they came out of what was asked for; only shown */
+} mo_plan_model;
+
+typedef struct mo_plan_limits {
+    int64_t ram_bytes;       /* the ceiling of the process; 0: to be found by mo_plan_limits_find() */
+    int64_t reserve_bytes;   /* left to others when the ceiling is found; <0: the stated default */
+    int64_t vram_bytes;      /* of the device tier; 0: none */
+    int64_t available_bytes; /* what could be had, the reserve included; 0: not known */
+    char why[192];           /* what decided the ceiling; may be empty */
+} mo_plan_limits;
+
+typedef enum mo_plan_mode {
+    MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
+    MO_PLAN_SLOTS,    /* core in RAM, experts in slots and on disk */
+    MO_PLAN_STREAMED, /* layers pass through a ring; experts, if any, have the fewest slots */
+} mo_plan_mode;
+
+/* A device tier will stand beside this one: its own bytes by place and its own slots, from what the RAM tier
+ * is then spared. */
+typedef struct mo_plan {
+    mo_plan_mode mode;
+    int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
+    int64_t used;                          /* their sum, at most the ceiling */
+    int64_t least;                         /* the lowest ceiling with which the model runs */
+    int64_t whole;                         /* the lowest ceiling with which everything is resident */
+    int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
+    int64_t expert_bytes, expert_resident; /* of all experts; of those that lie in RAM */
+    int dense_resident, ring;              /* streamed: layers that stay, slots of the ring */
+    int64_t token_ram_bytes,
+        token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */
+    double hit_rate;      /* of experts; 1 where there are none */
+    double core_seconds, expert_seconds, disk_seconds; /* per token: products, products, reads */
+    double tokens_per_second; /* reads and products of a layer overlap, layers do not; 0: nothing to do */
+    char why[256];            /* one sentence: what decided the ceiling */
+} mo_plan;
+
+/* Makes the plan. More RAM never makes it slower. MO_ENOMEM when the core (or a ring of its layers), one
+ * layer's experts in use and the staging do not fit: err says how much is needed and what to change.
+ * MO_EINVAL for sizes and rates that make no sense. On failure *out is untouched. Any thread. */
+mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                       mo_plan *out, mo_error *err);
+
+#endif

@@ -1,0 +1,36 @@
+/* Policies: who leaves when room is needed. Most give every brick a key that changes only when the brick is
+ * touched, so one heap serves them all: time passes for every brick alike, and the lowest key goes first. The
+ * default learns instead (habits.h). What is known of bricks that are not resident is kept too, unless the
+ * policy forgets it. */
+#ifndef MO_STORE_POLICY_H
+#define MO_STORE_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct mo_policy_entry {
+    double key;         /* compared between bricks; of a policy that learns: the chance that was expected when
+                           it was last looked at */
+    double score, slow; /* the policy's own */
+    uint64_t last;      /* step of the last touch; 0: never */
+    uint64_t count;     /* touches since the start, or since it was forgotten */
+} mo_policy_entry;
+
+typedef struct mo_policy {
+    const char *name;
+    const char *summary; /* one line for --help */
+    bool forgets;        /* eviction erases the entry, as document 004 does */
+    bool learns;         /* mo_habits decides; touch and seed are NULL */
+    /* The brick was routed to in step `now` (one pass through the model, counted from 1) by `picks` >= 1
+     * tokens. */
+    void (*touch)(mo_policy_entry *entry, uint64_t now, uint32_t picks);
+    /* Before the brick's first touch: what a profile knows. hits of the brick, most of any brick. */
+    void (*seed)(mo_policy_entry *entry, uint64_t hits, uint64_t most);
+} mo_policy;
+
+/* The policies: "auto" (our own, the default: learns what recency and frequency are worth), "lru", "lfu",
+ * "priority" (document 004's decayed count). NULL when there is none of that name, or past the end. */
+const mo_policy *mo_policy_find(const char *name);
+const mo_policy *mo_policy_at(int index);
+
+#endif

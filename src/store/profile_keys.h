@@ -1,0 +1,25 @@
+/* Names of the profile's times in JSON. Private to profile_json.c and profile_parse.c. */
+#ifndef MO_STORE_PROFILE_KEYS_H
+#define MO_STORE_PROFILE_KEYS_H
+
+#include "store/profile.h"
+
+enum { MO_PROFILE_OWN_FORMAT = 1 };
+
+/* In the schema: microseconds per call. */
+static const char *const mo_profile_key_time[MO_TIMES] = {
+    [MO_TIME_MOE] = "total_moe_time_per_call_us",
+    [MO_TIME_ROUTING] = "routing_time_per_call_us",
+    [MO_TIME_HOT] = "parallel_hot_lane_wall_time_per_call_us",
+    [MO_TIME_COLD] = "parallel_cold_lane_wall_time_per_call_us",
+    [MO_TIME_JOIN] = "parallel_join_wait_time_per_call_us",
+    [MO_TIME_REGION] = "parallel_region_wall_time_per_call_us",
+};
+
+/* In our own part: nanoseconds of all timed calls. */
+static const char *const mo_profile_key_own_time[MO_TIMES] = {
+    [MO_TIME_MOE] = "moe",   [MO_TIME_ROUTING] = "routing", [MO_TIME_HOT] = "hot",
+    [MO_TIME_COLD] = "cold", [MO_TIME_JOIN] = "join",       [MO_TIME_REGION] = "region",
+};
+
+#endif

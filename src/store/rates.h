@@ -1,0 +1,34 @@
+/* Rates: what a machine was measured to do: sizes and speeds of its memory, disk and links. Found by
+ * `moraine probe`, kept as JSON in the user's cache directory, or given as a file for another machine. */
+#ifndef MO_STORE_RATES_H
+#define MO_STORE_RATES_H
+
+#include "moraine.h"
+
+typedef struct mo_rates {
+    int64_t ram_bytes;    /* that a process may use, a reserve not yet taken off; 0: not known */
+    int64_t vram_bytes;   /* 0: no device */
+    int threads;          /* that compute; 0: not known */
+    double ram_bytes_s;   /* read rate of those threads together */
+    double compute_share; /* of that rate which products reach, 0..1 */
+    double disk_bytes_s;  /* reads as the store makes them */
+    double link_bytes_s;  /* host to device, pinned; 0: no device */
+    double vram_bytes_s;
+    bool measured; /* false: modest defaults, and the plan says so */
+} mo_rates;
+
+/* Modest defaults for a machine nobody has measured. */
+mo_rates mo_rates_default(void);
+/* Reads {"ram_bytes": ..., "disk_bytes_s": ..., ...}; every field may be left out and is then the default's,
+ * unknown ones are refused by name. They count as measured when the file gives the rates of memory and disk.
+ * MO_ENOENT when there is no file; on failure *out is untouched. */
+mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err);
+/* Makes the directories above the file; an older file stays until the new one is complete. */
+mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err);
+/* Where this machine's rates are kept; MO_ENOENT when there is no place (no HOME). */
+mo_status mo_rates_path(char *path, size_t size, mo_error *err);
+
+/* Those kept for this machine, or the defaults. A file that cannot be read is mentioned once in the log. */
+mo_rates mo_rates_here(void);
+
+#endif

@@ -1,0 +1,265 @@
+#include "store/ring.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/status.h"
+#include "numeric/block.h"
+
+typedef struct ring_slot {
+    mo_read reads[MO_BRICK_PARTS];
+    int32_t brick; /* what it holds or waits for; -1: nothing */
+} ring_slot;
+
+/* Streamed layers are numbered in the order of the model; position p of the endless stream is layer p mod
+ * count and goes through slot p mod ring. */
+struct mo_ring {
+    const mo_bricks *bricks;
+    const mo_checkpoint *model;
+    mo_disk *disk;
+    uint8_t *memory;
+    size_t memory_bytes;
+    ring_slot *slot; /* [ring] */
+    int ring;
+    int32_t *order; /* [count] bricks */
+    int count;
+    bool *checked;  /* [count] */
+    uint64_t head;  /* position of the next layer to be computed */
+    uint64_t asked; /* position after the last one that is read or being read */
+    mo_ring_counters counters;
+};
+
+static ring_slot *slot_at(const mo_ring *s, uint64_t position)
+{
+    return &s->slot[position % (uint64_t)s->ring];
+}
+
+static int32_t brick_at(const mo_ring *s, uint64_t position)
+{
+    return s->order[position % (uint64_t)s->count];
+}
+
+static void ask(mo_ring *s, uint64_t position)
+{
+    ring_slot *slot = slot_at(s, position);
+    mo_read *reads[MO_BRICK_PARTS];
+    slot->brick = brick_at(s, position);
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    for (int i = 0; i < home->parts; i++) {
+        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        mo_read *r = &slot->reads[i];
+        r->part = part->file;
+        r->offset = part->offset;
+        r->bytes = part->bytes;
+        r->room = s->memory + (size_t)(slot - s->slot) * (size_t)s->bricks->layer_room + part->at;
+        r->urgency = MO_READ_AHEAD;
+        atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
+        reads[i] = r;
+    }
+    mo_disk_submit(s->disk, reads, home->parts);
+}
+
+/* Keeps the ring full from head on. */
+static void fill(mo_ring *s)
+{
+    for (; s->asked < s->head + (uint64_t)s->ring; s->asked++) {
+        ask(s, s->asked);
+    }
+}
+
+static int read_state(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire);
+}
+
+/* Waits until every read of the slot has ended, well or not. */
+static void settle(mo_ring *s, const ring_slot *slot)
+{
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    uint64_t seen = mo_disk_ended(s->disk);
+    for (int i = 0; i < home->parts;) {
+        const int state = read_state(&slot->reads[i]);
+        if (state == MO_READ_DONE || state == MO_READ_FAILED) {
+            i++;
+        } else {
+            seen = mo_disk_wait(s->disk, seen);
+        }
+    }
+}
+
+/* The next position at which this layer comes; -1 when it is not streamed. */
+static int64_t position_of(const mo_ring *s, int layer)
+{
+    for (int i = 0; i < s->count; i++) {
+        const uint64_t position = s->head + (uint64_t)i;
+        if (s->bricks->home[brick_at(s, position)].layer == layer) {
+            return (int64_t)position;
+        }
+    }
+    return -1;
+}
+
+static mo_status deliver(mo_ring *s, const ring_slot *slot, mo_error *err)
+{
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    bool *checked = &s->checked[s->head % (uint64_t)s->count];
+    for (int i = 0; i < home->parts; i++) {
+        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        const mo_read *r = &slot->reads[i];
+        mo_status status = MO_OK;
+        if (read_state(r) == MO_READ_FAILED) {
+            *err = r->error;
+            status = err->status;
+        } else {
+            part->matrix->data = mo_disk_data(r);
+            status =
+                *checked ? MO_OK : mo_format_check(part->matrix->type, part->matrix->data, part->bytes, err);
+        }
+        if (status != MO_OK) {
+            return mo_fail_prefix(err, status, "layer %d could not be read", home->layer);
+        }
+    }
+    *checked = true;
+    return MO_OK;
+}
+
+mo_status mo_ring_enter(mo_ring *s, int layer, mo_error *err)
+{
+    if (s->bricks->layer[layer] < 0) {
+        return MO_OK;
+    }
+    const int64_t began = mo_clock_ns();
+    const uint64_t position = (uint64_t)position_of(s, layer);
+    while (s->head < position) { /* a step that failed did not take these */
+        if (s->head < s->asked) {
+            settle(s, slot_at(s, s->head));
+        }
+        s->head++;
+        s->asked = s->asked > s->head ? s->asked : s->head;
+    }
+    fill(s);
+    const ring_slot *slot = slot_at(s, s->head);
+    settle(s, slot);
+    s->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
+    const mo_status status = deliver(s, slot, err);
+    if (status != MO_OK) { /* read again when it is entered again */
+        for (uint64_t p = s->head + 1; p < s->asked; p++) {
+            settle(s, slot_at(s, p));
+        }
+        s->asked = s->head;
+        return status;
+    }
+    s->counters.layers++;
+    s->counters.bytes += (uint64_t)s->bricks->home[slot->brick].bytes;
+    return MO_OK;
+}
+
+void mo_ring_leave(mo_ring *s, int layer)
+{
+    if (s->bricks->layer[layer] >= 0) {
+        s->head++;
+        fill(s);
+    }
+}
+
+mo_ring_counters mo_ring_count(const mo_ring *s)
+{
+    mo_ring_counters c = s->counters;
+    c.disk = mo_disk_count(s->disk);
+    return c;
+}
+
+int64_t mo_ring_bytes(const mo_ring *s)
+{
+    return (int64_t)s->memory_bytes;
+}
+
+const mo_disk *mo_ring_disk(const mo_ring *s)
+{
+    return s->disk;
+}
+
+static mo_status open_files(mo_ring *s, const mo_disk_options *options, mo_error *err)
+{
+    const mo_gguf *gguf = mo_checkpoint_gguf(s->model);
+    const int parts = mo_gguf_parts(gguf);
+    const char **paths = calloc((size_t)parts, sizeof *paths);
+    mo_disk_options disk = *options;
+    if (!paths) {
+        return mo_fail(err, MO_ENOMEM, "no memory for opening the model's files; free some and try again");
+    }
+    for (int i = 0; i < parts; i++) {
+        paths[i] = mo_gguf_part_path(gguf, i);
+    }
+    disk.regions = &s->memory;
+    disk.region_bytes = &s->memory_bytes;
+    disk.region_count = 1;
+    const mo_status status = mo_disk_open(paths, parts, &disk, &s->disk, err);
+    free(paths);
+    return status;
+}
+
+static mo_status open_ring(mo_ring *s, int ring, mo_error *err)
+{
+    for (int i = 0; i < s->bricks->layers; i++) {
+        s->count += s->bricks->layer[i] >= 0;
+    }
+    s->ring = ring < s->count ? ring : s->count;
+    s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_room;
+    s->memory = mo_host_alloc_huge(s->memory_bytes);
+    s->slot = calloc((size_t)s->ring, sizeof *s->slot);
+    s->order = calloc((size_t)s->count, sizeof *s->order);
+    s->checked = calloc((size_t)s->count, sizeof *s->checked);
+    if (!s->memory || !s->slot || !s->order || !s->checked) {
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%.1f MiB for %d layers in passage cannot be had; free some memory or choose a smaller "
+            "--ram",
+            (double)s->memory_bytes / (1 << 20), s->ring);
+    }
+    for (int i = 0, n = 0; i < s->bricks->layers; i++) {
+        if (s->bricks->layer[i] >= 0) {
+            s->order[n++] = s->bricks->layer[i];
+        }
+    }
+    return MO_OK;
+}
+
+mo_status mo_ring_open(const mo_checkpoint *model, const mo_bricks *bricks, int ring,
+                       const mo_disk_options *disk, mo_ring **out, mo_error *err)
+{
+    mo_ring *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) {
+        return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
+    }
+    s->bricks = bricks;
+    s->model = model;
+    mo_status status = open_ring(s, ring, err);
+    if (status == MO_OK) {
+        status = open_files(s, disk, err);
+    }
+    if (status != MO_OK) {
+        mo_ring_close(s);
+        return status;
+    }
+    fill(s);
+    *out = s;
+    return MO_OK;
+}
+
+void mo_ring_close(mo_ring *s)
+{
+    if (!s) {
+        return;
+    }
+    mo_disk_close(s->disk); /* nothing writes into the ring after this */
+    if (s->memory) {
+        mo_host_free_huge(s->memory, s->memory_bytes);
+    }
+    free(s->slot);
+    free(s->order);
+    free(s->checked);
+    free(s);
+}

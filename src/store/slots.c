@@ -1,0 +1,331 @@
+#include "store/slots.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "store/habits.h"
+
+enum { NONE = -1 };
+
+struct mo_slots {
+    const mo_policy *policy;
+    mo_arena *memory; /* holds everything, this struct too */
+    int32_t brick_count, slot_count;
+    mo_policy_entry *entry; /* [bricks] */
+    int32_t *slot_of;       /* [bricks], or NONE */
+    int32_t *brick_of;      /* [slots], or NONE */
+    uint32_t *pins;         /* [slots] */
+    bool *kept;             /* [slots] */
+    int32_t *vacant;        /* [slots] a stack of free slots */
+    int32_t vacant_count;
+    int32_t evictable; /* bricks that are resident and neither pinned nor kept */
+    mo_habits *habits; /* of a policy that learns: knows who goes; NULL: */
+    /* the evictable bricks in a binary heap with the next victim on top. */
+    int32_t *heap;    /* [slots] bricks */
+    int32_t *heap_at; /* [slots] where the slot's brick stands in the heap */
+    bool *listed;     /* [slots] the slot's brick is evictable */
+};
+
+/* ---- Heap --------------------------------------------------------------------------------------- */
+
+/* Does a leave before b? Never equal for two bricks, so the order of evictions is defined. */
+static bool before(const mo_slots *s, int32_t a, int32_t b)
+{
+    const double x = s->entry[a].key, y = s->entry[b].key;
+    return x < y || (x == y && a < b);
+}
+
+static void put(mo_slots *s, int32_t at, int32_t brick)
+{
+    s->heap[at] = brick;
+    s->heap_at[s->slot_of[brick]] = at;
+}
+
+static void rise(mo_slots *s, int32_t at)
+{
+    const int32_t brick = s->heap[at];
+    while (at > 0 && before(s, brick, s->heap[(at - 1) / 2])) {
+        put(s, at, s->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    put(s, at, brick);
+}
+
+static void sink(mo_slots *s, int32_t at)
+{
+    const int32_t brick = s->heap[at];
+    for (;;) {
+        int64_t child = 2 * (int64_t)at + 1;
+        if (child >= s->evictable) {
+            break;
+        }
+        if (child + 1 < s->evictable && before(s, s->heap[child + 1], s->heap[child])) {
+            child++;
+        }
+        if (!before(s, s->heap[child], brick)) {
+            break;
+        }
+        put(s, at, s->heap[child]);
+        at = (int32_t)child;
+    }
+    put(s, at, brick);
+}
+
+/* Moves the brick at this place to where its key belongs. */
+static void settle(mo_slots *s, int32_t at)
+{
+    if (at > 0 && before(s, s->heap[at], s->heap[(at - 1) / 2])) {
+        rise(s, at);
+    } else {
+        sink(s, at);
+    }
+}
+
+/* ---- The evictable, in either way ---- */
+
+static void enter(mo_slots *s, int32_t slot)
+{
+    s->listed[slot] = true;
+    s->evictable++;
+    if (s->habits) {
+        mo_habits_enter(s->habits, s->brick_of[slot]);
+    } else {
+        put(s, s->evictable - 1, s->brick_of[slot]);
+        rise(s, s->evictable - 1);
+    }
+}
+
+static void leave(mo_slots *s, int32_t slot)
+{
+    s->listed[slot] = false;
+    s->evictable--;
+    if (s->habits) {
+        mo_habits_leave(s->habits, s->brick_of[slot]);
+    } else if (s->heap_at[slot] < s->evictable) {
+        const int32_t at = s->heap_at[slot];
+        put(s, at, s->heap[s->evictable]);
+        settle(s, at);
+    }
+}
+
+/* After a pin or a keep changed. */
+static void review(mo_slots *s, int32_t slot)
+{
+    const bool evictable = s->pins[slot] == 0 && !s->kept[slot];
+    if (evictable && !s->listed[slot]) {
+        enter(s, slot);
+    } else if (!evictable && s->listed[slot]) {
+        leave(s, slot);
+    }
+}
+
+static int32_t next_victim(const mo_slots *s)
+{
+    return s->evictable == 0 ? NONE : s->habits ? mo_habits_victim(s->habits) : s->heap[0];
+}
+
+/* ---- Life --------------------------------------------------------------------------------------- */
+
+static bool allocate(mo_slots *s)
+{
+    const size_t bricks = (size_t)s->brick_count, slots = (size_t)s->slot_count;
+    s->entry = mo_arena_array(s->memory, bricks, sizeof *s->entry);
+    s->slot_of = mo_arena_array(s->memory, bricks, sizeof *s->slot_of);
+    s->brick_of = mo_arena_array(s->memory, slots, sizeof *s->brick_of);
+    s->pins = mo_arena_array(s->memory, slots, sizeof *s->pins);
+    s->kept = mo_arena_array(s->memory, slots, sizeof *s->kept);
+    s->vacant = mo_arena_array(s->memory, slots, sizeof *s->vacant);
+    s->heap = mo_arena_array(s->memory, slots, sizeof *s->heap);
+    s->heap_at = mo_arena_array(s->memory, slots, sizeof *s->heap_at);
+    s->listed = mo_arena_array(s->memory, slots, sizeof *s->listed);
+    if (s->entry && s->policy->learns) {
+        s->habits = mo_habits_create(s->memory, s->entry, s->brick_count);
+    }
+    return s->entry && s->slot_of && s->brick_of && s->pins && s->kept && s->vacant && s->heap &&
+           s->heap_at && s->listed && (s->habits || !s->policy->learns);
+}
+
+mo_status mo_slots_create(const mo_policy *policy, int32_t bricks, int32_t slots, mo_slots **out,
+                          mo_error *err)
+{
+    *out = NULL;
+    if (bricks < 1 || slots < 0) {
+        return mo_fail(err, MO_EINVAL, "%d slots for %d bricks make no sense", slots, bricks);
+    }
+    mo_arena *memory = mo_arena_create(0);
+    mo_slots *s = memory ? mo_arena_alloc(memory, sizeof *s) : NULL;
+    if (s) {
+        *s = (mo_slots){.policy = policy, .memory = memory, .brick_count = bricks, .slot_count = slots};
+    }
+    if (!s || !allocate(s)) {
+        mo_arena_destroy(memory);
+        return mo_fail(err, MO_ENOMEM, "no memory for the table of %d slots and %d bricks", slots, bricks);
+    }
+    for (int32_t i = 0; i < bricks; i++) {
+        s->slot_of[i] = NONE;
+    }
+    for (int32_t i = 0; i < slots; i++) {
+        s->brick_of[i] = NONE;
+        s->vacant[i] = slots - 1 - i; /* slot 0 is handed out first */
+    }
+    s->vacant_count = slots;
+    *out = s;
+    return MO_OK;
+}
+
+void mo_slots_destroy(mo_slots *s)
+{
+    if (s) {
+        mo_arena_destroy(s->memory);
+    }
+}
+
+/* ---- Questions ---------------------------------------------------------------------------------- */
+
+int32_t mo_slots_find(const mo_slots *s, int32_t brick)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    return s->slot_of[brick];
+}
+
+int32_t mo_slots_brick(const mo_slots *s, int32_t slot)
+{
+    assert(slot >= 0 && slot < s->slot_count);
+    return s->brick_of[slot];
+}
+
+int32_t mo_slots_free(const mo_slots *s)
+{
+    return s->vacant_count;
+}
+
+const mo_policy_entry *mo_slots_entry(const mo_slots *s, int32_t brick)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    return &s->entry[brick];
+}
+
+int32_t mo_slots_victim(const mo_slots *s)
+{
+    return s->vacant_count ? -1 : s->evictable ? next_victim(s) : -2;
+}
+
+/* ---- Changes ------------------------------------------------------------------------------------ */
+
+/* The brick's key has changed, and the heap orders the evictable. */
+static void resettle(mo_slots *s, int32_t brick)
+{
+    const int32_t slot = s->slot_of[brick];
+    if (slot != NONE && s->listed[slot]) {
+        settle(s, s->heap_at[slot]);
+    }
+}
+
+void mo_slots_place(mo_slots *s, int32_t brick, int32_t layer)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    if (s->habits) {
+        mo_habits_place(s->habits, brick, layer);
+    }
+}
+
+void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    if (s->habits) {
+        mo_habits_touch(s->habits, brick, now, picks);
+    } else {
+        s->policy->touch(&s->entry[brick], now, picks);
+        resettle(s, brick);
+    }
+}
+
+void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    if (s->entry[brick].last) {
+        return;
+    }
+    if (s->habits) {
+        mo_habits_seed(s->habits, brick, hits, most);
+    } else {
+        s->policy->seed(&s->entry[brick], hits, most);
+        resettle(s, brick);
+    }
+}
+
+/* The slot of a resident brick. */
+static int32_t slot_held(const mo_slots *s, int32_t brick)
+{
+    assert(brick >= 0 && brick < s->brick_count && s->slot_of[brick] != NONE);
+    return s->slot_of[brick];
+}
+
+/* Empties a slot without giving it back to the free ones. */
+static void vacate(mo_slots *s, int32_t slot)
+{
+    const int32_t brick = s->brick_of[slot];
+    s->pins[slot] = 0;
+    s->kept[slot] = false;
+    if (s->listed[slot]) {
+        leave(s, slot);
+    }
+    s->slot_of[brick] = NONE;
+    s->brick_of[slot] = NONE;
+}
+
+int32_t mo_slots_take(mo_slots *s, int32_t brick, int32_t *evicted)
+{
+    assert(brick >= 0 && brick < s->brick_count && s->slot_of[brick] == NONE);
+    int32_t slot;
+    *evicted = NONE;
+    if (s->vacant_count) {
+        slot = s->vacant[--s->vacant_count];
+    } else if (s->evictable) {
+        *evicted = next_victim(s);
+        slot = s->slot_of[*evicted];
+        vacate(s, slot);
+        if (s->policy->forgets) {
+            s->entry[*evicted] = (mo_policy_entry){0};
+        }
+    } else {
+        return NONE;
+    }
+    s->brick_of[slot] = brick;
+    s->slot_of[brick] = slot;
+    s->pins[slot] = 1;
+    return slot;
+}
+
+void mo_slots_pin(mo_slots *s, int32_t brick)
+{
+    const int32_t slot = slot_held(s, brick);
+    assert(s->pins[slot] < UINT32_MAX);
+    s->pins[slot]++;
+    review(s, slot);
+}
+
+void mo_slots_unpin(mo_slots *s, int32_t brick)
+{
+    const int32_t slot = slot_held(s, brick);
+    assert(s->pins[slot] > 0);
+    s->pins[slot]--;
+    review(s, slot);
+}
+
+void mo_slots_keep(mo_slots *s, int32_t brick, bool keep)
+{
+    const int32_t slot = slot_held(s, brick);
+    s->kept[slot] = keep;
+    review(s, slot);
+}
+
+void mo_slots_drop(mo_slots *s, int32_t brick)
+{
+    const int32_t slot = slot_held(s, brick);
+    vacate(s, slot);
+    s->vacant[s->vacant_count++] = slot;
+}

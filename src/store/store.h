@@ -1,0 +1,132 @@
+/* Store: the experts of a model that do not all fit into RAM. Bricks lie in slots, the others on disk; a layer
+ * says which ones it needs, computes those that are there, and takes the rest as they land. Which bricks are
+ * there never changes a result.
+ *
+ * One thread at a time (the one that runs a step) calls everything here; readers only write into slots and
+ * mark their reads as done. Nothing allocates after opening. */
+#ifndef MO_STORE_STORE_H
+#define MO_STORE_STORE_H
+
+#include "store/bricks.h"
+#include "store/disk.h"
+#include "store/policy.h"
+
+typedef struct mo_store mo_store;
+
+typedef struct mo_store_options {
+    const mo_policy *policy;               /* NULL: the default */
+    int32_t class_slots[MO_BRICK_CLASSES]; /* of each class of mo_bricks, at least its `used` */
+    mo_disk_options disk;                  /* regions are filled in by the store */
+    bool still; /* what mo_store_warm() brought stays until mo_store_exchange(): the static cache of document
+                   001. Misses pass through the few slots that warming left free */
+} mo_store_options;
+
+/* Takes slots and opens the model's files. The bricks belong to the caller and outlive the store. */
+mo_status mo_store_open(const mo_checkpoint *model, const mo_bricks *bricks, const mo_store_options *options,
+                        mo_store **out, mo_error *err);
+void mo_store_close(mo_store *store); /* NULL is allowed */
+
+typedef enum mo_store_phase { MO_STORE_PROMPT, MO_STORE_GENERATION, MO_STORE_PHASES } mo_store_phase;
+
+/* One expert that a pass needs in the current layer. */
+typedef struct mo_need {
+    int32_t expert;
+    uint32_t picks; /* tokens that chose it */
+    /* Answers: */
+    bool missing;  /* it was not in RAM when it was asked for */
+    bool in, down; /* its gate and up matrices are there and their views point at them; its down matrix */
+    /* The caller's own: */
+    bool in_done, down_done, released, skipped;
+    /* The store's own: */
+    int32_t brick;
+    int8_t state;
+} mo_need;
+
+/* A new pass through the model begins. */
+void mo_store_pass(mo_store *store, mo_store_phase phase);
+
+/* Layer `layer` needs these experts (each once). Those in RAM are pinned; reads of the others begin, in this
+ * order, gate and up before down, as far as there are slots. needs stay the caller's until mo_store_leave(). */
+void mo_store_want(mo_store *store, int layer, mo_need *needs, int count);
+
+/* Looks what has landed and fills the answers; begins reads for which slots have become free. With `wait` it
+ * returns only when some answer has changed. A read that failed is an error: the caller leaves the layer and
+ * fails its step. */
+mo_status mo_store_look(mo_store *store, bool wait, mo_error *err);
+
+/* The caller has finished with this expert. */
+void mo_store_release(mo_store *store, mo_need *need);
+
+/* The caller will do without this expert, which is missing and for which mo_store_look() has not been asked
+ * yet. */
+void mo_store_forgo(mo_store *store, mo_need *need);
+
+/* The layer is done, or given up: nothing of it is pinned any more when this returns. */
+void mo_store_leave(mo_store *store);
+
+/* Experts that `layer` will probably need: read only while the disk has nothing better to do, at most
+ * max_bytes. */
+void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int64_t max_bytes);
+
+/* Is it in RAM? For instruments, and for leaving out what is missing. */
+bool mo_store_resident(const mo_store *store, int layer, int expert);
+
+/* ---- Between passes ---- */
+
+/* Brings these bricks in (as long as there are slots that hold nothing), in the order of their places on disk.
+ * progress as in mo_load_options. */
+typedef struct mo_store_wish {
+    int32_t layer, expert;
+    uint64_t hits; /* what the policy is told about it; 0: nothing */
+    bool keep;     /* stays for good */
+} mo_store_wish;
+mo_status mo_store_warm(mo_store *store, const mo_store_wish *wishes, int count, uint64_t most_hits,
+                        mo_progress_fn progress, void *user, mo_error *err);
+
+/* Puts `add` into the slot of `evict`, both of the same layer: an exchange that was decided elsewhere. MO_EINVAL
+ * when evict is not resident or add is; a still store keeps an `add` that is only passing through. */
+mo_status mo_store_exchange(mo_store *store, int layer, int evict, int add, mo_error *err);
+
+/* Waits until nothing that was guessed is under way. */
+void mo_store_settle(mo_store *store);
+
+/* Slots of a size class, and the brick that lies whole in one of them with its memory (the class's room); -1: none.
+ * For copying what is resident. */
+int32_t mo_store_class_slots(const mo_store *store, int size_class);
+int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const uint8_t **room);
+
+/* Bringing such a copy back: gives the brick a free slot, whose memory the caller fills (slots of a fresh store lie
+ * one behind the other); NULL when none is free or the brick has one. */
+uint8_t *mo_store_claim(mo_store *store, int32_t brick);
+/* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */
+mo_status mo_store_filled(mo_store *store, int32_t brick, bool good, mo_error *err);
+
+/* ---- Instruments ---- */
+
+typedef struct mo_store_phase_counters {
+    uint64_t passes;
+    uint64_t asked;   /* bricks that passes needed */
+    uint64_t hits;    /* of them in RAM */
+    uint64_t landing; /* of the others already under way by a guess */
+    uint64_t bytes;   /* read because of them */
+    uint64_t wait_ns; /* nothing could be computed meanwhile */
+} mo_store_phase_counters;
+
+typedef struct mo_store_counters {
+    mo_store_phase_counters phase[MO_STORE_PHASES];
+    uint64_t guessed, useful, late,
+        wasted; /* bricks: read by guess; needed later; needed too soon; never needed */
+    uint64_t guessed_bytes;
+    uint64_t evictions;
+    mo_disk_counters disk;
+} mo_store_counters;
+
+mo_store_counters mo_store_count(const mo_store *store);
+
+/* How many slots there are, and how many hold a brick. */
+void mo_store_slots(const mo_store *store, int32_t *slots, int32_t *filled, int64_t *bytes);
+const mo_disk *mo_store_disk(const mo_store *store);
+const mo_policy *mo_store_policy(const mo_store *store);
+const mo_bricks *mo_store_bricks(const mo_store *store);
+
+#endif

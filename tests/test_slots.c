@@ -1,0 +1,327 @@
+/* Slots and policies: random sequences against a naive model, and what the learning policy promises. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "random.h"
+#include "store/slots.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static mo_error err;
+
+/* ---- A naive model ------------------------------------------------------------------------------ */
+
+enum { BRICKS = 40, SLOTS = 48 }; /* limits */
+
+typedef struct model {
+    const mo_policy *policy;
+    int32_t bricks, slots;
+    mo_policy_entry entry[BRICKS];
+    int32_t slot[BRICKS]; /* or -1 */
+    uint32_t pins[BRICKS];
+    bool kept[BRICKS];
+} model;
+
+static int32_t resident_count(const model *m)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < m->bricks; i++) {
+        count += m->slot[i] >= 0;
+    }
+    return count;
+}
+
+static bool evictable(const model *m, int32_t i)
+{
+    return m->slot[i] >= 0 && m->pins[i] == 0 && !m->kept[i];
+}
+
+/* As mo_slots_victim(); of a policy that learns only whether there is one. */
+static int32_t expected_victim(const model *m)
+{
+    int32_t best = -2;
+    if (resident_count(m) < m->slots) {
+        return -1;
+    }
+    for (int32_t i = 0; i < m->bricks; i++) {
+        if (evictable(m, i) && (best < 0 || m->entry[i].key < m->entry[best].key)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void check_victim(const model *m, int32_t victim)
+{
+    const int32_t expected = expected_victim(m);
+    if (m->policy->learns && expected >= 0) {
+        assert_in_range(victim, 0, m->bricks - 1);
+        assert_true(evictable(m, victim));
+    } else {
+        assert_int_equal(victim, expected);
+    }
+}
+
+static void check_all(const model *m, const mo_slots *s)
+{
+    for (int32_t i = 0; i < m->bricks; i++) {
+        assert_int_equal(mo_slots_find(s, i), m->slot[i]);
+        if (m->slot[i] >= 0) {
+            assert_int_equal(mo_slots_brick(s, m->slot[i]), i);
+        }
+        if (!m->policy->learns) {
+            assert_memory_equal(mo_slots_entry(s, i), &m->entry[i], sizeof m->entry[i]);
+        }
+    }
+    assert_int_equal(mo_slots_free(s), m->slots - resident_count(m));
+    check_victim(m, mo_slots_victim(s));
+}
+
+static void take(model *m, mo_slots *s, int32_t brick)
+{
+    int32_t evicted = -5;
+    const int32_t victim = mo_slots_victim(s);
+    const int32_t slot = mo_slots_take(s, brick, &evicted);
+    check_victim(m, victim);
+    assert_int_equal(evicted, victim >= 0 ? victim : -1);
+    if (victim == -2) {
+        assert_int_equal(slot, -1);
+        return;
+    }
+    assert_in_range(slot, 0, m->slots - 1);
+    for (int32_t i = 0; i < m->bricks; i++) {
+        assert_true(m->slot[i] != slot || i == evicted);
+    }
+    if (evicted >= 0) {
+        m->slot[evicted] = -1;
+        if (m->policy->forgets) {
+            m->entry[evicted] = (mo_policy_entry){0};
+        }
+    }
+    m->slot[brick] = slot;
+    m->pins[brick] = 1;
+    m->kept[brick] = false;
+}
+
+/* One random call that the contract allows. */
+static void random_call(model *m, mo_slots *s, uint64_t *random, uint64_t *now)
+{
+    const int32_t brick = (int32_t)random_below(random, m->bricks);
+    const bool resident = m->slot[brick] >= 0;
+    switch (random_below(random, 8)) {
+    case 0:
+    case 1: {
+        const uint32_t picks = 1 + (uint32_t)(random_below(random, 4) ? 0 : random_below(random, 200));
+        *now += random_below(random, 4) ? 0 : (uint64_t)random_below(random, 9);
+        mo_slots_touch(s, brick, *now, picks);
+        if (!m->policy->learns) {
+            m->policy->touch(&m->entry[brick], *now, picks);
+        }
+        break;
+    }
+    case 2:
+    case 3:
+        if (!resident) {
+            take(m, s, brick);
+        }
+        break;
+    case 4:
+        if (resident && random_below(random, 3) == 0) {
+            mo_slots_pin(s, brick);
+            m->pins[brick]++;
+        }
+        break;
+    case 5:
+    case 6:
+        if (resident && m->pins[brick]) {
+            mo_slots_unpin(s, brick);
+            m->pins[brick]--;
+        }
+        break;
+    default:
+        if (resident && random_below(random, 4) == 0) {
+            mo_slots_drop(s, brick);
+            m->slot[brick] = -1;
+        } else if (resident) {
+            m->kept[brick] = random_below(random, 3) == 0;
+            mo_slots_keep(s, brick, m->kept[brick]);
+        }
+    }
+}
+
+static void random_run(const mo_policy *policy, uint64_t seed)
+{
+    uint64_t random = seed, now = 1;
+    model m = {.policy = policy,
+               .bricks = 1 + (int32_t)random_below(&random, BRICKS),
+               .slots = (int32_t)random_below(&random, SLOTS)};
+    mo_slots *s = NULL;
+    assert_int_equal(mo_slots_create(policy, m.bricks, m.slots, &s, &err), MO_OK);
+    for (int32_t i = 0; i < m.bricks; i++) {
+        m.slot[i] = -1;
+        mo_slots_place(s, i, i * 4 / m.bricks);
+    }
+    if (seed % 3 == 0) {
+        for (int32_t i = 0; i < m.bricks; i++) {
+            const uint64_t hits = (uint64_t)random_below(&random, 1000);
+            mo_slots_seed(s, i, hits, 1000);
+            if (!policy->learns) {
+                policy->seed(&m.entry[i], hits, 1000);
+            }
+        }
+    }
+    for (int i = 0; i < 600; i++) {
+        random_call(&m, s, &random, &now);
+        check_all(&m, s);
+    }
+    mo_slots_destroy(s);
+}
+
+static void like_the_model(void **state)
+{
+    (void)state;
+    for (int p = 0; mo_policy_at(p); p++) {
+        for (uint64_t seed = 1; seed <= 600; seed++) {
+            random_run(mo_policy_at(p), seed);
+        }
+    }
+}
+
+/* ---- Edges -------------------------------------------------------------------------------------- */
+
+static void edges(void **state)
+{
+    (void)state;
+    mo_slots *s = NULL;
+    int32_t evicted;
+    assert_int_equal(mo_slots_create(mo_policy_at(0), 0, 4, &s, &err), MO_EINVAL);
+    assert_int_equal(mo_slots_create(mo_policy_at(0), 4, -1, &s, &err), MO_EINVAL);
+    assert_null(s);
+    mo_slots_destroy(NULL);
+    for (int p = 0; mo_policy_at(p); p++) {
+        assert_int_equal(mo_slots_create(mo_policy_at(p), 3, 0, &s, &err), MO_OK); /* no slot at all */
+        mo_slots_touch(s, 2, 1, 1);
+        assert_int_equal(mo_slots_victim(s), -2);
+        assert_int_equal(mo_slots_take(s, 2, &evicted), -1);
+        assert_int_equal(evicted, -1);
+        mo_slots_destroy(s);
+    }
+    assert_ptr_equal(mo_policy_find("auto"), mo_policy_at(0));
+    assert_ptr_equal(mo_policy_find("priority"), mo_policy_at(3));
+    assert_null(mo_policy_find("none"));
+    assert_null(mo_policy_at(-1));
+    assert_null(mo_policy_at(4));
+}
+
+/* Ties go to the lower number; a touch saves. */
+static void ties(void **state)
+{
+    (void)state;
+    mo_slots *s = NULL;
+    int32_t evicted;
+    assert_int_equal(mo_slots_create(mo_policy_find("lru"), 6, 3, &s, &err), MO_OK);
+    for (int32_t i = 2; i >= 0; i--) {
+        mo_slots_touch(s, i, 1, 1);
+        mo_slots_take(s, i, &evicted);
+        mo_slots_unpin(s, i);
+    }
+    assert_int_equal(mo_slots_victim(s), 0);
+    mo_slots_touch(s, 0, 2, 1);
+    assert_int_equal(mo_slots_victim(s), 1);
+    mo_slots_destroy(s);
+}
+
+/* The key of document 004 orders bricks as its formula does, at any later moment. */
+static void priority_formula(void **state)
+{
+    (void)state;
+    const mo_policy *p = mo_policy_find("priority");
+    uint64_t random = 5;
+    for (int round = 0; round < 2000; round++) {
+        mo_policy_entry e[2] = {0};
+        double value[2];
+        uint64_t now = 1;
+        for (int i = 0, touches = 1 + (int)random_below(&random, 30); i < touches; i++) {
+            now += (uint64_t)random_below(&random, 40);
+            p->touch(&e[random_below(&random, 2)], now, 1);
+        }
+        now += (uint64_t)random_below(&random, 500);
+        if (!e[0].count || !e[1].count) {
+            continue;
+        }
+        for (int i = 0; i < 2; i++) {
+            value[i] = (double)e[i].count * pow(0.25, (double)(now - e[i].last) / 128.0);
+        }
+        if (fabs(value[0] - value[1]) > 1e-9 * (value[0] + value[1])) {
+            assert_int_equal(e[0].key < e[1].key, value[0] < value[1]);
+        }
+    }
+}
+
+/* ---- What the default learns -------------------------------------------------------------------- */
+
+/* Hits of one layer's bricks, one per step, after the first half. */
+static int hits_of(const mo_policy *policy, int32_t bricks, int32_t slots, const int32_t *uses, int count)
+{
+    mo_slots *s = NULL;
+    int hits = 0;
+    int32_t evicted;
+    assert_int_equal(mo_slots_create(policy, bricks, slots, &s, &err), MO_OK);
+    for (int i = 0; i < count; i++) {
+        mo_slots_touch(s, uses[i], (uint64_t)i + 1, 1);
+        if (mo_slots_find(s, uses[i]) >= 0) {
+            hits += i >= count / 2;
+            mo_slots_pin(s, uses[i]);
+        } else {
+            mo_slots_take(s, uses[i], &evicted);
+        }
+        mo_slots_unpin(s, uses[i]);
+    }
+    mo_slots_destroy(s);
+    return hits;
+}
+
+enum { USES = 4000 };
+
+/* A loop one brick longer than the slots: LRU never hits, and whoever keeps something does. */
+static void loops(void **state)
+{
+    (void)state;
+    int32_t uses[USES];
+    for (int i = 0; i < USES; i++) {
+        uses[i] = i % 11;
+    }
+    assert_int_equal(hits_of(mo_policy_find("lru"), 11, 10, uses, USES), 0);
+    assert_in_range(hits_of(mo_policy_find("auto"), 11, 10, uses, USES), USES / 2 * 8 / 10, USES / 2);
+}
+
+/* Favourites that change every 400 steps: counting for ever fails, and the default follows. */
+static void favourites_change(void **state)
+{
+    (void)state;
+    int32_t uses[USES];
+    uint64_t random = 3;
+    for (int i = 0; i < USES; i++) {
+        const int32_t first = 5 * (i / 400 % 8);
+        uses[i] = random_below(&random, 10) < 8 ? first + (int32_t)random_below(&random, 5)
+                                                : (int32_t)random_below(&random, 40);
+    }
+    const int ours = hits_of(mo_policy_find("auto"), 40, 8, uses, USES);
+    assert_true(ours > hits_of(mo_policy_find("lfu"), 40, 8, uses, USES) + USES / 20);
+    assert_true(ours >= hits_of(mo_policy_find("lru"), 40, 8, uses, USES));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(like_the_model),   cmocka_unit_test(edges), cmocka_unit_test(ties),
+        cmocka_unit_test(priority_formula), cmocka_unit_test(loops), cmocka_unit_test(favourites_change),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

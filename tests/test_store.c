@@ -1,0 +1,409 @@
+/* The tiers: a model that is not all in RAM gives the bits of one that is, whatever the budget, the policy, the
+ * way of reading and the order of arrival; and a read that fails costs a token, nothing else. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "engine/session.h"
+#include "engine/tiers.h"
+#include "oracle.h"
+#include "store/slots.h"
+
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+
+/* ---- A model in tiers ------------------------------------------------------------------------- */
+
+typedef struct setting {
+    int percent; /* of each class's bricks that have a slot; 0: the fewest; -1: all in RAM */
+    const char *policy;
+    bool predict, skip;
+    int readers;
+    mo_io io;
+    bool plain;
+    int streamed; /* every n-th layer's core is streamed; 0: none */
+    int ring;
+    int threads;
+    int64_t step;
+    mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
+    void *fault_user;
+} setting;
+
+typedef struct rig {
+    mo_pool *pool;
+    mo_checkpoint *model;
+    mo_tiers *tiers;
+    mo_engine *engine;
+    mo_session *session;
+    mo_error err;
+} rig;
+
+static void check_status(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fail_msg("%s", err->detail);
+    }
+}
+
+static void load(rig *r, const char *path, const setting *s)
+{
+    bool leave[256] = {false};
+    mo_load_options options = {
+        .leave_experts = s->percent >= 0, .leave_table = s->percent >= 0, .pool = r->pool, .interleave = 8};
+    for (int i = 0; s->streamed && i < 256; i++) {
+        leave[i] = i % s->streamed == 0;
+    }
+    options.leave_layer = s->streamed ? leave : NULL;
+    check_status(mo_checkpoint_load(path, &options, &r->model, &r->err), &r->err);
+}
+
+static void open_tiers(rig *r, const setting *s)
+{
+    mo_bricks *bricks = NULL;
+    mo_tiers_options o = {.ring = s->ring ? s->ring : 2, .predict = s->predict, .skip_missing = s->skip};
+    o.store.policy = s->policy ? mo_policy_find(s->policy) : NULL;
+    o.store.disk = (mo_disk_options){.io = s->io,
+                                     .readers = s->readers,
+                                     .plain = s->plain,
+                                     .fault = s->fault,
+                                     .fault_user = s->fault_user};
+    check_status(mo_bricks_create(r->model, &bricks, &r->err), &r->err);
+    for (int i = 0; i < bricks->class_count; i++) {
+        const mo_brick_class *c = &bricks->classes[i];
+        const int32_t wanted = c->count * s->percent / 100;
+        o.store.class_slots[i] = wanted > c->used ? wanted : c->used;
+    }
+    mo_bricks_destroy(bricks);
+    check_status(mo_tiers_open(r->model, &o, &r->tiers, &r->err), &r->err);
+}
+
+static void rig_open(rig *r, const char *path, const setting *s)
+{
+    const mo_kernels *kernels = NULL;
+    *r = (rig){0};
+    check_status(mo_pool_create(s->threads ? s->threads : 2, &r->pool, &r->err), &r->err);
+    check_status(mo_kernels_select(NULL, &kernels, &r->err), &r->err);
+    load(r, path, s);
+    if (s->percent >= 0 || s->streamed) {
+        open_tiers(r, s);
+    }
+    const mo_engine_options options = {
+        .kernels = kernels, .pool = r->pool, .batch = 32, .context = 256, .tiers = r->tiers};
+    check_status(mo_engine_create(r->model, &options, &r->engine, &r->err), &r->err);
+    check_status(mo_session_open(r->engine, MO_KV_F16, 256, &r->session, &r->err), &r->err);
+}
+
+static void rig_close(rig *r)
+{
+    mo_session_close(r->session);
+    mo_engine_destroy(r->engine);
+    mo_tiers_close(r->tiers);
+    mo_checkpoint_free(r->model);
+    mo_pool_destroy(r->pool);
+}
+
+typedef struct sink {
+    float *rows;
+    int64_t vocab;
+} sink;
+
+static void take_row(void *user, int64_t position, const float *row)
+{
+    const sink *s = user;
+    memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
+}
+
+static mo_status feed(rig *r, const oracle *o, int64_t step, float *rows)
+{
+    sink s = {rows, o->vocab};
+    const mo_feed f = {.session = r->session,
+                       .tokens = o->tokens,
+                       .count = ORACLE_TOKENS,
+                       .step = step,
+                       .logits = take_row,
+                       .user = &s};
+    return mo_session_feed(&f, &r->err);
+}
+
+static float *rows_for(const oracle *o)
+{
+    return calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float));
+}
+
+static float *logits_of(const oracle *o, const setting *s)
+{
+    rig r;
+    float *rows = rows_for(o);
+    rig_open(&r, o->path, s);
+    check_status(feed(&r, o, s->step, rows), &r.err);
+    rig_close(&r);
+    return rows;
+}
+
+/* ---- Same bits -------------------------------------------------------------------------------- */
+
+static void compare(const oracle *o, const float *want, const setting *s)
+{
+    float *got = logits_of(o, s);
+    if (memcmp(got, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)) != 0) {
+        fail_msg(
+            "%s: other bits with %d %% in RAM, policy %s, prediction %d, %d readers, io %d, streamed %d, "
+            "ring %d, step %d",
+            o->name, s->percent, s->policy ? s->policy : "default", s->predict, s->readers, s->io,
+            s->streamed, s->ring, (int)s->step);
+    }
+    free(got);
+}
+
+static void budgets_and_policies(void **state)
+{
+    static const int percents[] = {75, 50, 25, 0};
+    (void)state;
+    for (int m = 0; m < model_count; m++) {
+        const oracle *o = &models[m];
+        float *want = logits_of(o, &(setting){.percent = -1});
+        for (int p = 0; mo_policy_at(p); p++) {
+            for (int i = 0; i < 4; i++) {
+                for (int predict = 0; predict < 2; predict++) {
+                    compare(o, want,
+                            &(setting){.percent = percents[i],
+                                       .policy = mo_policy_at(p)->name,
+                                       .predict = predict,
+                                       .readers = 1 + (p + i) % 4,
+                                       .io = i % 2 ? MO_IO_CACHED : MO_IO_DIRECT,
+                                       .plain = predict,
+                                       .step = predict ? 1 : 0});
+                }
+            }
+        }
+        free(want);
+    }
+}
+
+static void readers_and_ways(void **state)
+{
+    (void)state;
+    for (int m = 0; m < model_count; m++) {
+        const oracle *o = &models[m];
+        float *want = logits_of(o, &(setting){.percent = -1});
+        for (int readers = 1; readers <= 4; readers++) {
+            for (int way = 0; way < 4; way++) {
+                compare(o, want,
+                        &(setting){.percent = 25,
+                                   .readers = readers,
+                                   .io = way & 1 ? MO_IO_CACHED : MO_IO_DIRECT,
+                                   .plain = way & 2,
+                                   .threads = 1 + readers % 3,
+                                   .step = readers});
+            }
+        }
+        free(want);
+    }
+}
+
+static void streamed_layers(void **state)
+{
+    (void)state;
+    for (int m = 0; m < model_count; m++) {
+        const oracle *o = &models[m];
+        float *want = logits_of(o, &(setting){.percent = -1});
+        for (int streamed = 1; streamed <= 2; streamed++) {
+            for (int ring = 2; ring <= 3; ring++) {
+                compare(o, want, &(setting){.percent = -1, .streamed = streamed, .ring = ring, .step = 5});
+                compare(o, want, &(setting){.percent = 50, .streamed = streamed, .ring = ring, .step = 1});
+            }
+        }
+        free(want);
+    }
+}
+
+/* ---- Reads that are late, or fail ------------------------------------------------------------- */
+
+typedef struct trouble {
+    atomic_int reads;
+    int fail_at;    /* number of the read that fails; -1: none */
+    bool shorter;   /* it is cut short instead */
+    bool backwards; /* earlier reads of a group of 8 take longer */
+} trouble;
+
+static mo_status disturb(void *user, const mo_read *read, int64_t offset, int64_t *bytes)
+{
+    trouble *t = user;
+    const int number = atomic_fetch_add(&t->reads, 1);
+    (void)offset;
+    if (t->backwards) {
+        usleep((useconds_t)(100 * (7 - number % 8)));
+    }
+    if (number != t->fail_at) {
+        return MO_OK;
+    }
+    if (t->shorter) {
+        *bytes /= 2;
+        return MO_OK;
+    }
+    (void)read;
+    return MO_EIO;
+}
+
+static const oracle *find(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("the oracle has no model %s", name);
+    return NULL;
+}
+
+static void arrivals_reversed(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *want = logits_of(o, &(setting){.percent = -1});
+    for (int step = 0; step < 2; step++) {
+        trouble t = {.fail_at = -1, .backwards = true};
+        compare(o, want,
+                &(setting){.percent = 25,
+                           .readers = 4,
+                           .predict = true,
+                           .step = step,
+                           .fault = disturb,
+                           .fault_user = &t});
+    }
+    free(want);
+}
+
+/* Feeds again after the failure: the session must go on as if nothing had happened. */
+static void fail_once(const oracle *o, const float *want, const setting *s, trouble *t)
+{
+    rig r;
+    float *rows = rows_for(o);
+    rig_open(&r, o->path, s);
+    mo_status status = feed(&r, o, s->step, rows);
+    if (atomic_load(&t->reads) > t->fail_at) {
+        if (status == MO_OK && !s->predict && !t->shorter) { /* what is cut short is read on */
+            fail_msg("%s: read %d failed and nobody noticed", o->name, t->fail_at);
+        }
+        if (status != MO_OK) {
+            assert_true(strlen(r.err.detail) > 20);
+            status = feed(&r, o, s->step, rows);
+        }
+    }
+    check_status(status, &r.err);
+    assert_memory_equal(rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+    free(rows);
+    rig_close(&r);
+}
+
+static void every_read_fails_once(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *want = logits_of(o, &(setting){.percent = -1});
+    for (int streamed = 0; streamed < 2; streamed++) {
+        for (int number = 0, total = 1; number < total; number += 1 + number / 24) {
+            trouble t = {.fail_at = number, .shorter = number % 2};
+            fail_once(o, want,
+                      &(setting){.percent = 25,
+                                 .streamed = streamed,
+                                 .readers = 2,
+                                 .step = 16,
+                                 .predict = number % 3 == 0,
+                                 .fault = disturb,
+                                 .fault_user = &t},
+                      &t);
+            const int reads = atomic_load(&t.reads);
+            total = reads > total ? reads : total;
+        }
+    }
+    free(want);
+}
+
+/* ---- What is left out ------------------------------------------------------------------------- */
+
+static void skipping_is_counted(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *rows = rows_for(o);
+    rig r;
+    rig_open(&r, o->path, &(setting){.percent = 25, .skip = true});
+    check_status(feed(&r, o, 1, rows), &r.err);
+    assert_true(r.tiers->skipped > 0);
+    for (int64_t i = 0; i < ORACLE_TOKENS * o->vocab; i++) {
+        assert_true(rows[i] == rows[i]);
+    }
+    free(rows);
+    rig_close(&r);
+}
+
+/* ---- Counting and warming --------------------------------------------------------------------- */
+
+static void warm_bricks_are_hits(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *want = logits_of(o, &(setting){.percent = -1}), *rows = rows_for(o);
+    rig r;
+    rig_open(&r, o->path, &(setting){.percent = 100});
+    const mo_bricks *b = r.tiers->bricks;
+    mo_store_wish *wishes = calloc((size_t)b->expert_count, sizeof *wishes);
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        wishes[i] = (mo_store_wish){.layer = b->home[i].layer, .expert = b->home[i].expert, .hits = 1};
+    }
+    check_status(mo_store_warm(r.tiers->store, wishes, b->expert_count, 1, NULL, NULL, &r.err), &r.err);
+    check_status(feed(&r, o, 0, rows), &r.err);
+    const mo_store_counters c = mo_store_count(r.tiers->store);
+    assert_int_equal(c.phase[MO_STORE_PROMPT].hits, c.phase[MO_STORE_PROMPT].asked);
+    assert_int_equal(c.evictions, 0);
+    assert_memory_equal(rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+    free(wishes);
+    free(rows);
+    free(want);
+    rig_close(&r);
+}
+
+static void exchanges_take_place(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    rig r;
+    rig_open(&r, o->path, &(setting){.percent = 50});
+    const mo_brick_home first = r.tiers->bricks->home[0];
+    const mo_store_wish wish = {.layer = first.layer, .expert = first.expert};
+    check_status(mo_store_warm(r.tiers->store, &wish, 1, 1, NULL, NULL, &r.err), &r.err);
+    assert_true(mo_store_resident(r.tiers->store, first.layer, first.expert));
+    check_status(mo_store_exchange(r.tiers->store, first.layer, first.expert, first.expert + 1, &r.err),
+                 &r.err);
+    assert_false(mo_store_resident(r.tiers->store, first.layer, first.expert));
+    assert_true(mo_store_resident(r.tiers->store, first.layer, first.expert + 1));
+    assert_int_equal(mo_store_exchange(r.tiers->store, first.layer, first.expert, first.expert + 2, &r.err),
+                     MO_EINVAL);
+    rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(budgets_and_policies),  cmocka_unit_test(readers_and_ways),
+        cmocka_unit_test(streamed_layers),       cmocka_unit_test(arrivals_reversed),
+        cmocka_unit_test(every_read_fails_once), cmocka_unit_test(skipping_is_counted),
+        cmocka_unit_test(warm_bricks_are_hits),  cmocka_unit_test(exchanges_take_place),
+    };
+    model_count = oracle_read(models);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    oracle_free(models, model_count);
+    return failed;
+}
