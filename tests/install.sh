@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 build=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+export XDG_CACHE_HOME=$scratch/cache # what is learned here must not reach the user's profiles
 number=0
 check() { # what, command...
     local what=$1

@@ -23,7 +23,8 @@ static int make_folder(void **state)
 {
     (void)state;
     unsetenv("MORAINE_MODEL"); /* tests set it where they need it */
-    return mkdtemp(folder) ? 0 : -1;
+    unsetenv("LLAMA_MOE_LAYER_PERF");
+    return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1; /* profiles stay there */
 }
 
 static int remove_folder(void **state)
@@ -657,6 +658,71 @@ static void test_quantize(void **state)
     assert_int_equal(run("quantize " LLAMA " /dev/stdout --rest q8_0 | cmp - q8.gguf"), 0);
 }
 
+/* ---- Learning ---- */
+
+#define MOE_OPTIONS " --raw -p 'The fox' -n 12 --temp 0 -q "
+
+static void test_learning(void **state)
+{
+    (void)state;
+    if (access(MO_TEST_MODEL, R_OK) != 0) {
+        skip();
+    }
+    shell("rm -rf moraine");
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--profile off --moe-layer-perf-out perf.json"), 0);
+    char *plain = strdup(output);
+    shell("test ! -e moraine && grep -q moe_layer_opt_perf.v1 perf.json");
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS), 0); /* the model's own profile */
+    assert_string_equal(output, plain);
+    shell("test $(ls moraine/*.json | wc -l) = 1");
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS
+                         "--ctx 128 --ram 64M --moe-hot-cache perf.json --moe-hot-cache-max-mib 2 "
+                         "--moe-hot-cache-update-rate 0.5 --moe-hot-cache-weighting layer-rank"),
+                     0);
+    assert_string_equal(output, plain);
+    assert_int_equal(strlen(errors), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            run("run " MO_TEST_MODEL MOE_OPTIONS
+                "--ctx 128 --batch 32 --ram 51M --warm-file warm --discover 2 --profile mine.json"),
+            0);
+        assert_string_equal(output, plain);
+        assert_int_equal(strlen(errors), 0);
+    }
+    shell("test -s warm && test -s mine.json");
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--cpu-moe"), 0);
+    assert_string_equal(output, plain);
+    assert_non_null(strstr(errors, "note: --cpu-moe"));
+    free(plain);
+    expect_failure("run " MO_TEST_MODEL " -p x --moe-hot-cache-update-rate 0.1", 2, "needs a hot cache");
+    expect_failure("run " MO_TEST_MODEL " -p x --moe-hot-cache-max-mib 5", 2, "--moe-hot-cache FILE");
+    expect_failure("bench " MO_TEST_MODEL " --moe-hot-cache none.json --moe-hot-cache-max-mib -1", 1,
+                   "none.json");
+    expect_failure("eval " MO_TEST_MODEL
+                   " perf.json --moe-hot-cache perf.json --moe-hot-cache-max-mib 1 --mmap",
+                   2, "--mmap");
+    expect_failure("run " MO_TEST_MODEL " -p x --moe-hot-cache-weighting odd", 2, "flat");
+    assert_int_equal(
+        run("--version >/dev/null; LLAMA_MOE_LAYER_PERF=loud " MO_PROGRAM " run " MO_TEST_MODEL " -p x"), 2);
+}
+
+static void test_learning_in_chat(void **state)
+{
+    (void)state;
+    if (access(MO_TEST_MODEL, R_OK) != 0) {
+        skip();
+    }
+    static const char lines[] =
+        "Tell me a story.\n/profile told.json\n/profile\n/apply told.json\n/apply none.json\n";
+    write_file("lines", lines, sizeof lines - 1);
+    assert_int_equal(
+        run("chat " MO_TEST_MODEL " --profile off --temp 0 -n 8 --ctx 256 --batch 32 --ram 52M <lines"), 0);
+    assert_non_null(strstr(output, "\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\""));
+    assert_non_null(strstr(output, "{\"success\":true,\"active\":true,\"update_rate\":1.0,\"exchanged\":"));
+    assert_non_null(strstr(errors, "told.json"));
+    assert_non_null(strstr(errors, "none.json"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -679,6 +745,8 @@ int main(void)
         cmocka_unit_test(test_built_in_model),
         cmocka_unit_test(test_suppressed),
         cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_learning),
+        cmocka_unit_test(test_learning_in_chat),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -294,7 +294,8 @@ static int64_t tick(const stopwatch *s)
     return s->on ? mo_clock_ns() : 0;
 }
 
-/* The lanes of document 001, here: computing is the hot one, reading the cold one. */
+/* The lanes of document 001, here: computing is the hot one, reading the cold one. Routing shares a region with the
+ * mixer and has no time of its own. */
 static void tally_times(mo_tally_layer *counts, const stopwatch *s)
 {
     if (s->on && counts) {
@@ -315,7 +316,7 @@ static mo_status feed_stored(mo_walk *walk, mo_error *err)
     mo_tiers *tiers = walk->engine->tiers;
     const int count = list_needs(walk);
     mo_status status = MO_OK;
-    bool first = true, wait = false, guessed = false;
+    bool first = true, wait = false;
     mo_store_want(tiers->store, walk->index, walk->w->needs, count);
     mo_tally_layer *counts = tally_layer(walk);
     for (int i = 0; i < count; i++) {
@@ -332,16 +333,17 @@ static mo_status feed_stored(mo_walk *walk, mo_error *err)
         if (status != MO_OK) {
             break;
         }
+        if (first && !wait) { /* the layer's own reads are asked for: the disk may look ahead behind them */
+            mo_walk_guess(walk);
+        }
         begin_round(walk);
         if (first) {
             add_side(walk);
         }
         const bool some = add_ready(walk, count, &left) || (first && walk->side_count > 0);
         wait = !some && left > 0;
-        if (left == 0 && !guessed) { /* everything has landed: the disk may look ahead */
-            guessed = true;
+        if (left == 0) { /* everything has landed */
             watch.landed = tick(&watch);
-            mo_walk_guess(walk);
         }
         if (!wait) {
             const int64_t started = tick(&watch);

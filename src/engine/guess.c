@@ -67,7 +67,7 @@ void mo_walk_guess(mo_walk *walk)
     mo_tiers *tiers = walk->engine->tiers;
     int index = 0;
     const mo_layer *next = walk->tokens == 1 ? next_routed(walk, &index) : NULL;
-    if (!next || !tiers->foresight.on || !mo_disk_idle(mo_store_disk(tiers->store)) || !pays(tiers)) {
+    if (!next || !tiers->foresight.on || !pays(tiers)) {
         return;
     }
     mo_workspace *w = walk->w;

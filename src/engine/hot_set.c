@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/input.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
@@ -42,12 +43,21 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
                        "an update rate needs a hot cache: give --moe-hot-cache FILE and "
                        "--moe-hot-cache-max-mib N");
     }
-    if (o->file && o->max_mib == 0) {
+    if (!o->file) {
+        return MO_OK;
+    }
+    if (o->max_mib == 0) {
         mo_log(MO_LOG_WARN, "learning",
                "the hot cache is off because its budget is 0 MiB, so %s is not read; "
                "--moe-hot-cache-max-mib -1 gives it what is free",
                o->file);
         return MO_OK;
+    }
+    mo_input *input = NULL;
+    const mo_status there = mo_input_open(o->file, &input, err); /* said at once, not after loading */
+    mo_input_close(input);
+    if (there != MO_OK) {
+        return there;
     }
     out->file = o->file;
     out->max_mib = o->max_mib;

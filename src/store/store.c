@@ -396,20 +396,35 @@ void mo_store_leave(mo_store *s)
     s->need_count = 0;
 }
 
+/* Those of the experts that are resident must not make room for the others. */
+static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
+{
+    for (int i = 0; i < count; i++) {
+        const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
+        if (slot_number(s, brick) >= 0) {
+            if (on) {
+                pin(s, brick);
+            } else {
+                unpin(s, brick);
+            }
+        }
+    }
+}
+
 void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int64_t max_bytes)
 {
     int32_t bricks[AT_ONCE];
     int chosen = 0;
+    count = count < AT_ONCE ? count : AT_ONCE;
     settle_guesses(s);
-    if (!mo_disk_idle(s->disk)) {
-        return;
-    }
-    for (int i = 0; i < count && chosen < AT_ONCE; i++) {
+    hold(s, layer, experts, count, true);
+    for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
         if (slot_number(s, brick) >= 0 || s->bricks->home[brick].bytes > max_bytes ||
             s->guess_count == s->guess_room || !take_slot(s, brick, MO_READ_GUESS)) {
             continue;
         }
+        pin(s, brick); /* which hold() takes back */
         max_bytes -= s->bricks->home[brick].bytes;
         slot_of(s, brick)->guess = GUESS_UNDER_WAY;
         s->guesses[s->guess_count++] = brick;
@@ -418,6 +433,7 @@ void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, i
         bricks[chosen++] = brick;
     }
     submit(s, bricks, chosen);
+    hold(s, layer, experts, count, false);
 }
 
 bool mo_store_resident(const mo_store *s, int layer, int expert)

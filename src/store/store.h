@@ -64,8 +64,8 @@ void mo_store_forgo(mo_store *store, mo_need *need);
 /* The layer is done, or given up: nothing of it is pinned any more when this returns. */
 void mo_store_leave(mo_store *store);
 
-/* Experts that `layer` will probably need: read only while the disk has nothing better to do, at most
- * max_bytes. */
+/* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes.
+ * Those of them that are resident are not evicted for the others. */
 void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int64_t max_bytes);
 
 /* Is it in RAM? For instruments, and for leaving out what is missing. */
