@@ -309,7 +309,8 @@ typedef struct mo_learning_options {
      * the user's cache directory ($XDG_CACHE_HOME/moraine or ~/.cache/moraine); otherwise the path of one. */
     const char *profile;
     const char *perf_mode; /* "full" (NULL): picks and times; "update": picks; "off": nothing is counted */
-    const char *perf_out;  /* file for the counts of this run, written after each request and at the end; or NULL */
+    const char
+        *perf_out; /* file for the counts of this run, written after each request and at the end; or NULL */
     const char *warm_file; /* a copy of what lay in RAM is kept here for a fast next start; NULL: none */
     mo_hot_cache_options hot_cache;
 } mo_learning_options;
@@ -610,8 +611,8 @@ MO_API mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *
 /* Before the first feed of a text whose experts are on disk: lets its first tokens through the model without routed
  * experts and reads what the routers chose, so that the text finds it in RAM. *experts says how many were read. The
  * session must hold nothing, and holds nothing afterwards. */
-MO_API mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,
-                                     mo_error *err);
+MO_API mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count,
+                                     int64_t *experts, mo_error *err);
 
 /* Logits after the last token fed: `vocab` floats, valid until the next feed; NULL before the first. */
 MO_API const float *mo_session_logits(const mo_session *session);
@@ -740,8 +741,8 @@ typedef struct mo_profile_applied {
 
 /* Brings the experts that a profile (JSON of document 001) ranks highest into RAM, layer by layer in the place of
  * those it ranks lowest. MO_EFORMAT when it is none, or another model's. *out is filled in any case. */
-MO_API mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_applied *out,
-                                        mo_error *err);
+MO_API mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length,
+                                        mo_profile_applied *out, mo_error *err);
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/machine.h"
 #include "base/status.h"
 #include "engine/survey.h"
 #include "store/plan.h"
@@ -62,12 +63,14 @@ static void report_speed(const mo_plan *p, const mo_rates *r, mo_plan_report *ou
 static mo_status survey(const char *path, const mo_plan_ask *ask, const mo_rates *rates, mo_plan_model *out,
                         mo_error *err)
 {
+    /* Here as many as the pool will have. */
+    const int cores = ask->machine ? rates->threads : mo_machine_cores_usable("");
     const mo_survey_options options = {
         .kv = ask->kv,
         .batch = ask->batch ? ask->batch : MO_BATCH_DEFAULT,
         .context = ask->context,
         .context_most = MO_CONTEXT_DEFAULT,
-        .threads = rates->threads > 0 ? rates->threads : 1,
+        .threads = cores > 0 ? cores : 1,
     };
     const mo_status status = mo_survey(path, &options, out, err);
     if (status == MO_OK && ask->sessions > 1) {

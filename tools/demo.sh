@@ -16,11 +16,11 @@ say "The built-in model"
 
 ask() { # name, prompt: the answer is kept in a file for later
     printf '\n> %s\n' "$2"
-    "$moraine" run -p "$2" --temp 0 -n 160 --quiet | tee "$scratch/$1"
+    "$moraine" run -p "$2" --temp 0 -n 200 --quiet | tee "$scratch/$1"
 }
 say "Three questions (moraine run -p ... --temp 0)"
-ask story 'Tell me a short story about a fox who finds a lantern.'
-ask sums 'Tom has 12 apples. He gives 5 to Ann and buys 8 more. How many apples does he have?'
+ask story 'Tell me a story about a fox who finds a key.'
+ask sums 'Tom has 12 apples and gives 5 to Anna. How many apples does Tom have left?'
 ask code 'Write a C function that returns the larger of two ints.'
 
 say "How fast it is here (moraine bench)"
@@ -28,6 +28,12 @@ say "How fast it is here (moraine bench)"
 
 say "Which experts were used (moraine eval --routing)"
 (cd "$scratch" && "$moraine" eval --text story --text sums --text code --routing)
+
+say "With room for only some of the experts: the rest come from disk, the answer is the same (moraine bench --ram)"
+small=(--ram 52M --ctx 512 --batch 32)
+"$moraine" bench "${small[@]}" --prefill 0 --decode 256 --rounds 2 --text "$scratch/story"
+"$moraine" run -p 'Tell me a story about a fox who finds a key.' --temp 0 -n 200 --quiet "${small[@]}" | cmp - "$scratch/story"
+echo "the story is the same"
 
 say "The same bits everywhere: logits with every instruction set, 1 and 2 threads, token by token and at once"
 seq 100 123 | tr '\n' ' ' >"$scratch/ids"

@@ -166,8 +166,8 @@ int cli_chat(int argc, char **argv)
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
         {"system", 0, CLI_TEXT, "TEXT", "a system message for the whole conversation", &system, 0, 0},
-        {"predict", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &limit, -1,
-         INT64_MAX},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &limit,
+         -1, INT64_MAX},
         {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &think, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
          "with experts on disk: let the first N tokens of a new text find those it will probably need, "

@@ -46,7 +46,8 @@ static void print_help(FILE *stream)
             "  --version   print the version and exit\n\n"
             "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
             "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
-            "built-in pebble); NO_COLOR turns bold text off.\n");
+            "built-in pebble); LLAMA_MOE_LAYER_PERF says how the use of experts is counted (full, update,\n"
+            "off); NO_COLOR turns bold text off.\n");
 }
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)

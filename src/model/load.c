@@ -681,9 +681,9 @@ static mo_status load(loader *l, const char *path, mo_error *err)
     }
     if (status == MO_OK && !l->options->describe) {
         status = open_inputs(l, err);
-    }
-    if (status == MO_OK && l->options->map) {
-        status = map_matrices(l, err);
+        if (status == MO_OK && l->options->map) {
+            status = map_matrices(l, err);
+        }
     }
     if (status == MO_OK) {
         status = lay_out(l, err);

@@ -16,10 +16,11 @@ typedef struct mo_load_options {
     /* What is not loaded: its views stay without data, and mo_checkpoint_homes() says where the bytes lie. */
     bool leave_experts;
     bool leave_table; /* the embedding, unless the output matrix is the same */
-    const bool *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it lies; routers and
+    const bool
+        *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it lies; routers and
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
-    bool describe;  /* load nothing at all: for planning. No weights, no vectors */
-    mo_pool *pool;  /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
+    bool describe;    /* load nothing at all: for planning. No weights, no vectors */
+    mo_pool *pool;    /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
     /* Called with bytes done and in all, from the calling thread; returning false cancels (MO_ECANCELLED).
      * It must not use the pool. NULL: none. */
     mo_progress_fn progress;

@@ -168,7 +168,7 @@ static mo_status format_for(const requantise *r, const mo_gguf_tensor *t, const 
     }
     return mo_fail(err, MO_EINVAL,
                    "tensor %s has rows of %lld values, no multiple of %s's block of %d; formats that fit: %s",
-                   t->name, (long long)t->size[0], f->name, f->block_values,
+                   t->name, (long long)t->size[0], (*out)->name, (*out)->block_values,
                    fitting(t->size[0], names, sizeof names));
 }
 
@@ -413,7 +413,7 @@ static mo_status make_buffers(requantise *r, mo_error *err)
     bool fine;
     r->threads = mo_pool_threads(r->pool);
     r->piece_room = r->threads * PIECES_PER_THREAD;
-    r->scratch = calloc((size_t)r->threads, sizeof *r->scratch);
+    r->scratch = calloc((size_t)r->threads, sizeof(*r->scratch)); /* NOLINT(bugprone-sizeof-expression) */
     r->pieces = calloc((size_t)r->piece_room, sizeof *r->pieces);
     fine = r->scratch && r->pieces;
     for (int i = 0; fine && i < r->threads; i++) {

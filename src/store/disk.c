@@ -200,7 +200,7 @@ mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_option
                        mo_error *err)
 {
     *out = NULL;
-    mo_error local;
+    mo_error local = {0};
     err = err ? err : &local;
     mo_status status = check_options(count, options, err);
     mo_disk *disk = status ? NULL : calloc(1, sizeof *disk);

@@ -137,15 +137,16 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
 
 /* ---- Disk ---- */
 
-static mo_status open_disk(const probe *p, mo_disk_options *o, mo_disk **out, mo_error *err)
+static mo_status open_disk(const probe *p, const mo_disk_options *way, mo_disk **out, mo_error *err)
 {
     const size_t bytes = ROOM_BYTES;
     uint8_t *const room = p->room;
-    o->io = p->io;
-    o->regions = &room;
-    o->region_bytes = &bytes;
-    o->region_count = 1;
-    return mo_disk_open(p->paths, p->path_count, o, out, err);
+    mo_disk_options o = *way;
+    o.io = p->io;
+    o.regions = &room;
+    o.region_bytes = &bytes;
+    o.region_count = 1;
+    return mo_disk_open(p->paths, p->path_count, &o, out, err);
 }
 
 static mo_status measure_load(const probe *p, mo_disk *disk, int64_t block, int in_flight, int points,
@@ -246,7 +247,7 @@ static mo_status measure_disk(probe *p, mo_error *err)
     memset(p->room, 0, ROOM_BYTES);
     mo_status status = find_ways(p, err);
     p->total += BLOCKS * DEPTHS * (1 + p->ring_offered) - 2 * BLOCKS * DEPTHS; /* as it turned out */
-    for (int ring = 0; ring <= p->ring_offered && !status; ring++) {
+    for (int ring = 0; ring < (p->ring_offered ? 2 : 1) && !status; ring++) {
         for (int i = 0; i < BLOCKS * DEPTHS && !status; i++) {
             status = measure_point(p, blocks[i / DEPTHS], depths[i % DEPTHS], ring, err);
         }

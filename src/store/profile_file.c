@@ -329,7 +329,7 @@ static mo_status add_locked(const char *path, const mo_profile *counted, mo_erro
 
 mo_status mo_profile_file_add(const char *path, const mo_profile *counted, mo_error *moved, mo_error *err)
 {
-    mo_error unheard;
+    mo_error unheard = {0};
     int fd = -1;
     moved = moved ? moved : &unheard;
     moved->status = MO_OK;

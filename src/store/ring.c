@@ -205,6 +205,9 @@ static mo_status open_ring(mo_ring *s, int ring, mo_error *err)
     for (int i = 0; i < s->bricks->layers; i++) {
         s->count += s->bricks->layer[i] >= 0;
     }
+    if (s->count == 0) {
+        return mo_fail(err, MO_EINVAL, "no layer was left on disk: there is nothing to stream");
+    }
     s->ring = ring < s->count ? ring : s->count;
     s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_room;
     s->memory = mo_host_alloc_huge(s->memory_bytes);

@@ -749,22 +749,23 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
         status = open_class(s, i, options->class_slots[i], err);
         slots += s->classes[i].slot_count;
     }
+    if (status != MO_OK) {
+        return status;
+    }
     s->guess_room = slots / 4;
     s->checked = calloc((size_t)s->bricks->count + 1, sizeof *s->checked);
     s->guesses = calloc((size_t)s->guess_room + 1, sizeof *s->guesses);
-    if (status == MO_OK && (!s->checked || !s->guesses)) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
+    if (!s->checked || !s->guesses) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
     }
-    for (int32_t i = 0; status == MO_OK && i < s->bricks->count; i++) {
+    for (int32_t i = 0; i < s->bricks->count; i++) {
         const mo_brick_home *home = &s->bricks->home[i];
         s->checked[i] = true;
         for (int m = 0; m < home->parts; m++) {
             s->checked[i] &= !mo_format_needs_check(s->bricks->parts[home->first + m].matrix->type);
         }
     }
-    if (status == MO_OK) {
-        status = open_disk(s, options, err);
-    }
+    status = open_disk(s, options, err);
     if (status == MO_OK) {
         lock_memory(s);
     }

@@ -5,7 +5,6 @@
 
 #include "moraine.h"
 
-
 /* The model it was recorded with. Layers are the routed ones only. */
 typedef struct mo_trace_shape {
     uint64_t fingerprint;

@@ -13,6 +13,7 @@ static const char magic[8] = {'M', 'O', 'W', 'A', 'R', 'M', 0, 0};
 enum {
     FORMAT = 1,
     READ_BYTES = 32 << 20, /* of one read, which several readers serve in pieces */
+    PIECE_BYTES = 4 << 20, /* larger ones than experts want: nobody waits for the first */
     AHEAD = 4,             /* reads under way: the disk goes on while sums are checked */
     PARTS_MAX = 1 << 16,
 };
@@ -189,10 +190,10 @@ mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, 
     *report = (mo_warm_report){0};
     mo_store_settle(store);
     mo_status status = make_table(store, fingerprint, path, &t, err);
-    if (status == MO_OK) {
+    if (status == MO_OK && t.head) { /* the one says the other */
         status = mo_output_create(path, t.head->file_bytes, &output, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && output) {
         status = write_slots(store, &t, output, err);
         if (status == MO_OK) {
             status = mo_output_commit(output, err);
@@ -200,7 +201,7 @@ mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, 
             mo_output_abort(output);
         }
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && t.head) {
         report->bricks = (int32_t)t.head->bricks;
         report->bytes = (int64_t)(t.head->file_bytes - t.head->table_bytes);
         report->time_ns = mo_clock_ns() - began;
@@ -280,7 +281,11 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
         return status;
     }
     t->bytes = malloc(h.table_bytes);
-    status = t->bytes ? mo_input_read_at(input, t->bytes, h.table_bytes, 0, err) : no_memory(path, err);
+    if (!t->bytes) {
+        mo_input_close(input);
+        return no_memory(path, err);
+    }
+    status = mo_input_read_at(input, t->bytes, h.table_bytes, 0, err);
     mo_input_close(input);
     if (status != MO_OK) {
         return status;
@@ -316,7 +321,8 @@ static mo_status open_disk(const mo_store *store, const char *path, mo_disk **ou
 {
     const mo_disk *model = mo_store_disk(store);
     const bool ring = mo_disk_chosen(model) == MO_DISK_URING;
-    const mo_disk_options same = {.io = mo_disk_io(model), .ring = ring, .plain = !ring};
+    const mo_disk_options same = {
+        .io = mo_disk_io(model), .ring = ring, .plain = !ring, .piece = PIECE_BYTES};
     const mo_disk_options simple = {.io = MO_IO_CACHED, .plain = true};
     const mo_status status = mo_disk_open(&path, 1, &same, out, err);
     return status == MO_EUNSUPPORTED ? mo_disk_open(&path, 1, &simple, out, err) : status;

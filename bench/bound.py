@@ -1,0 +1,25 @@
+"""One line of bench/tiers.sh: a measured speed beside its serial bound. Reads JSON from WHOLE, RUN and DISK."""
+
+import json
+import os
+import sys
+
+whole, run = json.loads(os.environ["WHOLE"]), json.loads(os.environ["RUN"])
+disk = float(os.environ["DISK"])
+tiers = run["tiers"]
+generation = tiers["generation"]
+token_s = 1 / whole["decode_best_tps"]
+experts = run["tiers"]["expert_bytes"]
+per_token = whole["bytes_per_token"]
+core_bytes = whole["weight_bytes"] - experts
+expert_share = max(0.0, 1 - core_bytes / per_token) if per_token > core_bytes else 0.5
+missing = (generation["disk_bytes"] + tiers["read_ahead"]["bytes"]) / generation["passes"]
+core_s, expert_s = token_s * (1 - expert_share), token_s * expert_share
+bound = 1 / (core_s + max(expert_s, missing / disk))
+hits = 1 - missing / (per_token * expert_share)
+print(
+    f"  {sys.argv[1]} GiB: {run['decode_tps']:.1f} tokens/s (best {run['decode_best_tps']:.1f}), bound {bound:.1f}, "
+    f"{100 * run['decode_tps'] / bound:.0f} % ({100 * run['decode_best_tps'] / bound:.0f} %) of it; "
+    f"{missing / 1e6:.0f} MB a token from disk, {100 * hits:.0f} % of the bytes in RAM; "
+    f"resident {run['resident_bytes'] / 2**30:.2f} GiB; {tiers['disk']['way']}"
+)

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# tiers.sh [BUILD] [DIRECTORY]: models larger than the RAM they are given, on this machine: decode speed at ceilings, beside
+# what the disk allows. Models of true shape are made in DIRECTORY (about 15 GB, kept for next time). Where a memory cgroup
+# can be made, every run is inside one with the same limit.
+#
+# The bound of a ceiling is serial: output + sum over layers of (core + max(expert compute, missing bytes / disk rate)),
+# with the compute times of the whole model in RAM, split by the bytes read, and the disk rate of `moraine probe`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+moraine=$(realpath "${1:-build}")/moraine
+directory=${2:-build/models}
+mkdir -p "$directory"
+export XDG_CACHE_HOME=$directory
+v1=/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+v2=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
+
+inside() { # LIMIT in GiB, command...: in a memory cgroup, if one can be made
+    local limit=$(($1 * 1024 * 1024 * 1024)) group=
+    shift
+    if mkdir -p "$v1/moraine-bench" 2>/dev/null && echo "$limit" >"$v1/moraine-bench/memory.limit_in_bytes" 2>/dev/null; then
+        group=$v1/moraine-bench/tasks
+    elif mkdir -p "$v2/moraine-bench" 2>/dev/null && echo "$limit" >"$v2/moraine-bench/memory.max" 2>/dev/null; then
+        group=$v2/moraine-bench/cgroup.procs
+    else
+        echo "(no memory cgroup can be made here)" >&2
+    fi
+    bash -c '[ -z "$0" ] || echo $$ >"$0"; exec "$@"' "$group" "$@"
+}
+
+field() { python3 -c "import json,sys; d=json.load(sys.stdin); print(eval('d'+sys.argv[1]))" "$1"; }
+
+model() { # NAME LAYERS: path
+    local path=$directory/$1-$2.gguf
+    [ -f "$path" ] || "$moraine" synth "$1" --layers "$2" -o "$path" >&2
+    echo "$path"
+}
+
+probe() { "$moraine" probe "$1" --json 2>/dev/null | field '["disk_bytes_s"]'; }
+
+routed() { # PATH, ceilings in GiB...
+    local path=$1 disk whole
+    shift
+    disk=$(probe "$path")
+    whole=$("$moraine" bench "$path" --ctx 512 --prefill 0 --decode 64 --rounds 5 --profile off --json)
+    printf '%s: all in RAM %.1f tokens/s, disk %.2f GB/s\n' "$(basename "$path")" "$(field '["decode_best_tps"]' <<<"$whole")" \
+        "$(awk "BEGIN {print $disk / 1e9}")"
+    for ceiling in "$@"; do
+        local run
+        run=$(inside "$ceiling" "$moraine" bench "$path" --ctx 512 --ram "${ceiling}G" --prefill 0 --decode 64 --rounds 5 \
+            --profile off --io direct --json)
+        WHOLE=$whole RUN=$run DISK=$disk python3 bench/bound.py "$ceiling"
+    done
+}
+
+routed "$(model qwen3-30b-a3b 12)" 3 2
+routed "$(model qwen3-next-80b-a3b 12)" 6
+dense=$(model llama-3-8b 32)
+"$moraine" bench "$dense" --ctx 512 --ram 5G --prefill 0 --decode 8 --rounds 2 --profile off --io direct
