@@ -394,6 +394,7 @@ typedef struct mo_tier_report {
     uint64_t skipped; /* picks that were left out: --skip-missing */
     uint64_t layers_streamed, layer_bytes, layer_wait_ns;
     uint64_t disk_reads, disk_bytes, disk_busy_ns;
+    double disk_probed_bytes_s; /* what moraine probe found; 0: it has not been run */
     const char
         *disk_way; /* such as "direct reads, 4 threads"; "" when nothing is read; belongs to the model */
 } mo_tier_report;

@@ -230,6 +230,7 @@ void mo_model_tiers(mo_model *model, mo_tier_report *out)
         report_disk(model, mo_ring_disk(tiers->ring), out);
     }
     out->skipped = tiers ? tiers->skipped : 0;
+    out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;
     pthread_mutex_unlock(&model->engine->lock);
 }
 

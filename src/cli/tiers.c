@@ -85,9 +85,15 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
                busy > 0.0 ? (double)r->disk_bytes * 1e-9 / busy : 0.0);
     }
     if (r->disk_reads && generated && seconds > 0.0) {
-        const uint64_t bytes = r->generation.bytes + r->layer_bytes;
-        printf("                 %s per token; %.2f GB/s over the time of generation\n",
-               cli_bytes_text(bytes / generated, b), (double)bytes * 1e-9 / seconds);
+        const uint64_t bytes = r->generation.bytes + r->guessed_bytes + r->layer_bytes;
+        const double rate = (double)bytes / seconds;
+        printf("                 %s per token; %.2f GB/s over the time of generation",
+               cli_bytes_text(bytes / generated, b), rate * 1e-9);
+        if (r->disk_probed_bytes_s > 0.0) {
+            printf(", %.0f %% of the %.2f that moraine probe found", 100.0 * rate / r->disk_probed_bytes_s,
+                   r->disk_probed_bytes_s * 1e-9);
+        }
+        printf("\n");
     }
 }
 
@@ -102,7 +108,7 @@ json_t *cli_tiers_json(const mo_tier_report *r)
 {
     return json_pack(
         "{s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:I,s:I,s:{s:I,s:I,s:f},"
-        "s:{s:s,s:I,s:I,s:f}}",
+        "s:{s:s,s:I,s:I,s:f,s:f}}",
         "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
         (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
         (json_int_t)r->slot_bytes, "slots", (int)r->slots, "filled", (int)r->filled, "streamed_layers",
@@ -113,5 +119,5 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         (json_int_t)r->skipped, "layers", "passed", (json_int_t)r->layers_streamed, "bytes",
         (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "way",
         r->disk_way, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes, "busy_seconds",
-        (double)r->disk_busy_ns * 1e-9);
+        (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s);
 }

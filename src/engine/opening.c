@@ -126,7 +126,7 @@ static mo_status plan_hot_set(const mo_opening_options *o, mo_opening *out, uint
 mo_status mo_opening_make(const char *path, const mo_opening_options *options, mo_opening *out, mo_error *err)
 {
     uint64_t hot_bytes = 0;
-    *out = (mo_opening){0};
+    *out = (mo_opening){.probed_disk_bytes_s = options->rates.measured ? options->rates.disk_bytes_s : 0.0};
     mo_status status = options->map ? MO_OK : make_plan(path, options, out, err);
     if (status == MO_OK) {
         status = plan_hot_set(options, out, &hot_bytes, err);

@@ -27,6 +27,7 @@ typedef struct mo_opening {
     mo_tiers *tiers; /* NULL: nothing is left on disk */
     mo_plan_model asked;
     mo_plan plan;
+    double probed_disk_bytes_s; /* 0: nobody has measured */
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */
 } mo_opening;
 
