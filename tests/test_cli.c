@@ -723,6 +723,203 @@ static void test_learning_in_chat(void **state)
     assert_non_null(strstr(errors, "none.json"));
 }
 
+/* ---- Models larger than RAM ---- */
+
+#define PEBBLE  MO_TEST_MODEL
+#define SMALLER " --ctx 256 --batch 32 --ram 52M " /* of it: part of its experts in RAM */
+
+/* No option may be there twice: the second would never be reached. */
+static void test_options_are_unique(void **state)
+{
+    static const char *const commands[] = {"run",     "chat",     "plan", "probe",    "trace",
+                                           "replay",  "bench",    "eval", "tokenize", "inspect",
+                                           "machine", "quantize", "synth"};
+    char line[128];
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(line, sizeof line, "%s --help", commands[i]);
+        assert_int_equal(run(line), 0);
+        shell("grep -oE '^ +(-[a-z], )?--[a-z-]+' out | grep -oE -- '--[a-z-]+' | sort | uniq -d >twice");
+        if (file_size("twice") != 0) {
+            slurp("twice", output, sizeof output);
+            fail_msg("%s has these options twice: %s", commands[i], output);
+        }
+    }
+}
+
+static void test_plan(void **state)
+{
+    (void)state;
+    assert_int_equal(run("plan " PEBBLE SMALLER), 0);
+    assert_int_equal(strlen(errors), 0);
+    assert_non_null(strstr(output, "slots: the core lies in RAM"));
+    assert_non_null(strstr(output, "of 448 experts"));
+    assert_non_null(strstr(output, "--ram asks for 52.0 MiB"));
+    assert_int_equal(run("plan " PEBBLE SMALLER "--json"), 0);
+    json_t *root = parse_output();
+    assert_string_equal(json_string_value(json_object_get(root, "mode")), "slots");
+    const json_int_t used = json_integer_value(json_object_get(root, "used_bytes"));
+    json_int_t sum = 0;
+    const char *name;
+    json_t *bytes;
+    json_object_foreach(json_object_get(root, "ram_bytes"), name, bytes)
+    {
+        sum += json_integer_value(bytes);
+    }
+    assert_int_equal(sum, used);
+    assert_int_equal(json_integer_value(json_object_get(root, "ceiling_bytes")), 52 << 20);
+    assert_true(used <= 52 << 20);
+    assert_true(json_integer_value(json_object_get(root, "least_bytes")) < used);
+    assert_true(json_integer_value(json_object_get(root, "whole_bytes")) > 52 << 20);
+    assert_int_equal(json_integer_value(json_object_get(root, "routed_layers")), 7);
+    assert_int_equal(json_integer_value(json_object_get(root, "experts_used")), 6);
+    assert_true(number(root, "disk_bytes", "experts") > 0);
+    assert_true(number(root, "token", "disk_bytes") > 0);
+    const double slow = json_real_value(json_object_get(root, "tokens_per_second"));
+    json_decref(root);
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --ram 1G --json"), 0);
+    root = parse_output();
+    assert_string_equal(json_string_value(json_object_get(root, "mode")), "resident");
+    assert_int_equal(number(root, "token", "disk_bytes"), 0);
+    assert_true(json_real_value(json_object_get(root, "tokens_per_second")) > slow);
+    json_decref(root);
+    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json --json"), 0);
+    root = parse_output();
+    assert_true(json_is_true(json_object_get(json_object_get(root, "rates"), "measured")));
+    assert_true(json_integer_value(json_object_get(root, "device_bytes")) > 20000000000);
+    json_decref(root);
+    expect_failure("plan " PEBBLE " --ram 1M", 1, "of memory");
+    assert_non_null(strstr(errors, "are needed"));
+    expect_failure("plan " PEBBLE " --ram 0", 2, "above 0");
+    expect_failure("plan " PEBBLE " --ram much", 2, "a size such as 512M");
+    expect_failure("plan " PEBBLE " --kv f8", 2, "f16, f32 or q8_0");
+    expect_failure("plan " PEBBLE " --machine none.json", 1, "none.json");
+    write_file("odd.json", "{\"speed\": 5}", 12);
+    expect_failure("plan " PEBBLE " --machine odd.json", 1, "speed");
+    expect_failure("plan none.gguf", 1, "none.gguf");
+}
+
+static void test_probe(void **state)
+{
+    (void)state;
+    shell("mkdir -p probing && rm -f moraine/rates.json");
+    assert_int_equal(
+        run("--version >/dev/null; cd probing; " MO_PROGRAM " probe " PEBBLE " --dry --json -t 1"), 0);
+    assert_int_equal(strlen(errors), 0);
+    json_t *root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "ram_bytes_s")) > 0.0);
+    assert_true(json_real_value(json_object_get(root, "disk_bytes_s")) > 0.0);
+    assert_int_equal(json_array_size(json_object_get(root, "memory")), 1);
+    assert_true(json_array_size(json_object_get(root, "disk")) > 1);
+    assert_true(json_is_null(json_object_get(root, "saved")));
+    json_decref(root);
+    shell("test -z \"$(ls -A probing)\" && test ! -e moraine/rates.json"); /* nothing is kept */
+    expect_failure("probe " PEBBLE " --dir .", 2, "not both");
+    expect_failure("probe --dry -o rates.json", 2, "not both");
+    expect_failure("probe none.gguf", 1, "none.gguf");
+    expect_failure("probe --dir none", 1, "none");
+}
+
+static void test_trace_and_replay(void **state)
+{
+    (void)state;
+    write_file("tale", "Once upon a time there was a fox. The fox had a friend.", 55);
+    assert_int_equal(run("trace " PEBBLE " --text tale -p 'The fox' -n 5 --temp 0 --ignore-eos"), 2);
+    assert_int_equal(
+        run("trace " PEBBLE " --text tale --chat -p 'Tell me a story.' -n 8 --temp 0 -o fox.trace"), 0);
+    assert_int_equal(strlen(output), 0);
+    assert_non_null(strstr(errors, "and 8 answer tokens"));
+    assert_int_equal(run("trace " PEBBLE
+                         " --text tale --chat -p 'Tell me a story.' -n 8 --temp 0 -q -o under.trace" SMALLER),
+                     0);
+    assert_int_equal(strlen(errors), 0);
+    assert_int_equal(run("replay fox.trace --budget 10%,100%,2M --svg hits.svg --heat picks.svg --json"), 0);
+    assert_int_equal(strlen(errors), 0);
+    json_t *root = parse_output();
+    assert_int_equal(json_integer_value(json_object_get(root, "generation_tokens")), 8);
+    assert_int_equal(json_integer_value(json_object_get(root, "texts")), 2);
+    json_t *results = json_object_get(root, "results");
+    assert_int_equal(json_array_size(results), 3 * 5); /* four policies and the optimum */
+    for (size_t i = 10; i < 15; i++) {                 /* with everything in RAM each expert is read once */
+        json_t *all = json_array_get(results, i);
+        assert_true(json_real_value(json_object_get(all, "budget_share")) == 1.0);
+        assert_true(number(all, "prompt", "bytes_read") + number(all, "generation", "bytes_read") <=
+                    json_integer_value(json_object_get(root, "expert_bytes")));
+    }
+    json_decref(root);
+    shell("grep -q '<svg' hits.svg && grep -q '<svg' picks.svg");
+    assert_int_equal(run("replay fox.trace --policy lru --warm fox.trace --step 1"), 0);
+    assert_non_null(strstr(output, "optimum"));
+    assert_null(strstr(output, "lfu"));
+    expect_failure("replay none.trace", 1, "none.trace");
+    expect_failure("replay tale", 1, "tale");
+    expect_failure("replay fox.trace --budget 0%", 2, "a share such as 25%");
+    expect_failure("replay fox.trace --policy mru", 2, "there is no policy mru");
+    expect_failure("replay fox.trace --budget 1K", 1, "layer");
+    expect_failure("trace " PEBBLE " -p x", 2, "-o FILE");
+    expect_failure("trace " TINY " -p x -q -o x.trace --temp 0", 1, "routed");
+}
+
+static void test_ceiling(void **state)
+{
+    (void)state;
+    assert_int_equal(run("run " PEBBLE " -p 'The fox' --raw -n 40 --temp 0 --profile off"), 0);
+    char *whole = strdup(output);
+    static const char *const ways[] = {"", "--policy lru --predict off --io cached",
+                                       "--policy priority --readers 1",
+                                       "--policy lfu --predict on --io auto"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char line[512];
+        snprintf(line, sizeof line,
+                 "run " PEBBLE " -p 'The fox' --raw -n 40 --temp 0 --profile off" SMALLER "%s", ways[i]);
+        assert_int_equal(run(line), 0);
+        assert_string_equal(output, whole);
+    }
+    free(whole);
+    assert_int_equal(run("bench " PEBBLE SMALLER "--prefill 48 --decode 8 --rounds 1 --profile off"), 0);
+    assert_non_null(strstr(output, "ceiling 52.0 MiB"));
+    assert_non_null(strstr(output, "policy auto"));
+    assert_non_null(strstr(output, "disk "));
+    assert_int_equal(
+        run("bench " PEBBLE SMALLER "--prefill 48 --decode 8 --rounds 1 --profile off --policy lru --json"),
+        0);
+    json_t *root = parse_output(), *tiers = json_object_get(root, "tiers");
+    assert_string_equal(json_string_value(json_object_get(tiers, "mode")), "slots");
+    assert_string_equal(json_string_value(json_object_get(tiers, "policy")), "lru");
+    assert_true(number(tiers, "generation", "passes") >= 8);
+    assert_int_equal(number(tiers, "generation", "asked"), 7 * 6 * number(tiers, "generation", "passes"));
+    assert_true(number(tiers, "disk", "bytes") > 0);
+    assert_int_equal(json_integer_value(json_object_get(tiers, "skipped")), 0);
+    json_decref(root);
+    write_file("tale", "Once upon a time there was a fox. The fox had a friend.", 55);
+    assert_int_equal(run("eval " PEBBLE " tale --save-logits exact --profile off"), 0);
+    assert_int_equal(run("eval " PEBBLE " tale --compare exact --profile off --json" SMALLER), 0);
+    root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "kl_divergence")) == 0.0);
+    json_decref(root);
+    assert_int_equal(run("eval " PEBBLE " tale --compare exact --profile off --json --skip-missing" SMALLER),
+                     0);
+    assert_non_null(strstr(errors, "experts were left out"));
+    root = parse_output();
+    assert_true(json_real_value(json_object_get(root, "kl_divergence")) > 0.0);
+    json_decref(root);
+}
+
+static void test_wrong_tiers(void **state)
+{
+    (void)state;
+    expect_failure("run " PEBBLE " -p a --io fast", 2, "--io is direct, cached or auto, not fast");
+    expect_failure("run " PEBBLE " -p a --predict maybe", 2, "--predict is on or off, not maybe");
+    expect_failure("bench " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
+    expect_failure("chat " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
+    expect_failure("eval " PEBBLE " out --policy mru", 2, "mru");
+    expect_failure("run " PEBBLE " -p a --readers 0", 2, "from 1 to 64");
+    expect_failure("run " PEBBLE " -p a --ram some", 2, "a size such as 512M");
+    expect_failure("run " PEBBLE " -p a --mmap --ram 1G", 2, "--mmap");
+    expect_failure("run " PEBBLE " -p a --mmap --skip-missing", 2, "--mmap");
+    expect_failure("run " PEBBLE " -p a --ram 10M --seed 1", 1, "are needed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -747,6 +944,12 @@ int main(void)
         cmocka_unit_test(test_quantize),
         cmocka_unit_test(test_learning),
         cmocka_unit_test(test_learning_in_chat),
+        cmocka_unit_test(test_options_are_unique),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_trace_and_replay),
+        cmocka_unit_test(test_ceiling),
+        cmocka_unit_test(test_wrong_tiers),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

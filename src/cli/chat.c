@@ -12,6 +12,7 @@
 #include "lines.h"
 #include "loading.h"
 #include "terminal.h"
+#include "tiers.h"
 
 typedef struct conversation {
     mo_message *messages;
@@ -216,6 +217,7 @@ int cli_chat(int argc, char **argv)
         code = converse(&g, system, limit, think);
         cli_generation_close(&g);
     }
+    cli_tiers_left_out("chat", model);
     mo_model_close(model);
     return code;
 }

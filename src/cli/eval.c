@@ -15,6 +15,7 @@
 #include "loading.h"
 #include "routing.h"
 #include "terminal.h"
+#include "tiers.h"
 
 enum { WINDOW_DEFAULT = 512, PASSAGES_MAX = CLI_TEXTS_MAX + 1 }; /* one text may come without --text */
 
@@ -439,6 +440,7 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
             print_tables(e);
         }
     }
+    cli_tiers_left_out("eval", model);
     mo_model_close(model);
     return code;
 }

@@ -10,6 +10,7 @@
 #include "generate.h"
 #include "loading.h"
 #include "terminal.h"
+#include "tiers.h"
 
 typedef struct request {
     const char *model, *prompt, *file, *system;
@@ -98,6 +99,7 @@ static int run(const request *r, const cli_loading *l, const cli_sampling *s)
     }
     free(ids);
     free(text);
+    cli_tiers_left_out("run", model);
     mo_model_close(model);
     return code;
 }

@@ -12,6 +12,9 @@ void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);
  * token; seconds is how long generating them took. */
 void cli_tiers_print(const mo_tier_report *report, uint64_t generated, double seconds);
 
+/* Says on stderr how many experts --skip-missing has left out, if any. NULL is allowed. */
+void cli_tiers_left_out(const char *command, mo_model *model);
+
 json_t *cli_tiers_json(const mo_tier_report *report);
 
 #endif

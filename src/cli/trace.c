@@ -11,6 +11,7 @@
 #include "generate.h"
 #include "loading.h"
 #include "terminal.h"
+#include "tiers.h"
 
 typedef struct request {
     cli_texts texts, prompts;
@@ -206,6 +207,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         cli_generation_close(&g);
     }
     mo_tracer_destroy(c.tracer);
+    cli_tiers_left_out("trace", model);
     mo_model_close(model);
     return code;
 }
