@@ -54,5 +54,7 @@ routed() { # PATH, ceilings in GiB...
 
 routed "$(model qwen3-30b-a3b 12)" 3 2
 routed "$(model qwen3-next-80b-a3b 12)" 6
-dense=$(model llama-3-8b 32)
+dense=$directory/llama-3-8b-q8_0.gguf
+[ -f "$dense" ] || "$moraine" synth llama-3-8b --type q8_0 -o "$dense" >&2
+probe "$dense" | awk '{printf "llama-3-8b Q8_0 streamed, disk %.2f GB/s\n", $1 / 1e9}'
 "$moraine" bench "$dense" --ctx 512 --ram 5G --prefill 0 --decode 8 --rounds 2 --profile off --io direct

@@ -67,6 +67,15 @@ static void print_experts(const mo_tier_report *r)
     }
 }
 
+/* From disk, for one token: experts that were missing or guessed, and layers in passage. */
+static double bytes_per_pass(const mo_tier_report *r)
+{
+    const double passes = (double)r->generation.passes;
+    const double experts = passes > 0.0 ? (double)(r->generation.bytes + r->guessed_bytes) / passes : 0.0;
+    const double rounds = r->streamed_layers ? (double)r->layers_streamed / r->streamed_layers : 0.0;
+    return experts + (rounds > 0.0 ? (double)r->layer_bytes / rounds : 0.0);
+}
+
 void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds)
 {
     char a[32], b[32];
@@ -84,29 +93,16 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
                cli_bytes_text(r->disk_bytes, a), r->disk_reads,
                busy > 0.0 ? (double)r->disk_bytes * 1e-9 / busy : 0.0);
     }
+    const double per_token = bytes_per_pass(r);
     if (r->disk_reads && generated && seconds > 0.0) {
-        const uint64_t bytes = r->generation.bytes + r->guessed_bytes + r->layer_bytes;
-        const double rate = (double)bytes / seconds;
+        const double rate = per_token * (double)generated / seconds;
         printf("                 %s per token; %.2f GB/s over the time of generation",
-               cli_bytes_text(bytes / generated, b), rate * 1e-9);
+               cli_bytes_text((uint64_t)per_token, b), rate * 1e-9);
         if (r->disk_probed_bytes_s > 0.0) {
             printf(", %.0f %% of the %.2f that moraine probe found", 100.0 * rate / r->disk_probed_bytes_s,
                    r->disk_probed_bytes_s * 1e-9);
         }
         printf("\n");
-    }
-}
-
-void cli_tiers_left_out(const char *command, mo_model *model)
-{
-    mo_tier_report r = {0};
-    if (model) {
-        mo_model_tiers(model, &r);
-    }
-    if (r.skipped) {
-        fprintf(stderr,
-                "moraine %s: %" PRIu64 " experts were left out (--skip-missing): results are not exact\n",
-                command, r.skipped);
     }
 }
 
