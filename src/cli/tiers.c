@@ -106,6 +106,19 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
     }
 }
 
+void cli_tiers_left_out(const char *command, mo_model *model)
+{
+    mo_tier_report r = {0};
+    if (model) {
+        mo_model_tiers(model, &r);
+    }
+    if (r.skipped) {
+        fprintf(stderr,
+                "moraine %s: %" PRIu64 " experts were left out (--skip-missing): results are not exact\n",
+                command, r.skipped);
+    }
+}
+
 static json_t *phase_json(const mo_tier_phase *p)
 {
     return json_pack("{s:I,s:I,s:I,s:I,s:f}", "passes", (json_int_t)p->passes, "asked", (json_int_t)p->asked,

@@ -706,7 +706,7 @@ static void lock_memory(const mo_store *s)
     for (int i = 0; i < s->class_count; i++) {
         if (mlock(s->classes[i].memory, s->classes[i].memory_bytes) != 0) {
             mo_log(
-                MO_LOG_INFO, "store",
+                MO_LOG_WARN, "store",
                 "the cache of experts could not be locked in RAM (see ulimit -l); under memory pressure the "
                 "system may swap parts of it");
             return;
