@@ -53,7 +53,7 @@ routed() { # PATH, ceilings in GiB...
 }
 
 routed "$(model qwen3-30b-a3b 12)" 3 2
-routed "$(model qwen3-next-80b-a3b 12)" 6
+routed "$(model qwen3-next-80b-a3b 12)" 6 5
 dense=$directory/llama-3-8b-q8_0.gguf
 [ -f "$dense" ] || "$moraine" synth llama-3-8b --type q8_0 -o "$dense" >&2
 probe "$dense" | awk '{printf "llama-3-8b Q8_0 streamed, disk %.2f GB/s\n", $1 / 1e9}'
