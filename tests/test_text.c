@@ -966,7 +966,7 @@ static void memory_may_run_out(void **state)
 
 /* ---- */
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct CMUnitTest tests[4 * FILES + 32];
     static char names[4 * FILES][96];
@@ -1007,6 +1007,9 @@ int main(void)
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         tests[count++] = others[i];
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
     }
     return _cmocka_run_group_tests("text", tests, (size_t)count, NULL, NULL);
 }
