@@ -200,6 +200,13 @@ static void compare(const float *want, const setting *s)
     assert_true(r.streamed_layers == 0 || r.layers_streamed > 0);
 }
 
+/* Under sanitizers, which take their time, the first and the last of a list. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { STEP = 3 };
+#else
+enum { STEP = 1 };
+#endif
+
 static void same_bits_for_budgets_and_policies(void **state)
 {
     static const int budgets[] = {75, 50, 25, FEW, LEAST};
@@ -208,7 +215,7 @@ static void same_bits_for_budgets_and_policies(void **state)
     float *want = logits_of(&(setting){.budget = ALL}, &r);
     assert_string_equal(r.mode, "resident");
     assert_int_equal(r.disk_reads, 0);
-    for (int p = 0; mo_policy_name(p, NULL); p++) {
+    for (int p = 0; mo_policy_name(p, NULL); p += STEP) {
         for (int b = 0; b < 5; b++) {
             compare(want, &(setting){.budget = budgets[b],
                                      .policy = mo_policy_name(p, NULL),
@@ -225,7 +232,7 @@ static void same_bits_for_every_way_of_reading(void **state)
     mo_tier_report r;
     (void)state;
     float *want = logits_of(&(setting){.budget = ALL}, &r);
-    for (int readers = 1; readers <= 4; readers++) {
+    for (int readers = 1; readers <= 4; readers += STEP) {
         for (int way = 0; way < 4; way++) {
             compare(want, &(setting){.budget = readers % 2 ? 25 : 50,
                                      .predict = way & 1,
