@@ -872,7 +872,7 @@ static void rates_path(void **state)
     setenv("HOME", "/home/me", 1);
     assert_int_equal(mo_rates_path(path, sizeof path, &err), MO_OK);
     assert_string_equal(path, "/home/me/.cache/moraine/rates.json");
-    assert_int_equal(mo_rates_path(path, 20, &err), MO_ENOENT);
+    assert_int_equal(mo_rates_path(path, 20, &err), MO_EINVAL);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     assert_int_equal(mo_rates_path(path, sizeof path, &err), MO_ENOENT);

@@ -752,11 +752,6 @@ const mo_frame *mo_checkpoint_frame(const mo_checkpoint *model)
     return &model->frame;
 }
 
-mo_frame *mo_checkpoint_frame_mutable(mo_checkpoint *model)
-{
-    return &model->frame;
-}
-
 const mo_home *mo_checkpoint_homes(const mo_checkpoint *model, size_t *count)
 {
     *count = model->home_count;

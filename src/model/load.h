@@ -49,9 +49,6 @@ typedef struct mo_home {
  * together. Belongs to the checkpoint. */
 const mo_home *mo_checkpoint_homes(const mo_checkpoint *checkpoint, size_t *count);
 
-/* Whoever fills the views of the homes needs the frame as something that changes. */
-mo_frame *mo_checkpoint_frame_mutable(mo_checkpoint *checkpoint);
-
 /* Bytes held for weights, by place; those of a mapped file count as held. A tied output counts once. */
 typedef struct mo_checkpoint_bytes {
     uint64_t core, experts, table, vectors;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "store/disk.h"
 
 /* Room for a matrix wherever it begins: whole pages, and one more for a beginning inside a page. */
 static int64_t part_room(int64_t bytes)
@@ -211,4 +210,26 @@ void mo_bricks_destroy(mo_bricks *b)
     free(b->map);
     free(b->layer);
     free(b);
+}
+
+mo_status mo_bricks_open_disk(const mo_checkpoint *model, const mo_disk_options *options,
+                              uint8_t *const *regions, const size_t *region_bytes, int region_count,
+                              mo_disk **out, mo_error *err)
+{
+    const mo_gguf *gguf = mo_checkpoint_gguf(model);
+    const int parts = mo_gguf_parts(gguf);
+    const char **paths = calloc((size_t)parts, sizeof(char *));
+    mo_disk_options disk = *options;
+    if (!paths) {
+        return mo_fail(err, MO_ENOMEM, "no memory for opening the model's files; free some and try again");
+    }
+    for (int i = 0; i < parts; i++) {
+        paths[i] = mo_gguf_part_path(gguf, i);
+    }
+    disk.regions = regions;
+    disk.region_bytes = region_bytes;
+    disk.region_count = region_count;
+    const mo_status status = mo_disk_open(paths, parts, &disk, out, err);
+    free(paths);
+    return status;
 }

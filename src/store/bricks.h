@@ -4,6 +4,7 @@
 #define MO_STORE_BRICKS_H
 
 #include "model/load.h"
+#include "store/disk.h"
 
 enum {
     MO_BRICK_PARTS = 12,   /* most matrices of a brick */
@@ -51,6 +52,11 @@ typedef struct mo_bricks {
 /* From what the loader left on disk. */
 mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error *err);
 void mo_bricks_destroy(mo_bricks *b); /* NULL is allowed */
+
+/* Opens the model's files for reading bricks into these regions, as mo_disk_open() does. */
+mo_status mo_bricks_open_disk(const mo_checkpoint *model, const mo_disk_options *options,
+                              uint8_t *const *regions, const size_t *region_bytes, int region_count,
+                              mo_disk **out, mo_error *err);
 
 static inline int32_t mo_bricks_of(const mo_bricks *b, int layer, int expert)
 {

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cachedir.h"
 #include "base/clock.h"
 #include "base/input.h"
 #include "base/output.h"
@@ -28,46 +29,9 @@ enum {
 
 mo_status mo_profile_file_path(uint64_t fingerprint, char *path, size_t size, mo_error *err)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int used;
-    if (cache && cache[0] == '/') { /* its specification says to pass over relative ones */
-        used = snprintf(path, size, "%s/moraine/%016" PRIx64 ".json", cache, fingerprint);
-    } else if (home && home[0] == '/') {
-        used = snprintf(path, size, "%s/.cache/moraine/%016" PRIx64 ".json", home, fingerprint);
-    } else {
-        return mo_fail(
-            err, MO_ENOENT,
-            "there is no place for profiles: neither XDG_CACHE_HOME nor HOME is an absolute path; set one");
-    }
-    if (used < 0 || (size_t)used >= size) {
-        return mo_fail(err, MO_EINVAL,
-                       "the path of the cache directory is too long; set a shorter XDG_CACHE_HOME");
-    }
-    return MO_OK;
-}
-
-/* Makes the directories that the path lies in, as private as XDG asks for. */
-static mo_status make_directories(const char *path, mo_error *err)
-{
-    char part[PATH_MAX];
-    const size_t length = strlen(path);
-    if (length >= sizeof part) {
-        return mo_fail(err, MO_EINVAL, "%.200s...: the path is too long", path);
-    }
-    memcpy(part, path, length + 1);
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        if (mkdir(part, 0700) != 0 && errno != EEXIST) {
-            const int code = errno;
-            struct stat st;
-            if (stat(part, &st) != 0) { /* a directory above may exist where nothing can be made */
-                return mo_fail(err, code == ENOSPC || code == EDQUOT ? MO_ENOSPC : MO_EIO,
-                               "%s: the directory for profiles cannot be made: %s", part, strerror(code));
-            }
-        }
-        *slash = '/';
-    }
-    return MO_OK;
+    char name[32];
+    snprintf(name, sizeof name, "%016" PRIx64 ".json", fingerprint);
+    return mo_cachedir_path(name, path, size, err);
 }
 
 /* ---- Lock ---- */
@@ -333,7 +297,7 @@ mo_status mo_profile_file_add(const char *path, const mo_profile *counted, mo_er
     int fd = -1;
     moved = moved ? moved : &unheard;
     moved->status = MO_OK;
-    mo_status status = make_directories(path, err);
+    mo_status status = mo_cachedir_make(path, err);
     status = status ? status : lock(path, &fd, err);
     if (!status) {
         status = add_locked(path, counted, moved, err);

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "base/cachedir.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/status.h"
@@ -165,20 +166,6 @@ static json_t *make_object(const mo_rates *rates)
     return root;
 }
 
-/* Makes the directories above a file. What fails shows when the file is made. */
-static void make_directories(const char *path)
-{
-    char part[PATH_MAX];
-    const int length = snprintf(part, sizeof part, "%s", path);
-    for (int i = 1; length < (int)sizeof part && i < length; i++) {
-        if (part[i] == '/') {
-            part[i] = 0;
-            mkdir(part, 0700);
-            part[i] = '/';
-        }
-    }
-}
-
 static mo_status write_text(const char *path, const char *text, mo_error *err)
 {
     mo_output *output;
@@ -206,28 +193,15 @@ mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err)
         return mo_fail(err, MO_EINVAL, "%s: the rates are not numbers or memory is out; nothing was saved",
                        path);
     }
-    make_directories(path);
-    const mo_status status = write_text(path, text, err);
+    mo_status status = mo_cachedir_make(path, err);
+    status = status == MO_OK ? write_text(path, text, err) : status;
     free(text);
     return status;
 }
 
 mo_status mo_rates_path(char *path, size_t size, mo_error *err)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const bool own = cache && cache[0] == '/'; /* relative ones are to be ignored, says its specification */
-    if (!own && (!home || !home[0])) {
-        return mo_fail(
-            err, MO_ENOENT,
-            "there is no place for the rates of this machine; set HOME or XDG_CACHE_HOME to a directory");
-    }
-    const int length =
-        snprintf(path, size, "%s%s/moraine/rates.json", own ? cache : home, own ? "" : "/.cache");
-    if (length < 0 || (size_t)length >= size) {
-        return mo_fail(err, MO_ENOENT, "the path of the cache directory %.200s is too long",
-                       own ? cache : home);
-    }
-    return MO_OK;
+    return mo_cachedir_path("rates.json", path, size, err);
 }
 
 mo_rates mo_rates_here(void)

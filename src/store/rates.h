@@ -25,7 +25,7 @@ mo_rates mo_rates_default(void);
 mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err);
 /* Makes the directories above the file; an older file stays until the new one is complete. */
 mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err);
-/* Where this machine's rates are kept; MO_ENOENT when there is no place (no HOME). */
+/* Where this machine's rates are kept; fails as mo_cachedir_path() does. */
 mo_status mo_rates_path(char *path, size_t size, mo_error *err);
 
 /* Those kept for this machine, or the defaults. A file that cannot be read is mentioned once in the log. */

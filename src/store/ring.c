@@ -16,7 +16,6 @@ typedef struct ring_slot {
  * count and goes through slot p mod ring. */
 struct mo_ring {
     const mo_bricks *bricks;
-    const mo_checkpoint *model;
     mo_disk *disk;
     uint8_t *memory;
     size_t memory_bytes;
@@ -170,34 +169,9 @@ mo_ring_counters mo_ring_count(const mo_ring *s)
     return c;
 }
 
-int64_t mo_ring_bytes(const mo_ring *s)
-{
-    return (int64_t)s->memory_bytes;
-}
-
 const mo_disk *mo_ring_disk(const mo_ring *s)
 {
     return s->disk;
-}
-
-static mo_status open_files(mo_ring *s, const mo_disk_options *options, mo_error *err)
-{
-    const mo_gguf *gguf = mo_checkpoint_gguf(s->model);
-    const int parts = mo_gguf_parts(gguf);
-    const char **paths = calloc((size_t)parts, sizeof *paths);
-    mo_disk_options disk = *options;
-    if (!paths) {
-        return mo_fail(err, MO_ENOMEM, "no memory for opening the model's files; free some and try again");
-    }
-    for (int i = 0; i < parts; i++) {
-        paths[i] = mo_gguf_part_path(gguf, i);
-    }
-    disk.regions = &s->memory;
-    disk.region_bytes = &s->memory_bytes;
-    disk.region_count = 1;
-    const mo_status status = mo_disk_open(paths, parts, &disk, &s->disk, err);
-    free(paths);
-    return status;
 }
 
 static mo_status open_ring(mo_ring *s, int ring, mo_error *err)
@@ -238,10 +212,9 @@ mo_status mo_ring_open(const mo_checkpoint *model, const mo_bricks *bricks, int 
         return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
     }
     s->bricks = bricks;
-    s->model = model;
     mo_status status = open_ring(s, ring, err);
     if (status == MO_OK) {
-        status = open_files(s, disk, err);
+        status = mo_bricks_open_disk(model, disk, &s->memory, &s->memory_bytes, 1, &s->disk, err);
     }
     if (status != MO_OK) {
         mo_ring_close(s);

@@ -7,7 +7,6 @@
 #define MO_STORE_RING_H
 
 #include "store/bricks.h"
-#include "store/disk.h"
 
 typedef struct mo_ring mo_ring;
 
@@ -28,7 +27,6 @@ typedef struct mo_ring_counters {
     mo_disk_counters disk;
 } mo_ring_counters;
 mo_ring_counters mo_ring_count(const mo_ring *ring);
-int64_t mo_ring_bytes(const mo_ring *ring); /* of its ring */
 const mo_disk *mo_ring_disk(const mo_ring *ring);
 
 #endif

@@ -716,28 +716,13 @@ static void lock_memory(const mo_store *s)
 
 static mo_status open_disk(mo_store *s, const mo_store_options *options, mo_error *err)
 {
-    const mo_gguf *gguf = mo_checkpoint_gguf(s->model);
-    const int parts = mo_gguf_parts(gguf);
-    const char **paths = calloc((size_t)parts, sizeof *paths);
     uint8_t *regions[MO_BRICK_CLASSES];
     size_t bytes[MO_BRICK_CLASSES];
-    mo_disk_options disk = options->disk;
-    if (!paths) {
-        return mo_fail(err, MO_ENOMEM, "no memory for opening the model's files; free some and try again");
-    }
-    for (int i = 0; i < parts; i++) {
-        paths[i] = mo_gguf_part_path(gguf, i);
-    }
     for (int i = 0; i < s->class_count; i++) {
         regions[i] = s->classes[i].memory;
         bytes[i] = s->classes[i].memory_bytes;
     }
-    disk.regions = regions;
-    disk.region_bytes = bytes;
-    disk.region_count = s->class_count;
-    const mo_status status = mo_disk_open(paths, parts, &disk, &s->disk, err);
-    free(paths);
-    return status;
+    return mo_bricks_open_disk(s->model, &options->disk, regions, bytes, s->class_count, &s->disk, err);
 }
 
 static mo_status open_store(mo_store *s, const mo_store_options *options, mo_error *err)
