@@ -47,14 +47,30 @@ static void print_help(FILE *stream)
             "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
             "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
             "built-in pebble); LLAMA_MOE_LAYER_PERF says how the use of experts is counted (full, update,\n"
-            "off); NO_COLOR turns bold text off.\n");
+            "off); MORAINE_LOG says how much is told on stderr (error, warning, note, debug; warning is the\n"
+            "default); NO_COLOR turns bold text off.\n");
+}
+
+static const char *const level_names[] = {"error", "warning", "note", "debug"};
+
+static mo_log_level wanted_level(void)
+{
+    const char *wanted = getenv("MORAINE_LOG");
+    for (int i = 0; wanted && i < (int)(sizeof level_names / sizeof *level_names); i++) {
+        if (strcmp(wanted, level_names[i]) == 0) {
+            return (mo_log_level)i;
+        }
+    }
+    if (wanted && *wanted) {
+        fprintf(stderr, "moraine: MORAINE_LOG is %s; error, warning, note and debug are known\n", wanted);
+    }
+    return MO_LOG_WARN;
 }
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
 {
-    static const char *const names[] = {"error", "warning", "note", "debug"};
     (void)user;
-    fprintf(stderr, "moraine: %s: %s: %s\n", names[level], subsystem, text);
+    fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, text);
 }
 
 static int run_command(int argc, char **argv)
@@ -97,7 +113,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a failed write, noticed below */
-    mo_log_set(on_log, NULL, MO_LOG_WARN);
+    mo_log_set(on_log, NULL, wanted_level());
     int code = run(argc, argv);
     return cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
 }

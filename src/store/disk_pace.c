@@ -38,11 +38,12 @@ static void place(const mo_disk *disk, int64_t total, int64_t bytes, uint64_t *s
 typedef struct progress {
     int64_t read_bytes, begun_bytes, reads, time_ns;
     int pending;
+    int64_t begun;
 } progress;
 
 /* Takes in what has ended and keeps reads coming while `on`. */
-static mo_status turn(mo_disk *disk, const mo_disk_load *load, int64_t total, uint64_t *seed, mo_read *reads,
-                      bool on, progress *p, mo_error *err)
+static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *room, int64_t total, uint64_t *seed,
+                      mo_read *reads, bool on, progress *p, mo_error *err)
 {
     p->pending = 0;
     mo_status status = MO_OK;
@@ -63,6 +64,10 @@ static mo_status turn(mo_disk *disk, const mo_disk_load *load, int64_t total, ui
         atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
         if (on && !status && (load->most == 0 || p->begun_bytes < load->most)) {
             place(disk, total, load->bytes, seed, r);
+            /* Each read in flight goes round the places of its own. */
+            const int rounds = load->places / load->in_flight;
+            const int64_t at = i + (rounds > 0 ? p->begun++ / load->in_flight % rounds : 0) * load->in_flight;
+            r->room = room + at * load->bytes;
             p->begun_bytes += r->bytes;
             p->pending++;
             if (load->cold) {
@@ -87,9 +92,6 @@ mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *room
         return total > 0 ? mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk")
                          : mo_fail(err, MO_EINVAL, "the disk cannot be measured with empty files");
     }
-    for (int i = 0; i < load->in_flight; i++) {
-        reads[i].room = room + (size_t)i * (size_t)load->bytes;
-    }
     uint64_t seed = load->seed;
     progress p = {0};
     mo_status status = MO_OK;
@@ -97,7 +99,7 @@ mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *room
     for (;;) {
         const uint64_t seen = mo_disk_ended(disk);
         const bool on = !status && mo_clock_ns() - start < load->budget_ns;
-        const mo_status now = turn(disk, load, total, &seed, reads, on, &p, status ? NULL : err);
+        const mo_status now = turn(disk, load, room, total, &seed, reads, on, &p, status ? NULL : err);
         status = status ? status : now;
         if (p.pending == 0) {
             break;
