@@ -31,6 +31,7 @@ typedef enum mo_status {
     MO_EFORMAT,      /* a file is damaged or not what it says it is */
     MO_EUNSUPPORTED, /* well-formed, but this build or machine cannot do it */
     MO_ECANCELLED,   /* a callback asked to stop */
+    MO_EDEVICE,      /* a device (GPU) is missing, refused or lost */
 } mo_status;
 
 typedef struct mo_error {

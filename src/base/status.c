@@ -16,6 +16,7 @@ const char *mo_status_text(mo_status status)
     case MO_EFORMAT: return "bad format";
     case MO_EUNSUPPORTED: return "not supported";
     case MO_ECANCELLED: return "cancelled";
+    case MO_EDEVICE: return "device";
     }
     return "unknown status";
 }

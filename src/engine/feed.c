@@ -63,17 +63,13 @@ static mo_tally_layer *tally_layer(const mo_walk *walk)
 
 /* ---- Activation ------------------------------------------------------------------------------- */
 
-/* gpt-oss: slope and limit of its activation. */
-static const float oss_alpha = 1.702f;
-static const float oss_limit = 7.0f;
-
 static void activate(const mo_kernels *k, mo_activation kind, float *y, const float *g, const float *u,
                      int64_t n)
 {
     switch (kind) {
     case MO_SWIGLU: k->swiglu(y, g, u, n); break;
     case MO_GEGLU: k->geglu(y, g, u, n); break;
-    case MO_SWIGLU_OSS: k->swiglu_oss(y, g, u, n, oss_alpha, oss_limit); break;
+    case MO_SWIGLU_OSS: k->swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT); break;
     }
 }
 

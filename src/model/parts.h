@@ -3,6 +3,7 @@
 #ifndef MO_MODEL_PARTS_H
 #define MO_MODEL_PARTS_H
 
+#include "numeric/kinds.h"
 #include "numeric/rope.h"
 #include "numeric/weights.h"
 
@@ -54,18 +55,10 @@ typedef struct mo_delta {
     mo_linear out;
 } mo_delta;
 
-typedef enum mo_activation { MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS } mo_activation;
-
 typedef struct mo_ffn {
     mo_activation activation;
     mo_linear gate, up, down;
 } mo_ffn;
-
-typedef enum mo_gating {
-    MO_GATING_SOFTMAX = 1, /* over all experts */
-    MO_GATING_SIGMOID = 2,
-    MO_GATING_SOFTMAX_SELECTED = 3 /* over the chosen ones' logits */
-} mo_gating;
 
 typedef struct mo_router {
     mo_linear logits;

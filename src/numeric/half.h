@@ -5,14 +5,21 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t mo_bits_of(float x)
+/* These definitions serve the GPU's kernels as well. */
+#ifdef __CUDACC__
+#define MO_ANYWHERE static __host__ __device__ inline
+#else
+#define MO_ANYWHERE static inline
+#endif
+
+MO_ANYWHERE uint32_t mo_bits_of(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float mo_float_of(uint32_t bits)
+MO_ANYWHERE float mo_float_of(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -20,13 +27,13 @@ static inline float mo_float_of(uint32_t bits)
 }
 
 /* Little-endian fields of a block, read byte by byte because blocks have odd sizes. */
-static inline uint16_t mo_read_u16(const uint8_t *p)
+MO_ANYWHERE uint16_t mo_read_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
 /* Exact: subnormals are normalised by one exact float subtraction, infinities and NaNs keep their place. */
-static inline float mo_f16_to_f32(uint16_t h)
+MO_ANYWHERE float mo_f16_to_f32(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
     const uint32_t magnitude = (uint32_t)(h & 0x7FFF) << 13;
@@ -41,7 +48,7 @@ static inline float mo_f16_to_f32(uint16_t h)
 }
 
 /* Rounds to nearest even; overflow gives infinity, NaN a quiet NaN. */
-static inline uint16_t mo_f32_to_f16(float x)
+MO_ANYWHERE uint16_t mo_f32_to_f16(float x)
 {
     const uint32_t bits = mo_bits_of(x);
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
@@ -60,13 +67,13 @@ static inline uint16_t mo_f32_to_f16(float x)
     return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112u << 10)));
 }
 
-static inline float mo_bf16_to_f32(uint16_t h)
+MO_ANYWHERE float mo_bf16_to_f32(uint16_t h)
 {
     return mo_float_of((uint32_t)h << 16);
 }
 
 /* Rounds to nearest even; NaN stays a quiet NaN. */
-static inline uint16_t mo_f32_to_bf16(float x)
+MO_ANYWHERE uint16_t mo_f32_to_bf16(float x)
 {
     const uint32_t bits = mo_bits_of(x);
     if ((bits & 0x7FFFFFFF) > 0x7F800000) {
@@ -76,13 +83,13 @@ static inline uint16_t mo_f32_to_bf16(float x)
 }
 
 /* 2^(e-128): the scale of an MXFP4 block whose codes are doubled. e below 2 gives a subnormal. */
-static inline float mo_e8m0_half(uint8_t e)
+MO_ANYWHERE float mo_e8m0_half(uint8_t e)
 {
     return mo_float_of(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
 /* Unsigned E4M3; 0x7F counts as zero. */
-static inline float mo_ue4m3_to_f32(uint8_t b)
+MO_ANYWHERE float mo_ue4m3_to_f32(uint8_t b)
 {
     const int exponent = b >> 3 & 15;
     const int mantissa = b & 7;

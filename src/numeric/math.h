@@ -37,7 +37,7 @@
 #define MO_EXP_C6 0x1.6a2318p-10f
 
 /* exp(0) is exactly 1; the scaling by 2^n is two multiplications, of which only the second can round. */
-static inline float mo_exp(float x)
+MO_ANYWHERE float mo_exp(float x)
 {
     x = MO_EXP_HIGH < x ? MO_EXP_HIGH : x;
     x = MO_EXP_LOW > x ? MO_EXP_LOW : x;
@@ -58,12 +58,12 @@ static inline float mo_exp(float x)
 }
 
 /* 1 / (1 + exp(-x)) */
-static inline float mo_sigmoid(float x)
+MO_ANYWHERE float mo_sigmoid(float x)
 {
     return 1.0f / (1.0f + mo_exp(-x));
 }
 
-static inline float mo_silu(float x)
+MO_ANYWHERE float mo_silu(float x)
 {
     return x * mo_sigmoid(x);
 }
@@ -76,7 +76,7 @@ static inline float mo_silu(float x)
 #define MO_TANH_C7    0x1.52269cp-6f
 #define MO_TANH_C9    -0x1.75e1ccp-8f
 
-static inline float mo_tanh(float x)
+MO_ANYWHERE float mo_tanh(float x)
 {
     const float a = fabsf(x);
     const float z = a * a;
@@ -94,7 +94,7 @@ static inline float mo_tanh(float x)
 #define MO_GELU_C0 0x1.988454p+0f /* 2 sqrt(2/pi) */
 #define MO_GELU_C2 0x1.2444f2p-4f /* 2 sqrt(2/pi) 0.044715 */
 
-static inline float mo_gelu_tanh(float x)
+MO_ANYWHERE float mo_gelu_tanh(float x)
 {
     return x * mo_sigmoid(x * fmaf(MO_GELU_C2, x * x, MO_GELU_C0));
 }
@@ -111,7 +111,7 @@ static inline float mo_gelu_tanh(float x)
 #define MO_LOG_C10 -0x1.071122p-3f
 #define MO_LOG_C11 0x1.ebcff8p-4f
 
-static inline float mo_log1p(float x)
+MO_ANYWHERE float mo_log1p(float x)
 {
     const float u = 1.0f + x;
     const float back = u - 1.0f;
@@ -136,7 +136,7 @@ static inline float mo_log1p(float x)
 }
 
 /* log(1 + exp(x)); x itself above 20, where they differ by less than the last place. */
-static inline float mo_softplus(float x)
+MO_ANYWHERE float mo_softplus(float x)
 {
     return x > 20.0f ? x : mo_log1p(mo_exp(x));
 }

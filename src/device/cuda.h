@@ -1,0 +1,18 @@
+/* CUDA: NVIDIA GPUs through the driver, which is opened at run time: a build with kernels runs on machines without a
+ * GPU or driver, and says so when one is asked for. A build without nvcc has no kernels; opening then says that. */
+#ifndef MO_DEVICE_CUDA_H
+#define MO_DEVICE_CUDA_H
+
+#include "device/device.h"
+
+/* True when this build has kernels. */
+bool mo_cuda_built(void);
+
+/* How many devices the driver offers; 0 with a reason in *err when there is no driver or no device. */
+int mo_cuda_count(mo_error *err);
+
+/* ptx: 0 chooses the best code for the device; 75 or 80 forces the PTX of that architecture (for tests). MO_EDEVICE
+ * when there is no such device or it is too old, with what to do. */
+mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err);
+
+#endif

@@ -1,0 +1,105 @@
+/* Common to all kernels: the few things that differ between a GPU and the emulation of one that tests run on any
+ * machine (tests/cuda_emulation). Kernels use nothing of CUDA beyond: threadIdx, blockIdx, blockDim, gridDim,
+ * __syncthreads, __syncwarp, __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync, __dp4a, atomicAdd,
+ * atomicExch, __threadfence, __threadfence_system, and what is wrapped here. */
+#ifndef MO_CUDA_COMMON_CUH
+#define MO_CUDA_COMMON_CUH
+
+#include <stdint.h>
+
+#ifdef MO_CUDA_EMULATED
+#include "emulation.h" /* defines __global__, __device__, __shared__, ... and the functions above */
+#endif
+
+#include "device/op.h"
+#include "moraine.h" /* mo_type, mo_kv_type */
+#include "numeric/half.h"
+#include "numeric/kinds.h"
+#include "numeric/math.h"
+
+#define MO_FULL 0xFFFFFFFFu
+
+#ifdef MO_CUDA_EMULATED
+
+#define MO_KERNEL(name, args) extern "C" void name(const args op)
+/* Dynamic shared memory of the block. */
+#define MO_DYNAMIC_SHARED(name) uint8_t *const name = mo_emulated_shared()
+
+static inline void mo_async_copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
+static inline void mo_async_commit(void) {}
+template <int LEFT> static inline void mo_async_wait(void) {}
+/* d += a x b for one warp: a 16x32 int8 (4 words a lane), b 32x8 int8 (2 words), d 16x8 int32 (4 words), fragments as
+ * mma.m16n8k32.s8 defines them. */
+void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2]);
+static inline uint32_t mo_read_system(const volatile uint32_t *p) { mo_emulated_yield(); return *p; }
+static inline uint64_t mo_nanoseconds(void) { return mo_emulated_nanoseconds(); }
+
+#else
+
+#define MO_KERNEL(name, args) extern "C" __global__ void name(const __grid_constant__ args op)
+#define MO_DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+
+static __device__ __forceinline__ void mo_async_copy16(void *shared, const void *global)
+{
+#if __CUDA_ARCH__ >= 800
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+#else
+    *(uint4 *)shared = *(const uint4 *)global;
+#endif
+}
+
+static __device__ __forceinline__ void mo_async_commit(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int LEFT> static __device__ __forceinline__ void mo_async_wait(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+/* d += a x b for one warp, integers exact. Only where the architecture has it: kernels for older ones use __dp4a. */
+static __device__ __forceinline__ void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+static __device__ __forceinline__ uint32_t mo_read_system(const volatile uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+static __device__ __forceinline__ uint64_t mo_nanoseconds(void)
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+#endif
+
+/* The sum of 32 lanes as the definition's tree; every lane gets it. */
+static __device__ __forceinline__ float mo_lane_sum(float v)
+{
+    const int lane = threadIdx.x & 31;
+    for (int s = 16; s >= 1; s /= 2) {
+        const float other = __shfl_down_sync(MO_FULL, v, s);
+        v = lane < s ? v + other : v;
+    }
+    return __shfl_sync(MO_FULL, v, 0);
+}
+
+template <typename T> static __device__ __forceinline__ T *mo_at(mo_daddr address) { return (T *)address; }
+
+#endif

@@ -1,0 +1,30 @@
+/* Launch: which kernel runs an op, and how large. Each file of kernels has a function here, written beside it: one
+ * table chooses kernels by format, shape and number of tokens. */
+#ifndef MO_DEVICE_CUDA_LAUNCH_H
+#define MO_DEVICE_CUDA_LAUNCH_H
+
+#include "device/device.h"
+
+enum { MO_CUDA_KERNELS_PER_OP = 8 };
+
+/* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value. */
+typedef struct mo_cuda_launch {
+    const char *kernel; /* a name with static storage: exported by a .cu file */
+    uint32_t grid[3], block[3];
+    uint32_t shared; /* dynamic shared memory */
+} mo_cuda_launch;
+
+/* Fill out[0 .. returned), in the order in which they run; 0 when this op has nothing to do. -1: no kernel can do it
+ * (err says what). compute: the device's capability, 75 and up. sms: its multiprocessors. */
+int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                          mo_error *err); /* and activate, logits, publish, await */
+int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                             mo_error *err); /* heads and attend */
+int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                         mo_error *err); /* convolve and recur */
+
+#endif

@@ -1,0 +1,323 @@
+/* Op: one piece of a layer's work on a device, with everything it needs to know. Addresses are the device's; an
+ * op reads and writes device memory (or pinned memory by its device address) and nothing else. Every op gives the
+ * bits of the scalar definition (docs/numerics.md), whatever device runs it.
+ *
+ * Included by C and by CUDA C++: plain types only. What changes from token to token (positions, chosen experts,
+ * counts of work) lies in device memory, so that a list of ops can be made once and run again and again. */
+#ifndef MO_DEVICE_OP_H
+#define MO_DEVICE_OP_H
+
+#include <stdint.h>
+
+/* An address of a device. Never a host pointer; 0 is nothing. */
+typedef uint64_t mo_daddr;
+
+enum {
+    MO_OP_MATRICES = 5,   /* products of one op */
+    MO_OP_NORMS = 3,      /* normed copies of the stream that one op makes */
+    MO_OP_RANGES = 4,     /* ranges of one publication */
+    MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
+    MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
+    MO_OP_USED = 64,      /* most experts that a token uses */
+    MO_OP_GROUPS = 64,    /* most groups of experts */
+};
+
+/* A matrix, in the file's layout, and what is done to its finished product: times *scale, plus bias. */
+typedef struct mo_dmatrix {
+    mo_daddr data;  /* 0: absent */
+    mo_daddr scale; /* float[1], or 0 */
+    mo_daddr bias;  /* float[rows], or 0 */
+    int32_t type;   /* mo_type */
+    int32_t rows, cols;
+    int32_t unused;
+} mo_dmatrix;
+
+/* Rows of activations, laid out as mo_acts (numeric/acts.h): values, codes, scales, d*sum, sums, half sums. */
+typedef struct mo_dacts {
+    mo_daddr x, q, d, s, sum, half_sum;
+    int32_t cols; /* codes exist only when cols is a multiple of 32 */
+    int32_t unused;
+} mo_dacts;
+
+/* One layer of one session's state. Position u of KV head h: k + (h * capacity + u mod capacity) * bytes of a
+ * key in the KV format; capacity is a multiple of 256 where it wraps, so a chunk never does. */
+typedef struct mo_dstate {
+    mo_daddr k, v;    /* [kv_heads][capacity][bytes] */
+    int64_t capacity; /* positions */
+    mo_daddr conv;    /* float[taps - 1][channels], oldest first */
+    mo_daddr delta;   /* float[v_heads][head][head] */
+} mo_dstate;
+
+/* Where a token of the step belongs. */
+typedef struct mo_dplace {
+    mo_daddr layers; /* mo_dstate[] of its session, one per layer */
+    int64_t position;
+    int32_t slice; /* of the step */
+    int32_t into;  /* its number in that slice */
+} mo_dplace;
+
+/* Consecutive tokens of one session. */
+typedef struct mo_dslice {
+    mo_daddr layers;
+    int64_t position;     /* of its first token */
+    int32_t first, count; /* tokens of the step */
+} mo_dslice;
+
+/* Experts to compute, by rows: (token, rank). In device memory: the head, then `count` items. */
+typedef struct mo_dwork {
+    int32_t count;
+    int32_t missing; /* rows whose expert is not on the device; filled by MO_OP_CHOOSE */
+    int32_t unused[2];
+} mo_dwork;
+typedef struct mo_dwork_item {
+    mo_daddr base; /* of the brick: gate, then up, then down */
+    int32_t expert;
+    int32_t token; /* row of the activations that gate and up read */
+    int32_t row;   /* of hidden and of the output: token * used + rank */
+    int32_t unused;
+} mo_dwork_item;
+
+/* Rows that lie together and are multiplied by one expert's matrix; or all rows and a core matrix. */
+typedef struct mo_dgroup {
+    mo_daddr data;        /* of the matrix */
+    int32_t expert;       /* scale + expert, bias + expert * rows */
+    int32_t first, count; /* rows */
+    int32_t unused;
+} mo_dgroup;
+
+typedef enum mo_op_kind {
+    MO_OP_STREAM,       /* adds to the residual stream, norms it */
+    MO_OP_PRODUCT,      /* several matrices times the same rows */
+    MO_OP_GROUPED,      /* groups of rows, each times a matrix of its own */
+    MO_OP_ACTIVATE,     /* gate and up to hidden */
+    MO_OP_HEADS,        /* queries, keys and values: norms, rotation, into the cache */
+    MO_OP_ATTEND,       /* attention */
+    MO_OP_CONVOLVE,     /* delta rule: causal convolution */
+    MO_OP_RECUR,        /* delta rule: the recurrence */
+    MO_OP_CHOOSE,       /* the router's choice */
+    MO_OP_EXPERTS_IN,   /* gate, up, activation of a worklist's rows */
+    MO_OP_EXPERTS_DOWN, /* down of a worklist's rows */
+    MO_OP_LOGITS,       /* soft cap, and a look for numbers that are none */
+    MO_OP_PUBLISH,      /* ranges to the host, then a flag */
+    MO_OP_AWAIT,        /* waits for the host, takes its rows */
+    MO_OP_KINDS
+} mo_op_kind;
+
+/* out = quantised((norm(x, weight) * scale) * multiply): weight 0: norm without weight; scale applied unless it is 1;
+ * multiply 0: none. Codes are made when n is a multiple of 32. */
+typedef struct mo_op_norm {
+    mo_daddr weight, multiply;
+    float scale;
+    int32_t unused;
+    mo_dacts out; /* out.x 0: this norm is absent */
+} mo_op_norm;
+
+/* The residual stream of each token. What is added:
+ *   from the mixer: y, through y_norm where there is one;
+ *   from the feed-forward part: as merge() in engine/feed.c: experts' rows with their weights in router order, the
+ *   shared part, norms of each part, then post_norm.
+ * Then x += that, x *= *out_scale, *bad is set to 1 where x is not finite, and the norms are made of x. */
+typedef struct mo_op_stream {
+    mo_daddr x; /* float[tokens][n] */
+    int32_t tokens, n;
+    float eps;
+    int32_t feed;    /* 0: y is added (or nothing when y is 0); 1: the feed-forward part is */
+    mo_daddr y;      /* float[tokens][n] */
+    mo_daddr y_norm; /* float[n] or 0 */
+    /* feed: */
+    int32_t used; /* experts per token; 0: no experts */
+    int32_t unused;
+    mo_daddr weights;                         /* float[tokens][used] */
+    mo_daddr ids;                             /* int32[tokens][used]; a negative one is passed over */
+    mo_daddr down;                            /* float[rows][n] */
+    mo_daddr row_of;                          /* int32[tokens][used], or 0: token * used + rank */
+    mo_daddr shared;                          /* float[tokens][n] the shared expert's output, or 0 */
+    mo_daddr shared_gate;                     /* float[tokens], through a sigmoid; or 0: 1 */
+    mo_daddr dense;                           /* float[tokens][n] the dense part's output, or 0 */
+    mo_daddr dense_norm, moe_norm, post_norm; /* float[n] or 0 */
+    mo_daddr out_scale;                       /* float[1] or 0 */
+    mo_daddr bad;                             /* uint32, set, never cleared; or 0 */
+    mo_op_norm norm[MO_OP_NORMS];
+} mo_op_stream;
+
+/* y[i][t * stride[i] + r] = matrix i, row r . row t of in; then scale and bias. */
+typedef struct mo_op_product {
+    mo_dacts in;
+    int32_t tokens, count;
+    mo_dmatrix matrix[MO_OP_MATRICES];
+    mo_daddr y[MO_OP_MATRICES];
+    int64_t stride[MO_OP_MATRICES]; /* floats */
+} mo_op_product;
+
+/* For every group g and row i in it: y[i * stride + r] = matrix of g, row r . row pick[i] of in. */
+typedef struct mo_op_grouped {
+    mo_dacts in;
+    mo_daddr pick;   /* int32[rows], or 0: row i itself */
+    mo_daddr groups; /* mo_dgroup[count] in device memory */
+    int32_t count;   /* groups */
+    int32_t rows;    /* of all groups together */
+    int32_t most;    /* rows of the largest group */
+    int32_t unused;
+    mo_dmatrix matrix; /* shape; scale and bias of expert 0; data unused */
+    mo_daddr y;
+    int64_t stride; /* floats */
+} mo_op_grouped;
+
+/* hidden = quantised(activation(gate, up)), rows of n values. */
+typedef struct mo_op_activate {
+    mo_daddr gate, up; /* float[rows][n] */
+    mo_dacts hidden;
+    int32_t rows, n;
+    int32_t activation; /* mo_activation */
+    int32_t unused;
+} mo_op_activate;
+
+/* As prepare_head() in engine/attention.c, for every token and KV head. q, k and v are the products and are changed
+ * in place; a query head is k_len values (2 * k_len with its gate when gated). */
+typedef struct mo_op_heads {
+    mo_daddr q, k, v; /* float[tokens][...] */
+    mo_daddr q_norm,
+        k_norm;    /* or 0. norm_all: over all heads of a token together, before they are taken apart */
+    mo_daddr rope; /* float[2][rope_rows][rope_stride]: c of every token, then s; or 0 */
+    int64_t rope_rows, rope_stride;
+    mo_daddr places; /* mo_dplace[tokens] */
+    mo_daddr bad;    /* uint32: set to 1 when a value does not fit the KV format */
+    int32_t tokens, layer;
+    int32_t heads, kv_heads, k_len, v_len, n_rot;
+    int32_t neox, gated, norm_all, v_norm;
+    int32_t v_from_k; /* the raw product of k serves as v, before k is normed and rotated */
+    int32_t kv;       /* mo_kv_type */
+    float eps;
+} mo_op_heads;
+
+/* As attend_*() in engine/attention.c: chunks of 256 positions merged in ascending order, sinks, division, gate, then
+ * the mixed row is quantised. */
+typedef struct mo_op_attend {
+    mo_daddr q;       /* as mo_op_heads left it */
+    mo_daddr sinks;   /* float[heads] or 0 */
+    mo_daddr places;  /* mo_dplace[tokens] */
+    mo_daddr partial; /* room for tokens * chunks * heads * (v_len + 2) floats */
+    mo_dacts mixed;   /* [tokens][heads * v_len] */
+    int64_t window;   /* visible positions, the token's own included; 0: all */
+    int32_t tokens, layer;
+    int32_t heads, kv_heads, k_len, v_len;
+    int32_t gated;
+    int32_t kv;     /* mo_kv_type */
+    int32_t chunks; /* most chunks that any token of the step sees */
+    float scale;
+} mo_op_attend;
+
+/* As convolve() and keep_inputs() in engine/delta.c. */
+typedef struct mo_op_convolve {
+    mo_daddr before; /* float[tokens][channels]: q heads, k heads, v heads */
+    mo_daddr after;  /* the same shape; q and k heads are normed */
+    mo_daddr weight; /* float[taps][channels] */
+    mo_daddr places, slices;
+    int32_t tokens, slice_count, layer;
+    int32_t k_heads, v_heads, head, taps;
+    float eps;
+} mo_op_convolve;
+
+/* As recur() in engine/delta.c: recurrence, norm, gate with silu(z), then the mixed row is quantised. */
+typedef struct mo_op_recur {
+    mo_daddr after;
+    mo_daddr z;     /* float[tokens][v_heads * head] */
+    mo_daddr gates; /* float[tokens][2 * v_heads]: beta and alpha */
+    mo_daddr a, dt; /* float[v_heads] */
+    mo_daddr norm;  /* float[head] */
+    mo_daddr slices;
+    mo_dacts mixed; /* [tokens][v_heads * head] */
+    int32_t tokens, slice_count, layer;
+    int32_t k_heads, v_heads, head;
+    int32_t tiled;
+    int32_t
+        paired; /* gates come per key head: its betas, then its alphas; otherwise all betas, then all alphas */
+    float eps, scale;
+} mo_op_recur;
+
+/* As choose() in engine/route.c. With a table, work gets the rows whose expert lies on the device, in row order. */
+typedef struct mo_op_choose {
+    mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
+    mo_daddr select_bias; /* float[experts] or 0 */
+    mo_daddr ids;         /* int32[tokens][used] */
+    mo_daddr weights;     /* float[tokens][used] */
+    mo_daddr table;       /* mo_daddr[experts]: where each brick lies, 0: not here; or 0: no work is made */
+    mo_daddr work;        /* mo_dwork and room for tokens * used items */
+    int32_t tokens, experts, used;
+    int32_t gating; /* mo_gating */
+    int32_t normalise;
+    int32_t groups, groups_used;
+    float scale;
+} mo_op_choose;
+
+/* For every item of the worklist. IN: hidden row = quantised(activation(gate . in[token], up . in[token])).
+ * DOWN: y[row] = down . hidden row. Parts of a brick: gate at 0, up and down at their offsets. */
+typedef struct mo_op_experts {
+    mo_daddr work; /* mo_dwork and its items */
+    int32_t most;  /* items there can be */
+    int32_t activation;
+    mo_dacts in, hidden;
+    mo_dmatrix gate, up, down; /* shapes; scale and bias of expert 0; data unused */
+    int64_t up_at, down_at;
+    mo_daddr y; /* float[rows][down.rows] */
+} mo_op_experts;
+
+/* x = softcap(x) when cap > 0; *bad is set to 1 where one is not finite. */
+typedef struct mo_op_logits {
+    mo_daddr x;
+    int64_t count;
+    mo_daddr bad;
+    float cap;
+    int32_t unused;
+} mo_op_logits;
+
+/* Copies the ranges (multiples of 4 bytes), then writes *sequence into *flag, in this order for any observer. */
+typedef struct mo_op_publish {
+    mo_daddr from[MO_OP_RANGES], to[MO_OP_RANGES];
+    int64_t bytes[MO_OP_RANGES];
+    int32_t ranges;
+    int32_t unused;
+    mo_daddr sequence; /* uint32, device memory */
+    mo_daddr flag;     /* uint32, pinned memory */
+} mo_op_publish;
+
+/* What the host leaves in pinned memory: which rows it computed. */
+typedef struct mo_dreply {
+    uint32_t flag;  /* written last: the sequence */
+    uint32_t abort; /* nonzero: do not wait any more */
+    int32_t count;
+    int32_t unused;
+    int32_t row[1]; /* [count] */
+} mo_dreply;
+
+/* Waits until reply->flag is *sequence (or abort is set, or ten seconds have passed: then *bad is set to 2), and
+ * copies the rows named there from `from` to `to`, both float[rows][n]. */
+typedef struct mo_op_await {
+    mo_daddr reply; /* mo_dreply, pinned */
+    mo_daddr sequence;
+    mo_daddr from, to;
+    int32_t n;
+    int32_t most; /* rows there can be */
+    mo_daddr bad;
+} mo_op_await;
+
+typedef struct mo_op {
+    mo_op_kind kind;
+    union {
+        mo_op_stream stream;
+        mo_op_product product;
+        mo_op_grouped grouped;
+        mo_op_activate activate;
+        mo_op_heads heads;
+        mo_op_attend attend;
+        mo_op_convolve convolve;
+        mo_op_recur recur;
+        mo_op_choose choose;
+        mo_op_experts experts; /* in and down */
+        mo_op_logits logits;
+        mo_op_publish publish;
+        mo_op_await await;
+    };
+} mo_op;
+
+#endif
