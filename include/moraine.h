@@ -316,6 +316,16 @@ typedef struct mo_learning_options {
     mo_hot_cache_options hot_cache;
 } mo_learning_options;
 
+/* How an expert that is in RAM gets to a device (founding document 000): the down matrix travels while the CPU computes
+ * gate and up, or the whole expert does, or none. */
+typedef enum mo_postfetch_mode {
+    MO_POSTFETCH_DEFAULT, /* as LLAMA_POSTFETCH_ENABLE says; without it automatic */
+    MO_POSTFETCH_OFF,
+    MO_POSTFETCH_AUTO, /* whichever is faster by the rates that were measured */
+    MO_POSTFETCH_DOWN,
+    MO_POSTFETCH_EXPERT,
+} mo_postfetch_mode;
+
 /* A loaded model with the threads and the memory to run it. Sessions share it; any thread may use it. */
 typedef struct mo_model mo_model;
 
@@ -339,6 +349,14 @@ typedef struct mo_model_options {
     mo_io io;
     bool skip_missing; /* lossy: experts that are not in RAM are left out */
     mo_learning_options learning;
+
+    /* With a device the core and the sessions lie in its memory, and of the experts as many as fit; the others are
+     * computed from RAM, or fetched. The results are the same. */
+    const char
+        *device; /* "none", "sim", "cuda" or "auto"; NULL: auto, that is, a GPU where one can be used */
+    int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
+    mo_postfetch_mode postfetch;
+    bool cpu_moe; /* no expert stays in the device's memory, but for a hot cache */
 } mo_model_options;
 
 MO_API mo_model_options mo_model_options_default(void);
@@ -424,6 +442,11 @@ typedef struct mo_plan_ask {
     int sessions;        /* held at once; 0: 1 */
     const char *machine; /* file with another machine's sizes and rates (JSON, as moraine probe writes it);
                             NULL: this machine, with its probed rates where there are any */
+    const char
+        *device; /* as in mo_model_options; of another machine: "none", or else what its file describes */
+    int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
+    bool cpu_moe;       /* no expert stays in the device's memory */
+    mo_postfetch_mode postfetch;
 } mo_plan_ask;
 
 #define MO_PLAN_REPORT_CLASSES 16
@@ -432,7 +455,27 @@ typedef struct mo_plan_ask {
 typedef struct mo_plan_report_class {
     int64_t bytes, slot_bytes; /* of an expert, and of the slot for it */
     int64_t experts, slots;    /* in the model; in RAM */
+    int64_t device_slot_bytes, device_slots;
 } mo_plan_report_class;
+
+/* What lies in a device's memory. */
+typedef struct mo_plan_report_device {
+    char name[128];                    /* "": no device */
+    char why[256];                     /* what decided the ceiling; without a device, why there is none */
+    int64_t ceiling_bytes, used_bytes; /* 0: no device */
+    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, ring_bytes, slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t slots;
+    int layers, streamed_layers, ring; /* layers whose core stays; others pass through so many slots */
+    double hit_rate;                   /* of experts, in the device's memory */
+    bool fetch;                        /* missing experts cross the link as well, beside the CPU's work */
+    double fetch_share;                /* of the missing bytes */
+    char lane[256];                    /* why so, one sentence */
+    int64_t token_bytes, token_link_bytes;
+    double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
+    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
+    bool measured;                                     /* false: guesses */
+} mo_plan_report_device;
 
 /* What lies where, and how fast that will be. */
 typedef struct mo_plan_report {
@@ -463,13 +506,34 @@ typedef struct mo_plan_report {
 
     /* What the speed was reckoned from. */
     double ram_bytes_s, compute_share, disk_bytes_s;
-    int64_t device_bytes; /* of the described machine's device, which plans do not use yet; 0: none */
+    int64_t device_bytes; /* of memory that the device has; 0: none */
     bool measured;        /* false: modest defaults */
+    mo_plan_report_device device;
 } mo_plan_report;
 
-/* Plans for a model file of which only the header is read. MO_ENOMEM when it cannot run under the ceiling: err
- * says how much is needed and what to change. Any thread. */
+/* Plans for a model file of which only the header is read. MO_ENOMEM when it cannot run under the ceiling, MO_EDEVICE
+ * when that is the device's, or there is no such device: err says how much is needed and what to change. Any thread. */
 MO_API mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err);
+
+/* What a device did for a model since it was opened. */
+typedef struct mo_device_report {
+    const char *name;                /* NULL: no device. Belongs to the model */
+    bool lost;                       /* it failed, and the CPU went on alone */
+    int64_t limit_bytes, peak_bytes; /* of its memory: the ceiling, and the most that was taken */
+    int64_t core_bytes, work_bytes, stage_bytes;
+    int32_t slots, filled; /* for experts */
+    int64_t slot_bytes;
+    uint64_t steps;
+    uint64_t asked, hits, by_cpu, fetched,
+        fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */
+    uint64_t fetched_bytes, cpu_bytes;
+    uint64_t wait_ns;                 /* the host waited for the device's choice */
+    uint64_t cpu_ns;                  /* the CPU computed experts */
+    uint64_t fetch_ns, hidden_ns;     /* copies were under way; of that while the CPU computed */
+    double cpu_bytes_s, link_bytes_s; /* as they were found while running */
+} mo_device_report;
+
+MO_API void mo_model_device(mo_model *model, mo_device_report *out);
 
 /* ---- Probing: the rates that plans are made with ---------------------------------------------- */
 
@@ -479,12 +543,36 @@ typedef struct mo_probe_ask {
                             * made for it, of which nothing stays */
     const char *directory; /* where that file is made; NULL: the current directory */
     int threads;           /* most threads that read memory; 0: one per usable core */
+    const char *device;    /* as in mo_model_options: measured too, where there is one */
     /* Between measurements, on the calling thread; returning false cancels. May be NULL. */
     bool (*progress)(void *user, const char *what, int done, int total);
     void *user;
 } mo_probe_ask;
 
-enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24 };
+enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
+
+/* A device and the wire to it; rates in bytes per second. */
+typedef struct mo_probe_device_report {
+    char name[128];                   /* "": there is none, or none was asked for */
+    char kind[16];                    /* "cuda", "sim" */
+    char why[256];                    /* without a device: why there is none */
+    int64_t memory_bytes, free_bytes; /* free: what a process may take now */
+    bool pinned;               /* false: the system refused; copies are then as slow as pageable ones */
+    double link_bytes_s;       /* host to device, from pinned memory: the best size */
+    double link_out_bytes_s;   /* device to host */
+    double pageable_bytes_s;   /* host to device, from ordinary memory */
+    double both_ram_bytes_s;   /* threads reading memory while copies run, */
+    double both_link_bytes_s;  /* and those copies */
+    double memory_bytes_s;     /* products reading the device's memory */
+    double launch_seconds;     /* a piece of work, from asking for it to knowing that it is done */
+    double round_trip_seconds; /* the device tells the host, and goes on when the host answers */
+
+    struct mo_probe_copy {
+        int64_t bytes; /* of one copy */
+        double in_bytes_s, out_bytes_s, pageable_bytes_s;
+    } copies[MO_PROBE_COPIES];
+    int copy_count;
+} mo_probe_device_report;
 
 typedef struct mo_probe_report {
     int threads;         /* of the last measurement of memory */
@@ -510,6 +598,8 @@ typedef struct mo_probe_report {
         double cpu_share; /* processor time, 1.0: one core */
     } disk[MO_PROBE_DISK];
     int disk_count;
+
+    mo_probe_device_report device;
 } mo_probe_report;
 
 /* Measures. Some ten seconds and 600 MiB of memory; other load on the machine shows in the result. */

@@ -6,8 +6,10 @@
 #include <time.h>
 
 #include "base/host.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/sweep.h"
+#include "device/choice.h"
 #include "engine/session.h"
 #include "moraine_model.h"
 #include "store/hot_budget.h"
@@ -63,7 +65,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
         .map = o->map,
-        .interleave = kernels->interleave,
+        .interleave = m->device ? 0 : kernels->interleave, /* a device reads the file's layout */
         .pool = m->pool,
         .progress = o->progress,
         .user = o->user,
@@ -81,6 +83,62 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
+/* Everything of the core lies in RAM, from where it is sent. */
+static bool core_in_ram(const mo_model *m)
+{
+    return m->mapped || m->opening.plan.mode != MO_PLAN_STREAMED;
+}
+
+/* A device that cannot take the model is an error when it was asked for by name; otherwise the CPU runs it. */
+static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err)
+{
+    if (!m->device) {
+        return MO_OK;
+    }
+    const bool asked = o->device && strcmp(o->device, "auto") != 0;
+    mo_postfetch postfetch;
+    mo_postfetch_notes notes = {.count = 0};
+    mo_device_info info;
+    mo_device_describe(m->device, &info);
+    snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
+    mo_status status = mo_postfetch_settings(o->postfetch, NULL, NULL, &postfetch, &notes, err);
+    for (int i = 0; i < notes.count; i++) {
+        mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
+    }
+    if (status == MO_OK && !core_in_ram(m)) {
+        status = mo_fail(err, MO_ENOMEM,
+                         "%s: the core of the model does not fit into RAM, from where a device takes it; raise --ram",
+                         m->device_name);
+    }
+    if (status == MO_OK && o->skip_missing) {
+        status = mo_fail(err, MO_EINVAL, "--skip-missing works without a device only; add --device none");
+    }
+    const int64_t made_for = mo_checkpoint_frame(m->checkpoint)->context;
+    const mo_rates rates = mo_rates_here();
+    const mo_card_options options = {
+        .device = m->device,
+        .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
+        .context = o->context ? o->context : made_for < MO_CONTEXT_DEFAULT ? made_for : MO_CONTEXT_DEFAULT,
+        .kv = o->kv,
+        .vram_bytes = o->vram_bytes,
+        .cpu_moe = o->cpu_moe,
+        .policy = o->policy ? mo_policy_find(o->policy) : NULL,
+        .postfetch = &postfetch,
+        .cpu_bytes_s = rates.measured ? rates.ram_bytes_s : 0,
+        .link_bytes_s = rates.measured ? rates.link_bytes_s : 0,
+        .progress = o->progress,
+        .user = o->user,
+    };
+    if (status == MO_OK) {
+        status = mo_card_open(m->checkpoint, &options, &m->card, err);
+    }
+    if (status != MO_OK && status != MO_ECANCELLED && !asked) {
+        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything", err->detail);
+        return MO_OK;
+    }
+    return status;
+}
+
 static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels, mo_error *err)
 {
     const mo_frame *frame = mo_checkpoint_frame(m->checkpoint);
@@ -92,6 +150,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .context = o->context ? o->context : made_for,
         .tiers = m->opening.tiers,
         .tally = mo_learning_tally(m->learning),
+        .card = m->card,
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
@@ -132,10 +191,16 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     }
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
+        status = mo_device_choose_aloud(o.device, &m->device, err);
+    }
+    if (status == MO_OK) {
         status = open_files(m, path, &o, &hot, kernels, err);
     }
     if (status == MO_OK) {
         status = mo_learning_open(&m->opening, &o.learning, &hot, o.progress, o.user, &m->learning, err);
+    }
+    if (status == MO_OK) {
+        status = open_card(m, &o, err);
     }
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);
@@ -154,6 +219,8 @@ void mo_model_close(mo_model *model)
     if (model) {
         mo_tokenizer_destroy(model->tokenizer);
         mo_engine_destroy(model->engine);
+        mo_card_close(model->card);
+        mo_device_close(model->device);
         mo_learning_close(model->learning);
         mo_opening_drop(&model->opening);
         mo_pool_destroy(model->pool);
@@ -231,6 +298,18 @@ void mo_model_tiers(mo_model *model, mo_tier_report *out)
     }
     out->skipped = tiers ? tiers->skipped : 0;
     out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;
+    pthread_mutex_unlock(&model->engine->lock);
+}
+
+void mo_model_device(mo_model *model, mo_device_report *out)
+{
+    *out = (mo_device_report){0};
+    pthread_mutex_lock(&model->engine->lock);
+    if (model->card) {
+        mo_card_report(model->card, out);
+        out->name = model->device_name;
+        out->lost = model->engine->card == NULL;
+    }
     pthread_mutex_unlock(&model->engine->lock);
 }
 

@@ -2,6 +2,7 @@
 #ifndef MO_MORAINE_MODEL_H
 #define MO_MORAINE_MODEL_H
 
+#include "engine/card.h"
 #include "engine/engine.h"
 #include "engine/learning.h"
 #include "text/chat.h"
@@ -13,6 +14,9 @@ struct mo_model {
     mo_checkpoint *checkpoint; /* the opening's */
     bool mapped;
     char disk_way[96];
+    mo_device *device;     /* NULL: none */
+    mo_card *card;         /* the model on it; the engine stops using it when the device is lost */
+    char device_name[128];
     mo_learning *learning; /* under the engine's lock */
     mo_engine *engine;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */

@@ -1,10 +1,13 @@
 /* The public API of plans: translation from moraine.h to the store. */
 #include "moraine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/machine.h"
 #include "base/status.h"
+#include "device/choice.h"
+#include "engine/postfetch.h"
 #include "engine/survey.h"
 #include "store/plan.h"
 #include "store/plan_limits.h"
@@ -27,19 +30,25 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
     out->slot_bytes = p->slots;
     out->least_bytes = p->least;
     out->whole_bytes = p->whole;
-    out->disk_table_bytes = m->tied ? 0 : m->table_bytes;
-    out->disk_expert_bytes = p->expert_bytes - p->expert_resident;
+    const int64_t elsewhere = p->expert_resident + p->device.expert_resident; /* one may be in both */
+    out->disk_table_bytes = m->tied && p->device.ceiling == 0 ? 0 : m->table_bytes;
+    out->disk_expert_bytes = p->expert_bytes > elsewhere ? p->expert_bytes - elsewhere : 0;
     if (p->mode == MO_PLAN_STREAMED) {
-        out->streamed_layers = m->dense_layers - p->dense_resident;
+        const int passing = p->device.ceiling ? p->device.streamed : m->dense_layers;
+        out->streamed_layers = passing - p->dense_resident;
         out->ring = p->ring;
-        out->disk_core_bytes =
-            (int64_t)((double)m->dense_bytes / m->dense_layers * (m->dense_layers - p->dense_resident));
+        out->disk_core_bytes = (int64_t)((double)m->dense_bytes / m->dense_layers * out->streamed_layers);
     }
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        const bool all = p->mode == MO_PLAN_RESIDENT;
+        const bool all = p->mode == MO_PLAN_RESIDENT && p->device.ceiling == 0;
         out->classes[i] =
-            (mo_plan_report_class){c->bytes, c->room, c->bricks, all ? c->bricks : p->class_slots[i]};
+            (mo_plan_report_class){.bytes = c->bytes,
+                                   .slot_bytes = c->room,
+                                   .experts = c->bricks,
+                                   .slots = all ? c->bricks : p->class_slots[i],
+                                   .device_slot_bytes = m->device_room[i] ? m->device_room[i] : c->room,
+                                   .device_slots = p->device.class_slots[i]};
     }
     out->class_count = m->class_count;
 }
@@ -56,8 +65,45 @@ static void report_speed(const mo_plan *p, const mo_rates *r, mo_plan_report *ou
     out->ram_bytes_s = r->ram_bytes_s;
     out->compute_share = r->compute_share;
     out->disk_bytes_s = r->disk_bytes_s;
-    out->device_bytes = r->vram_bytes;
     out->measured = r->measured;
+}
+
+static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_report *report)
+{
+    mo_plan_report_device *out = &report->device;
+    snprintf(out->name, sizeof out->name, "%s", r->device);
+    snprintf(out->why, sizeof out->why, "%s", d->why);
+    snprintf(out->lane, sizeof out->lane, "%s", d->lane);
+    out->ceiling_bytes = d->ceiling;
+    out->used_bytes = d->used;
+    out->core_bytes = d->core;
+    out->vector_bytes = d->vectors;
+    out->kv_bytes = d->kv;
+    out->work_bytes = d->work;
+    out->staging_bytes = d->staging;
+    out->ring_bytes = d->ring_bytes;
+    out->slot_bytes = d->slots;
+    out->least_bytes = d->least;
+    out->whole_bytes = d->whole;
+    for (int i = 0; i < report->class_count; i++) {
+        out->slots += d->class_slots[i];
+    }
+    out->layers = d->layers;
+    out->streamed_layers = d->streamed;
+    out->ring = d->ring;
+    out->hit_rate = d->hit_rate;
+    out->fetch = d->fetch;
+    out->fetch_share = d->fetch_share;
+    out->token_bytes = d->token_bytes;
+    out->token_link_bytes = d->token_link_bytes;
+    out->core_seconds = d->core_seconds;
+    out->hit_seconds = d->hit_seconds;
+    out->miss_seconds = d->miss_seconds;
+    out->link_seconds = d->link_seconds;
+    out->overhead_seconds = d->overhead_seconds;
+    out->memory_bytes_s = r->vram_bytes_s;
+    out->link_bytes_s = r->link_bytes_s;
+    out->host_bytes_s = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s;
 }
 
 static mo_status survey(const char *path, const mo_plan_ask *ask, const mo_rates *rates, mo_plan_model *out,
@@ -79,26 +125,115 @@ static mo_status survey(const char *path, const mo_plan_ask *ask, const mo_rates
     return status;
 }
 
+/* What there is to plan with. */
+typedef struct means {
+    mo_rates rates;
+    mo_plan_limits limits;
+    bool measured;           /* the device's rates */
+    int64_t device_bytes;    /* that it has */
+    char why[MO_DEVICE_WHY]; /* there is no device */
+} means;
+
+/* Another machine's device is what its file says. */
+static mo_status describe_device(const mo_plan_ask *ask, means *m, mo_error *err)
+{
+    const bool none = ask->device && strcmp(ask->device, "none") == 0;
+    const bool any = !ask->device || strcmp(ask->device, "auto") == 0;
+    m->device_bytes = m->rates.vram_bytes;
+    if (!none && !any) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "--device %.40s: the file says which device the other machine has; --device none leaves it out",
+            ask->device);
+    }
+    if (m->rates.vram_bytes > 0 && !none) {
+        char name[sizeof m->rates.device];
+        snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
+        m->measured = mo_rates_for_device(&m->rates, name, 0, 0);
+        mo_plan_limits_device(ask->vram_bytes, m->rates.vram_bytes, &m->limits);
+    } else if (!none) {
+        snprintf(m->why, sizeof m->why, "the machine described has none");
+    }
+    return MO_OK;
+}
+
+static mo_status find_device(const mo_plan_ask *ask, means *m, mo_error *err)
+{
+    mo_device_info info;
+    mo_device *device;
+    const mo_status status = mo_device_choose(ask->device, &device, m->why, sizeof m->why, err);
+    if (status == MO_OK && device) {
+        mo_device_describe(device, &info);
+        m->device_bytes = info.total_bytes;
+        m->measured = mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
+        mo_plan_limits_device(ask->vram_bytes, info.free_bytes, &m->limits);
+    }
+    if (status == MO_OK) {
+        mo_device_close(device);
+    }
+    return status;
+}
+
+static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
+{
+    mo_postfetch fetch;
+    mo_status status = mo_postfetch_settings(ask->postfetch, NULL, NULL, &fetch, NULL, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    /* RAM keeps what it would hold alone: a device that is lost costs speed, not the session. */
+    m->limits = (mo_plan_limits){.ram_keeps = true,
+                                 .ram_bytes = ask->ram_bytes,
+                                 .reserve_bytes = -1,
+                                 .cpu_moe = ask->cpu_moe,
+                                 .postfetch = fetch.force_cpu ? MO_POSTFETCH_OFF : fetch.mode};
+    if (ask->machine) {
+        status = mo_rates_load(ask->machine, &m->rates, err);
+    } else {
+        m->rates = mo_rates_here();
+    }
+    if (status == MO_OK) {
+        status = mo_plan_limits_find(ask->machine ? NULL : "", &m->rates, &m->limits, err);
+    }
+    if (status == MO_OK) {
+        status = ask->machine ? describe_device(ask, m, err) : find_device(ask, m, err);
+    }
+    if (status == MO_OK && m->limits.vram_bytes == 0 && ask->vram_bytes > 0) {
+        status = mo_fail(err, MO_EDEVICE, "--vram needs a device, and there is none%s%s",
+                         m->why[0] ? ": " : "", m->why);
+    }
+    return status;
+}
+
+/* A device that was not asked for and is too small is left out, and the report says so. */
+static mo_status make(const mo_plan_ask *ask, const mo_plan_model *model, means *m, mo_plan *plan,
+                      mo_error *err)
+{
+    mo_error small = {0};
+    const bool any = !ask->vram_bytes && (!ask->device || strcmp(ask->device, "auto") == 0);
+    mo_status status = mo_plan_make(model, &m->limits, &m->rates, plan, &small);
+    if (status == MO_EDEVICE && any) {
+        snprintf(m->why, sizeof m->why, "%.255s", small.detail);
+        m->limits.vram_bytes = 0;
+        status = mo_plan_make(model, &m->limits, &m->rates, plan, &small);
+    }
+    if (status != MO_OK && err) {
+        *err = small;
+    }
+    return status;
+}
+
 mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err)
 {
-    mo_rates rates;
+    means m = {0};
     mo_plan plan;
     mo_plan_model model;
-    mo_plan_limits limits = {.ram_bytes = ask->ram_bytes, .reserve_bytes = -1};
-    mo_status status = MO_OK;
-    if (ask->machine) {
-        status = mo_rates_load(ask->machine, &rates, err);
-    } else {
-        rates = mo_rates_here();
+    mo_status status = find_means(ask, &m, err);
+    if (status == MO_OK) {
+        status = survey(path, ask, &m.rates, &model, err);
     }
     if (status == MO_OK) {
-        status = mo_plan_limits_find(ask->machine ? NULL : "", &rates, &limits, err);
-    }
-    if (status == MO_OK) {
-        status = survey(path, ask, &rates, &model, err);
-    }
-    if (status == MO_OK) {
-        status = mo_plan_make(&model, &limits, &rates, &plan, err);
+        status = make(ask, &model, &m, &plan, err);
         status = status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
     }
     if (status != MO_OK) {
@@ -106,16 +241,23 @@ mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report 
     }
     *out = (mo_plan_report){
         .mode = mo_plan_mode_text(plan.mode),
-        .available_bytes = limits.available_bytes,
+        .available_bytes = m.limits.available_bytes,
         .layers = model.layers,
         .routed_layers = model.routed_layers,
         .experts = model.experts,
         .experts_used = model.used,
         .context = model.context,
         .batch = model.batch,
+        .device_bytes = m.device_bytes,
     };
     memcpy(out->why, plan.why, sizeof out->why);
     report_places(&model, &plan, out);
-    report_speed(&plan, &rates, out);
+    report_speed(&plan, &m.rates, out);
+    if (plan.device.ceiling) {
+        report_device(&plan.device, &m.rates, out);
+        out->device.measured = m.measured;
+    } else {
+        snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
+    }
     return MO_OK;
 }

@@ -3,14 +3,18 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "device/choice.h"
 #include "moraine.h"
 #include "store/probe.h"
 #include "store/rates.h"
 
-mo_status mo_probe(const mo_probe_ask *ask, mo_probe_report *out, mo_error *err)
+static mo_status probe_files(const mo_probe_ask *ask, mo_device *device, mo_probe_report *out, mo_error *err)
 {
-    mo_probe_options options = {
-        .directory = ask->directory, .threads = ask->threads, .progress = ask->progress, .user = ask->user};
+    mo_probe_options options = {.directory = ask->directory,
+                                .threads = ask->threads,
+                                .device = device,
+                                .progress = ask->progress,
+                                .user = ask->user};
     if (!ask->model) {
         return mo_probe_run(&options, out, err);
     }
@@ -32,6 +36,22 @@ mo_status mo_probe(const mo_probe_ask *ask, mo_probe_report *out, mo_error *err)
     status = mo_probe_run(&options, out, err);
     free(paths);
     mo_file_close(file);
+    return status;
+}
+
+mo_status mo_probe(const mo_probe_ask *ask, mo_probe_report *out, mo_error *err)
+{
+    char why[MO_DEVICE_WHY];
+    mo_device *device;
+    mo_status status = mo_device_choose(ask->device, &device, why, sizeof why, err);
+    if (status) {
+        return status;
+    }
+    status = probe_files(ask, device, out, err);
+    if (!status && !device) {
+        snprintf(out->device.why, sizeof out->device.why, "%s", why);
+    }
+    mo_device_close(device);
     return status;
 }
 

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "default_model.h"
+#include "device.h"
 #include "json.h"
 #include "loading.h"
 #include "terminal.h"
@@ -27,6 +28,7 @@ typedef struct speeds {
     uint64_t session_bytes;
     uint64_t picks, runs;
     mo_tier_report tiers;  /* of the rounds */
+    mo_device_report device;
     double decode_seconds; /* of all rounds */
     bool text;
 } speeds;
@@ -103,9 +105,11 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_counters before, after;
     mo_error err;
     mo_tier_report begin;
+    mo_device_report device;
     mo_model_tiers(model, &begin);
+    mo_model_device(model, &device);
     /* The yardstick takes a gigabyte of its own: only where the ceiling leaves that over. */
-    if (strcmp(begin.mode, "resident") == 0 && begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
+    if (strcmp(begin.mode, "resident") == 0 && !device.name && begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
         mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         return false;
@@ -121,6 +125,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
         }
     }
     mo_model_counters(model, &after);
+    mo_model_device(model, &s->device);
+    cli_device_subtract(&s->device, &device);
     mo_model_tiers(model, &s->tiers);
     cli_tiers_subtract(&s->tiers, &begin);
     s->picks = after.expert_picks - before.expert_picks;
@@ -152,14 +158,14 @@ static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
     return cli_json_print(
-        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o}", "model", i->path,
+        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "model", i->path,
                   "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill",
                   (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps,
                   "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best, "decode_best_tps",
                   s->decode_best, "read_gbps", s->read_gbps, "resident_bytes", (json_int_t)resident_bytes(),
                   "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
                   (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
-                  (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers)));
+                  (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device)));
 }
 
 static void print_table(const speeds *s)
@@ -191,6 +197,7 @@ static void print_table(const speeds *s)
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
     }
     cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
+    cli_device_print(&s->device, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
 }
 
 static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, bool json)

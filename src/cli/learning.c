@@ -7,12 +7,19 @@
 
 #include "loading.h"
 
-void cli_learning_take(const char *command, const cli_learning *l, mo_model_options *out)
+void cli_learning_take(const cli_learning *l, mo_model_options *out)
 {
     const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* document 001's name for it */
     out->learning = l->options;
     out->learning.perf_mode = mode && mode[0] ? mode : NULL;
-    if (l->cpu_moe) {
+    out->cpu_moe = l->cpu_moe;
+}
+
+void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model)
+{
+    mo_device_report device;
+    mo_model_device(model, &device);
+    if (l->cpu_moe && !device.name) {
         fprintf(
             stderr,
             "moraine %s: note: --cpu-moe changes nothing: experts are computed from RAM, and those that do "

@@ -93,12 +93,16 @@ typedef struct cli_learning {
          0,                                                                                                  \
          0},                                                                                                 \
     {                                                                                                        \
-        "cpu-moe", 0, CLI_FLAG, NULL, "known from llama.cpp: experts lie in RAM, as they do here anyway",    \
+        "cpu-moe", 0, CLI_FLAG, NULL,                                                                        \
+            "experts stay out of the device's memory, but for a hot cache; without a device they do anyway", \
             &(l).cpu_moe, 0, 0                                                                               \
     }
 
 /* Puts the options where they belong; the environment may name the mode of counting. */
-void cli_learning_take(const char *command, const cli_learning *l, mo_model_options *out);
+void cli_learning_take(const cli_learning *l, mo_model_options *out);
+
+/* Says which of them change nothing with the model as it was opened. */
+void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model);
 
 /* A request is done: updates, and says what went wrong. */
 void cli_learning_done(const char *command, mo_model *model);

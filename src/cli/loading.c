@@ -20,6 +20,45 @@ bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
     return false;
 }
 
+/* The number of a word in a list that ends with NULL, or -1 after saying what is wrong. */
+static int find_word(const char *command, const char *option, const char *word, const char *const *words)
+{
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            return i;
+        }
+    }
+    fprintf(stderr, "moraine %s: --%s is", command, option);
+    for (int i = 0; words[i]; i++) {
+        fprintf(stderr, "%s %s", i == 0 ? "" : words[i + 1] ? "," : " or", words[i]);
+    }
+    fprintf(stderr, ", not %s\n", word);
+    return -1;
+}
+
+bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
+                        mo_postfetch_mode *postfetch)
+{
+    static const char *const devices[] = {"none", "sim", "cuda", "auto", NULL};
+    static const char *const modes[] = {"down", "expert", "auto", "off", NULL};
+    static const mo_postfetch_mode meant[] = {MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT, MO_POSTFETCH_AUTO,
+                                              MO_POSTFETCH_OFF};
+    const int mode = l->postfetch ? find_word(command, "postfetch", l->postfetch, modes) : 0;
+    if (mode < 0 || find_word(command, "device", l->device, devices) < 0) {
+        return false;
+    }
+    const bool ceiling = l->vram != CLI_VRAM_NOT_GIVEN;
+    if (ceiling && (l->vram == 0 || strcmp(l->device, "none") == 0)) {
+        fprintf(stderr, "moraine %s: --vram is the ceiling of a device's memory; %s\n", command,
+                l->vram == 0 ? "--device none does without" : "--device none has none");
+        return false;
+    }
+    *device = l->device;
+    *vram_bytes = ceiling ? (int64_t)l->vram : 0;
+    *postfetch = l->postfetch ? meant[mode] : MO_POSTFETCH_DEFAULT;
+    return true;
+}
+
 static bool on_load(void *user, int64_t done, int64_t total)
 {
     cli_progress *p = user;
@@ -77,11 +116,12 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     options.map = l->map;
     options.progress = on_load;
     options.user = &progress;
-    if (!take_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv)) {
+    if (!take_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv) ||
+        !cli_loading_device(command, l, &options.device, &options.vram_bytes, &options.postfetch)) {
         *code = CLI_USAGE;
         return NULL;
     }
-    cli_learning_take(command, &l->learning, &options);
+    cli_learning_take(&l->learning, &options);
     cli_interrupt_catch();
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
@@ -91,6 +131,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
         *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
         return NULL;
     }
+    cli_learning_opened(command, &l->learning, model);
     return model;
 }
 

@@ -16,12 +16,43 @@ typedef struct cli_loading {
     const char *policy, *predict, *io;
     int64_t readers;
     bool skip_missing;
+    const char *device, *postfetch;
+    uint64_t vram;
     cli_learning learning;
 } cli_loading;
 
+#define CLI_VRAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
+
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
-        .kv = "f16", .predict = "on", .io = "auto", .learning = CLI_LEARNING_DEFAULT                         \
+        .kv = "f16", .predict = "on", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,            \
+        .learning = CLI_LEARNING_DEFAULT                                                                     \
+    }
+
+/* Those about a device, which moraine plan has as well. */
+#define CLI_DEVICE_OPTIONS(l)                                                                                \
+    {"device",                                                                                               \
+     0,                                                                                                      \
+     CLI_TEXT,                                                                                               \
+     "NAME",                                                                                                 \
+     "what computes beside the CPU: none, cuda, auto (a GPU where one can be used) or sim (one made of "     \
+     "threads, for tests); no result depends on it (auto)",                                                  \
+     &(l).device,                                                                                            \
+     0,                                                                                                      \
+     0},                                                                                                     \
+        {"vram",                                                                                             \
+         0,                                                                                                  \
+         CLI_SIZE,                                                                                           \
+         "SIZE",                                                                                             \
+         "ceiling for the device's memory, such as 6G (what is free there, less 256 MiB)",                   \
+         &(l).vram,                                                                                          \
+         0,                                                                                                  \
+         0},                                                                                                 \
+    {                                                                                                        \
+        "postfetch", 0, CLI_TEXT, "MODE",                                                                    \
+            "what of an expert in RAM is sent to the device while the CPU computes: down, expert, off or "   \
+            "auto, by the measured rates; beats LLAMA_POSTFETCH_ENABLE (auto)",                              \
+            &(l).postfetch, 0, 0                                                                             \
     }
 
 /* Entries for a command's option table; l is a cli_loading that outlives it. CLI_LEARNING_OPTIONS(l.learning) has
@@ -91,14 +122,23 @@ typedef struct cli_loading {
          &(l).io,                                                                                            \
          0,                                                                                                  \
          0},                                                                                                 \
-    {                                                                                                        \
-        "skip-missing", 0, CLI_FLAG, NULL,                                                                   \
-            "LOSSY: leave out experts that are not in RAM instead of waiting for them", &(l).skip_missing,   \
-            0, 0                                                                                             \
-    }
+        {"skip-missing",                                                                                     \
+         0,                                                                                                  \
+         CLI_FLAG,                                                                                           \
+         NULL,                                                                                               \
+         "LOSSY: leave out experts that are not in RAM instead of waiting for them",                         \
+         &(l).skip_missing,                                                                                  \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        CLI_DEVICE_OPTIONS(l)
 
 /* Checks --kv. False after saying what is wrong. */
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out);
+
+/* Checks --device, --vram and --postfetch and translates them; *vram_bytes is 0 where none was given. False after saying
+ * what is wrong. */
+bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
+                        mo_postfetch_mode *postfetch);
 
 /* Opens the model with a progress bar. NULL after saying what went wrong, with *code set. */
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code);

@@ -29,8 +29,12 @@ static void print_place(const char *label, int64_t bytes, const char *note)
     }
 }
 
-static const char *mode_words(const char *mode)
+static const char *mode_words(const mo_plan_report *r)
 {
+    const char *mode = r->mode;
+    if (r->device.ceiling_bytes && r->device.used_bytes == r->device.whole_bytes) {
+        return "everything lies in VRAM";
+    }
     return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
            : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
                                          : "layers pass from the disk through a ring in RAM";
@@ -43,6 +47,34 @@ static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *expe
         *slots += r->classes[i].slots;
         *experts += r->classes[i].experts;
     }
+}
+
+static void print_device(const mo_plan_report *r, const char *kv)
+{
+    const mo_plan_report_device *d = &r->device;
+    char positions[64], ring[64], slots[96], ceiling[32], together[64], layers[64] = "";
+    int64_t in_slots, experts;
+    if (d->ceiling_bytes == 0) {
+        return;
+    }
+    count_experts(r, &in_slots, &experts);
+    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
+    snprintf(ring, sizeof ring, "%d layers pass through %d slots", d->streamed_layers, d->ring);
+    snprintf(slots, sizeof slots, "%lld of %lld experts, %.0f %%", (long long)d->slots, (long long)experts,
+             experts ? 100.0 * (double)d->slots / (double)experts : 0.0);
+    snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)d->ceiling_bytes, ceiling));
+    if (d->streamed_layers) {
+        snprintf(layers, sizeof layers, "output matrix and %d of %d layers", d->layers, r->layers);
+    }
+    heading("In VRAM");
+    print_place("core", d->core_bytes, layers);
+    print_place("vectors", d->vector_bytes, "");
+    print_place("experts", d->slot_bytes, slots);
+    print_place("keys and values", d->kv_bytes, positions);
+    print_place("working memory", d->work_bytes, "");
+    print_place("staging", d->staging_bytes, "for experts that pass");
+    print_place("ring", d->ring_bytes, ring);
+    print_place("together", d->used_bytes, together);
 }
 
 static void print_ram(const mo_plan_report *r, const char *kv)
@@ -76,12 +108,17 @@ static void print_classes(const mo_plan_report *r)
     if (r->class_count < 2) {
         return;
     }
-    printf("\n%s%-18s%10s  %10s  %8s  %8s%s\n", cli_terminal_bold(), "Sizes of experts", "bytes", "slot",
-           "experts", "in RAM", cli_terminal_plain());
+    const bool device = r->device.ceiling_bytes > 0;
+    printf("\n%s%-18s%10s  %10s  %8s  %8s%s%s\n", cli_terminal_bold(), "Sizes of experts", "bytes", "slot",
+           "experts", "in RAM", device ? "   in VRAM" : "", cli_terminal_plain());
     for (int i = 0; i < r->class_count; i++) {
         const mo_plan_report_class *c = &r->classes[i];
-        printf("  %-16d%10s  %10s  %8lld  %8lld\n", i + 1, cli_bytes_text((uint64_t)c->bytes, bytes),
+        printf("  %-16d%10s  %10s  %8lld  %8lld", i + 1, cli_bytes_text((uint64_t)c->bytes, bytes),
                cli_bytes_text((uint64_t)c->slot_bytes, slot), (long long)c->experts, (long long)c->slots);
+        if (device) {
+            printf("  %8lld", (long long)c->device_slots);
+        }
+        printf("\n");
     }
 }
 
@@ -100,20 +137,60 @@ static void print_disk(const mo_plan_report *r)
 
 static void print_speed(const mo_plan_report *r)
 {
+    const mo_plan_report_device *d = &r->device;
+    const bool device = d->ceiling_bytes > 0;
     heading(r->experts ? "One token, with evenly spread routing" : "One token");
+    print_place("from VRAM", d->token_bytes, "");
+    print_place("over the link", d->token_link_bytes, "");
     print_place("from RAM", r->token_ram_bytes, "");
     print_place("from disk", r->token_disk_bytes, "");
+    if (r->experts && device) {
+        printf("  %-18s%8.1f %%  of experts are in VRAM when they are needed\n", "hits", 100 * d->hit_rate);
+    }
     if (r->experts && strcmp(r->mode, "resident") != 0) {
-        printf("  %-18s%8.1f %%  of experts are in RAM when they are needed\n", "hits", 100 * r->hit_rate);
+        printf("  %-18s%8.1f %%  of experts are in RAM%s when they are needed\n", device ? "" : "hits",
+               100 * r->hit_rate, device ? " or VRAM" : "");
     }
     printf("  %-18s%7.1f ms\n", "core", 1e3 * r->core_seconds);
     if (r->experts) {
         printf("  %-18s%7.1f ms\n", "experts", 1e3 * r->expert_seconds);
     }
+    if (device && d->link_seconds > 0) {
+        printf("  %-18s%7.1f ms  for layers that pass, beyond their products\n", "link",
+               1e3 * d->link_seconds);
+    }
+    if (device) {
+        printf("  %-18s%7.1f ms  launches and round trips\n", "overhead", 1e3 * d->overhead_seconds);
+    }
     if (r->disk_seconds > 0) {
         printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
     }
     printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+}
+
+static void print_device_reasons(const mo_plan_report *r)
+{
+    const mo_plan_report_device *d = &r->device;
+    char a[32], b[32];
+    if (d->ceiling_bytes == 0) {
+        if (d->why[0]) {
+            printf("  %-18s", "no device");
+            cli_terminal_wrap(d->why, 20);
+        }
+        return;
+    }
+    printf("  %-18s%s\n", "device", d->name);
+    printf("  %-18s", "its ceiling");
+    cli_terminal_wrap(d->why, 20);
+    printf("  %-18s%s to run at all, %s for everything\n", "needed there",
+           cli_bytes_text((uint64_t)d->least_bytes, a), cli_bytes_text((uint64_t)d->whole_bytes, b));
+    printf("  %-18s", "fetch lane");
+    cli_terminal_wrap(d->lane, 20);
+    printf("  %-18sits memory %.0f GB/s, link %.1f GB/s, RAM under both %.1f GB/s\n", "its rates",
+           d->memory_bytes_s / 1e9, d->link_bytes_s / 1e9, d->host_bytes_s / 1e9);
+    if (!d->measured) {
+        printf("  %-18sguesses, at least in part: moraine probe measures them\n", "");
+    }
 }
 
 static void print_reasons(const mo_plan_report *r)
@@ -129,15 +206,13 @@ static void print_reasons(const mo_plan_report *r)
     if (!r->measured) {
         printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
     }
-    if (r->device_bytes) {
-        printf("  %-18s%s, not used: plans cover RAM and disk\n", "device",
-               cli_bytes_text((uint64_t)r->device_bytes, a));
-    }
+    print_device_reasons(r);
 }
 
 static int print_table(const char *path, const mo_plan_report *r, const char *kv)
 {
-    printf("%s\n%s: %s\n", path, r->mode, mode_words(r->mode));
+    printf("%s\n%s: %s\n", path, r->mode, mode_words(r));
+    print_device(r, kv);
     print_ram(r, kv);
     print_classes(r);
     print_disk(r);
@@ -162,9 +237,11 @@ static json_t *classes_json(const mo_plan_report *r)
     json_t *list = json_array();
     for (int i = 0; i < r->class_count; i++) {
         const mo_plan_report_class *c = &r->classes[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)c->bytes,
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)c->bytes,
                                               "slot_bytes", (json_int_t)c->slot_bytes, "experts",
-                                              (json_int_t)c->experts, "slots", (json_int_t)c->slots));
+                                              (json_int_t)c->experts, "slots", (json_int_t)c->slots,
+                                              "device_slot_bytes", (json_int_t)c->device_slot_bytes,
+                                              "device_slots", (json_int_t)c->device_slots));
     }
     return list;
 }
@@ -174,6 +251,34 @@ static json_t *token_json(const mo_plan_report *r)
     return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f}", "ram_bytes", (json_int_t)r->token_ram_bytes,
                      "disk_bytes", (json_int_t)r->token_disk_bytes, "hit_rate", r->hit_rate, "core_seconds",
                      r->core_seconds, "expert_seconds", r->expert_seconds, "disk_seconds", r->disk_seconds);
+}
+
+/* null without a device; why_no_device then says why. */
+static json_t *device_json(const mo_plan_report *r)
+{
+    const mo_plan_report_device *d = &r->device;
+    if (d->ceiling_bytes == 0) {
+        return json_null();
+    }
+    json_t *bytes = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)d->core_bytes,
+                              "vectors", (json_int_t)d->vector_bytes, "experts", (json_int_t)d->slot_bytes,
+                              "kv", (json_int_t)d->kv_bytes, "work", (json_int_t)d->work_bytes, "staging",
+                              (json_int_t)d->staging_bytes, "ring", (json_int_t)d->ring_bytes);
+    json_t *token =
+        json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "device_bytes", (json_int_t)d->token_bytes,
+                  "link_bytes", (json_int_t)d->token_link_bytes, "hit_rate", d->hit_rate, "core_seconds",
+                  d->core_seconds, "hit_seconds", d->hit_seconds, "miss_seconds", d->miss_seconds,
+                  "link_seconds", d->link_seconds, "overhead_seconds", d->overhead_seconds);
+    json_t *rates = json_pack("{s:f, s:f, s:f, s:b}", "memory_bytes_s", d->memory_bytes_s, "link_bytes_s",
+                              d->link_bytes_s, "host_bytes_s", d->host_bytes_s, "measured", (int)d->measured);
+    return json_pack("{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o}",
+                     "name", cli_json_string(d->name), "ceiling_bytes", (json_int_t)d->ceiling_bytes,
+                     "ceiling", cli_json_string(d->why), "used_bytes", (json_int_t)d->used_bytes,
+                     "least_bytes", (json_int_t)d->least_bytes, "whole_bytes", (json_int_t)d->whole_bytes,
+                     "bytes", bytes, "slots", (json_int_t)d->slots, "layers", d->layers, "streamed_layers",
+                     d->streamed_layers, "ring", d->ring, "fetch", (int)d->fetch, "fetch_share",
+                     d->fetch_share, "fetch_reason", cli_json_string(d->lane), "token", token, "rates",
+                     rates);
 }
 
 static int print_json(const char *path, const mo_plan_report *r, const char *kv)
@@ -186,7 +291,7 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
     return cli_json_print(json_pack(
         "{s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, "
         "s:s, "
-        "s:o, s:f, s:o, s:I}",
+        "s:o, s:f, s:o, s:I, s:o, s:o}",
         "model", cli_json_string(path), "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes,
         "ceiling", cli_json_string(r->why), "available_bytes", (json_int_t)r->available_bytes, "used_bytes",
         (json_int_t)r->used_bytes, "least_bytes", (json_int_t)r->least_bytes, "whole_bytes",
@@ -195,7 +300,8 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
         "streamed_layers", r->streamed_layers, "ring", r->ring, "classes", classes_json(r), "context",
         (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
         "tokens_per_second", r->tokens_per_second, "rates", rates, "device_bytes",
-        (json_int_t)r->device_bytes));
+        (json_int_t)r->device_bytes, "device", device_json(r), "why_no_device",
+        r->device.ceiling_bytes == 0 && r->device.why[0] ? cli_json_string(r->device.why) : json_null()));
 }
 
 /* ---- Command ---- */
@@ -232,16 +338,20 @@ int cli_plan(int argc, char **argv)
          "probe "
          "writes it (this machine)",
          &ask.machine, 0, 0},
+        CLI_DEVICE_OPTIONS(l),
+        {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory", &ask.cpu_moe, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",
-        .description = "Shows, before anything is loaded, what of a model would lie in RAM and what on disk, "
-                       "what a token "
-                       "reads from each, and how fast that will be." CLI_DEFAULT_MODEL_HELP,
+        .description =
+            "Shows, before anything is loaded, what of a model would lie in a device's memory, what in "
+            "RAM and what on disk, what a token reads from each, and how fast that will "
+            "be." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine plan --ram 24G model.gguf\n"
                     "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
+                    "  moraine plan --device cuda --vram 8G model.gguf\n"
                     "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -255,7 +365,8 @@ int cli_plan(int argc, char **argv)
         fprintf(stderr, "moraine plan: --ram 0: a size above 0 is needed; see moraine plan --help\n");
         return CLI_USAGE;
     }
-    if (!cli_loading_kv("plan", &l, &ask.kv)) {
+    if (!cli_loading_kv("plan", &l, &ask.kv) ||
+        !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, &ask.postfetch)) {
         return CLI_USAGE;
     }
     const char *path = cli_model_path("plan", argv[first], json, &code);

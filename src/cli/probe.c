@@ -1,4 +1,4 @@
-/* moraine probe: what plans are made with, measured: the rates of memory and disk. */
+/* moraine probe: what plans are made with, measured: the rates of memory, disk and device. */
 #include <moraine.h>
 
 #include <stdio.h>
@@ -58,11 +58,52 @@ static void print_way(const mo_probe_report *r, bool ring)
     }
 }
 
+static void print_copies(const mo_probe_device_report *d)
+{
+    char size[32];
+    if (!d->name[0]) {
+        return;
+    }
+    printf("\n%s%-18s%7s %8s %9s%s\n", cli_terminal_bold(), "Link, GB/s", "to it", "from it", "pageable",
+           cli_terminal_plain());
+    for (int i = 0; i < d->copy_count; i++) {
+        const struct mo_probe_copy *c = &d->copies[i];
+        printf("  %-16s%7.2f %8.2f %9.2f\n", cli_bytes_text((uint64_t)c->bytes, size), c->in_bytes_s * 1e-9,
+               c->out_bytes_s * 1e-9, c->pageable_bytes_s * 1e-9);
+    }
+}
+
+static void print_device(const mo_probe_device_report *d)
+{
+    char a[32], b[32];
+    if (!d->name[0]) {
+        if (d->why[0]) {
+            printf("no device          ");
+            cli_terminal_wrap(d->why, 19);
+        }
+        return;
+    }
+    printf("device             %s, %s free of %s\n", d->name, cli_bytes_text((uint64_t)d->free_bytes, a),
+           cli_bytes_text((uint64_t)d->memory_bytes, b));
+    printf("its memory         %.1f GB/s, read by products\n", d->memory_bytes_s * 1e-9);
+    printf("link               %.2f GB/s to it, %.2f from it; %.2f from ordinary memory\n",
+           d->link_bytes_s * 1e-9, d->link_out_bytes_s * 1e-9, d->pageable_bytes_s * 1e-9);
+    if (!d->pinned) {
+        printf("                   the system refuses to pin memory, so everything crosses as ordinary "
+               "memory\n");
+    }
+    printf("both at once       %.1f GB/s of memory and %.2f over the link\n", d->both_ram_bytes_s * 1e-9,
+           d->both_link_bytes_s * 1e-9);
+    printf("latency            %.1f us for a launch, %.1f us for a round trip\n", d->launch_seconds * 1e6,
+           d->round_trip_seconds * 1e6);
+}
+
 static void print_table(const mo_probe_report *r)
 {
     print_memory(r);
     print_way(r, false);
     print_way(r, true);
+    print_copies(&r->device);
     printf("GB/s with so many reads under way; in brackets the processor time, of one core\n\n");
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
     printf("disk               %.2f GB/s, reads of 1 MiB %s, %d %s\n", r->disk_bytes_s * 1e-9,
@@ -72,6 +113,7 @@ static void print_table(const mo_probe_report *r)
                              : "threads");
     printf("because            ");
     cli_terminal_wrap(r->disk_reason, 19);
+    print_device(&r->device);
 }
 
 /* ---- For programs ---- */
@@ -98,13 +140,43 @@ static json_t *disk_json(const mo_probe_report *r)
     return list;
 }
 
+static json_t *copies_json(const mo_probe_device_report *d)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < d->copy_count; i++) {
+        const struct mo_probe_copy *c = &d->copies[i];
+        json_array_append_new(list, json_pack("{s:I, s:f, s:f, s:f}", "bytes", (json_int_t)c->bytes,
+                                              "in_bytes_s", c->in_bytes_s, "out_bytes_s", c->out_bytes_s,
+                                              "pageable_bytes_s", c->pageable_bytes_s));
+    }
+    return list;
+}
+
+static json_t *device_json(const mo_probe_device_report *d)
+{
+    if (!d->name[0]) {
+        return json_null();
+    }
+    return json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "name",
+                     cli_json_string(d->name), "kind", d->kind, "memory_bytes", (json_int_t)d->memory_bytes,
+                     "free_bytes", (json_int_t)d->free_bytes, "pinned", (int)d->pinned, "link_bytes_s",
+                     d->link_bytes_s, "link_out_bytes_s", d->link_out_bytes_s, "pageable_bytes_s",
+                     d->pageable_bytes_s, "both_ram_bytes_s", d->both_ram_bytes_s, "both_link_bytes_s",
+                     d->both_link_bytes_s, "memory_bytes_s", d->memory_bytes_s, "launch_seconds",
+                     d->launch_seconds, "round_trip_seconds", d->round_trip_seconds, "copies",
+                     copies_json(d));
+}
+
 static int print_json(const mo_probe_report *r, const char *saved)
 {
-    return cli_json_print(json_pack(
-        "{s:i, s:I, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o?}", "threads", r->threads, "ram_bytes",
-        (json_int_t)r->ram_bytes, "ram_bytes_s", r->ram_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
-        r->direct, "io_uring", r->ring, "readers", r->readers, "reason", cli_json_string(r->disk_reason),
-        "memory", memory_json(r), "disk", disk_json(r), "saved", saved ? cli_json_string(saved) : NULL));
+    return cli_json_print(json_pack("{s:i, s:I, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}",
+                                    "threads", r->threads, "ram_bytes", (json_int_t)r->ram_bytes,
+                                    "ram_bytes_s", r->ram_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
+                                    r->direct, "io_uring", r->ring, "readers", r->readers, "reason",
+                                    cli_json_string(r->disk_reason), "memory", memory_json(r), "disk",
+                                    disk_json(r), "device", device_json(&r->device), "why_no_device",
+                                    r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",
+                                    saved ? cli_json_string(saved) : NULL));
 }
 
 /* ---- */
@@ -144,7 +216,7 @@ static int probe(const mo_probe_ask *ask, const char *output, bool keep, bool js
 int cli_probe(int argc, char **argv)
 {
     bool json = false, dry = false;
-    const char *directory = NULL, *output = NULL;
+    const char *directory = NULL, *output = NULL, *device = "auto";
     int64_t threads = 0;
     const cli_option options[] = {
         {"dir", 'd', CLI_TEXT, "DIRECTORY",
@@ -154,6 +226,8 @@ int cli_probe(int argc, char **argv)
          &directory, 0, 0},
         {"threads", 't', CLI_INTEGER, "N", "most threads that read memory (one per usable core)", &threads, 1,
          1024},
+        {"device", 0, CLI_TEXT, "NAME",
+         "measure this one too: none, cuda, auto (a GPU where one can be used) or sim (auto)", &device, 0, 0},
         {"output", 'o', CLI_TEXT, "FILE", "keep the rates in this file (rates.json in the user's cache)",
          &output, 0, 0},
         {"dry", 0, CLI_FLAG, NULL, "keep nothing", &dry, 0, 0},
@@ -162,10 +236,11 @@ int cli_probe(int argc, char **argv)
     const cli_usage usage = {
         .command = "probe",
         .arguments = "[MODEL]",
-        .description =
-            "Measures how fast this machine reads memory and disk, which takes some ten seconds, and keeps "
-            "the rates for moraine plan. The disk is read as the engine does it, from MODEL if one is "
-            "named. Other programs that run meanwhile make the rates look lower.",
+        .description = "Measures how fast this machine reads memory and disk and what its GPU does, which "
+                       "takes some ten "
+                       "seconds, and keeps the rates for moraine plan. The disk is read as the engine does "
+                       "it, from MODEL if one is "
+                       "named. Other programs that run meanwhile make the rates look lower.",
         .examples = "  moraine probe\n"
                     "  moraine probe --dir /data/models\n"
                     "  moraine probe model.gguf --json\n",
@@ -193,6 +268,7 @@ int cli_probe(int argc, char **argv)
         .model = model,
         .directory = directory,
         .threads = (int)threads,
+        .device = device,
         .progress = on_progress,
         .user = &shown,
     };

@@ -3,6 +3,8 @@
 #ifndef MO_DEVICE_OP_HOST_H
 #define MO_DEVICE_OP_HOST_H
 
+#include <stdbool.h>
+
 #include "device/op.h"
 #include "numeric/kernels.h"
 
@@ -13,6 +15,7 @@ typedef void *(*mo_op_resolve)(void *user, mo_daddr address, int64_t bytes);
 typedef struct mo_op_host {
     const mo_kernels *kernels;
     mo_op_resolve resolve;
+    bool (*stopped)(void *user); /* NULL, or: MO_OP_AWAIT asks whether it should give up, as for an abort */
     void *user;
 } mo_op_host;
 

@@ -44,6 +44,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->pool = options->pool;
     e->tiers = options->tiers;
     e->tally = options->tally;
+    e->card = options->card;
     e->batch = options->batch;
     e->context = options->context;
     e->rope_count = collect_ropes(e->frame, e->ropes, 8);

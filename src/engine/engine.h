@@ -20,6 +20,7 @@ typedef struct mo_engine_options {
     int64_t context; /* most positions of any session */
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     mo_tally *tally; /* counts picks; kept and used, not owned. NULL: none are counted */
+    struct mo_card *card; /* the device that computes; kept and used, not owned. NULL: the CPU does */
 } mo_engine_options;
 
 /* Always on: a few additions per step. */
@@ -34,6 +35,7 @@ typedef struct mo_engine {
     const mo_kernels *kernels;
     mo_pool *pool;
     mo_tiers *tiers; /* NULL: everything lies in RAM */
+    struct mo_card *card; /* NULL: none, or lost; under lock */
     mo_tally *tally; /* written by the step that runs; NULL: nothing is counted. Under lock */
     bool timed;      /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;

@@ -162,12 +162,10 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
-/* The jobs of one expert's two halves. */
-static void add_in(mo_walk *walk, int expert)
+void mo_walk_add_in(mo_walk *walk, int expert, int64_t row, int64_t count)
 {
     const mo_moe *moe = &walk->layer->moe;
     mo_workspace *w = walk->w;
-    const int64_t row = w->first[expert], count = w->first[expert + 1] - row;
     const mo_brick *b = &moe->bricks[expert];
     mo_jobs_add(&w->ffn_in, &b->gate, &walk->in, w->by_expert + row, count, w->gate + row * moe->width,
                 moe->width);
@@ -178,12 +176,24 @@ static void add_in(mo_walk *walk, int expert)
     }
 }
 
-static void add_down(mo_walk *walk, int expert)
+void mo_walk_add_down(mo_walk *walk, int expert, int64_t row, int64_t count)
 {
     mo_workspace *w = walk->w;
-    const int64_t row = w->first[expert], count = w->first[expert + 1] - row;
     mo_jobs_add(&w->ffn_out, &walk->layer->moe.bricks[expert].down, &walk->hidden, w->identity + row, count,
                 w->down + row * walk->frame->width, walk->frame->width);
+}
+
+/* The rows of an expert that sort_by_expert() has laid together. */
+static void add_in(mo_walk *walk, int expert)
+{
+    const int32_t *first = walk->w->first;
+    mo_walk_add_in(walk, expert, first[expert], first[expert + 1] - first[expert]);
+}
+
+static void add_down(mo_walk *walk, int expert)
+{
+    const int32_t *first = walk->w->first;
+    mo_walk_add_down(walk, expert, first[expert], first[expert + 1] - first[expert]);
 }
 
 static void add_side(mo_walk *walk)
@@ -206,15 +216,14 @@ static void add_side(mo_walk *walk)
     }
 }
 
-static void begin_round(mo_walk *walk)
+void mo_walk_begin_round(mo_walk *walk)
 {
     mo_jobs_clear(&walk->w->ffn_in);
     mo_jobs_clear(&walk->w->ffn_out);
     walk->row_count = walk->side_count = 0;
 }
 
-/* Computes what was added; after the last round every token's outputs are merged. */
-static void run_round(mo_walk *walk, bool last)
+void mo_walk_run_round(mo_walk *walk, bool last)
 {
     mo_phase phases[4];
     int count = 0;
@@ -332,7 +341,7 @@ static mo_status feed_stored(mo_walk *walk, mo_error *err)
         if (first && !wait) { /* the layer's own reads are asked for: the disk may look ahead behind them */
             mo_walk_guess(walk);
         }
-        begin_round(walk);
+        mo_walk_begin_round(walk);
         if (first) {
             add_side(walk);
         }
@@ -343,7 +352,7 @@ static mo_status feed_stored(mo_walk *walk, mo_error *err)
         }
         if (!wait) {
             const int64_t started = tick(&watch);
-            run_round(walk, left == 0);
+            mo_walk_run_round(walk, left == 0);
             watch.computing += tick(&watch) - started;
             release_done(walk, count);
             first = false;
@@ -364,9 +373,9 @@ static void feed_beside(mo_walk *walk)
     for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
         walk->w->ids[i] = -1; /* the merge passes over them */
     }
-    begin_round(walk);
+    mo_walk_begin_round(walk);
     add_side(walk);
-    run_round(walk, true);
+    mo_walk_run_round(walk, true);
 }
 
 mo_status mo_walk_feed(mo_walk *walk, mo_error *err)
@@ -383,7 +392,7 @@ mo_status mo_walk_feed(mo_walk *walk, mo_error *err)
             return feed_stored(walk, err);
         }
     }
-    begin_round(walk);
+    mo_walk_begin_round(walk);
     mo_tally_layer *counts = l->routed ? tally_layer(walk) : NULL;
     for (int e = 0; l->routed && e < l->moe.experts; e++) {
         add_in(walk, e);
@@ -391,6 +400,6 @@ mo_status mo_walk_feed(mo_walk *walk, mo_error *err)
         tally(walk, counts, e, MO_FOUND_HOT);
     }
     add_side(walk);
-    run_round(walk, true);
+    mo_walk_run_round(walk, true);
     return MO_OK;
 }

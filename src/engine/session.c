@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "engine/card.h"
 #include "engine/discover.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
@@ -20,6 +21,7 @@ struct mo_session {
     mo_touch touch; /* experts of this conversation; empty when nothing is counted */
     bool prompt;    /* more than one token is new: somebody's text, to its last token */
     int64_t computed;
+    int64_t told; /* positions of this feed that were handed out: none is told twice */
     atomic_bool cancel;
 };
 
@@ -64,6 +66,11 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         free(s);
         return status;
     }
+    const mo_status seated = engine->card ? mo_seat_take(engine->card, &s->state, err) : MO_OK;
+    if (seated != MO_OK) {
+        mo_session_close(s);
+        return seated;
+    }
     s->tokens = malloc(sizeof(int32_t) * (size_t)context);
     s->logits = malloc(sizeof(float) * (size_t)engine->frame->vocab);
     if (!s->tokens || !s->logits) {
@@ -98,6 +105,7 @@ void mo_session_close(mo_session *session)
     if (session) {
         end_conversation(session);
         mo_touch_destroy(&session->touch);
+        mo_seat_leave(&session->state);
         mo_state_drop(&session->state);
         free(session->tokens);
         free(session->logits);
@@ -128,11 +136,23 @@ void mo_session_cancel(mo_session *session)
 
 /* ---- Feeding ---------------------------------------------------------------------------------- */
 
+/* A state whose device is lost begins anew, in RAM. */
+static void leave_lost_card(mo_session *s)
+{
+    if (s->state.seat && !s->engine->card) {
+        mo_seat_leave(&s->state);
+        mo_state_reset(&s->state);
+        s->has_logits = false;
+    }
+}
+
 /* Shortens the state to what it shares with the sequence, less the last token. */
 static mo_status begin_feed(const mo_feed *f, mo_error *err)
 {
     mo_session *s = f->session;
     int64_t common = 0;
+    leave_lost_card(s);
+    s->told = 0;
     if (f->count < 1 || f->count > s->state.context) {
         return mo_fail(
             err, MO_EINVAL,
@@ -178,7 +198,10 @@ static void pass_routes(void *user, int layer, int64_t token, const int32_t *ids
                         int used)
 {
     const mo_feed *f = user;
-    f->routes(f->user, layer, f->session->state.length + token, ids, weights, used);
+    const int64_t position = f->session->state.length + token;
+    if (position >= f->session->told) {
+        f->routes(f->user, layer, position, ids, weights, used);
+    }
 }
 
 static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_error *err)
@@ -217,8 +240,11 @@ static void end_slice(const mo_feed *f, const mo_slice *slice)
     memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
     s->computed += slice->count;
     for (int64_t i = 0; f->logits && i < slice->count; i++) {
-        f->logits(f->user, from + i, s->rows + i * vocab);
+        if (from + i >= s->told) {
+            f->logits(f->user, from + i, s->rows + i * vocab);
+        }
     }
+    s->told = s->state.length > s->told ? s->state.length : s->told;
     if (s->state.length == f->count) {
         if (f->logits) {
             memcpy(s->logits, s->rows + (slice->count - 1) * vocab, sizeof(float) * (size_t)vocab);
@@ -303,7 +329,13 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
                                (long long)feeds[i].session->state.length, (long long)feeds[i].count);
             }
         }
-        const mo_status status = step_all(feeds, count, err);
+        mo_status status = step_all(feeds, count, err);
+        if (status == MO_EDEVICE && !feeds[0].session->engine->card && feeds[0].session->state.seat) {
+            for (int i = 0; i < count; i++) { /* the CPU goes on, from the first token */
+                leave_lost_card(feeds[i].session);
+            }
+            status = MO_OK;
+        }
         if (status != MO_OK) {
             for (int i = 0; i < count; i++) {
                 atomic_store(&feeds[i].session->cancel, false);
@@ -366,6 +398,14 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
     s->kv = session->state.kv;
     s->layers = session->engine->frame->layer_count;
     memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)s->length);
+    pthread_mutex_lock(&session->engine->lock);
+    const mo_status pulled = session->engine->card ? mo_seat_pull(&session->state, err) : MO_OK;
+    pthread_mutex_unlock(&session->engine->lock);
+    if (pulled != MO_OK) {
+        mo_snapshot_free(s);
+        *out = NULL;
+        return pulled;
+    }
     mo_state_save(&session->state, s->state);
     if (session->has_logits) {
         memcpy(s->logits, session->logits, sizeof(float) * (size_t)vocab);
@@ -384,8 +424,14 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, m
         return mo_fail(err, MO_EINVAL,
                        "the saved state belongs to another model or another --kv format; start anew");
     }
-    const mo_status status =
+    leave_lost_card(session);
+    mo_status status =
         mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
+    if (status == MO_OK) {
+        pthread_mutex_lock(&session->engine->lock);
+        status = session->engine->card ? mo_seat_push(&session->state, err) : MO_OK;
+        pthread_mutex_unlock(&session->engine->lock);
+    }
     if (status == MO_OK) {
         memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)snapshot->length);
         session->has_logits = snapshot->logits != NULL;

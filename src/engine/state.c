@@ -66,7 +66,7 @@ size_t mo_state_bytes(const mo_frame *frame, mo_kv_type kv, int64_t context, int
 mo_status mo_state_init(mo_state *s, const mo_frame *frame, mo_kv_type kv, int64_t context, int64_t batch,
                         mo_error *err)
 {
-    *s = (mo_state){.frame = frame, .kv = kv, .context = context, .batch = batch};
+    *s = (mo_state){.frame = frame, .kv = kv, .context = context, .batch = batch, .cleared = true};
     s->bytes = mo_state_bytes(frame, kv, context, batch);
     s->layers = calloc((size_t)frame->layer_count, sizeof *s->layers);
     s->memory = mo_host_alloc_huge(s->bytes);
@@ -105,6 +105,7 @@ void mo_state_reset(mo_state *s)
         }
     }
     s->length = s->written = 0;
+    s->cleared = true;
 }
 
 bool mo_state_trim(mo_state *s, int64_t length)

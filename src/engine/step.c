@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "engine/card.h"
 #include "engine/walk.h"
 
 /* ---- Before the layers ------------------------------------------------------------------------ */
@@ -101,7 +103,7 @@ static void enter_layer(mo_walk *walk, int index)
     }
 }
 
-static void tell_routes(const mo_walk *walk)
+void mo_walk_tell_routes(const mo_walk *walk)
 {
     const int used = walk->layer->moe.used;
     const mo_tally_layer *tally =
@@ -133,7 +135,7 @@ static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
                                                      : mo_walk_delta(walk, phases, count);
     count = mo_walk_route(walk, phases, count);
     mo_walk_run(walk, phases, count);
-    tell_routes(walk);
+    mo_walk_tell_routes(walk);
     status = mo_walk_feed(walk, err);
     if (tiers && tiers->ring) {
         mo_ring_leave(tiers->ring, index);
@@ -244,6 +246,9 @@ static mo_status run(mo_walk *walk, const atomic_bool *cancel, mo_error *err)
         mo_store_pass(walk->engine->tiers->store,
                       walk->slices[0].prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
+    if (walk->engine->card) {
+        return mo_card_step(walk->engine->card, walk, cancel, err);
+    }
     for (int i = 0; i < walk->frame->layer_count; i++) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             return mo_fail(err, MO_ECANCELLED, "cancelled");
@@ -276,6 +281,12 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const at
                     .slices = slices,
                     .slice_count = count};
     const mo_status status = run(&walk, cancel, err);
+    if (status == MO_EDEVICE && engine->card) {
+        mo_log(MO_LOG_WARN, "device",
+               "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
+               err->detail);
+        engine->card = NULL; /* who opened it closes it */
+    }
     for (int i = 0; i < count; i++) {
         if (status == MO_OK) {
             slices[i].state->length += slices[i].count;

@@ -56,6 +56,27 @@ int mo_walk_route(mo_walk *walk, mo_phase *phases, int count);
  * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
 mo_status mo_walk_feed(mo_walk *walk, mo_error *err);
 
+/* Does any slice listen? */
+static inline bool mo_walk_listens(const mo_walk *walk)
+{
+    bool any = false;
+    for (int i = 0; i < walk->slice_count; i++) {
+        any |= walk->slices[i].routes != NULL;
+    }
+    return any;
+}
+
+/* Tells slices that listen which experts w->ids holds for the layer. */
+void mo_walk_tell_routes(const mo_walk *walk);
+
+/* Rounds of that computation, for whoever decides which experts the CPU computes: rows `row` and up of gate, up, hidden
+ * and down belong to the expert's tokens, named by w->by_expert. The matrices must be in RAM. After the last round
+ * every token's outputs are merged. */
+void mo_walk_begin_round(mo_walk *walk);
+void mo_walk_add_in(mo_walk *walk, int expert, int64_t row, int64_t count);
+void mo_walk_add_down(mo_walk *walk, int expert, int64_t row, int64_t count);
+void mo_walk_run_round(mo_walk *walk, bool last);
+
 /* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is
  * now. Does nothing unless prediction is on and one token is computed. */
 void mo_walk_guess(mo_walk *walk);

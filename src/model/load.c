@@ -772,3 +772,9 @@ uint64_t mo_checkpoint_bytes_per_token(const mo_checkpoint *model)
 {
     return model->token_bytes;
 }
+
+uint8_t *mo_checkpoint_region(const mo_checkpoint *model, size_t *bytes)
+{
+    *bytes = model->region_bytes;
+    return model->region;
+}

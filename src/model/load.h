@@ -55,6 +55,9 @@ typedef struct mo_checkpoint_bytes {
 } mo_checkpoint_bytes;
 mo_checkpoint_bytes mo_checkpoint_resident(const mo_checkpoint *checkpoint);
 
+/* The memory that holds what was loaded, and its bytes; NULL when there is none. */
+uint8_t *mo_checkpoint_region(const mo_checkpoint *checkpoint, size_t *bytes);
+
 /* Bytes of weights that one token reads when nothing is shared between tokens. */
 uint64_t mo_checkpoint_bytes_per_token(const mo_checkpoint *checkpoint);
 

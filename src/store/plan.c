@@ -6,23 +6,13 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "store/plan_device.h"
+#include "store/plan_share.h"
 #include "store/plan_text.h"
 
 #define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
 #define USED_LEAST 1e-6               /* of bricks per token, unless it is 0 */
 #define USED_MOST  1e9
-
-static int64_t sum(int64_t a, int64_t b)
-{
-    int64_t c;
-    return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
-}
-
-static int64_t times(int64_t a, int64_t b)
-{
-    int64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
-}
 
 /* ---- Checks ---- */
 
@@ -55,7 +45,11 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"keys and values", m->kv_bytes},
                  {"working memory", m->work_bytes},
                  {"other memory", m->other_bytes},
-                 {"staging", m->staging_bytes}};
+                 {"staging", m->staging_bytes},
+                 {"core on a device", m->device_core_bytes},
+                 {"slot for a layer on a device", m->device_layer_room},
+                 {"working memory on a device", m->device_work_bytes},
+                 {"staging on a device", m->device_staging_bytes}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].bytes < 0 || sizes[i].bytes > SIZE_MOST) {
             return mo_fail(err, MO_EINVAL, "the model cannot be planned for: its %s of %" PRId64 " bytes",
@@ -69,9 +63,9 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                        "%d streamed layers, %d reads at once",
                        m->layers, m->used, m->class_count, m->dense_layers, m->in_flight);
     }
-    if (m->dense_layers > 0 &&
-        (m->dense_layer_bytes < 1 || m->dense_layer_room < m->dense_layer_bytes ||
-         m->dense_bytes > m->core_bytes || m->dense_bytes > times(m->dense_layers, m->dense_layer_bytes))) {
+    if (m->dense_layers > 0 && (m->dense_layer_bytes < 1 || m->dense_layer_room < m->dense_layer_bytes ||
+                                m->dense_bytes > m->core_bytes ||
+                                m->dense_bytes > mo_plan_times(m->dense_layers, m->dense_layer_bytes))) {
         return mo_fail(
             err, MO_EINVAL,
             "the model cannot be planned for: %d layers of at most %" PRId64 " bytes in slots of %" PRId64
@@ -81,6 +75,12 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
     mo_status status = MO_OK;
     for (int i = 0; i < m->class_count && status == MO_OK; i++) {
         status = check_class(&m->classes[i], i, err);
+        if (status == MO_OK && (m->device_room[i] < 0 || m->device_room[i] > SIZE_MOST)) {
+            status = mo_fail(err, MO_EINVAL,
+                             "the model cannot be planned for: class %d of its experts in slots of %" PRId64
+                             " bytes on a device",
+                             i, m->device_room[i]);
+        }
     }
     return status;
 }
@@ -92,8 +92,10 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
                        "a ceiling of %" PRId64 " bytes cannot be planned for; give --ram a size",
                        l->ram_bytes);
     }
-    if (l->vram_bytes != 0) {
-        return mo_fail(err, MO_EUNSUPPORTED, "plans with device memory are not made yet; leave it out");
+    if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "%" PRId64 " bytes of device memory cannot be planned for; give --vram a size",
+                       l->vram_bytes < 0 ? l->vram_bytes : l->vram_expert_bytes);
     }
     const double compute = r->ram_bytes_s * r->compute_share;
     if (!(compute > 0 && isfinite(compute)) || !(r->disk_bytes_s > 0 && isfinite(r->disk_bytes_s))) {
@@ -112,66 +114,23 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
 static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
 {
     const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
-    const int64_t slots = sum(c->used ? c->used : m->used, in_flight);
+    const int64_t slots = mo_plan_sum(c->used ? c->used : m->used, in_flight);
     return slots < c->bricks ? slots : c->bricks;
 }
 
-/* Slots of a class when every class has got `level` bytes for each byte a token reads of it. */
-static int64_t slots_at(const mo_plan_model *m, const mo_plan_class *c, double level)
+/* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
+static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_share *s)
 {
-    const int64_t least = fewest(m, c);
-    if (c->bricks == 0) {
-        return 0;
-    }
-    const double slots = floor(level * (c->used_per_token * (double)c->bytes) / (double)c->room);
-    if (!(slots < (double)c->bricks)) {
-        return c->bricks;
-    }
-    return slots > (double)least ? (int64_t)slots : least;
-}
-
-static int64_t slots_bytes(const mo_plan_model *m, double level)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < m->class_count; i++) {
-        bytes = sum(bytes, times(slots_at(m, &m->classes[i], level), m->classes[i].room));
-    }
-    return bytes;
-}
-
-/* A level at which every class that a token uses is full. */
-static double level_of_all(const mo_plan_model *m)
-{
-    double most = 0;
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        const double weight = c->used_per_token * (double)c->bytes;
-        const double level = weight > 0 ? (double)c->bricks * (double)c->room / weight : 0;
-        most = level > most ? level : most;
+        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
+        const int64_t most = c->bricks - held > least ? c->bricks - held : least;
+        s[i] = (mo_plan_share){.room = c->room,
+                               .weight = c->used_per_token * (double)c->bytes,
+                               .least = least,
+                               .most = most,
+                               .held = held};
     }
-    return 2 * most; /* whatever the rounding */
-}
-
-/* Shares the budget, which is at least slots_bytes(m, 0), over the classes. All of them follow one level,
- * the highest that the budget allows, so that a larger budget takes no slot from any class: filling up
- * what rounding leaves would. */
-static int64_t share_out(const mo_plan_model *m, int64_t budget, int32_t *slots)
-{
-    double low = 0, high = level_of_all(m);
-    if (slots_bytes(m, high) <= budget) {
-        low = high;
-    }
-    for (;;) {
-        const double middle = low + (high - low) / 2;
-        if (!(middle > low && middle < high)) {
-            break;
-        }
-        *(slots_bytes(m, middle) <= budget ? &low : &high) = middle;
-    }
-    for (int i = 0; i < m->class_count; i++) {
-        slots[i] = (int32_t)slots_at(m, &m->classes[i], low);
-    }
-    return slots_bytes(m, low);
 }
 
 /* ---- Places ---- */
@@ -180,7 +139,7 @@ static int64_t expert_bytes(const mo_plan_model *m)
 {
     int64_t bytes = 0;
     for (int i = 0; i < m->class_count; i++) {
-        bytes = sum(bytes, times(m->classes[i].bricks, m->classes[i].bytes));
+        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].bricks, m->classes[i].bytes));
     }
     return bytes;
 }
@@ -190,7 +149,7 @@ static int64_t total(const mo_plan *p)
     const int64_t parts[] = {p->core, p->vectors, p->table, p->kv, p->work, p->other, p->staging, p->slots};
     int64_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        bytes = sum(bytes, parts[i]);
+        bytes = mo_plan_sum(bytes, parts[i]);
     }
     return bytes;
 }
@@ -210,54 +169,74 @@ static mo_plan fixed_parts(const mo_plan_model *m)
     };
 }
 
+/* What there is to place: a model, and the slots its classes want. */
+typedef struct wanted {
+    mo_plan_model model;
+    mo_plan_share shares[MO_PLAN_CLASSES];
+    bool beside; /* a device, which has the rest: experts here lie in slots, even all of them */
+} wanted;
+
 /* Rows of the embedding may still be fetched and staged, nothing else. */
-static mo_plan resident_parts(const mo_plan_model *m)
+static mo_plan resident_parts(const wanted *w)
 {
+    const mo_plan_model *m = &w->model;
     mo_plan p = fixed_parts(m);
     p.mode = MO_PLAN_RESIDENT;
     p.core = m->core_bytes;
     p.staging = m->tied ? 0 : m->staging_bytes;
     p.slots = p.expert_resident = p.expert_bytes;
+    if (w->beside) {
+        p.slots = mo_plan_share_most(w->shares, m->class_count);
+        p.expert_resident = 0; /* counted with the slots */
+        p.mode = p.slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
+        for (int i = 0; i < m->class_count; i++) {
+            p.class_slots[i] = (int32_t)w->shares[i].most;
+        }
+    }
     p.used = total(&p);
     return p;
 }
 
-static mo_plan slotted_parts(const mo_plan_model *m)
+static mo_plan slotted_parts(const wanted *w)
 {
-    mo_plan p = fixed_parts(m);
+    mo_plan p = fixed_parts(&w->model);
     p.mode = MO_PLAN_SLOTS;
-    p.core = m->core_bytes;
-    p.slots = slots_bytes(m, 0);
+    p.core = w->model.core_bytes;
+    p.slots = mo_plan_share_least(w->shares, w->model.class_count);
     p.used = total(&p);
     return p;
 }
 
 /* No layer stays; the ring is the smallest. */
-static mo_plan streamed_parts(const mo_plan_model *m)
+static mo_plan streamed_parts(const wanted *w)
 {
+    const mo_plan_model *m = &w->model;
     mo_plan p = fixed_parts(m);
     p.mode = MO_PLAN_STREAMED;
     p.core = m->core_bytes - m->dense_bytes;
     p.ring = MO_PLAN_RING_LEAST;
     p.dense_resident = 0;
-    p.staging = sum(p.staging, times(p.ring, m->dense_layer_room));
-    p.slots = slots_bytes(m, 0);
+    p.staging = mo_plan_sum(p.staging, mo_plan_times(p.ring, m->dense_layer_room));
+    p.slots = mo_plan_share_least(w->shares, m->class_count);
     p.used = total(&p);
     return p;
 }
 
-static void fill_slots(const mo_plan_model *m, int64_t ceiling, mo_plan *p)
+static void fill_slots(const wanted *w, int64_t ceiling, mo_plan *p)
 {
-    p->slots = share_out(m, p->slots + (ceiling - p->used), p->class_slots);
+    p->slots =
+        mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
     p->used = total(p);
 }
 
 /* A ring of full size comes before layers that stay: it is what keeps the disk busy. Layers that stay
  * count as the largest, whichever they are. */
-static void fill_layers(const mo_plan_model *m, int64_t ceiling, mo_plan *p)
+static void fill_layers(const wanted *w, int64_t ceiling, mo_plan *p)
 {
-    const int64_t grown = times(MO_PLAN_RING - MO_PLAN_RING_LEAST, m->dense_layer_room);
-    share_out(m, p->slots, p->class_slots); /* the fewest: core bytes are read by every token */
+    const mo_plan_model *m = &w->model;
+    const int64_t grown = mo_plan_times(MO_PLAN_RING - MO_PLAN_RING_LEAST, m->dense_layer_room);
+    /* The fewest slots: core bytes are read by every token. */
+    mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
     if (ceiling - p->used >= grown) {
         p->ring = MO_PLAN_RING;
         p->staging += grown;
@@ -271,21 +250,22 @@ static void fill_layers(const mo_plan_model *m, int64_t ceiling, mo_plan *p)
 }
 
 /* Places everything; on refusal *p is the smallest arrangement. */
-static bool place(const mo_plan_model *m, int64_t ceiling, mo_plan *p)
+static bool place(const wanted *w, int64_t ceiling, mo_plan *p)
 {
-    const mo_plan whole = resident_parts(m);
-    const mo_plan slotted = m->class_count ? slotted_parts(m) : whole;
-    const mo_plan streamed = m->dense_layers ? streamed_parts(m) : slotted;
+    const mo_plan_model *m = &w->model;
+    const mo_plan whole = resident_parts(w);
+    const mo_plan slotted = m->class_count ? slotted_parts(w) : whole;
+    const mo_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
     mo_plan least = slotted.used < whole.used ? slotted : whole;
     least = streamed.used < least.used ? streamed : least;
     if (whole.used <= ceiling) {
         *p = whole;
     } else if (m->class_count && slotted.used <= ceiling) {
         *p = slotted;
-        fill_slots(m, ceiling, p);
+        fill_slots(w, ceiling, p);
     } else if (m->dense_layers && streamed.used <= ceiling) {
         *p = streamed;
-        fill_layers(m, ceiling, p);
+        fill_layers(w, ceiling, p);
     } else {
         *p = least;
     }
@@ -320,7 +300,7 @@ static void reckon(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
         missing += absent;
         asked += bytes;
         if (p->mode != MO_PLAN_RESIDENT) {
-            p->expert_resident = sum(p->expert_resident, times(p->class_slots[i], c->bytes));
+            p->expert_resident = mo_plan_sum(p->expert_resident, mo_plan_times(p->class_slots[i], c->bytes));
         }
     }
     const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
@@ -358,12 +338,24 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     if (status != MO_OK) {
         return status;
     }
-    const bool fits = place(model, limits->ram_bytes, &plan);
+    const bool device = limits->vram_bytes > 0, rest = device && !limits->ram_keeps;
+    mo_plan_device on_device = {0};
+    if (device && !mo_plan_device_place(model, limits, &on_device)) {
+        return mo_plan_refuse_device(&on_device, err);
+    }
+    wanted w = {.model = rest ? mo_plan_device_rest(model, &on_device) : *model, .beside = rest};
+    want_slots(model, rest ? &on_device : NULL, w.shares);
+    const bool fits = place(&w, limits->ram_bytes, &plan);
     explain(limits, &plan);
     if (!fits) {
         return mo_plan_refuse(&plan, err);
     }
-    reckon(model, rates, &plan);
+    plan.device = on_device;
+    if (device) {
+        mo_plan_device_reckon(model, &w.model, limits, rates, &plan);
+    } else {
+        reckon(model, rates, &plan);
+    }
     *out = plan;
     return MO_OK;
 }

@@ -106,3 +106,27 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
              reserve);
     return MO_OK;
 }
+
+void mo_plan_limits_device(int64_t asked, int64_t free_bytes, mo_plan_limits *l)
+{
+    char size[32], there[32], reserve[32];
+    int64_t left = MO_PLAN_VRAM_RESERVE_MIB * MIB;
+    left = left < free_bytes / 4 ? left : free_bytes / 4;
+    mo_plan_size_text(asked, size);
+    mo_plan_size_text(free_bytes, there);
+    mo_plan_size_text(left, reserve);
+    if (asked > free_bytes) {
+        l->vram_bytes = free_bytes;
+        snprintf(l->vram_why, sizeof l->vram_why, "--vram asks for %s, but the device has only %s free", size,
+                 there);
+    } else if (asked > 0) {
+        l->vram_bytes = asked;
+        snprintf(l->vram_why, sizeof l->vram_why, "--vram asks for %s", size);
+    } else {
+        l->vram_bytes = free_bytes - left;
+        snprintf(l->vram_why, sizeof l->vram_why, "the device has %s free, of which %s is left alone", there,
+                 reserve);
+    }
+    l->vram_bytes =
+        l->vram_bytes > 0 ? l->vram_bytes : 1; /* a device without memory is refused, not overlooked */
+}

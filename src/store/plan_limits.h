@@ -17,4 +17,11 @@
  * exceeds available_bytes. MO_EUNSUPPORTED when nothing says how much there is. Any thread. */
 mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_limits *limits, mo_error *err);
 
+enum { MO_PLAN_VRAM_RESERVE_MIB = 256 };
+
+/* Fills vram_bytes and vram_why for a device with so much free memory, its own context already taken off. asked > 0 is
+ * a ceiling that was given: kept without a reserve, but never more than is free. Otherwise what is free, less 256 MiB
+ * (the driver's own growth, and other programs), at most a quarter of it. Any thread. */
+void mo_plan_limits_device(int64_t asked, int64_t free_bytes, mo_plan_limits *limits);
+
 #endif

@@ -14,4 +14,7 @@ const char *mo_plan_mode_text(mo_plan_mode mode);
  * MO_ENOMEM. */
 mo_status mo_plan_refuse(const mo_plan *plan, mo_error *err);
 
+/* The same for the part on a device. Always MO_EDEVICE. */
+mo_status mo_plan_refuse_device(const mo_plan_device *device, mo_error *err);
+
 #endif

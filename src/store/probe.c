@@ -8,6 +8,7 @@
 #include "base/sweep.h"
 #include "store/disk.h"
 #include "store/disk_pace.h"
+#include "store/probe_device.h"
 #include "store/probe_file.h"
 #include "store/uring.h"
 
@@ -261,6 +262,28 @@ static mo_status measure_disk(probe *p, mo_error *err)
     return status;
 }
 
+/* ---- Device ---- */
+
+static bool go_on(void *user, const char *what)
+{
+    return next(user, what, NULL) == MO_OK;
+}
+
+static mo_status measure_device(probe *p, mo_error *err)
+{
+    if (!p->options->device) {
+        return MO_OK;
+    }
+    const mo_probe_device_options options = {.threads = p->report->threads,
+                                             .memory_bytes = p->options->memory_bytes,
+                                             .point_ms = p->options->point_ms,
+                                             .go_on = go_on,
+                                             .user = p};
+    return mo_probe_device(p->options->device, &options, &p->report->device, err);
+}
+
+/* ---- The whole ---- */
+
 /* With files that are there, or one made for it. */
 static mo_status measure_files(probe *p, mo_error *err)
 {
@@ -295,16 +318,23 @@ mo_status mo_probe_run(const mo_probe_options *options, mo_probe_report *out, mo
     report.threads = options->threads ? options->threads : mo_machine_cores_usable("");
     int counts[MO_PROBE_MEMORY];
     const int count = thread_counts(report.threads, counts);
-    probe p = {.options = options, .report = &report, .total = count + 2 * BLOCKS * DEPTHS + 1};
+    probe p = {.options = options,
+               .report = &report,
+               .total = count + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
     mo_status status = measure_files(&p, err); /* first: a wrong path shows at once */
     if (!status) {
         status = measure_memory(&p, counts, count, err);
+    }
+    if (!status) {
+        status = measure_device(&p, err);
     }
     if (!status) {
         *out = report;
     }
     return status;
 }
+
+_Static_assert(sizeof(((mo_rates *)0)->device) == sizeof(((mo_probe_device_report *)0)->name), "names fit");
 
 mo_rates mo_probe_rates(const mo_probe_report *report)
 {
@@ -313,6 +343,16 @@ mo_rates mo_probe_rates(const mo_probe_report *report)
     rates.threads = report->threads;
     rates.ram_bytes_s = report->ram_bytes_s;
     rates.disk_bytes_s = report->disk_bytes_s;
+    const mo_probe_device_report *d = &report->device;
+    if (d->name[0]) {
+        memcpy(rates.device, d->name, sizeof rates.device);
+        rates.vram_bytes = d->free_bytes;
+        rates.link_bytes_s = d->link_bytes_s;
+        rates.link_pageable_bytes_s = d->pageable_bytes_s;
+        rates.vram_bytes_s = d->memory_bytes_s;
+        rates.host_bytes_s = d->both_ram_bytes_s + d->both_link_bytes_s;
+        rates.round_trip_s = d->round_trip_seconds;
+    }
     rates.measured = true;
     return rates;
 }

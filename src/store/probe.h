@@ -1,9 +1,9 @@
-/* Probe: measures what plans are made with: how fast this machine's threads read memory, and how fast its disk
- * delivers what the engine asks for. */
+/* Probe: measures what plans are made with: how fast this machine's threads read memory, how fast its disk delivers
+ * what the engine asks for, and what a device and the link to it do. */
 #ifndef MO_STORE_PROBE_H
 #define MO_STORE_PROBE_H
 
-#include "moraine.h"
+#include "device/device.h"
 #include "store/rates.h"
 
 typedef struct mo_probe_options {
@@ -15,6 +15,7 @@ typedef struct mo_probe_options {
     int threads;           /* most threads that read memory; 0: one per usable core */
     int64_t memory_bytes;  /* that they read; 0: 512 MiB, or a quarter of what is available */
     int64_t point_ms;      /* for each measurement of the disk; 0: 250 */
+    mo_device *device;     /* measured too; NULL: none. Used, not owned */
     /* Between measurements, on the calling thread; returning false cancels. May be NULL. */
     bool (*progress)(void *user, const char *what, int done, int total);
     void *user;

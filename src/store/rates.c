@@ -19,7 +19,7 @@
 #define SIZE_MOST ((double)((int64_t)1 << 60))
 #define RATE_MOST 1e15 /* a petabyte per second: a slip of the keyboard, not a machine */
 
-typedef enum kind { KIND_SIZE, KIND_COUNT, KIND_REAL } kind; /* int64_t, int, double */
+typedef enum kind { KIND_SIZE, KIND_COUNT, KIND_REAL, KIND_TEXT } kind; /* int64_t, int, double, char[] */
 
 static const struct field {
     const char *name;
@@ -35,7 +35,11 @@ static const struct field {
     {"compute_share", KIND_REAL, offsetof(mo_rates, compute_share), 0, 1, true},
     {"disk_bytes_s", KIND_REAL, offsetof(mo_rates, disk_bytes_s), 0, RATE_MOST, true},
     {"link_bytes_s", KIND_REAL, offsetof(mo_rates, link_bytes_s), 0, RATE_MOST, false},
+    {"link_pageable_bytes_s", KIND_REAL, offsetof(mo_rates, link_pageable_bytes_s), 0, RATE_MOST, false},
     {"vram_bytes_s", KIND_REAL, offsetof(mo_rates, vram_bytes_s), 0, RATE_MOST, false},
+    {"host_bytes_s", KIND_REAL, offsetof(mo_rates, host_bytes_s), 0, RATE_MOST, false},
+    {"round_trip_s", KIND_REAL, offsetof(mo_rates, round_trip_s), 0, 1, false},
+    {"device", KIND_TEXT, offsetof(mo_rates, device), 0, sizeof(((mo_rates *)0)->device) - 1, false},
 };
 
 #define FIELDS (sizeof fields / sizeof *fields)
@@ -46,11 +50,27 @@ mo_rates mo_rates_default(void)
     return (mo_rates){.ram_bytes_s = 20e9, .compute_share = 0.6, .disk_bytes_s = 0.5e9};
 }
 
+bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, double memory_bytes_s)
+{
+    if (r->device[0] && strcmp(r->device, name) != 0) {
+        r->link_bytes_s = r->link_pageable_bytes_s = r->vram_bytes_s = r->host_bytes_s = r->round_trip_s = 0;
+    }
+    const bool known = r->measured && r->link_bytes_s > 0 && r->vram_bytes_s > 0;
+    if (!(r->link_bytes_s > 0)) {
+        r->link_bytes_s = link_bytes_s > 0 ? link_bytes_s : MO_RATES_LINK_GUESS;
+    }
+    if (!(r->vram_bytes_s > 0)) {
+        r->vram_bytes_s = memory_bytes_s > 0 ? memory_bytes_s : MO_RATES_VRAM_GUESS;
+    }
+    snprintf(r->device, sizeof r->device, "%s", name);
+    return known;
+}
+
 /* ---- Reading ---- */
 
 static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
 {
-    char names[256] = "";
+    char names[512] = "";
     for (size_t i = 0, used = 0; i < FIELDS; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", fields[i].name);
     }
@@ -58,10 +78,23 @@ static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
                    key, names);
 }
 
+static mo_status read_text(const char *path, const struct field *f, const json_t *value, char *to,
+                           mo_error *err)
+{
+    if (!json_is_string(value) || json_string_length(value) > (size_t)f->most) {
+        return mo_fail(err, MO_EFORMAT, "%s: %s must be a text of at most %g bytes", path, f->name, f->most);
+    }
+    strcpy(to, json_string_value(value));
+    return MO_OK;
+}
+
 static mo_status read_field(const char *path, const struct field *f, const json_t *value, mo_rates *rates,
                             mo_error *err)
 {
     void *to = (char *)rates + f->at;
+    if (f->kind == KIND_TEXT) {
+        return read_text(path, f, value, to, err);
+    }
     if (!json_is_number(value)) {
         return mo_fail(err, MO_EFORMAT, "%s: %s must be a number", path, f->name);
     }
@@ -78,6 +111,7 @@ static mo_status read_field(const char *path, const struct field *f, const json_
         break;
     case KIND_COUNT: *(int *)to = (int)number; break;
     case KIND_REAL: *(double *)to = number; break;
+    case KIND_TEXT: break;
     }
     return MO_OK;
 }
@@ -153,9 +187,13 @@ static json_t *make_object(const mo_rates *rates)
     bool made = root != NULL;
     for (size_t i = 0; i < FIELDS && made; i++) {
         const void *from = (const char *)rates + fields[i].at;
-        json_t *value = fields[i].kind == KIND_SIZE    ? json_integer(*(const int64_t *)from)
-                        : fields[i].kind == KIND_COUNT ? json_integer(*(const int *)from)
-                                                       : json_real(*(const double *)from);
+        json_t *value = NULL;
+        switch (fields[i].kind) {
+        case KIND_SIZE: value = json_integer(*(const int64_t *)from); break;
+        case KIND_COUNT: value = json_integer(*(const int *)from); break;
+        case KIND_REAL: value = json_real(*(const double *)from); break;
+        case KIND_TEXT: value = json_string(from); break;
+        }
         made = json_object_set_new(root, fields[i].name, value) == 0;
     }
     made = made && json_object_set_new(root, "measured", json_boolean(rates->measured)) == 0;

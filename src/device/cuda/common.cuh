@@ -21,18 +21,46 @@
 
 #ifdef MO_CUDA_EMULATED
 
-#define MO_KERNEL(name, args) extern "C" void name(const args op)
+/* Besides, the kernel is entered in a list, in which launches find it by its name. */
+#define MO_KERNEL(name, args) MO_KERNEL_NAMED(name, args)
+#define MO_KERNEL_NAMED(name, args)                                                                          \
+    extern "C" void name(const args op);                                                                     \
+    static void name##_entry(const void *p)                                                                  \
+    {                                                                                                        \
+        name(*(const args *)p);                                                                              \
+    }                                                                                                        \
+    static const mo_emulated_kernel name##_listed(#name, name##_entry, sizeof(args));                        \
+    extern "C" void name(const args op)
 /* Dynamic shared memory of the block. */
 #define MO_DYNAMIC_SHARED(name) uint8_t *const name = mo_emulated_shared()
 
-static inline void mo_async_copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
-static inline void mo_async_commit(void) {}
-template <int LEFT> static inline void mo_async_wait(void) {}
-/* d += a x b for one warp: a 16x32 int8 (4 words a lane), b 32x8 int8 (2 words), d 16x8 int32 (4 words), fragments as
- * mma.m16n8k32.s8 defines them. */
-void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2]);
-static inline uint32_t mo_read_system(const volatile uint32_t *p) { mo_emulated_yield(); return *p; }
-static inline uint64_t mo_nanoseconds(void) { return mo_emulated_nanoseconds(); }
+static inline void mo_async_copy16(void *shared, const void *global)
+{
+    mo_emulated_copy_later(shared, global, 16);
+}
+
+static inline void mo_async_commit(void)
+{
+    mo_emulated_copy_commit();
+}
+
+template <int LEFT> static inline void mo_async_wait(void)
+{
+    mo_emulated_copy_wait(LEFT);
+}
+
+/* mo_mma_s8() as below, of the lanes of the emulated warp: emulation.h. */
+
+static inline uint32_t mo_read_system(const volatile uint32_t *p)
+{
+    mo_emulated_yield();
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t mo_nanoseconds(void)
+{
+    return mo_emulated_nanoseconds();
+}
 
 #else
 

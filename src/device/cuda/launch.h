@@ -17,6 +17,8 @@ typedef struct mo_cuda_launch {
 /* Fill out[0 .. returned), in the order in which they run; 0 when this op has nothing to do. -1: no kernel can do it
  * (err says what). compute: the device's capability, 75 and up. sms: its multiprocessors. */
 int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                                mo_error *err); /* beside grouped: any matrices, best from 9 tokens */
 int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
@@ -26,5 +28,8 @@ int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_laun
                              mo_error *err); /* heads and attend */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
+
+/* Any op, by the function above that knows it. */
+int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
 #endif

@@ -1,0 +1,149 @@
+/* bench_card MODEL [DEVICE] [TOKENS]: what each kind of op of a token costs on a device, one at a time, and all of them
+ * as one program. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "device/choice.h"
+#include "engine/card_parts.h"
+
+enum { REPEATS = 20 };
+
+static const char *const names[MO_OP_KINDS] = {"stream",  "product", "grouped", "activate",   "heads",
+                                               "attend",  "convolve", "recur",   "choose",     "experts in",
+                                               "experts down", "logits", "publish", "await"};
+
+static void check(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fprintf(stderr, "%s\n", err->detail);
+        exit(1);
+    }
+}
+
+static double time_op(mo_card *card, const mo_op *op, mo_event *from, mo_event *to)
+{
+    mo_error err = {0};
+    double seconds = 0;
+    check(mo_op_launch(card->main, op, &err), &err);
+    check(mo_event_record(from, card->main, &err), &err);
+    for (int i = 0; i < REPEATS; i++) {
+        check(mo_op_launch(card->main, op, &err), &err);
+    }
+    check(mo_event_record(to, card->main, &err), &err);
+    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_event_seconds(from, to, &seconds, &err), &err);
+    return seconds / REPEATS;
+}
+
+static double time_program(mo_card *card, const mo_card_plan *p)
+{
+    mo_error err = {0};
+    mo_program *program;
+    check(mo_program_create(card->device, p->ops, p->count, &program, &err), &err);
+    check(mo_program_run(program, card->main, &err), &err);
+    check(mo_stream_wait(card->main, &err), &err);
+    const int64_t began = mo_clock_ns();
+    for (int i = 0; i < REPEATS; i++) {
+        check(mo_program_run(program, card->main, &err), &err);
+    }
+    check(mo_stream_wait(card->main, &err), &err);
+    mo_program_destroy(program);
+    return (double)(mo_clock_ns() - began) * 1e-9 / REPEATS;
+}
+
+/* A step of zeros: positions 0, the first session. */
+static void send_step(mo_card *card, mo_state *state, int64_t tokens)
+{
+    mo_error err = {0};
+    const mo_card_block b = mo_card_lay_block(card, tokens);
+    memset(card->pinned.block, 0, (size_t)b.bytes);
+    mo_dplace *places = (mo_dplace *)(void *)(card->pinned.block + b.places);
+    mo_dslice *slices = (mo_dslice *)(void *)(card->pinned.block + b.slices);
+    float *x = (float *)(void *)(card->pinned.block + b.x);
+    for (int64_t t = 0; t < tokens; t++) {
+        places[t] = (mo_dplace){.layers = state->seat->table, .position = t, .into = (int32_t)t};
+    }
+    slices[0] = (mo_dslice){.layers = state->seat->table, .count = (int32_t)tokens};
+    for (int64_t i = 0; i < tokens * card->frame->width; i++) {
+        x[i] = (float)((i * 7919) % 1000) / 1000.0f - 0.5f;
+    }
+    check(mo_copy_in(card->main, card->room.step, card->pinned.block, (size_t)b.bytes, &err), &err);
+}
+
+static void list_ops(mo_card *card, mo_card_plan *p)
+{
+    mo_card_begin(p);
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        mo_card_mix(p, i);
+        if (card->frame->layers[i].routed && mo_vram_has(card->vram, i)) {
+            mo_card_hot(p, i);
+        }
+        mo_card_side(p, i);
+        mo_card_merge(p, i, false, true);
+    }
+    mo_card_logits(p, 0, p->tokens);
+}
+
+int main(int argc, char **argv)
+{
+    mo_error err = {0};
+    mo_device *device = NULL;
+    mo_checkpoint *model = NULL;
+    mo_card *card = NULL;
+    mo_pool *pool = NULL;
+    mo_event *from, *to;
+    mo_state state;
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_card MODEL [DEVICE] [TOKENS]\n");
+        return 2;
+    }
+    const int64_t tokens = argc > 3 ? atoll(argv[3]) : 1;
+    check(mo_device_choose(argc > 2 ? argv[2] : "auto", &device, NULL, 0, &err), &err);
+    if (!device) {
+        fprintf(stderr, "no device\n");
+        return 1;
+    }
+    check(mo_pool_create(0, &pool, &err), &err);
+    check(mo_checkpoint_load(argv[1], &(mo_load_options){.leave_table = true, .pool = pool}, &model, &err), &err);
+    const mo_card_options options = {.device = device, .batch = tokens > 8 ? tokens : 8, .context = 512};
+    check(mo_card_open(model, &options, &card, &err), &err);
+    check(mo_state_init(&state, card->frame, MO_KV_F16, 512, 8, &err), &err);
+    check(mo_seat_take(card, &state, &err), &err);
+    check(mo_event_create(device, &from, &err), &err);
+    check(mo_event_create(device, &to, &err), &err);
+    const int limit = card->frame->layer_count * CARD_OPS + CARD_OPS;
+    mo_card_plan p = {.card = card, .tokens = tokens, .chunks = 1, .slices = 1, .limit = limit};
+    p.ops = malloc(sizeof *p.ops * (size_t)limit);
+    list_ops(card, &p);
+    send_step(card, &state, tokens);
+    check(mo_card_launch(card->main, &p, &err), &err);
+    check(mo_stream_wait(card->main, &err), &err);
+    double total[MO_OP_KINDS] = {0}, all = 0;
+    int count[MO_OP_KINDS] = {0};
+    for (int i = 0; i < p.count; i++) {
+        total[p.ops[i].kind] += time_op(card, &p.ops[i], from, to);
+        count[p.ops[i].kind]++;
+    }
+    printf("%-14s %6s %10s %10s\n", "op", "count", "us each", "ms in all");
+    for (int k = 0; k < MO_OP_KINDS; k++) {
+        if (count[k]) {
+            printf("%-14s %6d %10.2f %10.3f\n", names[k], count[k], total[k] * 1e6 / count[k], total[k] * 1e3);
+            all += total[k];
+        }
+    }
+    printf("%-14s %6d %10s %10.3f\n", "sum", p.count, "", all * 1e3);
+    printf("%-14s %6s %10s %10.3f\n", "one program", "", "", time_program(card, &p) * 1e3);
+    free(p.ops);
+    mo_event_destroy(from);
+    mo_event_destroy(to);
+    mo_seat_leave(&state);
+    mo_state_drop(&state);
+    mo_card_close(card);
+    mo_checkpoint_free(model);
+    mo_device_close(device);
+    mo_pool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,171 @@
+#include "device/choice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "device/cuda.h"
+#include "device/sim.h"
+
+/* ---- The simulated device ---- */
+
+static mo_status bad_sim(const char *text, size_t length, const char *wanted, mo_error *err)
+{
+    return mo_fail(err, MO_EINVAL, "MORAINE_SIM: \"%.*s\" is not understood: %s is needed",
+                   (int)(length < 100 ? length : 100), text, wanted);
+}
+
+/* A number with K, M, G or T, each `unit` times the one before. */
+static bool read_amount(const char *text, size_t length, double unit, double *out)
+{
+    char copy[40];
+    if (length == 0 || length >= sizeof copy) {
+        return false;
+    }
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    char *end;
+    static const char units[] = "KMGT";
+    double amount = strtod(copy, &end);
+    const char *found = end != copy && *end ? strchr(units, *end) : NULL;
+    if (found) {
+        amount *= pow(unit, (double)(found - units + 1));
+        end++;
+    }
+    *out = amount;
+    return end != copy && *end == 0 && amount >= 0 && amount < 9e18;
+}
+
+static bool is_word(const char *text, size_t length, const char *word)
+{
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
+/* "lost:100" */
+static bool read_fault(const char *text, size_t length, mo_sim_options *o)
+{
+    static const struct {
+        const char *name;
+        mo_sim_fault fault;
+    } faults[] = {{"alloc", MO_SIM_ALLOC},
+                  {"pin", MO_SIM_PIN},
+                  {"copy", MO_SIM_COPY},
+                  {"hang", MO_SIM_HANG},
+                  {"lost", MO_SIM_LOST}};
+    const char *colon = memchr(text, ':', length);
+    const size_t word = colon ? (size_t)(colon - text) : length;
+    double after = 0;
+    if (colon && !read_amount(colon + 1, length - word - 1, 1000, &after)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (is_word(text, word, faults[i].name)) {
+            o->fault = faults[i].fault;
+            o->after = (int64_t)after;
+            return true;
+        }
+    }
+    return false;
+}
+
+static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options *o, mo_error *err)
+{
+    const char *equals = memchr(text, '=', length);
+    const size_t word = equals ? (size_t)(equals - text) : length;
+    const char *value = equals ? equals + 1 : text + length;
+    const size_t rest = (size_t)(text + length - value);
+    double amount = 0;
+    if (is_word(text, word, "memory")) {
+        if (!read_amount(value, rest, 1024, &amount) || amount < 1) {
+            return bad_sim(text, length, "a size such as memory=2G", err);
+        }
+        o->memory_bytes = (int64_t)amount;
+    } else if (is_word(text, word, "link")) {
+        if (!read_amount(value, rest, 1000, &amount)) {
+            return bad_sim(text, length, "a rate such as link=10G (bytes per second)", err);
+        }
+        o->link_bytes_s = amount;
+    } else if (is_word(text, word, "hang")) {
+        if (!read_amount(value, rest, 1000, &amount) || amount > 600000) {
+            return bad_sim(text, length, "milliseconds such as hang=500", err);
+        }
+        o->hang_ms = (int)amount;
+    } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
+        return bad_sim(text, length,
+                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, hang or lost with :N",
+                       err);
+    }
+    return MO_OK;
+}
+
+static mo_status open_sim(mo_device **out, mo_error *err)
+{
+    mo_sim_options options = {0};
+    const char *text = getenv("MORAINE_SIM");
+    while (text && *text) {
+        const size_t length = strcspn(text, ",");
+        const mo_status status = length ? read_sim_entry(text, length, &options, err) : MO_OK;
+        if (status != MO_OK) {
+            return status;
+        }
+        text += length + (text[length] == ',');
+    }
+    return mo_sim_open(&options, out, err);
+}
+
+/* ---- The choice ---- */
+
+bool mo_device_expected(void)
+{
+    /* What the kernel's driver shows, whether or not this build or its libraries can use it. */
+    return access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0;
+}
+
+static mo_status choose_best(mo_device **out, char *why, size_t why_bytes)
+{
+    mo_error no = {0};
+    if (mo_cuda_count(&no) > 0 && mo_cuda_open(0, 0, out, &no) == MO_OK) {
+        return MO_OK;
+    }
+    *out = NULL;
+    if (why) {
+        snprintf(why, why_bytes, "%s", no.detail[0] ? no.detail : "there is no GPU");
+    }
+    return MO_OK;
+}
+
+mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err)
+{
+    *out = NULL;
+    if (why && why_bytes) {
+        *why = 0;
+    }
+    if (!name || strcmp(name, "auto") == 0) {
+        return choose_best(out, why_bytes ? why : NULL, why_bytes);
+    }
+    if (strcmp(name, "none") == 0) {
+        return MO_OK;
+    }
+    if (strcmp(name, "sim") == 0) {
+        return open_sim(out, err);
+    }
+    if (strcmp(name, "cuda") == 0) {
+        return mo_cuda_open(0, 0, out, err);
+    }
+    return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; there are none, sim, cuda and auto", name);
+}
+
+mo_status mo_device_choose_aloud(const char *name, mo_device **out, mo_error *err)
+{
+    char why[MO_DEVICE_WHY];
+    const mo_status status = mo_device_choose(name, out, why, sizeof why, err);
+    if (status == MO_OK && !*out && *why) {
+        mo_log(mo_device_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s",
+               why);
+    }
+    return status;
+}

@@ -1,0 +1,378 @@
+/* Attention: queries, keys and values get their norms and rotation and go into the cache; then scores and values,
+ * chunk by chunk. Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
+ * (attend_tile.cuh), or, for lengths that those do not know, one query head after the other. */
+#include "device/cuda/attend_tile.cuh"
+#include "device/cuda/chunk.cuh"
+
+/* ---- From products to cache: one warp per head ------------------------------------------------ */
+
+/* Norms over all heads of a token together; blocks (token, queries or keys). */
+MO_KERNEL(mo_heads_norm_all, mo_op_heads)
+{
+    __shared__ float factor;
+    const int64_t t = blockIdx.x;
+    const bool queries = blockIdx.y == 0;
+    const int n = (queries ? op.heads : op.kv_heads) * op.k_len;
+    const int64_t stride = queries ? (int64_t)n * (op.gated ? 2 : 1) : n;
+    float *x = mo_at<float>(queries ? op.q : op.k) + t * stride;
+    const float *w = mo_at<const float>(queries ? op.q_norm : op.k_norm);
+    if (threadIdx.x < 32) {
+        const float r = mo_norm_factor(mo_square_sum(x, n), n, op.eps);
+        if (threadIdx.x == 0) {
+            factor = r;
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        x[i] = w ? (x[i] * factor) * w[i] : x[i] * factor;
+    }
+}
+
+/* row = x, normed where `normed`; weight may be NULL. */
+static __device__ __forceinline__ void take_head(float *row, const float *x, int n, bool normed, const float *weight,
+                                                 float eps)
+{
+    const int lane = threadIdx.x & 31;
+    float acc = 0.0f;
+    MO_UNROLL(4)
+    for (int i = lane; i < n; i += 32) {
+        const float v = x[i];
+        row[i] = v;
+        acc = fmaf(v, v, acc);
+    }
+    if (normed) {
+        const float r = mo_norm_factor(mo_lane_sum(acc), n, eps);
+        MO_UNROLL(4)
+        for (int i = lane; i < n; i += 32) {
+            row[i] = weight ? (row[i] * r) * weight[i] : row[i] * r;
+        }
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float *row, int64_t t)
+{
+    const float *c = mo_at<const float>(op.rope) + t * op.rope_stride;
+    const float *s = c + op.rope_rows * op.rope_stride;
+    for (int p = threadIdx.x & 31; p < op.n_rot / 2; p += 32) {
+        const int first = op.neox ? p : 2 * p;
+        const int second = op.neox ? p + op.n_rot / 2 : 2 * p + 1;
+        const float a = row[first], b = row[second];
+        row[first] = fmaf(a, c[p], -(b * s[p]));
+        row[second] = fmaf(a, s[p], b * c[p]);
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void give_head(float *x, const float *row, int n)
+{
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        x[i] = row[i];
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void store_head(const mo_op_heads &op, const float *row, int n, uint8_t *out)
+{
+    if (!mo_cache_write(op.kv, row, n, out) && op.bad) {
+        *mo_at<volatile uint32_t>(op.bad) = 1;
+    }
+}
+
+static __device__ __forceinline__ void prepare_key(const mo_op_heads &op, float *row, int64_t t, int h, uint8_t *out)
+{
+    float *x = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
+    take_head(row, x, op.k_len, op.k_norm && !op.norm_all, mo_at<const float>(op.k_norm), op.eps);
+    if (op.rope) {
+        rotate_head(op, row, t);
+    }
+    store_head(op, row, op.k_len, out);
+    give_head(x, row, op.k_len);
+}
+
+static __device__ __forceinline__ void prepare_value(const mo_op_heads &op, float *row, int64_t t, int h, uint8_t *out)
+{
+    float *x = mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len;
+    const float *from = op.v_from_k ? mo_at<const float>(op.k) + (t * op.kv_heads + h) * op.k_len : x;
+    take_head(row, from, op.v_len, op.v_norm, NULL, op.eps);
+    store_head(op, row, op.v_len, out);
+    give_head(x, row, op.v_len);
+}
+
+/* Warps of a token: its query heads, its keys, then its values; a warp does both where values are made of raw keys. */
+MO_KERNEL(mo_heads, mo_op_heads)
+{
+    MO_DYNAMIC_SHARED(space);
+    const int longest = op.k_len > op.v_len ? op.k_len : op.v_len;
+    float *row = (float *)space + threadIdx.x / 32 * longest;
+    const int vectors = op.heads + op.kv_heads * (op.v_from_k ? 1 : 2);
+    const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int64_t t = warp / vectors;
+    const int which = (int)(warp % vectors);
+    if (t >= op.tokens) {
+        return;
+    }
+    if (which < op.heads) {
+        float *x = mo_at<float>(op.q) + (t * op.heads + which) * op.k_len * (op.gated ? 2 : 1);
+        take_head(row, x, op.k_len, op.q_norm && !op.norm_all, mo_at<const float>(op.q_norm), op.eps);
+        if (op.rope) {
+            rotate_head(op, row, t);
+        }
+        give_head(x, row, op.k_len);
+        return;
+    }
+    const int h = (which - op.heads) % op.kv_heads;
+    const bool value = which - op.heads >= op.kv_heads;
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    const int64_t at = mo_cache_row(state, h, place.position);
+    if (value || op.v_from_k) {
+        prepare_value(op, row, t, h, mo_at<uint8_t>(state.v) + at * mo_cache_bytes(op.kv, op.v_len));
+    }
+    if (!value) {
+        prepare_key(op, row, t, h, mo_at<uint8_t>(state.k) + at * mo_cache_bytes(op.kv, op.k_len));
+    }
+}
+
+/* ---- Where a token looks ---------------------------------------------------------------------- */
+
+typedef struct view {
+    mo_dstate state;
+    int64_t position, first; /* the token's own, and the first it sees */
+    int64_t chunk;           /* the first position's chunk */
+    int chunks;
+} view;
+
+static __device__ __forceinline__ view view_of(const mo_op_attend &op, int64_t t)
+{
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    view v;
+    v.state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    v.position = place.position;
+    v.first = mo_first_seen(op.window, place.position);
+    v.chunk = v.first / MO_CHUNK_LENGTH;
+    v.chunks = (int)(place.position / MO_CHUNK_LENGTH - v.chunk) + 1;
+    return v;
+}
+
+static __device__ __forceinline__ int query_stride(const mo_op_attend &op)
+{
+    return op.k_len * (op.gated ? 2 : 1);
+}
+
+/* Some query heads of a token from `head` on, with the arrays of the block laid out. */
+static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int64_t t, int head, int queries, int piece,
+                                                    uint8_t *space)
+{
+    const mo_chunk_room room = mo_chunk_lay(&op, piece);
+    mo_chunk c;
+    c.values = space + room.values;
+    c.q_codes = (int32_t *)(space + room.q_codes);
+    c.q_scales = (float *)(space + room.q_scales);
+    c.p = (float *)(space + room.p);
+    c.o = (float *)(space + room.o);
+    c.m = (float *)(space + room.m);
+    c.l = (float *)(space + room.l);
+    c.piece = piece;
+    c.kv = op.kv;
+    c.k_len = op.k_len;
+    c.v_len = op.v_len;
+    c.k_bytes = mo_cache_bytes(op.kv, op.k_len);
+    c.v_bytes = mo_cache_bytes(op.kv, op.v_len);
+    c.queries = queries;
+    c.scale = op.scale;
+    c.q_stride = query_stride(op);
+    c.q = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)c.q_stride;
+    return c;
+}
+
+/* Sets c to chunk number `index` of the view. */
+static __device__ __forceinline__ void enter_chunk(mo_chunk &c, const view &v, int kv_head, int64_t index)
+{
+    const int64_t begin = index * MO_CHUNK_LENGTH;
+    const int64_t row = mo_cache_row(v.state, kv_head, begin);
+    const int64_t end = v.position + 1 - begin;
+    c.k = mo_at<const uint8_t>(v.state.k) + row * c.k_bytes;
+    c.v = mo_at<const uint8_t>(v.state.v) + row * c.v_bytes;
+    c.from = v.first > begin ? (int)(v.first - begin) : 0;
+    c.to = end < MO_CHUNK_LENGTH ? (int)end : MO_CHUNK_LENGTH;
+}
+
+/* A finished head: sink, division, gate, into the mixed row. Value j of the head. */
+static __device__ __forceinline__ float finish_value(const mo_op_attend &op, int64_t t, int head, int j, float M, float L,
+                                                     float O)
+{
+    if (op.sinks) {
+        const mo_join join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
+        L = mo_joined(join, L, 1.0f);
+        O = mo_joined(join, O, 0.0f);
+    }
+    O = O / L;
+    if (op.gated) {
+        const float *gate = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)query_stride(op) + op.k_len;
+        O = O * mo_sigmoid(gate[j]);
+    }
+    mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = O;
+    return O;
+}
+
+/* ---- Few tokens: blocks (chunk, head, token) -------------------------------------------------- */
+
+/* A chunk's result: for each head m, l, then o. */
+static __device__ __forceinline__ float *partial_of(const mo_op_attend &op, int64_t t, int chunk, int head)
+{
+    return mo_at<float>(op.partial) + ((t * op.chunks + chunk) * op.heads + head) * (int64_t)(op.v_len + 2);
+}
+
+/* How many queries of a group one block takes: all where there is work enough for everybody (the cache is read once),
+ * fewer where the GPU would be idle. The grid has a block for every head; those that are not needed leave. */
+static __device__ __forceinline__ int queries_at_once(const mo_op_attend &op, int chunks)
+{
+    const int enough = 264;
+    const int group = op.heads / op.kv_heads;
+    const int parts = min(group, max(1, enough / (chunks * op.kv_heads * op.tokens)));
+    return min(mo_chunk_queries_most(&op), (group + parts - 1) / parts);
+}
+
+static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int piece, uint8_t *space)
+{
+    const int64_t t = blockIdx.z;
+    const int group = op.heads / op.kv_heads;
+    const int head = blockIdx.y, kv_head = head / group;
+    const view v = view_of(op, t);
+    if ((int)blockIdx.x >= v.chunks) {
+        return;
+    }
+    const int some = queries_at_once(op, v.chunks);
+    const int first = head % group * some;
+    if (first >= group) {
+        return;
+    }
+    const int begin = kv_head * group + first;
+    mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
+    enter_chunk(c, v, kv_head, v.chunk + blockIdx.x);
+    if (c.kv == MO_KV_Q8_0) {
+        mo_chunk_queries(c);
+        __syncthreads();
+    }
+    mo_chunk_run(c);
+    for (int i = threadIdx.x; i < c.queries * (op.v_len + 2); i += MO_CHUNK_THREADS) {
+        const int q = i / (op.v_len + 2), j = i % (op.v_len + 2);
+        partial_of(op, t, blockIdx.x, begin + q)[j] = j == 0 ? c.m[q] : j == 1 ? c.l[q] : c.o[q * op.v_len + j - 2];
+    }
+}
+
+/* On every GPU; and where there is much shared memory. */
+MO_BOUNDED(mo_attend_chunk, mo_op_attend, MO_CHUNK_THREADS, 2);
+MO_KERNEL(mo_attend_chunk, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk(op, mo_chunk_piece(&op, MO_CHUNK_SMALL), space);
+}
+
+MO_BOUNDED(mo_attend_chunk_large, mo_op_attend, MO_CHUNK_THREADS, 2);
+MO_KERNEL(mo_attend_chunk_large, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk(op, mo_chunk_piece(&op, MO_CHUNK_LARGE), space);
+}
+
+/* ---- Merging: blocks (head, token), a thread per value ---------------------------------------- */
+
+/* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a
+ * chain of two operations per chunk. */
+MO_BOUNDED(mo_attend_merge, mo_op_attend, 1024, 1);
+MO_KERNEL(mo_attend_merge, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space); /* m, l, a, b of blockDim.x chunks */
+    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
+    const int64_t t = blockIdx.y;
+    float *m = (float *)space, *l = m + threads, *a = l + threads, *b = a + threads;
+    const view v = view_of(op, t);
+    float M = 0.0f, L = 0.0f, O = 0.0f;
+    for (int base = 0; base < v.chunks; base += threads) {
+        const int count = min(threads, v.chunks - base);
+        if (j < count) {
+            const float *p = partial_of(op, t, base + j, head);
+            m[j] = p[0];
+            l[j] = p[1];
+        }
+        __syncthreads();
+        if (j < count) {
+            float before = base == 0 ? m[0] : M;
+            for (int i = 0; i < j; i++) {
+                before = before > m[i] ? before : m[i];
+            }
+            const mo_join join = mo_join_of(before, m[j]);
+            a[j] = join.a;
+            b[j] = join.b;
+        }
+        __syncthreads();
+        const float *o = partial_of(op, t, base, head) + 2 + min(j, op.v_len - 1);
+        const int64_t step = (int64_t)op.heads * (op.v_len + 2);
+        MO_UNROLL(4)
+        for (int i = 0; i < count; i++) {
+            const float more = o[i * step];
+            const bool first = base + i == 0;
+            L = first ? l[i] : fmaf(b[i], l[i], a[i] * L);
+            O = first ? more : fmaf(b[i], more, a[i] * O);
+            M = first || !(M > m[i]) ? m[i] : M;
+        }
+        __syncthreads();
+    }
+    float value = 0.0f;
+    if (j < op.v_len) {
+        value = finish_value(op, t, head, j, M, L, O);
+    }
+    if (op.v_len % 32 == 0) { /* blocks of the mixed row are blocks of a head, and these threads whole warps */
+        mo_quantise_block(op.mixed, t, (head * op.v_len + j) / 32, value);
+    }
+}
+
+/* Codes of mixed rows whose heads do not end where blocks do. */
+MO_KERNEL(mo_attend_quantise, mo_op_attend)
+{
+    mo_quantise_row(op.mixed, blockIdx.x);
+}
+
+/* ---- Many tokens, any lengths: blocks (token, part of the heads) ------------------------------ */
+
+MO_BOUNDED(mo_attend_rows, mo_op_attend, MO_CHUNK_THREADS, 2);
+MO_KERNEL(mo_attend_rows, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    const int64_t t = blockIdx.x;
+    const int group = op.heads / op.kv_heads;
+    const int some = mo_chunk_queries_most(&op), parts = (group + some - 1) / some;
+    const int kv_head = blockIdx.y / parts, first = blockIdx.y % parts * some;
+    const int piece = mo_chunk_piece(&op, MO_CHUNK_SMALL);
+    const mo_chunk_room room = mo_chunk_lay(&op, piece);
+    float *M = (float *)(space + room.M), *L = (float *)(space + room.L), *O = (float *)(space + room.O);
+    const int begin = kv_head * group + first;
+    const view v = view_of(op, t);
+    mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
+    if (c.kv == MO_KV_Q8_0) {
+        mo_chunk_queries(c);
+        __syncthreads();
+    }
+    for (int i = 0; i < v.chunks; i++) {
+        enter_chunk(c, v, kv_head, v.chunk + i);
+        mo_chunk_run(c);
+        for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
+            const int q = x / op.v_len;
+            O[x] = i == 0 ? c.o[x] : mo_joined(mo_join_of(M[q], c.m[q]), O[x], c.o[x]);
+        }
+        __syncthreads();
+        if ((int)threadIdx.x < c.queries) {
+            const int q = threadIdx.x;
+            const mo_join join = mo_join_of(i == 0 ? c.m[q] : M[q], c.m[q]);
+            L[q] = i == 0 ? c.l[q] : mo_joined(join, L[q], c.l[q]);
+            M[q] = join.top;
+        }
+        __syncthreads();
+    }
+    for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
+        const int q = x / op.v_len;
+        finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
+    }
+}

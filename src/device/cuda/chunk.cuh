@@ -1,0 +1,400 @@
+/* Chunk: attention of a few queries that share a KV head over one chunk of 256 positions, by 256 threads: scores,
+ * weights with their sum, then the weighted values, each in the definition's order.
+ *
+ * Scores of F16 and F32 keys: a warp takes 32 keys. Lane i multiplies elements i, i + 32, ... of each key, as the
+ * definition's lane i does, and the 32 sums of 32 lanes are made together: at each step of the tree half of the keys
+ * go to one half of the lanes, so that in the end lane u holds the score of key u. Keys in Q8_0: a thread per key. */
+#ifndef MO_CUDA_CHUNK_CUH
+#define MO_CUDA_CHUNK_CUH
+
+#include "device/cuda/cache.cuh"
+
+/* What a block of threads works on. Arrays are in shared memory. */
+typedef struct mo_chunk {
+    int kv, k_len, v_len, k_bytes, v_bytes;
+    int queries;       /* at most MO_CHUNK_QUERIES */
+    int piece;         /* positions whose values are held at once */
+    float scale;       /* of scores */
+    const float *q;    /* the queries, in global memory, q_stride floats apart */
+    int q_stride;
+    int32_t *q_codes;  /* Q8_0: [queries][blocks][8], codes of the queries */
+    float *q_scales;   /* Q8_0: [queries][blocks] */
+    float *p;          /* [queries][256]: scores, then weights, of the chunk's positions */
+    float *m, *l;      /* [queries] */
+    float *o;          /* [queries][v_len] */
+    uint8_t *values;   /* bytes of some positions' values */
+    const uint8_t *k, *v; /* the chunk's first position in the cache */
+    int from, to;      /* positions of the chunk that are seen */
+} mo_chunk;
+
+/* ---- Queries ---------------------------------------------------------------------------------- */
+
+/* Codes of the queries, where the keys have codes. A barrier follows. */
+static __device__ __forceinline__ void mo_chunk_queries(const mo_chunk &c)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int blocks = (c.k_len + 31) / 32;
+    for (int i = warp; i < c.queries * blocks; i += MO_CHUNK_THREADS / 32) {
+        const int at = i % blocks * 32 + lane;
+        const float v = at < c.k_len ? c.q[i / blocks * c.q_stride + at] : 0.0f;
+        const mo_block_scale s = mo_scale_of(mo_warp_max(fabsf(v)));
+        ((int8_t *)c.q_codes)[32 * i + lane] = (int8_t)mo_code_of(s, v);
+        if (lane == 0) {
+            c.q_scales[i] = s.zero ? 0.0f : s.amax / 127.0f;
+        }
+    }
+}
+
+/* ---- Scores ----------------------------------------------------------------------------------- */
+
+/* The tree over 32 lanes, of KEYS sums at once: lane i ends with the sum of key i * KEYS / 32. */
+template <int KEYS, int STEP> static __device__ __forceinline__ void mo_tree_step(float *v)
+{
+    const bool upper = (threadIdx.x & STEP) != 0;
+    if constexpr (KEYS > 1) {
+        MO_UNROLL()
+        for (int i = 0; i < KEYS / 2; i++) {
+            const float give = upper ? v[i] : v[i + KEYS / 2];
+            const float keep = upper ? v[i + KEYS / 2] : v[i];
+            v[i] = keep + __shfl_xor_sync(MO_FULL, give, STEP);
+        }
+    } else {
+        v[0] = v[0] + __shfl_xor_sync(MO_FULL, v[0], STEP);
+    }
+    if constexpr (STEP > 1) {
+        mo_tree_step<(KEYS > 1 ? KEYS / 2 : 1), STEP / 2>(v);
+    }
+}
+
+/* Keys of 32 * PARTS elements: as many keys as fit are held in registers while all queries pass. */
+template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_scores_of(const mo_chunk &c)
+{
+    constexpr int KEYS = 64 / PARTS > 32 ? 32 : 64 / PARTS;
+    const int lane = threadIdx.x & 31;
+    const int end = threadIdx.x / 32 * 32 + 32;
+    for (int u = end - 32; u < end; u += KEYS) {
+        if (u >= c.to || u + KEYS <= c.from) {
+            continue;
+        }
+        float key[KEYS][PARTS];
+        MO_UNROLL()
+        for (int i = 0; i < KEYS; i++) {
+            const bool seen = u + i >= c.from && u + i < c.to;
+            MO_UNROLL()
+            for (int j = 0; j < PARTS; j++) {
+                key[i][j] = seen ? mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
+            }
+        }
+        float next[PARTS];
+        MO_UNROLL()
+        for (int j = 0; j < PARTS; j++) {
+            next[j] = c.q[lane + 32 * j];
+        }
+        for (int q = 0; q < c.queries; q++) {
+            float x[PARTS], sum[KEYS];
+            const float *after = c.q + min(q + 1, c.queries - 1) * c.q_stride;
+            MO_UNROLL()
+            for (int j = 0; j < PARTS; j++) {
+                x[j] = next[j];
+                next[j] = after[lane + 32 * j];
+            }
+            MO_UNROLL()
+            for (int i = 0; i < KEYS; i++) {
+                sum[i] = 0.0f;
+                MO_UNROLL()
+                for (int j = 0; j < PARTS; j++) {
+                    sum[i] = fmaf(x[j], key[i][j], sum[i]);
+                }
+            }
+            mo_tree_step<KEYS, 16>(sum);
+            if (lane % (32 / KEYS) == 0) {
+                c.p[q * MO_CHUNK_LENGTH + u + lane * KEYS / 32] = c.scale * sum[0];
+            }
+        }
+    }
+}
+
+/* Keys of any length. */
+template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(const mo_chunk &c)
+{
+    const int lane = threadIdx.x & 31;
+    const int u = threadIdx.x / 32 * 32;
+    if (u >= c.to || u + 32 <= c.from) {
+        return;
+    }
+    for (int q = 0; q < c.queries; q++) {
+        float sum[32];
+        MO_UNROLL()
+        for (int i = 0; i < 32; i++) {
+            sum[i] = 0.0f;
+        }
+        for (int j = lane; j < c.k_len; j += 32) {
+            const float x = c.q[q * c.q_stride + j];
+            MO_UNROLL()
+            for (int i = 0; i < 32; i++) {
+                if (u + i >= c.from && u + i < c.to) {
+                    sum[i] = fmaf(x, mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
+                }
+            }
+        }
+        mo_tree_step<32, 16>(sum);
+        c.p[q * MO_CHUNK_LENGTH + u + lane] = c.scale * sum[0];
+    }
+}
+
+/* Up to 32 codes of a key, as words; absent ones are 0. */
+static __device__ __forceinline__ void mo_key_codes(const uint8_t *p, int count, int32_t *words)
+{
+    if (count == 32 && ((uint64_t)p & 1) == 0) {
+        MO_UNROLL()
+        for (int i = 0; i < 8; i++) {
+            words[i] = (int32_t)(((const uint16_t *)p)[2 * i] | (uint32_t)((const uint16_t *)p)[2 * i + 1] << 16);
+        }
+        return;
+    }
+    MO_UNROLL()
+    for (int i = 0; i < 8; i++) {
+        uint32_t word = 0;
+        for (int j = 0; j < 4; j++) {
+            word |= (uint32_t)(4 * i + j < count ? p[4 * i + j] : 0) << 8 * j;
+        }
+        words[i] = (int32_t)word;
+    }
+}
+
+static __device__ __forceinline__ void mo_chunk_scores_q8(const mo_chunk &c)
+{
+    const int u = threadIdx.x;
+    const int blocks = (c.k_len + 31) / 32;
+    if (u < c.from || u >= c.to) {
+        return;
+    }
+    float acc[MO_CHUNK_QUERIES];
+    MO_UNROLL()
+    for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
+        acc[q] = 0.0f;
+    }
+    const uint8_t *key = c.k + (int64_t)u * c.k_bytes;
+    for (int b = 0; b < blocks; b++, key += 34) {
+        int32_t words[8];
+        const float d = mo_half(mo_read_u16(key));
+        mo_key_codes(key + 2, min(32, c.k_len - 32 * b), words);
+        MO_UNROLL()
+        for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
+            if (q < c.queries) {
+                int isum = 0;
+                MO_UNROLL()
+                for (int i = 0; i < 8; i++) {
+                    isum = __dp4a(words[i], c.q_codes[(q * blocks + b) * 8 + i], isum);
+                }
+                acc[q] = fmaf(c.q_scales[q * blocks + b], d * (float)isum, acc[q]);
+            }
+        }
+    }
+    MO_UNROLL()
+    for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
+        if (q < c.queries) {
+            c.p[q * MO_CHUNK_LENGTH + u] = c.scale * acc[q];
+        }
+    }
+}
+
+static __device__ __forceinline__ void mo_chunk_scores(const mo_chunk &c)
+{
+    if (c.kv == MO_KV_Q8_0) {
+        mo_chunk_scores_q8(c);
+    } else if (c.kv == MO_KV_F32) {
+        mo_chunk_scores_any<MO_KV_F32>(c);
+    } else if (c.k_len == 64) {
+        mo_chunk_scores_of<MO_KV_F16, 2>(c);
+    } else if (c.k_len == 128) {
+        mo_chunk_scores_of<MO_KV_F16, 4>(c);
+    } else if (c.k_len == 256) {
+        mo_chunk_scores_of<MO_KV_F16, 8>(c);
+    } else {
+        mo_chunk_scores_any<MO_KV_F16>(c);
+    }
+}
+
+/* ---- Weights ---------------------------------------------------------------------------------- */
+
+/* A row of scores becomes weights: positions that are not seen get 0. One warp; gives m and l to every lane. */
+static __device__ __forceinline__ void mo_row_weights(float *row, int from, int to, float *m, float *l)
+{
+    const int lane = threadIdx.x & 31;
+    float s[MO_CHUNK_LENGTH / 32];
+    float top = -INFINITY;
+    MO_UNROLL()
+    for (int k = 0; k < MO_CHUNK_LENGTH / 32; k++) {
+        const int u = lane + 32 * k;
+        s[k] = u >= from && u < to ? row[u] : -INFINITY;
+        top = fmaxf(top, s[k]);
+    }
+    top = mo_warp_max(top) + 0.0f;
+    float sum = 0.0f;
+    MO_UNROLL()
+    for (int k = 0; k < MO_CHUNK_LENGTH / 32; k++) {
+        const int u = lane + 32 * k;
+        const float w = u >= from && u < to ? mo_exp(s[k] - top) : 0.0f;
+        row[u] = w;
+        sum += w; /* weights are not negative: a 0 more changes no bit */
+    }
+    *m = top;
+    *l = mo_lane_sum(sum);
+}
+
+static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
+{
+    const int q = threadIdx.x / 32;
+    if (q < c.queries) {
+        float m, l;
+        mo_row_weights(c.p + q * MO_CHUNK_LENGTH, c.from, c.to, &m, &l);
+        if ((threadIdx.x & 31) == 0) {
+            c.m[q] = m;
+            c.l[q] = l;
+        }
+    }
+}
+
+/* ---- Values ----------------------------------------------------------------------------------- */
+
+/* Asks for the values of positions [first, first + count), which follow each other in the cache. */
+static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count)
+{
+    const uint8_t *from = c.v + (int64_t)first * c.v_bytes;
+    const int bytes = count * c.v_bytes;
+    int done = 0;
+    if (((uint64_t)from & 15) == 0) {
+        done = bytes / 16 * 16;
+        for (int i = threadIdx.x * 16; i < done; i += MO_CHUNK_THREADS * 16) {
+            mo_async_copy16(c.values + i, from + i);
+        }
+    } else if (((uint64_t)from & 3) == 0) {
+        done = bytes / 4 * 4;
+        for (int i = threadIdx.x * 4; i < done; i += MO_CHUNK_THREADS * 4) {
+            *(uint32_t *)(c.values + i) = *(const uint32_t *)(from + i);
+        }
+    }
+    for (int i = done + threadIdx.x; i < bytes; i += MO_CHUNK_THREADS) {
+        c.values[i] = from[i];
+    }
+    mo_async_commit();
+}
+
+/* Positions [first, first + count) into the sums of PER queries and one j: the thread's value serves all of them.
+ * 256 is a multiple of v_len. */
+template <int KV, int PER>
+static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first, int count, bool fresh)
+{
+    const int j = threadIdx.x % c.v_len, q0 = threadIdx.x / c.v_len, step = MO_CHUNK_THREADS / c.v_len;
+    const uint8_t *value = c.values;
+    float acc[PER];
+    int at[PER];
+    if (q0 >= c.queries) {
+        return;
+    }
+    MO_UNROLL()
+    for (int i = 0; i < PER; i++) {
+        at[i] = min(q0 + i * step, c.queries - 1); /* a query too many is computed twice and stored once */
+        acc[i] = fresh ? 0.0f : c.o[at[i] * c.v_len + j];
+    }
+    MO_UNROLL(8)
+    for (int u = 0; u < count; u++, value += c.v_bytes) {
+        const float v = mo_cache_value<KV>(value, j);
+        MO_UNROLL()
+        for (int i = 0; i < PER; i++) {
+            acc[i] = fmaf(c.p[at[i] * MO_CHUNK_LENGTH + first + u], v, acc[i]);
+        }
+    }
+    MO_UNROLL()
+    for (int i = 0; i < PER; i++) {
+        if (q0 + i * step < c.queries) {
+            c.o[at[i] * c.v_len + j] = acc[i];
+        }
+    }
+}
+
+/* The same for values of any length. */
+template <int KV> static __device__ __forceinline__ void mo_chunk_add_any(const mo_chunk &c, int first, int count, bool fresh)
+{
+    for (int i = threadIdx.x; i < c.queries * c.v_len; i += MO_CHUNK_THREADS) {
+        const float *p = c.p + i / c.v_len * MO_CHUNK_LENGTH + first;
+        float acc = fresh ? 0.0f : c.o[i];
+        for (int u = 0; u < count; u++) {
+            acc = fmaf(p[u], mo_cache_value<KV>(c.values + u * c.v_bytes, i % c.v_len), acc);
+        }
+        c.o[i] = acc;
+    }
+}
+
+template <int KV> static __device__ __forceinline__ void mo_chunk_add_of(const mo_chunk &c, int first, int count, bool fresh)
+{
+    const int per = c.v_len <= 256 ? (c.queries * c.v_len + MO_CHUNK_THREADS - 1) / MO_CHUNK_THREADS : 0;
+    if (c.v_len > 256 || MO_CHUNK_THREADS % c.v_len != 0) {
+        mo_chunk_add_any<KV>(c, first, count, fresh);
+    } else if (per <= 1) {
+        mo_chunk_add<KV, 1>(c, first, count, fresh);
+    } else if (per <= 2) {
+        mo_chunk_add<KV, 2>(c, first, count, fresh);
+    } else if (per <= 4) {
+        mo_chunk_add<KV, 4>(c, first, count, fresh);
+    } else {
+        mo_chunk_add<KV, 8>(c, first, count, fresh);
+    }
+}
+
+/* c.o of all seen positions, c.piece of them at a time; the first ones have been asked for with mo_chunk_fetch(). All
+ * threads; the weights are complete. */
+static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
+{
+    for (int first = c.from; first < c.to; first += c.piece) {
+        const int count = min(c.piece, c.to - first);
+        if (first > c.from) {
+            __syncthreads();
+            mo_chunk_fetch(c, first, count);
+        }
+        mo_async_wait<0>();
+        __syncthreads();
+        if (c.kv == MO_KV_F16) {
+            mo_chunk_add_of<MO_KV_F16>(c, first, count, first == c.from);
+        } else if (c.kv == MO_KV_F32) {
+            mo_chunk_add_of<MO_KV_F32>(c, first, count, first == c.from);
+        } else {
+            mo_chunk_add_of<MO_KV_Q8_0>(c, first, count, first == c.from);
+        }
+    }
+}
+
+/* Everything of one chunk; every thread has passed a barrier since mo_chunk_queries() and the chunk before. */
+static __device__ __forceinline__ void mo_chunk_run(const mo_chunk &c)
+{
+    mo_chunk_fetch(c, c.from, min(c.piece, c.to - c.from));
+    mo_chunk_scores(c);
+    __syncthreads();
+    mo_chunk_weights(c);
+    mo_chunk_values(c); /* begins with a barrier */
+    __syncthreads();
+}
+
+/* ---- Merging ---------------------------------------------------------------------------------- */
+
+/* How a chunk joins what there is, as attend_merge(): L = fma(b, l, a * L), and so O. */
+typedef struct mo_join {
+    float top, a, b;
+} mo_join;
+
+static __device__ __forceinline__ mo_join mo_join_of(float M, float m)
+{
+    mo_join j;
+    j.top = M > m ? M : m;
+    j.a = mo_exp(M - j.top);
+    j.b = mo_exp(m - j.top);
+    return j;
+}
+
+static __device__ __forceinline__ float mo_joined(mo_join j, float have, float more)
+{
+    return fmaf(j.b, more, j.a * have);
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* Programs: ops recorded once as a graph, which then starts with one call. */
+#include "device/cuda/cuda_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+typedef struct mo_cuda_program {
+    mo_program base;
+    void *graph; /* ready to run; NULL: the steps are started one by one */
+    int step_count;
+    mo_cuda_step *steps;
+    mo_op *ops; /* own copy */
+} mo_cuda_program;
+
+static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count, mo_error *err)
+{
+    for (int i = 0; i < count; i++) {
+        int made = 0;
+        mo_status status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
+        if (status != MO_OK) {
+            return mo_fail_prefix(err, status, "op %d of a program", i);
+        }
+        for (int j = 0; j < made; j++) {
+            p->steps[p->step_count + j].op = i;
+        }
+        p->step_count += made;
+    }
+    return MO_OK;
+}
+
+static mo_status start_steps(mo_cuda_device *d, const mo_cuda_program *p, void *stream, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < p->step_count && status == MO_OK; i++) {
+        status = mo_cuda_start(d, stream, &p->steps[i], &p->ops[p->steps[i].op], err);
+    }
+    return status;
+}
+
+/* Relaxed: what other threads do with the driver meanwhile is no business of the recording. */
+static mo_status record(mo_cuda_device *d, mo_cuda_program *p, mo_error *err)
+{
+    void *graph = NULL;
+    mo_status status = mo_cuda_check(d, d->driver->stream_begin_capture(d->capture, MO_CUDA_CAPTURE_RELAXED),
+                                     "cuStreamBeginCapture", err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = start_steps(d, p, d->capture, err);
+    mo_error ending;
+    const int ended =
+        d->driver->stream_end_capture(d->capture, &graph); /* also after a failure: it must end */
+    const mo_status closed = mo_cuda_check(d, ended, "cuStreamEndCapture", &ending);
+    if (status == MO_OK && closed != MO_OK) {
+        status = mo_fail(err, closed, "%s", ending.detail);
+    }
+    void *ready = NULL;
+    if (status == MO_OK) {
+        status = mo_cuda_check(d, d->driver->graph_instantiate(&ready, graph, 0), "cuGraphInstantiate", err);
+    }
+    if (status == MO_OK) {
+        p->graph = ready;
+    }
+    if (graph && !atomic_load(&d->lost)) {
+        mo_cuda_check_quietly(d, d->driver->graph_destroy(graph), "cuGraphDestroy");
+    }
+    return status;
+}
+
+static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err)
+{
+    if (p->step_count == 0 || d->no_graphs) {
+        return MO_OK;
+    }
+    mo_error why;
+    mo_status status = record(d, p, &why);
+    if (status == MO_OK) {
+        free(p->steps);
+        free(p->ops);
+        p->steps = NULL;
+        p->ops = NULL;
+        return MO_OK;
+    }
+    if (status == MO_EDEVICE || status == MO_ENOMEM) {
+        return mo_fail(err, status, "%s", why.detail);
+    }
+    d->no_graphs = true;
+    mo_log(MO_LOG_WARN, "cuda",
+           "%s; kernels are started one by one instead of as graphs, which costs a few us each", why.detail);
+    return MO_OK;
+}
+
+static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, int count, mo_error *err)
+{
+    const size_t room = count > 0 ? (size_t)count : 1;
+    p->steps = calloc(room * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
+    p->ops = calloc(room, sizeof *p->ops);
+    if (!p->steps || !p->ops) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
+    }
+    if (count > 0) {
+        memcpy(p->ops, ops, (size_t)count * sizeof *ops);
+    }
+    mo_status status = prepare_steps(d, p, count, err);
+    return status == MO_OK ? make_graph(d, p, err) : status;
+}
+
+mo_status mo_cuda_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out,
+                                 mo_error *err)
+{
+    mo_cuda_device *d = (mo_cuda_device *)device;
+    mo_status status = mo_cuda_enter(d, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_cuda_program *p = calloc(1, sizeof *p);
+    if (!p) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a program");
+    }
+    p->base.device = device;
+    status = fill(d, p, ops, count, err);
+    if (status != MO_OK) {
+        mo_cuda_program_destroy(&p->base);
+        return status;
+    }
+    *out = &p->base;
+    return MO_OK;
+}
+
+void mo_cuda_program_destroy(mo_program *program)
+{
+    mo_cuda_program *p = (mo_cuda_program *)program;
+    mo_cuda_device *d = (mo_cuda_device *)program->device;
+    if (p->graph && mo_cuda_enter(d, NULL) == MO_OK) {
+        mo_cuda_check_quietly(d, d->driver->graph_exec_destroy(p->graph), "cuGraphExecDestroy");
+    }
+    free(p->steps);
+    free(p->ops);
+    free(p);
+}
+
+mo_status mo_cuda_program_run(mo_program *program, mo_stream *stream, mo_error *err)
+{
+    mo_cuda_program *p = (mo_cuda_program *)program;
+    mo_cuda_device *d = (mo_cuda_device *)program->device;
+    void *on = ((mo_cuda_stream *)stream)->handle;
+    mo_status status = mo_cuda_enter(d, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (p->graph) {
+        return mo_cuda_check(d, d->driver->graph_launch(p->graph, on), "cuGraphLaunch", err);
+    }
+    return start_steps(d, p, on, err);
+}

@@ -1,0 +1,282 @@
+/* The delta rule: causal convolution, the recurrence, gated norm. */
+#include "device/cuda/row.cuh"
+
+/* ---- Convolution: one warp per token and head ------------------------------------------------- */
+
+/* The last taps - 1 inputs of a slice of one token, for one channel: they move up by one. */
+static __device__ __forceinline__ void keep_input(float *conv, int taps, int64_t channels, float input)
+{
+    for (int j = 0; j + 1 < taps; j++) {
+        conv[j * channels] = j + 2 < taps ? conv[(j + 1) * channels] : input;
+    }
+}
+
+MO_KERNEL(mo_convolve, mo_op_convolve)
+{
+    const int lane = threadIdx.x & 31;
+    const int heads = 2 * op.k_heads + op.v_heads;
+    const int64_t channels = (int64_t)heads * op.head;
+    const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int64_t t = warp / heads;
+    const int h = (int)(warp % heads);
+    if (t >= op.tokens) {
+        return;
+    }
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv);
+    const float *before = mo_at<const float>(op.before) + t * channels;
+    const float *weight = mo_at<const float>(op.weight);
+    float *after = mo_at<float>(op.after) + t * channels;
+    const bool alone = op.tokens == op.slice_count; /* one token per slice: nobody else reads these inputs */
+    float squares = 0.0f;
+    for (int i = lane; i < op.head; i += 32) {
+        const int64_t c = (int64_t)h * op.head + i;
+        float acc = 0.0f;
+        for (int j = 0; j < op.taps; j++) {
+            const int back = op.taps - 1 - j;
+            const float x = place.into >= back ? before[c - back * channels] : conv[(place.into + j) * channels + c];
+            acc = fmaf(weight[j * channels + c], x, acc);
+        }
+        const float y = mo_silu(acc);
+        after[c] = y;
+        squares = fmaf(y, y, squares);
+        if (alone) {
+            keep_input(conv + c, op.taps, channels, before[c]);
+        }
+    }
+    if (h < 2 * op.k_heads) {
+        const float length = sqrtf(mo_lane_sum(squares));
+        const float r = 1.0f / (length > op.eps ? length : op.eps);
+        for (int i = lane; i < op.head; i += 32) {
+            after[(int64_t)h * op.head + i] *= r;
+        }
+    }
+}
+
+/* The last taps - 1 inputs of each slice are what its next step's first tokens look back to: blocks (channels, slice). */
+MO_KERNEL(mo_convolve_keep, mo_op_convolve)
+{
+    const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * op.head;
+    const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    if (c >= channels) {
+        return;
+    }
+    float *kept = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].conv) + c;
+    const float *before = mo_at<const float>(op.before) + c;
+    const int keep = op.taps - 1;
+    const int stay = keep > slice.count ? keep - slice.count : 0;
+    for (int j = 0; j < stay; j++) {
+        kept[j * channels] = kept[(j + keep - stay) * channels];
+    }
+    for (int j = stay; j < keep; j++) {
+        kept[j * channels] = before[((int64_t)slice.first + slice.count - keep + j) * channels];
+    }
+}
+
+/* ---- What comes after the recurrence ---------------------------------------------------------- */
+
+/* silu(z) * norm(o), of value i of a head. */
+static __device__ __forceinline__ float gated(const mo_op_recur &op, int64_t t, int h, int i, float o, float r)
+{
+    const float z = mo_at<const float>(op.z)[(t * op.v_heads + h) * op.head + i];
+    return mo_silu(z) * ((o * r) * mo_at<const float>(op.norm)[i]);
+}
+
+/* One warp per token and value head; the mixed row holds what the recurrence gave. */
+MO_KERNEL(mo_recur_finish, mo_op_recur)
+{
+    const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int64_t t = warp / op.v_heads;
+    const int h = (int)(warp % op.v_heads);
+    if (t >= op.tokens) {
+        return;
+    }
+    float *row = mo_at<float>(op.mixed.x) + t * op.mixed.cols + (int64_t)h * op.head;
+    const float r = mo_norm_factor(mo_square_sum(row, op.head), op.head, op.eps);
+    for (int first = 0; first < op.head; first += 32) {
+        const int i = first + (threadIdx.x & 31);
+        float v = 0.0f;
+        if (i < op.head) {
+            v = gated(op, t, h, i, row[i], r);
+            row[i] = v;
+        }
+        if (op.head % 32 == 0) {
+            mo_quantise_block(op.mixed, t, (h * op.head + first) / 32, v);
+        }
+    }
+}
+
+/* Codes of mixed rows whose heads do not end where blocks do. */
+MO_KERNEL(mo_recur_quantise, mo_op_recur)
+{
+    mo_quantise_row(op.mixed, blockIdx.x);
+}
+
+/* ---- The recurrence: blocks (value head, slice), a thread per value --------------------------- */
+
+/* beta and decay of value head h for token t. */
+static __device__ __forceinline__ void gates_of(const mo_op_recur &op, int64_t t, int h, float *beta, float *decay)
+{
+    const float *row = mo_at<const float>(op.gates) + t * 2 * op.v_heads;
+    const int r = op.v_heads / op.k_heads;
+    const float b = op.paired ? row[2 * r * (h / r) + h % r] : row[h];
+    const float a = op.paired ? row[2 * r * (h / r) + r + h % r] : row[op.v_heads + h];
+    *beta = mo_sigmoid(b);
+    *decay = mo_exp(mo_at<const float>(op.a)[h] * mo_softplus(a + mo_at<const float>(op.dt)[h]));
+}
+
+static __device__ __forceinline__ int key_head_of(const mo_op_recur &op, int h)
+{
+    return op.tiled ? h % op.k_heads : h / (op.v_heads / op.k_heads);
+}
+
+/* Tokens whose inputs are brought into shared memory together. */
+template <int HEAD> struct inputs {
+    enum { TOKENS = 16 };
+    float q[TOKENS][HEAD], k[TOKENS][HEAD], v[TOKENS][HEAD];
+    float beta[TOKENS], decay[TOKENS];
+};
+
+template <int HEAD>
+static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs<HEAD> &in, int64_t first, int count, int h)
+{
+    const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * HEAD;
+    const int key_head = key_head_of(op, h), j = threadIdx.x;
+    for (int x = 0; x < count; x++) {
+        const float *c = mo_at<const float>(op.after) + (first + x) * channels;
+        in.q[x][j] = c[key_head * HEAD + j];
+        in.k[x][j] = c[(op.k_heads + key_head) * HEAD + j];
+        in.v[x][j] = c[(2 * op.k_heads + h) * HEAD + j];
+    }
+    if (j < count) {
+        gates_of(op, first + j, h, &in.beta[j], &in.decay[j]);
+    }
+}
+
+/* S = decay * S; gives the sum of S[i] * k[i]. */
+template <int HEAD> static __device__ __forceinline__ float decay_column(float *S, float decay, const float *k)
+{
+    float a = 0.0f;
+    MO_UNROLL()
+    for (int i = 0; i < HEAD; i++) {
+        S[i] = decay * S[i];
+        a = fmaf(S[i], k[i], a);
+    }
+    return a;
+}
+
+/* S = S + k * d; gives the sum of S[i] * q[i]. */
+template <int HEAD> static __device__ __forceinline__ float change_column(float *S, float d, const float *k, const float *q)
+{
+    float o = 0.0f;
+    MO_UNROLL()
+    for (int i = 0; i < HEAD; i++) {
+        S[i] = fmaf(k[i], d, S[i]);
+        o = fmaf(S[i], q[i], o);
+    }
+    return o;
+}
+
+/* Both, of a token and of the one after it: two chains that do not wait for each other. */
+template <int HEAD>
+static __device__ __forceinline__ float change_and_decay(float *S, float d, const float *k, const float *q, float decay,
+                                                         const float *next_k, float *a)
+{
+    float o = 0.0f, sum = 0.0f;
+    MO_UNROLL()
+    for (int i = 0; i < HEAD; i++) {
+        S[i] = fmaf(k[i], d, S[i]);
+        o = fmaf(S[i], q[i], o);
+        S[i] = decay * S[i];
+        sum = fmaf(S[i], next_k[i], sum);
+    }
+    *a = sum;
+    return o;
+}
+
+/* A column of the state stays in registers while the tokens of the slice pass. */
+template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_recur &op, bool finish)
+{
+    __shared__ __align__(16) inputs<HEAD> in;
+    __shared__ float row[HEAD];
+    const int h = blockIdx.x, j = threadIdx.x;
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * HEAD * HEAD + j;
+    float *out = mo_at<float>(op.mixed.x) + (int64_t)slice.first * op.mixed.cols + h * HEAD + j;
+    float S[HEAD];
+    MO_UNROLL()
+    for (int i = 0; i < HEAD; i++) {
+        S[i] = state[i * HEAD];
+    }
+    float a = 0.0f, o = 0.0f;
+    for (int first = 0; first < slice.count; first += inputs<HEAD>::TOKENS) {
+        const int count = min((int)inputs<HEAD>::TOKENS, slice.count - first);
+        __syncthreads();
+        load_inputs<HEAD>(op, in, (int64_t)slice.first + first, count, h);
+        __syncthreads();
+        a = decay_column<HEAD>(S, in.decay[0], in.k[0]);
+        for (int x = 0; x < count; x++) {
+            const float d = in.beta[x] * (in.v[x][j] - a);
+            if (x + 1 < count) {
+                o = change_and_decay<HEAD>(S, d, in.k[x], in.q[x], in.decay[x + 1], in.k[x + 1], &a);
+            } else {
+                o = change_column<HEAD>(S, d, in.k[x], in.q[x]);
+            }
+            o = o * op.scale;
+            if (!finish) {
+                out[(int64_t)(first + x) * op.mixed.cols] = o;
+            }
+        }
+    }
+    MO_UNROLL()
+    for (int i = 0; i < HEAD; i++) {
+        state[i * HEAD] = S[i];
+    }
+    if (finish) { /* the slice is one token */
+        row[j] = o;
+        __syncthreads();
+        const float r = mo_norm_factor(mo_square_sum(row, HEAD), HEAD, op.eps);
+        const float v = gated(op, slice.first, h, j, o, r);
+        *out = v;
+        mo_quantise_block(op.mixed, slice.first, (h * HEAD + j) / 32, v);
+    }
+}
+
+MO_BOUNDED(mo_recur_128, mo_op_recur, 128, 1);
+MO_KERNEL(mo_recur_128, mo_op_recur)
+{
+    recur<128>(op, op.tokens == op.slice_count);
+}
+
+/* Heads of any size: the state stays where it is. */
+MO_KERNEL(mo_recur_any, mo_op_recur)
+{
+    const int h = blockIdx.x, n = op.head;
+    const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * n;
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * n * n;
+    for (int64_t t = slice.first; t < slice.first + slice.count; t++) {
+        const float *c = mo_at<const float>(op.after) + t * channels;
+        const float *q = c + key_head_of(op, h) * n;
+        const float *k = c + (op.k_heads + key_head_of(op, h)) * n;
+        const float *v = c + (2 * op.k_heads + h) * n;
+        float *out = mo_at<float>(op.mixed.x) + t * op.mixed.cols + h * n;
+        float beta, decay;
+        gates_of(op, t, h, &beta, &decay);
+        for (int j = threadIdx.x; j < n; j += blockDim.x) {
+            float *column = state + j;
+            float a = 0.0f, o = 0.0f;
+            for (int i = 0; i < n; i++) {
+                column[i * n] = decay * column[i * n];
+                a = fmaf(column[i * n], k[i], a);
+            }
+            const float d = beta * (v[j] - a);
+            for (int i = 0; i < n; i++) {
+                column[i * n] = fmaf(k[i], d, column[i * n]);
+                o = fmaf(column[i * n], q[i], o);
+            }
+            out[j] = o * op.scale;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+/* Float tile: F32, F16 and BF16 matrices times several tokens, in the 32-lane order: each warp has a few rows and a few
+ * tokens, lane i the elements i, i + 32, ... of all of them. */
+#ifndef MO_CUDA_FLOAT_TILE_CUH
+#define MO_CUDA_FLOAT_TILE_CUH
+
+#include "device/cuda/tile.cuh"
+
+enum {
+    MO_FLOAT_ROWS = MO_FLOAT_TILE_ROWS / (MO_FLOAT_TILE_THREADS / 32), /* of a warp */
+    MO_FLOAT_TOKENS = MO_FLOAT_TILE_TOKENS,
+};
+
+template <int TYPE> static __device__ __forceinline__ float mo_float_weight(const uint8_t *row, int i)
+{
+    if constexpr (TYPE == MO_F32) {
+        return ((const float *)row)[i];
+    } else {
+        const uint16_t h = ((const uint16_t *)row)[i];
+        return TYPE == MO_F16 ? mo_f16_to_f32(h) : mo_bf16_to_f32(h);
+    }
+}
+
+/* Rows job.row .. of the warp, tokens first .. of the job. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, const float *in)
+{
+    const int lane = threadIdx.x & 31;
+    const int64_t row_bytes = (int64_t)job.cols * (TYPE == MO_F32 ? 4 : 2);
+    const uint8_t *rows[MO_FLOAT_ROWS];
+    const float *tokens[MO_FLOAT_TOKENS];
+    float acc[MO_FLOAT_ROWS][MO_FLOAT_TOKENS] = {};
+#pragma unroll
+    for (int r = 0; r < MO_FLOAT_ROWS; r++) { /* past the end: the last one again, never stored */
+        rows[r] = job.data + min(job.row + r, job.rows - 1) * row_bytes;
+    }
+#pragma unroll
+    for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+        const int i = job.first + min(t, job.count - 1);
+        tokens[t] = in + (int64_t)(job.pick ? job.pick[i] : i) * job.cols;
+    }
+    for (int i = lane; i < job.cols; i += 32) {
+        float w[MO_FLOAT_ROWS];
+#pragma unroll
+        for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+            w[r] = mo_float_weight<TYPE>(rows[r], i);
+        }
+#pragma unroll
+        for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+            const float x = tokens[t][i];
+#pragma unroll
+            for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+                acc[r][t] = fmaf(w[r], x, acc[r][t]);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+#pragma unroll
+        for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+            float value = mo_lane_sum(acc[r][t]);
+            if (lane == 0 && job.row + r < job.rows && t < job.count) {
+                value = job.scale ? value * *job.scale : value;
+                value = job.bias ? value + job.bias[job.row + r] : value;
+                job.y[(int64_t)(job.first + t) * job.stride + job.row + r] = value;
+            }
+        }
+    }
+}
+
+/* job.row is the first row of the thread block. */
+static __device__ __forceinline__ void mo_float_block(mo_tile_job job, const mo_dacts &in)
+{
+    job.row += (threadIdx.x >> 5) * MO_FLOAT_ROWS;
+    if (job.row >= job.rows) {
+        return;
+    }
+    const float *x = mo_at<const float>(in.x);
+    switch (job.type) {
+    case MO_F32: mo_float_run<MO_F32>(job, x); break;
+    case MO_F16: mo_float_run<MO_F16>(job, x); break;
+    default: mo_float_run<MO_BF16>(job, x); break;
+    }
+}
+
+#endif

@@ -1,0 +1,26 @@
+#include "device/cuda/launch.h"
+
+#include "base/status.h"
+
+int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+{
+    switch (op->kind) {
+    case MO_OP_PRODUCT: return mo_cuda_launch_product(op, compute, sms, out, err);
+    case MO_OP_GROUPED: return mo_cuda_launch_grouped(op, compute, sms, out, err);
+    case MO_OP_EXPERTS_IN:
+    case MO_OP_EXPERTS_DOWN: return mo_cuda_launch_experts(op, compute, sms, out, err);
+    case MO_OP_STREAM:
+    case MO_OP_ACTIVATE:
+    case MO_OP_LOGITS:
+    case MO_OP_PUBLISH:
+    case MO_OP_AWAIT: return mo_cuda_launch_stream(op, compute, sms, out, err);
+    case MO_OP_CHOOSE: return mo_cuda_launch_choose(op, compute, sms, out, err);
+    case MO_OP_HEADS:
+    case MO_OP_ATTEND: return mo_cuda_launch_attention(op, compute, sms, out, err);
+    case MO_OP_CONVOLVE:
+    case MO_OP_RECUR: return mo_cuda_launch_delta(op, compute, sms, out, err);
+    case MO_OP_KINDS: break;
+    }
+    mo_fail(err, MO_EINVAL, "op of unknown kind %d", (int)op->kind);
+    return -1;
+}

@@ -1,0 +1,54 @@
+#include "base/status.h"
+#include "device/cuda/launch.h"
+
+enum { WARPS = 4, THREADS = 256 };
+
+static uint32_t pieces(int64_t count, int64_t size)
+{
+    return (uint32_t)((count + size - 1) / size);
+}
+
+static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
+{
+    const int64_t heads = 2 * (int64_t)o->k_heads + o->v_heads;
+    out[0] = (mo_cuda_launch){
+        .kernel = "mo_convolve", .grid = {pieces(o->tokens * heads, WARPS), 1, 1}, .block = {32 * WARPS, 1, 1}};
+    if (o->tokens == o->slice_count) { /* one token each: their inputs are kept on the way */
+        return 1;
+    }
+    out[1] = (mo_cuda_launch){.kernel = "mo_convolve_keep",
+                              .grid = {pieces(heads * o->head, THREADS), (uint32_t)o->slice_count, 1},
+                              .block = {THREADS, 1, 1}};
+    return 2;
+}
+
+static int recur(const mo_op_recur *o, mo_cuda_launch *out)
+{
+    const bool known = o->head == 128;
+    int count = 0;
+    out[count++] = (mo_cuda_launch){.kernel = known ? "mo_recur_128" : "mo_recur_any",
+                                    .grid = {(uint32_t)o->v_heads, (uint32_t)o->slice_count, 1},
+                                    .block = {128, 1, 1}};
+    if (known && o->tokens == o->slice_count) { /* one token each: finished at once */
+        return count;
+    }
+    out[count++] = (mo_cuda_launch){.kernel = "mo_recur_finish",
+                                    .grid = {pieces((int64_t)o->tokens * o->v_heads, WARPS), 1, 1},
+                                    .block = {32 * WARPS, 1, 1}};
+    if (o->head % 32 != 0 && o->mixed.cols % 32 == 0) {
+        out[count++] = (mo_cuda_launch){
+            .kernel = "mo_recur_quantise", .grid = {(uint32_t)o->tokens, 1, 1}, .block = {THREADS, 1, 1}};
+    }
+    return count;
+}
+
+int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+{
+    (void)compute;
+    (void)sms;
+    switch (op->kind) {
+    case MO_OP_CONVOLVE: return op->convolve.tokens > 0 ? convolve(&op->convolve, out) : 0;
+    case MO_OP_RECUR: return op->recur.tokens > 0 ? recur(&op->recur, out) : 0;
+    default: mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the delta rule", (int)op->kind); return -1;
+    }
+}

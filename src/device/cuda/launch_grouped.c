@@ -1,0 +1,165 @@
+/* Launches of the matrix-matrix kernels of grouped.cu. */
+#include "base/status.h"
+#include "device/cuda/launch.h"
+#include "device/cuda/tile.h"
+
+enum { GRID_LIMIT = 65535 }; /* of y and z */
+
+typedef struct shape {
+    int rows, tokens, ahead, threads; /* as mo_shape in tile.cuh */
+} shape;
+
+static const shape shapes[MO_TILE_SHAPES] = {
+    [MO_TILE_WIDE] = {128, 128, 1, 256},
+    [MO_TILE_MIDDLE] = {64, 64, 1, 128},
+    [MO_TILE_NARROW] = {64, 16, 2, 128},
+};
+
+#define NAMES(op, fold)                                                                                      \
+    {                                                                                                        \
+        "mo_" op "_" fold "_wide", "mo_" op "_" fold "_middle", "mo_" op "_" fold "_narrow"                  \
+    }
+#define FOLDS(op)                                                                                            \
+    {                                                                                                        \
+        [MO_FOLD_PLAIN] = NAMES(op, "plain"), [MO_FOLD_MINIMUM] = NAMES(op, "minimum"),                      \
+        [MO_FOLD_HALF_MINIMA] = NAMES(op, "half_minima"), [MO_FOLD_HALF_SCALES] = NAMES(op, "half_scales"),  \
+        [MO_FOLD_TWO_STEPS] = NAMES(op, "two_steps"),                                                        \
+    }
+static const char *const grouped_names[MO_FOLDS][MO_TILE_SHAPES] = FOLDS("grouped");
+static const char *const product_names[MO_FOLDS][MO_TILE_SHAPES] = FOLDS("product_tile");
+
+/* Wide tiles do the most work per decoded weight; smaller ones where tokens are few, where wide ones would leave
+ * multiprocessors without work, and where shared memory ends at 64 KiB (capability 7.5). average: tokens of a group;
+ * row_tiles: of wide tiles, all groups together. */
+static mo_tile_shape choose_shape(int64_t average, int64_t row_tiles, int compute, int sms)
+{
+    if (average <= 16) {
+        return MO_TILE_NARROW;
+    }
+    if (compute < 80 || average <= 48 || row_tiles * ((average + 127) / 128) < sms) {
+        return MO_TILE_MIDDLE;
+    }
+    return MO_TILE_WIDE;
+}
+
+static int64_t tiles_of(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
+}
+
+/* Fills the launch; -1 when it is larger than a grid can be. */
+static int fill(mo_cuda_launch *out, const char *kernel, int64_t x, int64_t y, int64_t z, int threads,
+                int shared, mo_error *err)
+{
+    if (x > INT32_MAX || y > GRID_LIMIT || z > GRID_LIMIT) {
+        mo_fail(err, MO_EUNSUPPORTED,
+                "a product of %lld x %lld x %lld tiles is more than one launch can be; use smaller batches",
+                (long long)x, (long long)y, (long long)z);
+        return -1;
+    }
+    *out = (mo_cuda_launch){.kernel = kernel,
+                            .grid = {(uint32_t)x, (uint32_t)y, (uint32_t)z},
+                            .block = {(uint32_t)threads, 1, 1},
+                            .shared = (uint32_t)shared};
+    return 0;
+}
+
+/* Can the kernels multiply this matrix? */
+static bool check_matrix(const mo_dmatrix *m, mo_error *err)
+{
+    const mo_format *f = m->type >= 0 ? mo_format_of((uint32_t)m->type) : NULL;
+    if (!f || f->kind == MO_KIND_INTEGER) {
+        mo_fail(err, MO_EUNSUPPORTED, "there is no product with matrices of type %d on a GPU", (int)m->type);
+        return false;
+    }
+    if (m->rows <= 0 || m->cols <= 0 || m->cols % f->block_values != 0) {
+        mo_fail(err, MO_EINVAL,
+                "a %s matrix of %d rows and %d columns cannot be multiplied: its rows are not whole blocks",
+                f->name, (int)m->rows, (int)m->cols);
+        return false;
+    }
+    return true;
+}
+
+int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+{
+    const mo_op_grouped *g = &op->grouped;
+    if (g->count <= 0 || g->rows <= 0 || g->most <= 0) {
+        return 0;
+    }
+    if (!check_matrix(&g->matrix, err)) {
+        return -1;
+    }
+    const mo_fold fold = mo_fold_of(g->matrix.type);
+    if (fold == MO_FOLD_NONE) {
+        return fill(out, "mo_grouped_float", tiles_of(g->matrix.rows, MO_FLOAT_TILE_ROWS),
+                    tiles_of(g->most, MO_FLOAT_TILE_TOKENS), g->count, MO_FLOAT_TILE_THREADS, 0, err) < 0
+                   ? -1
+                   : 1;
+    }
+    const int64_t row_tiles = tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
+    const int64_t average = g->most < tiles_of(g->rows, g->count) ? g->most : tiles_of(g->rows, g->count);
+    const mo_tile_shape chosen = choose_shape(average, row_tiles, compute, sms);
+    const shape *s = &shapes[chosen];
+    const int shared =
+        mo_tile_lay(s->rows, s->tokens, s->ahead, fold, mo_span_of(g->matrix.type).chunks).bytes;
+    return fill(out, grouped_names[fold][chosen], tiles_of(g->matrix.rows, s->rows),
+                tiles_of(g->most, s->tokens), g->count, s->threads, shared, err) < 0
+               ? -1
+               : 1;
+}
+
+/* One launch for all matrices of a fold. Returns how many: 0 or 1; -1 on failure. */
+static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sms, mo_cuda_launch *out,
+                       mo_error *err)
+{
+    int64_t wide = 0;
+    int chunks = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->matrix[i].data && mo_fold_of(p->matrix[i].type) == fold) {
+            const int own = mo_span_of(p->matrix[i].type).chunks;
+            wide += tiles_of(p->matrix[i].rows, shapes[MO_TILE_WIDE].rows);
+            chunks = own > chunks ? own : chunks;
+        }
+    }
+    if (wide == 0) {
+        return 0;
+    }
+    const bool quantised = fold != MO_FOLD_NONE;
+    const mo_tile_shape chosen = choose_shape(p->tokens, wide, compute, sms);
+    const int rows = quantised ? shapes[chosen].rows : MO_FLOAT_TILE_ROWS;
+    const int tokens = quantised ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
+    int64_t row_tiles = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->matrix[i].data && mo_fold_of(p->matrix[i].type) == fold) {
+            row_tiles += tiles_of(p->matrix[i].rows, rows);
+        }
+    }
+    return fill(out, quantised ? product_names[fold][chosen] : "mo_product_tile_float", row_tiles,
+                tiles_of(p->tokens, tokens), 1, quantised ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
+                quantised ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err) < 0
+               ? -1
+               : 1;
+}
+
+int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+{
+    const mo_op_product *p = &op->product;
+    if (p->tokens <= 0) {
+        return 0;
+    }
+    for (int i = 0; i < p->count; i++) {
+        if (p->matrix[i].data && !check_matrix(&p->matrix[i], err)) {
+            return -1;
+        }
+    }
+    int count = 0;
+    for (int fold = 0; fold <= MO_FOLD_NONE; fold++) {
+        const int more = launch_fold(p, (mo_fold)fold, compute, sms, out + count, err);
+        if (more < 0) {
+            return -1;
+        }
+        count += more;
+    }
+    return count;
+}

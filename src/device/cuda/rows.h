@@ -1,0 +1,155 @@
+/* Rows: how the kernels for few tokens cut matrices, for the kernels and for those who launch them. A thread block
+ * takes consecutive rows; they come to shared memory in steps of a few rows (of a part of one, where a row is very
+ * long), several steps ahead of the threads that read them. The format's blocks of 32 give one or two terms of the
+ * fold each; one thread per row and token folds them. Plain C: included by C and by CUDA C++. */
+#ifndef MO_DEVICE_CUDA_ROWS_H
+#define MO_DEVICE_CUDA_ROWS_H
+
+#include "numeric/format.h"
+
+/* Constant expressions where the language has them: kernels are templates over what these say. */
+#ifdef __CUDACC__
+#define MO_ROWS_CONST static __host__ __device__ constexpr
+#elif defined __cplusplus
+#define MO_ROWS_CONST static constexpr
+#else
+#define MO_ROWS_CONST static inline
+#endif
+
+enum {
+    MO_ROWS_HEAD = 512,           /* bytes of shared memory before the steps: barriers, and results of a tile */
+    MO_ROWS_BUDGET = 60 * 1024,   /* bytes of shared memory, so that every device since 7.5 has them */
+    MO_ROWS_STEP = 16 * 1024,     /* bytes of a step, about */
+    MO_ROWS_TERMS = 18 * 1024,    /* most bytes of terms, two steps together */
+    MO_ROWS_SLACK = 16,           /* bytes after a step that reads of whole words may touch */
+    MO_ROWS_AHEAD = 4,            /* most steps in shared memory */
+    MO_ROWS_TILE = 32,            /* rows of a tile of gate and up: a block of the hidden activations */
+    MO_ROWS_FLOAT = 8,            /* rows of a step of a float matrix: a warp each */
+    MO_ROWS_THREADS = 256,        /* most threads that decode */
+    MO_ROWS_TOKENS = 8,           /* most tokens of these kernels */
+};
+
+/* Values and bytes of a block of the file. */
+MO_ROWS_CONST int mo_rows_values(int type)
+{
+    switch (type) {
+    case MO_F32:
+    case MO_F16:
+    case MO_BF16: return 1;
+    case MO_NVFP4: return 64;
+    case MO_Q2_K:
+    case MO_Q3_K:
+    case MO_Q4_K:
+    case MO_Q5_K:
+    case MO_Q6_K:
+    case MO_IQ4_XS: return 256;
+    default: return 32;
+    }
+}
+
+/* 0: not a type that is multiplied. */
+MO_ROWS_CONST int mo_rows_bytes(int type)
+{
+    switch (type) {
+    case MO_F32: return 4;
+    case MO_F16:
+    case MO_BF16: return 2;
+    case MO_Q4_0:
+    case MO_IQ4_NL: return 18;
+    case MO_Q4_1: return 20;
+    case MO_Q5_0: return 22;
+    case MO_Q5_1: return 24;
+    case MO_Q8_0: return 34;
+    case MO_MXFP4: return 17;
+    case MO_NVFP4: return 36;
+    case MO_Q2_K: return 84;
+    case MO_Q3_K: return 110;
+    case MO_Q4_K: return 144;
+    case MO_Q5_K: return 176;
+    case MO_Q6_K: return 210;
+    case MO_IQ4_XS: return 136;
+    default: return 0;
+    }
+}
+
+MO_ROWS_CONST bool mo_rows_float(int type)
+{
+    return type == MO_F32 || type == MO_F16 || type == MO_BF16;
+}
+
+/* Blocks of 32 that one thread decodes together because they share bytes. */
+MO_ROWS_CONST int mo_rows_unit(int type)
+{
+    return type == MO_Q4_K || type == MO_Q5_K || type == MO_Q6_K ? 2 : 1;
+}
+
+/* Floats that a block of 32 gives to the fold: with a minimum, and for NVFP4, two. */
+MO_ROWS_CONST int mo_rows_terms(int type)
+{
+    switch (type) {
+    case MO_Q4_1:
+    case MO_Q5_1:
+    case MO_Q2_K:
+    case MO_Q4_K:
+    case MO_Q5_K:
+    case MO_NVFP4: return 2;
+    default: return 1;
+    }
+}
+
+/* Threads that fold, one per row of a step and token. */
+MO_ROWS_CONST int mo_rows_folders(int tokens)
+{
+    return tokens == 1 ? 32 : 64;
+}
+
+typedef struct mo_rows_shape {
+    int32_t row_bytes;
+    int32_t blocks;     /* of 32 values in a row; of a float matrix: 0 */
+    int32_t rows;       /* of a step: a power of two */
+    int32_t cuts;       /* steps that one row takes; 1 unless rows is 1 */
+    int32_t cut_blocks; /* of 32 values in a step's row, the last cut's may be fewer */
+    int32_t cut_bytes;
+    int32_t pitch;      /* floats from the terms of one row to the next, so that folding threads meet no bank twice */
+    int32_t step_bytes; /* room for a step */
+    int32_t ahead;      /* steps in shared memory */
+    int32_t shared;     /* bytes of shared memory */
+} mo_rows_shape;
+
+/* The cut of a matrix, the same for all its rows; `tokens` of the kernel, whatever their number in the op. */
+MO_ROWS_CONST mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
+{
+    mo_rows_shape s = {};
+    s.row_bytes = cols / mo_rows_values(type) * mo_rows_bytes(type);
+    if (mo_rows_float(type)) {
+        s.rows = MO_ROWS_FLOAT;
+        s.cuts = 1;
+        s.shared = MO_ROWS_HEAD;
+        return s;
+    }
+    const int terms = mo_rows_terms(type);
+    s.blocks = cols / 32;
+    s.cuts = 1;
+    s.cut_blocks = s.blocks;
+    s.cut_bytes = s.row_bytes;
+    s.rows = mo_rows_folders(tokens) / tokens;
+    /* Two sets of terms: one is written while the other is folded. */
+    const int terms_bytes = 2 * 4 * terms * tokens;
+    while (s.rows > 1 && (s.rows * s.row_bytes > MO_ROWS_STEP || s.rows * terms_bytes * (s.blocks | 1) > MO_ROWS_TERMS)) {
+        s.rows /= 2;
+    }
+    while (s.cut_bytes > MO_ROWS_STEP + MO_ROWS_STEP / 4 || terms_bytes * (s.cut_blocks | 1) > MO_ROWS_TERMS) {
+        s.cuts++;
+        s.cut_blocks = ((s.blocks + s.cuts - 1) / s.cuts + 7) / 8 * 8; /* whole blocks of every format */
+        s.cut_bytes = s.cut_blocks * 32 / mo_rows_values(type) * mo_rows_bytes(type);
+    }
+    s.pitch = terms * (s.cut_blocks | 1);
+    s.step_bytes = (s.rows * s.cut_bytes + 15) / 16 * 16 + 16 + MO_ROWS_SLACK; /* 16: rows start anywhere */
+    const int all_terms = terms_bytes / terms * s.rows * s.pitch;
+    const int room = (MO_ROWS_BUDGET - MO_ROWS_HEAD - all_terms) / s.step_bytes;
+    s.ahead = room < MO_ROWS_AHEAD ? room : MO_ROWS_AHEAD; /* at least two: see the limits above */
+    s.shared = MO_ROWS_HEAD + s.ahead * s.step_bytes + all_terms;
+    return s;
+}
+
+#endif

@@ -1,0 +1,453 @@
+/* The residual stream and what is small beside it: merge and norms, activations, logits, and the exchange with the
+ * host. */
+#include "device/cuda/row.cuh"
+
+/* ---- The stream: one thread block per token --------------------------------------------------- */
+
+enum { STREAM_THREADS = 1024 };
+
+/* A token's row, spread over the block: thread i holds the quads i, i + threads, ... */
+template <int QUADS> struct spread {
+    float4 v[QUADS];
+};
+
+static __device__ __forceinline__ int quad_at(int k)
+{
+    return 4 * (int)(threadIdx.x + k * blockDim.x);
+}
+
+template <int QUADS, bool WIDE> static __device__ __forceinline__ spread<QUADS> load_row(const float *row, int n)
+{
+    spread<QUADS> s;
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        s.v[k] = mo_load_quad<WIDE>(row, quad_at(k), n);
+    }
+    return s;
+}
+
+/* Shared memory of a block: the row whose squares are summed (by one warp: the order of the definition is a chain per
+ * lane), and the factor that comes of it. */
+typedef struct bench {
+    float *row;
+    float *factor;
+    int n;
+    float eps;
+} bench;
+
+template <int QUADS> static __device__ __forceinline__ float row_factor(const bench &b, const spread<QUADS> &s)
+{
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        if (quad_at(k) < b.n) {
+            *(float4 *)(b.row + quad_at(k)) = s.v[k];
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const float factor = mo_norm_factor(mo_square_sum(b.row, b.n), b.n, b.eps);
+        if (threadIdx.x == 0) {
+            *b.factor = factor;
+        }
+    }
+    __syncthreads();
+    return *b.factor;
+}
+
+static __device__ __forceinline__ float4 normed(float4 v, float r, float4 w)
+{
+    return make_float4((v.x * r) * w.x, (v.y * r) * w.y, (v.z * r) * w.z, (v.w * r) * w.w);
+}
+
+/* s = norm(s) * weight */
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ void norm_row(const bench &b, spread<QUADS> &s, const float *weight)
+{
+    const spread<QUADS> w = load_row<QUADS, WIDE>(weight, b.n); /* asked for before the sum is known */
+    const float r = row_factor(b, s);
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        s.v[k] = normed(s.v[k], r, w.v[k]);
+    }
+}
+
+template <int QUADS> static __device__ __forceinline__ void add_row(spread<QUADS> &s, const spread<QUADS> &other)
+{
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        s.v[k] = make_float4(s.v[k].x + other.v[k].x, s.v[k].y + other.v[k].y, s.v[k].z + other.v[k].z,
+                             s.v[k].w + other.v[k].w);
+    }
+}
+
+static __device__ __forceinline__ float4 axpy(float a, float4 x, float4 y)
+{
+    return make_float4(fmaf(a, x.x, y.x), fmaf(a, x.y, y.y), fmaf(a, x.z, y.z), fmaf(a, x.w, y.w));
+}
+
+/* One quad of the experts' outputs in router order; the loads of SOME rows are under way together. */
+template <int SOME, bool WIDE>
+static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, int64_t t, int at)
+{
+    const int32_t *ids = mo_at<const int32_t>(op.ids) + t * op.used;
+    const float *weights = mo_at<const float>(op.weights) + t * op.used;
+    const int32_t *row_of = mo_at<const int32_t>(op.row_of);
+    const float *down = mo_at<const float>(op.down);
+    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int first = 0; first < op.used; first += SOME) {
+        float4 y[SOME];
+        float w[SOME];
+        bool here[SOME];
+        MO_UNROLL()
+        for (int i = 0; i < SOME; i++) {
+            const int r = first + i;
+            here[i] = r < op.used && ids[r] >= 0;
+            if (here[i]) {
+                const int64_t row = row_of ? row_of[t * op.used + r] : t * op.used + r;
+                w[i] = weights[r];
+                y[i] = mo_load_quad<WIDE>(down + row * op.n, at, op.n);
+            }
+        }
+        MO_UNROLL()
+        for (int i = 0; i < SOME; i++) {
+            if (here[i]) {
+                acc = axpy(w[i], y[i], acc);
+            }
+        }
+    }
+    return acc;
+}
+
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream &op, int64_t t)
+{
+    spread<QUADS> s;
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        s.v[k] = merge_quad<QUADS == 1 ? 8 : 2, WIDE>(op, t, quad_at(k));
+    }
+    if (op.shared) {
+        const float g = op.shared_gate ? mo_sigmoid(mo_at<const float>(op.shared_gate)[t]) : 1.0f;
+        const float *shared = mo_at<const float>(op.shared) + t * op.n;
+        MO_UNROLL()
+        for (int k = 0; k < QUADS; k++) {
+            s.v[k] = axpy(g, mo_load_quad<WIDE>(shared, quad_at(k), op.n), s.v[k]);
+        }
+    }
+    return s;
+}
+
+/* As merge() in engine/feed.c. */
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ spread<QUADS> merge_feed(const mo_op_stream &op, const bench &b, int64_t t)
+{
+    spread<QUADS> sum;
+    if (op.dense) {
+        sum = load_row<QUADS, WIDE>(mo_at<const float>(op.dense) + t * op.n, op.n);
+        if (op.dense_norm) {
+            norm_row<QUADS, WIDE>(b, sum, mo_at<const float>(op.dense_norm));
+        }
+    }
+    if (op.used > 0 || op.shared || !op.dense) {
+        spread<QUADS> experts = merge_experts<QUADS, WIDE>(op, t);
+        if (op.moe_norm) {
+            norm_row<QUADS, WIDE>(b, experts, mo_at<const float>(op.moe_norm));
+        }
+        if (op.dense) {
+            add_row(sum, experts);
+        } else {
+            sum = experts;
+        }
+    }
+    if (op.post_norm) {
+        norm_row<QUADS, WIDE>(b, sum, mo_at<const float>(op.post_norm));
+    }
+    return sum;
+}
+
+/* Scales x, writes it back and looks for numbers that are none. */
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ void keep_row(const mo_op_stream &op, float *row, spread<QUADS> &x)
+{
+    const bool scaled = op.out_scale != 0;
+    const float scale = scaled ? *mo_at<const float>(op.out_scale) : 1.0f;
+    bool bad = false;
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        float4 &v = x.v[k];
+        if (scaled) {
+            v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
+        }
+        mo_store_quad<WIDE>(row, quad_at(k), op.n, v);
+        bad |= quad_at(k) < op.n && (mo_not_finite(v.x) || mo_not_finite(v.y) || mo_not_finite(v.z) || mo_not_finite(v.w));
+    }
+    if (bad && op.bad) {
+        *mo_at<volatile uint32_t>(op.bad) = 1;
+    }
+}
+
+template <bool WIDE>
+static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t t, int at, int n, float4 x, float r,
+                                                 float4 weight)
+{
+    float4 v = norm.weight ? normed(x, r, weight) : make_float4(x.x * r, x.y * r, x.z * r, x.w * r);
+    if (norm.scale != 1.0f) {
+        v = make_float4(v.x * norm.scale, v.y * norm.scale, v.z * norm.scale, v.w * norm.scale);
+    }
+    if (norm.multiply) {
+        const float4 m = mo_load_quad<WIDE>(mo_at<const float>(norm.multiply), at, n);
+        v = make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w);
+    }
+    mo_store_quad<WIDE>(mo_at<float>(norm.out.x) + t * n, at, n, v);
+    if (n % 32 == 0) {
+        mo_quantise_quad(norm.out, t, at, v);
+    }
+}
+
+template <int QUADS, bool WIDE> static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *space)
+{
+    __shared__ float factor;
+    const bench b = {(float *)space, &factor, op.n, op.eps};
+    const int64_t t = blockIdx.x;
+    float *row = mo_at<float>(op.x) + t * op.n;
+    spread<QUADS> x = load_row<QUADS, WIDE>(row, op.n);
+    /* Short rows have room for the norms' weights from the beginning: one wait for memory less. */
+    float4 early[MO_OP_NORMS];
+    bool any = false;
+    MO_UNROLL()
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        any |= op.norm[i].out.x != 0;
+        if (QUADS == 1 && op.norm[i].out.x && op.norm[i].weight) {
+            early[i] = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), quad_at(0), op.n);
+        }
+    }
+    if (op.feed) {
+        add_row(x, merge_feed<QUADS, WIDE>(op, b, t));
+    } else if (op.y) {
+        spread<QUADS> y = load_row<QUADS, WIDE>(mo_at<const float>(op.y) + t * op.n, op.n);
+        if (op.y_norm) {
+            norm_row<QUADS, WIDE>(b, y, mo_at<const float>(op.y_norm));
+        }
+        add_row(x, y);
+    }
+    keep_row<QUADS, WIDE>(op, row, x);
+    if (!any) {
+        return;
+    }
+    const float r = row_factor(b, x);
+    MO_UNROLL()
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        if (!op.norm[i].out.x) {
+            continue;
+        }
+        MO_UNROLL()
+        for (int k = 0; k < QUADS; k++) {
+            const int at = quad_at(k);
+            float4 weight = early[i];
+            if (QUADS != 1 && op.norm[i].weight) {
+                weight = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), at, op.n);
+            }
+            norm_quad<WIDE>(op.norm[i], t, at, op.n, x.v[k], r, weight);
+        }
+    }
+}
+
+/* Rows of up to 4096 values; of up to 16384; of any alignment. */
+MO_BOUNDED(mo_stream_short, mo_op_stream, STREAM_THREADS, 1);
+MO_KERNEL(mo_stream_short, mo_op_stream)
+{
+    MO_DYNAMIC_SHARED(space);
+    stream<1, true>(op, space);
+}
+
+MO_BOUNDED(mo_stream_long, mo_op_stream, STREAM_THREADS, 1);
+MO_KERNEL(mo_stream_long, mo_op_stream)
+{
+    MO_DYNAMIC_SHARED(space);
+    stream<4, true>(op, space);
+}
+
+MO_BOUNDED(mo_stream_odd, mo_op_stream, STREAM_THREADS, 1);
+MO_KERNEL(mo_stream_odd, mo_op_stream)
+{
+    MO_DYNAMIC_SHARED(space);
+    stream<4, false>(op, space);
+}
+
+/* ---- Activation: blocks of threads (row, part of it) ------------------------------------------ */
+
+static __device__ __forceinline__ float activation(int kind, float g, float u)
+{
+    if (kind == MO_SWIGLU) {
+        return mo_silu(g) * u;
+    }
+    if (kind == MO_GEGLU) {
+        return mo_gelu_tanh(g) * u;
+    }
+    const float gate = MO_OSS_LIMIT < g ? MO_OSS_LIMIT : g;
+    float up = MO_OSS_LIMIT < u ? MO_OSS_LIMIT : u;
+    up = -MO_OSS_LIMIT > up ? -MO_OSS_LIMIT : up;
+    return (gate * mo_sigmoid(MO_OSS_ALPHA * gate)) * (up + 1.0f);
+}
+
+template <bool WIDE> static __device__ __forceinline__ void activate(const mo_op_activate &op)
+{
+    const int64_t row = blockIdx.x;
+    const int at = 4 * (int)(blockIdx.y * blockDim.x + threadIdx.x);
+    const float4 g = mo_load_quad<WIDE>(mo_at<const float>(op.gate) + row * op.n, at, op.n);
+    const float4 u = mo_load_quad<WIDE>(mo_at<const float>(op.up) + row * op.n, at, op.n);
+    const float4 v = make_float4(activation(op.activation, g.x, u.x), activation(op.activation, g.y, u.y),
+                                 activation(op.activation, g.z, u.z), activation(op.activation, g.w, u.w));
+    mo_store_quad<WIDE>(mo_at<float>(op.hidden.x) + row * op.n, at, op.n, v);
+    if (op.n % 32 == 0) {
+        mo_quantise_quad(op.hidden, row, at, v);
+    }
+}
+
+MO_KERNEL(mo_activate, mo_op_activate)
+{
+    activate<true>(op);
+}
+
+MO_KERNEL(mo_activate_odd, mo_op_activate)
+{
+    activate<false>(op);
+}
+
+/* ---- Logits ----------------------------------------------------------------------------------- */
+
+MO_KERNEL(mo_logits, mo_op_logits)
+{
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= op.count) {
+        return;
+    }
+    float x = mo_at<float>(op.x)[i];
+    if (op.cap > 0.0f) {
+        x = op.cap * mo_tanh(x / op.cap);
+        mo_at<float>(op.x)[i] = x;
+    }
+    if (op.bad && mo_not_finite(x)) {
+        *mo_at<volatile uint32_t>(op.bad) = 1;
+    }
+}
+
+/* ---- To the host ------------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ bool range_wide(const mo_op_publish &op, int i)
+{
+    return ((op.from[i] | op.to[i] | (uint64_t)op.bytes[i]) & 15) == 0;
+}
+
+/* All ranges are one list of pieces of 16 or 4 bytes, so that every thread's loads are under way at once. */
+static __device__ __forceinline__ void copy_ranges(const mo_op_publish &op, int64_t thread, int64_t threads)
+{
+    int64_t total = 0;
+    for (int i = 0; i < op.ranges; i++) {
+        total += op.bytes[i] / (range_wide(op, i) ? 16 : 4);
+    }
+    for (int64_t piece = thread; piece < total; piece += threads) {
+        int64_t at = piece;
+        MO_UNROLL()
+        for (int i = 0; i < MO_OP_RANGES; i++) {
+            if (i >= op.ranges) {
+                break;
+            }
+            const bool wide = range_wide(op, i);
+            const int64_t count = op.bytes[i] / (wide ? 16 : 4);
+            if (at >= 0 && at < count) {
+                if (wide) {
+                    mo_at<uint4>(op.to[i])[at] = mo_at<const uint4>(op.from[i])[at];
+                } else {
+                    mo_at<uint32_t>(op.to[i])[at] = mo_at<const uint32_t>(op.from[i])[at];
+                }
+            }
+            at -= count;
+        }
+    }
+}
+
+static __device__ __forceinline__ void raise_flag(const mo_op_publish &op)
+{
+    __threadfence_system(); /* also for what the barrier before, or the kernel before, has let us see */
+    *mo_at<volatile uint32_t>(op.flag) = *mo_at<const uint32_t>(op.sequence);
+}
+
+/* A few kilobytes: one block of threads. */
+MO_KERNEL(mo_publish, mo_op_publish)
+{
+    copy_ranges(op, threadIdx.x, blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        raise_flag(op);
+    }
+}
+
+/* More: many blocks, and the flag in a kernel of its own. */
+MO_KERNEL(mo_publish_copy, mo_op_publish)
+{
+    copy_ranges(op, (int64_t)blockIdx.x * blockDim.x + threadIdx.x, (int64_t)gridDim.x * blockDim.x);
+}
+
+MO_KERNEL(mo_publish_flag, mo_op_publish)
+{
+    raise_flag(op);
+}
+
+/* ---- From the host ---------------------------------------------------------------------------- */
+
+enum { AWAIT_ROWS = 256 }; /* names of rows that are read together */
+
+static __device__ __forceinline__ bool host_answered(const mo_dreply *reply, uint32_t sequence)
+{
+    const uint64_t limit_ns = 10000000000u;
+    const uint64_t began = mo_nanoseconds();
+    while (mo_read_system(&reply->flag) != sequence) {
+        if (mo_read_system(&reply->abort) != 0 || mo_nanoseconds() - began > limit_ns) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* This block's share of the rows named in rows[0 .. count). */
+template <typename PIECE>
+static __device__ __forceinline__ void take_rows(const mo_op_await &op, const int32_t *rows, int count)
+{
+    const int pieces = (int)(op.n * (int64_t)sizeof(float) / (int64_t)sizeof(PIECE));
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (int64_t)count * pieces; i += step) {
+        const int64_t at = rows[i / pieces] * (int64_t)pieces + i % pieces;
+        mo_at<PIECE>(op.to)[at] = mo_at<const PIECE>(op.from)[at];
+    }
+}
+
+MO_KERNEL(mo_await, mo_op_await)
+{
+    __shared__ int32_t rows[AWAIT_ROWS];
+    __shared__ int32_t count;
+    const mo_dreply *reply = mo_at<const mo_dreply>(op.reply);
+    if (threadIdx.x == 0) {
+        const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence));
+        const int32_t told = answered ? (int32_t)mo_read_system((const uint32_t *)&reply->count) : -1;
+        count = told >= 0 && told <= op.most ? told : -1;
+        if (count < 0 && op.bad) {
+            *mo_at<volatile uint32_t>(op.bad) = 2;
+        }
+    }
+    __syncthreads();
+    const bool wide = op.n % 4 == 0 && ((op.from | op.to) & 15) == 0;
+    for (int first = 0; first < count; first += AWAIT_ROWS) {
+        const int some = count - first < AWAIT_ROWS ? count - first : AWAIT_ROWS;
+        for (int i = threadIdx.x; i < some; i += blockDim.x) {
+            rows[i] = *(const volatile int32_t *)&reply->row[first + i];
+        }
+        __syncthreads();
+        if (wide) {
+            take_rows<uint4>(op, rows, some);
+        } else {
+            take_rows<uint32_t>(op, rows, some);
+        }
+        __syncthreads();
+    }
+}

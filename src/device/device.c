@@ -1,0 +1,260 @@
+/* The device interface: looks at what a program could get wrong, and forwards to the implementation. */
+#include "device/device.h"
+
+#include <assert.h>
+
+#include "device/backend.h"
+
+void mo_device_describe(mo_device *device, mo_device_info *out)
+{
+    assert(device && out);
+    device->backend->describe(device, out);
+}
+
+void mo_device_close(mo_device *device)
+{
+    if (device) {
+        device->backend->close(device);
+    }
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------- */
+
+mo_status mo_device_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error *err)
+{
+    assert(device && out && bytes > 0);
+    *out = 0;
+    return device->backend->alloc(device, bytes, out, err);
+}
+
+void mo_device_free(mo_device *device, mo_daddr address)
+{
+    assert(device);
+    if (address) {
+        device->backend->free(device, address);
+    }
+}
+
+mo_status mo_device_pin(mo_device *device, size_t bytes, void **out, mo_daddr *seen, mo_error *err)
+{
+    assert(device && out && seen && bytes > 0);
+    *out = NULL;
+    *seen = 0;
+    return device->backend->pin(device, bytes, out, seen, err);
+}
+
+void mo_device_unpin(mo_device *device, void *memory)
+{
+    assert(device);
+    if (memory) {
+        device->backend->unpin(device, memory);
+    }
+}
+
+mo_status mo_device_adopt(mo_device *device, void *memory, size_t bytes, mo_error *err)
+{
+    assert(device && memory && bytes > 0);
+    assert((uintptr_t)memory % 4096 == 0); /* pages of any size begin so */
+    return device->backend->adopt(device, memory, bytes, err);
+}
+
+void mo_device_release(mo_device *device, void *memory)
+{
+    assert(device);
+    if (memory) {
+        device->backend->release(device, memory);
+    }
+}
+
+/* ---- Streams and events ----------------------------------------------------------------------- */
+
+mo_status mo_stream_create(mo_device *device, mo_stream **out, mo_error *err)
+{
+    assert(device && out);
+    *out = NULL;
+    return device->backend->stream_create(device, out, err);
+}
+
+void mo_stream_destroy(mo_stream *stream)
+{
+    if (stream) {
+        stream->device->backend->stream_destroy(stream);
+    }
+}
+
+mo_status mo_stream_wait(mo_stream *stream, mo_error *err)
+{
+    assert(stream);
+    return stream->device->backend->stream_wait(stream, err);
+}
+
+mo_status mo_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+{
+    assert(stream);
+    assert(bytes == 0 || (to && from));
+    return bytes == 0 ? MO_OK : stream->device->backend->copy_in(stream, to, from, bytes, err);
+}
+
+mo_status mo_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+{
+    assert(stream);
+    assert(bytes == 0 || (to && from));
+    return bytes == 0 ? MO_OK : stream->device->backend->copy_out(stream, to, from, bytes, err);
+}
+
+mo_status mo_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+{
+    assert(stream);
+    assert(bytes == 0 || (to && from));
+    assert(bytes == 0 || to + bytes <= from || from + bytes <= to);
+    return bytes == 0 ? MO_OK : stream->device->backend->copy_within(stream, to, from, bytes, err);
+}
+
+mo_status mo_device_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err)
+{
+    assert(stream);
+    assert(bytes == 0 || to);
+    return bytes == 0 ? MO_OK : stream->device->backend->clear(stream, to, bytes, err);
+}
+
+mo_status mo_event_create(mo_device *device, mo_event **out, mo_error *err)
+{
+    assert(device && out);
+    *out = NULL;
+    return device->backend->event_create(device, out, err);
+}
+
+void mo_event_destroy(mo_event *event)
+{
+    if (event) {
+        event->device->backend->event_destroy(event);
+    }
+}
+
+mo_status mo_event_record(mo_event *event, mo_stream *stream, mo_error *err)
+{
+    assert(event && stream && event->device == stream->device);
+    return event->device->backend->event_record(event, stream, err);
+}
+
+mo_status mo_stream_after(mo_stream *stream, mo_event *event, mo_error *err)
+{
+    assert(event && stream && event->device == stream->device);
+    return event->device->backend->stream_after(stream, event, err);
+}
+
+mo_status mo_event_query(mo_event *event, bool *done, mo_error *err)
+{
+    assert(event && done);
+    *done = false;
+    return event->device->backend->event_query(event, done, err);
+}
+
+mo_status mo_event_wait(mo_event *event, mo_error *err)
+{
+    assert(event);
+    return event->device->backend->event_wait(event, err);
+}
+
+mo_status mo_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *err)
+{
+    assert(from && to && out && from->device == to->device);
+    *out = 0.0;
+    return from->device->backend->event_seconds(from, to, out, err);
+}
+
+/* ---- Work ------------------------------------------------------------------------------------- */
+
+/* The limits that every implementation relies on. */
+static void check_op(const mo_op *op)
+{
+    switch (op->kind) {
+    case MO_OP_STREAM:
+        assert(op->stream.tokens >= 0 && op->stream.n > 0 && op->stream.used >= 0);
+        for (int i = 0; i < MO_OP_NORMS; i++) {
+            assert(!op->stream.norm[i].out.x || op->stream.norm[i].out.cols == op->stream.n);
+        }
+        break;
+    case MO_OP_PRODUCT:
+        assert(op->product.tokens >= 0 && op->product.count > 0 && op->product.count <= MO_OP_MATRICES);
+        for (int i = 0; i < op->product.count; i++) {
+            assert(op->product.matrix[i].rows > 0 && op->product.matrix[i].cols == op->product.in.cols);
+            assert(op->product.stride[i] >= op->product.matrix[i].rows);
+        }
+        break;
+    case MO_OP_GROUPED:
+        assert(op->grouped.count >= 0 && op->grouped.rows >= 0 && op->grouped.most <= op->grouped.rows);
+        assert(op->grouped.matrix.cols == op->grouped.in.cols);
+        break;
+    case MO_OP_ACTIVATE: assert(op->activate.rows >= 0 && op->activate.n == op->activate.hidden.cols); break;
+    case MO_OP_HEADS:
+        assert(op->heads.tokens >= 0 && op->heads.kv_heads > 0 && op->heads.layer >= 0);
+        assert(op->heads.heads % op->heads.kv_heads == 0 && op->heads.k_len > 0 && op->heads.v_len > 0);
+        assert(!op->heads.v_from_k || op->heads.v_len <= op->heads.k_len);
+        break;
+    case MO_OP_ATTEND:
+        assert(op->attend.tokens >= 0 && op->attend.kv_heads > 0 && op->attend.layer >= 0);
+        assert(op->attend.heads % op->attend.kv_heads == 0 && op->attend.k_len > 0 && op->attend.v_len > 0);
+        assert(op->attend.mixed.cols == op->attend.heads * op->attend.v_len);
+        assert(!op->attend.gated || op->attend.v_len <= op->attend.k_len);
+        break;
+    case MO_OP_CONVOLVE:
+        assert(op->convolve.tokens >= 0 && op->convolve.slice_count >= 0 && op->convolve.k_heads > 0);
+        assert(op->convolve.v_heads % op->convolve.k_heads == 0 && op->convolve.head > 0);
+        break;
+    case MO_OP_RECUR:
+        assert(op->recur.tokens >= 0 && op->recur.slice_count >= 0 && op->recur.k_heads > 0);
+        assert(op->recur.v_heads % op->recur.k_heads == 0 && op->recur.head > 0);
+        assert(op->recur.mixed.cols == op->recur.v_heads * op->recur.head);
+        break;
+    case MO_OP_CHOOSE:
+        assert(op->choose.tokens >= 0 && op->choose.experts > 0 && op->choose.experts <= MO_OP_EXPERTS);
+        assert(op->choose.used > 0 && op->choose.used <= MO_OP_USED && op->choose.used <= op->choose.experts);
+        assert(op->choose.groups <= MO_OP_GROUPS);
+        assert(op->choose.groups <= 1 ||
+               (op->choose.experts % op->choose.groups == 0 && op->choose.groups_used > 0 &&
+                op->choose.groups_used <= op->choose.groups));
+        break;
+    case MO_OP_EXPERTS_IN:
+    case MO_OP_EXPERTS_DOWN: assert(op->experts.work && op->experts.most >= 0); break;
+    case MO_OP_LOGITS: assert(op->logits.count >= 0); break;
+    case MO_OP_PUBLISH:
+        assert(op->publish.ranges >= 0 && op->publish.ranges <= MO_OP_RANGES);
+        for (int i = 0; i < op->publish.ranges; i++) {
+            assert(op->publish.bytes[i] >= 0 && op->publish.bytes[i] % 4 == 0);
+        }
+        break;
+    case MO_OP_AWAIT: assert(op->await.n > 0 && op->await.most >= 0); break;
+    case MO_OP_KINDS: assert(!"an op"); break;
+    }
+}
+
+mo_status mo_op_launch(mo_stream *stream, const mo_op *op, mo_error *err)
+{
+    assert(stream && op);
+    check_op(op);
+    return stream->device->backend->launch(stream, op, err);
+}
+
+mo_status mo_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out, mo_error *err)
+{
+    assert(device && out && count >= 0 && (ops || count == 0));
+    *out = NULL;
+    for (int i = 0; i < count; i++) {
+        check_op(&ops[i]);
+    }
+    return device->backend->program_create(device, ops, count, out, err);
+}
+
+void mo_program_destroy(mo_program *program)
+{
+    if (program) {
+        program->device->backend->program_destroy(program);
+    }
+}
+
+mo_status mo_program_run(mo_program *program, mo_stream *stream, mo_error *err)
+{
+    assert(program && stream && program->device == stream->device);
+    return program->device->backend->program_run(program, stream, err);
+}

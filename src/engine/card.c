@@ -1,0 +1,411 @@
+#include "engine/card.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/card_parts.h"
+
+/* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
+#define RESERVE_BYTES ((int64_t)256 << 20)
+/* Experts that pass through take at most this, or a sixteenth of the ceiling. */
+#define STAGES_BYTES ((int64_t)256 << 20)
+/* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
+#define ADOPT_PIECE ((size_t)1 << 30)
+/* First guesses, corrected by what is measured while running. */
+#define CPU_BYTES_S  40e9
+#define LINK_BYTES_S 12e9
+
+/* ---- Opening ---------------------------------------------------------------------------------- */
+
+static void find_ropes(mo_card *card)
+{
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        const mo_rope *rope = card->frame->layers[i].attention.rope;
+        bool known = rope == NULL;
+        for (int r = 0; r < card->rope_count; r++) {
+            known |= card->ropes[r] == rope;
+        }
+        if (!known && card->rope_count < 8) {
+            card->ropes[card->rope_count++] = rope;
+        }
+    }
+}
+
+static mo_status make_streams(mo_card *card, mo_error *err)
+{
+    mo_stream **streams[] = {&card->main, &card->fetch, &card->lane};
+    mo_event **events[] = {&card->fetch_from, &card->fetch_to, &card->lane_done};
+    mo_status status = MO_OK;
+    for (int i = 0; i < 3 && status == MO_OK; i++) {
+        status = mo_stream_create(card->device, streams[i], err);
+        if (status == MO_OK) {
+            status = mo_event_create(card->device, events[i], err);
+        }
+    }
+    return status;
+}
+
+static int64_t largest_brick(const mo_card *card)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        largest = card->layers[i].brick_bytes > largest ? card->layers[i].brick_bytes : largest;
+    }
+    return largest;
+}
+
+static mo_status make_stages(mo_card *card, mo_error *err)
+{
+    const int64_t brick = largest_brick(card);
+    if (brick == 0) {
+        return MO_OK;
+    }
+    const int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
+    int64_t count = most / brick;
+    count = count < 2 ? 2 : count > CARD_STAGES ? CARD_STAGES : count;
+    card->stage_bytes = brick;
+    mo_daddr memory = 0;
+    mo_status status = mo_card_take(card, count * brick, "room for experts on their way", &memory, err);
+    for (int64_t i = 0; i < count && status == MO_OK; i++) {
+        mo_card_stage *s = &card->stages[i];
+        s->memory = memory + (mo_daddr)(i * brick);
+        s->layer = -1;
+        card->stage_count++;
+        status = mo_event_create(card->device, &s->ready, err);
+        if (status == MO_OK) {
+            status = mo_event_create(card->device, &s->done, err);
+        }
+    }
+    return status;
+}
+
+static mo_status make_slots(mo_card *card, mo_error *err)
+{
+    const int layers = card->frame->layer_count;
+    mo_vram_layer *shapes = calloc((size_t)layers + 1, sizeof *shapes);
+    if (!shapes) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+    }
+    int64_t entries = 0;
+    for (int i = 0; i < layers; i++) {
+        const mo_layer *l = &card->frame->layers[i];
+        shapes[i] = (mo_vram_layer){.bytes = card->layers[i].brick_bytes, .experts = l->routed ? l->moe.experts : 0};
+        entries += shapes[i].experts;
+    }
+    const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
+    const int64_t seat = card->options.session_bytes;
+    int64_t budget = card->limit - card->taken - map - seat;
+    budget = budget < 0 || card->options.cpu_moe ? 0 : budget;
+    const mo_status status =
+        mo_vram_open(card->device, shapes, layers, budget, card->options.policy, &card->vram, err);
+    if (status == MO_OK) {
+        int32_t slots, filled;
+        int64_t bytes;
+        mo_vram_slots(card->vram, &slots, &filled, &bytes);
+        card->taken += bytes + map;
+        card->counters.peak_bytes = card->taken;
+    }
+    free(shapes);
+    return status;
+}
+
+/* The loader's memory, from which experts are fetched, is pinned where it lies. */
+static void adopt_weights(mo_card *card)
+{
+    size_t bytes = 0;
+    uint8_t *region = mo_checkpoint_region(card->model, &bytes);
+    size_t at = 0;
+    card->adopted = region;
+    card->adopted_piece = ADOPT_PIECE;
+    bytes = bytes / 4096 * 4096;
+    for (mo_error err = {0}; region && at < bytes; at += ADOPT_PIECE) {
+        const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
+        if (mo_device_adopt(card->device, region + at, piece, &err) != MO_OK) {
+            mo_log(MO_LOG_WARN, "device",
+                   "%.1f of %.1f GiB of weights in RAM could be pinned (%s); experts from the rest reach the device "
+                   "several times slower, so the CPU computes more of them",
+                   (double)at / (1 << 30), (double)bytes / (1 << 30), err.detail);
+            break;
+        }
+        card->adopted_bytes = at + piece;
+    }
+}
+
+mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to, int64_t *bytes,
+                             mo_error *err)
+{
+    const mo_brick *b = &card->frame->layers[layer].moe.bricks[expert];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, card->layers[layer].up_at, card->layers[layer].down_at};
+    mo_status status = MO_OK;
+    *bytes = 0;
+    for (int i = 0; i < 3 && status == MO_OK; i++) {
+        const mo_weights *w = parts[i];
+        const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+        *bytes += (int64_t)size;
+        size_t done = 0;
+        while (done < size && status == MO_OK) { /* a copy may not cross from one pinned piece to the next */
+            size_t run = size - done;
+            const uint8_t *from = w->data + done;
+            if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
+                const size_t left = card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
+                run = run < left ? run : left;
+            }
+            status = mo_copy_in(stream, to + (mo_daddr)at[i] + done, from, run, err);
+            done += run;
+        }
+    }
+    return status;
+}
+
+/* Experts that are in RAM go into the slots, those of the same number in every layer together. */
+static mo_status fill_slots(mo_card *card, mo_error *err)
+{
+    const mo_frame *f = card->frame;
+    int32_t slots, filled;
+    int64_t all, done = 0;
+    mo_status status = MO_OK;
+    mo_vram_slots(card->vram, &slots, &filled, &all);
+    for (int64_t e = 0; e < card->extent.experts && status == MO_OK; e++) {
+        for (int i = 0; i < f->layer_count && status == MO_OK; i++) {
+            const mo_layer *l = &f->layers[i];
+            int32_t left;
+            mo_vram_slots(card->vram, &slots, &left, &all);
+            if (!l->routed || e >= l->moe.experts || !l->moe.bricks[e].gate.w.data || left == slots) {
+                continue;
+            }
+            const mo_daddr to = mo_vram_take_free(card->vram, i, (int)e);
+            if (!to) {
+                continue;
+            }
+            int64_t bytes;
+            status = mo_card_copy_brick(card, card->main, i, (int)e, to, &bytes, err);
+            mo_vram_landed(card->vram, i, (int)e);
+            done += bytes;
+            if (status == MO_OK && card->options.progress &&
+                !card->options.progress(card->options.user, done < all ? done : all, all)) {
+                status = mo_fail(err, MO_ECANCELLED, "sending the model to the device was stopped");
+            }
+        }
+    }
+    if (status == MO_OK) {
+        status = mo_vram_switch(card->vram, card->main, err);
+    }
+    return status == MO_OK ? mo_stream_wait(card->main, err) : status;
+}
+
+static mo_status set_limit(mo_card *card, mo_error *err)
+{
+    mo_device_info info;
+    mo_device_describe(card->device, &info);
+    const int64_t free_bytes = info.free_bytes > RESERVE_BYTES ? info.free_bytes - RESERVE_BYTES : 0;
+    card->limit = card->options.vram_bytes > 0 ? card->options.vram_bytes : free_bytes;
+    if (card->options.vram_bytes > 0 && card->limit > info.free_bytes) {
+        mo_log(MO_LOG_WARN, "device", "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes",
+               info.name, (double)info.free_bytes / (1 << 30), (double)card->limit / (1 << 30));
+        card->limit = free_bytes;
+    }
+    if (card->limit <= 0) {
+        return mo_fail(err, MO_ENOMEM, "%s has no memory left; end what uses it, or run with --device none",
+                       info.name);
+    }
+    return MO_OK;
+}
+
+static mo_status open_card(mo_card *card, mo_error *err)
+{
+    mo_status status = set_limit(card, err);
+    if (status == MO_OK) {
+        status = make_streams(card, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_take_room(card, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_take_pinned(card, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_upload(card, err);
+    }
+    if (status == MO_OK) {
+        status = make_stages(card, err);
+    }
+    if (status == MO_OK) {
+        status = make_slots(card, err);
+    }
+    if (status == MO_OK) {
+        adopt_weights(card);
+        status = fill_slots(card, err);
+    }
+    return status;
+}
+
+mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out, mo_error *err)
+{
+    *out = NULL;
+    mo_card *card = calloc(1, sizeof *card);
+    if (!card) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+    }
+    card->device = options->device;
+    card->model = model;
+    card->frame = mo_checkpoint_frame(model);
+    card->options = *options;
+    card->extent = mo_extent_of(card->frame);
+    card->options.session_bytes = (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
+                                  (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+    card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
+    card->fetch_s_per_byte = 1.0 / (options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
+    if (options->postfetch) {
+        card->postfetch = *options->postfetch;
+    }
+    find_ropes(card);
+    /* A batch's attention is cut into tiles, each an op. */
+    card->batch_ops_limit = CARD_OPS + (int)options->batch;
+    card->batch_ops = malloc(sizeof *card->batch_ops * (size_t)card->batch_ops_limit);
+    if (!card->batch_ops) {
+        free(card);
+        return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+    }
+    const mo_status status = open_card(card, err);
+    if (status != MO_OK) {
+        mo_card_close(card);
+        return status;
+    }
+    *out = card;
+    return MO_OK;
+}
+
+static void drop_sets(mo_card *card)
+{
+    for (int i = 0; i < CARD_PROGRAMS; i++) {
+        for (int s = 0; s < card->sets[i].count; s++) {
+            mo_program_destroy(card->sets[i].segments[s].program);
+        }
+        free(card->sets[i].segments);
+    }
+}
+
+void mo_card_close(mo_card *card)
+{
+    if (!card) {
+        return;
+    }
+    mo_stream_destroy(card->main);
+    mo_stream_destroy(card->fetch);
+    mo_stream_destroy(card->lane);
+    drop_sets(card);
+    for (size_t at = 0; at < card->adopted_bytes; at += card->adopted_piece) {
+        mo_device_release(card->device, card->adopted + at);
+    }
+    mo_vram_close(card->vram);
+    for (int i = 0; i < card->stage_count; i++) {
+        mo_event_destroy(card->stages[i].ready);
+        mo_event_destroy(card->stages[i].done);
+    }
+    mo_device_free(card->device, card->stage_count ? card->stages[0].memory : 0);
+    mo_event_destroy(card->fetch_from);
+    mo_event_destroy(card->fetch_to);
+    mo_event_destroy(card->lane_done);
+    mo_device_free(card->device, card->core);
+    mo_device_free(card->device, card->room.memory);
+    if (card->pinned.memory) {
+        mo_device_unpin(card->device, card->pinned.memory);
+    }
+    free(card->layers);
+    free(card->batch_ops);
+    free(card);
+}
+
+/* ---- Seats ------------------------------------------------------------------------------------ */
+
+mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err)
+{
+    const int layers = card->frame->layer_count;
+    mo_seat *seat = calloc(1, sizeof *seat);
+    mo_dstate *table = calloc((size_t)layers, sizeof *table);
+    mo_status status =
+        seat && table ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a session's place on the device");
+    if (status == MO_OK) {
+        seat->card = card;
+        seat->bytes = (int64_t)state->bytes;
+        status = mo_card_take(card, seat->bytes, "the state of a session", &seat->memory, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_take(card, layers * (int64_t)sizeof *table, "the state of a session", &seat->table, err);
+    }
+    for (int i = 0; status == MO_OK && i < layers; i++) {
+        const mo_state_layer *l = &state->layers[i];
+        const uint8_t *base = state->memory;
+        table[i] = (mo_dstate){.capacity = l->capacity};
+        table[i].k = l->k ? seat->memory + (mo_daddr)(l->k - base) : 0;
+        table[i].v = l->v ? seat->memory + (mo_daddr)(l->v - base) : 0;
+        table[i].conv = l->conv ? seat->memory + (mo_daddr)((uint8_t *)l->conv - base) : 0;
+        table[i].delta = l->delta ? seat->memory + (mo_daddr)((uint8_t *)l->delta - base) : 0;
+    }
+    if (status == MO_OK) {
+        status = mo_copy_in(card->main, seat->table, table, (size_t)layers * sizeof *table, err);
+    }
+    if (status == MO_OK) {
+        status = mo_stream_wait(card->main, err);
+    }
+    free(table);
+    if (seat) {
+        state->seat = seat;
+    }
+    if (status != MO_OK) {
+        mo_seat_leave(state);
+    }
+    return status;
+}
+
+void mo_seat_leave(mo_state *state)
+{
+    mo_seat *seat = state->seat;
+    if (seat) {
+        if (seat->card) {
+            mo_card_give(seat->card, seat->memory, seat->bytes);
+            mo_card_give(seat->card, seat->table, seat->card->frame->layer_count * (int64_t)sizeof(mo_dstate));
+        }
+        free(seat);
+        state->seat = NULL;
+    }
+}
+
+mo_status mo_seat_pull(const mo_state *state, mo_error *err)
+{
+    const mo_seat *seat = state->seat;
+    if (!seat) {
+        return MO_OK;
+    }
+    const mo_status status =
+        mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
+    return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
+}
+
+mo_status mo_seat_push(mo_state *state, mo_error *err)
+{
+    const mo_seat *seat = state->seat;
+    if (!seat) {
+        return MO_OK;
+    }
+    const mo_status status = mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
+    state->cleared = false;
+    return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
+}
+
+/* ---- Instruments ------------------------------------------------------------------------------ */
+
+void mo_card_report(const mo_card *card, mo_device_report *out)
+{
+    *out = card->counters;
+    out->limit_bytes = card->limit;
+    out->core_bytes = card->core_bytes;
+    out->work_bytes = card->room.bytes;
+    out->stage_bytes = card->stage_count * card->stage_bytes;
+    out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
+    out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
+    mo_vram_slots(card->vram, &out->slots, &out->filled, &out->slot_bytes);
+}

@@ -1,0 +1,64 @@
+/* Card: a model on a device. The core of every layer and the output matrix lie in its memory, so do the states of
+ * sessions that sit on it and as many experts as its slots hold; the others are computed by the CPU or fetched while
+ * it works. Whatever lies where, the bits are the same.
+ *
+ * RAM keeps everything it would hold without a device: a device that is lost costs speed and the states on it, which
+ * are made again from the tokens. */
+#ifndef MO_ENGINE_CARD_H
+#define MO_ENGINE_CARD_H
+
+#include "base/pool.h"
+#include "device/device.h"
+#include "engine/postfetch.h"
+#include "engine/tiers.h"
+#include "engine/walk.h"
+#include "model/load.h"
+#include "store/vram.h"
+
+typedef struct mo_card mo_card;
+
+typedef struct mo_card_options {
+    mo_device *device;         /* kept and used, not owned */
+    int64_t batch, context;    /* of the engine */
+    mo_kv_type kv;             /* of sessions */
+    int64_t vram_bytes;        /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
+    int64_t session_bytes;     /* kept for states of sessions */
+    bool cpu_moe;              /* no expert stays on the device */
+    const mo_policy *policy;   /* of the slots; NULL: the default */
+    const mo_postfetch *postfetch; /* NULL: off */
+    double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
+    mo_progress_fn progress;
+    void *user;
+} mo_card_options;
+
+/* Uploads the core and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
+ * MO_ENOMEM says how much the device would have to have. */
+mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out, mo_error *err);
+void mo_card_close(mo_card *card); /* no session sits on it any more; NULL is allowed */
+
+/* Bytes of device memory that a card of this model takes, without slots and states: for plans. */
+typedef struct mo_card_needs {
+    int64_t core;    /* matrices, vectors, output */
+    int64_t work;    /* activations, flags, logits */
+    int64_t staging; /* for experts that pass through */
+} mo_card_needs;
+mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context);
+
+/* The step of walk->slices, all of whose states sit on the card. The caller holds the engine's lock; tokens are placed
+ * and embedded in the workspace. MO_EDEVICE: the card is lost. */
+mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, mo_error *err);
+
+/* ---- Seats: the state of a session on the card ---- */
+
+mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err);
+void mo_seat_leave(mo_state *state); /* one that has none is allowed */
+/* Between the state's own memory and its seat; nothing where there is none. */
+mo_status mo_seat_pull(const mo_state *state, mo_error *err);
+mo_status mo_seat_push(mo_state *state, mo_error *err);
+
+/* ---- Instruments ---- */
+
+/* Fills everything but name and lost. */
+void mo_card_report(const mo_card *card, mo_device_report *out);
+
+#endif

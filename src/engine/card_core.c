@@ -1,0 +1,201 @@
+/* The core of a model on the device: every matrix and vector that each token needs, in the file's layout. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "engine/card_parts.h"
+
+/* Puts things one behind the other; only counts while `card` is NULL. */
+typedef struct packer {
+    mo_card *card;
+    int64_t used;
+    mo_status status;
+    mo_error *err;
+} packer;
+
+static int64_t matrix_bytes(const mo_weights *w)
+{
+    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+}
+
+static mo_daddr put(packer *p, const void *data, int64_t bytes)
+{
+    const int64_t at = p->used;
+    p->used += (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    if (!p->card) {
+        return 0;
+    }
+    const mo_daddr to = p->card->core + (mo_daddr)at;
+    if (p->status == MO_OK) {
+        p->status = mo_copy_in(p->card->main, to, data, (size_t)bytes, p->err);
+    }
+    return to;
+}
+
+static mo_daddr put_vector(packer *p, const float *values, int64_t n)
+{
+    return values ? put(p, values, n * (int64_t)sizeof(float)) : 0;
+}
+
+static mo_dmatrix shape_of(const mo_linear *l)
+{
+    return (mo_dmatrix){.type = (int32_t)l->w.type, .rows = (int32_t)l->w.rows, .cols = (int32_t)l->w.cols};
+}
+
+/* While counting, vectors are not loaded yet: what a description could have is counted. */
+static mo_dmatrix put_linear(packer *p, const mo_linear *l)
+{
+    mo_dmatrix m = shape_of(l);
+    if (mo_linear_present(l)) {
+        m.data = put(p, l->w.data, matrix_bytes(&l->w));
+        m.scale = put_vector(p, l->scale, 1);
+        m.bias = put_vector(p, l->bias, l->w.rows);
+    }
+    return m;
+}
+
+/* Scales and biases of all experts, packed. which: 0 gate, 1 up, 2 down. */
+static const mo_linear *part_of(const mo_brick *b, int which)
+{
+    return which == 0 ? &b->gate : which == 1 ? &b->up : &b->down;
+}
+
+static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
+{
+    const mo_linear *first = part_of(&moe->bricks[0], which);
+    const int64_t n = bias ? first->w.rows : 1;
+    if (!(bias ? first->bias : first->scale)) {
+        return 0;
+    }
+    float *packed = p->card ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
+    if (p->card && !packed) {
+        p->status = p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
+        return 0;
+    }
+    for (int e = 0; packed && e < moe->experts; e++) {
+        const mo_linear *l = part_of(&moe->bricks[e], which);
+        for (int64_t i = 0; i < n; i++) {
+            packed[e * n + i] = (bias ? l->bias : l->scale)[i];
+        }
+    }
+    const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
+    if (packed && p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
+        p->status = mo_stream_wait(p->card->main, p->err);
+    }
+    free(packed);
+    return at;
+}
+
+static void put_experts(packer *p, const mo_moe *moe, mo_card_layer *out)
+{
+    mo_dmatrix *to[] = {&out->expert_gate, &out->expert_up, &out->expert_down};
+    int64_t at[4] = {0};
+    for (int i = 0; i < 3; i++) {
+        *to[i] = shape_of(part_of(&moe->bricks[0], i));
+        to[i]->scale = put_rows(p, moe, i, false);
+        to[i]->bias = put_rows(p, moe, i, true);
+        at[i + 1] = at[i] + mo_vram_room(matrix_bytes(&part_of(&moe->bricks[0], i)->w));
+    }
+    out->up_at = at[1];
+    out->down_at = at[2];
+    out->brick_bytes = at[3];
+}
+
+static void put_attention(packer *p, const mo_attention *a, mo_card_layer *out)
+{
+    out->q = put_linear(p, &a->q);
+    out->k = put_linear(p, &a->k);
+    out->v = put_linear(p, &a->v);
+    out->out = put_linear(p, &a->out);
+    out->q_norm = put_vector(p, a->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
+    out->k_norm = put_vector(p, a->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
+    out->sinks = put_vector(p, a->sinks, a->heads);
+}
+
+static void put_delta(packer *p, const mo_delta *d, mo_card_layer *out)
+{
+    const int64_t channels = (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
+    out->q = put_linear(p, &d->qkv);
+    out->k = put_linear(p, &d->gate);
+    out->out = put_linear(p, &d->out);
+    out->ba = put_linear(p, &d->ba);
+    out->beta = put_linear(p, &d->beta);
+    out->alpha = put_linear(p, &d->alpha);
+    out->conv = put_vector(p, d->conv, d->taps * channels);
+    out->a = put_vector(p, d->a, d->v_heads);
+    out->dt = put_vector(p, d->dt, d->v_heads);
+    out->delta_norm = put_vector(p, d->norm, d->head);
+}
+
+static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_card_layer *out)
+{
+    *out = (mo_card_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
+    out->mixer_norm = put_vector(p, l->mixer_norm, width);
+    out->post_mixer_norm = put_vector(p, l->post_mixer_norm, width);
+    if (l->mixer == MO_MIXER_ATTENTION) {
+        put_attention(p, &l->attention, out);
+    } else {
+        put_delta(p, &l->delta, out);
+    }
+    out->ffn_norm = put_vector(p, l->ffn_norm, width);
+    out->moe_norm = put_vector(p, l->moe_norm, width);
+    out->post_dense = put_vector(p, l->post_ffn_norm_dense, width);
+    out->post_moe = put_vector(p, l->post_ffn_norm_moe, width);
+    out->post_ffn = put_vector(p, l->post_ffn_norm, width);
+    out->out_scale = put_vector(p, l->out_scale, 1);
+    const mo_ffn *side = l->dense ? &l->ffn : l->routed ? &l->moe.shared : NULL;
+    if (side) {
+        out->gate = put_linear(p, &side->gate);
+        out->up = put_linear(p, &side->up);
+        out->down = put_linear(p, &side->down);
+    }
+    if (l->routed) {
+        out->shared_gate = put_linear(p, &l->moe.shared_gate);
+        out->router = put_linear(p, &l->moe.router.logits);
+        out->select_bias = put_vector(p, l->moe.router.select_bias, l->moe.experts);
+        out->input_scale = put_vector(p, l->moe.router.input_scale, width);
+        put_experts(p, &l->moe, out);
+    }
+}
+
+static void put_all(packer *p, const mo_frame *f, mo_card *card)
+{
+    mo_card_layer scratch;
+    for (int i = 0; i < f->layer_count; i++) {
+        put_layer(p, &f->layers[i], f->width, card ? &card->layers[i] : &scratch);
+        for (int r = 0; card && r < card->rope_count; r++) {
+            if (card->ropes[r] == f->layers[i].attention.rope) {
+                card->layers[i].rope = r;
+            }
+        }
+    }
+    const mo_daddr norm = put_vector(p, f->out_norm, f->width);
+    const mo_dmatrix output = put_linear(p, &f->output);
+    if (card) {
+        card->out_norm = norm;
+        card->output = output;
+    }
+}
+
+int64_t mo_card_core_bytes(const mo_frame *frame)
+{
+    packer p = {0};
+    put_all(&p, frame, NULL);
+    return p.used;
+}
+
+mo_status mo_card_upload(mo_card *card, mo_error *err)
+{
+    card->core_bytes = mo_card_core_bytes(card->frame);
+    card->layers = calloc((size_t)card->frame->layer_count + 1, sizeof *card->layers);
+    if (!card->layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
+    }
+    mo_status status = mo_card_take(card, card->core_bytes, "the core of the model", &card->core, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    packer p = {.card = card, .err = err};
+    put_all(&p, card->frame, card);
+    return p.status == MO_OK ? mo_stream_wait(card->main, err) : p.status;
+}

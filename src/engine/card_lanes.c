@@ -1,0 +1,441 @@
+/* Lanes: the host's part of a layer whose experts do not all lie on the device. What does is already under way there;
+ * of the rest, some cross the link and are computed by the device, the others are computed here, so that both end
+ * together. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/card_parts.h"
+
+/* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
+#define FETCH_PAYS_S 20e-6
+/* What a fetch costs before its first byte. */
+#define FETCH_START_S 15e-6
+/* The host looks whether the device still lives after waiting so long for it, and gives it up in the end. */
+#define LOOK_NS    ((int64_t)50 * 1000 * 1000)
+#define GIVE_UP_NS ((int64_t)20 * 1000 * 1000 * 1000)
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- What the device chose -------------------------------------------------------------------- */
+
+static mo_status await_choice(mo_card *card, int layer, mo_error *err)
+{
+    const uint32_t *flag = &card->pinned.flags[layer];
+    const int64_t began = mo_clock_ns();
+    int64_t looked = began;
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != card->sequence) {
+        for (int i = 0; i < 32; i++) {
+            relax();
+        }
+        const int64_t now = mo_clock_ns();
+        if (now - looked > LOOK_NS) {
+            bool done;
+            const mo_status status = mo_event_query(card->lane_done, &done, err);
+            if (status != MO_OK) {
+                return status;
+            }
+            looked = now;
+        }
+        if (now - began > GIVE_UP_NS) {
+            return mo_fail(err, MO_EDEVICE, "the device did not answer within 20 seconds");
+        }
+    }
+    card->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
+    return MO_OK;
+}
+
+/* ids to the workspace; the experts that are not on the device become needs, each with a row for every token that
+ * chose it. */
+static int sort_choice(mo_card *card, mo_walk *walk, int layer)
+{
+    const mo_moe *moe = &walk->layer->moe;
+    mo_workspace *w = walk->w;
+    const int64_t rows = walk->tokens * moe->used;
+    int32_t next = 0;
+    int count = 0;
+    memcpy(w->ids, card->pinned.ids, sizeof(int32_t) * (size_t)rows);
+    memset(w->first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
+    for (int64_t i = 0; i < rows; i++) {
+        w->first[w->ids[i]]++;
+    }
+    for (int e = 0; e < moe->experts; e++) {
+        const uint32_t picks = (uint32_t)w->first[e];
+        if (picks == 0) {
+            continue;
+        }
+        walk->engine->counters.bricks_run++;
+        card->counters.asked++;
+        mo_vram_touch(card->vram, layer, e, card->pass, picks);
+        if (mo_vram_find(card->vram, layer, e)) {
+            card->counters.hits++;
+            mo_vram_pin(card->vram, layer, e);
+            w->first[e] = -1;
+        } else {
+            w->needs[count++] = (mo_need){.expert = e, .picks = picks};
+            w->first[e] = next;
+            next += (int32_t)picks;
+        }
+    }
+    walk->engine->counters.expert_picks += (uint64_t)rows;
+    for (int64_t i = 0; i < rows; i++) {
+        const int32_t e = w->ids[i];
+        if (w->first[e] < 0) {
+            w->row_of[i] = -1;
+        } else if (walk->tokens == 1) { /* its row is its rank: the result needs no copy */
+            w->row_of[i] = w->first[e] = (int32_t)i;
+            w->by_expert[i] = 0;
+        } else {
+            w->row_of[i] = w->first[e]++;
+            w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
+        }
+    }
+    for (int i = 0; walk->tokens > 1 && i < count; i++) { /* back to the beginnings */
+        w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
+    }
+    return count;
+}
+
+static void unpin_hot(mo_card *card, const mo_walk *walk, int layer)
+{
+    const mo_moe *moe = &walk->layer->moe;
+    for (int e = 0; e < moe->experts; e++) {
+        if (walk->w->first[e] < 0) {
+            mo_vram_unpin(card->vram, layer, e);
+            walk->w->first[e] = 0;
+        }
+    }
+}
+
+static void tally(const mo_walk *walk, int layer, int count)
+{
+    mo_tally_layer *counts = walk->engine->tally ? mo_tally_find(walk->engine->tally, layer) : NULL;
+    const mo_moe *moe = &walk->layer->moe;
+    if (!counts) {
+        return;
+    }
+    mo_tally_call(counts, mo_walk_phase(walk));
+    for (int i = 0; i < count; i++) {
+        mo_tally_add(&counts->hits[mo_walk_phase(walk)][MO_FOUND_COLD][walk->w->needs[i].expert],
+                     walk->w->needs[i].picks);
+    }
+    for (int64_t i = 0; i < walk->tokens * moe->used; i++) {
+        if (walk->w->row_of[i] < 0) {
+            mo_tally_add(&counts->hits[mo_walk_phase(walk)][MO_FOUND_HOT][walk->w->ids[i]], 1);
+        }
+    }
+}
+
+/* ---- The fetch lane --------------------------------------------------------------------------- */
+
+/* How many of `count` bricks to fetch, so that the link and the CPU end together. */
+static int share_of_fetch(const mo_card *card, int layer, int count)
+{
+    const double bytes = (double)card->layers[layer].brick_bytes;
+    const double cpu = bytes * card->cpu_s_per_byte, link = bytes * card->fetch_s_per_byte;
+    const int most = count < card->stage_count ? count : card->stage_count;
+    double best = count * cpu - FETCH_PAYS_S;
+    int chosen = 0;
+    for (int f = 1; f <= most; f++) {
+        const double by_link = FETCH_START_S + f * link, by_cpu = (count - f) * cpu;
+        const double both = by_link > by_cpu ? by_link : by_cpu;
+        if (both < best) {
+            best = both;
+            chosen = f;
+        }
+    }
+    return chosen;
+}
+
+/* One brick: to a slot of the pool, which it then keeps, or to a stage. False: the CPU has to compute it. */
+static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, int stage, mo_card_service *out,
+                        mo_status *status, mo_error *err)
+{
+    mo_card_stage *s = &card->stages[stage];
+    const mo_daddr slot = mo_vram_has(card->vram, layer) ? mo_vram_take(card->vram, layer, need->expert) : 0;
+    const mo_daddr to = slot ? slot : s->memory;
+    int64_t bytes = 0;
+    *status = mo_card_copy_brick(card, card->fetch, layer, need->expert, to, &bytes, err);
+    if (*status != MO_OK) {
+        if (slot) {
+            mo_vram_drop(card->vram, layer, need->expert);
+        }
+        card->counters.fetch_failed++;
+        *status = *status == MO_EDEVICE ? MO_EDEVICE : MO_OK; /* a copy that failed is the CPU's */
+        return false;
+    }
+    *status = mo_event_record(s->ready, card->fetch, err);
+    if (slot) {
+        mo_vram_landed(card->vram, layer, need->expert);
+    }
+    uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
+    mo_dwork *head = (mo_dwork *)(void *)list;
+    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
+    *head = (mo_dwork){0};
+    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
+        if (walk->w->ids[i] == need->expert) {
+            items[head->count++] = (mo_dwork_item){.base = to,
+                                                   .expert = need->expert,
+                                                   .token = (int32_t)(i / walk->layer->moe.used),
+                                                   .row = (int32_t)i};
+        }
+    }
+    out->fetched_bytes += bytes;
+    out->fetched++;
+    return true;
+}
+
+/* The device computes what arrives, brick by brick, beside the stream that waits for the CPU. */
+static mo_status compute_fetched(mo_card *card, const mo_walk *walk, int layer, int stage, mo_error *err)
+{
+    mo_op ops[2];
+    mo_card_plan p = {.card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
+    const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
+    const mo_daddr work = card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
+    const int32_t items = ((const mo_dwork *)(const void *)list)->count;
+    mo_status status = mo_copy_in(card->lane, work, list,
+                                  sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
+    if (status == MO_OK) {
+        status = mo_stream_after(card->lane, card->stages[stage].ready, err);
+    }
+    mo_card_brick(&p, layer, work, items);
+    return status == MO_OK ? mo_card_launch(card->lane, &p, err) : status;
+}
+
+static mo_status fetch_some(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err)
+{
+    mo_need *needs = walk->w->needs;
+    const bool stored = walk->engine->tiers && walk->engine->tiers->store;
+    int ready = 0;
+    for (int i = 0; i < out->count; i++) {
+        ready += !stored || (needs[i].in && needs[i].down);
+    }
+    const int wanted = share_of_fetch(card, layer, ready);
+    mo_status status = wanted ? mo_event_record(card->fetch_from, card->fetch, err) : MO_OK;
+    for (int i = 0; i < out->count && out->fetched < wanted && status == MO_OK; i++) {
+        mo_need *n = &needs[i];
+        const int stage = out->fetched;
+        if ((!stored || (n->in && n->down)) && fetch_brick(card, walk, layer, n, stage, out, &status, err)) {
+            n->in_done = n->down_done = true; /* not the CPU's */
+            if (status == MO_OK) {
+                status = compute_fetched(card, walk, layer, stage, err);
+            }
+        }
+    }
+    if (status == MO_OK && out->fetched) {
+        status = mo_event_record(card->fetch_to, card->fetch, err);
+    }
+    if (status == MO_OK && out->fetched) {
+        status = mo_event_record(card->lane_done, card->lane, err);
+    }
+    if (status == MO_OK && out->fetched) {
+        status = mo_stream_after(card->main, card->lane_done, err);
+    }
+    card->counters.fetched += (uint64_t)out->fetched;
+    card->counters.fetched_bytes += (uint64_t)out->fetched_bytes;
+    return status;
+}
+
+mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err)
+{
+    *out = (mo_card_service){.layer = layer};
+    walk->index = layer;
+    walk->layer = &card->frame->layers[layer];
+    mo_status status = await_choice(card, layer, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    out->count = sort_choice(card, walk, layer);
+    tally(walk, layer, out->count);
+    if (out->count > 0 && walk->engine->tiers && walk->engine->tiers->store) {
+        mo_store_want(walk->engine->tiers->store, layer, walk->w->needs, out->count);
+        out->stored = true;
+        status = mo_store_look(walk->engine->tiers->store, false, err);
+    }
+    if (status == MO_OK && out->count > 0) {
+        status = fetch_some(card, walk, layer, out, err);
+    }
+    unpin_hot(card, walk, layer);
+    if (status == MO_OK) {
+        status = mo_vram_switch(card->vram, card->main, err);
+    }
+    if (status != MO_OK && out->stored) {
+        mo_store_leave(walk->engine->tiers->store);
+    }
+    return status;
+}
+
+/* ---- The CPU's lane --------------------------------------------------------------------------- */
+
+static bool add_ready(mo_walk *walk, int count, bool stored, int *left)
+{
+    mo_workspace *w = walk->w;
+    bool some = false;
+    *left = 0;
+    for (int i = 0; i < count; i++) {
+        mo_need *n = &w->needs[i];
+        const int64_t row = w->first[n->expert];
+        if ((!stored || n->in) && !n->in_done) {
+            mo_walk_add_in(walk, n->expert, row, n->picks);
+            n->in_done = some = true;
+        }
+        if (n->in_done && (!stored || n->down) && !n->down_done) {
+            mo_walk_add_down(walk, n->expert, row, n->picks);
+            n->down_done = some = true;
+        }
+        *left += !n->down_done;
+    }
+    return some;
+}
+
+static mo_status compute(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+{
+    mo_store *store = s->stored ? walk->engine->tiers->store : NULL;
+    mo_status status = MO_OK;
+    bool wait = false;
+    for (int left = 1; left > 0 && status == MO_OK;) {
+        if (store) {
+            status = mo_store_look(store, wait, err);
+        }
+        if (status != MO_OK) {
+            break;
+        }
+        mo_walk_begin_round(walk);
+        const bool some = add_ready(walk, s->count, s->stored, &left);
+        wait = !some && left > 0;
+        if (some) {
+            const int64_t began = mo_clock_ns();
+            mo_walk_run_round(walk, false);
+            card->counters.cpu_ns += (uint64_t)(mo_clock_ns() - began);
+        }
+    }
+    return status;
+}
+
+/* Rates follow what happens: a tenth of every new observation. */
+static void learn(double *rate, double seconds, int64_t bytes)
+{
+    if (bytes > 0 && seconds > 0) {
+        *rate += 0.1 * (seconds / (double)bytes - *rate);
+    }
+}
+
+/* Which rows the CPU made, and for several tokens the rows themselves. */
+static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_service *s, const bool *fetched)
+{
+    const int64_t n = card->frame->width, rows = walk->tokens * walk->layer->moe.used;
+    mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + s->layer * card->pinned.reply_bytes);
+    int32_t count = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        if (walk->w->row_of[i] < 0 || fetched[walk->w->ids[i]]) {
+            continue;
+        }
+        reply->row[count++] = (int32_t)i;
+        if (walk->tokens > 1) {
+            memcpy(card->pinned.rows + i * n, walk->w->down + walk->w->row_of[i] * n, sizeof(float) * (size_t)n);
+        }
+    }
+    reply->count = count;
+    __atomic_store_n(&reply->flag, card->sequence, __ATOMIC_RELEASE);
+}
+
+/* After the layer: what the copies took, and how much of that lay under the CPU's work. */
+static mo_status measure_fetch(mo_card *card, const mo_card_service *s, double cpu_seconds, mo_error *err)
+{
+    bool done = false;
+    double seconds = 0;
+    mo_status status = mo_event_query(card->fetch_to, &done, err);
+    if (status == MO_OK && done) {
+        status = mo_event_seconds(card->fetch_from, card->fetch_to, &seconds, err);
+    }
+    if (status == MO_OK && done) {
+        learn(&card->fetch_s_per_byte, seconds, s->fetched_bytes);
+        card->counters.fetch_ns += (uint64_t)(seconds * 1e9);
+        card->counters.hidden_ns += (uint64_t)((seconds < cpu_seconds ? seconds : cpu_seconds) * 1e9);
+    } else if (status == MO_OK) { /* it takes longer than the CPU did: count that much, and fetch less */
+        learn(&card->fetch_s_per_byte, cpu_seconds * 1.1, s->fetched_bytes);
+        card->counters.fetch_ns += (uint64_t)(cpu_seconds * 1.1e9);
+        card->counters.hidden_ns += (uint64_t)(cpu_seconds * 1e9);
+    }
+    return status;
+}
+
+/* Slots in RAM that were copied from may only be filled anew when the copies are done. */
+static mo_status release(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+{
+    mo_status status = s->stored && s->fetched ? mo_event_wait(card->fetch_to, err) : MO_OK;
+    if (s->stored) {
+        mo_store_leave(walk->engine->tiers->store);
+    }
+    return status;
+}
+
+mo_status mo_card_reply(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+{
+    const mo_moe *moe = &walk->layer->moe;
+    mo_workspace *w = walk->w;
+    float *const down = w->down;
+    const int64_t n = card->frame->width;
+    bool fetched[MO_EXPERTS_MAX] = {false};
+    int64_t bytes = 0;
+    for (int i = 0; i < s->count; i++) {
+        fetched[w->needs[i].expert] = w->needs[i].down_done;
+        bytes += w->needs[i].down_done ? 0 : card->layers[s->layer].brick_bytes;
+    }
+    const int64_t began = mo_clock_ns();
+    mo_status status = MO_OK;
+    if (bytes > 0) {
+        memcpy(walk->in.x, card->pinned.in, sizeof(float) * (size_t)(walk->tokens * n));
+        for (int64_t t = 0; t < walk->tokens; t++) {
+            mo_walk_quantise(walk->k, &walk->in, t);
+        }
+        walk->hidden = mo_acts_lay(w->hidden, walk->tokens * moe->used, moe->width);
+        if (walk->tokens == 1) {
+            w->down = card->pinned.rows;
+        }
+        status = compute(card, walk, s, err);
+        w->down = down;
+    }
+    const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
+    if (status == MO_OK) {
+        write_reply(card, walk, s, fetched);
+        if (!s->stored) {
+            learn(&card->cpu_s_per_byte, seconds, bytes);
+        }
+        card->counters.cpu_bytes += (uint64_t)bytes;
+        for (int i = 0; i < s->count; i++) {
+            card->counters.by_cpu += !fetched[w->needs[i].expert];
+        }
+    }
+    if (status == MO_OK && s->fetched) {
+        status = measure_fetch(card, s, seconds, err);
+    }
+    mo_error ignored = {0};
+    const mo_status left = release(card, walk, s, status == MO_OK ? err : &ignored);
+    return status == MO_OK ? left : status;
+}
+
+void mo_card_abort(mo_card *card)
+{
+    const int layers = card->frame->layer_count;
+    mo_error ignored = {0};
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + i * card->pinned.reply_bytes);
+        __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
+    }
+    mo_stream_wait(card->lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_stream_wait(card->main, &ignored);
+    mo_stream_wait(card->fetch, &ignored);
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + i * card->pinned.reply_bytes);
+        __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
+    }
+    card->stage_head = card->stage_tail = 0;
+}

@@ -1,0 +1,228 @@
+/* The card's parts, private to its files. */
+#ifndef MO_ENGINE_CARD_PARTS_H
+#define MO_ENGINE_CARD_PARTS_H
+
+#include "engine/card.h"
+
+enum {
+    CARD_FEW = 8,         /* tokens of a step that goes by worklists; larger ones go expert by expert */
+    CARD_LOGITS = 32,     /* rows of logits made at once */
+    CARD_PROGRAMS = 32,   /* sets of programs that are kept */
+    CARD_STAGES = 64,     /* most experts that pass through at once */
+    CARD_OPS = 64,        /* most ops of a layer */
+};
+
+/* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
+typedef struct mo_card_layer {
+    mo_dmatrix q, k, v, out;                        /* attention; delta: qkv, gate, -, out */
+    mo_dmatrix ba, beta, alpha;                     /* delta */
+    mo_daddr conv, a, dt, delta_norm;
+    mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
+    int rope;                                       /* number among the engine's, -1: none */
+    mo_daddr ffn_norm, moe_norm, post_dense, post_moe, post_ffn, out_scale;
+    mo_dmatrix gate, up, down;                      /* dense, or the shared expert */
+    mo_dmatrix shared_gate;
+    mo_dmatrix router;
+    mo_daddr select_bias, input_scale;
+    mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
+    int64_t up_at, down_at, brick_bytes;
+    float input_factor;                             /* 1 / sqrt(D), of gemma4's router */
+} mo_card_layer;
+
+/* Device memory that one step works in. */
+typedef struct mo_card_room {
+    mo_daddr memory;
+    int64_t bytes;
+    mo_daddr step; /* the block that the host sends at the beginning */
+    mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
+    mo_daddr x, q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
+    mo_daddr ids; /* int32[layers][rows of a choice]; weights the same */
+    mo_daddr work;      /* mo_dwork and items, of the hot lane */
+    mo_daddr fetched;   /* the same for each stage of the fetch lane */
+    mo_daddr groups, picks, row_of; /* of a batch */
+    mo_daddr logits;
+    int64_t partial_floats;
+} mo_card_room;
+
+/* Offsets in the step's block for a number of tokens. */
+typedef struct mo_card_block {
+    int64_t bad, sequence, places, slices, rope, x, bytes;
+} mo_card_block;
+
+/* Pinned memory. */
+typedef struct mo_card_pinned {
+    uint8_t *memory;
+    mo_daddr seen;
+    int64_t bytes;
+    uint8_t *block;   /* as the device's step block */
+    uint32_t *flags;  /* [layers] published */
+    uint8_t *replies; /* [layers] mo_dreply with room for few * used rows */
+    int64_t reply_bytes;
+    int32_t *ids;     /* [batch * used] of the layer that was published */
+    int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
+    float *all_weights;
+    float *in;        /* [few][D] the experts' input */
+    float *rows;      /* [few * used][D] what the CPU computed */
+    float *logits;    /* [CARD_LOGITS][vocab] */
+    uint32_t *bad;    /* [2 * layers + 2] */
+    uint8_t *works;   /* worklists of fetched experts, one per stage */
+    int64_t work_bytes;
+    mo_dgroup *groups; /* [3][group_limit] of gate, up and down */
+    int32_t *picks, *row_of;
+} mo_card_pinned;
+
+typedef struct mo_card_segment {
+    int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
+    bool open;    /* the last layer waits for the host */
+    mo_program *program;
+} mo_card_segment;
+
+typedef struct mo_card_set {
+    int64_t tokens, slices, chunks;
+    mo_kv_type kv;
+    bool logits;
+    uint64_t used;       /* step of its last use */
+    int count;
+    mo_card_segment *segments;
+} mo_card_set;
+
+/* Stages: experts on their way. */
+typedef struct mo_card_stage {
+    mo_event *ready, *done;
+    mo_daddr memory; /* room for the largest brick */
+    int layer, expert; /* a batch: what it holds, or will */
+} mo_card_stage;
+
+struct mo_card {
+    mo_device *device;
+    const mo_checkpoint *model;
+    const mo_frame *frame;
+    mo_card_options options;
+    mo_postfetch postfetch;
+    mo_extent extent;
+    int rope_count;
+    const mo_rope *ropes[8];
+    mo_stream *main, *fetch, *lane;
+    mo_event *fetch_from, *fetch_to, *lane_done;
+    mo_daddr core;
+    int64_t core_bytes;
+    mo_card_layer *layers;
+    mo_dmatrix output;
+    mo_daddr out_norm;
+    mo_card_room room;
+    mo_card_pinned pinned;
+    mo_vram *vram;
+    mo_op *batch_ops;
+    int batch_ops_limit;
+    mo_card_set sets[CARD_PROGRAMS];
+    mo_card_stage stages[CARD_STAGES];
+    int stage_count;
+    int64_t stage_bytes;
+    uint64_t stage_head, stage_tail; /* of the ring: filled, and used */
+    int64_t group_limit;
+    int64_t taken, limit; /* bytes of device memory, and the ceiling */
+    uint32_t sequence;
+    uint64_t pass;
+    uint8_t *adopted; /* host memory that was pinned in place */
+    size_t adopted_bytes, adopted_piece;
+    double cpu_s_per_byte, fetch_s_per_byte;
+    mo_device_report counters; /* what is counted of it */
+};
+
+/* A seat: device memory with the layout of the state's own. */
+typedef struct mo_seat {
+    mo_card *card; /* NULL: it is lost */
+    mo_daddr memory, table; /* the state; mo_dstate[layers] */
+    int64_t bytes;
+} mo_seat;
+
+/* ---- Memory (card_room.c) ---- */
+
+/* Device memory under the ceiling. */
+mo_status mo_card_take(mo_card *card, int64_t bytes, const char *what, mo_daddr *out, mo_error *err);
+void mo_card_give(mo_card *card, mo_daddr address, int64_t bytes);
+mo_card_block mo_card_lay_block(const mo_card *card, int64_t tokens);
+mo_status mo_card_take_room(mo_card *card, mo_error *err);
+mo_status mo_card_take_pinned(mo_card *card, mo_error *err);
+mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols);
+static inline mo_daddr mo_card_bad(const mo_card *c, int layer, bool cache)
+{
+    return c->room.step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
+}
+
+/* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
+ * brings them all. */
+static inline int64_t mo_card_choice_rows(const mo_card *c, int64_t tokens)
+{
+    return (tokens <= CARD_FEW ? CARD_FEW : c->options.batch) * c->extent.used;
+}
+static inline mo_daddr mo_card_choice(const mo_card *c, mo_daddr array, int64_t tokens, int layer)
+{
+    return array + (mo_daddr)(layer * mo_card_choice_rows(c, tokens) * 4);
+}
+
+/* ---- Core (card_core.c) ---- */
+
+mo_status mo_card_upload(mo_card *card, mo_error *err);
+int64_t mo_card_core_bytes(const mo_frame *frame);
+
+/* ---- Ops (card_ops.c) ---- */
+
+typedef struct mo_card_plan {
+    const mo_card *card;
+    int64_t tokens, chunks, slices;
+    mo_kv_type kv;
+    mo_op *ops;
+    int count, limit;
+} mo_card_plan;
+
+/* Experts of a batch that are computed together: consecutive groups, consecutive rows. */
+typedef struct mo_card_span {
+    int64_t group, groups;
+    int64_t first_row, rows;
+    int64_t most; /* rows of the largest group */
+} mo_card_span;
+
+/* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
+ * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
+void mo_card_begin(mo_card_plan *p);
+void mo_card_mix(mo_card_plan *p, int layer);
+void mo_card_publish(mo_card_plan *p, int layer);
+void mo_card_hot(mo_card_plan *p, int layer);
+void mo_card_side(mo_card_plan *p, int layer);
+void mo_card_await(mo_card_plan *p, int layer);
+/* grouped: rows lie sorted by expert (row_of); experts: false leaves them out. */
+void mo_card_merge(mo_card_plan *p, int layer, bool grouped, bool experts);
+void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows);
+/* One brick's rows by a worklist of its own. */
+void mo_card_brick(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
+/* Groups of a batch: gate, up, activation, down. */
+void mo_card_groups(mo_card_plan *p, int layer, const mo_card_span *span);
+mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err);
+
+/* ---- Lanes (card_lanes.c) ---- */
+
+/* The host's part of an open layer of a step of few tokens. Between the two calls the next segment is launched: it will
+ * wait for the reply. */
+typedef struct mo_card_service {
+    int layer;
+    int count; /* experts that are not on the device: walk->w->needs */
+    bool stored; /* they come from the store */
+    int64_t fetched_bytes;
+    int fetched;
+} mo_card_service;
+mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
+mo_status mo_card_reply(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
+/* The step is given up: whoever waits on the device need not. */
+void mo_card_abort(mo_card *card);
+
+/* ---- Batches (card_batch.c) ---- */
+
+/* The experts of a layer, expert by expert. */
+mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts, mo_error *err);
+
+/* Copies a brick's matrices from RAM; *bytes of them. */
+mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to, int64_t *bytes,
+                             mo_error *err);
+
+#endif

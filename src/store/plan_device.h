@@ -1,0 +1,25 @@
+/* Plan device: the part of a plan that lies in a device's memory, and what it makes of a token's time. */
+#ifndef MO_STORE_PLAN_DEVICE_H
+#define MO_STORE_PLAN_DEVICE_H
+
+#include "store/plan.h"
+
+/* What the speed is reckoned with, beside the rates. */
+#define MO_PLAN_LAYER_SECONDS 40e-6 /* launches of a layer's work */
+#define MO_PLAN_TRIP_SECONDS  10e-6 /* a layer asks the host for experts; rates may know better */
+#define MO_PLAN_FETCH_SECONDS                                                                                \
+    20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
+
+/* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
+ * (vectors, output matrix, keys and values, working memory, staging for experts that pass), then the core of layers,
+ * which every token reads, then experts. False: it does not fit, and *out holds the smallest arrangement. */
+bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, mo_plan_device *out);
+
+/* What is left for RAM: the core of layers in passage, experts' classes as they were, no sessions. */
+mo_plan_model mo_plan_device_rest(const mo_plan_model *model, const mo_plan_device *device);
+
+/* Fills the speed of a plan whose places are decided; rest is what RAM was asked to hold. */
+void mo_plan_device_reckon(const mo_plan_model *model, const mo_plan_model *rest,
+                           const mo_plan_limits *limits, const mo_rates *rates, mo_plan *plan);
+
+#endif

@@ -1,0 +1,336 @@
+#include "store/vram.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "store/slots.h"
+
+enum { CLASSES = 16 };
+
+/* Bricks of one size. */
+typedef struct size_class {
+    int64_t room;
+    int32_t bricks, count; /* in the model; slots */
+    mo_slots *slots;
+    mo_daddr memory;
+} size_class;
+
+typedef struct layer_map {
+    int of;        /* size class, -1: no bricks */
+    int32_t first; /* number of its expert 0 in the class */
+    int experts;
+    int64_t entry; /* of its expert 0 in the map */
+} layer_map;
+
+struct mo_vram {
+    mo_device *device;
+    size_class classes[CLASSES];
+    int class_count;
+    layer_map *layers;
+    int layer_count;
+    int64_t entries;
+    mo_daddr map;     /* mo_daddr[entries] on the device */
+    mo_daddr *mirror; /* pinned: what the map holds, or will after the switch */
+    mo_daddr mirror_seen;
+    int64_t *changed; /* [entries] entries to be sent, each once */
+    uint8_t *marked;  /* [entries] */
+    int64_t changes;
+};
+
+int64_t mo_vram_room(int64_t brick_bytes)
+{
+    return (brick_bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
+
+/* ---- Opening ---- */
+
+/* The class of that size; the last one takes everything smaller once there are too many. */
+static int class_of(mo_vram *v, int64_t room)
+{
+    for (int i = 0; i < v->class_count; i++) {
+        if (v->classes[i].room == room) {
+            return i;
+        }
+    }
+    if (v->class_count < CLASSES) {
+        v->classes[v->class_count].room = room;
+        return v->class_count++;
+    }
+    size_class *last = &v->classes[CLASSES - 1];
+    last->room = last->room > room ? last->room : room;
+    return CLASSES - 1;
+}
+
+static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *err)
+{
+    v->layers = calloc((size_t)v->layer_count + 1, sizeof *v->layers);
+    if (!v->layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+    }
+    for (int i = 0; i < v->layer_count; i++) {
+        layer_map *l = &v->layers[i];
+        l->of = -1;
+        if (layers[i].bytes > 0) {
+            l->of = class_of(v, mo_vram_room(layers[i].bytes));
+            l->first = v->classes[l->of].bricks;
+            l->experts = layers[i].experts;
+            l->entry = v->entries;
+            v->classes[l->of].bricks += layers[i].experts;
+            v->entries += layers[i].experts;
+        }
+    }
+    return MO_OK;
+}
+
+/* Shares the budget: every class gets the same part of its bricks. */
+static void share(mo_vram *v, int64_t budget)
+{
+    double all = 0;
+    for (int i = 0; i < v->class_count; i++) {
+        all += (double)v->classes[i].bricks * (double)v->classes[i].room;
+    }
+    const double part = all > 0 && (double)budget < all ? (double)budget / all : 1.0;
+    for (int i = 0; i < v->class_count; i++) {
+        size_class *c = &v->classes[i];
+        c->count = part < 1.0 ? (int32_t)((double)c->bricks * part) : c->bricks;
+    }
+}
+
+static mo_status open_class(mo_vram *v, const layer_map *layers, size_class *c, const mo_policy *policy,
+                            mo_error *err)
+{
+    mo_status status = mo_slots_create(policy, c->bricks, c->count, &c->slots, err);
+    for (int i = 0; i < v->layer_count && status == MO_OK; i++) {
+        for (int e = 0; layers[i].of >= 0 && &v->classes[layers[i].of] == c && e < layers[i].experts; e++) {
+            mo_slots_place(c->slots, layers[i].first + e, i);
+        }
+    }
+    if (status == MO_OK && c->count > 0) {
+        status = mo_device_alloc(v->device, (size_t)(c->count * c->room), &c->memory, err);
+    }
+    return status;
+}
+
+static mo_status open_map(mo_vram *v, mo_error *err)
+{
+    void *mirror = NULL;
+    const size_t bytes = (size_t)(v->entries + 1) * sizeof(mo_daddr);
+    mo_status status = mo_device_alloc(v->device, bytes, &v->map, err);
+    if (status == MO_OK) {
+        status = mo_device_pin(v->device, bytes, &mirror, &v->mirror_seen, err);
+    }
+    v->mirror = mirror;
+    v->changed = calloc((size_t)v->entries + 1, sizeof *v->changed);
+    v->marked = calloc((size_t)v->entries + 1, 1);
+    if (status == MO_OK && (!v->changed || !v->marked)) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+    }
+    if (status == MO_OK) {
+        memset(mirror, 0, bytes);
+        for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
+            v->changed[v->changes++] = i;
+            v->marked[i] = 1;
+        }
+    }
+    return status;
+}
+
+mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
+                       const mo_policy *policy, mo_vram **out, mo_error *err)
+{
+    *out = NULL;
+    mo_vram *v = calloc(1, sizeof *v);
+    if (!v) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+    }
+    v->device = device;
+    v->layer_count = layer_count;
+    mo_status status = sort_layers(v, layers, err);
+    if (status == MO_OK) {
+        share(v, budget);
+        status = open_map(v, err);
+    }
+    for (int i = 0; i < v->class_count && status == MO_OK; i++) {
+        status = open_class(v, v->layers, &v->classes[i], policy ? policy : mo_policy_at(0), err);
+    }
+    if (status != MO_OK) {
+        mo_vram_close(v);
+        return status;
+    }
+    *out = v;
+    return MO_OK;
+}
+
+void mo_vram_close(mo_vram *v)
+{
+    if (!v) {
+        return;
+    }
+    for (int i = 0; i < v->class_count; i++) {
+        mo_slots_destroy(v->classes[i].slots);
+        mo_device_free(v->device, v->classes[i].memory);
+    }
+    mo_device_free(v->device, v->map);
+    if (v->mirror) {
+        mo_device_unpin(v->device, v->mirror);
+    }
+    free(v->layers);
+    free(v->changed);
+    free(v->marked);
+    free(v);
+}
+
+/* ---- Bricks ---- */
+
+static const layer_map *layer_at(const mo_vram *v, int layer, int expert)
+{
+    assert(layer >= 0 && layer < v->layer_count && expert >= 0 && expert < v->layers[layer].experts);
+    return &v->layers[layer];
+}
+
+mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert)
+{
+    return v->mirror[layer_at(v, layer, expert)->entry + expert];
+}
+
+bool mo_vram_closed(const mo_vram *v, int layer)
+{
+    const layer_map *l = &v->layers[layer];
+    if (l->of < 0) {
+        return true;
+    }
+    if (v->classes[l->of].count < v->classes[l->of].bricks) {
+        return false;
+    }
+    for (int e = 0; e < l->experts; e++) {
+        if (v->mirror[l->entry + e] == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool mo_vram_has(const mo_vram *v, int layer)
+{
+    const layer_map *l = &v->layers[layer];
+    return l->of >= 0 && v->classes[l->of].count > 0;
+}
+
+mo_daddr mo_vram_table(const mo_vram *v, int layer)
+{
+    return !mo_vram_has(v, layer) ? 0 : v->map + (mo_daddr)v->layers[layer].entry * sizeof(mo_daddr);
+}
+
+void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t picks)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    mo_slots_touch(v->classes[l->of].slots, l->first + expert, now, picks);
+}
+
+static void set_entry(mo_vram *v, int64_t entry, mo_daddr address)
+{
+    v->mirror[entry] = address;
+    if (!v->marked[entry]) {
+        v->marked[entry] = 1;
+        v->changed[v->changes++] = entry;
+    }
+}
+
+/* The entry of a brick that is known by its class and number. */
+static int64_t entry_of(const mo_vram *v, int of, int32_t brick)
+{
+    for (int i = 0; i < v->layer_count; i++) {
+        const layer_map *l = &v->layers[i];
+        if (l->of == of && brick >= l->first && brick < l->first + l->experts) {
+            return l->entry + brick - l->first;
+        }
+    }
+    return -1;
+}
+
+mo_daddr mo_vram_take(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    size_class *c = &v->classes[l->of];
+    int32_t evicted = -1;
+    const int32_t slot = c->count > 0 ? mo_slots_take(c->slots, l->first + expert, &evicted) : -1;
+    if (slot < 0) {
+        return 0;
+    }
+    if (evicted >= 0) {
+        set_entry(v, entry_of(v, l->of, evicted), 0);
+    }
+    return c->memory + (mo_daddr)(slot * c->room);
+}
+
+mo_daddr mo_vram_take_free(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    const size_class *c = &v->classes[l->of];
+    return c->count > 0 && mo_slots_free(c->slots) > 0 ? mo_vram_take(v, layer, expert) : 0;
+}
+
+void mo_vram_landed(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    size_class *c = &v->classes[l->of];
+    const int32_t slot = mo_slots_find(c->slots, l->first + expert);
+    mo_slots_unpin(c->slots, l->first + expert);
+    set_entry(v, l->entry + expert, c->memory + (mo_daddr)(slot * c->room));
+}
+
+void mo_vram_drop(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    mo_slots_drop(v->classes[l->of].slots, l->first + expert);
+    set_entry(v, l->entry + expert, 0);
+}
+
+void mo_vram_pin(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    mo_slots_pin(v->classes[l->of].slots, l->first + expert);
+}
+
+void mo_vram_unpin(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    mo_slots_unpin(v->classes[l->of].slots, l->first + expert);
+}
+
+/* ---- The map ---- */
+
+/* More changes than this are sent as one copy of the whole map. */
+enum { SINGLE_CHANGES = 8 };
+
+mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err)
+{
+    mo_status status = MO_OK;
+    if (v->changes > SINGLE_CHANGES) {
+        status = mo_copy_in(stream, v->map, v->mirror, (size_t)v->entries * sizeof(mo_daddr), err);
+    }
+    for (int64_t i = 0; v->changes <= SINGLE_CHANGES && i < v->changes && status == MO_OK; i++) {
+        const int64_t e = v->changed[i];
+        status =
+            mo_copy_in(stream, v->map + (mo_daddr)e * sizeof(mo_daddr), &v->mirror[e], sizeof(mo_daddr), err);
+    }
+    for (int64_t i = 0; i < v->changes; i++) {
+        v->marked[v->changed[i]] = 0;
+    }
+    v->changes = 0;
+    return status;
+}
+
+void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes)
+{
+    *slots = *filled = 0;
+    *bytes = 0;
+    for (int i = 0; i < v->class_count; i++) {
+        const size_class *c = &v->classes[i];
+        *slots += c->count;
+        *filled += c->count - (c->slots ? mo_slots_free(c->slots) : 0);
+        *bytes += c->count * c->room;
+    }
+}

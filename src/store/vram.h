@@ -1,0 +1,63 @@
+/* Vram: slots for experts in a device's memory. Which brick lies in which slot, who goes when room is needed, and the
+ * map that the device itself reads. The bytes are moved by the caller; a brick that is on its way is pinned.
+ *
+ * One thread at a time (the holder of the engine's lock). Nothing allocates after opening. */
+#ifndef MO_STORE_VRAM_H
+#define MO_STORE_VRAM_H
+
+#include "device/device.h"
+#include "store/policy.h"
+
+typedef struct mo_vram mo_vram;
+
+/* What the bricks of a layer take on the device; bytes 0: the layer has none. */
+typedef struct mo_vram_layer {
+    int64_t bytes;
+    int experts;
+} mo_vram_layer;
+
+/* Bytes that so many slots take, for plans: bricks of one size share a pool. */
+int64_t mo_vram_room(int64_t brick_bytes);
+
+/* Takes slots for as many bricks as `budget` bytes hold, evenly over the sizes. A budget of 0 is allowed: no slots. The
+ * policy is kept, not owned; NULL: the default. */
+mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
+                       const mo_policy *policy, mo_vram **out, mo_error *err);
+void mo_vram_close(mo_vram *v); /* NULL is allowed */
+
+/* Where the brick lies, 0: nowhere, or not yet. */
+mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
+
+/* Does every expert of the layer lie on the device, for good (nobody can be evicted: there are as many slots as
+ * bricks)? */
+bool mo_vram_closed(const mo_vram *v, int layer);
+
+/* Has the layer slots at all? */
+bool mo_vram_has(const mo_vram *v, int layer);
+
+/* The map of a layer in device memory: mo_daddr[experts]. */
+mo_daddr mo_vram_table(const mo_vram *v, int layer);
+
+/* The brick was routed to by so many tokens in pass `now` (counted from 1). */
+void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t picks);
+
+/* Gives the brick a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
+ * slot is in use. The map on the device loses the evicted one with the next mo_vram_switch(). */
+mo_daddr mo_vram_take(mo_vram *v, int layer, int expert);
+/* The same, but nobody is evicted: 0 when no slot is free. */
+mo_daddr mo_vram_take_free(mo_vram *v, int layer, int expert);
+void mo_vram_landed(mo_vram *v, int layer,
+                    int expert); /* its bytes are there: the map gains it at the next switch */
+void mo_vram_drop(mo_vram *v, int layer, int expert); /* they never came */
+
+/* A resident brick is in use: it is not evicted meanwhile. */
+void mo_vram_pin(mo_vram *v, int layer, int expert);
+void mo_vram_unpin(mo_vram *v, int layer, int expert);
+
+/* Brings the device's map up to date, in the order of the stream. */
+mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err);
+
+/* Slots, how many hold a brick, and the bytes of all. */
+void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes);
+
+#endif

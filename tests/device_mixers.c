@@ -1,0 +1,517 @@
+/* Cases of the mixers' ops: attention and the delta rule. The references go other ways than the engine: keys and
+ * values are laid out without a ring, a convolution runs over one long row of inputs. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "device_case.h"
+#include "numeric/math.h"
+#include "numeric/rope.h"
+
+#define K mo_kernels_scalar
+
+enum { LAYERS = 3, LAYER = 1, SLICES_MAX = 3 };
+
+/* Tokens of a step, in one to three slices of as many sessions. */
+typedef struct step {
+    int tokens, slices;
+    int count[SLICES_MAX];
+    int64_t position[SLICES_MAX];
+    mo_dstate *state[SLICES_MAX]; /* LAYER's */
+    mo_daddr layers[SLICES_MAX];
+} step;
+
+static step make_step(box *b, int variant)
+{
+    static const int counts[][SLICES_MAX] = {{1, 0, 0}, {2, 1, 0},   {5, 0, 0}, {1, 1, 1},
+                                             {3, 4, 2}, {9, 0, 0},   {8, 0, 0}, {7, 1, 0},
+                                             {4, 0, 0}, {20, 1, 12}, {33, 0, 0}};
+    static const int64_t positions[] = {0, 254, 600, 255, 1, 256, 700, 511, 64, 1020, 300};
+    step s = {0};
+    for (int i = 0; i < SLICES_MAX; i++) {
+        s.count[i] = counts[variant % (b->small ? 5 : 11)][i];
+        s.slices += s.count[i] > 0;
+        s.tokens += s.count[i];
+        s.position[i] = positions[(variant / 2 + 3 * i) % 11];
+        mo_dstate *layers = box_take(b, LAYERS * (int64_t)sizeof *layers);
+        memset(layers, 0, LAYERS * sizeof *layers);
+        s.layers[i] = box_address(b, layers);
+        s.state[i] = &layers[LAYER];
+    }
+    return s;
+}
+
+static mo_daddr places_of(box *b, const step *s)
+{
+    mo_dplace *places = box_take(b, s->tokens * (int64_t)sizeof *places);
+    int t = 0;
+    for (int i = 0; i < s->slices; i++) {
+        for (int j = 0; j < s->count[i]; j++, t++) {
+            places[t] =
+                (mo_dplace){.layers = s->layers[i], .position = s->position[i] + j, .slice = i, .into = j};
+        }
+    }
+    return box_address(b, places);
+}
+
+static mo_daddr slices_of(box *b, const step *s)
+{
+    mo_dslice *slices = box_take(b, s->slices * (int64_t)sizeof *slices);
+    int first = 0;
+    for (int i = 0; i < s->slices; i++) {
+        slices[i] = (mo_dslice){
+            .layers = s->layers[i], .position = s->position[i], .first = first, .count = s->count[i]};
+        first += s->count[i];
+    }
+    return box_address(b, slices);
+}
+
+/* ---- Attention: shapes ------------------------------------------------------------------------ */
+
+typedef struct shape {
+    int heads, kv_heads, k_len, v_len;
+} shape;
+
+static const shape shapes[] = {{4, 2, 64, 64},   {2, 1, 80, 80},   {6, 2, 96, 96},
+                               {8, 1, 128, 128}, {2, 2, 256, 256}, {4, 1, 96, 64},
+                               {3, 3, 64, 128},  {8, 2, 192, 128}, {5, 1, 20, 12}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Rows of a cache that differ from each other: making them takes the time of this test. A prime number, so that no
+ * two positions that code could mix up (by a chunk, by a ring) are alike. */
+enum { DISTINCT = 131 };
+
+static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour)
+{
+    float x[256];
+    box_fill(b, x, n, flavour);
+    for (int i = 0; i < n; i++) { /* what F16 holds */
+        x[i] = fminf(fmaxf(x[i], -30000.0f), 30000.0f);
+    }
+    assert_true(K.kv_write(kv, x, n, out));
+}
+
+/* The cache of each session: a ring where there is a window, otherwise as long as the text. */
+static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t window, int flavour)
+{
+    const int64_t k_bytes = mo_kv_bytes(kv, h->k_len), v_bytes = mo_kv_bytes(kv, h->v_len);
+    for (int i = 0; i < s->slices; i++) {
+        const int64_t last = s->position[i] + s->count[i];
+        const int64_t ring = (window + s->count[i] + MO_CHUNK - 1) / MO_CHUNK * MO_CHUNK;
+        const int64_t capacity = window && ring < last ? ring : last + 3;
+        uint8_t *k = box_take(b, h->kv_heads * capacity * k_bytes);
+        uint8_t *v = box_take(b, h->kv_heads * capacity * v_bytes);
+        for (int64_t row = 0; row < h->kv_heads * capacity; row++) {
+            if (row < DISTINCT) {
+                write_random(b, kv, h->k_len, k + row * k_bytes, flavour);
+                write_random(b, kv, h->v_len, v + row * v_bytes, flavour);
+            } else {
+                memcpy(k + row * k_bytes, k + row % DISTINCT * k_bytes, (size_t)k_bytes);
+                memcpy(v + row * v_bytes, v + row % DISTINCT * v_bytes, (size_t)v_bytes);
+            }
+        }
+        s->state[i]->k = box_address(b, k);
+        s->state[i]->v = box_address(b, v);
+        s->state[i]->capacity = capacity;
+    }
+}
+
+static const mo_dstate *state_at(const box *b, const mo_dplace *place)
+{
+    return (const mo_dstate *)box_at(b, place->layers) + LAYER;
+}
+
+static int64_t query_len(int k_len, int gated)
+{
+    return gated ? 2 * (int64_t)k_len : k_len;
+}
+
+/* ---- Heads ------------------------------------------------------------------------------------ */
+
+static mo_daddr norm_of(box *b, int64_t n, bool there)
+{
+    return there ? box_address(b, box_filled(b, n, 0)) : 0;
+}
+
+static void build_rope(box *b, mo_op_heads *o, const mo_dplace *places)
+{
+    mo_rope rope;
+    o->n_rot = box_chance(b, 60) ? o->k_len : (int)(2 * box_pick(b, 1, o->k_len / 2));
+    const mo_rope_setup setup = {.n_rot = o->n_rot, .base = 10000.0, .factor = 1.0};
+    assert_int_equal(mo_rope_prepare(&setup, &rope, NULL), MO_OK);
+    o->rope_rows = o->tokens + box_pick(b, 0, 3);
+    o->rope_stride = o->n_rot / 2 + box_pick(b, 0, 5);
+    float *c = box_floats(b, 2 * o->rope_rows * o->rope_stride);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        mo_rope_fill(&rope, places[t].position, c + t * o->rope_stride,
+                     c + (o->rope_rows + t) * o->rope_stride);
+    }
+    o->rope = box_address(b, c);
+    o->neox = box_chance(b, 50);
+}
+
+static void build_heads(box *b, mo_op *op, int variant)
+{
+    mo_op_heads *o = &op->heads;
+    shape h = shapes[variant % SHAPES];
+    const int kind = variant / SHAPES % 5; /* plain; norms; norm_all; gated with norms; v from k, v_norm */
+    step s = make_step(b, variant / 3);
+    op->kind = MO_OP_HEADS;
+    if (kind == 4) {
+        h.v_len = h.k_len;
+    }
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = h.heads;
+    o->kv_heads = h.kv_heads;
+    o->k_len = h.k_len;
+    o->v_len = h.v_len;
+    o->kv = variant % 3;
+    o->eps = 1e-6f;
+    o->gated = kind == 3;
+    o->norm_all = kind == 2;
+    o->v_from_k = o->v_norm = kind == 4;
+    make_caches(b, &s, &h, (mo_kv_type)o->kv, variant % 2 ? 100 : 0, 0);
+    o->places = places_of(b, &s);
+    const int64_t n = o->tokens;
+    o->q = box_address(b, box_filled(b, n * h.heads * query_len(h.k_len, o->gated), variant));
+    float *k = box_filled(b, n * h.kv_heads * h.k_len, variant),
+          *v = box_filled(b, n * h.kv_heads * h.v_len, variant);
+    o->k = box_address(b, k);
+    o->v = box_address(b, v);
+    box_ignore(b, k, 4 * n * h.kv_heads * h.k_len); /* they have served when they are in the cache */
+    box_ignore(b, v, 4 * n * h.kv_heads * h.v_len);
+    o->q_norm = norm_of(b, kind == 2 ? h.heads * h.k_len : h.k_len, kind >= 1);
+    o->k_norm = norm_of(b, kind == 2 ? h.kv_heads * h.k_len : h.k_len, kind >= 1);
+    if (variant % 7 != 3) {
+        build_rope(b, o, box_at(b, o->places));
+    }
+    uint32_t *bad = box_take(b, 4);
+    *bad = variant % 4 == 0 ? 5 : 0;
+    o->bad = box_address(b, bad);
+}
+
+static void turn(const box *b, const mo_op_heads *o, int64_t t, float *x, mo_daddr norm)
+{
+    if (norm && !o->norm_all) {
+        K.rms_norm(x, x, box_at(b, norm), o->k_len, o->eps);
+    }
+    if (o->rope) {
+        const float *rope = box_at(b, o->rope);
+        K.rope(x, rope + t * o->rope_stride, rope + (o->rope_rows + t) * o->rope_stride, o->n_rot, o->neox);
+    }
+}
+
+static void heads_token(const box *b, const mo_op_heads *o, int64_t t)
+{
+    const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+    const mo_dstate *state = state_at(b, place);
+    const mo_kv_type kv = (mo_kv_type)o->kv;
+    float *q = (float *)box_at(b, o->q) + t * o->heads * query_len(o->k_len, o->gated);
+    float *k = (float *)box_at(b, o->k) + t * o->kv_heads * o->k_len;
+    float *v = (float *)box_at(b, o->v) + t * o->kv_heads * o->v_len;
+    if (o->v_from_k) {
+        memcpy(v, k, sizeof(float) * (size_t)(o->kv_heads * o->v_len));
+    }
+    if (o->norm_all) {
+        K.rms_norm(q, q, box_at(b, o->q_norm), o->heads * o->k_len, o->eps);
+        K.rms_norm(k, k, box_at(b, o->k_norm), o->kv_heads * o->k_len, o->eps);
+    }
+    for (int h = 0; h < o->heads; h++) {
+        turn(b, o, t, q + h * query_len(o->k_len, o->gated), o->q_norm);
+    }
+    for (int h = 0; h < o->kv_heads; h++) {
+        const int64_t row = h * state->capacity + place->position % state->capacity;
+        turn(b, o, t, k + (int64_t)h * o->k_len, o->k_norm);
+        if (o->v_norm) {
+            K.rms_norm(v + (int64_t)h * o->v_len, v + (int64_t)h * o->v_len, NULL, o->v_len, o->eps);
+        }
+        assert_true(K.kv_write(kv, k + (int64_t)h * o->k_len, o->k_len,
+                               (uint8_t *)box_at(b, state->k) + row * mo_kv_bytes(kv, o->k_len)));
+        assert_true(K.kv_write(kv, v + (int64_t)h * o->v_len, o->v_len,
+                               (uint8_t *)box_at(b, state->v) + row * mo_kv_bytes(kv, o->v_len)));
+    }
+}
+
+static void reference_heads(box *b, const mo_op *op)
+{
+    for (int64_t t = 0; t < op->heads.tokens; t++) {
+        heads_token(b, &op->heads, t);
+    }
+}
+
+/* ---- Attend ----------------------------------------------------------------------------------- */
+
+static void build_attend(box *b, mo_op *op, int variant)
+{
+    static const int64_t windows[] = {0, 128, 1, 256, 300};
+    mo_op_attend *o = &op->attend;
+    const shape h = shapes[variant % SHAPES];
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_ATTEND;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = h.heads;
+    o->kv_heads = h.kv_heads;
+    o->k_len = h.k_len;
+    o->v_len = h.v_len;
+    o->kv = variant % 3;
+    o->window = windows[variant / 3 % 5];
+    o->gated = variant % 4 == 1 && h.v_len <= h.k_len;
+    o->scale = variant % 5 == 2 ? 1.0f : 1.0f / sqrtf((float)h.k_len);
+    make_caches(b, &s, &h, (mo_kv_type)o->kv, o->window, variant);
+    o->places = places_of(b, &s);
+    o->q = box_address(
+        b, box_filled(b, (int64_t)s.tokens * h.heads * query_len(h.k_len, o->gated), variant / 5));
+    o->sinks = variant % 3 == 1 ? box_address(b, box_filled(b, h.heads, 0)) : 0;
+    const mo_dplace *places = box_at(b, o->places);
+    for (int t = 0; t < s.tokens; t++) {
+        const int64_t p = places[t].position;
+        const int64_t first = o->window && p >= o->window ? p - o->window + 1 : 0;
+        const int chunks = (int)(p / MO_CHUNK - first / MO_CHUNK + 1);
+        o->chunks = chunks > o->chunks ? chunks : o->chunks;
+    }
+    o->chunks += variant % 7 == 0; /* more room than needed */
+    const int64_t room = (int64_t)s.tokens * o->chunks * h.heads * (h.v_len + 2);
+    float *partial = box_floats(b, room);
+    box_ignore(b, partial, 4 * room);
+    o->partial = box_address(b, partial);
+    o->mixed = box_acts(b, s.tokens, (int64_t)h.heads * h.v_len);
+}
+
+/* One query head over the positions [first, last], laid out in order. */
+static void attend_query(const mo_op_attend *o, const mo_kv_head *kv, const float *q, const float *sink,
+                         int64_t first, int64_t last, float *out)
+{
+    float M = 0.0f, L = 0.0f, m, l, part[256];
+    bool any = false;
+    for (int64_t u = first; u <= last;) {
+        const int64_t edge = (u / MO_CHUNK + 1) * MO_CHUNK, end = edge <= last ? edge : last + 1;
+        K.attend(kv, u, end, q, 1, o->scale, &m, &l, part);
+        if (any) {
+            K.attend_merge(&M, &L, out, m, l, part, o->v_len);
+        } else {
+            M = m;
+            L = l;
+            memcpy(out, part, sizeof(float) * (size_t)o->v_len);
+        }
+        any = true;
+        u = end;
+    }
+    if (sink) {
+        K.attend_merge(&M, &L, out, *sink, 1.0f, NULL, o->v_len);
+    }
+    K.attend_finish(out, L, o->v_len);
+    if (o->gated) {
+        K.sigmoid(part, q + o->k_len, o->v_len);
+        K.multiply(out, part, o->v_len);
+    }
+    assert_true(K.finite(out, o->v_len));
+}
+
+static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
+{
+    const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+    const mo_dstate *state = state_at(b, place);
+    const int64_t p = place->position, first = o->window && p >= o->window ? p - o->window + 1 : 0;
+    const int64_t k_bytes = mo_kv_bytes((mo_kv_type)o->kv, o->k_len);
+    const int64_t v_bytes = mo_kv_bytes((mo_kv_type)o->kv, o->v_len);
+    const mo_acts mixed = box_acts_at(b, &o->mixed);
+    const float *sinks = box_at(b, o->sinks);
+    uint8_t *k = malloc((size_t)((p + 1) * k_bytes)), *v = malloc((size_t)((p + 1) * v_bytes));
+    for (int h = 0; h < o->kv_heads; h++) {
+        for (int64_t u = first; u <= p; u++) {
+            const int64_t row = h * state->capacity + u % state->capacity;
+            memcpy(k + u * k_bytes, (uint8_t *)box_at(b, state->k) + row * k_bytes, (size_t)k_bytes);
+            memcpy(v + u * v_bytes, (uint8_t *)box_at(b, state->v) + row * v_bytes, (size_t)v_bytes);
+        }
+        const mo_kv_head kv = {.type = (mo_kv_type)o->kv,
+                               .k = k,
+                               .v = v,
+                               .k_stride = k_bytes,
+                               .v_stride = v_bytes,
+                               .k_len = o->k_len,
+                               .v_len = o->v_len};
+        const int group = o->heads / o->kv_heads;
+        for (int head = h * group; head < (h + 1) * group; head++) {
+            const float *q =
+                (const float *)box_at(b, o->q) + (t * o->heads + head) * query_len(o->k_len, o->gated);
+            attend_query(o, &kv, q, sinks ? sinks + head : NULL, first, p,
+                         mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
+        }
+    }
+    free(k);
+    free(v);
+    box_quantise(&mixed, t);
+}
+
+static void reference_attend(box *b, const mo_op *op)
+{
+    for (int64_t t = 0; t < op->attend.tokens; t++) {
+        attend_token(b, &op->attend, t);
+    }
+}
+
+/* ---- Delta rule ------------------------------------------------------------------------------- */
+
+typedef struct delta_shape {
+    int k_heads, v_heads, head, taps;
+} delta_shape;
+
+static const delta_shape delta_shapes[] = {{1, 2, 32, 4}, {2, 4, 64, 4}, {2, 2, 128, 4},
+                                           {1, 3, 16, 3}, {4, 8, 32, 2}, {2, 6, 20, 8}};
+
+static int64_t channels_of(int k_heads, int v_heads, int head)
+{
+    return (2 * (int64_t)k_heads + v_heads) * head;
+}
+
+static void build_convolve(box *b, mo_op *op, int variant)
+{
+    const delta_shape d = delta_shapes[variant % 6];
+    const int64_t channels = channels_of(d.k_heads, d.v_heads, d.head);
+    mo_op_convolve *o = &op->convolve;
+    step s = make_step(b, variant);
+    op->kind = MO_OP_CONVOLVE;
+    for (int i = 0; i < s.slices; i++) {
+        s.state[i]->conv = box_address(b, box_filled(b, (d.taps - 1) * channels, variant));
+    }
+    o->tokens = s.tokens;
+    o->slice_count = s.slices;
+    o->layer = LAYER;
+    o->k_heads = d.k_heads;
+    o->v_heads = d.v_heads;
+    o->head = d.head;
+    o->taps = d.taps;
+    o->eps = 1e-6f;
+    o->before = box_address(b, box_filled(b, s.tokens * channels, variant));
+    o->after = box_address(b, box_floats(b, s.tokens * channels));
+    o->weight = box_address(b, box_filled(b, d.taps * channels, 0));
+    o->places = places_of(b, &s);
+    o->slices = slices_of(b, &s);
+}
+
+static void convolve_slice(const box *b, const mo_op_convolve *o, const mo_dslice *slice)
+{
+    const int64_t channels = channels_of(o->k_heads, o->v_heads, o->head), keep = o->taps - 1;
+    const mo_dstate *state = (const mo_dstate *)box_at(b, slice->layers) + LAYER;
+    const size_t row_bytes = sizeof(float) * (size_t)channels;
+    float *conv = box_at(b, state->conv);
+    float *inputs = malloc(row_bytes * (size_t)(keep + slice->count));
+    memcpy(inputs, conv, row_bytes * (size_t)keep);
+    memcpy(inputs + keep * channels, (const float *)box_at(b, o->before) + slice->first * channels,
+           row_bytes * (size_t)slice->count);
+    for (int64_t t = 0; t < slice->count; t++) {
+        const float *rows[16];
+        float *y = (float *)box_at(b, o->after) + (slice->first + t) * channels;
+        for (int j = 0; j < o->taps; j++) {
+            rows[j] = inputs + (t + j) * channels;
+        }
+        K.convolve(y, rows, box_at(b, o->weight), o->taps, channels);
+        K.silu(y, y, channels);
+        for (int h = 0; h < 2 * o->k_heads; h++) {
+            K.l2_norm(y + (int64_t)h * o->head, y + (int64_t)h * o->head, o->head, o->eps);
+        }
+        assert_true(K.finite(y, channels));
+    }
+    memcpy(conv, inputs + slice->count * channels, row_bytes * (size_t)keep);
+    free(inputs);
+}
+
+static void reference_convolve(box *b, const mo_op *op)
+{
+    const mo_dslice *slices = box_at(b, op->convolve.slices);
+    for (int i = 0; i < op->convolve.slice_count; i++) {
+        convolve_slice(b, &op->convolve, &slices[i]);
+    }
+}
+
+static void build_recur(box *b, mo_op *op, int variant)
+{
+    const delta_shape d = delta_shapes[variant % 6];
+    const int64_t channels = channels_of(d.k_heads, d.v_heads, d.head);
+    mo_op_recur *o = &op->recur;
+    step s = make_step(b, variant);
+    op->kind = MO_OP_RECUR;
+    for (int i = 0; i < s.slices; i++) {
+        s.state[i]->delta = box_address(b, box_filled(b, (int64_t)d.v_heads * d.head * d.head, variant % 4));
+    }
+    o->tokens = s.tokens;
+    o->slice_count = s.slices;
+    o->layer = LAYER;
+    o->k_heads = d.k_heads;
+    o->v_heads = d.v_heads;
+    o->head = d.head;
+    o->tiled = variant / 2 % 2;
+    o->paired = variant / 3 % 2;
+    o->eps = 1e-6f;
+    o->scale = 1.0f / sqrtf((float)d.head);
+    float *after = box_filled(b, s.tokens * channels, variant % 4);
+    for (int64_t t = 0; t < s.tokens; t++) { /* q and k come normed: the state stays small */
+        for (int h = 0; h < 2 * d.k_heads; h++) {
+            float *x = after + t * channels + (int64_t)h * d.head;
+            K.l2_norm(x, x, d.head, 1e-6f);
+        }
+    }
+    o->after = box_address(b, after);
+    const int64_t values = (int64_t)s.tokens * d.v_heads * d.head;
+    float *z = box_filled(b, values, variant / 2);
+    o->z = box_address(b, z);
+    box_ignore(b, z, 4 * values);
+    o->gates = box_address(b, box_filled(b, 2 * (int64_t)s.tokens * d.v_heads, 0));
+    float *a = box_filled(b, d.v_heads, 0);
+    for (int h = 0; h < d.v_heads; h++) {
+        a[h] = -fabsf(a[h]); /* a decay */
+    }
+    o->a = box_address(b, a);
+    o->dt = box_address(b, box_filled(b, d.v_heads, 0));
+    o->norm = box_address(b, box_filled(b, d.head, 0));
+    o->slices = slices_of(b, &s);
+    o->mixed = box_acts(b, s.tokens, (int64_t)d.v_heads * d.head);
+}
+
+static void recur_token(const box *b, const mo_op_recur *o, const mo_dslice *slice, int64_t t)
+{
+    const mo_dstate *state = (const mo_dstate *)box_at(b, slice->layers) + LAYER;
+    const mo_acts mixed = box_acts_at(b, &o->mixed);
+    const int64_t n = o->head, channels = channels_of(o->k_heads, o->v_heads, o->head);
+    const int each = o->v_heads / o->k_heads;
+    const float *c = (const float *)box_at(b, o->after) + t * channels;
+    const float *gates = (const float *)box_at(b, o->gates) + t * 2 * o->v_heads;
+    const float *a = box_at(b, o->a), *dt = box_at(b, o->dt), *z = box_at(b, o->z);
+    for (int h = 0; h < o->v_heads; h++) {
+        const int key = o->tiled ? h % o->k_heads : h / each;
+        const int beta_at = o->paired ? h / each * 2 * each + h % each : h;
+        const int alpha_at = beta_at + (o->paired ? each : o->v_heads);
+        const float decay = mo_exp(a[h] * mo_softplus(gates[alpha_at] + dt[h]));
+        float *y = mixed.x + t * mixed.cols + h * n, out[256];
+        K.delta((float *)box_at(b, state->delta) + h * n * n, n, n, c + key * n, c + (o->k_heads + key) * n,
+                c + (2 * o->k_heads + h) * n, decay, mo_sigmoid(gates[beta_at]), o->scale, out);
+        K.rms_norm(out, out, box_at(b, o->norm), n, o->eps);
+        K.swiglu(y, z + (t * o->v_heads + h) * n, out, n);
+        assert_true(K.finite(y, n));
+    }
+    box_quantise(&mixed, t);
+}
+
+static void reference_recur(box *b, const mo_op *op)
+{
+    const mo_dslice *slices = box_at(b, op->recur.slices);
+    for (int i = 0; i < op->recur.slice_count; i++) {
+        for (int64_t t = slices[i].first; t < slices[i].first + slices[i].count; t++) {
+            recur_token(b, &op->recur, &slices[i], t);
+        }
+    }
+}
+
+const device_case mixer_cases[] = {
+    {"heads", 90, build_heads, reference_heads},
+    {"attend", 135, build_attend, reference_attend},
+    {"convolve", 66, build_convolve, reference_convolve},
+    {"recur", 66, build_recur, reference_recur},
+    {NULL, 0, NULL, NULL},
+};

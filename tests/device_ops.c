@@ -1,0 +1,633 @@
+/* Cases of the ops of op.h that are not a mixer's. Each reference is written from the header's sentence with the
+ * scalar kernels, row by row. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "device_case.h"
+#include "numeric/kinds.h"
+
+#define K mo_kernels_scalar
+
+static float *scratch(int64_t count)
+{
+    float *x = malloc(sizeof(float) * (size_t)(count > 0 ? count : 1));
+    assert_non_null(x);
+    return x;
+}
+
+static void all_finite(const float *x, int64_t n)
+{
+    assert_true(K.finite(x, n));
+}
+
+static int tokens_of(const box *b, int variant)
+{
+    static const int tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 70};
+    static const int few[] = {1, 2, 4, 9};
+    return b->small ? few[variant % 4] : tokens[variant % 11];
+}
+
+/* ---- Stream ----------------------------------------------------------------------------------- */
+
+static mo_daddr maybe(box *b, int64_t count, int percent, int flavour)
+{
+    return box_chance(b, percent) ? box_address(b, box_filled(b, count, flavour)) : 0;
+}
+
+static void build_feed(box *b, mo_op_stream *o, int flavour)
+{
+    const int64_t n = o->n, all = o->tokens * n;
+    const int kind = (int)box_pick(b, 0, 3); /* experts; experts and shared; dense; dense and experts */
+    if (kind != 2) {
+        static const int used[] = {1, 2, 4, 8, 10};
+        o->used = used[box_pick(b, 0, 4)];
+        const int64_t picks = (int64_t)o->tokens * o->used;
+        int32_t *ids = box_take(b, 4 * picks);
+        int32_t *row_of = box_chance(b, 50) ? box_take(b, 4 * picks) : NULL;
+        for (int64_t i = 0; i < picks; i++) {
+            ids[i] = box_chance(b, 15) ? -1 : (int32_t)box_pick(b, 0, 31);
+            if (row_of) { /* every row once, in another order */
+                row_of[i] = (int32_t)((i * 7 + 3) % picks);
+                row_of[i] = picks % 7 == 0 ? (int32_t)(picks - 1 - i) : row_of[i];
+            }
+        }
+        o->ids = box_address(b, ids);
+        o->row_of = box_address(b, row_of);
+        o->weights = box_address(b, box_filled(b, picks, 0));
+        o->down = box_address(b, box_filled(b, picks * n, flavour));
+        o->moe_norm = maybe(b, n, 30, 0);
+    }
+    if (kind == 1) {
+        o->shared = box_address(b, box_filled(b, all, flavour));
+        o->shared_gate = maybe(b, o->tokens, 50, 0);
+    }
+    if (kind >= 2) {
+        o->dense = box_address(b, box_filled(b, all, flavour));
+        o->dense_norm = maybe(b, n, 50, 0);
+    }
+    o->post_norm = maybe(b, n, 40, 0);
+}
+
+static void build_stream(box *b, mo_op *op, int variant)
+{
+    static const int widths[] = {32, 96, 7, 64, 100, 288, 1, 512, 1056, 2880};
+    mo_op_stream *o = &op->stream;
+    op->kind = MO_OP_STREAM;
+    o->tokens = tokens_of(b, variant);
+    o->n = widths[variant / 3 % (b->small ? 6 : 10)];
+    o->eps = variant % 2 ? 1e-6f : 1e-5f;
+    o->feed = variant % 4 >= 2;
+    o->x = box_address(b, box_filled(b, (int64_t)o->tokens * o->n, variant));
+    if (o->feed) {
+        build_feed(b, o, variant / 2);
+    } else if (variant % 8 != 0) {
+        o->y = box_address(b, box_filled(b, (int64_t)o->tokens * o->n, variant + 1));
+        o->y_norm = maybe(b, o->n, 40, 0);
+    }
+    o->out_scale = maybe(b, 1, 30, 0);
+    uint32_t *bad = box_take(b, 4);
+    *bad = variant % 5 == 0 ? 7 : 0; /* set, never cleared */
+    o->bad = box_address(b, bad);
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        if (box_chance(b, 60)) {
+            o->norm[i].out = box_acts(b, o->tokens, o->n);
+            o->norm[i].weight = maybe(b, o->n, 70, 0);
+            o->norm[i].multiply = maybe(b, o->n, 30, 1);
+            o->norm[i].scale = box_chance(b, 60) ? 1.0f : 1.0f / sqrtf((float)o->n);
+        }
+    }
+}
+
+/* What the feed-forward part adds to token t. */
+static void feed_sum(const box *b, const mo_op_stream *o, int64_t t, float *sum)
+{
+    const int64_t n = o->n;
+    float *experts = scratch(n);
+    const float *dense = box_at(b, o->dense), *shared = box_at(b, o->shared);
+    const float *gate = box_at(b, o->shared_gate), *weights = box_at(b, o->weights);
+    const int32_t *ids = box_at(b, o->ids), *row_of = box_at(b, o->row_of);
+    for (int64_t i = 0; i < n; i++) {
+        experts[i] = 0.0f;
+    }
+    for (int64_t i = t * o->used; i < (t + 1) * o->used; i++) {
+        if (ids[i] >= 0) {
+            const float *down = box_at(b, o->down);
+            K.axpy(experts, weights[i], down + (row_of ? row_of[i] : i) * n, n);
+        }
+    }
+    if (shared) {
+        float g = 1.0f;
+        if (gate) {
+            K.sigmoid(&g, gate + t, 1);
+        }
+        K.axpy(experts, g, shared + t * n, n);
+    }
+    if (o->moe_norm) {
+        K.rms_norm(experts, experts, box_at(b, o->moe_norm), n, o->eps);
+    }
+    if (dense) {
+        memcpy(sum, dense + t * n, sizeof(float) * (size_t)n);
+        if (o->dense_norm) {
+            K.rms_norm(sum, sum, box_at(b, o->dense_norm), n, o->eps);
+        }
+        if (o->used) {
+            K.add(sum, experts, n);
+        }
+    } else {
+        memcpy(sum, experts, sizeof(float) * (size_t)n);
+    }
+    if (o->post_norm) {
+        K.rms_norm(sum, sum, box_at(b, o->post_norm), n, o->eps);
+    }
+    free(experts);
+}
+
+static void stream_token(const box *b, const mo_op_stream *o, int64_t t, float *sum)
+{
+    const int64_t n = o->n;
+    float *x = (float *)box_at(b, o->x) + t * n;
+    if (o->feed) {
+        feed_sum(b, o, t, sum);
+        K.add(x, sum, n);
+    } else if (o->y) {
+        memcpy(sum, (const float *)box_at(b, o->y) + t * n, sizeof(float) * (size_t)n);
+        if (o->y_norm) {
+            K.rms_norm(sum, sum, box_at(b, o->y_norm), n, o->eps);
+        }
+        K.add(x, sum, n);
+    }
+    if (o->out_scale) {
+        K.scale(x, *(const float *)box_at(b, o->out_scale), n);
+    }
+    all_finite(x, n);
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        const mo_op_norm *norm = &o->norm[i];
+        if (norm->out.x) {
+            const mo_acts a = box_acts_at(b, &norm->out);
+            K.rms_norm(a.x + t * n, x, box_at(b, norm->weight), n, o->eps);
+            if (norm->scale != 1.0f) {
+                K.scale(a.x + t * n, norm->scale, n);
+            }
+            if (norm->multiply) {
+                K.multiply(a.x + t * n, box_at(b, norm->multiply), n);
+            }
+            all_finite(a.x + t * n, n);
+            box_quantise(&a, t);
+        }
+    }
+}
+
+static void reference_stream(box *b, const mo_op *op)
+{
+    float *sum = scratch(op->stream.n);
+    for (int64_t t = 0; t < op->stream.tokens; t++) {
+        stream_token(b, &op->stream, t, sum);
+    }
+    free(sum);
+}
+
+/* ---- Product ---------------------------------------------------------------------------------- */
+
+/* Activations for the flavour of the weights: hostile ones together with hostile ones stay finite. */
+static int acts_flavour(int variant, block_flavour kind)
+{
+    return kind == BLOCK_EXTREME ? variant % 3 : variant;
+}
+
+static void add_product(box *b, mo_op_product *o, mo_type type, int64_t rows, block_flavour kind)
+{
+    const int i = o->count++;
+    o->matrix[i] = box_matrix(b, type, rows, o->in.cols, 0, kind);
+    o->stride[i] = rows + (box_chance(b, 50) ? 0 : box_pick(b, 1, 9));
+    o->y[i] = box_address(b, box_floats(b, o->tokens * o->stride[i]));
+}
+
+static void build_product(box *b, mo_op *op, int variant)
+{
+    static const int rows[] = {1, 7, 32, 33, 64, 5, 130, 40};
+    static const int blocks[] = {1, 2, 3, 5, 8, 11};
+    mo_op_product *o = &op->product;
+    const mo_type type = block_types[variant % BLOCK_TYPES];
+    const mo_format *f = mo_format_of((uint32_t)type);
+    const block_flavour kind = (block_flavour)(variant / BLOCK_TYPES % BLOCK_FLAVOURS);
+    const int round = variant / BLOCK_TYPES;
+    int64_t cols = f->block_values * (int64_t)blocks[round % (b->small ? 2 : 6)];
+    if (f->kind == MO_KIND_FLOAT) {
+        cols = box_pick(b, 1, b->small ? 100 : 300);
+    } else if (f->block_values < 256) {
+        cols = cols / f->block_values * 32 * (type == MO_NVFP4 ? 2 : 1) * box_pick(b, 1, 3);
+    }
+    op->kind = MO_OP_PRODUCT;
+    o->tokens = tokens_of(b, variant + round);
+    o->in = box_acts_filled(b, o->tokens, cols, acts_flavour(round, kind));
+    add_product(b, o, type, rows[(variant + round) % (b->small ? 4 : 8)], kind);
+    /* Others beside it, of any type that such rows allow. */
+    for (int i = (int)box_pick(b, 0, b->small ? 1 : MO_OP_MATRICES - 1); i > 0; i--) {
+        const mo_type other = block_types[box_pick(b, 0, BLOCK_TYPES - 1)];
+        const mo_format *g = mo_format_of((uint32_t)other);
+        if (cols % g->block_values == 0 && (g->kind == MO_KIND_FLOAT || cols % 32 == 0)) {
+            add_product(b, o, other, rows[box_pick(b, 0, 7)], kind);
+        }
+    }
+}
+
+static void reference_product(box *b, const mo_op *op)
+{
+    const mo_op_product *o = &op->product;
+    const mo_acts in = box_acts_at(b, &o->in);
+    for (int i = 0; i < o->count; i++) {
+        for (int32_t t = 0; t < o->tokens; t++) {
+            box_multiply(b, &o->matrix[i], o->matrix[i].data, 0, &in, t,
+                         (float *)box_at(b, o->y[i]) + t * o->stride[i]);
+        }
+    }
+}
+
+/* ---- Grouped ---------------------------------------------------------------------------------- */
+
+static int64_t grouped_cols(box *b, mo_type type)
+{
+    const mo_format *f = mo_format_of((uint32_t)type);
+    return f->block_values == 256 ? 256 * box_pick(b, 1, b->small ? 1 : 3)
+                                  : 64 * box_pick(b, 1, b->small ? 2 : 9);
+}
+
+static void build_grouped(box *b, mo_op *op, int variant)
+{
+    static const int sizes[][6] = {{1, 0, 3, 0, 8, 2},  {33, 1, 0, 17, 5, 0}, {0, 0, 0, 0, 1, 0},
+                                   {70, 4, 9, 0, 1, 1}, {0, 16, 16, 8, 0, 0}, {129, 0, 64, 2, 0, 3}};
+    static const int few[][6] = {{1, 0, 3, 0, 2, 2}, {9, 1, 0, 4, 0, 0}, {0, 0, 0, 0, 1, 0}};
+    static const int rows[] = {1, 33, 64, 40, 130, 7, 200};
+    mo_op_grouped *o = &op->grouped;
+    const mo_type type = block_types[variant % BLOCK_TYPES];
+    const int round = variant / BLOCK_TYPES;
+    const block_flavour kind = (block_flavour)((variant + round) % BLOCK_FLAVOURS);
+    const int *size = b->small ? few[variant % 3] : sizes[(variant + round) % 6];
+    const int64_t cols = grouped_cols(b, type);
+    op->kind = MO_OP_GROUPED;
+    o->count = 6;
+    o->matrix = box_matrix(b, type, rows[(variant + round) % (b->small ? 4 : 7)], cols, 9, kind);
+    mo_dgroup *groups = box_take(b, (int64_t)sizeof *groups * o->count);
+    o->groups = box_address(b, groups);
+    for (int g = 0; g < o->count; g++) {
+        uint8_t *data = box_take(b, box_matrix_bytes(&o->matrix));
+        blocks_fill(type, data, box_matrix_bytes(&o->matrix), &b->random, kind);
+        groups[g] = (mo_dgroup){.data = size[g] ? box_address(b, data) : 0,
+                                .expert = (int32_t)box_pick(b, 0, 8),
+                                .first = o->rows,
+                                .count = size[g]};
+        o->rows += size[g];
+        o->most = size[g] > o->most ? size[g] : o->most;
+    }
+    const int64_t tokens = round % 2 ? o->rows : box_pick(b, 1, o->rows);
+    if (round % 2 == 0) {
+        int32_t *pick = box_take(b, 4 * (int64_t)o->rows);
+        for (int i = 0; i < o->rows; i++) {
+            pick[i] = (int32_t)box_pick(b, 0, tokens - 1);
+        }
+        pick[0] = (int32_t)tokens - 1;
+        o->pick = box_address(b, pick);
+    }
+    o->in = box_acts_filled(b, tokens, cols, acts_flavour(round, kind));
+    o->stride = o->matrix.rows + (round % 3 ? 0 : 5);
+    o->y = box_address(b, box_floats(b, o->rows * o->stride));
+}
+
+static void reference_grouped(box *b, const mo_op *op)
+{
+    const mo_op_grouped *o = &op->grouped;
+    const mo_acts in = box_acts_at(b, &o->in);
+    const mo_dgroup *groups = box_at(b, o->groups);
+    const int32_t *pick = box_at(b, o->pick);
+    for (int g = 0; g < o->count; g++) {
+        for (int32_t i = groups[g].first; i < groups[g].first + groups[g].count; i++) {
+            box_multiply(b, &o->matrix, groups[g].data, groups[g].expert, &in, pick ? pick[i] : i,
+                         (float *)box_at(b, o->y) + i * o->stride);
+        }
+    }
+}
+
+/* ---- Activate --------------------------------------------------------------------------------- */
+
+static void activate_row(int activation, float *y, const float *g, const float *u, int64_t n)
+{
+    if (activation == MO_SWIGLU) {
+        K.swiglu(y, g, u, n);
+    } else if (activation == MO_GEGLU) {
+        K.geglu(y, g, u, n);
+    } else {
+        K.swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT);
+    }
+    all_finite(y, n);
+}
+
+static void build_activate(box *b, mo_op *op, int variant)
+{
+    static const int widths[] = {32, 7, 96, 768, 100, 1, 288};
+    mo_op_activate *o = &op->activate;
+    op->kind = MO_OP_ACTIVATE;
+    o->rows = tokens_of(b, variant);
+    o->n = widths[variant % 7];
+    o->activation = variant % 3;
+    o->gate = box_address(b, box_filled(b, (int64_t)o->rows * o->n, variant));
+    o->up = box_address(b, box_filled(b, (int64_t)o->rows * o->n, variant / 3));
+    o->hidden = box_acts(b, o->rows, o->n);
+}
+
+static void reference_activate(box *b, const mo_op *op)
+{
+    const mo_op_activate *o = &op->activate;
+    const mo_acts hidden = box_acts_at(b, &o->hidden);
+    const float *gate = box_at(b, o->gate), *up = box_at(b, o->up);
+    for (int64_t i = 0; i < o->rows; i++) {
+        activate_row(o->activation, hidden.x + i * o->n, gate + i * o->n, up + i * o->n, o->n);
+        box_quantise(&hidden, i);
+    }
+}
+
+/* ---- Choose ----------------------------------------------------------------------------------- */
+
+static void build_choose(box *b, mo_op *op, int variant)
+{
+    static const struct {
+        int experts, used, groups, groups_used;
+    } shapes[] = {{8, 2, 0, 0},    {32, 4, 1, 1},    {60, 4, 0, 0},   {128, 8, 8, 4},
+                  {256, 8, 8, 4},  {512, 10, 0, 0},  {3, 3, 3, 2},    {1, 1, 0, 0},
+                  {64, 6, 64, 40}, {1024, 64, 0, 0}, {160, 6, 16, 3}, {33, 32, 0, 0}};
+    const int s = variant % (b->small ? 7 : 12);
+    mo_op_choose *o = &op->choose;
+    op->kind = MO_OP_CHOOSE;
+    o->tokens = tokens_of(b, variant);
+    o->experts = shapes[s].experts;
+    o->used = shapes[s].used;
+    o->groups = shapes[s].groups;
+    o->groups_used = shapes[s].groups_used;
+    o->gating = 1 + variant % 3;
+    o->normalise = variant / 3 % 2;
+    o->scale = variant % 4 ? 1.0f : 2.5f;
+    const int64_t all = (int64_t)o->tokens * o->experts, picks = (int64_t)o->tokens * o->used;
+    float *scores = box_filled(b, all, variant / 2); /* flavour 4 and 2 have many ties */
+    o->scores = box_address(b, scores);
+    box_ignore(b, scores, 4 * all);
+    o->select_bias = maybe(b, o->experts, 40, variant % 3);
+    o->ids = box_address(b, box_take(b, 4 * picks));
+    o->weights = box_address(b, box_floats(b, picks));
+    if (variant % 4 != 3) {
+        mo_daddr *table = box_take(b, 8 * (int64_t)o->experts);
+        for (int e = 0; e < o->experts; e++) {
+            table[e] = variant % 4 == 1 || box_chance(b, 60) ? b->base + MO_OP_ALIGN * (mo_daddr)(e + 1) : 0;
+        }
+        o->table = box_address(b, table);
+        const int64_t bytes = (int64_t)sizeof(mo_dwork) + picks * (int64_t)sizeof(mo_dwork_item);
+        o->work = box_address(b, memset(box_take(b, bytes), 0, (size_t)bytes));
+    }
+}
+
+/* The best one that is not taken yet: another way than mo_topk() goes. */
+static int32_t best_left(const float *select, const bool *taken, int n)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (!taken[i] && (best < 0 || select[i] > select[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void only_best_groups(const mo_op_choose *o, float *select)
+{
+    const int size = o->experts / o->groups;
+    float score[MO_OP_GROUPS];
+    bool taken[MO_OP_EXPERTS] = {false}, kept[MO_OP_GROUPS] = {false};
+    for (int g = 0; g < o->groups; g++) {
+        bool used[MO_OP_EXPERTS] = {false};
+        const int32_t one = best_left(select + g * size, used, size);
+        used[one] = true;
+        const int32_t two = best_left(select + g * size, used, size);
+        score[g] = select[g * size + one] + (two < 0 ? 0.0f : select[g * size + two]);
+    }
+    for (int i = 0; i < o->groups_used; i++) {
+        const int32_t g = best_left(score, taken, o->groups);
+        taken[g] = kept[g] = true;
+    }
+    for (int e = 0; e < o->experts; e++) {
+        select[e] = kept[e / size] ? select[e] : -INFINITY;
+    }
+}
+
+static void choose_token(const box *b, const mo_op_choose *o, int64_t t)
+{
+    float *probs = (float *)box_at(b, o->scores) + t * o->experts;
+    int32_t *ids = (int32_t *)box_at(b, o->ids) + t * o->used;
+    float *weights = (float *)box_at(b, o->weights) + t * o->used;
+    float select[MO_OP_EXPERTS], sum = 0.0f;
+    bool taken[MO_OP_EXPERTS] = {false};
+    if (o->gating == MO_GATING_SOFTMAX) {
+        K.softmax(probs, o->experts);
+    } else if (o->gating == MO_GATING_SIGMOID) {
+        K.sigmoid(probs, probs, o->experts);
+    }
+    memcpy(select, probs, sizeof(float) * (size_t)o->experts);
+    if (o->select_bias) {
+        K.add(select, box_at(b, o->select_bias), o->experts);
+    }
+    if (o->groups > 1) {
+        only_best_groups(o, select);
+    }
+    for (int r = 0; r < o->used; r++) {
+        ids[r] = best_left(select, taken, o->experts);
+        taken[ids[r]] = true;
+        weights[r] = probs[ids[r]];
+    }
+    if (o->gating == MO_GATING_SOFTMAX_SELECTED) {
+        K.softmax(weights, o->used);
+    }
+    for (int r = 0; r < o->used; r++) {
+        sum = sum + weights[r];
+    }
+    for (int r = 0; r < o->used; r++) {
+        weights[r] = o->normalise ? weights[r] / (sum > 0x1p-14f ? sum : 0x1p-14f) : weights[r];
+        weights[r] = o->scale != 1.0f ? weights[r] * o->scale : weights[r];
+    }
+    all_finite(weights, o->used);
+}
+
+static void reference_choose(box *b, const mo_op *op)
+{
+    const mo_op_choose *o = &op->choose;
+    mo_dwork *work = box_at(b, o->work);
+    const mo_daddr *table = box_at(b, o->table);
+    const int32_t *ids = box_at(b, o->ids);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        choose_token(b, o, t);
+    }
+    if (!table) {
+        return;
+    }
+    mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
+    work->count = work->missing = 0;
+    for (int32_t row = 0; row < o->tokens * o->used; row++) {
+        if (table[ids[row]]) {
+            mo_dwork_item *item = &items[work->count++];
+            item->base = table[ids[row]];
+            item->expert = ids[row];
+            item->token = row / o->used;
+            item->row = row;
+        } else {
+            work->missing++;
+        }
+    }
+    /* What follows the list is nobody's business. */
+    box_ignore(b, items + work->count, (int64_t)sizeof *items * ((int64_t)o->tokens * o->used - work->count));
+}
+
+/* ---- Experts ---------------------------------------------------------------------------------- */
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
+
+/* A type whose rows may have so many values, for the second and third matrix of a brick. */
+static mo_type type_for(box *b, int64_t cols, mo_type first)
+{
+    const mo_type other = block_types[box_pick(b, 0, BLOCK_TYPES - 1)];
+    const mo_format *f = mo_format_of((uint32_t)other);
+    const mo_format *g = mo_format_of((uint32_t)first);
+    return box_chance(b, 40) && cols % f->block_values == 0 ? other
+           : cols % g->block_values == 0                    ? first
+                                                            : MO_Q8_0;
+}
+
+static void build_experts(box *b, mo_op *op, int variant, bool down)
+{
+    static const int used_of[] = {1, 2, 4, 8};
+    enum { EXPERTS = 4 };
+    mo_op_experts *o = &op->experts;
+    const mo_type type = block_types[variant % BLOCK_TYPES];
+    const int round = variant / BLOCK_TYPES;
+    const block_flavour kind = (block_flavour)(round % BLOCK_FLAVOURS);
+    const int tokens = b->small ? 1 + round % 2 : 1 + (variant + round) % 5;
+    const int used = used_of[(variant + round) % 4];
+    const int64_t rows = (int64_t)tokens * used;
+    const int block = mo_format_of((uint32_t)type)->block_values;
+    const bool super = block == 256;
+    const int64_t n = super ? 256 * box_pick(b, 1, b->small ? 1 : 2) : 64 * box_pick(b, 1, b->small ? 2 : 4);
+    const int64_t width =
+        down && super ? 256 : (down && block == 64 ? 64 : 32) * box_pick(b, 1, b->small ? 2 : 5);
+    op->kind = down ? MO_OP_EXPERTS_DOWN : MO_OP_EXPERTS_IN;
+    o->activation = kind == BLOCK_EXTREME ? MO_SWIGLU_OSS : variant % 3; /* the one with limits */
+    o->most = (int32_t)rows;
+    o->gate = box_matrix(b, type, width, n, EXPERTS, kind);
+    o->up = box_matrix(b, type_for(b, n, type), width, n, EXPERTS, kind);
+    o->down = box_matrix(b, down ? type : type_for(b, width, type), b->small ? 33 : n, width, EXPERTS, kind);
+    o->up_at = aligned(box_matrix_bytes(&o->gate));
+    o->down_at = o->up_at + aligned(box_matrix_bytes(&o->up));
+    mo_daddr bricks[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) {
+        uint8_t *brick = box_take(b, o->down_at + box_matrix_bytes(&o->down));
+        blocks_fill((mo_type)o->gate.type, brick, box_matrix_bytes(&o->gate), &b->random, kind);
+        blocks_fill((mo_type)o->up.type, brick + o->up_at, box_matrix_bytes(&o->up), &b->random, kind);
+        blocks_fill((mo_type)o->down.type, brick + o->down_at, box_matrix_bytes(&o->down), &b->random, kind);
+        bricks[e] = box_address(b, brick);
+    }
+    mo_dwork *work = box_take(b, (int64_t)sizeof *work + rows * (int64_t)sizeof(mo_dwork_item));
+    mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
+    *work = (mo_dwork){0};
+    memset(items, 0, sizeof *items * (size_t)rows);
+    for (int32_t row = 0; row < rows; row++) {
+        if (box_chance(b, 80)) {
+            const int32_t e = (int32_t)box_pick(b, 0, EXPERTS - 1);
+            items[work->count++] =
+                (mo_dwork_item){.base = bricks[e], .expert = e, .token = row / used, .row = row};
+        }
+    }
+    o->work = box_address(b, work);
+    const int flavour = acts_flavour(round, kind);
+    o->in = box_acts_filled(b, tokens, n, kind == BLOCK_EXTREME ? 0 : flavour);
+    o->hidden = down ? box_acts_filled(b, rows, width, flavour) : box_acts(b, rows, width);
+    o->y = box_address(b, box_floats(b, rows * o->down.rows));
+}
+
+static void build_experts_in(box *b, mo_op *op, int variant)
+{
+    build_experts(b, op, variant, false);
+}
+
+static void build_experts_down(box *b, mo_op *op, int variant)
+{
+    build_experts(b, op, variant, true);
+}
+
+static void reference_experts(box *b, const mo_op *op)
+{
+    const mo_op_experts *o = &op->experts;
+    const mo_dwork *work = box_at(b, o->work);
+    const mo_dwork_item *items = (const mo_dwork_item *)(const void *)(work + 1);
+    const mo_acts in = box_acts_at(b, &o->in), hidden = box_acts_at(b, &o->hidden);
+    const int64_t n = o->gate.rows;
+    float *gate = scratch(n), *up = scratch(n);
+    for (int i = 0; i < work->count; i++) {
+        const mo_dwork_item *item = &items[i];
+        if (op->kind == MO_OP_EXPERTS_IN) {
+            box_multiply(b, &o->gate, item->base, item->expert, &in, item->token, gate);
+            box_multiply(b, &o->up, item->base + (mo_daddr)o->up_at, item->expert, &in, item->token, up);
+            activate_row(o->activation, hidden.x + item->row * n, gate, up, n);
+            box_quantise(&hidden, item->row);
+        } else {
+            box_multiply(b, &o->down, item->base + (mo_daddr)o->down_at, item->expert, &hidden, item->row,
+                         (float *)box_at(b, o->y) + (int64_t)item->row * o->down.rows);
+        }
+    }
+    free(gate);
+    free(up);
+}
+
+/* ---- Logits ----------------------------------------------------------------------------------- */
+
+static void build_logits(box *b, mo_op *op, int variant)
+{
+    static const int counts[] = {1, 1000, 257, 64, 5001, 31};
+    mo_op_logits *o = &op->logits;
+    op->kind = MO_OP_LOGITS;
+    o->count = counts[variant % 6];
+    o->cap = variant % 2 ? 30.0f : 0.0f;
+    float *x = box_filled(b, o->count, variant);
+    x[o->count - 1] = variant % 8 == 4 ? INFINITY : x[o->count - 1];
+    o->x = box_address(b, x);
+    uint32_t *bad = box_take(b, 4);
+    *bad = variant % 5 == 0 ? 9 : 0;
+    o->bad = box_address(b, bad);
+}
+
+static void reference_logits(box *b, const mo_op *op)
+{
+    const mo_op_logits *o = &op->logits;
+    float *x = box_at(b, o->x);
+    if (o->cap > 0.0f) {
+        K.softcap(x, o->count, o->cap);
+    }
+    for (int64_t i = 0; i < o->count; i++) {
+        if (!isfinite(x[i])) {
+            *(uint32_t *)box_at(b, o->bad) = 1;
+        }
+    }
+}
+
+const device_case op_cases[] = {
+    {"stream", 132, build_stream, reference_stream},
+    {"product", 10 * BLOCK_TYPES, build_product, reference_product},
+    {"grouped", 6 * BLOCK_TYPES, build_grouped, reference_grouped},
+    {"activate", 60, build_activate, reference_activate},
+    {"choose", 120, build_choose, reference_choose},
+    {"experts in", 8 * BLOCK_TYPES, build_experts_in, reference_experts},
+    {"experts down", 8 * BLOCK_TYPES, build_experts_down, reference_experts},
+    {"logits", 24, build_logits, reference_logits},
+    {NULL, 0, NULL, NULL},
+};

@@ -1,0 +1,613 @@
+/* The host side of the CUDA device, against a driver that is played here: it counts calls, and any of them can be
+ * made to fail. Nothing is computed; tests/cuda_emulation and a real GPU do that. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda.h"
+#include "device/cuda/driver.h"
+#include "device/cuda/images.h"
+#include "device/cuda/launch.h"
+
+/* ---- The driver that is played ---- */
+
+static struct {
+    char calls[16384];       /* every call since the last look, as "cuInit cuDeviceGet ..." */
+    const char *fails;       /* the call that fails, */
+    int result;              /* with this, */
+    int after;               /* after so many that went well */
+    int devices, compute;    /* what it says it has */
+    const void *refused;     /* an image that it has no binary for */
+    const void *first_image; /* that was loaded */
+    int loaded;              /* modules now */
+    int objects;             /* streams, events, graphs, pinned and device memory now */
+} play;
+
+static int answer(const char *symbol)
+{
+    const size_t used = strlen(play.calls);
+    snprintf(play.calls + used, sizeof play.calls - used, "%s ", symbol);
+    if (play.fails && strcmp(play.fails, symbol) == 0 && play.after-- <= 0) {
+        return play.result;
+    }
+    return MO_CUDA_OK;
+}
+
+/* How often the call was made since the last look at it; a look at NULL forgets everything. */
+static int seen(const char *symbol)
+{
+    int count = 0;
+    if (!symbol) {
+        play.calls[0] = 0;
+        return 0;
+    }
+    const size_t length = strlen(symbol);
+    for (const char *p = play.calls; (p = strstr(p, symbol)); p += length) {
+        count += (p == play.calls || p[-1] == ' ') && (p[length] == ' ' || p[length] == '_');
+    }
+    return count;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define PLAY(member, symbol, parameters)                                                                     \
+    static int play_##member parameters                                                                      \
+    {                                                                                                        \
+        return answer(symbol);                                                                               \
+    }
+MO_CUDA_CALLS(PLAY)
+#undef PLAY
+#pragma GCC diagnostic pop
+
+static int play_error_name(int error, const char **name)
+{
+    *name = error == MO_CUDA_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_PLAY";
+    return MO_CUDA_OK;
+}
+
+static int play_error_string(int error, const char **text)
+{
+    (void)error;
+    *text = "as it was told";
+    return MO_CUDA_OK;
+}
+
+static int play_count(int *count)
+{
+    *count = play.devices;
+    return answer("cuDeviceGetCount");
+}
+
+static int play_name(char *name, int bytes, int device)
+{
+    snprintf(name, (size_t)bytes, "Toy %d", device);
+    return answer("cuDeviceGetName");
+}
+
+static int play_attribute(int *value, int attribute, int device)
+{
+    (void)device;
+    switch (attribute) {
+    case MO_CUDA_DEVICE_CAPABILITY_MAJOR: *value = play.compute / 10; break;
+    case MO_CUDA_DEVICE_CAPABILITY_MINOR: *value = play.compute % 10; break;
+    case MO_CUDA_DEVICE_MULTIPROCESSORS: *value = 4; break;
+    case MO_CUDA_DEVICE_MEMORY_CLOCK_KHZ: *value = 1000000; break;
+    case MO_CUDA_DEVICE_MEMORY_BUS_BITS: *value = 512; break;
+    default: *value = 0; break;
+    }
+    return answer("cuDeviceGetAttribute");
+}
+
+static int play_retain(void **context, int device)
+{
+    static char contexts[4];
+    *context = &contexts[device];
+    return answer("cuDevicePrimaryCtxRetain");
+}
+
+static int play_info(size_t *left, size_t *total)
+{
+    *left = 3u << 20;
+    *total = 8u << 20;
+    return answer("cuMemGetInfo_v2");
+}
+
+static int made(const char *symbol)
+{
+    const int result = answer(symbol);
+    play.objects += result == MO_CUDA_OK;
+    return result;
+}
+
+static int unmade(const char *symbol)
+{
+    const int result = answer(symbol);
+    play.objects -= result == MO_CUDA_OK;
+    return result;
+}
+
+static char thing; /* what handles point to */
+
+#define MAKES(member, symbol, parameters)                                                                    \
+    static int makes_##member parameters                                                                     \
+    {                                                                                                        \
+        const int result = made(symbol);                                                                     \
+        *out = result == MO_CUDA_OK ? &thing : NULL;                                                         \
+        return result;                                                                                       \
+    }
+#define UNMAKES(member, symbol, parameters)                                                                  \
+    static int unmakes_##member parameters                                                                   \
+    {                                                                                                        \
+        (void)handle;                                                                                        \
+        return unmade(symbol);                                                                               \
+    }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+MAKES(stream_create, "cuStreamCreate", (void **out, unsigned flags))
+MAKES(event_create, "cuEventCreate", (void **out, unsigned flags))
+MAKES(stream_end_capture, "cuStreamEndCapture", (void *stream, void **out))
+MAKES(graph_instantiate, "cuGraphInstantiateWithFlags", (void **out, void *graph, unsigned long long flags))
+MAKES(mem_host_alloc, "cuMemHostAlloc", (void **out, size_t bytes, unsigned flags))
+#pragma GCC diagnostic pop
+UNMAKES(stream_destroy, "cuStreamDestroy_v2", (void *handle))
+UNMAKES(event_destroy, "cuEventDestroy_v2", (void *handle))
+UNMAKES(graph_exec_destroy, "cuGraphExecDestroy", (void *handle))
+UNMAKES(graph_destroy, "cuGraphDestroy", (void *handle))
+UNMAKES(mem_free_host, "cuMemFreeHost", (void *handle))
+UNMAKES(mem_free, "cuMemFree_v2", (uint64_t handle))
+
+static int makes_mem_alloc(uint64_t *address, size_t bytes)
+{
+    (void)bytes;
+    *address = 0x10000;
+    return made("cuMemAlloc_v2");
+}
+
+static int play_load(void **module, const void *image)
+{
+    *module = &thing;
+    if (image == play.refused) {
+        answer("cuModuleLoadData");
+        return MO_CUDA_NO_BINARY_FOR_GPU;
+    }
+    if (play.loaded++ == 0) {
+        play.first_image = image;
+    }
+    return answer("cuModuleLoadData");
+}
+
+static int play_unload(void *module)
+{
+    (void)module;
+    play.loaded--;
+    return answer("cuModuleUnload");
+}
+
+static int play_function(void **function, void *module, const char *name)
+{
+    (void)module;
+    *function = (void *)(uintptr_t)name;
+    return answer("cuModuleGetFunction");
+}
+
+static int play_limit(int *value, int attribute, void *function)
+{
+    (void)attribute;
+    (void)function;
+    *value = 48 * 1024;
+    return answer("cuFuncGetAttribute");
+}
+
+static mo_cuda_driver driver;
+
+static int begin(void **state)
+{
+    (void)state;
+    driver = (mo_cuda_driver){0};
+#define SET(member, symbol, parameters) driver.member = play_##member;
+    MO_CUDA_CALLS(SET)
+#undef SET
+    driver.get_error_name = play_error_name;
+    driver.get_error_string = play_error_string;
+    driver.device_get_count = play_count;
+    driver.device_get_name = play_name;
+    driver.device_get_attribute = play_attribute;
+    driver.primary_ctx_retain = play_retain;
+    driver.mem_get_info = play_info;
+    driver.mem_alloc = makes_mem_alloc;
+    driver.mem_free = unmakes_mem_free;
+    driver.mem_host_alloc = makes_mem_host_alloc;
+    driver.mem_free_host = unmakes_mem_free_host;
+    driver.stream_create = makes_stream_create;
+    driver.stream_destroy = unmakes_stream_destroy;
+    driver.event_create = makes_event_create;
+    driver.event_destroy = unmakes_event_destroy;
+    driver.stream_end_capture = makes_stream_end_capture;
+    driver.graph_instantiate = makes_graph_instantiate;
+    driver.graph_exec_destroy = unmakes_graph_exec_destroy;
+    driver.graph_destroy = unmakes_graph_destroy;
+    driver.module_load_data = play_load;
+    driver.module_unload = play_unload;
+    driver.module_get_function = play_function;
+    driver.func_get_attribute = play_limit;
+    memset(&play, 0, sizeof play);
+    play.devices = 1;
+    play.compute = 90;
+    play.refused = &play;
+    mo_cuda_driver_use(&driver);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    mo_cuda_driver_use(NULL);
+    return 0;
+}
+
+static void fail_at(const char *symbol, int result)
+{
+    play.fails = symbol;
+    play.result = result;
+    play.after = 0;
+    seen(NULL);
+}
+
+static mo_device *open_toy(void)
+{
+    mo_device *device = NULL;
+    mo_error err;
+    if (mo_cuda_open(0, 0, &device, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    seen(NULL);
+    return device;
+}
+
+#define assert_says(err, text)                                                                               \
+    if (!strstr((err).detail, text)) {                                                                       \
+        fail_msg("\"%s\" does not say \"%s\"", (err).detail, text);                                          \
+    }
+
+/* ---- Tests ---- */
+
+static void no_driver(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *device;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library) {
+        dlclose(library);
+        print_message("skipped: this machine has a driver\n");
+        skip();
+    }
+    assert_int_equal(mo_cuda_count(&err), 0);
+    assert_int_equal(err.status, MO_EDEVICE);
+    assert_says(err, "install the driver");
+    assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_EDEVICE);
+    assert_null(device);
+    assert_says(err, mo_cuda_built() ? "install the driver"
+                                     : "this build has no CUDA kernels; install nvcc and build again");
+}
+
+static void no_device(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *device;
+    fail_at("cuInit", MO_CUDA_NO_DEVICE);
+    assert_int_equal(mo_cuda_count(&err), 0);
+    assert_says(err, "CUDA_VISIBLE_DEVICES");
+    fail_at("cuInit", MO_CUDA_DRIVER_MISMATCH);
+    assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_EDEVICE);
+    assert_says(err, "restart the machine");
+    fail_at(NULL, 0);
+    play.devices = 0;
+    assert_int_equal(mo_cuda_count(&err), 0);
+    assert_says(err, "CUDA_VISIBLE_DEVICES");
+    play.devices = 2;
+    assert_int_equal(mo_cuda_count(&err), 2);
+    assert_int_equal(mo_cuda_open(2, 0, &device, &err), MO_EDEVICE);
+    assert_says(err, "there is no CUDA device 2; the driver offers 2");
+    assert_int_equal(mo_cuda_open(-1, 0, &device, &err), MO_EDEVICE);
+    play.compute = 61;
+    assert_int_equal(mo_cuda_open(1, 0, &device, &err), MO_EDEVICE);
+    assert_says(err, "Toy 0 (cuda 1) has compute capability 6.1");
+}
+
+/* Every call that opening makes fails once, in both manners: nothing is left behind. */
+static void opening_fails(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuDeviceGet",     "cuDeviceGetName",  "cuDevicePrimaryCtxRetain",
+                                        "cuCtxSetCurrent", "cuModuleLoadData", "cuStreamCreate"};
+    static const int results[] = {MO_CUDA_INVALID_VALUE, MO_CUDA_OUT_OF_MEMORY, 719};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        for (size_t j = 0; j < sizeof results / sizeof *results; j++) {
+            mo_error err;
+            mo_device *device;
+            fail_at(calls[i], results[j]);
+            assert_int_equal(mo_cuda_open(0, 0, &device, &err),
+                             results[j] == MO_CUDA_OUT_OF_MEMORY ? MO_ENOMEM : MO_EDEVICE);
+            assert_null(device);
+            assert_says(err, calls[i]);
+            assert_int_equal(play.objects, 0);
+            assert_int_equal(seen("cuDevicePrimaryCtxRelease"), i > 2);
+        }
+    }
+}
+
+static void describes(void **state)
+{
+    (void)state;
+    mo_device_info info;
+    mo_device *device = open_toy();
+    mo_device_describe(device, &info);
+    assert_string_equal(info.name, "Toy 0");
+    assert_string_equal(info.kind, "cuda");
+    assert_int_equal(info.compute, 90);
+    assert_true(info.total_bytes == 8 << 20 && info.free_bytes == 3 << 20);
+    assert_true(info.memory_bytes_s == 2.0 * 1e9 * 64 && info.link_bytes_s == 0);
+    assert_true(info.own_memory);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+    assert_int_equal(play.loaded, 0);
+}
+
+static const unsigned char *image_of(int ptx)
+{
+    for (const mo_cuda_image *image = mo_cuda_images; image->file; image++) {
+        if (image->ptx == ptx) {
+            return image->data;
+        }
+    }
+    return NULL;
+}
+
+/* Machine code where there is some, otherwise the newest PTX that the device can run, or the one asked for. */
+static void chooses_code(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *device;
+    if (!image_of(0) || !image_of(75) || !image_of(80)) {
+        print_message("skipped: this build has no kernels, or not for the usual GPUs\n");
+        skip();
+    }
+    int newest = 0;
+    for (const mo_cuda_image *image = mo_cuda_images; image->file; image++) {
+        newest = image->ptx > newest ? image->ptx : newest;
+    }
+    const struct {
+        int compute, asked, expected;
+        bool native;
+    } cases[] = {{90, 0, 0, true},   {90, 75, 75, true},      {90, 80, 80, true}, {75, 0, 75, false},
+                 {86, 0, 80, false}, {120, 0, newest, false}, {86, 75, 75, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        play.compute = cases[i].compute;
+        play.refused = cases[i].native ? NULL : image_of(0);
+        assert_int_equal(mo_cuda_open(0, cases[i].asked, &device, &err), MO_OK);
+        assert_ptr_equal(play.first_image, image_of(cases[i].expected));
+        mo_device_close(device);
+        assert_int_equal(play.loaded, 0);
+    }
+    play.compute = 75;
+    assert_int_equal(mo_cuda_open(0, 80, &device, &err), MO_EDEVICE);
+    assert_says(err, "MO_CUDA_ARCHITECTURES");
+    assert_int_equal(mo_cuda_open(0, 70, &device, &err), MO_EDEVICE);
+    fail_at("cuModuleLoadData", MO_CUDA_UNSUPPORTED_PTX_VERSION);
+    assert_int_equal(mo_cuda_open(0, 75, &device, &err), MO_EDEVICE);
+    assert_says(err, "update the driver");
+    assert_int_equal(play.objects, 0);
+}
+
+static void memory_refused(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_daddr address;
+    void *memory;
+    mo_device *device = open_toy();
+    fail_at("cuMemAlloc_v2", MO_CUDA_OUT_OF_MEMORY);
+    assert_int_equal(mo_device_alloc(device, 5 << 20, &address, &err), MO_ENOMEM);
+    assert_says(err, "Toy 0 (cuda 0) has no room for 5.0 MiB: 3.0 of 8.0 MiB are free");
+    fail_at("cuMemHostAlloc", MO_CUDA_OUT_OF_MEMORY);
+    assert_int_equal(mo_device_pin(device, 1 << 20, &memory, &address, &err), MO_ENOMEM);
+    assert_says(err, "refused to pin 1.0 MiB");
+    fail_at("cuMemHostGetDevicePointer_v2", MO_CUDA_INVALID_VALUE);
+    assert_int_equal(mo_device_pin(device, 1 << 20, &memory, &address, &err), MO_EINVAL);
+    fail_at("cuMemHostRegister_v2", 801);
+    assert_int_equal(mo_device_adopt(device, (void *)(uintptr_t)8192, 1 << 20, &err), MO_EUNSUPPORTED);
+    fail_at(NULL, 0);
+    assert_int_equal(mo_device_alloc(device, 1, &address, &err), MO_OK); /* refusals are not the end */
+    mo_device_free(device, address);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
+static const mo_op logits_op = {.kind = MO_OP_LOGITS,
+                                .logits = {.x = 0x10000, .count = 4096, .bad = 0x20000}};
+
+/* A name is looked up once; then a launch is one call of the driver. */
+static void launches(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_stream *stream;
+    mo_device *device = open_toy();
+    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_OK);
+    }
+    const int kernels = seen("cuLaunchKernel") / 3;
+    assert_true(kernels >= 1 && seen("cuLaunchKernel") == 3 * kernels);
+    assert_int_equal(seen("cuModuleGetFunction"), kernels);
+    assert_int_equal(seen("cuCtxSetCurrent"), 0);
+    fail_at("cuLaunchKernel", 701);
+    assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_EUNSUPPORTED);
+    mo_stream_destroy(stream);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
+static void programs(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_stream *stream;
+    mo_program *program;
+    const mo_op ops[] = {logits_op, logits_op};
+    mo_device *device = open_toy();
+    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_program_create(device, ops, 2, &program, &err), MO_OK);
+    seen(NULL);
+    assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
+    assert_string_equal(play.calls, "cuGraphLaunch ");
+    mo_program_destroy(program);
+
+    static const char *const refusing[] = {"cuStreamBeginCapture_v2", "cuLaunchKernel", "cuStreamEndCapture",
+                                           "cuGraphInstantiateWithFlags"};
+    for (size_t i = 0; i < sizeof refusing / sizeof *refusing;
+         i++) { /* each on a device of its own: it remembers */
+        mo_device *other = open_toy();
+        mo_stream *on;
+        assert_int_equal(mo_stream_create(other, &on, &err), MO_OK);
+        fail_at(refusing[i], 801);
+        assert_int_equal(mo_program_create(other, ops, 2, &program, &err), MO_OK);
+        assert_int_equal(seen("cuStreamBeginCapture"), 1);
+        assert_int_equal(seen("cuStreamEndCapture"), i > 0);
+        fail_at(NULL, 0);
+        assert_int_equal(mo_program_run(program, on, &err), MO_OK);
+        assert_true(seen("cuLaunchKernel") >= 2 && seen("cuGraphLaunch") == 0);
+        mo_program_destroy(program);
+        assert_int_equal(mo_program_create(other, ops, 2, &program, &err), MO_OK);
+        assert_int_equal(seen("cuStreamBeginCapture"), 0);
+        mo_program_destroy(program);
+        mo_stream_destroy(on);
+        mo_device_close(other);
+    }
+    assert_int_equal(mo_program_create(device, ops, 0, &program, &err), MO_OK);
+    assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
+    mo_program_destroy(program);
+    mo_stream_destroy(stream);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
+/* After the end of the context every call fails with the first reason, and the driver is left alone but for the
+ * memory of the host and the context itself. */
+static void lost(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_stream *stream;
+    mo_event *event;
+    mo_program *program;
+    mo_daddr address, seen_at;
+    void *memory;
+    bool done;
+    mo_device *device = open_toy();
+    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_event_create(device, &event, &err), MO_OK);
+    assert_int_equal(mo_program_create(device, &logits_op, 1, &program, &err), MO_OK);
+    assert_int_equal(mo_device_alloc(device, 1, &address, &err), MO_OK);
+    assert_int_equal(mo_device_pin(device, 4096, &memory, &seen_at, &err), MO_OK);
+    fail_at("cuEventQuery", MO_CUDA_NOT_READY);
+    assert_int_equal(mo_event_query(event, &done, &err), MO_OK);
+    assert_false(done);
+    fail_at("cuStreamSynchronize", 700);
+    assert_int_equal(mo_stream_wait(stream, &err), MO_EDEVICE);
+    assert_says(err,
+                "Toy 0 (cuda 0) is lost: cuStreamSynchronize said CUDA_ERROR_OF_THE_PLAY (as it was told)");
+    seen(NULL);
+    char text[16];
+    double seconds;
+    assert_int_equal(mo_copy_in(stream, address, text, 1, &err), MO_EDEVICE);
+    assert_says(err, "cuStreamSynchronize said");
+    assert_int_equal(mo_copy_out(stream, text, address, 1, &err), MO_EDEVICE);
+    assert_int_equal(mo_copy_within(stream, address, address + 256, 1, &err), MO_EDEVICE);
+    assert_int_equal(mo_device_clear(stream, address, 1, &err), MO_EDEVICE);
+    assert_int_equal(mo_event_record(event, stream, &err), MO_EDEVICE);
+    assert_int_equal(mo_stream_after(stream, event, &err), MO_EDEVICE);
+    assert_int_equal(mo_event_query(event, &done, &err), MO_EDEVICE);
+    assert_int_equal(mo_event_wait(event, &err), MO_EDEVICE);
+    assert_int_equal(mo_event_seconds(event, event, &seconds, &err), MO_EDEVICE);
+    assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_EDEVICE);
+    assert_int_equal(mo_program_run(program, stream, &err), MO_EDEVICE);
+    mo_device_info info;
+    mo_device_describe(device, &info);
+    mo_program_destroy(program);
+    mo_event_destroy(event);
+    mo_stream_destroy(stream);
+    mo_device_free(device, address);
+    assert_string_equal(play.calls, "");
+    mo_device_unpin(device, memory);
+    mo_device_close(device);
+    assert_string_equal(play.calls, "cuMemFreeHost cuCtxSetCurrent cuDevicePrimaryCtxRelease_v2 ");
+}
+
+static void *query_elsewhere(void *event)
+{
+    mo_error err;
+    bool done = false;
+    for (int i = 0; i < 2; i++) {
+        if (mo_event_query(event, &done, &err) != MO_OK) {
+            return NULL;
+        }
+    }
+    return done ? event : NULL;
+}
+
+/* A thread makes the context its own at its first call, once; so it does for a device that was opened again. */
+static void threads_and_contexts(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        mo_error err;
+        mo_event *event;
+        pthread_t thread;
+        void *result = NULL;
+        mo_device *device = NULL;
+        seen(NULL);
+        assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_OK);
+        assert_int_equal(seen("cuCtxSetCurrent"), 1);
+        assert_int_equal(mo_event_create(device, &event, &err), MO_OK);
+        assert_int_equal(pthread_create(&thread, NULL, query_elsewhere, event), 0);
+        pthread_join(thread, &result);
+        assert_ptr_equal(result, event);
+        assert_int_equal(seen("cuCtxSetCurrent"), 2);
+        mo_event_destroy(event);
+        mo_device_close(device);
+    }
+    assert_int_equal(play.objects, 0);
+}
+
+#define PLAYED(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_driver),
+        PLAYED(no_device),
+        PLAYED(opening_fails),
+        PLAYED(describes),
+        PLAYED(chooses_code),
+        PLAYED(memory_refused),
+        PLAYED(launches),
+        PLAYED(programs),
+        PLAYED(lost),
+        PLAYED(threads_and_contexts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

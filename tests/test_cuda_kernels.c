@@ -1,0 +1,356 @@
+/* The kernels that are part of this build: every kernel that a launch can name is there, and every one that is there
+ * can be named. Ops are drawn at random from what models may have; nothing is run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda.h"
+#include "device/cuda/images.h"
+#include "device/cuda/launch.h"
+#include "numeric/format.h"
+#include "numeric/kinds.h"
+#include "random.h"
+
+enum { KERNELS = 1024, DRAWS = 20000 };
+
+static uint64_t seed;
+
+/* ---- The kernels of the build ---- */
+
+static struct {
+    const char *name; /* in the image */
+    bool named;
+} kernels[KERNELS];
+static int kernel_count;
+
+/* Machine code is an ELF file, with a section for every kernel. */
+static void list_kernels(void)
+{
+    static const char section[] = "\0.text.mo_";
+    const size_t skipped = strlen(".text.") + 1;
+    kernel_count = 0;
+    for (const mo_cuda_image *image = mo_cuda_images; image->file; image++) {
+        const unsigned char *at = image->data;
+        while (image->ptx == 0 && (at = memmem(at, (size_t)(image->end - at), section, sizeof section - 1))) {
+            const char *name = (const char *)at + skipped;
+            int k = 0;
+            while (k < kernel_count && strcmp(kernels[k].name, name) != 0) {
+                k++;
+            }
+            assert_true(k < KERNELS);
+            kernels[k].name = name;
+            kernel_count += k == kernel_count;
+            at += skipped;
+        }
+    }
+}
+
+static void check_named(const mo_op *op, const mo_cuda_launch *launch)
+{
+    for (int i = 0; i < kernel_count; i++) {
+        if (strcmp(kernels[i].name, launch->kernel) == 0) {
+            kernels[i].named = true;
+            return;
+        }
+    }
+    fail_msg("op %d wants kernel %s, which no .cu file has", (int)op->kind, launch->kernel);
+}
+
+/* ---- Ops ---- */
+
+#define ONE_OF(...)                                                                                          \
+    ((const int[]){__VA_ARGS__}[random_below(&seed, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))])
+
+static mo_daddr place(void)
+{
+    return 0x100000 +
+           (mo_daddr)(random_below(&seed, 1000) * MO_OP_ALIGN + (random_below(&seed, 20) == 0 ? 4 : 0));
+}
+
+static mo_daddr place_or_none(void)
+{
+    return random_below(&seed, 2) ? place() : 0;
+}
+
+static mo_dacts acts(int cols)
+{
+    return (mo_dacts){place(), place(), place(), place(), place(), place(), cols, 0};
+}
+
+static int any_type(void)
+{
+    for (;;) {
+        const int64_t type = random_below(&seed, 64);
+        const mo_format *format = mo_format_of((uint32_t)type);
+        if (format && format->kind != MO_KIND_INTEGER) {
+            return (int)type;
+        }
+    }
+}
+
+static mo_dmatrix matrix(int cols)
+{
+    return (mo_dmatrix){.data = place(),
+                        .scale = place_or_none(),
+                        .bias = place_or_none(),
+                        .type = any_type(),
+                        .rows = ONE_OF(1, 32, 512, 768, 2048, 2880, 4096, 32000),
+                        .cols = cols};
+}
+
+static int any_tokens(void)
+{
+    return random_below(&seed, 2) ? ONE_OF(1, 1, 2, 3, 4, 5, 6, 7, 8)
+                                  : ONE_OF(9, 16, 17, 48, 64, 100, 512, 2048);
+}
+
+static void draw_stream(mo_op_stream *o)
+{
+    *o = (mo_op_stream){
+        .x = place(), .tokens = any_tokens(), .n = ONE_OF(64, 100, 768, 2048, 2880, 4096, 5120, 8192)};
+    o->feed = ONE_OF(0, 1);
+    o->y = place_or_none();
+    o->used = ONE_OF(0, 4, 8, 10);
+    o->weights = place();
+    o->ids = place();
+    o->down = place();
+    o->shared = place_or_none();
+    o->bad = place();
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        o->norm[i] = (mo_op_norm){.weight = place_or_none(), .scale = 1, .out = acts(o->n)};
+    }
+}
+
+static void draw_product(mo_op_product *o)
+{
+    const int cols = ONE_OF(256, 768, 2048, 4096, 14336);
+    *o = (mo_op_product){.in = acts(cols), .tokens = any_tokens(), .count = ONE_OF(1, 2, 3, 4, 5)};
+    for (int i = 0; i < o->count; i++) {
+        o->matrix[i] = matrix(cols);
+        o->y[i] = place();
+        o->stride[i] = o->matrix[i].rows;
+    }
+}
+
+static void draw_grouped(mo_op_grouped *o)
+{
+    const int cols = ONE_OF(256, 768, 2048, 4096);
+    *o = (mo_op_grouped){
+        .in = acts(cols), .pick = place_or_none(), .groups = place(), .count = ONE_OF(1, 4, 32, 128)};
+    o->most = any_tokens();
+    o->rows = o->most + (int)random_below(&seed, o->most * (int64_t)o->count);
+    o->matrix = matrix(cols);
+    o->y = place();
+    o->stride = o->matrix.rows;
+}
+
+static void draw_experts(mo_op_experts *o)
+{
+    const int cols = ONE_OF(256, 2048, 4096);
+    const int hidden = ONE_OF(256, 768, 2816);
+    const int used = ONE_OF(1, 4, 8, 10);
+    *o = (mo_op_experts){.work = place(),
+                         .most = any_tokens() * used,
+                         .activation = ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS)};
+    o->in = acts(cols);
+    o->hidden = acts(hidden);
+    o->gate = matrix(cols);
+    o->gate.rows = hidden;
+    o->up = o->gate;
+    o->up.type = random_below(&seed, 8) ? o->gate.type : any_type();
+    o->down = matrix(hidden);
+    o->down.rows = cols;
+    o->y = place();
+}
+
+static void draw_attention(mo_op *op)
+{
+    const int heads = ONE_OF(4, 16, 32, 64);
+    const int kv_heads = heads / ONE_OF(1, 2, 4);
+    const int k_len = ONE_OF(32, 64, 80, 128, 256, 512);
+    const int v_len = random_below(&seed, 4) ? k_len : ONE_OF(32, 64, 128, 256);
+    const int kv = ONE_OF(MO_KV_F16, MO_KV_F32, MO_KV_Q8_0);
+    if (op->kind == MO_OP_HEADS) {
+        op->heads = (mo_op_heads){
+            .q = place(), .k = place(), .v = place(), .q_norm = place_or_none(), .k_norm = place_or_none()};
+        op->heads.rope = place_or_none();
+        op->heads.places = place();
+        op->heads.tokens = any_tokens();
+        op->heads.heads = heads;
+        op->heads.kv_heads = kv_heads;
+        op->heads.k_len = k_len;
+        op->heads.v_len = v_len;
+        op->heads.n_rot = k_len / ONE_OF(1, 2);
+        op->heads.neox = ONE_OF(0, 1);
+        op->heads.norm_all = ONE_OF(0, 1);
+        op->heads.gated = ONE_OF(0, 1);
+        op->heads.kv = kv;
+        return;
+    }
+    op->attend =
+        (mo_op_attend){.q = place(), .sinks = place_or_none(), .places = place(), .partial = place()};
+    op->attend.mixed = acts(heads * v_len);
+    op->attend.window = ONE_OF(0, 128, 4096);
+    op->attend.tokens = any_tokens();
+    op->attend.heads = heads;
+    op->attend.kv_heads = kv_heads;
+    op->attend.k_len = k_len;
+    op->attend.v_len = v_len;
+    op->attend.gated = ONE_OF(0, 1);
+    op->attend.kv = kv;
+    op->attend.chunks = ONE_OF(1, 2, 17, 128);
+    op->attend.scale = 1;
+}
+
+static void draw_delta(mo_op *op)
+{
+    const int k_heads = ONE_OF(2, 16);
+    const int v_heads = k_heads * ONE_OF(1, 2, 4);
+    const int head = ONE_OF(32, 64, 128);
+    const int tokens = any_tokens();
+    if (op->kind == MO_OP_CONVOLVE) {
+        op->convolve = (mo_op_convolve){
+            .before = place(), .after = place(), .weight = place(), .places = place(), .slices = place()};
+        op->convolve.tokens = tokens;
+        op->convolve.slice_count = 1;
+        op->convolve.k_heads = k_heads;
+        op->convolve.v_heads = v_heads;
+        op->convolve.head = head;
+        op->convolve.taps = ONE_OF(2, 4);
+        return;
+    }
+    op->recur = (mo_op_recur){
+        .after = place(), .z = place(), .gates = place(), .a = place(), .dt = place(), .norm = place()};
+    op->recur.slices = place();
+    op->recur.mixed = acts(v_heads * head);
+    op->recur.tokens = tokens;
+    op->recur.slice_count = 1;
+    op->recur.k_heads = k_heads;
+    op->recur.v_heads = v_heads;
+    op->recur.head = head;
+    op->recur.paired = ONE_OF(0, 1);
+}
+
+static void draw_choose(mo_op_choose *o)
+{
+    *o =
+        (mo_op_choose){.scores = place(), .select_bias = place_or_none(), .ids = place(), .weights = place()};
+    o->table = place_or_none();
+    o->work = place();
+    o->tokens = any_tokens();
+    o->experts = ONE_OF(4, 8, 32, 128, 512, MO_OP_EXPERTS);
+    o->used = ONE_OF(1, 2, 4);
+    o->gating = ONE_OF(MO_GATING_SOFTMAX, MO_GATING_SIGMOID, MO_GATING_SOFTMAX_SELECTED);
+    o->normalise = ONE_OF(0, 1);
+    o->groups = ONE_OF(0, 1, 4);
+    o->groups_used = o->groups > 1 ? 2 : o->groups;
+    o->scale = 1;
+}
+
+static void draw_exchange(mo_op *op)
+{
+    if (op->kind == MO_OP_PUBLISH) {
+        op->publish = (mo_op_publish){.ranges = ONE_OF(1, 2, 4), .sequence = place(), .flag = place()};
+        for (int i = 0; i < op->publish.ranges; i++) {
+            op->publish.from[i] = place();
+            op->publish.to[i] = place();
+            op->publish.bytes[i] = ONE_OF(32, 4096, 1 << 20);
+        }
+        return;
+    }
+    op->await =
+        (mo_op_await){.reply = place(), .sequence = place(), .from = place(), .to = place(), .bad = place()};
+    op->await.n = ONE_OF(2048, 2880);
+    op->await.most = ONE_OF(1, 8, 4096);
+}
+
+static void draw(mo_op *op)
+{
+    switch (op->kind) {
+    case MO_OP_STREAM: draw_stream(&op->stream); break;
+    case MO_OP_PRODUCT: draw_product(&op->product); break;
+    case MO_OP_GROUPED: draw_grouped(&op->grouped); break;
+    case MO_OP_ACTIVATE: {
+        const int n = ONE_OF(30, 768, 2880, 14336);
+        op->activate =
+            (mo_op_activate){.gate = place(), .up = place(), .hidden = acts(n), .rows = any_tokens(), .n = n};
+        op->activate.activation = ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS);
+        break;
+    }
+    case MO_OP_HEADS:
+    case MO_OP_ATTEND: draw_attention(op); break;
+    case MO_OP_CONVOLVE:
+    case MO_OP_RECUR: draw_delta(op); break;
+    case MO_OP_CHOOSE: draw_choose(&op->choose); break;
+    case MO_OP_EXPERTS_IN:
+    case MO_OP_EXPERTS_DOWN: draw_experts(&op->experts); break;
+    case MO_OP_LOGITS:
+        op->logits = (mo_op_logits){.x = place(), .count = 151936, .bad = place(), .cap = 30};
+        break;
+    case MO_OP_PUBLISH:
+    case MO_OP_AWAIT: draw_exchange(op); break;
+    case MO_OP_KINDS: break;
+    }
+}
+
+/* ---- Tests ---- */
+
+static void need_kernels(void)
+{
+    if (!mo_cuda_built() || mo_cuda_images[0].ptx != 0) {
+        print_message("skipped: this build has no machine code for a GPU\n");
+        skip();
+    }
+}
+
+static void every_name(void **state)
+{
+    (void)state;
+    need_kernels();
+    list_kernels();
+    for (int kind = 0; kind < MO_OP_KINDS; kind++) {
+        int can = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            seed = (uint64_t)kind * DRAWS + (uint64_t)i;
+            mo_op op = {.kind = (mo_op_kind)kind};
+            draw(&op);
+            mo_cuda_launch launches[MO_CUDA_KERNELS_PER_OP];
+            mo_error err = {0};
+            const int count =
+                mo_cuda_launch_op(&op, ONE_OF(75, 80, 86, 90, 120), ONE_OF(20, 80, 132), launches, &err);
+            assert_true(count <= MO_CUDA_KERNELS_PER_OP && (count >= 0 || err.detail[0]));
+            for (int k = 0; k < count; k++) {
+                const mo_cuda_launch *l = &launches[k];
+                check_named(&op, l);
+                assert_true(l->grid[0] >= 1 && l->grid[1] >= 1 && l->grid[2] >= 1);
+                assert_true(l->grid[1] <= 65535 && l->grid[2] <= 65535);
+                const uint32_t threads = l->block[0] * l->block[1] * l->block[2];
+                assert_true(threads >= 1 && threads <= 1024);
+            }
+            can += count > 0;
+        }
+        assert_true(can > DRAWS / 2);
+    }
+    for (int i = 0; i < kernel_count; i++) {
+        if (!kernels[i].named) {
+            fail_msg("no launch ever names kernel %s", kernels[i].name);
+        }
+    }
+    assert_true(kernel_count > MO_OP_KINDS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,598 @@
+/* The kernels around the products (stream, choice, attention, delta rule), run thread by thread on the CPU, against
+ * the same op on the host with the scalar kernels: every byte of everything that either of them can reach. Ops are
+ * drawn at random; a failure names the draw. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_emulation/emulated.h"
+#include "device/op_host.h"
+#include "numeric/kinds.h"
+#include "random.h"
+
+/* ---- Memory that both runs see ---------------------------------------------------------------- */
+
+enum { ROOM = 48 << 20 };
+
+static struct {
+    uint8_t *memory, *before, *after;
+    size_t used;
+    size_t ignored, ignored_bytes; /* an op's own room */
+    uint64_t seed;
+} b;
+
+static void *take(int64_t bytes)
+{
+    uint8_t *p = b.memory + b.used;
+    b.used += ((size_t)bytes + 2 * MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    assert_true(b.used <= ROOM);
+    memset(p, 0xA5, (size_t)(b.memory + b.used - p));
+    return p;
+}
+
+static mo_daddr at(const void *p)
+{
+    return (uintptr_t)p;
+}
+
+static int below(int limit)
+{
+    return (int)random_below(&b.seed, limit);
+}
+
+static bool chance(int percent)
+{
+    return below(100) < percent;
+}
+
+#define ONE_OF(...) ((const int[]){__VA_ARGS__}[below((int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))])
+
+/* Plain values mostly; now and then zeros of both signs, ties, tiny and large ones. */
+static float value(int flavour)
+{
+    static const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-149f, -0x1p-130f, 0x1p-101f, 30.0f, -95.0f, 7.0f};
+    if (flavour == 1 && chance(30)) {
+        return special[below((int)(sizeof special / sizeof *special))];
+    }
+    return flavour == 2 ? ldexpf(random_normal(&b.seed), below(60) - 50) : random_normal(&b.seed);
+}
+
+static float *filled(int64_t count)
+{
+    float *x = take(count * 4);
+    const int flavour = below(3);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = value(flavour);
+    }
+    return x;
+}
+
+static mo_daddr floats(int64_t count)
+{
+    return at(filled(count));
+}
+
+static mo_daddr floats_or_none(int64_t count)
+{
+    return chance(50) ? floats(count) : 0;
+}
+
+static mo_daddr zero_word(void)
+{
+    return at(memset(take(4), 0, 4));
+}
+
+static mo_dacts acts(int64_t rows, int cols)
+{
+    const int64_t blocks = (cols + 31) / 32;
+    return (mo_dacts){.x = at(take(rows * cols * 4)),
+                      .q = at(take(rows * cols)),
+                      .d = at(take(rows * blocks * 4)),
+                      .s = at(take(rows * blocks * 4)),
+                      .sum = at(take(rows * blocks * 4)),
+                      .half_sum = at(take(rows * blocks * 4)),
+                      .cols = cols};
+}
+
+static void begin(uint64_t draw)
+{
+    b.used = b.ignored_bytes = 0;
+    b.seed = draw * 0x9E3779B97F4A7C15u + 1;
+}
+
+static void *same(void *user, mo_daddr address, int64_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    return (void *)(uintptr_t)address;
+}
+
+/* Runs the op in both ways from the same memory and compares what they leave. */
+static void check(const mo_op *op, uint64_t draw, const char *what)
+{
+    const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = same};
+    mo_error err = {0};
+    memcpy(b.before, b.memory, b.used);
+    mo_emulated_op(op, ONE_OF(75, 80, 86, 90));
+    memcpy(b.after, b.memory, b.used);
+    memcpy(b.memory, b.before, b.used);
+    if (mo_op_run(&host, op, &err) != MO_OK) {
+        fail_msg("%s, draw %llu: %s", what, (unsigned long long)draw, err.detail);
+    }
+    for (size_t i = 0; i < b.used; i++) {
+        const bool own = i >= b.ignored && i < b.ignored + b.ignored_bytes;
+        if (b.memory[i] != b.after[i] && !own) {
+            fail_msg("%s, draw %llu: byte %zu is %02x, should be %02x", what, (unsigned long long)draw, i, b.after[i],
+                     b.memory[i]);
+        }
+    }
+}
+
+/* How many draws of each op; MO_TEST_DRAWS multiplies, MO_TEST_DRAW runs one. */
+static void draws(int count, void (*draw)(uint64_t))
+{
+    const char *one = getenv("MO_TEST_DRAW"), *more = getenv("MO_TEST_DRAWS");
+    if (one) {
+        draw(strtoull(one, NULL, 10));
+        return;
+    }
+    for (int i = 0; i < count * (more ? atoi(more) : 1); i++) {
+        draw((uint64_t)i);
+    }
+}
+
+/* ---- Stream ----------------------------------------------------------------------------------- */
+
+static void draw_feed(mo_op_stream *o)
+{
+    const int64_t tokens = o->tokens, n = o->n;
+    o->used = ONE_OF(0, 1, 4, 8, 10, 17);
+    if (o->used) {
+        int32_t *ids = take(tokens * o->used * 4), *row_of = take(tokens * o->used * 4);
+        for (int i = 0; i < (int)tokens * o->used; i++) {
+            ids[i] = chance(10) ? -1 : below(100);
+            row_of[i] = (int)tokens * o->used - 1 - i;
+        }
+        o->ids = at(ids);
+        o->row_of = chance(50) ? at(row_of) : 0;
+        o->weights = floats(tokens * o->used);
+        o->down = floats(tokens * o->used * n);
+    }
+    o->dense = floats_or_none(tokens * n);
+    o->shared = o->used ? floats_or_none(tokens * n) : 0;
+    o->shared_gate = floats_or_none(tokens);
+    o->dense_norm = floats_or_none(n);
+    o->moe_norm = floats_or_none(n);
+    o->post_norm = floats_or_none(n);
+}
+
+static void draw_stream(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_STREAM};
+    mo_op_stream *o = &op.stream;
+    o->tokens = ONE_OF(1, 1, 2, 3);
+    o->n = ONE_OF(1, 7, 30, 32, 64, 100, 96, 2048, 2880, 4096, 4100, 5120, 16384);
+    o->eps = 1e-5f;
+    o->x = floats((int64_t)o->tokens * o->n);
+    o->feed = below(2);
+    if (o->feed) {
+        draw_feed(o);
+    } else {
+        o->y = floats_or_none((int64_t)o->tokens * o->n);
+        o->y_norm = floats_or_none(o->n);
+    }
+    o->out_scale = floats_or_none(1);
+    o->bad = chance(80) ? zero_word() : 0;
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        if (chance(60)) {
+            o->norm[i] = (mo_op_norm){.weight = floats_or_none(o->n),
+                                      .multiply = chance(30) ? floats(o->n) : 0,
+                                      .scale = chance(50) ? 1.0f : 0.3f,
+                                      .out = acts(o->tokens, o->n)};
+        }
+    }
+    if (o->n % 4 == 0 && chance(20)) { /* one that does not begin where quads do */
+        memmove((void *)(uintptr_t)(o->x + 4), (void *)(uintptr_t)o->x, (size_t)o->tokens * (size_t)o->n * 4);
+        o->x += 4;
+    }
+    if (chance(10)) {
+        ((float *)(uintptr_t)o->x)[below(o->n)] = chance(50) ? INFINITY : -INFINITY;
+        memset(o->norm, 0, sizeof o->norm); /* codes of what is no number are not defined */
+    }
+    check(&op, draw, "stream");
+}
+
+static void draw_activate(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_ACTIVATE};
+    mo_op_activate *o = &op.activate;
+    o->rows = ONE_OF(1, 2, 5);
+    o->n = ONE_OF(1, 30, 32, 36, 96, 768, 1024, 1056, 2880);
+    o->activation = below(3);
+    o->gate = floats((int64_t)o->rows * o->n);
+    o->up = floats((int64_t)o->rows * o->n);
+    o->hidden = acts(o->rows, o->n);
+    check(&op, draw, "activate");
+}
+
+static void draw_logits(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_LOGITS};
+    op.logits = (mo_op_logits){.count = ONE_OF(1, 255, 257, 1000), .bad = zero_word(), .cap = chance(50) ? 30.0f : 0.0f};
+    op.logits.x = floats(op.logits.count);
+    if (chance(30) && op.logits.cap == 0.0f) {
+        ((float *)(uintptr_t)op.logits.x)[below((int)op.logits.count)] = INFINITY;
+    }
+    check(&op, draw, "logits");
+}
+
+static void draw_publish(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_PUBLISH};
+    mo_op_publish *o = &op.publish;
+    o->ranges = 1 + below(MO_OP_RANGES);
+    for (int i = 0; i < o->ranges; i++) {
+        const int64_t count = draw % 5 == 4 ? 4000 + below(9000) : below(2000);
+        o->bytes[i] = 4 * count;
+        o->from[i] = floats(count + 4) + (chance(30) ? 4 : 0);
+        o->to[i] = at(take(o->bytes[i]));
+    }
+    o->sequence = floats(1);
+    o->flag = zero_word();
+    check(&op, draw, "publish");
+}
+
+static void draw_await(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_AWAIT};
+    mo_op_await *o = &op.await;
+    o->n = ONE_OF(1, 30, 32, 100, 2048);
+    o->most = ONE_OF(1, 10, 300);
+    mo_dreply *reply = take((int64_t)sizeof *reply + o->most * 4);
+    uint32_t *sequence = take(4);
+    *sequence = 77;
+    *reply = (mo_dreply){.flag = chance(80) ? 77 : 76, .count = below(o->most + 1)};
+    reply->abort = reply->flag != 77;
+    for (int i = 0; i < reply->count; i++) {
+        reply->row[i] = o->most - 1 - i;
+    }
+    o->reply = at(reply);
+    o->sequence = at(sequence);
+    o->from = floats((int64_t)o->most * o->n);
+    o->to = floats((int64_t)o->most * o->n);
+    o->bad = zero_word();
+    check(&op, draw, "await");
+}
+
+/* ---- Choice ----------------------------------------------------------------------------------- */
+
+static void draw_choose(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_CHOOSE};
+    mo_op_choose *o = &op.choose;
+    o->tokens = ONE_OF(1, 1, 2, 5, 130);
+    o->experts = ONE_OF(1, 4, 8, 32, 40, 60, 128, 256, 512, 1024);
+    o->experts = o->tokens > 100 ? 40 : o->experts;
+    do {
+        o->used = ONE_OF(1, 2, 4, 8, 10, 33, 64);
+    } while (o->used > o->experts);
+    o->gating = 1 + below(3);
+    o->normalise = below(2);
+    o->scale = chance(50) ? 1.0f : 2.5f;
+    o->groups = o->experts % 4 == 0 ? ONE_OF(0, 1, 2, 4) : 1;
+    o->groups_used = o->groups > 1 ? 1 + below(o->groups) : 1;
+    float *scores = filled((int64_t)o->tokens * o->experts);
+    for (int i = 0; draw % 3 == 0 && i < o->tokens * o->experts; i++) { /* many ties */
+        scores[i] = (float)below(3) - 1.0f;
+    }
+    o->scores = at(scores);
+    o->select_bias = floats_or_none(o->experts);
+    o->ids = at(take((int64_t)o->tokens * o->used * 4));
+    o->weights = at(take((int64_t)o->tokens * o->used * 4));
+    if (chance(70)) {
+        mo_daddr *table = take(o->experts * 8);
+        const int share = ONE_OF(0, 50, 100);
+        for (int i = 0; i < o->experts; i++) {
+            table[i] = chance(share) ? (mo_daddr)(1 + i) << 20 : 0;
+        }
+        o->table = at(table);
+        o->work = at(take((int64_t)sizeof(mo_dwork) + (int64_t)o->tokens * o->used * (int64_t)sizeof(mo_dwork_item)));
+    }
+    check(&op, draw, "choose");
+}
+
+/* Numbers that are none choose experts that exist. */
+static void choice_of_no_numbers(void **state)
+{
+    (void)state;
+    begin(1);
+    mo_op op = {.kind = MO_OP_CHOOSE};
+    mo_op_choose *o = &op.choose;
+    *o = (mo_op_choose){.tokens = 1, .experts = 64, .used = 8, .gating = 1, .normalise = 1, .scale = 1.0f};
+    float *scores = filled(64);
+    scores[9] = NAN;
+    int32_t *ids = take(8 * 4);
+    o->scores = at(scores);
+    o->ids = at(ids);
+    o->weights = at(take(8 * 4));
+    mo_emulated_op(&op, 90);
+    for (int i = 0; i < 8; i++) {
+        assert_in_range(ids[i], 0, 63);
+    }
+}
+
+/* ---- Attention -------------------------------------------------------------------------------- */
+
+/* Sessions with some tokens each, and the cache of layer 1. */
+typedef struct sessions {
+    int tokens, slice_count;
+    mo_dplace *places;
+    mo_dslice *slices;
+    int64_t last; /* most positions */
+} sessions;
+
+static sessions draw_sessions(int slices, int most, int64_t limit)
+{
+    sessions s = {.slice_count = slices};
+    s.slices = take(slices * (int64_t)sizeof *s.slices);
+    s.places = take(slices * most * (int64_t)sizeof *s.places);
+    for (int i = 0; i < slices; i++) {
+        mo_dstate *layers = take(2 * (int64_t)sizeof *layers);
+        mo_dslice *slice = &s.slices[i];
+        memset(layers, 0, 2 * sizeof *layers);
+        *slice = (mo_dslice){.layers = at(layers), .first = s.tokens, .count = 1 + below(most)};
+        slice->position = random_below(&b.seed, limit - slice->count);
+        for (int j = 0; j < slice->count; j++) {
+            s.places[s.tokens++] =
+                (mo_dplace){.layers = at(layers), .position = slice->position + j, .slice = i, .into = j};
+        }
+        s.last = slice->position + slice->count > s.last ? slice->position + slice->count : s.last;
+    }
+    return s;
+}
+
+typedef struct lengths {
+    int heads, kv_heads, k_len, v_len;
+    mo_kv_type kv;
+} lengths;
+
+static void give_cache(const sessions *s, const lengths *n, int64_t window, int batch)
+{
+    for (int i = 0; i < s->slice_count; i++) {
+        mo_dstate *layer = (mo_dstate *)(uintptr_t)s->slices[i].layers + 1;
+        const int64_t ring = (window + batch + 255) / 256 * 256;
+        layer->capacity = window ? ring : s->last + below(3);
+        const int64_t rows = n->kv_heads * layer->capacity;
+        uint8_t *k = take(rows * mo_kv_bytes(n->kv, n->k_len)), *v = take(rows * mo_kv_bytes(n->kv, n->v_len));
+        float x[1024];
+        for (int64_t r = 0; r < rows; r++) {
+            for (int j = 0; j < n->k_len || j < n->v_len; j++) {
+                x[j] = random_normal(&b.seed);
+            }
+            mo_kernels_scalar.kv_write(n->kv, x, n->k_len, k + r * mo_kv_bytes(n->kv, n->k_len));
+            mo_kernels_scalar.kv_write(n->kv, x, n->v_len, v + r * mo_kv_bytes(n->kv, n->v_len));
+        }
+        layer->k = at(k);
+        layer->v = at(v);
+    }
+}
+
+static lengths draw_lengths(void)
+{
+    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = (mo_kv_type)below(3)};
+    n.heads = n.kv_heads * ONE_OF(1, 2, 3, 8, 9, 16);
+    n.k_len = ONE_OF(64, 64, 128, 256, 16, 40, 96);
+    n.v_len = n.k_len == 96 ? 64 : n.k_len == 40 ? 24 : n.k_len;
+    return n;
+}
+
+static void draw_heads(uint64_t draw)
+{
+    begin(draw);
+    const lengths n = draw_lengths();
+    const sessions s = draw_sessions(ONE_OF(1, 2), 4, 600);
+    const int64_t window = chance(30) ? 20 : 0;
+    give_cache(&s, &n, window, 4);
+    mo_op op = {.kind = MO_OP_HEADS};
+    mo_op_heads *o = &op.heads;
+    *o = (mo_op_heads){.places = at(s.places),
+                       .tokens = s.tokens,
+                       .layer = 1,
+                       .heads = n.heads,
+                       .kv_heads = n.kv_heads,
+                       .k_len = n.k_len,
+                       .v_len = n.v_len,
+                       .kv = (int)n.kv,
+                       .eps = 1e-6f};
+    o->n_rot = chance(60) ? n.k_len : n.k_len / 4 * 2;
+    o->neox = below(2);
+    o->gated = below(2);
+    o->norm_all = chance(20);
+    o->v_norm = below(2);
+    o->v_from_k = n.v_len <= n.k_len && chance(30);
+    o->q = floats((int64_t)s.tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
+    o->k = floats((int64_t)s.tokens * n.kv_heads * n.k_len);
+    o->v = floats((int64_t)s.tokens * n.kv_heads * n.v_len);
+    o->q_norm = floats_or_none(n.k_len * (o->norm_all ? n.heads : 1));
+    o->k_norm = floats_or_none(n.k_len * (o->norm_all ? n.kv_heads : 1));
+    o->rope_rows = s.tokens + below(2);
+    o->rope_stride = o->n_rot / 2 + below(2);
+    o->rope = floats_or_none(2 * o->rope_rows * o->rope_stride);
+    o->bad = zero_word();
+    check(&op, draw, "heads");
+}
+
+static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t window)
+{
+    mo_op op = {.kind = MO_OP_ATTEND};
+    mo_op_attend *o = &op.attend;
+    *o = (mo_op_attend){.places = at(s->places),
+                        .window = window,
+                        .tokens = s->tokens,
+                        .layer = 1,
+                        .heads = n.heads,
+                        .kv_heads = n.kv_heads,
+                        .k_len = n.k_len,
+                        .v_len = n.v_len,
+                        .kv = (int)n.kv,
+                        .scale = 0.2f};
+    o->gated = below(2);
+    o->chunks = (int)(s->last / 256) + 1 + below(3);
+    o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
+    o->sinks = floats_or_none(n.heads);
+    const int64_t room = (int64_t)s->tokens * o->chunks * n.heads * (n.v_len + 2) * 4;
+    o->partial = at(take(room));
+    b.ignored = (size_t)(o->partial - at(b.memory));
+    b.ignored_bytes = (size_t)room;
+    o->mixed = acts(s->tokens, n.heads * n.v_len);
+    check(&op, draw, "attend");
+}
+
+static void draw_attend(uint64_t draw)
+{
+    begin(draw);
+    const lengths n = draw_lengths();
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 4), ONE_OF(20, 300, 1100));
+    const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
+    give_cache(&s, &n, window, 4);
+    draw_attend_of(draw, &s, n, window);
+}
+
+/* Many tokens: tiles of queries. */
+static void draw_attend_many(uint64_t draw)
+{
+    begin(draw);
+    lengths n = draw_lengths();
+    const sessions s = draw_sessions(ONE_OF(1, 1, 3), 40, ONE_OF(60, 600));
+    const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
+    if (s.tokens <= 8) {
+        return;
+    }
+    n.heads = n.heads > 9 ? n.kv_heads : n.heads;
+    give_cache(&s, &n, window, 40);
+    draw_attend_of(draw, &s, n, window);
+}
+
+/* ---- Delta rule ------------------------------------------------------------------------------- */
+
+static void draw_convolve(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 2, 3), ONE_OF(1, 1, 5), 100);
+    mo_op op = {.kind = MO_OP_CONVOLVE};
+    mo_op_convolve *o = &op.convolve;
+    *o = (mo_op_convolve){.places = at(s.places),
+                          .slices = at(s.slices),
+                          .tokens = s.tokens,
+                          .slice_count = s.slice_count,
+                          .layer = 1,
+                          .k_heads = ONE_OF(1, 2),
+                          .v_heads = ONE_OF(2, 4),
+                          .head = ONE_OF(8, 32, 40, 128),
+                          .taps = ONE_OF(2, 3, 4, 7),
+                          .eps = 1e-6f};
+    const int64_t channels = (2 * (int64_t)o->k_heads + o->v_heads) * o->head;
+    o->before = floats(s.tokens * channels);
+    o->after = floats(s.tokens * channels);
+    o->weight = floats(o->taps * channels);
+    for (int i = 0; i < s.slice_count; i++) {
+        ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((o->taps - 1) * channels);
+    }
+    check(&op, draw, "convolve");
+}
+
+static void draw_recur(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 1, 5, 40), 100);
+    mo_op op = {.kind = MO_OP_RECUR};
+    mo_op_recur *o = &op.recur;
+    *o = (mo_op_recur){.slices = at(s.slices),
+                       .tokens = s.tokens,
+                       .slice_count = s.slice_count,
+                       .layer = 1,
+                       .k_heads = ONE_OF(1, 2),
+                       .v_heads = ONE_OF(2, 4),
+                       .head = ONE_OF(128, 128, 8, 32, 40),
+                       .tiled = below(2),
+                       .paired = below(2),
+                       .eps = 1e-6f,
+                       .scale = 0.1f};
+    const int64_t n = s.tokens, values = (int64_t)o->v_heads * o->head;
+    o->after = floats(n * (2 * (int64_t)o->k_heads + o->v_heads) * o->head);
+    o->z = floats(n * values);
+    o->gates = floats(n * 2 * o->v_heads);
+    o->a = floats(o->v_heads);
+    o->dt = floats(o->v_heads);
+    o->norm = floats(o->head);
+    o->mixed = acts(n, (int)values);
+    for (int h = 0; h < o->v_heads; h++) { /* a state that does not grow without bounds */
+        ((float *)(uintptr_t)o->a)[h] = -fabsf(random_normal(&b.seed));
+    }
+    for (int64_t i = 0; i < n * (2 * (int64_t)o->k_heads + o->v_heads) * o->head; i++) {
+        ((float *)(uintptr_t)o->after)[i] = 0.2f * random_normal(&b.seed);
+    }
+    for (int i = 0; i < s.slice_count; i++) {
+        ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].delta = floats(values * o->head);
+    }
+    check(&op, draw, "recur");
+}
+
+/* ---- The tests -------------------------------------------------------------------------------- */
+
+#define DRAWN(name, count)                                                                                   \
+    static void name(void **state)                                                                           \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        draws(count, draw_##name);                                                                           \
+    }
+
+DRAWN(stream, 60)
+DRAWN(activate, 20)
+DRAWN(logits, 10)
+DRAWN(publish, 20)
+DRAWN(await, 15)
+DRAWN(choose, 60)
+DRAWN(heads, 50)
+DRAWN(attend, 60)
+DRAWN(attend_many, 24)
+DRAWN(convolve, 30)
+DRAWN(recur, 24)
+
+int main(void)
+{
+    b.memory = aligned_alloc(4096, ROOM);
+    b.before = malloc(ROOM);
+    b.after = malloc(ROOM);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stream),  cmocka_unit_test(activate),
+        cmocka_unit_test(logits),  cmocka_unit_test(publish),
+        cmocka_unit_test(await),   cmocka_unit_test(choose),
+        cmocka_unit_test(heads),   cmocka_unit_test(choice_of_no_numbers),
+        cmocka_unit_test(attend),  cmocka_unit_test(attend_many),
+        cmocka_unit_test(convolve), cmocka_unit_test(recur),
+    };
+    const char *only = getenv("MO_TEST_ONLY");
+    if (only) {
+        cmocka_set_test_filter(only);
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(b.memory);
+    free(b.before);
+    free(b.after);
+    return failed;
+}
