@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench fuzz install cross setup clean help
+.PHONY: all demo test check lint bench fuzz gpu-test gpu-bench install cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -30,6 +30,12 @@ bench: all ## speed of the numeric core: table on stdout, JSON in build/bench.js
 fuzz: ## ten minutes of libFuzzer on the container reader, less on texts (FUZZ_SECONDS=600)
 	@tools/setup.sh test
 	@tools/fuzz.sh $${FUZZ_SECONDS:-600}
+
+gpu-test: all ## the device suites on this machine's GPU
+	@tools/gpu-test.sh $(BUILD)
+
+gpu-bench: all ## speed of whole models on this machine's GPU (makes about 65 GB of models in GPU_MODELS_DIR)
+	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -11,9 +11,9 @@
 
 enum { REPEATS = 20 };
 
-static const char *const names[MO_OP_KINDS] = {"stream",  "product", "grouped", "activate",   "heads",
-                                               "attend",  "convolve", "recur",   "choose",     "experts in",
-                                               "experts down", "logits", "publish", "await"};
+static const char *const names[MO_OP_KINDS] = {
+    "stream", "product", "grouped",    "activate",     "heads",  "attend",  "convolve",
+    "recur",  "choose",  "experts in", "experts down", "logits", "publish", "await"};
 
 static void check(mo_status status, const mo_error *err)
 {
@@ -107,7 +107,8 @@ int main(int argc, char **argv)
         return 1;
     }
     check(mo_pool_create(0, &pool, &err), &err);
-    check(mo_checkpoint_load(argv[1], &(mo_load_options){.leave_table = true, .pool = pool}, &model, &err), &err);
+    check(mo_checkpoint_load(argv[1], &(mo_load_options){.leave_table = true, .pool = pool}, &model, &err),
+          &err);
     const mo_card_options options = {.device = device, .batch = tokens > 8 ? tokens : 8, .context = 512};
     check(mo_card_open(model, &options, &card, &err), &err);
     check(mo_state_init(&state, card->frame, MO_KV_F16, 512, 8, &err), &err);
@@ -130,7 +131,8 @@ int main(int argc, char **argv)
     printf("%-14s %6s %10s %10s\n", "op", "count", "us each", "ms in all");
     for (int k = 0; k < MO_OP_KINDS; k++) {
         if (count[k]) {
-            printf("%-14s %6d %10.2f %10.3f\n", names[k], count[k], total[k] * 1e6 / count[k], total[k] * 1e3);
+            printf("%-14s %6d %10.2f %10.3f\n", names[k], count[k], total[k] * 1e6 / count[k],
+                   total[k] * 1e3);
             all += total[k];
         }
     }

@@ -106,9 +106,10 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
     if (status == MO_OK && !core_in_ram(m)) {
-        status = mo_fail(err, MO_ENOMEM,
-                         "%s: the core of the model does not fit into RAM, from where a device takes it; raise --ram",
-                         m->device_name);
+        status = mo_fail(
+            err, MO_ENOMEM,
+            "%s: the core of the model does not fit into RAM, from where a device takes it; raise --ram",
+            m->device_name);
     }
     if (status == MO_OK && o->skip_missing) {
         status = mo_fail(err, MO_EINVAL, "--skip-missing works without a device only; add --device none");
@@ -118,7 +119,9 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
     const mo_card_options options = {
         .device = m->device,
         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-        .context = o->context ? o->context : made_for < MO_CONTEXT_DEFAULT ? made_for : MO_CONTEXT_DEFAULT,
+        .context = o->context                      ? o->context
+                   : made_for < MO_CONTEXT_DEFAULT ? made_for
+                                                   : MO_CONTEXT_DEFAULT,
         .kv = o->kv,
         .vram_bytes = o->vram_bytes,
         .cpu_moe = o->cpu_moe,

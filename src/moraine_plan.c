@@ -31,7 +31,7 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
     out->least_bytes = p->least;
     out->whole_bytes = p->whole;
     const int64_t elsewhere = p->expert_resident + p->device.expert_resident; /* one may be in both */
-    out->disk_table_bytes = m->tied && p->device.ceiling == 0 ? 0 : m->table_bytes;
+    out->disk_table_bytes = p->table ? 0 : m->table_bytes;
     out->disk_expert_bytes = p->expert_bytes > elsewhere ? p->expert_bytes - elsewhere : 0;
     if (p->mode == MO_PLAN_STREAMED) {
         const int passing = p->device.ceiling ? p->device.streamed : m->dense_layers;
@@ -41,7 +41,7 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
     }
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        const bool all = p->mode == MO_PLAN_RESIDENT && p->device.ceiling == 0;
+        const bool all = p->mode == MO_PLAN_RESIDENT && p->slots > 0;
         out->classes[i] =
             (mo_plan_report_class){.bytes = c->bytes,
                                    .slot_bytes = c->room,

@@ -12,8 +12,6 @@
 #include "device/host.h"
 #include "device/sim.h"
 
-#pragma weak mo_cuda_open
-
 /* ---- Devices ---------------------------------------------------------------------------------- */
 
 const char *device_names[8];

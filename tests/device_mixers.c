@@ -170,7 +170,7 @@ static void build_heads(box *b, mo_op *op, int variant)
     o->kv_heads = h.kv_heads;
     o->k_len = h.k_len;
     o->v_len = h.v_len;
-    o->kv = variant % 3;
+    o->kv = (variant + variant / SHAPES) % 3;
     o->eps = 1e-6f;
     o->gated = kind == 3;
     o->norm_all = kind == 2;
@@ -259,7 +259,7 @@ static void build_attend(box *b, mo_op *op, int variant)
     o->kv_heads = h.kv_heads;
     o->k_len = h.k_len;
     o->v_len = h.v_len;
-    o->kv = variant % 3;
+    o->kv = (variant + variant / SHAPES) % 3;
     o->window = windows[variant / 3 % 5];
     o->gated = variant % 4 == 1 && h.v_len <= h.k_len;
     o->scale = variant % 5 == 2 ? 1.0f : 1.0f / sqrtf((float)h.k_len);
@@ -267,7 +267,7 @@ static void build_attend(box *b, mo_op *op, int variant)
     o->places = places_of(b, &s);
     o->q = box_address(
         b, box_filled(b, (int64_t)s.tokens * h.heads * query_len(h.k_len, o->gated), variant / 5));
-    o->sinks = variant % 3 == 1 ? box_address(b, box_filled(b, h.heads, 0)) : 0;
+    o->sinks = box_chance(b, 40) ? box_address(b, box_filled(b, h.heads, 0)) : 0;
     const mo_dplace *places = box_at(b, o->places);
     for (int t = 0; t < s.tokens; t++) {
         const int64_t p = places[t].position;
@@ -510,7 +510,7 @@ static void reference_recur(box *b, const mo_op *op)
 
 const device_case mixer_cases[] = {
     {"heads", 90, build_heads, reference_heads},
-    {"attend", 135, build_attend, reference_attend},
+    {"attend", 99, build_attend, reference_attend},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
     {NULL, 0, NULL, NULL},

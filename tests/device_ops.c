@@ -281,16 +281,20 @@ static void build_grouped(box *b, mo_op *op, int variant)
                                 .expert = (int32_t)box_pick(b, 0, 8),
                                 .first = o->rows,
                                 .count = size[g]};
-        o->rows += size[g];
+        o->rows += size[g] + (round % 3 == 2 ? g : 0); /* rows that no group names stay */
         o->most = size[g] > o->most ? size[g] : o->most;
     }
     const int64_t tokens = round % 2 ? o->rows : box_pick(b, 1, o->rows);
     if (round % 2 == 0) {
         int32_t *pick = box_take(b, 4 * (int64_t)o->rows);
         for (int i = 0; i < o->rows; i++) {
-            pick[i] = (int32_t)box_pick(b, 0, tokens - 1);
+            pick[i] = -1 - i; /* what no group names is no row */
         }
-        pick[0] = (int32_t)tokens - 1;
+        for (int g = 0; g < o->count; g++) {
+            for (int i = 0; i < size[g]; i++) {
+                pick[groups[g].first + i] = (int32_t)(i ? box_pick(b, 0, tokens - 1) : tokens - 1);
+            }
+        }
         o->pick = box_address(b, pick);
     }
     o->in = box_acts_filled(b, tokens, cols, acts_flavour(round, kind));

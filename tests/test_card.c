@@ -79,7 +79,8 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
 }
 
 /* Logits of all positions; free() them. */
-static float *logits_of(const char *path, const int32_t *tokens, int64_t count, int64_t vocab, const setting *set)
+static float *logits_of(const char *path, const int32_t *tokens, int64_t count, int64_t vocab,
+                        const setting *set)
 {
     sink s = {.rows = calloc((size_t)(count * vocab), sizeof(float)), .vocab = vocab};
     mo_model *model = open_model(path, set);
@@ -111,7 +112,8 @@ static void everything_on_the_device(void **state)
     (void)state;
     for (int i = 0; i < model_count; i++) {
         expect_same(&models[i], &(setting){.device = device_name, .step = 1}, "token by token");
-        expect_same(&models[i], &(setting){.device = device_name, .step = 5, .kv = MO_KV_F32}, "five at a time");
+        expect_same(&models[i], &(setting){.device = device_name, .step = 5, .kv = MO_KV_F32},
+                    "five at a time");
         expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_Q8_0}, "as a batch");
     }
 }
@@ -137,12 +139,16 @@ static void some_experts_on_the_device(void **state)
         }
         for (int tenths = 1; tenths <= 5; tenths += 4) {
             const int64_t vram = vram_for(&models[i], tenths / 10.0, 64);
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1}, "part, one by one");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3}, "part, by threes");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 20}, "part, batch");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1},
+                        "part, one by one");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3},
+                        "part, by threes");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 20},
+                        "part, batch");
         }
         const setting none = {.device = device_name, .cpu_moe = true};
-        expect_same(&models[i], &(setting){.device = none.device, .cpu_moe = true, .step = 1}, "none, one by one");
+        expect_same(&models[i], &(setting){.device = none.device, .cpu_moe = true, .step = 1},
+                    "none, one by one");
         expect_same(&models[i], &none, "none, batch");
     }
 }
@@ -258,6 +264,39 @@ static void states_are_saved_and_restored(void **state)
     }
 }
 
+/* ---- Three tiers ------------------------------------------------------------------------------ */
+
+/* The built-in model with its experts in slots on the device, in slots in RAM, and on disk. */
+static void experts_on_device_in_ram_and_on_disk(void **state)
+{
+    (void)state;
+    enum { TOKENS = 40 };
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % 4096;
+    }
+    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    const int64_t vocab = 4096;
+    float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
+    const int64_t ceilings[] = {plan.least_bytes + (1 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 4; j++) {
+            const setting set = {.device = device_name,
+                                 .ram = ceilings[i],
+                                 .vram = j % 2 ? (int64_t)32 << 20 : 0,
+                                 .cpu_moe = j == 2,
+                                 .step = j < 2 ? 1 : j == 2 ? 4 : 20};
+            float *got = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &set);
+            assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
+            free(got);
+        }
+    }
+    free(want);
+}
+
 /* ---- When the device fails -------------------------------------------------------------------- */
 
 static int warnings;
@@ -345,7 +384,8 @@ static void a_failed_copy_goes_to_the_cpu(void **state)
                                    .logits = take_row,
                                    .user = &s};
                 mo_status status = mo_session_feed(&f, &err);
-                if (status != MO_OK) { /* the copy of a step itself: nothing is lost, the step is asked for again */
+                if (status !=
+                    MO_OK) { /* the copy of a step itself: nothing is lost, the step is asked for again */
                     status = mo_session_feed(&f, &err);
                 }
                 assert_int_equal(status, MO_OK);
@@ -381,14 +421,11 @@ int main(void)
     device_name = asked ? asked : "sim";
     model_count = oracle_read(models);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_on_the_device),
-        cmocka_unit_test(some_experts_on_the_device),
-        cmocka_unit_test(lanes_work_together),
-        cmocka_unit_test(sessions_share_the_device),
-        cmocka_unit_test(states_are_saved_and_restored),
-        cmocka_unit_test(a_lost_device_costs_only_speed),
-        cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
-        cmocka_unit_test(a_small_ceiling_is_refused),
+        cmocka_unit_test(everything_on_the_device),      cmocka_unit_test(some_experts_on_the_device),
+        cmocka_unit_test(lanes_work_together),           cmocka_unit_test(sessions_share_the_device),
+        cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
+        cmocka_unit_test(states_are_saved_and_restored), cmocka_unit_test(a_lost_device_costs_only_speed),
+        cmocka_unit_test(a_failed_copy_goes_to_the_cpu), cmocka_unit_test(a_small_ceiling_is_refused),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     oracle_free(models, model_count);

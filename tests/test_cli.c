@@ -799,6 +799,65 @@ static void test_plan(void **state)
     expect_failure("plan none.gguf", 1, "none.gguf");
 }
 
+/* The simulated GPU stands for any other. */
+static void test_plan_device(void **state)
+{
+    (void)state;
+    setenv("MORAINE_SIM", "memory=24M,link=5G", 1);
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --device sim --json"), 0);
+    assert_int_equal(strlen(errors), 0);
+    json_t *root = parse_output(), *device = json_object_get(root, "device");
+    json_int_t sum = 0;
+    const char *name;
+    json_t *bytes;
+    json_object_foreach(json_object_get(device, "bytes"), name, bytes)
+    {
+        sum += json_integer_value(bytes);
+    }
+    assert_int_equal(sum, json_integer_value(json_object_get(device, "used_bytes")));
+    assert_int_equal(json_integer_value(json_object_get(device, "ceiling_bytes")), 18 << 20);
+    assert_true(sum <= 18 << 20);
+    assert_true(json_integer_value(json_object_get(device, "slots")) > 100);
+    assert_true(json_is_false(json_object_get(device, "fetch"))); /* these experts are tiny */
+    assert_true(json_real_value(json_object_get(json_object_get(device, "rates"), "link_bytes_s")) == 5e9);
+    assert_true(number(device, "token", "device_bytes") > 0);
+    assert_true(json_is_null(json_object_get(root, "why_no_device")));
+    const double half = json_real_value(json_object_get(root, "tokens_per_second"));
+    json_decref(root);
+    assert_int_equal(
+        run("plan " PEBBLE " --ctx 256 --batch 32 --device sim --cpu-moe --postfetch down --json"), 0);
+    root = parse_output();
+    device = json_object_get(root, "device");
+    assert_int_equal(json_integer_value(json_object_get(device, "slots")), 0);
+    assert_true(json_is_true(json_object_get(device, "fetch")));
+    assert_true(json_real_value(json_object_get(root, "tokens_per_second")) < half);
+    json_decref(root);
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --device sim --vram 12M"), 0);
+    assert_non_null(strstr(output, "In VRAM"));
+    assert_non_null(strstr(output, "fetch lane"));
+    assert_non_null(strstr(output, "--vram asks for 12.0 MiB"));
+    expect_failure("plan " PEBBLE " --device sim --vram 1M", 1, "of VRAM");
+    assert_non_null(strstr(errors, "--device none"));
+    expect_failure("plan " PEBBLE " --device gpu", 2, "none, sim, cuda or auto");
+    expect_failure("plan " PEBBLE " --postfetch up", 2, "down, expert, auto or off");
+    expect_failure("plan " PEBBLE " --device none --vram 1G", 2, "--vram");
+    expect_failure("plan " PEBBLE " --vram 0", 2, "--device none");
+    expect_failure("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json --device sim", 2,
+                   "the file says");
+    setenv("MORAINE_SIM", "memory=lots", 1);
+    expect_failure("plan " PEBBLE " --device sim", 2, "MORAINE_SIM");
+    unsetenv("MORAINE_SIM");
+    assert_int_equal(run("plan " PEBBLE " --device none --json"), 0);
+    root = parse_output();
+    assert_true(json_is_null(json_object_get(root, "device")));
+    json_decref(root);
+    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json"), 0);
+    assert_non_null(strstr(output, "everything lies in VRAM"));
+    setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", "none", 1);
+    expect_failure("plan " PEBBLE, 2, "LLAMA_POSTFETCH_MAX_TRANSFERS=none");
+    unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
+}
+
 static void test_probe(void **state)
 {
     (void)state;
@@ -818,6 +877,20 @@ static void test_probe(void **state)
     expect_failure("probe --dry -o rates.json", 2, "not both");
     expect_failure("probe none.gguf", 1, "none.gguf");
     expect_failure("probe --dir none", 1, "none");
+    expect_failure("probe " PEBBLE " --dry --device gpu", 2, "none, sim, cuda and auto");
+    setenv("MORAINE_SIM", "memory=8M", 1); /* keeps what it found, and plans take it */
+    assert_int_equal(run("probe " PEBBLE " --device sim -t 1 --json"), 0);
+    root = parse_output();
+    assert_true(json_real_value(json_object_get(json_object_get(root, "device"), "link_bytes_s")) > 0.0);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(root, "device"), "copies")), 2);
+    json_decref(root);
+    assert_int_equal(run("plan " PEBBLE " --ctx 64 --batch 32 --device sim --json"), 0);
+    root = parse_output();
+    json_t *rates = json_object_get(json_object_get(root, "device"), "rates");
+    assert_true(json_is_true(json_object_get(rates, "measured")));
+    json_decref(root);
+    unsetenv("MORAINE_SIM");
+    shell("rm moraine/rates.json");
 }
 
 static void test_trace_and_replay(void **state)
@@ -946,6 +1019,7 @@ int main(void)
         cmocka_unit_test(test_learning_in_chat),
         cmocka_unit_test(test_options_are_unique),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_device),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_trace_and_replay),
         cmocka_unit_test(test_ceiling),

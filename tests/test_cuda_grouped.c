@@ -12,6 +12,7 @@
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/tile.h"
+#include "numeric/half.h"
 #include "numeric/reference.h"
 #include "random.h"
 

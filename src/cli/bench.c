@@ -27,7 +27,7 @@ typedef struct speeds {
     mo_model_info info;
     uint64_t session_bytes;
     uint64_t picks, runs;
-    mo_tier_report tiers;  /* of the rounds */
+    mo_tier_report tiers; /* of the rounds */
     mo_device_report device;
     double decode_seconds; /* of all rounds */
     bool text;
@@ -109,7 +109,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_tiers(model, &begin);
     mo_model_device(model, &device);
     /* The yardstick takes a gigabyte of its own: only where the ceiling leaves that over. */
-    if (strcmp(begin.mode, "resident") == 0 && !device.name && begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
+    if (strcmp(begin.mode, "resident") == 0 && !device.name &&
+        begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
         mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         return false;
@@ -157,15 +158,15 @@ static uint64_t weight_bytes(const mo_model_info *i)
 static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
-    return cli_json_print(
-        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "model", i->path,
-                  "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill",
-                  (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps,
-                  "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best, "decode_best_tps",
-                  s->decode_best, "read_gbps", s->read_gbps, "resident_bytes", (json_int_t)resident_bytes(),
-                  "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
-                  (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
-                  (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device)));
+    return cli_json_print(json_pack(
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "model", i->path, "isa",
+        i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill",
+        (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps, "decode_tps",
+        s->decode_tps, "prefill_best_tps", s->prefill_best, "decode_best_tps", s->decode_best, "read_gbps",
+        s->read_gbps, "resident_bytes", (json_int_t)resident_bytes(), "bytes_per_token",
+        (json_int_t)i->bytes_per_token, "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes",
+        (json_int_t)s->session_bytes, "work_bytes", (json_int_t)i->work_bytes, "tiers",
+        cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device)));
 }
 
 static void print_table(const speeds *s)

@@ -37,18 +37,21 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
            cli_bytes_text((uint64_t)r->limit_bytes, b), cli_bytes_text((uint64_t)r->core_bytes, c),
            cli_bytes_text((uint64_t)(r->work_bytes + r->stage_bytes), d));
     if (r->slots || r->asked) {
-        printf("  experts        %d of %d slots filled (%s); of %" PRIu64 " asked for %.1f %% there, %.1f %% fetched, "
+        printf("  experts        %d of %d slots filled (%s); of %" PRIu64
+               " asked for %.1f %% there, %.1f %% fetched, "
                "%.1f %% by the CPU\n",
-               r->filled, r->slots, cli_bytes_text((uint64_t)r->slot_bytes, a), r->asked, percent(r->hits, r->asked),
-               percent(r->fetched, r->asked), percent(r->by_cpu, r->asked));
+               r->filled, r->slots, cli_bytes_text((uint64_t)r->slot_bytes, a), r->asked,
+               percent(r->hits, r->asked), percent(r->fetched, r->asked), percent(r->by_cpu, r->asked));
     }
     if (r->asked && tokens && seconds > 0.0) {
         const double ms = 1e-6 / (double)tokens;
-        printf("  a token        %.2f ms: waiting for the device's choice %.2f, the CPU's experts %.2f, copies %.2f "
+        printf("  a token        %.2f ms: waiting for the device's choice %.2f, the CPU's experts %.2f, "
+               "copies %.2f "
                "(%.0f %% hidden)\n",
                seconds * 1e3 / (double)tokens, (double)r->wait_ns * ms, (double)r->cpu_ns * ms,
                (double)r->fetch_ns * ms, percent(r->hidden_ns, r->fetch_ns));
-        printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9, r->link_bytes_s * 1e-9);
+        printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9,
+               r->link_bytes_s * 1e-9);
     }
     if (r->fetch_failed) {
         printf("  failed copies  %" PRIu64 ", computed by the CPU\n", r->fetch_failed);
@@ -60,14 +63,15 @@ json_t *cli_device_json(const mo_device_report *r)
     if (!r->name) {
         return json_null();
     }
-    return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
-                     "name", r->name, "lost", r->lost, "limit_bytes", (json_int_t)r->limit_bytes, "peak_bytes",
-                     (json_int_t)r->peak_bytes, "core_bytes", (json_int_t)r->core_bytes, "work_bytes",
-                     (json_int_t)r->work_bytes, "stage_bytes", (json_int_t)r->stage_bytes, "slots", (int)r->slots,
-                     "filled", (int)r->filled, "slot_bytes", (json_int_t)r->slot_bytes, "asked", (json_int_t)r->asked,
-                     "hits", (json_int_t)r->hits, "by_cpu", (json_int_t)r->by_cpu, "fetched", (json_int_t)r->fetched,
-                     "fetch_failed", (json_int_t)r->fetch_failed, "fetched_bytes", (json_int_t)r->fetched_bytes,
-                     "cpu_bytes", (json_int_t)r->cpu_bytes, "wait_seconds", (double)r->wait_ns * 1e-9, "cpu_seconds",
-                     (double)r->cpu_ns * 1e-9, "fetch_seconds", (double)r->fetch_ns * 1e-9, "hidden_seconds",
-                     (double)r->hidden_ns * 1e-9, "cpu_bytes_s", r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
+    return json_pack(
+        "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
+        "name", r->name, "lost", r->lost, "limit_bytes", (json_int_t)r->limit_bytes, "peak_bytes",
+        (json_int_t)r->peak_bytes, "core_bytes", (json_int_t)r->core_bytes, "work_bytes",
+        (json_int_t)r->work_bytes, "stage_bytes", (json_int_t)r->stage_bytes, "slots", (int)r->slots,
+        "filled", (int)r->filled, "slot_bytes", (json_int_t)r->slot_bytes, "asked", (json_int_t)r->asked,
+        "hits", (json_int_t)r->hits, "by_cpu", (json_int_t)r->by_cpu, "fetched", (json_int_t)r->fetched,
+        "fetch_failed", (json_int_t)r->fetch_failed, "fetched_bytes", (json_int_t)r->fetched_bytes,
+        "cpu_bytes", (json_int_t)r->cpu_bytes, "wait_seconds", (double)r->wait_ns * 1e-9, "cpu_seconds",
+        (double)r->cpu_ns * 1e-9, "fetch_seconds", (double)r->fetch_ns * 1e-9, "hidden_seconds",
+        (double)r->hidden_ns * 1e-9, "cpu_bytes_s", r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
 }

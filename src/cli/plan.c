@@ -35,6 +35,9 @@ static const char *mode_words(const mo_plan_report *r)
     if (r->device.ceiling_bytes && r->device.used_bytes == r->device.whole_bytes) {
         return "everything lies in VRAM";
     }
+    if (r->device.ceiling_bytes && strcmp(mode, "resident") == 0) {
+        return "everything lies in RAM, and in VRAM what fits there";
+    }
     return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
            : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
                                          : "layers pass from the disk through a ring in RAM";

@@ -58,7 +58,8 @@ static mo_status get_memory(mo_device *device, size_t align, size_t bytes, void 
     if (state_of(device, err) != MO_OK) {
         return state_of(device, err);
     }
-    if (posix_memalign(out, align, bytes) != 0) {
+    const size_t pages = bytes / (size_t)sysconf(_SC_PAGESIZE);
+    if (pages > (size_t)sysconf(_SC_PHYS_PAGES) || posix_memalign(out, align, bytes) != 0) {
         *out = NULL;
         return mo_fail(err, MO_ENOMEM, "%.1f MiB for a device in RAM cannot be had",
                        (double)bytes / (1 << 20));

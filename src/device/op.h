@@ -155,7 +155,7 @@ typedef struct mo_op_grouped {
     mo_daddr pick;   /* int32[rows], or 0: row i itself */
     mo_daddr groups; /* mo_dgroup[count] in device memory */
     int32_t count;   /* groups */
-    int32_t rows;    /* of all groups together */
+    int32_t rows;    /* that in (or pick) and y have; groups name some of them */
     int32_t most;    /* rows of the largest group */
     int32_t unused;
     mo_dmatrix matrix; /* shape; scale and bias of expert 0; data unused */

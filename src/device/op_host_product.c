@@ -77,15 +77,26 @@ mo_status mo_op_host_product(mo_op_job *job, const mo_op_product *o)
 
 /* ---- Groups ----------------------------------------------------------------------------------- */
 
-/* One more than the last activation row that is read. */
-static int64_t rows_picked(mo_op_job *job, const mo_op_grouped *o, const int32_t *pick)
+/* One more than the last activation row that the groups read; their rows are checked on the way. */
+static int64_t rows_read(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup *groups, const int32_t *pick)
 {
-    int64_t rows = pick ? 0 : o->rows;
-    for (int64_t i = 0; pick && i < o->rows; i++) {
-        if (pick[i] < 0) {
-            mo_op_refuse(job, "picks row %d", pick[i]);
+    int64_t rows = 0;
+    for (int g = 0; g < o->count; g++) {
+        const int64_t first = groups[g].first, end = first + groups[g].count;
+        if (first < 0 || end < first || end > o->rows || end - first > o->most) {
+            mo_op_refuse(job,
+                         "has a group of rows %" PRId64 " to %" PRId64
+                         " where there are %d rows and %d in the largest group",
+                         first, end, o->rows, o->most);
+            return 0;
         }
-        rows = pick[i] >= rows ? pick[i] + 1 : rows;
+        for (int64_t i = first; i < end; i++) {
+            const int64_t row = pick ? pick[i] : i;
+            if (row < 0) {
+                mo_op_refuse(job, "picks row %" PRId64, row);
+            }
+            rows = row >= rows ? row + 1 : rows;
+        }
     }
     return rows;
 }
@@ -111,11 +122,6 @@ static mo_acts acts_from(const mo_acts *a, int64_t first)
 static void run_group(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup *g, const mo_acts *in,
                       const int32_t *pick, float *y)
 {
-    if (g->count < 0 || g->first < 0 || g->first + (int64_t)g->count > o->rows || g->count > o->most) {
-        mo_op_refuse(job, "has a group of rows %d to %d where there are %d rows and %d in the largest group",
-                     g->first, g->first + g->count, o->rows, o->most);
-        return;
-    }
     if (g->count == 0) {
         return;
     }
@@ -138,7 +144,7 @@ mo_status mo_op_host_grouped(mo_op_job *job, const mo_op_grouped *o)
     if (job->status != MO_OK) {
         return job->status;
     }
-    const mo_acts in = mo_op_acts_for(job, "in", &o->in, rows_picked(job, o, pick), &o->matrix);
+    const mo_acts in = mo_op_acts_for(job, "in", &o->in, rows_read(job, o, groups, pick), &o->matrix);
     for (int i = 0; job->status == MO_OK && i < o->count; i++) {
         run_group(job, o, &groups[i], &in, pick, y);
     }

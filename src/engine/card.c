@@ -91,7 +91,8 @@ static mo_status make_slots(mo_card *card, mo_error *err)
     int64_t entries = 0;
     for (int i = 0; i < layers; i++) {
         const mo_layer *l = &card->frame->layers[i];
-        shapes[i] = (mo_vram_layer){.bytes = card->layers[i].brick_bytes, .experts = l->routed ? l->moe.experts : 0};
+        shapes[i] =
+            (mo_vram_layer){.bytes = card->layers[i].brick_bytes, .experts = l->routed ? l->moe.experts : 0};
         entries += shapes[i].experts;
     }
     const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
@@ -124,7 +125,8 @@ static void adopt_weights(mo_card *card)
         const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
         if (mo_device_adopt(card->device, region + at, piece, &err) != MO_OK) {
             mo_log(MO_LOG_WARN, "device",
-                   "%.1f of %.1f GiB of weights in RAM could be pinned (%s); experts from the rest reach the device "
+                   "%.1f of %.1f GiB of weights in RAM could be pinned (%s); experts from the rest reach the "
+                   "device "
                    "several times slower, so the CPU computes more of them",
                    (double)at / (1 << 30), (double)bytes / (1 << 30), err.detail);
             break;
@@ -133,8 +135,8 @@ static void adopt_weights(mo_card *card)
     }
 }
 
-mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to, int64_t *bytes,
-                             mo_error *err)
+mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
+                             int64_t *bytes, mo_error *err)
 {
     const mo_brick *b = &card->frame->layers[layer].moe.bricks[expert];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
@@ -150,7 +152,8 @@ mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int ex
             size_t run = size - done;
             const uint8_t *from = w->data + done;
             if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
-                const size_t left = card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
+                const size_t left =
+                    card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
                 run = run < left ? run : left;
             }
             status = mo_copy_in(stream, to + (mo_daddr)at[i] + done, from, run, err);
@@ -203,8 +206,9 @@ static mo_status set_limit(mo_card *card, mo_error *err)
     const int64_t free_bytes = info.free_bytes > RESERVE_BYTES ? info.free_bytes - RESERVE_BYTES : 0;
     card->limit = card->options.vram_bytes > 0 ? card->options.vram_bytes : free_bytes;
     if (card->options.vram_bytes > 0 && card->limit > info.free_bytes) {
-        mo_log(MO_LOG_WARN, "device", "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes",
-               info.name, (double)info.free_bytes / (1 << 30), (double)card->limit / (1 << 30));
+        mo_log(MO_LOG_WARN, "device",
+               "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes", info.name,
+               (double)info.free_bytes / (1 << 30), (double)card->limit / (1 << 30));
         card->limit = free_bytes;
     }
     if (card->limit <= 0) {
@@ -242,7 +246,8 @@ static mo_status open_card(mo_card *card, mo_error *err)
     return status;
 }
 
-mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out, mo_error *err)
+mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out,
+                       mo_error *err)
 {
     *out = NULL;
     mo_card *card = calloc(1, sizeof *card);
@@ -254,8 +259,9 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     card->frame = mo_checkpoint_frame(model);
     card->options = *options;
     card->extent = mo_extent_of(card->frame);
-    card->options.session_bytes = (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
-                                  (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+    card->options.session_bytes =
+        (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
+        (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
     card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
     card->fetch_s_per_byte = 1.0 / (options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {
@@ -334,7 +340,8 @@ mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err)
         status = mo_card_take(card, seat->bytes, "the state of a session", &seat->memory, err);
     }
     if (status == MO_OK) {
-        status = mo_card_take(card, layers * (int64_t)sizeof *table, "the state of a session", &seat->table, err);
+        status =
+            mo_card_take(card, layers * (int64_t)sizeof *table, "the state of a session", &seat->table, err);
     }
     for (int i = 0; status == MO_OK && i < layers; i++) {
         const mo_state_layer *l = &state->layers[i];
@@ -367,7 +374,8 @@ void mo_seat_leave(mo_state *state)
     if (seat) {
         if (seat->card) {
             mo_card_give(seat->card, seat->memory, seat->bytes);
-            mo_card_give(seat->card, seat->table, seat->card->frame->layer_count * (int64_t)sizeof(mo_dstate));
+            mo_card_give(seat->card, seat->table,
+                         seat->card->frame->layer_count * (int64_t)sizeof(mo_dstate));
         }
         free(seat);
         state->seat = NULL;
@@ -391,7 +399,8 @@ mo_status mo_seat_push(mo_state *state, mo_error *err)
     if (!seat) {
         return MO_OK;
     }
-    const mo_status status = mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
+    const mo_status status =
+        mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
     state->cleared = false;
     return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
 }

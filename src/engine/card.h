@@ -18,14 +18,14 @@
 typedef struct mo_card mo_card;
 
 typedef struct mo_card_options {
-    mo_device *device;         /* kept and used, not owned */
-    int64_t batch, context;    /* of the engine */
-    mo_kv_type kv;             /* of sessions */
-    int64_t vram_bytes;        /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
-    int64_t session_bytes;     /* kept for states of sessions */
-    bool cpu_moe;              /* no expert stays on the device */
-    const mo_policy *policy;   /* of the slots; NULL: the default */
-    const mo_postfetch *postfetch; /* NULL: off */
+    mo_device *device;       /* kept and used, not owned */
+    int64_t batch, context;  /* of the engine */
+    mo_kv_type kv;           /* of sessions */
+    int64_t vram_bytes;      /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
+    int64_t session_bytes;   /* kept for states of sessions */
+    bool cpu_moe;            /* no expert stays on the device */
+    const mo_policy *policy; /* of the slots; NULL: the default */
+    const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     mo_progress_fn progress;
     void *user;
@@ -33,7 +33,8 @@ typedef struct mo_card_options {
 
 /* Uploads the core and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
  * MO_ENOMEM says how much the device would have to have. */
-mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out, mo_error *err);
+mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out,
+                       mo_error *err);
 void mo_card_close(mo_card *card); /* no session sits on it any more; NULL is allowed */
 
 /* Bytes of device memory that a card of this model takes, without slots and states: for plans. */

@@ -94,7 +94,8 @@ static void arrange(const mo_card *card, mo_walk *walk, int layer, order *o)
 }
 
 /* Groups i .. i + count - 1 of the order, with their matrices at base[]. */
-static mo_card_span describe(mo_card *card, const mo_walk *walk, int layer, int i, int count, const mo_daddr *base)
+static mo_card_span describe(mo_card *card, const mo_walk *walk, int layer, int i, int count,
+                             const mo_daddr *base)
 {
     const mo_card_layer *l = &card->layers[layer];
     const int64_t at[] = {0, l->up_at, l->down_at};
@@ -119,8 +120,8 @@ static mo_status compute(mo_card *card, mo_card_plan *p, int layer, const mo_car
     mo_status status = MO_OK;
     for (int part = 0; part < 3 && status == MO_OK; part++) {
         const int64_t at = part * card->group_limit + span->group;
-        status = mo_copy_in(card->main, card->room.groups + (mo_daddr)at * sizeof(mo_dgroup), &card->pinned.groups[at],
-                            (size_t)span->groups * sizeof(mo_dgroup), err);
+        status = mo_copy_in(card->main, card->room.groups + (mo_daddr)at * sizeof(mo_dgroup),
+                            &card->pinned.groups[at], (size_t)span->groups * sizeof(mo_dgroup), err);
     }
     p->count = 0;
     mo_card_groups(p, layer, span);
@@ -131,7 +132,8 @@ static mo_status compute(mo_card *card, mo_card_plan *p, int layer, const mo_car
 
 /* ---- What is in slots ------------------------------------------------------------------------- */
 
-static mo_status compute_hot(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, const order *o, mo_error *err)
+static mo_status compute_hot(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, const order *o,
+                             mo_error *err)
 {
     mo_daddr base[MO_EXPERTS_MAX];
     if (o->hot == 0) {
@@ -166,7 +168,8 @@ static bool next_guess(const mo_card *card, cursor *c)
 }
 
 /* Fills the ring: first what this layer still needs, then guesses. sent: how many of the order were sent. */
-static mo_status fill(mo_card *card, int layer, const order *o, int *sent, bool ahead, cursor *guess, mo_error *err)
+static mo_status fill(mo_card *card, int layer, const order *o, int *sent, bool ahead, cursor *guess,
+                      mo_error *err)
 {
     mo_status status = MO_OK;
     while (status == MO_OK && room_ahead(card) && *sent < o->count) {
@@ -197,8 +200,8 @@ static mo_status match_ahead(mo_card *card, int layer, const order *o, int *sent
     return status;
 }
 
-static mo_status compute_crossing(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, const order *o, bool ahead,
-                                  mo_error *err)
+static mo_status compute_crossing(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, const order *o,
+                                  bool ahead, mo_error *err)
 {
     int sent = o->hot;
     cursor guess = {.layer = layer + 1};
@@ -296,12 +299,14 @@ static void tally(const mo_walk *walk, int layer, const order *o)
     }
     mo_tally_call(counts, mo_walk_phase(walk));
     for (int i = 0; i < o->count; i++) {
-        mo_tally_add(&counts->hits[mo_walk_phase(walk)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
-                     walk->w->needs[i].picks);
+        mo_tally_add(
+            &counts->hits[mo_walk_phase(walk)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
+            walk->w->needs[i].picks);
     }
 }
 
-mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts, mo_error *err)
+mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
+                             mo_error *err)
 {
     const mo_moe *moe = &card->frame->layers[layer].moe;
     const int64_t rows = walk->tokens * moe->used;
@@ -309,8 +314,8 @@ mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int 
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
     mo_status status =
-        mo_copy_out(card->main, card->pinned.ids,
-                    mo_card_choice(card, card->room.ids, walk->tokens, layer), sizeof(int32_t) * (size_t)rows, err);
+        mo_copy_out(card->main, card->pinned.ids, mo_card_choice(card, card->room.ids, walk->tokens, layer),
+                    sizeof(int32_t) * (size_t)rows, err);
     if (status == MO_OK && mo_walk_listens(walk)) {
         status = mo_copy_out(card->main, walk->w->weights,
                              mo_card_choice(card, card->room.weights, walk->tokens, layer),
@@ -333,9 +338,11 @@ mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int 
     walk->engine->counters.bricks_run += (uint64_t)o.count;
     card->counters.asked += (uint64_t)o.count;
     card->counters.hits += (uint64_t)o.hot;
-    status = mo_copy_in(card->main, card->room.picks, card->pinned.picks, sizeof(int32_t) * (size_t)rows, err);
+    status =
+        mo_copy_in(card->main, card->room.picks, card->pinned.picks, sizeof(int32_t) * (size_t)rows, err);
     if (status == MO_OK) {
-        status = mo_copy_in(card->main, card->room.row_of, card->pinned.row_of, sizeof(int32_t) * (size_t)rows, err);
+        status = mo_copy_in(card->main, card->room.row_of, card->pinned.row_of,
+                            sizeof(int32_t) * (size_t)rows, err);
     }
     if (status == MO_OK) {
         status = compute_hot(card, walk, p, layer, &o, err);

@@ -69,7 +69,8 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     }
     float *packed = p->card ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
     if (p->card && !packed) {
-        p->status = p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
+        p->status =
+            p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
         return 0;
     }
     for (int e = 0; packed && e < moe->experts; e++) {
@@ -79,7 +80,8 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
         }
     }
     const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
-    if (packed && p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
+    if (packed &&
+        p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
         p->status = mo_stream_wait(p->card->main, p->err);
     }
     free(packed);

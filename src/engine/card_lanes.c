@@ -1,6 +1,7 @@
 /* Lanes: the host's part of a layer whose experts do not all lie on the device. What does is already under way there;
  * of the rest, some cross the link and are computed by the device, the others are computed here, so that both end
  * together. */
+#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #define FETCH_START_S 15e-6
 /* The host looks whether the device still lives after waiting so long for it, and gives it up in the end. */
 #define LOOK_NS    ((int64_t)50 * 1000 * 1000)
+#define SPIN_NS    ((int64_t)50 * 1000)
 #define GIVE_UP_NS ((int64_t)20 * 1000 * 1000 * 1000)
 
 static inline void relax(void)
@@ -36,6 +38,9 @@ static mo_status await_choice(mo_card *card, int layer, mo_error *err)
             relax();
         }
         const int64_t now = mo_clock_ns();
+        if (now - began > SPIN_NS) { /* somebody else may need this core, a simulated device above all */
+            sched_yield();
+        }
         if (now - looked > LOOK_NS) {
             bool done;
             const mo_status status = mo_event_query(card->lane_done, &done, err);
@@ -155,8 +160,8 @@ static int share_of_fetch(const mo_card *card, int layer, int count)
 }
 
 /* One brick: to a slot of the pool, which it then keeps, or to a stage. False: the CPU has to compute it. */
-static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, int stage, mo_card_service *out,
-                        mo_status *status, mo_error *err)
+static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, int stage,
+                        mo_card_service *out, mo_status *status, mo_error *err)
 {
     mo_card_stage *s = &card->stages[stage];
     const mo_daddr slot = mo_vram_has(card->vram, layer) ? mo_vram_take(card->vram, layer, need->expert) : 0;
@@ -196,12 +201,13 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
 static mo_status compute_fetched(mo_card *card, const mo_walk *walk, int layer, int stage, mo_error *err)
 {
     mo_op ops[2];
-    mo_card_plan p = {.card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
+    mo_card_plan p = {
+        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
     const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
     const mo_daddr work = card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
     const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    mo_status status = mo_copy_in(card->lane, work, list,
-                                  sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
+    mo_status status =
+        mo_copy_in(card->lane, work, list, sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
     if (status == MO_OK) {
         status = mo_stream_after(card->lane, card->stages[stage].ready, err);
     }
@@ -295,6 +301,21 @@ static bool add_ready(mo_walk *walk, int count, bool stored, int *left)
     return some;
 }
 
+/* What is done makes room for what is still on disk. A slot that was copied from is free when the copy has ended. */
+static mo_status release_done(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+{
+    mo_store *store = walk->engine->tiers->store;
+    mo_status status = s->fetched ? mo_event_wait(card->fetch_to, err) : MO_OK;
+    for (int i = 0; i < s->count && status == MO_OK; i++) {
+        mo_need *n = &walk->w->needs[i];
+        if (n->down_done && !n->released) {
+            mo_store_release(store, n);
+            n->released = true;
+        }
+    }
+    return status;
+}
+
 static mo_status compute(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
 {
     mo_store *store = s->stored ? walk->engine->tiers->store : NULL;
@@ -314,6 +335,9 @@ static mo_status compute(mo_card *card, mo_walk *walk, const mo_card_service *s,
             const int64_t began = mo_clock_ns();
             mo_walk_run_round(walk, false);
             card->counters.cpu_ns += (uint64_t)(mo_clock_ns() - began);
+        }
+        if (store && left > 0) {
+            status = release_done(card, walk, s, err);
         }
     }
     return status;
@@ -339,7 +363,8 @@ static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_servic
         }
         reply->row[count++] = (int32_t)i;
         if (walk->tokens > 1) {
-            memcpy(card->pinned.rows + i * n, walk->w->down + walk->w->row_of[i] * n, sizeof(float) * (size_t)n);
+            memcpy(card->pinned.rows + i * n, walk->w->down + walk->w->row_of[i] * n,
+                   sizeof(float) * (size_t)n);
         }
     }
     reply->count = count;

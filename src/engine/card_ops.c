@@ -151,23 +151,24 @@ static void add_attend(mo_card_plan *p, int layer, mo_dacts mixed)
     int64_t tile = card->room.partial_floats / per_token;
     tile = tile > p->tokens ? p->tokens : tile < 1 ? 1 : tile;
     for (int64_t t = 0; t < p->tokens; t += tile) {
-        add(p, MO_OP_ATTEND)->attend = (mo_op_attend){
-            .q = card->room.q + (mo_daddr)(t * a->heads * a->k_len * (a->gated ? 2 : 1) * 4),
-            .sinks = c->sinks,
-            .places = block_at(p, mo_card_lay_block(card, p->tokens).places) + (mo_daddr)t * sizeof(mo_dplace),
-            .partial = card->room.partial,
-            .mixed = rows_from(mixed, t),
-            .window = a->window,
-            .tokens = (int32_t)(p->tokens - t < tile ? p->tokens - t : tile),
-            .layer = layer,
-            .heads = a->heads,
-            .kv_heads = a->kv_heads,
-            .k_len = (int32_t)a->k_len,
-            .v_len = (int32_t)a->v_len,
-            .gated = a->gated,
-            .kv = (int32_t)p->kv,
-            .chunks = (int32_t)p->chunks,
-            .scale = a->scale};
+        add(p, MO_OP_ATTEND)->attend =
+            (mo_op_attend){.q = card->room.q + (mo_daddr)(t * a->heads * a->k_len * (a->gated ? 2 : 1) * 4),
+                           .sinks = c->sinks,
+                           .places = block_at(p, mo_card_lay_block(card, p->tokens).places) +
+                                     (mo_daddr)t * sizeof(mo_dplace),
+                           .partial = card->room.partial,
+                           .mixed = rows_from(mixed, t),
+                           .window = a->window,
+                           .tokens = (int32_t)(p->tokens - t < tile ? p->tokens - t : tile),
+                           .layer = layer,
+                           .heads = a->heads,
+                           .kv_heads = a->kv_heads,
+                           .k_len = (int32_t)a->k_len,
+                           .v_len = (int32_t)a->v_len,
+                           .gated = a->gated,
+                           .kv = (int32_t)p->kv,
+                           .chunks = (int32_t)p->chunks,
+                           .scale = a->scale};
     }
 }
 
@@ -311,14 +312,14 @@ void mo_card_publish(mo_card_plan *p, int layer)
 void mo_card_await(mo_card_plan *p, int layer)
 {
     const mo_card *card = p->card;
-    add(p, MO_OP_AWAIT)->await = (mo_op_await){
-        .reply = seen(card, card->pinned.replies + layer * card->pinned.reply_bytes),
-        .sequence = block_at(p, mo_card_lay_block(card, p->tokens).sequence),
-        .from = seen(card, card->pinned.rows),
-        .to = card->room.down,
-        .n = (int32_t)card->frame->width,
-        .most = (int32_t)(p->tokens * card->frame->layers[layer].moe.used),
-        .bad = mo_card_bad(card, card->frame->layer_count, false)};
+    add(p, MO_OP_AWAIT)->await =
+        (mo_op_await){.reply = seen(card, card->pinned.replies + layer * card->pinned.reply_bytes),
+                      .sequence = block_at(p, mo_card_lay_block(card, p->tokens).sequence),
+                      .from = seen(card, card->pinned.rows),
+                      .to = card->room.down,
+                      .n = (int32_t)card->frame->width,
+                      .most = (int32_t)(p->tokens * card->frame->layers[layer].moe.used),
+                      .bad = mo_card_bad(card, card->frame->layer_count, false)};
 }
 
 /* ---- Feed-forward ---------------------------------------------------------------------------- */
@@ -364,8 +365,7 @@ void mo_card_side(mo_card_plan *p, int layer)
         return;
     }
     const mo_card_room *r = &card->room;
-    const mo_dacts in =
-        l->dense ? mo_dacts_lay(r->in_dense, p->tokens, card->frame->width) : in_of(p);
+    const mo_dacts in = l->dense ? mo_dacts_lay(r->in_dense, p->tokens, card->frame->width) : in_of(p);
     const mo_dacts hidden = mo_dacts_lay(r->side_hidden, p->tokens, c->up.rows);
     mo_op_product *first = add_product(p, in);
     multiply(first, &c->gate, r->side_gate, c->up.rows);
@@ -425,7 +425,7 @@ static void add_grouped(mo_card_plan *p, const mo_card_span *span, int part, con
                         .groups = p->card->room.groups +
                                   (mo_daddr)(part * p->card->group_limit + span->group) * sizeof(mo_dgroup),
                         .count = (int32_t)span->groups,
-                        .rows = (int32_t)span->rows,
+                        .rows = (int32_t)(p->tokens * p->card->extent.used), /* groups name theirs */
                         .most = (int32_t)span->most,
                         .matrix = *m,
                         .y = y,
@@ -467,9 +467,8 @@ void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows)
     mo_op_product *op = add_product(p, rows_from(in_of(p), first));
     op->tokens = (int32_t)rows;
     multiply(op, &card->output, card->room.logits, card->frame->vocab);
-    add(p, MO_OP_LOGITS)->logits =
-        (mo_op_logits){.x = card->room.logits,
-                       .count = rows * card->frame->vocab,
-                       .bad = mo_card_bad(card, card->frame->layer_count, true),
-                       .cap = card->frame->softcap};
+    add(p, MO_OP_LOGITS)->logits = (mo_op_logits){.x = card->room.logits,
+                                                  .count = rows * card->frame->vocab,
+                                                  .bad = mo_card_bad(card, card->frame->layer_count, true),
+                                                  .cap = card->frame->softcap};
 }

@@ -5,28 +5,28 @@
 #include "engine/card.h"
 
 enum {
-    CARD_FEW = 8,         /* tokens of a step that goes by worklists; larger ones go expert by expert */
-    CARD_LOGITS = 32,     /* rows of logits made at once */
-    CARD_PROGRAMS = 32,   /* sets of programs that are kept */
-    CARD_STAGES = 64,     /* most experts that pass through at once */
-    CARD_OPS = 64,        /* most ops of a layer */
+    CARD_FEW = 8,       /* tokens of a step that goes by worklists; larger ones go expert by expert */
+    CARD_LOGITS = 32,   /* rows of logits made at once */
+    CARD_PROGRAMS = 32, /* sets of programs that are kept */
+    CARD_STAGES = 64,   /* most experts that pass through at once */
+    CARD_OPS = 64,      /* most ops of a layer */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
 typedef struct mo_card_layer {
-    mo_dmatrix q, k, v, out;                        /* attention; delta: qkv, gate, -, out */
-    mo_dmatrix ba, beta, alpha;                     /* delta */
+    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out */
+    mo_dmatrix ba, beta, alpha; /* delta */
     mo_daddr conv, a, dt, delta_norm;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
-    int rope;                                       /* number among the engine's, -1: none */
+    int rope; /* number among the engine's, -1: none */
     mo_daddr ffn_norm, moe_norm, post_dense, post_moe, post_ffn, out_scale;
-    mo_dmatrix gate, up, down;                      /* dense, or the shared expert */
+    mo_dmatrix gate, up, down; /* dense, or the shared expert */
     mo_dmatrix shared_gate;
     mo_dmatrix router;
     mo_daddr select_bias, input_scale;
     mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
     int64_t up_at, down_at, brick_bytes;
-    float input_factor;                             /* 1 / sqrt(D), of gemma4's router */
+    float input_factor; /* 1 / sqrt(D), of gemma4's router */
 } mo_card_layer;
 
 /* Device memory that one step works in. */
@@ -35,10 +35,11 @@ typedef struct mo_card_room {
     int64_t bytes;
     mo_daddr step; /* the block that the host sends at the beginning */
     mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
-    mo_daddr x, q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
-    mo_daddr ids; /* int32[layers][rows of a choice]; weights the same */
-    mo_daddr work;      /* mo_dwork and items, of the hot lane */
-    mo_daddr fetched;   /* the same for each stage of the fetch lane */
+    mo_daddr x, q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down,
+        side_weight;
+    mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
+    mo_daddr work;                  /* mo_dwork and items, of the hot lane */
+    mo_daddr fetched;               /* the same for each stage of the fetch lane */
     mo_daddr groups, picks, row_of; /* of a batch */
     mo_daddr logits;
     int64_t partial_floats;
@@ -61,11 +62,11 @@ typedef struct mo_card_pinned {
     int32_t *ids;     /* [batch * used] of the layer that was published */
     int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
     float *all_weights;
-    float *in;        /* [few][D] the experts' input */
-    float *rows;      /* [few * used][D] what the CPU computed */
-    float *logits;    /* [CARD_LOGITS][vocab] */
-    uint32_t *bad;    /* [2 * layers + 2] */
-    uint8_t *works;   /* worklists of fetched experts, one per stage */
+    float *in;      /* [few][D] the experts' input */
+    float *rows;    /* [few * used][D] what the CPU computed */
+    float *logits;  /* [CARD_LOGITS][vocab] */
+    uint32_t *bad;  /* [2 * layers + 2] */
+    uint8_t *works; /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
     mo_dgroup *groups; /* [3][group_limit] of gate, up and down */
     int32_t *picks, *row_of;
@@ -81,7 +82,7 @@ typedef struct mo_card_set {
     int64_t tokens, slices, chunks;
     mo_kv_type kv;
     bool logits;
-    uint64_t used;       /* step of its last use */
+    uint64_t used; /* step of its last use */
     int count;
     mo_card_segment *segments;
 } mo_card_set;
@@ -89,7 +90,7 @@ typedef struct mo_card_set {
 /* Stages: experts on their way. */
 typedef struct mo_card_stage {
     mo_event *ready, *done;
-    mo_daddr memory; /* room for the largest brick */
+    mo_daddr memory;   /* room for the largest brick */
     int layer, expert; /* a batch: what it holds, or will */
 } mo_card_stage;
 
@@ -131,7 +132,7 @@ struct mo_card {
 
 /* A seat: device memory with the layout of the state's own. */
 typedef struct mo_seat {
-    mo_card *card; /* NULL: it is lost */
+    mo_card *card;          /* NULL: it is lost */
     mo_daddr memory, table; /* the state; mo_dstate[layers] */
     int64_t bytes;
 } mo_seat;
@@ -206,7 +207,7 @@ mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err
  * wait for the reply. */
 typedef struct mo_card_service {
     int layer;
-    int count; /* experts that are not on the device: walk->w->needs */
+    int count;   /* experts that are not on the device: walk->w->needs */
     bool stored; /* they come from the store */
     int64_t fetched_bytes;
     int fetched;
@@ -219,10 +220,11 @@ void mo_card_abort(mo_card *card);
 /* ---- Batches (card_batch.c) ---- */
 
 /* The experts of a layer, expert by expert. */
-mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts, mo_error *err);
+mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
+                             mo_error *err);
 
 /* Copies a brick's matrices from RAM; *bytes of them. */
-mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to, int64_t *bytes,
-                             mo_error *err);
+mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
+                             int64_t *bytes, mo_error *err);
 
 #endif

@@ -7,11 +7,12 @@
 mo_status mo_card_take(mo_card *card, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
 {
     if (card->taken + bytes > card->limit) {
-        return mo_fail(err, MO_ENOMEM,
-                       "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
-                       "smaller --ctx or --batch, or run with --device none",
-                       what, (double)bytes / (1 << 20), (double)card->taken / (1 << 20),
-                       (double)card->limit / (1 << 20));
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
+            "smaller --ctx or --batch, or run with --device none",
+            what, (double)bytes / (1 << 20), (double)card->taken / (1 << 20),
+            (double)card->limit / (1 << 20));
     }
     const mo_status status = mo_device_alloc(card->device, (size_t)bytes, out, err);
     if (status == MO_OK) {
@@ -170,7 +171,8 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     lay_pinned(card, &c, &p);
     const mo_status status = mo_device_pin(card->device, (size_t)c.used, &memory, &p.seen, err);
     if (status != MO_OK) {
-        return mo_fail_prefix(err, status, "%.1f MiB of pinned memory for the device", (double)c.used / (1 << 20));
+        return mo_fail_prefix(err, status, "%.1f MiB of pinned memory for the device",
+                              (double)c.used / (1 << 20));
     }
     memset(memory, 0, (size_t)c.used);
     p.bytes = c.used;
@@ -180,8 +182,6 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     card->pinned = p;
     return MO_OK;
 }
-
-
 
 mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context)
 {

@@ -47,8 +47,8 @@ static mo_status send_block(mo_card *card, const mo_walk *walk, mo_error *err)
         slices[i] = (mo_dslice){
             .layers = table, .position = s->state->length, .first = (int32_t)t, .count = (int32_t)s->count};
         for (int64_t j = 0; j < s->count; j++, t++) {
-            places[t] =
-                (mo_dplace){.layers = table, .position = walk->w->position[t], .slice = i, .into = (int32_t)j};
+            places[t] = (mo_dplace){
+                .layers = table, .position = walk->w->position[t], .slice = i, .into = (int32_t)j};
         }
     }
     for (int r = 0; r < card->rope_count; r++) {
@@ -100,7 +100,8 @@ static bool is_open(const mo_card *card, int layer)
     return card->frame->layers[layer].routed && !mo_vram_closed(card->vram, layer);
 }
 
-static mo_status end_segment(mo_card *card, mo_card_set *set, mo_card_plan *p, int from, int to, mo_error *err)
+static mo_status end_segment(mo_card *card, mo_card_set *set, mo_card_plan *p, int from, int to,
+                             mo_error *err)
 {
     mo_card_segment *s = &set->segments[set->count];
     *s = (mo_card_segment){.from = from, .to = to, .open = to > from && is_open(card, to - 1)};
@@ -155,8 +156,8 @@ static mo_status find_set(mo_card *card, const mo_walk *walk, mo_card_set **out,
     mo_card_set *oldest = &card->sets[0];
     for (int i = 0; i < CARD_PROGRAMS; i++) {
         mo_card_set *s = &card->sets[i];
-        if (s->segments && s->tokens == walk->tokens && s->slices == walk->slice_count && s->chunks == chunks &&
-            s->logits == logits && s->kv == walk->slices[0].state->kv) {
+        if (s->segments && s->tokens == walk->tokens && s->slices == walk->slice_count &&
+            s->chunks == chunks && s->logits == logits && s->kv == walk->slices[0].state->kv) {
             s->used = card->pass;
             *out = s;
             return MO_OK;
@@ -262,18 +263,21 @@ static mo_status check_flags(mo_card *card, mo_error *err)
     const uint32_t *bad = card->pinned.bad;
     for (int i = 0; i < layers; i++) {
         if (bad[2 * i + 1]) {
-            return mo_fail(err, MO_EUNSUPPORTED,
-                           "layer %d has keys or values too large for this cache format; run again with --kv f32", i);
+            return mo_fail(
+                err, MO_EUNSUPPORTED,
+                "layer %d has keys or values too large for this cache format; run again with --kv f32", i);
         }
         if (bad[2 * i]) {
-            return mo_fail(err, MO_EFORMAT,
-                           "layer %d gives numbers that are not finite; the model file is damaged or not meant for "
-                           "this architecture",
-                           i);
+            return mo_fail(
+                err, MO_EFORMAT,
+                "layer %d gives numbers that are not finite; the model file is damaged or not meant for "
+                "this architecture",
+                i);
         }
     }
     if (bad[2 * layers]) {
-        return mo_fail(err, MO_EDEVICE, "the device waited ten seconds for the CPU's part of a layer and gave up");
+        return mo_fail(err, MO_EDEVICE,
+                       "the device waited ten seconds for the CPU's part of a layer and gave up");
     }
     if (bad[2 * layers + 1]) {
         return mo_fail(
@@ -374,8 +378,8 @@ static mo_status finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
     const int layers = card->frame->layer_count;
     const size_t choices = sizeof(int32_t) * (size_t)(layers * mo_card_choice_rows(card, walk->tokens));
     if (status == MO_OK) {
-        status = mo_copy_out(card->main, card->pinned.bad, card->room.step, sizeof(uint32_t) * (size_t)(2 * layers + 2),
-                             err);
+        status = mo_copy_out(card->main, card->pinned.bad, card->room.step,
+                             sizeof(uint32_t) * (size_t)(2 * layers + 2), err);
     }
     if (status == MO_OK && few && card->extent.expert_width) {
         status = mo_copy_out(card->main, card->pinned.all_ids, card->room.ids, choices, err);
@@ -401,7 +405,8 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     const bool few = walk->tokens <= CARD_FEW && !walk->slices[0].routers_only;
     for (int i = 0; i < walk->slice_count; i++) {
         if (!walk->slices[i].state->seat || walk->slices[i].state->kv != walk->slices[0].state->kv) {
-            return mo_fail(err, MO_EINVAL, "sessions that share a step on a device must have the same --kv format");
+            return mo_fail(err, MO_EINVAL,
+                           "sessions that share a step on a device must have the same --kv format");
         }
     }
     card->pass++;

@@ -282,9 +282,10 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const at
                     .slice_count = count};
     const mo_status status = run(&walk, cancel, err);
     if (status == MO_EDEVICE && engine->card) {
-        mo_log(MO_LOG_WARN, "device",
-               "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
-               err->detail);
+        mo_log(
+            MO_LOG_WARN, "device",
+            "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
+            err->detail);
         engine->card = NULL; /* who opened it closes it */
     }
     for (int i = 0; i < count; i++) {

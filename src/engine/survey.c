@@ -1,5 +1,6 @@
 #include "engine/survey.h"
 
+#include "engine/card.h"
 #include "engine/engine.h"
 #include "engine/session.h"
 
@@ -8,6 +9,8 @@
  * measured on models from 4,096 to 262,144 tokens, and rounded up. */
 #define PROGRAM_BYTES   ((int64_t)40 << 20)
 #define PER_TOKEN_BYTES 320
+/* On a device every vector begins aligned; so many a layer has at most. */
+#define VECTORS_PER_LAYER 32
 
 static void count_experts(const mo_bricks *bricks, mo_plan_model *out)
 {
@@ -32,6 +35,26 @@ static void count_layers(const mo_bricks *bricks, mo_plan_model *out)
         out->dense_layer_bytes = bytes > out->dense_layer_bytes ? bytes : out->dense_layer_bytes;
     }
     out->dense_layer_room = bricks->layer_room;
+}
+
+/* What a device would hold, in its own layout. */
+static void count_device(const mo_frame *f, const mo_bricks *bricks, mo_plan_model *out)
+{
+    const mo_card_needs needs = mo_card_measure(f, out->batch, out->context);
+    /* Vectors that are described have no address yet, so the card passes them over. */
+    out->device_core_bytes =
+        needs.core + out->vector_bytes + (int64_t)VECTORS_PER_LAYER * MO_OP_ALIGN * out->layers;
+    out->device_work_bytes = needs.work;
+    out->device_staging_bytes = needs.staging;
+    for (int32_t i = 0; i < bricks->count; i++) {
+        const mo_brick_home *h = &bricks->home[i];
+        int64_t *room = h->expert < 0 ? &out->device_layer_room : &out->device_room[h->size_class];
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < h->parts; k++) {
+            bytes += mo_vram_room(bricks->parts[h->first + k].bytes);
+        }
+        *room = bytes > *room ? bytes : *room;
+    }
 }
 
 static int64_t matrix_bytes(const mo_weights *w)
@@ -67,6 +90,7 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     out->work_bytes = (int64_t)mo_engine_bytes(f, o->batch, out->context, o->threads) +
                       mo_session_logits_bytes(f, o->batch, o->all_logits);
     out->other_bytes = PROGRAM_BYTES + PER_TOKEN_BYTES * f->vocab;
+    count_device(f, bricks, out);
 }
 
 mo_status mo_survey(const char *path, const mo_survey_options *options, mo_plan_model *out, mo_error *err)

@@ -3,6 +3,8 @@
 #ifndef MO_CUDA_ATTEND_ROOM_H
 #define MO_CUDA_ATTEND_ROOM_H
 
+#include <stdbool.h>
+
 #include "device/op.h"
 #include "moraine.h"
 #include "numeric/half.h" /* MO_ANYWHERE */
@@ -10,11 +12,14 @@
 enum {
     MO_CHUNK_LENGTH = 256, /* as MO_CHUNK in numeric/kernels.h */
     MO_CHUNK_THREADS = 256,
-    MO_CHUNK_QUERIES = 8,           /* most queries of a block: one warp makes the weights of each */
-    MO_CHUNK_OUTPUTS = 2048,        /* most values of their results, unless one query alone has more */
-    MO_CHUNK_SMALL = 32 * 1024,     /* bytes of values that a block holds on every GPU */
-    MO_CHUNK_LARGE = 128 * 1024,    /* and where there is much shared memory */
-    MO_TILE_PAD = 4,                /* floats after a row of scores, so that rows begin in other banks */
+    MO_CHUNK_QUERIES = 8,        /* most queries of a block: one warp makes the weights of each */
+    MO_CHUNK_OUTPUTS = 2048,     /* most values of their results, unless one query alone has more */
+    MO_CHUNK_SMALL = 32 * 1024,  /* bytes of values that a block holds on every GPU */
+    MO_CHUNK_LARGE = 128 * 1024, /* and where there is much shared memory */
+    MO_TILE_THREADS = 256,
+    MO_TILE_KEYS = 64, /* positions whose keys or values are held at once */
+    MO_TILE_SCORES =
+        MO_CHUNK_LENGTH + 4, /* floats from one row of scores to the next: rows begin in other banks */
 };
 
 /* As mo_kv_bytes() in numeric/kernels.h. */
@@ -66,6 +71,45 @@ MO_ANYWHERE mo_chunk_room mo_chunk_lay(const mo_op_attend *o, int piece)
     r.L = r.M + queries * 4;
     r.bytes = r.L + queries * 4;
     return r;
+}
+
+/* The same of a tile of `rows` queries with keys and values of `length` values. */
+typedef struct mo_tile_room {
+    int q, q_scales, cache, cache_scales, scores, state;
+    int bytes;
+} mo_tile_room;
+
+enum { MO_TILE_STATE = 7 }; /* words per row: M, L, a, b, from, to, what to do */
+
+MO_ANYWHERE mo_tile_room mo_tile_lay(int rows, int length)
+{
+    mo_tile_room r;
+    r.q = 0;
+    r.q_scales =
+        length / 4 * rows * 4; /* codes need a quarter of the room of floats: scales have a place behind */
+    r.cache = length * rows * 4;
+    r.cache_scales = r.cache + length / 4 * MO_TILE_KEYS * 4;
+    r.scores = r.cache + length * MO_TILE_KEYS * 4;
+    r.state = r.scores + rows * MO_TILE_SCORES * 4;
+    r.bytes =
+        r.state + rows * MO_TILE_STATE * 4 + rows * 12; /* positions and slices of at most as many tokens */
+    return r;
+}
+
+/* Rows of a tile by the length of heads and the shared memory there is; 0: no tiles. */
+MO_ANYWHERE int mo_tile_rows(const mo_op_attend *o, int shared_limit)
+{
+    const int group = o->heads / o->kv_heads;
+    if (o->k_len != o->v_len || (o->k_len != 64 && o->k_len != 128 && o->k_len != 256)) {
+        return 0;
+    }
+    for (int rows = o->k_len == 256 ? 32 : 64; rows >= 32; rows /= 2) {
+        const bool known = rows == 64 || o->k_len > 64;
+        if (known && group <= rows && mo_tile_lay(rows, o->k_len).bytes <= shared_limit) {
+            return rows;
+        }
+    }
+    return 0;
 }
 
 #endif

@@ -2,7 +2,6 @@
  * chunk by chunk. Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (attend_tile.cuh), or, for lengths that those do not know, one query head after the other. */
 #include "device/cuda/attend_tile.cuh"
-#include "device/cuda/chunk.cuh"
 
 /* ---- From products to cache: one warp per head ------------------------------------------------ */
 
@@ -29,8 +28,8 @@ MO_KERNEL(mo_heads_norm_all, mo_op_heads)
 }
 
 /* row = x, normed where `normed`; weight may be NULL. */
-static __device__ __forceinline__ void take_head(float *row, const float *x, int n, bool normed, const float *weight,
-                                                 float eps)
+static __device__ __forceinline__ void take_head(float *row, const float *x, int n, bool normed,
+                                                 const float *weight, float eps)
 {
     const int lane = threadIdx.x & 31;
     float acc = 0.0f;
@@ -72,14 +71,16 @@ static __device__ __forceinline__ void give_head(float *x, const float *row, int
     __syncwarp();
 }
 
-static __device__ __forceinline__ void store_head(const mo_op_heads &op, const float *row, int n, uint8_t *out)
+static __device__ __forceinline__ void store_head(const mo_op_heads &op, const float *row, int n,
+                                                  uint8_t *out)
 {
     if (!mo_cache_write(op.kv, row, n, out) && op.bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
     }
 }
 
-static __device__ __forceinline__ void prepare_key(const mo_op_heads &op, float *row, int64_t t, int h, uint8_t *out)
+static __device__ __forceinline__ void prepare_key(const mo_op_heads &op, float *row, int64_t t, int h,
+                                                   uint8_t *out)
 {
     float *x = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
     take_head(row, x, op.k_len, op.k_norm && !op.norm_all, mo_at<const float>(op.k_norm), op.eps);
@@ -90,7 +91,8 @@ static __device__ __forceinline__ void prepare_key(const mo_op_heads &op, float 
     give_head(x, row, op.k_len);
 }
 
-static __device__ __forceinline__ void prepare_value(const mo_op_heads &op, float *row, int64_t t, int h, uint8_t *out)
+static __device__ __forceinline__ void prepare_value(const mo_op_heads &op, float *row, int64_t t, int h,
+                                                     uint8_t *out)
 {
     float *x = mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len;
     const float *from = op.v_from_k ? mo_at<const float>(op.k) + (t * op.kv_heads + h) * op.k_len : x;
@@ -161,8 +163,8 @@ static __device__ __forceinline__ int query_stride(const mo_op_attend &op)
 }
 
 /* Some query heads of a token from `head` on, with the arrays of the block laid out. */
-static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int64_t t, int head, int queries, int piece,
-                                                    uint8_t *space)
+static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int64_t t, int head, int queries,
+                                                    int piece, uint8_t *space)
 {
     const mo_chunk_room room = mo_chunk_lay(&op, piece);
     mo_chunk c;
@@ -196,24 +198,6 @@ static __device__ __forceinline__ void enter_chunk(mo_chunk &c, const view &v, i
     c.v = mo_at<const uint8_t>(v.state.v) + row * c.v_bytes;
     c.from = v.first > begin ? (int)(v.first - begin) : 0;
     c.to = end < MO_CHUNK_LENGTH ? (int)end : MO_CHUNK_LENGTH;
-}
-
-/* A finished head: sink, division, gate, into the mixed row. Value j of the head. */
-static __device__ __forceinline__ float finish_value(const mo_op_attend &op, int64_t t, int head, int j, float M, float L,
-                                                     float O)
-{
-    if (op.sinks) {
-        const mo_join join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
-        L = mo_joined(join, L, 1.0f);
-        O = mo_joined(join, O, 0.0f);
-    }
-    O = O / L;
-    if (op.gated) {
-        const float *gate = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)query_stride(op) + op.k_len;
-        O = O * mo_sigmoid(gate[j]);
-    }
-    mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = O;
-    return O;
 }
 
 /* ---- Few tokens: blocks (chunk, head, token) -------------------------------------------------- */
@@ -258,7 +242,9 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
     mo_chunk_run(c);
     for (int i = threadIdx.x; i < c.queries * (op.v_len + 2); i += MO_CHUNK_THREADS) {
         const int q = i / (op.v_len + 2), j = i % (op.v_len + 2);
-        partial_of(op, t, blockIdx.x, begin + q)[j] = j == 0 ? c.m[q] : j == 1 ? c.l[q] : c.o[q * op.v_len + j - 2];
+        partial_of(op, t, blockIdx.x, begin + q)[j] = j == 0   ? c.m[q]
+                                                      : j == 1 ? c.l[q]
+                                                               : c.o[q * op.v_len + j - 2];
     }
 }
 
@@ -322,9 +308,10 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     }
     float value = 0.0f;
     if (j < op.v_len) {
-        value = finish_value(op, t, head, j, M, L, O);
+        value = mo_finish_value(op, t, head, j, M, L, O);
     }
-    if (op.v_len % 32 == 0) { /* blocks of the mixed row are blocks of a head, and these threads whole warps */
+    if (op.v_len % 32 ==
+        0) { /* blocks of the mixed row are blocks of a head, and these threads whole warps */
         mo_quantise_block(op.mixed, t, (head * op.v_len + j) / 32, value);
     }
 }
@@ -373,6 +360,36 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     }
     for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
         const int q = x / op.v_len;
-        finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
+        mo_finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
     }
+}
+
+/* ---- Many tokens, the lengths that models have: blocks (tile of tokens, KV head) -------------- */
+
+MO_BOUNDED(mo_attend_tile_64, mo_op_attend, MO_TILE_THREADS, 2);
+MO_KERNEL(mo_attend_tile_64, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_tile<64, 64>(op, space);
+}
+
+MO_BOUNDED(mo_attend_tile_128, mo_op_attend, MO_TILE_THREADS, 1);
+MO_KERNEL(mo_attend_tile_128, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_tile<128, 64>(op, space);
+}
+
+MO_BOUNDED(mo_attend_tile_128_small, mo_op_attend, MO_TILE_THREADS, 1);
+MO_KERNEL(mo_attend_tile_128_small, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_tile<128, 32>(op, space);
+}
+
+MO_BOUNDED(mo_attend_tile_256, mo_op_attend, MO_TILE_THREADS, 1);
+MO_KERNEL(mo_attend_tile_256, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_tile<256, 32>(op, space);
 }

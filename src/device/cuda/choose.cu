@@ -180,7 +180,8 @@ static __device__ __forceinline__ void weigh(const mo_op_choose &op, desk &d, in
 
 /* ---- The worklist ----------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ void put_item(const mo_op_choose &op, int at, mo_daddr base, int expert, int row)
+static __device__ __forceinline__ void put_item(const mo_op_choose &op, int at, mo_daddr base, int expert,
+                                                int row)
 {
     mo_dwork_item *item = (mo_dwork_item *)(mo_at<mo_dwork>(op.work) + 1) + at;
     item->base = base;

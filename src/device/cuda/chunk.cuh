@@ -12,19 +12,19 @@
 /* What a block of threads works on. Arrays are in shared memory. */
 typedef struct mo_chunk {
     int kv, k_len, v_len, k_bytes, v_bytes;
-    int queries;       /* at most MO_CHUNK_QUERIES */
-    int piece;         /* positions whose values are held at once */
-    float scale;       /* of scores */
-    const float *q;    /* the queries, in global memory, q_stride floats apart */
+    int queries;    /* at most MO_CHUNK_QUERIES */
+    int piece;      /* positions whose values are held at once */
+    float scale;    /* of scores */
+    const float *q; /* the queries, in global memory, q_stride floats apart */
     int q_stride;
-    int32_t *q_codes;  /* Q8_0: [queries][blocks][8], codes of the queries */
-    float *q_scales;   /* Q8_0: [queries][blocks] */
-    float *p;          /* [queries][256]: scores, then weights, of the chunk's positions */
-    float *m, *l;      /* [queries] */
-    float *o;          /* [queries][v_len] */
-    uint8_t *values;   /* bytes of some positions' values */
+    int32_t *q_codes;     /* Q8_0: [queries][blocks][8], codes of the queries */
+    float *q_scales;      /* Q8_0: [queries][blocks] */
+    float *p;             /* [queries][256]: scores, then weights, of the chunk's positions */
+    float *m, *l;         /* [queries] */
+    float *o;             /* [queries][v_len] */
+    uint8_t *values;      /* bytes of some positions' values */
     const uint8_t *k, *v; /* the chunk's first position in the cache */
-    int from, to;      /* positions of the chunk that are seen */
+    int from, to;         /* positions of the chunk that are seen */
 } mo_chunk;
 
 /* ---- Queries ---------------------------------------------------------------------------------- */
@@ -82,7 +82,8 @@ template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_sco
             const bool seen = u + i >= c.from && u + i < c.to;
             MO_UNROLL()
             for (int j = 0; j < PARTS; j++) {
-                key[i][j] = seen ? mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
+                key[i][j] =
+                    seen ? mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
             }
         }
         float next[PARTS];
@@ -148,7 +149,8 @@ static __device__ __forceinline__ void mo_key_codes(const uint8_t *p, int count,
     if (count == 32 && ((uint64_t)p & 1) == 0) {
         MO_UNROLL()
         for (int i = 0; i < 8; i++) {
-            words[i] = (int32_t)(((const uint16_t *)p)[2 * i] | (uint32_t)((const uint16_t *)p)[2 * i + 1] << 16);
+            words[i] =
+                (int32_t)(((const uint16_t *)p)[2 * i] | (uint32_t)((const uint16_t *)p)[2 * i + 1] << 16);
         }
         return;
     }
@@ -218,8 +220,9 @@ static __device__ __forceinline__ void mo_chunk_scores(const mo_chunk &c)
 
 /* ---- Weights ---------------------------------------------------------------------------------- */
 
-/* A row of scores becomes weights: positions that are not seen get 0. One warp; gives m and l to every lane. */
-static __device__ __forceinline__ void mo_row_weights(float *row, int from, int to, float *m, float *l)
+/* A row of scores becomes weights: positions that are not seen get `absent`. One warp; gives m and l to every lane. */
+static __device__ __forceinline__ void mo_row_weights(float *row, int from, int to, float absent, float *m,
+                                                      float *l)
 {
     const int lane = threadIdx.x & 31;
     float s[MO_CHUNK_LENGTH / 32];
@@ -235,8 +238,9 @@ static __device__ __forceinline__ void mo_row_weights(float *row, int from, int 
     MO_UNROLL()
     for (int k = 0; k < MO_CHUNK_LENGTH / 32; k++) {
         const int u = lane + 32 * k;
-        const float w = u >= from && u < to ? mo_exp(s[k] - top) : 0.0f;
-        row[u] = w;
+        const bool seen = u >= from && u < to;
+        const float w = seen ? mo_exp(s[k] - top) : 0.0f;
+        row[u] = seen ? w : absent;
         sum += w; /* weights are not negative: a 0 more changes no bit */
     }
     *m = top;
@@ -248,7 +252,7 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
     const int q = threadIdx.x / 32;
     if (q < c.queries) {
         float m, l;
-        mo_row_weights(c.p + q * MO_CHUNK_LENGTH, c.from, c.to, &m, &l);
+        mo_row_weights(c.p + q * MO_CHUNK_LENGTH, c.from, c.to, 0.0f, &m, &l);
         if ((threadIdx.x & 31) == 0) {
             c.m[q] = m;
             c.l[q] = l;
@@ -315,7 +319,8 @@ static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first
 }
 
 /* The same for values of any length. */
-template <int KV> static __device__ __forceinline__ void mo_chunk_add_any(const mo_chunk &c, int first, int count, bool fresh)
+template <int KV>
+static __device__ __forceinline__ void mo_chunk_add_any(const mo_chunk &c, int first, int count, bool fresh)
 {
     for (int i = threadIdx.x; i < c.queries * c.v_len; i += MO_CHUNK_THREADS) {
         const float *p = c.p + i / c.v_len * MO_CHUNK_LENGTH + first;
@@ -327,7 +332,8 @@ template <int KV> static __device__ __forceinline__ void mo_chunk_add_any(const 
     }
 }
 
-template <int KV> static __device__ __forceinline__ void mo_chunk_add_of(const mo_chunk &c, int first, int count, bool fresh)
+template <int KV>
+static __device__ __forceinline__ void mo_chunk_add_of(const mo_chunk &c, int first, int count, bool fresh)
 {
     const int per = c.v_len <= 256 ? (c.queries * c.v_len + MO_CHUNK_THREADS - 1) / MO_CHUNK_THREADS : 0;
     if (c.v_len > 256 || MO_CHUNK_THREADS % c.v_len != 0) {
@@ -395,6 +401,25 @@ static __device__ __forceinline__ mo_join mo_join_of(float M, float m)
 static __device__ __forceinline__ float mo_joined(mo_join j, float have, float more)
 {
     return fmaf(j.b, more, j.a * have);
+}
+
+/* A finished head: sink, division, gate, into the mixed row. Value j of the head. */
+static __device__ __forceinline__ float mo_finish_value(const mo_op_attend &op, int64_t t, int head, int j,
+                                                        float M, float L, float O)
+{
+    if (op.sinks) {
+        const mo_join join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
+        L = mo_joined(join, L, 1.0f);
+        O = mo_joined(join, O, 0.0f);
+    }
+    O = O / L;
+    if (op.gated) {
+        const float *gate = mo_at<const float>(op.q) +
+                            (t * op.heads + head) * (int64_t)(op.k_len * (op.gated ? 2 : 1)) + op.k_len;
+        O = O * mo_sigmoid(gate[j]);
+    }
+    mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = O;
+    return O;
 }
 
 #endif

@@ -231,6 +231,7 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
         }
         return status == MO_ENOMEM ? status : MO_EDEVICE;
     }
+    d->ready = true;
     *out = &d->base;
     return MO_OK;
 }

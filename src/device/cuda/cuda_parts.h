@@ -43,6 +43,7 @@ typedef struct mo_cuda_device {
     void *capture;  /* stream on which programs are recorded; nothing ever runs on it */
     bool no_graphs; /* refused once: programs are launched op by op */
 
+    bool ready;             /* opened to the end */
     pthread_mutex_t losing; /* guards the writing of `why`, which is constant once lost is set */
     atomic_bool lost;
     char why[512];

@@ -59,6 +59,7 @@ static mo_status refusal(int result)
     switch (result) {
     case MO_CUDA_OUT_OF_MEMORY: return MO_ENOMEM;
     case MO_CUDA_INVALID_VALUE:
+    case MO_CUDA_NOT_READY:
     case 101: /* invalid device */
     case 206: /* unmap failed */
     case 208: /* already mapped */
@@ -102,11 +103,13 @@ static mo_status lose(mo_cuda_device *device, const char *words, const char *cal
 {
     pthread_mutex_lock(&device->losing);
     if (!atomic_load_explicit(&device->lost, memory_order_relaxed)) {
-        snprintf(device->why, sizeof device->why,
-                 "%s (cuda %d) is lost: %s said %.200s; what was in its memory is gone, and this process "
-                 "cannot use "
-                 "it again (the system log may say why)",
-                 device->name, device->index, call, words);
+        const char *fate = device->ready ? "is lost" : "cannot be opened";
+        const char *advice =
+            device->ready ? "what was in its memory is gone, and this process cannot use it again (the "
+                            "system log may say why)"
+                          : "another process may keep it for itself; nvidia-smi may say more";
+        snprintf(device->why, sizeof device->why, "%s (cuda %d) %s: %s said %.200s; %s", device->name,
+                 device->index, fate, call, words, advice);
         atomic_store_explicit(&device->lost, true, memory_order_release);
     }
     pthread_mutex_unlock(&device->losing);

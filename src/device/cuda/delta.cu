@@ -34,7 +34,8 @@ MO_KERNEL(mo_convolve, mo_op_convolve)
         float acc = 0.0f;
         for (int j = 0; j < op.taps; j++) {
             const int back = op.taps - 1 - j;
-            const float x = place.into >= back ? before[c - back * channels] : conv[(place.into + j) * channels + c];
+            const float x =
+                place.into >= back ? before[c - back * channels] : conv[(place.into + j) * channels + c];
             acc = fmaf(weight[j * channels + c], x, acc);
         }
         const float y = mo_silu(acc);
@@ -77,7 +78,8 @@ MO_KERNEL(mo_convolve_keep, mo_op_convolve)
 /* ---- What comes after the recurrence ---------------------------------------------------------- */
 
 /* silu(z) * norm(o), of value i of a head. */
-static __device__ __forceinline__ float gated(const mo_op_recur &op, int64_t t, int h, int i, float o, float r)
+static __device__ __forceinline__ float gated(const mo_op_recur &op, int64_t t, int h, int i, float o,
+                                              float r)
 {
     const float z = mo_at<const float>(op.z)[(t * op.v_heads + h) * op.head + i];
     return mo_silu(z) * ((o * r) * mo_at<const float>(op.norm)[i]);
@@ -116,7 +118,8 @@ MO_KERNEL(mo_recur_quantise, mo_op_recur)
 /* ---- The recurrence: blocks (value head, slice), a thread per value --------------------------- */
 
 /* beta and decay of value head h for token t. */
-static __device__ __forceinline__ void gates_of(const mo_op_recur &op, int64_t t, int h, float *beta, float *decay)
+static __device__ __forceinline__ void gates_of(const mo_op_recur &op, int64_t t, int h, float *beta,
+                                                float *decay)
 {
     const float *row = mo_at<const float>(op.gates) + t * 2 * op.v_heads;
     const int r = op.v_heads / op.k_heads;
@@ -139,7 +142,8 @@ template <int HEAD> struct inputs {
 };
 
 template <int HEAD>
-static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs<HEAD> &in, int64_t first, int count, int h)
+static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs<HEAD> &in, int64_t first,
+                                                   int count, int h)
 {
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * HEAD;
     const int key_head = key_head_of(op, h), j = threadIdx.x;
@@ -155,7 +159,8 @@ static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs
 }
 
 /* S = decay * S; gives the sum of S[i] * k[i]. */
-template <int HEAD> static __device__ __forceinline__ float decay_column(float *S, float decay, const float *k)
+template <int HEAD>
+static __device__ __forceinline__ float decay_column(float *S, float decay, const float *k)
 {
     float a = 0.0f;
     MO_UNROLL()
@@ -167,7 +172,8 @@ template <int HEAD> static __device__ __forceinline__ float decay_column(float *
 }
 
 /* S = S + k * d; gives the sum of S[i] * q[i]. */
-template <int HEAD> static __device__ __forceinline__ float change_column(float *S, float d, const float *k, const float *q)
+template <int HEAD>
+static __device__ __forceinline__ float change_column(float *S, float d, const float *k, const float *q)
 {
     float o = 0.0f;
     MO_UNROLL()
@@ -180,8 +186,8 @@ template <int HEAD> static __device__ __forceinline__ float change_column(float 
 
 /* Both, of a token and of the one after it: two chains that do not wait for each other. */
 template <int HEAD>
-static __device__ __forceinline__ float change_and_decay(float *S, float d, const float *k, const float *q, float decay,
-                                                         const float *next_k, float *a)
+static __device__ __forceinline__ float change_and_decay(float *S, float d, const float *k, const float *q,
+                                                         float decay, const float *next_k, float *a)
 {
     float o = 0.0f, sum = 0.0f;
     MO_UNROLL()
@@ -202,7 +208,8 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
     __shared__ float row[HEAD];
     const int h = blockIdx.x, j = threadIdx.x;
     const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
-    float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * HEAD * HEAD + j;
+    float *state =
+        mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * HEAD * HEAD + j;
     float *out = mo_at<float>(op.mixed.x) + (int64_t)slice.first * op.mixed.cols + h * HEAD + j;
     float S[HEAD];
     MO_UNROLL()

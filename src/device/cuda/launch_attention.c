@@ -22,8 +22,9 @@ static int heads(const mo_op_heads *o, mo_cuda_launch *out)
     const int longest = o->k_len > o->v_len ? o->k_len : o->v_len;
     int count = 0;
     if (o->norm_all) {
-        out[count++] = (mo_cuda_launch){
-            .kernel = "mo_heads_norm_all", .grid = {(uint32_t)o->tokens, 2, 1}, .block = {NORM_THREADS, 1, 1}};
+        out[count++] = (mo_cuda_launch){.kernel = "mo_heads_norm_all",
+                                        .grid = {(uint32_t)o->tokens, 2, 1},
+                                        .block = {NORM_THREADS, 1, 1}};
     }
     out[count++] = (mo_cuda_launch){.kernel = "mo_heads",
                                     .grid = {pieces(o->tokens * vectors, HEADS_WARPS), 1, 1},
@@ -61,8 +62,26 @@ static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
     return 2;
 }
 
-static int many(const mo_op_attend *o, mo_cuda_launch *out)
+/* Blocks (tile of tokens, KV head). */
+static int tiles(const mo_op_attend *o, int rows, mo_cuda_launch *out)
 {
+    const int tokens = rows / (o->heads / o->kv_heads);
+    out[0] = (mo_cuda_launch){.kernel = o->k_len == 64    ? "mo_attend_tile_64"
+                                        : o->k_len == 256 ? "mo_attend_tile_256"
+                                        : rows == 64      ? "mo_attend_tile_128"
+                                                          : "mo_attend_tile_128_small",
+                              .grid = {pieces(o->tokens, tokens), (uint32_t)o->kv_heads, 1},
+                              .block = {MO_TILE_THREADS, 1, 1},
+                              .shared = (uint32_t)mo_tile_lay(rows, o->k_len).bytes};
+    return 1;
+}
+
+static int many(const mo_op_attend *o, int compute, mo_cuda_launch *out)
+{
+    const int rows = mo_tile_rows(o, shared_limit(compute));
+    if (rows > 0) {
+        return tiles(o, rows, out);
+    }
     const int most = mo_chunk_queries_most(o);
     const uint32_t parts = pieces(o->heads / o->kv_heads, most);
     out[0] = (mo_cuda_launch){.kernel = "mo_attend_rows",
@@ -76,15 +95,17 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
 {
     if (o->v_len > 1024 || o->k_len > 1024) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels take heads of at most 1024 values, this model has %d and %d; run it with --device none",
+                "the GPU's kernels take heads of at most 1024 values, this model has %d and %d; run it with "
+                "--device none",
                 o->k_len, o->v_len);
         return -1;
     }
-    int count = o->tokens <= FEW ? few(o, compute, out) : many(o, out);
+    int count = o->tokens <= FEW ? few(o, compute, out) : many(o, compute, out);
     const bool codes_missing = o->tokens > FEW || o->v_len % 32 != 0;
     if (codes_missing && o->mixed.cols % 32 == 0) {
-        out[count++] = (mo_cuda_launch){
-            .kernel = "mo_attend_quantise", .grid = {(uint32_t)o->tokens, 1, 1}, .block = {QUANTISE_THREADS, 1, 1}};
+        out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantise",
+                                        .grid = {(uint32_t)o->tokens, 1, 1},
+                                        .block = {QUANTISE_THREADS, 1, 1}};
     }
     return count;
 }
@@ -95,6 +116,8 @@ int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_laun
     switch (op->kind) {
     case MO_OP_HEADS: return op->heads.tokens > 0 ? heads(&op->heads, out) : 0;
     case MO_OP_ATTEND: return op->attend.tokens > 0 ? attend(&op->attend, compute, out, err) : 0;
-    default: mo_fail(err, MO_EINVAL, "op %d has no kernel among those of attention", (int)op->kind); return -1;
+    default:
+        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of attention", (int)op->kind);
+        return -1;
     }
 }

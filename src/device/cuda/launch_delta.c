@@ -11,8 +11,9 @@ static uint32_t pieces(int64_t count, int64_t size)
 static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
 {
     const int64_t heads = 2 * (int64_t)o->k_heads + o->v_heads;
-    out[0] = (mo_cuda_launch){
-        .kernel = "mo_convolve", .grid = {pieces(o->tokens * heads, WARPS), 1, 1}, .block = {32 * WARPS, 1, 1}};
+    out[0] = (mo_cuda_launch){.kernel = "mo_convolve",
+                              .grid = {pieces(o->tokens * heads, WARPS), 1, 1},
+                              .block = {32 * WARPS, 1, 1}};
     if (o->tokens == o->slice_count) { /* one token each: their inputs are kept on the way */
         return 1;
     }
@@ -49,6 +50,8 @@ int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *
     switch (op->kind) {
     case MO_OP_CONVOLVE: return op->convolve.tokens > 0 ? convolve(&op->convolve, out) : 0;
     case MO_OP_RECUR: return op->recur.tokens > 0 ? recur(&op->recur, out) : 0;
-    default: mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the delta rule", (int)op->kind); return -1;
+    default:
+        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the delta rule", (int)op->kind);
+        return -1;
     }
 }

@@ -26,20 +26,22 @@ static bool wide(mo_daddr all, int n)
 static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
 {
     if (o->n > LONG) {
-        mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels take rows of at most %d values, this model has %d; run it with --device none", LONG,
-                o->n);
+        mo_fail(
+            err, MO_EUNSUPPORTED,
+            "the GPU's kernels take rows of at most %d values, this model has %d; run it with --device none",
+            LONG, o->n);
         return -1;
     }
-    mo_daddr all = o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm | o->moe_norm | o->post_norm;
+    mo_daddr all =
+        o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm | o->moe_norm | o->post_norm;
     for (int i = 0; i < MO_OP_NORMS; i++) {
         all |= o->norm[i].weight | o->norm[i].multiply | o->norm[i].out.x;
     }
     const uint32_t quads = pieces(o->n, 4);
     const uint32_t threads = quads > 1024 ? 1024 : pieces(quads, 32) * 32;
-    *out = (mo_cuda_launch){.kernel = !wide(all, o->n)  ? "mo_stream_odd"
-                                      : o->n <= SHORT ? "mo_stream_short"
-                                                      : "mo_stream_long",
+    *out = (mo_cuda_launch){.kernel = !wide(all, o->n) ? "mo_stream_odd"
+                                      : o->n <= SHORT  ? "mo_stream_short"
+                                                       : "mo_stream_long",
                             .grid = {(uint32_t)o->tokens, 1, 1},
                             .block = {threads, 1, 1},
                             .shared = quads * 16};
@@ -48,7 +50,8 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
 
 static int activate(const mo_op_activate *o, mo_cuda_launch *out)
 {
-    *out = (mo_cuda_launch){.kernel = wide(o->gate | o->up | o->hidden.x, o->n) ? "mo_activate" : "mo_activate_odd",
+    *out = (mo_cuda_launch){.kernel =
+                                wide(o->gate | o->up | o->hidden.x, o->n) ? "mo_activate" : "mo_activate_odd",
                             .grid = {(uint32_t)o->rows, pieces(o->n, 4 * ACTIVATE_THREADS), 1},
                             .block = {ACTIVATE_THREADS, 1, 1}};
     return 1;
@@ -76,7 +79,10 @@ static int await(const mo_op_await *o, mo_cuda_launch *out)
 {
     const uint32_t blocks = pieces((int64_t)o->most * o->n * (int64_t)sizeof(float), AWAIT_PIECE);
     *out = (mo_cuda_launch){.kernel = "mo_await",
-                            .grid = {blocks < 1 ? 1 : blocks < AWAIT_BLOCKS ? blocks : AWAIT_BLOCKS, 1, 1},
+                            .grid = {blocks < 1              ? 1
+                                     : blocks < AWAIT_BLOCKS ? blocks
+                                                             : AWAIT_BLOCKS,
+                                     1, 1},
                             .block = {512, 1, 1}};
     return 1;
 }
@@ -95,6 +101,8 @@ int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch 
         return op->logits.count > 0 ? 1 : 0;
     case MO_OP_PUBLISH: return publish(&op->publish, out);
     case MO_OP_AWAIT: return await(&op->await, out);
-    default: mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the stream", (int)op->kind); return -1;
+    default:
+        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the stream", (int)op->kind);
+        return -1;
     }
 }

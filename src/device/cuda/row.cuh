@@ -118,7 +118,8 @@ static __device__ __forceinline__ int mo_code_of(mo_block_scale s, float x)
 }
 
 /* What stands beside the codes of a block. */
-static __device__ __forceinline__ void mo_store_block(const mo_dacts &out, int64_t block, mo_block_scale s, int sum)
+static __device__ __forceinline__ void mo_store_block(const mo_dacts &out, int64_t block, mo_block_scale s,
+                                                      int sum)
 {
     const float d = s.zero ? 0.0f : s.amax / 127.0f;
     mo_at<float>(out.d)[block] = d;
@@ -143,7 +144,8 @@ static __device__ __forceinline__ void mo_quantise_quad(const mo_dacts &out, int
     if (at >= out.cols) {
         return;
     }
-    const uint32_t word = (uint32_t)(a & 255) | (uint32_t)(b & 255) << 8 | (uint32_t)(c & 255) << 16 | (uint32_t)d << 24;
+    const uint32_t word =
+        (uint32_t)(a & 255) | (uint32_t)(b & 255) << 8 | (uint32_t)(c & 255) << 16 | (uint32_t)d << 24;
     *(uint32_t *)(mo_at<int8_t>(out.q) + row * out.cols + at) = word;
     if (at % 16 == 0) {
         mo_at<int16_t>(out.half_sum)[row * (out.cols / 16) + at / 16] = (int16_t)half;
@@ -178,7 +180,8 @@ static __device__ __forceinline__ void mo_quantise_row(const mo_dacts &out, int6
 {
     const int warps = blockDim.x / 32;
     for (int block = threadIdx.x / 32; block < out.cols / 32; block += warps) {
-        mo_quantise_block(out, row, block, mo_at<float>(out.x)[row * out.cols + 32 * block + (threadIdx.x & 31)]);
+        mo_quantise_block(out, row, block,
+                          mo_at<float>(out.x)[row * out.cols + 32 * block + (threadIdx.x & 31)]);
     }
 }
 

@@ -16,7 +16,8 @@ static __device__ __forceinline__ int quad_at(int k)
     return 4 * (int)(threadIdx.x + k * blockDim.x);
 }
 
-template <int QUADS, bool WIDE> static __device__ __forceinline__ spread<QUADS> load_row(const float *row, int n)
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ spread<QUADS> load_row(const float *row, int n)
 {
     spread<QUADS> s;
     MO_UNROLL()
@@ -35,7 +36,8 @@ typedef struct bench {
     float eps;
 } bench;
 
-template <int QUADS> static __device__ __forceinline__ float row_factor(const bench &b, const spread<QUADS> &s)
+template <int QUADS>
+static __device__ __forceinline__ float row_factor(const bench &b, const spread<QUADS> &s)
 {
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
@@ -71,7 +73,8 @@ static __device__ __forceinline__ void norm_row(const bench &b, spread<QUADS> &s
     }
 }
 
-template <int QUADS> static __device__ __forceinline__ void add_row(spread<QUADS> &s, const spread<QUADS> &other)
+template <int QUADS>
+static __device__ __forceinline__ void add_row(spread<QUADS> &s, const spread<QUADS> &other)
 {
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
@@ -124,7 +127,7 @@ static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream
     spread<QUADS> s;
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
-        s.v[k] = merge_quad<QUADS == 1 ? 8 : 2, WIDE>(op, t, quad_at(k));
+        s.v[k] = merge_quad < QUADS == 1 ? 8 : 2, WIDE > (op, t, quad_at(k));
     }
     if (op.shared) {
         const float g = op.shared_gate ? mo_sigmoid(mo_at<const float>(op.shared_gate)[t]) : 1.0f;
@@ -179,7 +182,8 @@ static __device__ __forceinline__ void keep_row(const mo_op_stream &op, float *r
             v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
         }
         mo_store_quad<WIDE>(row, quad_at(k), op.n, v);
-        bad |= quad_at(k) < op.n && (mo_not_finite(v.x) || mo_not_finite(v.y) || mo_not_finite(v.z) || mo_not_finite(v.w));
+        bad |= quad_at(k) < op.n &&
+               (mo_not_finite(v.x) || mo_not_finite(v.y) || mo_not_finite(v.z) || mo_not_finite(v.w));
     }
     if (bad && op.bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
@@ -187,8 +191,8 @@ static __device__ __forceinline__ void keep_row(const mo_op_stream &op, float *r
 }
 
 template <bool WIDE>
-static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t t, int at, int n, float4 x, float r,
-                                                 float4 weight)
+static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t t, int at, int n, float4 x,
+                                                 float r, float4 weight)
 {
     float4 v = norm.weight ? normed(x, r, weight) : make_float4(x.x * r, x.y * r, x.z * r, x.w * r);
     if (norm.scale != 1.0f) {
@@ -204,7 +208,8 @@ static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t
     }
 }
 
-template <int QUADS, bool WIDE> static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *space)
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *space)
 {
     __shared__ float factor;
     const bench b = {(float *)space, &factor, op.n, op.eps};

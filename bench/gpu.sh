@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# gpu.sh [BUILD] [DIRECTORY] [ROUNDS]: models of true shape on this machine's GPU, with their experts in RAM, half in the
+# GPU's memory, or all of them there; prompts; dense models larger than the memory they are given. Every figure is the best
+# of ROUNDS interleaved rounds, because such machines are often shared. Models are made in DIRECTORY (about 65 GB in all for
+# the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
+# GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+moraine=$(realpath "${1:-build}")/moraine
+directory=${2:-build/models}
+rounds=${3:-3}
+mkdir -p "$directory"
+export XDG_CACHE_HOME=$directory
+
+field() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -1; }
+
+model() { # NAME SKEW: path
+    local path=$directory/$1-skew$2.gguf
+    [ -f "$path" ] || "$moraine" synth "$1" --skew "$2" -o "$path" >&2
+    echo "$path"
+}
+
+# Rows are collected as "name|arguments" and run in turn, ROUNDS times.
+rows=()
+row() { # NAME FIELD arguments...
+    local name=$1 what=$2
+    shift 2
+    if [[ $name =~ ${GPU_ONLY:-.} ]]; then
+        rows+=("$name|$what|$*")
+    fi
+}
+
+declare -A best detail
+run_rows() {
+    local round line name what arguments out value
+    for ((round = 0; round < rounds; round++)); do
+        for line in "${rows[@]}"; do
+            IFS='|' read -r name what arguments <<<"$line"
+            # shellcheck disable=SC2086
+            if ! out=$("$moraine" bench $arguments --profile off --rounds 1 --json 2>"$directory/gpu.log"); then
+                echo "$name: $(tail -1 "$directory/gpu.log")" >&2
+                continue
+            fi
+            value=$(field "$what" <<<"$out")
+            if awk "BEGIN {exit !($value > ${best[$name]:-0})}"; then
+                best[$name]=$value
+                detail[$name]=$(awk -v h="$(field hits <<<"$out")" -v a="$(field asked <<<"$out")" \
+                    -v f="$(field fetched <<<"$out")" -v p="$(field peak_bytes <<<"$out")" \
+                    -v l="$(field limit_bytes <<<"$out")" -v w="$(field wait_seconds <<<"$out")" \
+                    -v c="$(field cpu_seconds <<<"$out")" -v t="$(field fetch_seconds <<<"$out")" \
+                    -v u="$(field hidden_seconds <<<"$out")" \
+                    'BEGIN {printf "there %.0f %%, fetched %.0f %%, VRAM %.2f of %.2f GB, waiting %.2f s, CPU %.2f s, copies %.2f s (%.0f %% hidden)",
+                            a ? 100 * h / a : 100, a ? 100 * f / a : 0, p / 1e9, l / 1e9, w, c, t, t ? 100 * u / t : 0}')
+            fi
+        done
+    done
+    for line in "${rows[@]}"; do
+        name=${line%%|*}
+        printf '%-58s %9.1f  %s\n' "$name" "${best[$name]:-0}" "${detail[$name]:-}"
+    done
+    rows=()
+}
+
+half_of() { # PATH: a ceiling under which half of the experts stay on the device
+    "$moraine" bench "$1" --device cuda --ctx 512 --prefill 0 --decode 1 --rounds 1 --profile off --json 2>/dev/null |
+        awk -F'[:,]' '/"peak_bytes"/ {p = $2} /"slot_bytes"/ {s = $2} END {printf "%.0f", p - s / 2}' RS='[,}]'
+}
+
+for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
+    skew=0.7
+    [ "$name" = gpt-oss-20b ] && skew=1.4
+    even=$(model "$name" 0)
+    decode="--device cuda --ctx 512 --prefill 0 --decode 128"
+    half=$(half_of "$even")
+    row "$name: decode, all on the GPU" decode_best_tps "$even $decode"
+    row "$name: decode, all experts in RAM" decode_best_tps "$even $decode --cpu-moe"
+    row "$name: decode, half of the experts" decode_best_tps "$even $decode --vram $half"
+    if [[ "$name: decode, half, skewed router" =~ ${GPU_ONLY:-.} ]]; then
+        row "$name: decode, half, skewed router" decode_best_tps "$(model "$name" $skew) $decode --vram $half"
+    fi
+    prefill="--device cuda --ctx 2048 --batch 2048 --prefill 2048 --decode 0"
+    row "$name: prefill 2048, all on the GPU" prefill_best_tps "$even $prefill"
+    row "$name: prefill 2048, all experts in RAM" prefill_best_tps "$even $prefill --cpu-moe"
+    row "$name: decode, the CPU alone" decode_best_tps "$even --device none --ctx 512 --prefill 0 --decode 64"
+    run_rows
+done

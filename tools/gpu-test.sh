@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# gpu-test.sh BUILD: the suites that run on the simulated device, on a real GPU: the conformance of every op with the best
+# code and with the PTX for older architectures, and whole models on it. Fails where there is no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tests=$(realpath "${1:-build}")/tests
+for code in 0 75 80; do
+    echo "== every op, code $code (0: the best for this GPU)"
+    MO_TEST_CUDA=$code "$tests/test_device"
+done
+echo "== models"
+MO_TEST_DEVICE=cuda "$tests/test_card"
