@@ -64,7 +64,7 @@ mo_device *device_open(const char *name)
 
 bool device_is_small(const char *name)
 {
-    return strcmp(name, "emulated") == 0 || getenv("MO_TEST_SMALL") != NULL;
+    return getenv("MO_TEST_SMALL") || (strcmp(name, "emulated") == 0 && !getenv("MO_TEST_FULL"));
 }
 
 /* ---- The box ---------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ enum { IGNORED_MAX = 16 };
 typedef struct box {
     mo_device *device;
     mo_stream *stream;
-    bool small; /* the device is an emulation that takes a thousand times as long */
+    bool small; /* the device is an emulation that takes long: smaller matrices, shorter texts */
     mo_daddr base;
     uint8_t *want, *got; /* [room] images of the memory at base */
     size_t room, used;
@@ -26,7 +26,8 @@ typedef struct box {
 
 /* ---- Devices ---- */
 
-/* The devices of this run, by name; NULL ends. MO_TEST_CUDA=0, 75 or 80 adds a GPU; MO_TEST_DEVICE leaves one. */
+/* The devices of this run, by name; NULL ends. MO_TEST_CUDA=0, 75 or 80 adds a GPU; MO_TEST_DEVICE leaves one.
+ * MO_TEST_SMALL and MO_TEST_FULL choose sizes against what the device suggests. */
 extern const char *device_names[8];
 void devices_list(void);
 mo_device *device_open(const char *name);

@@ -12,6 +12,7 @@
 #include "oracle.h"
 #include "random.h"
 
+static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 static const char *device_name = "sim";
@@ -22,7 +23,7 @@ typedef struct setting {
     int64_t step, batch;
     mo_kv_type kv;
     bool cpu_moe;
-    const char *path; /* of the model; NULL: the oracle's */
+    mo_postfetch_mode postfetch;
 } setting;
 
 static mo_model *open_model(const char *path, const setting *s)
@@ -38,6 +39,7 @@ static mo_model *open_model(const char *path, const setting *s)
     options.vram_bytes = s->vram;
     options.ram_bytes = s->ram;
     options.cpu_moe = s->cpu_moe;
+    options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */
     if (mo_model_open(path, &options, &model, &err) != MO_OK) {
         fail_msg("%s: %s", path, err.detail);
@@ -177,6 +179,31 @@ static void lanes_work_together(void **state)
     }
 }
 
+/* Each mode of Post-Fetch, with waiting and without, with few transfers at once and few experts for the CPU. */
+static void post_fetch_changes_no_bit(void **state)
+{
+    (void)state;
+    const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
+                                       MO_POSTFETCH_AUTO};
+    for (int i = 0; i < model_count; i++) {
+        for (int m = 0; m < 4 && models[i].used; m++) {
+            for (int block = 0; block < 2; block++) {
+                setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", block ? "1" : "0", 1);
+                setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", block ? "1" : "8", 1);
+                setenv("LLAMA_POSTFETCH_CPU_LIMIT", block ? "1" : "6", 1);
+                setenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS", m % 2 ? "1" : "0", 1);
+                const setting set = {
+                    .device = device_name, .cpu_moe = true, .postfetch = modes[m], .step = 1 + block * 2};
+                expect_same(&models[i], &set, mode_names[m]);
+            }
+        }
+    }
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
+    unsetenv("LLAMA_POSTFETCH_CPU_LIMIT");
+    unsetenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS");
+}
+
 /* ---- Sessions --------------------------------------------------------------------------------- */
 
 static const oracle *find_model(const char *name)
@@ -288,7 +315,9 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
                                  .ram = ceilings[i],
                                  .vram = j % 2 ? (int64_t)32 << 20 : 0,
                                  .cpu_moe = j == 2,
-                                 .step = j < 2 ? 1 : j == 2 ? 4 : 20};
+                                 .step = j < 2    ? 1
+                                         : j == 2 ? 4
+                                                  : 20};
             float *got = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &set);
             assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
             free(got);
@@ -421,11 +450,16 @@ int main(void)
     device_name = asked ? asked : "sim";
     model_count = oracle_read(models);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_on_the_device),      cmocka_unit_test(some_experts_on_the_device),
-        cmocka_unit_test(lanes_work_together),           cmocka_unit_test(sessions_share_the_device),
+        cmocka_unit_test(everything_on_the_device),
+        cmocka_unit_test(some_experts_on_the_device),
+        cmocka_unit_test(lanes_work_together),
+        cmocka_unit_test(post_fetch_changes_no_bit),
+        cmocka_unit_test(sessions_share_the_device),
         cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
-        cmocka_unit_test(states_are_saved_and_restored), cmocka_unit_test(a_lost_device_costs_only_speed),
-        cmocka_unit_test(a_failed_copy_goes_to_the_cpu), cmocka_unit_test(a_small_ceiling_is_refused),
+        cmocka_unit_test(states_are_saved_and_restored),
+        cmocka_unit_test(a_lost_device_costs_only_speed),
+        cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
+        cmocka_unit_test(a_small_ceiling_is_refused),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     oracle_free(models, model_count);

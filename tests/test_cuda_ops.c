@@ -463,7 +463,8 @@ static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t 
     o->chunks = (int)(s->last / 256) + 1 + below(3);
     o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
     o->sinks = floats_or_none(n.heads);
-    const int64_t room = (int64_t)s->tokens * o->chunks * n.heads * (n.v_len + 2) * 4;
+    const int64_t few = s->tokens < MO_OP_FEW ? s->tokens : MO_OP_FEW;
+    const int64_t room = few * o->chunks * n.heads * (n.v_len + 2) * 4;
     o->partial = at(take(room));
     b.ignored = (size_t)(o->partial - at(b.memory));
     b.ignored_bytes = (size_t)room;

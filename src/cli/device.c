@@ -13,6 +13,7 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->by_cpu -= before->by_cpu;
     r->fetched -= before->fetched;
     r->fetch_failed -= before->fetch_failed;
+    r->late -= before->late;
     r->fetched_bytes -= before->fetched_bytes;
     r->cpu_bytes -= before->cpu_bytes;
     r->wait_ns -= before->wait_ns;
@@ -53,6 +54,9 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
         printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9,
                r->link_bytes_s * 1e-9);
     }
+    if (r->late) {
+        printf("  late copies    %" PRIu64 ", computed by the CPU\n", r->late);
+    }
     if (r->fetch_failed) {
         printf("  failed copies  %" PRIu64 ", computed by the CPU\n", r->fetch_failed);
     }
@@ -64,14 +68,15 @@ json_t *cli_device_json(const mo_device_report *r)
         return json_null();
     }
     return json_pack(
-        "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
+        "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
         "name", r->name, "lost", r->lost, "limit_bytes", (json_int_t)r->limit_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "core_bytes", (json_int_t)r->core_bytes, "work_bytes",
         (json_int_t)r->work_bytes, "stage_bytes", (json_int_t)r->stage_bytes, "slots", (int)r->slots,
         "filled", (int)r->filled, "slot_bytes", (json_int_t)r->slot_bytes, "asked", (json_int_t)r->asked,
         "hits", (json_int_t)r->hits, "by_cpu", (json_int_t)r->by_cpu, "fetched", (json_int_t)r->fetched,
-        "fetch_failed", (json_int_t)r->fetch_failed, "fetched_bytes", (json_int_t)r->fetched_bytes,
-        "cpu_bytes", (json_int_t)r->cpu_bytes, "wait_seconds", (double)r->wait_ns * 1e-9, "cpu_seconds",
-        (double)r->cpu_ns * 1e-9, "fetch_seconds", (double)r->fetch_ns * 1e-9, "hidden_seconds",
-        (double)r->hidden_ns * 1e-9, "cpu_bytes_s", r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
+        "fetch_failed", (json_int_t)r->fetch_failed, "late", (json_int_t)r->late, "fetched_bytes",
+        (json_int_t)r->fetched_bytes, "cpu_bytes", (json_int_t)r->cpu_bytes, "wait_seconds",
+        (double)r->wait_ns * 1e-9, "cpu_seconds", (double)r->cpu_ns * 1e-9, "fetch_seconds",
+        (double)r->fetch_ns * 1e-9, "hidden_seconds", (double)r->hidden_ns * 1e-9, "cpu_bytes_s",
+        r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
 }

@@ -19,6 +19,7 @@ enum {
     MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
     MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
     MO_OP_USED = 64,      /* most experts that a token uses */
+    MO_OP_FEW = 8,        /* tokens whose attention has room for every chunk's result */
     MO_OP_GROUPS = 64,    /* most groups of experts */
 };
 
@@ -196,7 +197,7 @@ typedef struct mo_op_attend {
     mo_daddr q;       /* as mo_op_heads left it */
     mo_daddr sinks;   /* float[heads] or 0 */
     mo_daddr places;  /* mo_dplace[tokens] */
-    mo_daddr partial; /* room for tokens * chunks * heads * (v_len + 2) floats */
+    mo_daddr partial; /* room for min(tokens, MO_OP_FEW) * chunks * heads * (v_len + 2) floats */
     mo_dacts mixed;   /* [tokens][heads * v_len] */
     int64_t window;   /* visible positions, the token's own included; 0: all */
     int32_t tokens, layer;

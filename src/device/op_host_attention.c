@@ -147,7 +147,7 @@ static void attend_head(const mo_kernels *k, const attend_parts *p, int64_t t, i
                            .ring = c->capacity};
     const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
     const int64_t first = first_seen(o, position), last = position + 1, step = o->v_len + 2;
-    float *sum = p->partial + (t * o->chunks * o->heads + head) * step;
+    float *sum = p->partial + (t % MO_OP_FEW * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
         const int64_t from = first > at ? first : at;
@@ -194,7 +194,8 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
     }
     p.q = mo_op_floats(job, "q", o->q, n * o->heads * query_len(o->k_len, o->gated));
     p.sinks = mo_op_floats_or_none(job, "sinks", o->sinks, o->heads);
-    p.partial = mo_op_floats(job, "partial", o->partial, n * o->chunks * o->heads * (o->v_len + 2));
+    const int64_t few = n < MO_OP_FEW ? n : MO_OP_FEW;
+    p.partial = mo_op_floats(job, "partial", o->partial, few * o->chunks * o->heads * (o->v_len + 2));
     p.mixed = mo_op_acts(job, "mixed", &o->mixed, n, true, true);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {

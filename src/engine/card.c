@@ -135,6 +135,24 @@ static void adopt_weights(mo_card *card)
     }
 }
 
+/* A copy may not cross from one pinned piece to the next. */
+mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
+                              mo_error *err)
+{
+    const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+    mo_status status = MO_OK;
+    for (size_t done = 0, run; done < size && status == MO_OK; done += run) {
+        const uint8_t *from = w->data + done;
+        run = size - done;
+        if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
+            const size_t left = card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
+            run = run < left ? run : left;
+        }
+        status = mo_copy_in(stream, to + done, from, run, err);
+    }
+    return status;
+}
+
 mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
                              int64_t *bytes, mo_error *err)
 {
@@ -144,21 +162,8 @@ mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int ex
     mo_status status = MO_OK;
     *bytes = 0;
     for (int i = 0; i < 3 && status == MO_OK; i++) {
-        const mo_weights *w = parts[i];
-        const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
-        *bytes += (int64_t)size;
-        size_t done = 0;
-        while (done < size && status == MO_OK) { /* a copy may not cross from one pinned piece to the next */
-            size_t run = size - done;
-            const uint8_t *from = w->data + done;
-            if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
-                const size_t left =
-                    card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
-                run = run < left ? run : left;
-            }
-            status = mo_copy_in(stream, to + (mo_daddr)at[i] + done, from, run, err);
-            done += run;
-        }
+        *bytes += parts[i]->rows * mo_format_row_bytes(mo_format_of(parts[i]->type), parts[i]->cols);
+        status = mo_card_copy_matrix(card, stream, parts[i], to + (mo_daddr)at[i], err);
     }
     return status;
 }
@@ -235,6 +240,9 @@ static mo_status open_card(mo_card *card, mo_error *err)
     }
     if (status == MO_OK) {
         status = make_stages(card, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_size_transfers(card, err);
     }
     if (status == MO_OK) {
         status = make_slots(card, err);

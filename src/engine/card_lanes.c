@@ -58,8 +58,8 @@ static mo_status await_choice(mo_card *card, int layer, mo_error *err)
 }
 
 /* ids to the workspace; the experts that are not on the device become needs, each with a row for every token that
- * chose it. */
-static int sort_choice(mo_card *card, mo_walk *walk, int layer)
+ * chose it: side by side, or apart, in the order of tokens and ranks. */
+static int sort_choice(mo_card *card, mo_walk *walk, int layer, bool apart)
 {
     const mo_moe *moe = &walk->layer->moe;
     mo_workspace *w = walk->w;
@@ -94,15 +94,15 @@ static int sort_choice(mo_card *card, mo_walk *walk, int layer)
         const int32_t e = w->ids[i];
         if (w->first[e] < 0) {
             w->row_of[i] = -1;
-        } else if (walk->tokens == 1) { /* its row is its rank: the result needs no copy */
+        } else if (apart) { /* its row is its rank: the result needs no copy */
             w->row_of[i] = w->first[e] = (int32_t)i;
-            w->by_expert[i] = 0;
+            w->by_expert[i] = (int32_t)(i / moe->used);
         } else {
             w->row_of[i] = w->first[e]++;
             w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
         }
     }
-    for (int i = 0; walk->tokens > 1 && i < count; i++) { /* back to the beginnings */
+    for (int i = 0; !apart && i < count; i++) { /* back to the beginnings */
         w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
     }
     return count;
@@ -143,6 +143,9 @@ static void tally(const mo_walk *walk, int layer, int count)
 /* How many of `count` bricks to fetch, so that the link and the CPU end together. */
 static int share_of_fetch(const mo_card *card, int layer, int count)
 {
+    if (card->postfetch.mode == MO_POSTFETCH_OFF || card->postfetch.force_cpu) {
+        return 0;
+    }
     const double bytes = (double)card->layers[layer].brick_bytes;
     const double cpu = bytes * card->cpu_s_per_byte, link = bytes * card->fetch_s_per_byte;
     const int most = count < card->stage_count ? count : card->stage_count;
@@ -157,6 +160,31 @@ static int share_of_fetch(const mo_card *card, int layer, int count)
         }
     }
     return chosen;
+}
+
+mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, int expert, mo_daddr base)
+{
+    uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
+    mo_dwork *head = (mo_dwork *)(void *)list;
+    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
+    *head = (mo_dwork){0};
+    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
+        if (walk->w->ids[i] == expert) {
+            items[head->count++] = (mo_dwork_item){.base = base,
+                                                   .expert = expert,
+                                                   .token = (int32_t)(i / walk->layer->moe.used),
+                                                   .row = (int32_t)i};
+        }
+    }
+    return card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
+}
+
+mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err)
+{
+    const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
+    const int32_t items = ((const mo_dwork *)(const void *)list)->count;
+    return mo_copy_in(card->lane, card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), list,
+                      sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
 }
 
 /* One brick: to a slot of the pool, which it then keeps, or to a stage. False: the CPU has to compute it. */
@@ -180,18 +208,7 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
     if (slot) {
         mo_vram_landed(card->vram, layer, need->expert);
     }
-    uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
-    mo_dwork *head = (mo_dwork *)(void *)list;
-    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
-    *head = (mo_dwork){0};
-    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
-        if (walk->w->ids[i] == need->expert) {
-            items[head->count++] = (mo_dwork_item){.base = to,
-                                                   .expert = need->expert,
-                                                   .token = (int32_t)(i / walk->layer->moe.used),
-                                                   .row = (int32_t)i};
-        }
-    }
+    mo_card_list_work(card, walk, stage, need->expert, to);
     out->fetched_bytes += bytes;
     out->fetched++;
     return true;
@@ -206,8 +223,7 @@ static mo_status compute_fetched(mo_card *card, const mo_walk *walk, int layer, 
     const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
     const mo_daddr work = card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
     const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    mo_status status =
-        mo_copy_in(card->lane, work, list, sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
+    mo_status status = mo_card_send_work(card, stage, err);
     if (status == MO_OK) {
         status = mo_stream_after(card->lane, card->stages[stage].ready, err);
     }
@@ -258,7 +274,9 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     if (status != MO_OK) {
         return status;
     }
-    out->count = sort_choice(card, walk, layer);
+    const bool by_document = mo_card_postfetching(card); /* 000's modes; otherwise the rates decide */
+    out->apart = walk->tokens == 1 || by_document;
+    out->count = sort_choice(card, walk, layer, out->apart);
     tally(walk, layer, out->count);
     if (out->count > 0 && walk->engine->tiers && walk->engine->tiers->store) {
         mo_store_want(walk->engine->tiers->store, layer, walk->w->needs, out->count);
@@ -266,7 +284,7 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
         status = mo_store_look(walk->engine->tiers->store, false, err);
     }
     if (status == MO_OK && out->count > 0) {
-        status = fetch_some(card, walk, layer, out, err);
+        status = by_document ? mo_card_send(card, walk, out, err) : fetch_some(card, walk, layer, out, err);
     }
     unpin_hot(card, walk, layer);
     if (status == MO_OK) {
@@ -280,20 +298,33 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
 
 /* ---- The CPU's lane --------------------------------------------------------------------------- */
 
-static bool add_ready(mo_walk *walk, int count, bool stored, int *left)
+void mo_card_add(mo_walk *walk, const mo_need *n, bool apart, bool down)
+{
+    void (*const add)(mo_walk *, int, int64_t, int64_t) = down ? mo_walk_add_down : mo_walk_add_in;
+    if (!apart) {
+        add(walk, n->expert, walk->w->first[n->expert], n->picks);
+        return;
+    }
+    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
+        if (walk->w->ids[i] == n->expert) {
+            add(walk, n->expert, i, 1);
+        }
+    }
+}
+
+static bool add_ready(mo_walk *walk, int count, bool stored, bool apart, int *left)
 {
     mo_workspace *w = walk->w;
     bool some = false;
     *left = 0;
     for (int i = 0; i < count; i++) {
         mo_need *n = &w->needs[i];
-        const int64_t row = w->first[n->expert];
         if ((!stored || n->in) && !n->in_done) {
-            mo_walk_add_in(walk, n->expert, row, n->picks);
+            mo_card_add(walk, n, apart, false);
             n->in_done = some = true;
         }
         if (n->in_done && (!stored || n->down) && !n->down_done) {
-            mo_walk_add_down(walk, n->expert, row, n->picks);
+            mo_card_add(walk, n, apart, true);
             n->down_done = some = true;
         }
         *left += !n->down_done;
@@ -316,7 +347,7 @@ static mo_status release_done(mo_card *card, mo_walk *walk, const mo_card_servic
     return status;
 }
 
-static mo_status compute(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
 {
     mo_store *store = s->stored ? walk->engine->tiers->store : NULL;
     mo_status status = MO_OK;
@@ -329,7 +360,7 @@ static mo_status compute(mo_card *card, mo_walk *walk, const mo_card_service *s,
             break;
         }
         mo_walk_begin_round(walk);
-        const bool some = add_ready(walk, s->count, s->stored, &left);
+        const bool some = add_ready(walk, s->count, s->stored, s->apart, &left);
         wait = !some && left > 0;
         if (some) {
             const int64_t began = mo_clock_ns();
@@ -362,7 +393,7 @@ static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_servic
             continue;
         }
         reply->row[count++] = (int32_t)i;
-        if (walk->tokens > 1) {
+        if (!s->apart) {
             memcpy(card->pinned.rows + i * n, walk->w->down + walk->w->row_of[i] * n,
                    sizeof(float) * (size_t)n);
         }
@@ -402,7 +433,7 @@ static mo_status release(mo_card *card, mo_walk *walk, const mo_card_service *s,
     return status;
 }
 
-mo_status mo_card_reply(mo_card *card, mo_walk *walk, const mo_card_service *s, mo_error *err)
+mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_error *err)
 {
     const mo_moe *moe = &walk->layer->moe;
     mo_workspace *w = walk->w;
@@ -416,22 +447,26 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, const mo_card_service *s, 
     }
     const int64_t began = mo_clock_ns();
     mo_status status = MO_OK;
-    if (bytes > 0) {
+    if (bytes > 0 || s->sent) {
         memcpy(walk->in.x, card->pinned.in, sizeof(float) * (size_t)(walk->tokens * n));
         for (int64_t t = 0; t < walk->tokens; t++) {
             mo_walk_quantise(walk->k, &walk->in, t);
         }
-        walk->hidden = mo_acts_lay(w->hidden, walk->tokens * moe->used, moe->width);
-        if (walk->tokens == 1) {
+        walk->hidden =
+            mo_acts_lay(s->sent ? card->pinned.hidden : w->hidden, walk->tokens * moe->used, moe->width);
+        if (s->apart) {
             w->down = card->pinned.rows;
         }
-        status = compute(card, walk, s, err);
+        status = mo_card_compute(card, walk, s, err);
+        if (status == MO_OK && s->sent) {
+            status = mo_card_receive(card, walk, s, fetched, err);
+        }
         w->down = down;
     }
     const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
     if (status == MO_OK) {
         write_reply(card, walk, s, fetched);
-        if (!s->stored) {
+        if (!s->stored && !s->sent) {
             learn(&card->cpu_s_per_byte, seconds, bytes);
         }
         card->counters.cpu_bytes += (uint64_t)bytes;

@@ -324,17 +324,18 @@ void mo_card_await(mo_card_plan *p, int layer)
 
 /* ---- Feed-forward ---------------------------------------------------------------------------- */
 
-static void add_experts(mo_card_plan *p, int layer, mo_daddr work, int64_t most)
+static mo_op_experts experts_of(const mo_card_plan *p, int layer, mo_daddr work, int64_t most,
+                                mo_daddr hidden)
 {
     const mo_card *card = p->card;
     const mo_moe *moe = &card->frame->layers[layer].moe;
     const mo_card_layer *c = &card->layers[layer];
-    const mo_op_experts experts = {
+    return (mo_op_experts){
         .work = work,
         .most = (int32_t)most,
         .activation = (int32_t)moe->activation,
         .in = in_of(p),
-        .hidden = mo_dacts_lay(card->room.hidden, p->tokens * moe->used, moe->width),
+        .hidden = mo_dacts_lay(hidden, p->tokens * moe->used, moe->width),
         .gate = c->expert_gate,
         .up = c->expert_up,
         .down = c->expert_down,
@@ -342,8 +343,18 @@ static void add_experts(mo_card_plan *p, int layer, mo_daddr work, int64_t most)
         .down_at = c->down_at,
         .y = card->room.down,
     };
+}
+
+static void add_experts(mo_card_plan *p, int layer, mo_daddr work, int64_t most)
+{
+    const mo_op_experts experts = experts_of(p, layer, work, most, p->card->room.hidden);
     add(p, MO_OP_EXPERTS_IN)->experts = experts;
     add(p, MO_OP_EXPERTS_DOWN)->experts = experts;
+}
+
+void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most)
+{
+    add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->card->room.sent);
 }
 
 void mo_card_hot(mo_card_plan *p, int layer)

@@ -39,6 +39,7 @@ typedef struct mo_card_room {
         side_weight;
     mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
     mo_daddr work;                  /* mo_dwork and items, of the hot lane */
+    mo_daddr sent;                  /* acts: hidden rows from the CPU */
     mo_daddr fetched;               /* the same for each stage of the fetch lane */
     mo_daddr groups, picks, row_of; /* of a batch */
     mo_daddr logits;
@@ -64,6 +65,7 @@ typedef struct mo_card_pinned {
     float *all_weights;
     float *in;      /* [few][D] the experts' input */
     float *rows;    /* [few * used][D] what the CPU computed */
+    void *hidden;   /* acts [few * used][F]: what it hands on before down */
     float *logits;  /* [CARD_LOGITS][vocab] */
     uint32_t *bad;  /* [2 * layers + 2] */
     uint8_t *works; /* worklists of fetched experts, one per stage */
@@ -94,6 +96,14 @@ typedef struct mo_card_stage {
     int layer, expert; /* a batch: what it holds, or will */
 } mo_card_stage;
 
+/* Post-Fetch: one tensor, or one expert, on its way. */
+typedef enum mo_transfer_state { MO_CPU_ONLY, MO_COPY_IN_FLIGHT, MO_GPU_READY } mo_transfer_state;
+typedef struct mo_transfer {
+    mo_transfer_state state;
+    int expert, need, stage;
+    bool whole, failed;
+} mo_transfer;
+
 struct mo_card {
     mo_device *device;
     const mo_checkpoint *model;
@@ -121,6 +131,8 @@ struct mo_card {
     int64_t stage_bytes;
     uint64_t stage_head, stage_tail; /* of the ring: filled, and used */
     int64_t group_limit;
+    mo_transfer transfers[CARD_STAGES];
+    int transfers_most;   /* under way at once */
     int64_t taken, limit; /* bytes of device memory, and the ceiling */
     uint32_t sequence;
     uint64_t pass;
@@ -197,6 +209,8 @@ void mo_card_merge(mo_card_plan *p, int layer, bool grouped, bool experts);
 void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows);
 /* One brick's rows by a worklist of its own. */
 void mo_card_brick(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
+/* The same, but the CPU has computed gate and up. */
+void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
 void mo_card_groups(mo_card_plan *p, int layer, const mo_card_span *span);
 mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err);
@@ -209,11 +223,28 @@ typedef struct mo_card_service {
     int layer;
     int count;   /* experts that are not on the device: walk->w->needs */
     bool stored; /* they come from the store */
+    bool apart;  /* rows of an expert are where its ranks are */
+    int sent;    /* transfers of Post-Fetch */
     int64_t fetched_bytes;
     int fetched;
 } mo_card_service;
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
-mo_status mo_card_reply(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
+mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+/* Rounds of the CPU until everything that is not done (or given to the device) is. */
+mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
+void mo_card_add(mo_walk *walk, const mo_need *need, bool apart, bool down);
+/* The worklist of one expert, written for a stage and sent; returns where the device finds it. */
+mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, int expert, mo_daddr base);
+mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err);
+
+/* ---- Post-Fetch (card_postfetch.c) ---- */
+
+bool mo_card_postfetching(const mo_card *card); /* does document 000 rule, or the rates? */
+mo_status mo_card_size_transfers(mo_card *card, mo_error *err);
+mo_status mo_card_send(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+mo_status mo_card_receive(mo_card *card, mo_walk *walk, mo_card_service *service, bool *fetched,
+                          mo_error *err);
+
 /* The step is given up: whoever waits on the device need not. */
 void mo_card_abort(mo_card *card);
 
@@ -224,6 +255,8 @@ mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int 
                              mo_error *err);
 
 /* Copies a brick's matrices from RAM; *bytes of them. */
+mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
+                              mo_error *err);
 mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
                              int64_t *bytes, mo_error *err);
 

@@ -114,6 +114,7 @@ static void lay_room(const mo_card *card, cutter *c, mo_card_room *r)
         r->up = cut(c, rows * e->expert_width, sizeof(float));
         r->hidden = cut(c, 1, mo_acts_bytes(rows, e->expert_width));
         r->down = cut(c, rows * width, sizeof(float));
+        r->sent = cut(c, 1, mo_acts_bytes(CARD_FEW * e->used, e->expert_width));
     }
     r->side_gate = cut(c, batch * e->side_width, sizeof(float));
     r->side_up = cut(c, batch * e->side_width, sizeof(float));
@@ -155,6 +156,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     p->all_weights = (float *)cut(c, layers * few, sizeof(float));
     p->in = (float *)cut(c, CARD_FEW * card->frame->width, sizeof(float));
     p->rows = (float *)cut(c, few * card->frame->width, sizeof(float));
+    p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
     p->logits = (float *)cut(c, CARD_LOGITS * card->frame->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, 2 * layers + 2, sizeof(uint32_t));
     p->works = (uint8_t *)cut(c, CARD_STAGES * p->work_bytes, 1);

@@ -324,7 +324,8 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
             times[i] = times[i + 1] - times[i];
         }
         qsort(times, TRIPS, sizeof *times, by_length);
-        p->report.round_trip_seconds = (double)times[TRIPS / 2] * 1e-9;
+        const int64_t middle = times[TRIPS / 2];
+        p->report.round_trip_seconds = (double)middle * 1e-9;
     }
     return status;
 }

@@ -84,7 +84,7 @@ static mo_status read_text(const char *path, const struct field *f, const json_t
     if (!json_is_string(value) || json_string_length(value) > (size_t)f->most) {
         return mo_fail(err, MO_EFORMAT, "%s: %s must be a text of at most %g bytes", path, f->name, f->most);
     }
-    strcpy(to, json_string_value(value));
+    memcpy(to, json_string_value(value), json_string_length(value) + 1);
     return MO_OK;
 }
 

@@ -547,12 +547,15 @@ namespace
 {
 
 thread_local bool seed_is_fixed;
-thread_local uint64_t seed_next;
+thread_local uint64_t seed_fixed;
+uint64_t seed_next; /* atomic */
 
 uint64_t seed_of_launch()
 {
     const char *text = getenv("MO_EMULATION_SEED");
-    return seed_is_fixed ? seed_next : text ? strtoull(text, NULL, 10) : seed_next++;
+    return seed_is_fixed ? seed_fixed
+           : text        ? strtoull(text, NULL, 10)
+                         : __atomic_fetch_add(&seed_next, 1, __ATOMIC_RELAXED);
 }
 
 void prepare_block(Machine *m, uint32_t shared_bytes)
@@ -629,7 +632,7 @@ void check_launch(const uint32_t grid[3], const uint32_t block[3], uint32_t shar
 void mo_emulated_seed(uint64_t seed)
 {
     seed_is_fixed = true;
-    seed_next = seed;
+    seed_fixed = seed;
 }
 
 void mo_emulated_launch(const char *kernel, mo_emulated_entry entry, const void *args, const uint32_t grid[3],

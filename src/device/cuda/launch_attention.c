@@ -6,7 +6,6 @@ enum {
     HEADS_WARPS = 4,
     NORM_THREADS = 256,
     QUANTISE_THREADS = 256,
-    FEW = 8, /* tokens whose chunks lie side by side in op.partial; more tokens do not use it */
 };
 
 static uint32_t pieces(int64_t count, int64_t size)
@@ -100,8 +99,8 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
                 o->k_len, o->v_len);
         return -1;
     }
-    int count = o->tokens <= FEW ? few(o, compute, out) : many(o, compute, out);
-    const bool codes_missing = o->tokens > FEW || o->v_len % 32 != 0;
+    int count = o->tokens <= MO_OP_FEW ? few(o, compute, out) : many(o, compute, out);
+    const bool codes_missing = o->tokens > MO_OP_FEW || o->v_len % 32 != 0;
     if (codes_missing && o->mixed.cols % 32 == 0) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantise",
                                         .grid = {(uint32_t)o->tokens, 1, 1},

@@ -119,7 +119,7 @@ typedef struct mo_rows_shape {
 /* The cut of a matrix, the same for all its rows; `tokens` of the kernel, whatever their number in the op. */
 MO_ROWS_CONST mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
 {
-    mo_rows_shape s = {};
+    mo_rows_shape s = {0};
     s.row_bytes = cols / mo_rows_values(type) * mo_rows_bytes(type);
     if (mo_rows_float(type)) {
         s.rows = MO_ROWS_FLOAT;

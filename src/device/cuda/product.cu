@@ -1,0 +1,55 @@
+/* MO_OP_PRODUCT for few tokens: several matrices times the same rows, in one launch. The steps of all matrices are dealt
+ * out in order to the thread blocks, so that each reads as many bytes as the others. */
+#include "device/cuda/rows.cuh"
+
+/* Steps of a matrix, whole rows together. */
+static __device__ __forceinline__ int mo_product_groups(const mo_dmatrix &matrix, const mo_rows_shape &shape)
+{
+    return matrix.data ? (matrix.rows + shape.rows - 1) / shape.rows : 0;
+}
+
+template <int TOKENS> static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, uint8_t *memory)
+{
+    mo_ring ring = mo_rows_begin(memory);
+    int64_t total = 0;
+    for (int i = 0; i < op.count; i++) {
+        total += mo_product_groups(op.matrix[i], mo_rows_cut(op.matrix[i].type, op.in.cols, TOKENS));
+    }
+    const int begin = (int)(total * blockIdx.x / gridDim.x), end = (int)(total * (blockIdx.x + 1) / gridDim.x);
+    int before = 0; /* groups of the matrices before */
+    for (int i = 0; i < op.count; i++) {
+        const mo_dmatrix &matrix = op.matrix[i];
+        const mo_rows_shape shape = mo_rows_cut(matrix.type, op.in.cols, TOKENS);
+        const int groups = mo_product_groups(matrix, shape);
+        const int first = max(begin - before, 0), last = min(end - before, groups);
+        before += groups;
+        if (first >= last) {
+            continue;
+        }
+        const int row0 = first * shape.rows;
+        const uint8_t *data = mo_at<const uint8_t>(matrix.data);
+        mo_rows_source source;
+        source.data[0] = source.data[1] = data + (int64_t)row0 * shape.row_bytes;
+        source.limit[0] = source.limit[1] = data + (int64_t)matrix.rows * shape.row_bytes;
+        source.split = 0;
+        source.rows = min(last * shape.rows, matrix.rows) - row0;
+        float *y = mo_at<float>(op.y[i]);
+        const float *scale = mo_at<const float>(matrix.scale), *bias = mo_at<const float>(matrix.bias);
+        const int64_t stride = op.stride[i];
+        mo_rows_run<TOKENS>(ring, memory, matrix.type, shape, source, mo_rows_acts_of(op.in, 0, op.tokens),
+                            [=](int row, int token, float value) {
+                                y[token * stride + row0 + row] = mo_rows_finish(value, scale, bias, row0 + row);
+                            });
+    }
+}
+
+#define MO_PRODUCT(TOKENS, blocks)                                                                           \
+    MO_ROWS_KERNEL(mo_product_##TOKENS, mo_op_product, MO_ROWS_THREADS + mo_rows_folders(TOKENS), blocks)    \
+    {                                                                                                        \
+        MO_DYNAMIC_SHARED(memory);                                                                           \
+        mo_product_few<TOKENS>(op, memory);                                                                  \
+    }
+
+MO_PRODUCT(1, 3)
+MO_PRODUCT(4, 2)
+MO_PRODUCT(8, 2)

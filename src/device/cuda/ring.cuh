@@ -1,0 +1,122 @@
+/* Ring: the next steps of a thread block's rows on their way to shared memory. A step is a run of consecutive bytes;
+ * it keeps its place modulo 16, so that odd blocks cost nothing to copy. Since 9.0 one thread starts one copy per step
+ * and a barrier in shared memory counts the bytes; before, all threads copy 16 bytes at a time. */
+#ifndef MO_CUDA_RING_CUH
+#define MO_CUDA_RING_CUH
+
+#include "device/cuda/common.cuh"
+
+#if !defined(MO_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define MO_RING_BULK
+#endif
+
+struct mo_ring {
+    uint8_t *steps;       /* [ahead][step_bytes], 16-byte aligned */
+    uint64_t *arrived;    /* [MO_ROWS_AHEAD] barriers */
+    uint32_t phases;      /* bit i: which phase of barrier i is awaited next */
+    uint32_t step_bytes;
+    int32_t ahead;        /* steps there is room for: 2 to 4 */
+};
+
+/* Bytes of memory for one step. What lies between them and the next multiple of 16 is copied too, unless it ends
+ * after `limit`: memory of a device is given out in multiples of 256, so that is harmless there. */
+struct mo_ring_run {
+    const uint8_t *from;
+    uint32_t bytes; /* 0: nothing */
+};
+
+/* All threads, before a __syncthreads(). */
+static __device__ __forceinline__ void mo_ring_begin(mo_ring *ring)
+{
+    ring->phases = 0;
+#ifdef MO_RING_BULK
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < MO_ROWS_AHEAD; i++) {
+            const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring->arrived + i);
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the copies see them */
+    }
+#endif
+}
+
+/* Where a run's first byte lies. */
+static __device__ __forceinline__ const uint8_t *mo_ring_at(const mo_ring &ring, int slot, const mo_ring_run &run)
+{
+    return ring.steps + slot * ring.step_bytes + ((uint32_t)(uintptr_t)run.from & 15);
+}
+
+/* Sends a step on its way; by all threads, the same number of times for each, `starter` starts it. limit: the end of
+ * the matrix. */
+static __device__ __forceinline__ void mo_ring_bring(const mo_ring &ring, int slot, const mo_ring_run &run,
+                                                     const uint8_t *limit, int starter)
+{
+    const uint32_t off = (uint32_t)(uintptr_t)run.from & 15;
+    const uint8_t *from = run.from - off;
+    uint8_t *to = ring.steps + slot * ring.step_bytes;
+    const uint32_t bytes = run.bytes ? (off + run.bytes + 15) / 16 * 16 : 0;
+#ifdef MO_RING_BULK
+    (void)limit;
+    if (threadIdx.x == starter) {
+        const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring.arrived + slot);
+        const uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+        if (bytes) {
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             place),
+                         "l"(from), "r"(bytes), "r"(barrier)
+                         : "memory");
+        }
+    }
+#else
+    (void)starter;
+    for (uint32_t i = 16 * threadIdx.x; i < bytes; i += 16 * blockDim.x) {
+        if (from + i + 16 <= limit) {
+            mo_async_copy16(to + i, from + i);
+        } else {
+            for (int j = 0; from + i + j < limit; j++) {
+                to[i + j] = from[i + j];
+            }
+        }
+    }
+    mo_async_commit();
+#endif
+}
+
+/* A step's place in the order of copies, kept where there is nothing to bring. */
+static __device__ __forceinline__ void mo_ring_pass(void)
+{
+#ifndef MO_RING_BULK
+    mo_async_commit();
+#endif
+}
+
+/* Waits for the oldest step that was not waited for, which is in `slot`. A __syncthreads() makes it everybody's. */
+static __device__ __forceinline__ void mo_ring_wait(mo_ring *ring, int slot)
+{
+#ifdef MO_RING_BULK
+    const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring->arrived + slot);
+    const uint32_t phase = ring->phases >> slot & 1;
+    uint32_t done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(phase)
+                     : "memory");
+    } while (!done);
+    ring->phases ^= 1u << slot;
+#else
+    (void)slot;
+    switch (ring->ahead) { /* ahead - 1 are under way, this one included */
+    case 2: mo_async_wait<0>(); break;
+    case 3: mo_async_wait<1>(); break;
+    default: mo_async_wait<2>(); break;
+    }
+#endif
+}
+
+#endif

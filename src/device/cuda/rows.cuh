@@ -1,0 +1,392 @@
+/* Rows: the product of consecutive rows of one matrix with few tokens, by one thread block. Decoding threads turn each
+ * step of the ring into terms of the fold; meanwhile folding threads, one per row and token, fold the terms of the step
+ * before. One barrier per step. See rows.h for the cut. */
+#ifndef MO_CUDA_ROWS_CUH
+#define MO_CUDA_ROWS_CUH
+
+#include "device/cuda/fold.cuh"
+#include "device/cuda/ring.cuh"
+
+/* Shared memory: barriers, results of a tile, then steps and terms as the cut says. */
+struct mo_rows_head {
+    uint64_t arrived[MO_ROWS_AHEAD];
+    float result[2 * MO_ROWS_TILE];
+};
+static_assert(sizeof(mo_rows_head) <= MO_ROWS_HEAD, "steps begin behind the head");
+
+/* The activations of one kernel's tokens. */
+struct mo_rows_acts {
+    const uint8_t *q;
+    const float *d, *s, *x;
+    const uint32_t *sums; /* two int16 each */
+    int32_t cols, tokens;
+};
+
+static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &in, int64_t first, int tokens)
+{
+    mo_rows_acts a;
+    const int64_t blocks = in.cols / 32;
+    a.q = mo_at<const uint8_t>(in.q) + first * in.cols;
+    a.d = mo_at<const float>(in.d) + first * blocks;
+    a.s = mo_at<const float>(in.s) + first * blocks;
+    a.x = mo_at<const float>(in.x) + first * in.cols;
+    a.sums = mo_at<const uint32_t>(in.half_sum) + first * blocks;
+    a.cols = in.cols;
+    a.tokens = tokens;
+    return a;
+}
+
+/* Rows of one matrix, or of two of one shape, a tile of each: row r >= split is row r - split of the second. */
+struct mo_rows_source {
+    const uint8_t *data[2]; /* first row */
+    const uint8_t *limit[2]; /* end of the matrix */
+    int32_t split;          /* a multiple of a step's rows; 0: there is no second */
+    int32_t rows;           /* of the first, and of the second */
+};
+
+/* ---- One step ---- */
+
+/* Step `step` as bytes and rows. */
+struct mo_rows_step {
+    mo_ring_run run;
+    int32_t row, rows, matrix; /* rows: 0 when the matrix ends before */
+    int32_t first_block, blocks;
+    bool begins, ends; /* of a row */
+};
+
+static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape, const mo_rows_source &source,
+                                                               int step)
+{
+    mo_rows_step s;
+    const int group = shape.cuts == 1 ? step : step / shape.cuts;
+    const int cut = step - group * shape.cuts;
+    s.row = group * shape.rows;
+    s.matrix = source.split && s.row >= source.split;
+    const int inside = s.row - (s.matrix ? source.split : 0);
+    s.rows = max(0, min(shape.rows, source.rows - inside));
+    s.begins = cut == 0;
+    s.ends = cut == shape.cuts - 1;
+    s.first_block = cut * shape.cut_blocks;
+    s.blocks = min(shape.cut_blocks, shape.blocks - s.first_block);
+    s.run.from = source.data[s.matrix] + (int64_t)inside * shape.row_bytes + cut * shape.cut_bytes;
+    s.run.bytes = shape.cuts == 1 ? s.rows * shape.row_bytes : min(shape.cut_bytes, shape.row_bytes - cut * shape.cut_bytes);
+    return s;
+}
+
+/* The codes of a block of 32, from memory that the whole grid reads. */
+static __device__ __forceinline__ void mo_rows_codes(const mo_rows_acts &acts, int token, int block, uint32_t q[8])
+{
+    mo_words_at<16, 8>(acts.q + (int64_t)token * acts.cols + 32 * block, q);
+}
+
+/* Decoding threads: thread `thread` of `threads`. `bytes`: the step in shared memory; terms: [token][row][pitch]. */
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape, const mo_rows_step &step,
+                                                      const mo_rows_acts &acts, const uint8_t *bytes, float *terms,
+                                                      int thread, int threads)
+{
+    constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
+    constexpr bool RAW = mo_has_table<TYPE> && TOKENS == 1;
+    const int wide = shape.cut_blocks / PARTS; /* threads side by side on a row */
+    const int units = step.blocks / PARTS;
+    const int slots = wide < threads ? threads / wide : 1;
+    const int slot = wide < threads ? thread / wide : 0;
+    int unit = wide < threads ? thread - slot * wide : thread;
+    if (slot >= slots) {
+        return;
+    }
+    for (; unit < units; unit += threads) {
+        uint32_t q[PARTS][8], sums[PARTS];
+        if constexpr (TOKENS == 1) {
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) {
+                const int block = step.first_block + mo_block_of<TYPE>(unit, p);
+                mo_rows_codes(acts, 0, block, q[p]);
+                sums[p] = mo_needs_sums<TYPE> ? acts.sums[block] : 0;
+                if constexpr (RAW) {
+                    mo_arrange<TYPE>(q[p]);
+                }
+            }
+        }
+        const uint8_t *block_bytes = bytes + unit / UNITS * mo_rows_bytes(TYPE);
+        for (int row = slot; row < step.rows; row += slots) {
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) {
+                mo_terms32 w;
+                mo_decode<TYPE, RAW>(block_bytes + row * shape.row_bytes, unit % UNITS, p, &w);
+                const int block = mo_block_of<TYPE>(unit, p);
+                float *to = terms + row * shape.pitch + TERMS * block;
+                if constexpr (TOKENS == 1) {
+                    mo_terms_of<TYPE, RAW>(w, q[p], sums[p], to);
+                } else {
+                    for (int t = 0; t < acts.tokens; t++) {
+                        uint32_t codes[8];
+                        mo_rows_codes(acts, t, step.first_block + block, codes);
+                        const uint32_t both =
+                            mo_needs_sums<TYPE> ? acts.sums[t * shape.blocks + step.first_block + block] : 0;
+                        mo_terms_of<TYPE, RAW>(w, codes, both, to + t * shape.rows * shape.pitch);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* One thread: a row's terms of one step. The next eight are read while the chain goes through these. */
+template <int TYPE>
+static __device__ __forceinline__ float mo_rows_fold(float acc, const float *terms, const float *d, const float *s, int n)
+{
+    constexpr int TERMS = mo_rows_terms(TYPE), AT_ONCE = 8;
+    int b = 0;
+    if (n >= AT_ONCE) {
+        float next[AT_ONCE][TERMS], dx[AT_ONCE], sx[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            dx[i] = d[i];
+            sx[i] = mo_needs_s<TYPE> ? s[i] : 0.0f;
+#pragma unroll
+            for (int j = 0; j < TERMS; j++) {
+                next[i][j] = terms[TERMS * i + j];
+            }
+        }
+        for (; b + AT_ONCE <= n; b += AT_ONCE) {
+            float now[AT_ONCE][TERMS], dn[AT_ONCE], sn[AT_ONCE];
+            const bool more = b + 2 * AT_ONCE <= n;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                dn[i] = dx[i];
+                sn[i] = sx[i];
+#pragma unroll
+                for (int j = 0; j < TERMS; j++) {
+                    now[i][j] = next[i][j];
+                }
+            }
+            if (more) {
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) {
+                    dx[i] = d[b + AT_ONCE + i];
+                    sx[i] = mo_needs_s<TYPE> ? s[b + AT_ONCE + i] : 0.0f;
+#pragma unroll
+                    for (int j = 0; j < TERMS; j++) {
+                        next[i][j] = terms[TERMS * (b + AT_ONCE + i) + j];
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                acc = mo_fold_step<TYPE>(acc, now[i], dn[i], sn[i]);
+            }
+        }
+    }
+    for (; b < n; b++) {
+        acc = mo_fold_step<TYPE>(acc, terms + TERMS * b, d[b], mo_needs_s<TYPE> ? s[b] : 0.0f);
+    }
+    return acc;
+}
+
+/* ---- All steps ---- */
+
+/* sink(row, token, value) gets every finished row, from one thread each. All threads of the block come here. `ring` and
+ * `memory` as in mo_rows_begin(); nobody reads or writes shared memory of the steps when it returns except through it. */
+template <int TYPE, int TOKENS, typename SINK>
+static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, uint8_t *memory, const mo_rows_shape &shape,
+                                                         const mo_rows_source &source, const mo_rows_acts &acts,
+                                                         const SINK &sink)
+{
+    const int folders = mo_rows_folders(TOKENS);
+    const int threads = blockDim.x - folders;
+    const int folder = (int)threadIdx.x - threads;
+    const int groups = (source.split ? 2 * source.split : source.rows + shape.rows - 1) / shape.rows;
+    const int steps = groups * shape.cuts;
+    const int set = TOKENS * shape.rows * shape.pitch;
+    ring.steps = memory + MO_ROWS_HEAD;
+    ring.step_bytes = shape.step_bytes;
+    ring.ahead = shape.ahead;
+    float *terms = (float *)(ring.steps + shape.ahead * shape.step_bytes);
+    const int token = folder / shape.rows, row = folder - token * shape.rows; /* of a folding thread */
+    float acc = 0.0f;
+
+    __syncthreads(); /* whoever was here before has read its steps and terms */
+    for (int i = 0; i < shape.ahead - 1; i++) {
+        if (i < steps) {
+            const mo_rows_step next = mo_rows_step_of(shape, source, i);
+            mo_ring_bring(ring, i, next.run, source.limit[next.matrix], threads);
+        } else {
+            mo_ring_pass();
+        }
+    }
+    int slot = 0;
+    for (int i = 0; i <= steps; i++) {
+        if (i < steps) {
+            mo_ring_wait(&ring, slot);
+        }
+        __syncthreads(); /* step i is here, the terms of i - 1 too, and what was at i - 1 has been read */
+        if (i + shape.ahead - 1 < steps) {
+            const mo_rows_step next = mo_rows_step_of(shape, source, i + shape.ahead - 1);
+            mo_ring_bring(ring, slot == 0 ? shape.ahead - 1 : slot - 1, next.run, source.limit[next.matrix], threads);
+        } else {
+            mo_ring_pass();
+        }
+        if (folder < 0) {
+            if (i < steps) {
+                const mo_rows_step now = mo_rows_step_of(shape, source, i);
+                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, mo_ring_at(ring, slot, now.run), terms + (i & 1) * set,
+                                             threadIdx.x, threads);
+            }
+        } else if (i > 0 && token < acts.tokens) {
+            const mo_rows_step before = mo_rows_step_of(shape, source, i - 1);
+            if (row < before.rows) {
+                const int64_t at = (int64_t)token * shape.blocks + before.first_block;
+                acc = mo_rows_fold<TYPE>(before.begins ? 0.0f : acc,
+                                         terms + ((i - 1) & 1) * set + (token * shape.rows + row) * shape.pitch,
+                                         acts.d + at, acts.s + at, before.blocks);
+                if (before.ends) {
+                    sink(before.row + row, token, acc);
+                }
+            }
+        }
+        slot = slot + 1 == shape.ahead ? 0 : slot + 1;
+    }
+}
+
+/* ---- Float matrices ---- */
+
+template <int TYPE> static __device__ __forceinline__ float mo_rows_weight(const uint8_t *row, int i)
+{
+    if constexpr (TYPE == MO_F32) {
+        return ((const float *)row)[i];
+    } else if constexpr (TYPE == MO_F16) {
+        return mo_half_at(row + 2 * i);
+    } else {
+        return mo_bf16_to_f32(((const uint16_t *)row)[i]);
+    }
+}
+
+/* The 32-lane order: a warp per row. Loads of several steps are under way at once. */
+template <int TYPE, int TOKENS, typename SINK>
+static __device__ __forceinline__ void mo_rows_floats(const mo_rows_shape &shape, const mo_rows_source &source,
+                                                      const mo_rows_acts &acts, const SINK &sink)
+{
+    constexpr int AT_ONCE = TOKENS == 1 ? 16 : 4;
+    const int lane = threadIdx.x & 31, warps = blockDim.x / 32;
+    const int rows = source.split ? 2 * source.split : source.rows;
+    for (int r = threadIdx.x / 32; r < rows; r += warps) {
+        const int second = source.split && r >= source.split;
+        const int inside = r - (second ? source.split : 0);
+        if (inside >= source.rows) {
+            continue;
+        }
+        const uint8_t *row = source.data[second] + (int64_t)inside * shape.row_bytes;
+        float acc[TOKENS];
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            acc[t] = 0.0f;
+        }
+        int i = lane;
+        for (; i + 32 * (AT_ONCE - 1) < acts.cols; i += 32 * AT_ONCE) {
+            float w[AT_ONCE];
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++) {
+                w[j] = mo_rows_weight<TYPE>(row, i + 32 * j);
+            }
+#pragma unroll
+            for (int t = 0; t < TOKENS; t++) {
+                if (t < acts.tokens) {
+                    const float *x = acts.x + (int64_t)t * acts.cols + i;
+                    float v[AT_ONCE];
+#pragma unroll
+                    for (int j = 0; j < AT_ONCE; j++) {
+                        v[j] = x[32 * j];
+                    }
+#pragma unroll
+                    for (int j = 0; j < AT_ONCE; j++) {
+                        acc[t] = fmaf(w[j], v[j], acc[t]);
+                    }
+                }
+            }
+        }
+        for (; i < acts.cols; i += 32) {
+            const float w = mo_rows_weight<TYPE>(row, i);
+#pragma unroll
+            for (int t = 0; t < TOKENS; t++) {
+                if (t < acts.tokens) {
+                    acc[t] = fmaf(w, acts.x[(int64_t)t * acts.cols + i], acc[t]);
+                }
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            const float sum = mo_lane_sum(acc[t]);
+            if (lane == 0 && t < acts.tokens) {
+                sink(r, t, sum);
+            }
+        }
+    }
+}
+
+/* ---- Any matrix ---- */
+
+/* All threads, once per kernel and before anything else. memory: all of the dynamic shared memory. */
+static __device__ __forceinline__ mo_ring mo_rows_begin(uint8_t *memory)
+{
+    mo_ring ring;
+    ring.steps = memory + MO_ROWS_HEAD;
+    ring.arrived = ((mo_rows_head *)memory)->arrived;
+    ring.step_bytes = 0;
+    ring.ahead = 0;
+    mo_ring_begin(&ring);
+    __syncthreads();
+    return ring;
+}
+
+/* One kernel serves all formats, because the matrices of one op may differ; a thread block takes one way. */
+template <int TOKENS, typename SINK>
+static __device__ __forceinline__ void mo_rows_run(mo_ring &ring, uint8_t *memory, int type, const mo_rows_shape &shape,
+                                                   const mo_rows_source &source, const mo_rows_acts &acts,
+                                                   const SINK &sink)
+{
+#define MO_ROWS_FLOATS(TYPE)                                                                                 \
+    case TYPE: mo_rows_floats<TYPE, TOKENS>(shape, source, acts, sink); break;
+#define MO_ROWS_QUANTISED(TYPE)                                                                              \
+    case TYPE: mo_rows_quantised<TYPE, TOKENS>(ring, memory, shape, source, acts, sink); break;
+    switch (type) {
+        MO_ROWS_FLOATS(MO_F32)
+        MO_ROWS_FLOATS(MO_F16)
+        MO_ROWS_FLOATS(MO_BF16)
+        MO_ROWS_QUANTISED(MO_Q4_0)
+        MO_ROWS_QUANTISED(MO_Q4_1)
+        MO_ROWS_QUANTISED(MO_Q5_0)
+        MO_ROWS_QUANTISED(MO_Q5_1)
+        MO_ROWS_QUANTISED(MO_Q8_0)
+        MO_ROWS_QUANTISED(MO_Q2_K)
+        MO_ROWS_QUANTISED(MO_Q3_K)
+        MO_ROWS_QUANTISED(MO_Q4_K)
+        MO_ROWS_QUANTISED(MO_Q5_K)
+        MO_ROWS_QUANTISED(MO_Q6_K)
+        MO_ROWS_QUANTISED(MO_IQ4_NL)
+        MO_ROWS_QUANTISED(MO_IQ4_XS)
+        MO_ROWS_QUANTISED(MO_MXFP4)
+        MO_ROWS_QUANTISED(MO_NVFP4)
+    default: break; /* refused when the launch was made */
+    }
+#undef MO_ROWS_FLOATS
+#undef MO_ROWS_QUANTISED
+}
+
+/* What is done to a finished product. */
+static __device__ __forceinline__ float mo_rows_finish(float value, const float *scale, const float *bias, int row)
+{
+    value = scale ? value * *scale : value;
+    return bias ? value + bias[row] : value;
+}
+
+/* Kernels with at most `threads` threads, of which `blocks` fit on a multiprocessor. */
+#ifdef MO_CUDA_EMULATED
+#define MO_ROWS_KERNEL(name, args, threads, blocks) MO_KERNEL(name, args)
+#else
+#define MO_ROWS_KERNEL(name, args, threads, blocks)                                                          \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ args op)
+#endif
+
+#endif
