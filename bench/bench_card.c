@@ -8,6 +8,8 @@
 #include "base/host.h"
 #include "device/choice.h"
 #include "engine/card_parts.h"
+#include "engine/session.h"
+#include "numeric/kernels.h"
 
 enum { REPEATS = 20 };
 
@@ -87,6 +89,45 @@ static void list_ops(mo_card *card, mo_card_plan *p)
     mo_card_logits(p, 0, p->tokens);
 }
 
+/* A prompt through the engine, its ops one at a time. */
+static void watch_batch(const mo_checkpoint *model, mo_card *card, mo_pool *pool, int64_t tokens)
+{
+    mo_error err = {0};
+    mo_engine *engine = NULL;
+    mo_session *session = NULL;
+    const mo_kernels *kernels = NULL;
+    mo_card_watch watch = {.count = {0}};
+    int32_t *ids = calloc((size_t)tokens, sizeof *ids);
+    check(mo_kernels_select(NULL, &kernels, &err), &err);
+    mo_tiers *tiers = NULL;
+    check(mo_tiers_open(model, &(mo_tiers_options){0}, &tiers, &err), &err);
+    const mo_engine_options options = {
+        .kernels = kernels, .pool = pool, .batch = tokens, .context = tokens, .card = card, .tiers = tiers};
+    check(mo_engine_create(model, &options, &engine, &err), &err);
+    check(mo_session_open(engine, MO_KV_F16, tokens, &session, &err), &err);
+    for (int64_t i = 0; i < tokens; i++) {
+        ids[i] = (int32_t)(i * 7919 % engine->frame->vocab);
+    }
+    for (int round = 0; round < 2; round++) { /* the first one warms up */
+        memset(&watch, 0, sizeof watch);
+        ids[0] = round;
+        card->watch = &watch;
+        const int64_t began = mo_clock_ns();
+        check(mo_session_feed(&(mo_feed){.session = session, .tokens = ids, .count = tokens}, &err), &err);
+        printf("prompt of %d, op by op: %.1f ms\n", (int)tokens, (double)(mo_clock_ns() - began) * 1e-6);
+    }
+    for (int k = 0; k < MO_OP_KINDS; k++) {
+        if (watch.count[k]) {
+            printf("%-14s %6d %10.2f %10.3f\n", names[k], watch.count[k],
+                   watch.seconds[k] * 1e6 / watch.count[k], watch.seconds[k] * 1e3);
+        }
+    }
+    mo_session_close(session);
+    mo_engine_destroy(engine);
+    mo_tiers_close(tiers);
+    free(ids);
+}
+
 int main(int argc, char **argv)
 {
     mo_error err = {0};
@@ -109,8 +150,17 @@ int main(int argc, char **argv)
     check(mo_pool_create(0, &pool, &err), &err);
     check(mo_checkpoint_load(argv[1], &(mo_load_options){.leave_table = true, .pool = pool}, &model, &err),
           &err);
-    const mo_card_options options = {.device = device, .batch = tokens > 8 ? tokens : 8, .context = 512};
+    const mo_card_options options = {
+        .device = device, .batch = tokens > 8 ? tokens : 8, .context = tokens > 512 ? tokens : 512};
     check(mo_card_open(model, &options, &card, &err), &err);
+    if (tokens > CARD_FEW) {
+        watch_batch(model, card, pool, tokens);
+        mo_card_close(card);
+        mo_checkpoint_free(model);
+        mo_device_close(device);
+        mo_pool_destroy(pool);
+        return 0;
+    }
     check(mo_state_init(&state, card->frame, MO_KV_F16, 512, 8, &err), &err);
     check(mo_seat_take(card, &state, &err), &err);
     check(mo_event_create(device, &from, &err), &err);

@@ -52,7 +52,8 @@ mo_device *device_open(const char *name)
     } else if (strcmp(name, "sim") == 0) {
         status = mo_sim_open(&(mo_sim_options){.memory_bytes = 256 << 20}, &device, &err);
     } else if (strcmp(name, "cuda") == 0) {
-        status = mo_cuda_open(0, atoi(getenv("MO_TEST_CUDA")), &device, &err);
+        const char *code = getenv("MO_TEST_CUDA");
+        status = mo_cuda_open(0, code ? atoi(code) : 0, &device, &err);
     } else {
         status = device_open_emulated(&device, &err);
     }

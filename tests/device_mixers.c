@@ -276,7 +276,8 @@ static void build_attend(box *b, mo_op *op, int variant)
         o->chunks = chunks > o->chunks ? chunks : o->chunks;
     }
     o->chunks += variant % 7 == 0; /* more room than needed */
-    const int64_t room = (int64_t)s.tokens * o->chunks * h.heads * (h.v_len + 2);
+    const int64_t few = s.tokens < MO_OP_FEW ? s.tokens : MO_OP_FEW;
+    const int64_t room = few * o->chunks * h.heads * (h.v_len + 2);
     float *partial = box_floats(b, room);
     box_ignore(b, partial, 4 * room);
     o->partial = box_address(b, partial);

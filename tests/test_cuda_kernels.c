@@ -214,7 +214,7 @@ static void draw_delta(mo_op *op)
 {
     const int k_heads = ONE_OF(2, 16);
     const int v_heads = k_heads * ONE_OF(1, 2, 4);
-    const int head = ONE_OF(32, 64, 128);
+    const int head = ONE_OF(32, 48, 64, 128);
     const int tokens = any_tokens();
     if (op->kind == MO_OP_CONVOLVE) {
         op->convolve = (mo_op_convolve){

@@ -9,24 +9,7 @@ set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
 # capability or above; 90 is both.
 set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
 
-set(MO_CUDA_FILES product experts stream choose attention delta grouped)
-foreach(file ${MO_CUDA_FILES}) # TEMPORARY, until every file is written: remove this loop
-  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/launch_${file}.c OR
-     NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/${file}.cu)
-    message(STATUS "CUDA: ${file} is not written yet")
-    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/launch_${file}.c @ONLY CONTENT [=[#include "device/cuda/launch.h"
-#include "base/status.h"
-int mo_cuda_launch_@file@(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
-{
-    (void)op, (void)compute, (void)sms, (void)out;
-    mo_fail(err, MO_EUNSUPPORTED, "@file@.cu is not written yet");
-    return -1;
-}
-]=])
-    target_sources(mo_device PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/launch_${file}.c)
-    list(REMOVE_ITEM MO_CUDA_FILES ${file})
-  endif()
-endforeach()
+set(MO_CUDA_FILES product experts slab stream choose attention delta grouped)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/cuda_status.c device/cuda/cuda_memory.c

@@ -12,8 +12,8 @@ typedef enum mo_sim_fault {
     MO_SIM_NONE,
     MO_SIM_ALLOC, /* a device allocation fails */
     MO_SIM_PIN,   /* pinning is refused */
-    MO_SIM_COPY,  /* one copy fails; the device goes on */
-    MO_SIM_HANG,  /* an event is never done: waiting for it fails after `hang_ms` */
+    MO_SIM_COPY,  /* one copy fails: its call gives MO_EIO, nothing is copied, the device goes on */
+    MO_SIM_HANG,  /* an event is never done: waiting for it fails after `hang_ms`; the device is lost then */
     MO_SIM_LOST,  /* the device is lost: this and every later call fails */
 } mo_sim_fault;
 
@@ -30,7 +30,7 @@ typedef struct mo_sim_options {
 
 mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *err);
 
-/* While it runs: arms another fault (counting begins now), or none. */
+/* While it runs: arms another fault (counting begins now), or none. A fault hits once. */
 void mo_sim_arm(mo_device *device, mo_sim_fault fault, int64_t after);
 
 /* Bytes of device memory in use, and the most that ever were. */

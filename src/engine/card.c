@@ -145,8 +145,10 @@ mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights
         const uint8_t *from = w->data + done;
         run = size - done;
         if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
-            const size_t left = card->adopted_piece - (size_t)(from - card->adopted) % card->adopted_piece;
+            const size_t at = (size_t)(from - card->adopted), end = card->adopted_bytes - at;
+            const size_t left = card->adopted_piece - at % card->adopted_piece;
             run = run < left ? run : left;
+            run = run < end ? run : end;
         }
         status = mo_copy_in(stream, to + done, from, run, err);
     }
@@ -276,8 +278,7 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
         card->postfetch = *options->postfetch;
     }
     find_ropes(card);
-    /* A batch's attention is cut into tiles, each an op. */
-    card->batch_ops_limit = CARD_OPS + (int)options->batch;
+    card->batch_ops_limit = CARD_OPS;
     card->batch_ops = malloc(sizeof *card->batch_ops * (size_t)card->batch_ops_limit);
     if (!card->batch_ops) {
         free(card);

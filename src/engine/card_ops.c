@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/clock.h"
 #include "engine/card_parts.h"
 
 static mo_op *add(mo_card_plan *p, mo_op_kind kind)
@@ -141,35 +142,27 @@ static void add_heads(mo_card_plan *p, int layer)
     }
 }
 
-/* A batch's attention goes tile by tile, so that the chunks' results of a tile fit their room. */
 static void add_attend(mo_card_plan *p, int layer, mo_dacts mixed)
 {
     const mo_card *card = p->card;
     const mo_attention *a = &card->frame->layers[layer].attention;
-    const mo_card_layer *c = &card->layers[layer];
-    const int64_t per_token = p->chunks * a->heads * (a->v_len + 2);
-    int64_t tile = card->room.partial_floats / per_token;
-    tile = tile > p->tokens ? p->tokens : tile < 1 ? 1 : tile;
-    for (int64_t t = 0; t < p->tokens; t += tile) {
-        add(p, MO_OP_ATTEND)->attend =
-            (mo_op_attend){.q = card->room.q + (mo_daddr)(t * a->heads * a->k_len * (a->gated ? 2 : 1) * 4),
-                           .sinks = c->sinks,
-                           .places = block_at(p, mo_card_lay_block(card, p->tokens).places) +
-                                     (mo_daddr)t * sizeof(mo_dplace),
-                           .partial = card->room.partial,
-                           .mixed = rows_from(mixed, t),
-                           .window = a->window,
-                           .tokens = (int32_t)(p->tokens - t < tile ? p->tokens - t : tile),
-                           .layer = layer,
-                           .heads = a->heads,
-                           .kv_heads = a->kv_heads,
-                           .k_len = (int32_t)a->k_len,
-                           .v_len = (int32_t)a->v_len,
-                           .gated = a->gated,
-                           .kv = (int32_t)p->kv,
-                           .chunks = (int32_t)p->chunks,
-                           .scale = a->scale};
-    }
+    add(p, MO_OP_ATTEND)->attend =
+        (mo_op_attend){.q = card->room.q,
+                       .sinks = card->layers[layer].sinks,
+                       .places = block_at(p, mo_card_lay_block(card, p->tokens).places),
+                       .partial = card->room.partial,
+                       .mixed = mixed,
+                       .window = a->window,
+                       .tokens = (int32_t)p->tokens,
+                       .layer = layer,
+                       .heads = a->heads,
+                       .kv_heads = a->kv_heads,
+                       .k_len = (int32_t)a->k_len,
+                       .v_len = (int32_t)a->v_len,
+                       .gated = a->gated,
+                       .kv = (int32_t)p->kv,
+                       .chunks = (int32_t)p->chunks,
+                       .scale = a->scale};
 }
 
 static void mix_attention(mo_card_plan *p, int layer)
@@ -466,7 +459,13 @@ mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err
 {
     mo_status status = MO_OK;
     for (int i = 0; i < p->count && status == MO_OK; i++) {
+        const int64_t began = p->card->watch ? mo_clock_ns() : 0;
         status = mo_op_launch(stream, &p->ops[i], err);
+        if (p->card->watch && status == MO_OK) { /* a benchmark wants to know what each takes */
+            status = mo_stream_wait(stream, err);
+            p->card->watch->seconds[p->ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
+            p->card->watch->count[p->ops[i].kind]++;
+        }
     }
     return status;
 }

@@ -5,11 +5,11 @@
 #include "engine/card.h"
 
 enum {
-    CARD_FEW = 8,       /* tokens of a step that goes by worklists; larger ones go expert by expert */
-    CARD_LOGITS = 32,   /* rows of logits made at once */
-    CARD_PROGRAMS = 32, /* sets of programs that are kept */
-    CARD_STAGES = 64,   /* most experts that pass through at once */
-    CARD_OPS = 64,      /* most ops of a layer */
+    CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
+    CARD_LOGITS = 32,     /* rows of logits made at once */
+    CARD_PROGRAMS = 32,   /* sets of programs that are kept */
+    CARD_STAGES = 64,     /* most experts that pass through at once */
+    CARD_OPS = 64,        /* most ops of a layer */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -104,6 +104,12 @@ typedef struct mo_transfer {
     bool whole, failed;
 } mo_transfer;
 
+/* What ops take, one at a time, when somebody asks: nothing overlaps then. */
+typedef struct mo_card_watch {
+    double seconds[MO_OP_KINDS];
+    int count[MO_OP_KINDS];
+} mo_card_watch;
+
 struct mo_card {
     mo_device *device;
     const mo_checkpoint *model;
@@ -139,6 +145,7 @@ struct mo_card {
     uint8_t *adopted; /* host memory that was pinned in place */
     size_t adopted_bytes, adopted_piece;
     double cpu_s_per_byte, fetch_s_per_byte;
+    mo_card_watch *watch;      /* NULL: nobody asks */
     mo_device_report counters; /* what is counted of it */
 };
 

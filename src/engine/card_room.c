@@ -97,8 +97,7 @@ static void lay_room(const mo_card *card, cutter *c, mo_card_room *r)
     r->v = cut(c, batch * e->mixer_v, sizeof(float));
     r->mixed = cut(c, 1, mo_acts_bytes(batch, e->mixed));
     r->y = cut(c, batch * width, sizeof(float));
-    /* Few tokens see all their chunks at once; a batch goes tile by tile. */
-    r->partial_floats = (chunks * CARD_FEW > 256 ? chunks * CARD_FEW : 256) * e->head_floats;
+    r->partial_floats = chunks * MO_OP_FEW * e->head_floats;
     r->partial = cut(c, r->partial_floats, sizeof(float));
     r->scores = cut(c, batch * e->experts, sizeof(float));
     const int64_t chosen = rows > CARD_FEW * e->used ? rows : CARD_FEW * e->used;

@@ -41,7 +41,7 @@ MO_ANYWHERE int mo_chunk_queries_most(const mo_op_attend *o)
 MO_ANYWHERE int mo_chunk_piece(const mo_op_attend *o, int bytes)
 {
     int piece = MO_CHUNK_LENGTH;
-    while (piece > 1 && piece * mo_cache_bytes(o->kv, o->v_len) > bytes) {
+    while (piece > 4 && piece * mo_cache_bytes(o->kv, o->v_len) > bytes) {
         piece /= 2;
     }
     return piece;

@@ -27,26 +27,28 @@ MO_KERNEL(mo_heads_norm_all, mo_op_heads)
     }
 }
 
-/* row = x, normed where `normed`; weight may be NULL. */
-static __device__ __forceinline__ void take_head(float *row, const float *x, int n, bool normed,
-                                                 const float *weight, float eps)
+/* row = x; gives this lane's part of the sum of squares. */
+static __device__ __forceinline__ float take_head(float *row, const float *x, int n)
 {
-    const int lane = threadIdx.x & 31;
     float acc = 0.0f;
     MO_UNROLL(4)
-    for (int i = lane; i < n; i += 32) {
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
         const float v = x[i];
         row[i] = v;
         acc = fmaf(v, v, acc);
     }
-    if (normed) {
-        const float r = mo_norm_factor(mo_lane_sum(acc), n, eps);
-        MO_UNROLL(4)
-        for (int i = lane; i < n; i += 32) {
-            row[i] = weight ? (row[i] * r) * weight[i] : row[i] * r;
-        }
+    return acc;
+}
+
+/* The norm of a row that was taken; weight may be NULL. */
+static __device__ __forceinline__ void norm_head(float *row, int n, float squares, const float *weight,
+                                                 float eps)
+{
+    const float r = mo_norm_factor(mo_lane_sum(squares), n, eps);
+    MO_UNROLL(4)
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        row[i] = weight ? (row[i] * r) * weight[i] : row[i] * r;
     }
-    __syncwarp();
 }
 
 static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float *row, int64_t t)
@@ -79,26 +81,46 @@ static __device__ __forceinline__ void store_head(const mo_op_heads &op, const f
     }
 }
 
-static __device__ __forceinline__ void prepare_key(const mo_op_heads &op, float *row, int64_t t, int h,
-                                                   uint8_t *out)
+/* Queries and keys: the norm of each head, and its rotation. */
+static __device__ __forceinline__ void norm_and_rotate(const mo_op_heads &op, float *row, float squares,
+                                                       mo_daddr weight, int64_t t)
 {
-    float *x = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
-    take_head(row, x, op.k_len, op.k_norm && !op.norm_all, mo_at<const float>(op.k_norm), op.eps);
+    if (weight && !op.norm_all) {
+        norm_head(row, op.k_len, squares, mo_at<const float>(weight), op.eps);
+    }
+    __syncwarp();
     if (op.rope) {
         rotate_head(op, row, t);
     }
-    store_head(op, row, op.k_len, out);
+}
+
+static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, float *row, int64_t t, int head)
+{
+    float *x = mo_at<float>(op.q) + (t * op.heads + head) * op.k_len * (op.gated ? 2 : 1);
+    norm_and_rotate(op, row, take_head(row, x, op.k_len), op.q_norm, t);
     give_head(x, row, op.k_len);
 }
 
-static __device__ __forceinline__ void prepare_value(const mo_op_heads &op, float *row, int64_t t, int h,
-                                                     uint8_t *out)
+/* A key, or a value. What it is made of is asked for before its place in the cache is known: that takes two looks into
+ * memory, one after the other. */
+static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
+                                                     bool value)
 {
-    float *x = mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len;
-    const float *from = op.v_from_k ? mo_at<const float>(op.k) + (t * op.kv_heads + h) * op.k_len : x;
-    take_head(row, from, op.v_len, op.v_norm, NULL, op.eps);
-    store_head(op, row, op.v_len, out);
-    give_head(x, row, op.v_len);
+    const int n = value ? op.v_len : op.k_len;
+    float *key = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
+    float *x = value ? mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len : key;
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    const float squares = take_head(row, value && op.v_from_k ? key : x, n);
+    const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    if (!value) {
+        norm_and_rotate(op, row, squares, op.k_norm, t);
+    } else if (op.v_norm) {
+        norm_head(row, n, squares, NULL, op.eps);
+    }
+    __syncwarp();
+    uint8_t *out = mo_at<uint8_t>(value ? state.v : state.k);
+    store_head(op, row, n, out + mo_cache_row(state, h, place.position) * mo_cache_bytes(op.kv, n));
+    give_head(x, row, n);
 }
 
 /* Warps of a token: its query heads, its keys, then its values; a warp does both where values are made of raw keys. */
@@ -110,29 +132,17 @@ MO_KERNEL(mo_heads, mo_op_heads)
     const int vectors = op.heads + op.kv_heads * (op.v_from_k ? 1 : 2);
     const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const int64_t t = warp / vectors;
-    const int which = (int)(warp % vectors);
+    const int which = (int)(warp % vectors), entry = which - op.heads;
     if (t >= op.tokens) {
         return;
     }
-    if (which < op.heads) {
-        float *x = mo_at<float>(op.q) + (t * op.heads + which) * op.k_len * (op.gated ? 2 : 1);
-        take_head(row, x, op.k_len, op.q_norm && !op.norm_all, mo_at<const float>(op.q_norm), op.eps);
-        if (op.rope) {
-            rotate_head(op, row, t);
-        }
-        give_head(x, row, op.k_len);
-        return;
-    }
-    const int h = (which - op.heads) % op.kv_heads;
-    const bool value = which - op.heads >= op.kv_heads;
-    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
-    const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
-    const int64_t at = mo_cache_row(state, h, place.position);
-    if (value || op.v_from_k) {
-        prepare_value(op, row, t, h, mo_at<uint8_t>(state.v) + at * mo_cache_bytes(op.kv, op.v_len));
-    }
-    if (!value) {
-        prepare_key(op, row, t, h, mo_at<uint8_t>(state.k) + at * mo_cache_bytes(op.kv, op.k_len));
+    if (entry < 0) {
+        prepare_query(op, row, t, which);
+    } else if (op.v_from_k) {
+        prepare_entry(op, row, t, entry, true);
+        prepare_entry(op, row, t, entry, false);
+    } else {
+        prepare_entry(op, row, t, entry % op.kv_heads, entry >= op.kv_heads);
     }
 }
 
@@ -218,6 +228,19 @@ static __device__ __forceinline__ int queries_at_once(const mo_op_attend &op, in
     return min(mo_chunk_queries_most(&op), (group + parts - 1) / parts);
 }
 
+/* The only chunk: nothing is left to merge. */
+static __device__ __forceinline__ void finish_chunk(const mo_op_attend &op, const mo_chunk &c, int64_t t,
+                                                    int head)
+{
+    for (int i = threadIdx.x; i < c.queries * op.v_len; i += MO_CHUNK_THREADS) {
+        const int q = i / op.v_len;
+        const float v = mo_finish_value(op, t, head + q, i % op.v_len, c.m[q], c.l[q], c.o[i]);
+        if (op.v_len % 32 == 0) { /* whole warps: i and the rows' lengths are multiples of 32 */
+            mo_quantise_block(op.mixed, t, (head * op.v_len + i) / 32, v);
+        }
+    }
+}
+
 static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int piece, uint8_t *space)
 {
     const int64_t t = blockIdx.z;
@@ -240,6 +263,10 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
         __syncthreads();
     }
     mo_chunk_run(c);
+    if (op.chunks == 1) {
+        finish_chunk(op, c, t, begin);
+        return;
+    }
     for (int i = threadIdx.x; i < c.queries * (op.v_len + 2); i += MO_CHUNK_THREADS) {
         const int q = i / (op.v_len + 2), j = i % (op.v_len + 2);
         partial_of(op, t, blockIdx.x, begin + q)[j] = j == 0   ? c.m[q]
@@ -267,6 +294,8 @@ MO_KERNEL(mo_attend_chunk_large, mo_op_attend)
 
 /* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a
  * chain of two operations per chunk. */
+enum { EARLY = 4 };
+
 MO_BOUNDED(mo_attend_merge, mo_op_attend, 1024, 1);
 MO_KERNEL(mo_attend_merge, mo_op_attend)
 {
@@ -275,6 +304,13 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     const int64_t t = blockIdx.y;
     float *m = (float *)space, *l = m + threads, *a = l + threads, *b = a + threads;
     const view v = view_of(op, t);
+    const int64_t step = (int64_t)op.heads * (op.v_len + 2);
+    const float *o = partial_of(op, t, 0, head) + 2 + min(j, op.v_len - 1);
+    float early[EARLY]; /* asked for before anything is known of them */
+    MO_UNROLL()
+    for (int i = 0; i < EARLY; i++) {
+        early[i] = o[min(i, v.chunks - 1) * step];
+    }
     float M = 0.0f, L = 0.0f, O = 0.0f;
     for (int base = 0; base < v.chunks; base += threads) {
         const int count = min(threads, v.chunks - base);
@@ -294,15 +330,25 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
             b[j] = join.b;
         }
         __syncthreads();
-        const float *o = partial_of(op, t, base, head) + 2 + min(j, op.v_len - 1);
-        const int64_t step = (int64_t)op.heads * (op.v_len + 2);
+        int i = 0;
+        if (base == 0) {
+            M = m[0];
+            L = l[0];
+            O = early[0];
+            MO_UNROLL()
+            for (i = 1; i < EARLY; i++) {
+                if (i < count) {
+                    L = fmaf(b[i], l[i], a[i] * L);
+                    O = fmaf(b[i], early[i], a[i] * O);
+                    M = M > m[i] ? M : m[i];
+                }
+            }
+        }
         MO_UNROLL(4)
-        for (int i = 0; i < count; i++) {
-            const float more = o[i * step];
-            const bool first = base + i == 0;
-            L = first ? l[i] : fmaf(b[i], l[i], a[i] * L);
-            O = first ? more : fmaf(b[i], more, a[i] * O);
-            M = first || !(M > m[i]) ? m[i] : M;
+        for (; i < count; i++) {
+            L = fmaf(b[i], l[i], a[i] * L);
+            O = fmaf(b[i], o[(base + i) * step], a[i] * O);
+            M = M > m[i] ? M : m[i];
         }
         __syncthreads();
     }

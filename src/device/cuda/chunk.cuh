@@ -262,25 +262,30 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
 
 /* ---- Values ----------------------------------------------------------------------------------- */
 
-/* Asks for the values of positions [first, first + count), which follow each other in the cache. */
+/* Asks for the values of positions [first, first + count), which follow each other in the cache; those before the first
+ * that is seen are 0. */
 static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count)
 {
     const uint8_t *from = c.v + (int64_t)first * c.v_bytes;
-    const int bytes = count * c.v_bytes;
-    int done = 0;
-    if (((uint64_t)from & 15) == 0) {
-        done = bytes / 16 * 16;
-        for (int i = threadIdx.x * 16; i < done; i += MO_CHUNK_THREADS * 16) {
+    const int bytes = count * c.v_bytes, skipped = max(0, c.from - first) * c.v_bytes;
+    const uint64_t start = (uint64_t)(from + skipped) | (uint64_t)(c.values + skipped);
+    int done = skipped;
+    if ((start & 15) == 0) {
+        done += (bytes - skipped) / 16 * 16;
+        for (int i = skipped + threadIdx.x * 16; i < done; i += MO_CHUNK_THREADS * 16) {
             mo_async_copy16(c.values + i, from + i);
         }
-    } else if (((uint64_t)from & 3) == 0) {
-        done = bytes / 4 * 4;
-        for (int i = threadIdx.x * 4; i < done; i += MO_CHUNK_THREADS * 4) {
+    } else if ((start & 3) == 0) {
+        done += (bytes - skipped) / 4 * 4;
+        for (int i = skipped + threadIdx.x * 4; i < done; i += MO_CHUNK_THREADS * 4) {
             *(uint32_t *)(c.values + i) = *(const uint32_t *)(from + i);
         }
     }
     for (int i = done + threadIdx.x; i < bytes; i += MO_CHUNK_THREADS) {
         c.values[i] = from[i];
+    }
+    for (int i = threadIdx.x; i < skipped; i += MO_CHUNK_THREADS) {
+        c.values[i] = 0;
     }
     mo_async_commit();
 }
@@ -302,8 +307,28 @@ static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first
         at[i] = min(q0 + i * step, c.queries - 1); /* a query too many is computed twice and stored once */
         acc[i] = fresh ? 0.0f : c.o[at[i] * c.v_len + j];
     }
-    MO_UNROLL(8)
-    for (int u = 0; u < count; u++, value += c.v_bytes) {
+    int u = 0;
+    MO_UNROLL(2)
+    for (; u + 4 <= count; u += 4) { /* weights come in fours: first is a multiple of 4 */
+        float w[PER][4];
+        MO_UNROLL()
+        for (int i = 0; i < PER; i++) {
+            const float4 four = *(const float4 *)(c.p + at[i] * MO_CHUNK_LENGTH + first + u);
+            w[i][0] = four.x;
+            w[i][1] = four.y;
+            w[i][2] = four.z;
+            w[i][3] = four.w;
+        }
+        MO_UNROLL()
+        for (int n = 0; n < 4; n++, value += c.v_bytes) {
+            const float v = mo_cache_value<KV>(value, j);
+            MO_UNROLL()
+            for (int i = 0; i < PER; i++) {
+                acc[i] = fmaf(w[i][n], v, acc[i]);
+            }
+        }
+    }
+    for (; u < count; u++, value += c.v_bytes) {
         const float v = mo_cache_value<KV>(value, j);
         MO_UNROLL()
         for (int i = 0; i < PER; i++) {
@@ -349,24 +374,32 @@ static __device__ __forceinline__ void mo_chunk_add_of(const mo_chunk &c, int fi
     }
 }
 
+/* The first position whose value is added. Those between it and the first that is seen have weight and value 0, which
+ * leaves a sum that is still +0 as it is. */
+static __device__ __forceinline__ int mo_chunk_start(const mo_chunk &c)
+{
+    return c.from / 4 * 4;
+}
+
 /* c.o of all seen positions, c.piece of them at a time; the first ones have been asked for with mo_chunk_fetch(). All
  * threads; the weights are complete. */
 static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
 {
-    for (int first = c.from; first < c.to; first += c.piece) {
+    const int start = mo_chunk_start(c);
+    for (int first = start; first < c.to; first += c.piece) {
         const int count = min(c.piece, c.to - first);
-        if (first > c.from) {
+        if (first > start) {
             __syncthreads();
             mo_chunk_fetch(c, first, count);
         }
         mo_async_wait<0>();
         __syncthreads();
         if (c.kv == MO_KV_F16) {
-            mo_chunk_add_of<MO_KV_F16>(c, first, count, first == c.from);
+            mo_chunk_add_of<MO_KV_F16>(c, first, count, first == start);
         } else if (c.kv == MO_KV_F32) {
-            mo_chunk_add_of<MO_KV_F32>(c, first, count, first == c.from);
+            mo_chunk_add_of<MO_KV_F32>(c, first, count, first == start);
         } else {
-            mo_chunk_add_of<MO_KV_Q8_0>(c, first, count, first == c.from);
+            mo_chunk_add_of<MO_KV_Q8_0>(c, first, count, first == start);
         }
     }
 }
@@ -374,7 +407,8 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
 /* Everything of one chunk; every thread has passed a barrier since mo_chunk_queries() and the chunk before. */
 static __device__ __forceinline__ void mo_chunk_run(const mo_chunk &c)
 {
-    mo_chunk_fetch(c, c.from, min(c.piece, c.to - c.from));
+    const int start = mo_chunk_start(c);
+    mo_chunk_fetch(c, start, min(c.piece, c.to - start));
     mo_chunk_scores(c);
     __syncthreads();
     mo_chunk_weights(c);

@@ -1,7 +1,7 @@
 /* The delta rule: causal convolution, the recurrence, gated norm. */
 #include "device/cuda/row.cuh"
 
-/* ---- Convolution: one warp per token and head ------------------------------------------------- */
+/* ---- Convolution: blocks (token and head), a thread per channel ------------------------------ */
 
 /* The last taps - 1 inputs of a slice of one token, for one channel: they move up by one. */
 static __device__ __forceinline__ void keep_input(float *conv, int taps, int64_t channels, float input)
@@ -13,44 +13,44 @@ static __device__ __forceinline__ void keep_input(float *conv, int taps, int64_t
 
 MO_KERNEL(mo_convolve, mo_op_convolve)
 {
-    const int lane = threadIdx.x & 31;
-    const int heads = 2 * op.k_heads + op.v_heads;
-    const int64_t channels = (int64_t)heads * op.head;
-    const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    const int64_t t = warp / heads;
-    const int h = (int)(warp % heads);
-    if (t >= op.tokens) {
-        return;
-    }
+    MO_DYNAMIC_SHARED(space);
+    __shared__ float factor;
+    float *row = (float *)space; /* [head] */
+    const int heads = 2 * op.k_heads + op.v_heads, n = op.head;
+    const int64_t channels = (int64_t)heads * n;
+    const int64_t t = blockIdx.x / heads;
+    const int h = (int)(blockIdx.x % heads);
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
-    float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv);
-    const float *before = mo_at<const float>(op.before) + t * channels;
-    const float *weight = mo_at<const float>(op.weight);
-    float *after = mo_at<float>(op.after) + t * channels;
+    const float *before = mo_at<const float>(op.before) + t * channels + (int64_t)h * n;
+    const float *weight = mo_at<const float>(op.weight) + (int64_t)h * n;
+    float *after = mo_at<float>(op.after) + t * channels + (int64_t)h * n;
+    float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + (int64_t)h * n;
     const bool alone = op.tokens == op.slice_count; /* one token per slice: nobody else reads these inputs */
-    float squares = 0.0f;
-    for (int i = lane; i < op.head; i += 32) {
-        const int64_t c = (int64_t)h * op.head + i;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
         float acc = 0.0f;
+        MO_UNROLL(4)
         for (int j = 0; j < op.taps; j++) {
             const int back = op.taps - 1 - j;
             const float x =
-                place.into >= back ? before[c - back * channels] : conv[(place.into + j) * channels + c];
-            acc = fmaf(weight[j * channels + c], x, acc);
+                place.into >= back ? before[i - back * channels] : conv[(place.into + j) * channels + i];
+            acc = fmaf(weight[j * channels + i], x, acc);
         }
-        const float y = mo_silu(acc);
-        after[c] = y;
-        squares = fmaf(y, y, squares);
+        row[i] = mo_silu(acc);
         if (alone) {
-            keep_input(conv + c, op.taps, channels, before[c]);
+            keep_input(conv + i, op.taps, channels, before[i]);
         }
     }
-    if (h < 2 * op.k_heads) {
-        const float length = sqrtf(mo_lane_sum(squares));
-        const float r = 1.0f / (length > op.eps ? length : op.eps);
-        for (int i = lane; i < op.head; i += 32) {
-            after[(int64_t)h * op.head + i] *= r;
+    __syncthreads();
+    const bool normed = h < 2 * op.k_heads;
+    if (normed && threadIdx.x < 32) {
+        const float length = sqrtf(mo_square_sum(row, n));
+        if (threadIdx.x == 0) {
+            factor = 1.0f / (length > op.eps ? length : op.eps);
         }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        after[i] = normed ? row[i] * factor : row[i];
     }
 }
 

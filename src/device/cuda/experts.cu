@@ -2,14 +2,14 @@
  * blocks of one item, items; those beyond the list's count have nothing to do. */
 #include "device/cuda/rows.cuh"
 
-static __device__ __forceinline__ bool mo_experts_item(const mo_op_experts &op, mo_dwork_item *item)
+/* The block's item, for thread 0. Its address does not wait for the count: there is room for op.most. */
+static __device__ __forceinline__ bool mo_experts_item(const mo_op_experts &op, mo_rows_head *head)
 {
     const mo_dwork *work = mo_at<const mo_dwork>(op.work);
-    if ((int)blockIdx.y >= work->count) {
-        return false;
+    if (threadIdx.x == 0) {
+        head->item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
     }
-    *item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
-    return true;
+    return (int)blockIdx.y < work->count;
 }
 
 /* Scale and bias of an expert's matrix. */
@@ -39,65 +39,40 @@ static __device__ __forceinline__ float mo_experts_activate(int kind, float g, f
     return (gate * mo_sigmoid(MO_OSS_ALPHA * gate)) * (up + 1.0f);
 }
 
-/* One warp: a block of 32 values to codes, as mo_reference_quantise(). */
-static __device__ __forceinline__ void mo_experts_quantise(const mo_dacts &to, int64_t row, int block, float value)
-{
-    const int lane = threadIdx.x & 31;
-    float amax = fabsf(value);
-    for (int s = 16; s >= 1; s /= 2) {
-        amax = fmaxf(amax, __shfl_xor_sync(MO_FULL, amax, s));
-    }
-    const bool zero = amax < 0x1p-100f;
-    const float inverse = zero ? 0.0f : 127.0f / amax;
-    const int code = zero ? 0 : (int)rintf(value * inverse);
-    int half = code; /* of the lane's 16 */
-    for (int s = 8; s >= 1; s /= 2) {
-        half += __shfl_xor_sync(MO_FULL, half, s);
-    }
-    const int other = __shfl_xor_sync(MO_FULL, half, 16);
-    const int64_t at = row * (to.cols / 32) + block;
-    mo_at<int8_t>(to.q)[row * to.cols + 32 * block + lane] = (int8_t)code;
-    if ((lane & 15) == 0) {
-        mo_at<int16_t>(to.half_sum)[2 * at + lane / 16] = (int16_t)half;
-    }
-    if (lane == 0) {
-        const float d = zero ? 0.0f : amax / 127.0f;
-        const int sum = half + other;
-        mo_at<float>(to.d)[at] = d;
-        mo_at<int32_t>(to.sum)[at] = sum;
-        mo_at<float>(to.s)[at] = d * (float)sum;
-    }
-}
-
 /* A tile: 32 rows of gate and the same rows of up. Matrices of one type go through the ring as one. */
 static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, uint8_t *memory)
 {
-    mo_dwork_item item;
-    if (!mo_experts_item(op, &item)) {
+    mo_rows_head *head = (mo_rows_head *)memory;
+    const mo_dwork_item &item = head->item;
+    if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_ring ring = mo_rows_begin(memory);
-    float *result = ((mo_rows_head *)memory)->result;
-    const mo_rows_acts acts = mo_rows_acts_of(op.in, item.token, 1);
+    mo_ring ring = mo_rows_begin(head);
     const int row0 = blockIdx.x * MO_ROWS_TILE, rows = min((int)MO_ROWS_TILE, op.gate.rows - row0);
     const bool alike = op.gate.type == op.up.type;
-    const uint8_t *brick = mo_at<const uint8_t>(item.base);
     for (int pass = 0; pass < (alike ? 1 : 2); pass++) {
         const int type = pass ? op.up.type : op.gate.type;
-        const mo_rows_shape shape = mo_rows_cut(type, op.in.cols, 1);
-        const int64_t bytes = (int64_t)op.gate.rows * shape.row_bytes, from = (int64_t)row0 * shape.row_bytes;
-        const int base = pass * MO_ROWS_TILE;
-        mo_rows_source source;
-        source.data[0] = brick + (pass ? op.up_at : 0) + from;
-        source.data[1] = brick + op.up_at + from;
-        source.limit[0] = brick + (pass ? op.up_at : 0) + bytes;
-        source.limit[1] = brick + op.up_at + bytes;
-        source.split = alike ? MO_ROWS_TILE : 0;
-        source.rows = rows;
-        mo_rows_run<1>(ring, memory, type, shape, source, acts,
-                       [=](int row, int, float value) { result[base + row] = value; });
+        if (threadIdx.x == 0) {
+            const mo_rows_shape shape = mo_rows_cut(type, op.in.cols, 1);
+            const int64_t bytes = (int64_t)op.gate.rows * shape.row_bytes,
+                          from = (int64_t)row0 * shape.row_bytes;
+            const uint8_t *gate = mo_at<const uint8_t>(item.base), *up = gate + op.up_at;
+            mo_rows_source source;
+            source.data[0] = (pass ? up : gate) + from;
+            source.limit[0] = (pass ? up : gate) + bytes;
+            source.data[1] = up + from;
+            source.limit[1] = up + bytes;
+            source.split = alike ? MO_ROWS_TILE : 0;
+            source.rows = rows;
+            head->cut[0] = shape;
+            head->source = source;
+            head->acts = mo_rows_acts_of(op.in, item.token, 1);
+        }
+        __syncthreads();
+        mo_rows_run<1>(ring, head, type, 0,
+                       [&](int row, int, float value) { head->result[pass * MO_ROWS_TILE + row] = value; });
+        __syncthreads();
     }
-    __syncthreads();
     if (threadIdx.x >= 32) {
         return;
     }
@@ -106,50 +81,60 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
     if (lane < rows) {
         const mo_experts_finish gate = mo_experts_finish_of(op.gate, item.expert);
         const mo_experts_finish up = mo_experts_finish_of(op.up, item.expert);
-        hidden = mo_experts_activate(op.activation, mo_rows_finish(result[lane], gate.scale, gate.bias, row),
-                                     mo_rows_finish(result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
+        hidden =
+            mo_experts_activate(op.activation, mo_rows_finish(head->result[lane], gate.scale, gate.bias, row),
+                                mo_rows_finish(head->result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
         mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
     }
     __syncwarp();
     if (op.hidden.cols % 32 == 0) {
-        mo_experts_quantise(op.hidden, item.row, blockIdx.x, hidden);
+        mo_quantise_block(op.hidden, item.row, blockIdx.x, hidden);
     }
 }
 
 static __device__ __forceinline__ void mo_experts_rows(const mo_op_experts &op, uint8_t *memory)
 {
-    mo_dwork_item item;
-    if (!mo_experts_item(op, &item)) {
+    mo_rows_head *head = (mo_rows_head *)memory;
+    const mo_dwork_item &item = head->item;
+    if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_ring ring = mo_rows_begin(memory);
-    const mo_rows_shape shape = mo_rows_cut(op.down.type, op.hidden.cols, 1);
+    mo_ring ring = mo_rows_begin(head);
+    if (threadIdx.x == 0) {
+        head->cut[0] = mo_rows_cut(op.down.type, op.hidden.cols, 1);
+    }
+    __syncthreads();
+    const mo_rows_shape &shape = head->cut[0];
     const int groups = (op.down.rows + shape.rows - 1) / shape.rows;
     const int row0 = (int)((int64_t)groups * blockIdx.x / gridDim.x) * shape.rows;
     const int end = min((int)((int64_t)groups * (blockIdx.x + 1) / gridDim.x) * shape.rows, op.down.rows);
-    const uint8_t *data = mo_at<const uint8_t>(item.base) + op.down_at;
-    mo_rows_source source;
-    source.data[0] = source.data[1] = data + (int64_t)row0 * shape.row_bytes;
-    source.limit[0] = source.limit[1] = data + (int64_t)op.down.rows * shape.row_bytes;
-    source.split = 0;
-    source.rows = end - row0;
-    float *y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
-    const mo_experts_finish finish = mo_experts_finish_of(op.down, item.expert);
-    if (source.rows > 0) {
-        mo_rows_run<1>(ring, memory, op.down.type, shape, source, mo_rows_acts_of(op.hidden, item.row, 1),
-                       [=](int row, int, float value) {
-                           y[row] = mo_rows_finish(value, finish.scale, finish.bias, row0 + row);
-                       });
+    if (threadIdx.x == 0) {
+        const uint8_t *data = mo_at<const uint8_t>(item.base) + op.down_at;
+        mo_rows_source source;
+        source.data[0] = source.data[1] = data + (int64_t)row0 * shape.row_bytes;
+        source.limit[0] = source.limit[1] = data + (int64_t)op.down.rows * shape.row_bytes;
+        source.split = 0;
+        source.rows = end - row0;
+        head->source = source;
+        head->acts = mo_rows_acts_of(op.hidden, item.row, 1);
     }
+    __syncthreads();
+    mo_rows_run<1>(ring, head, op.down.type, 0, [&](int row, int, float value) {
+        const mo_experts_finish finish = mo_experts_finish_of(op.down, item.expert);
+        mo_at<float>(op.y)[(int64_t)item.row * op.down.rows + row0 + row] =
+            mo_rows_finish(value, finish.scale, finish.bias, row0 + row);
+    });
 }
 
-MO_ROWS_KERNEL(mo_experts_in, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1), 3)
+MO_BOUNDED(mo_experts_in, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1), 3);
+MO_KERNEL(mo_experts_in, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
     mo_experts_tile(op, memory);
 }
 
-MO_ROWS_KERNEL(mo_experts_down, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1), 3)
+MO_BOUNDED(mo_experts_down, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1), 3);
+MO_KERNEL(mo_experts_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
     mo_experts_rows(op, memory);

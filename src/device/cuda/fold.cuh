@@ -4,7 +4,7 @@
 #ifndef MO_CUDA_FOLD_CUH
 #define MO_CUDA_FOLD_CUH
 
-#include "device/cuda/common.cuh"
+#include "device/cuda/row.cuh"
 #include "device/cuda/rows.h"
 
 /* ---- Words ---- */
@@ -22,13 +22,15 @@ static __device__ __forceinline__ uint32_t mo_choose_bytes(uint32_t a, uint32_t 
 #endif
 }
 
-struct __align__(16) mo_quad {
+struct __align__(16) mo_quad
+{
     uint32_t word[4];
 };
 
 /* N words from an address that is a multiple of ALIGN. Below 4 the words around are read and shifted: up to three
  * bytes before and four after are touched. */
-template <int ALIGN, int N> static __device__ __forceinline__ void mo_words_at(const uint8_t *p, uint32_t *out)
+template <int ALIGN, int N>
+static __device__ __forceinline__ void mo_words_at(const uint8_t *p, uint32_t *out)
 {
     if constexpr (ALIGN >= 16 && N % 4 == 0) {
 #pragma unroll
@@ -61,25 +63,7 @@ template <int ALIGN, int N> static __device__ __forceinline__ void mo_words_at(c
 /* From an even address. */
 static __device__ __forceinline__ float mo_half_at(const uint8_t *p)
 {
-    const uint16_t h = *(const uint16_t *)p;
-#ifdef MO_CUDA_EMULATED
-    return mo_f16_to_f32(h);
-#else
-    float f; /* exact, subnormals too */
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-    return f;
-#endif
-}
-
-static __device__ __forceinline__ float mo_half_of(uint32_t word)
-{
-#ifdef MO_CUDA_EMULATED
-    return mo_f16_to_f32((uint16_t)word);
-#else
-    float f;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)word));
-    return f;
-#endif
+    return mo_half(*(const uint16_t *)p);
 }
 
 #define MO_NIBBLES 0x0F0F0F0Fu
@@ -103,7 +87,8 @@ template <int TYPE> struct mo_table {
 struct mo_table_e2m1_words {
     static constexpr uint32_t low0 = 0x03020100u, low1 = 0x0C080604u;
     static constexpr uint32_t high0 = 0xFDFEFF00u, high1 = 0xF4F8FAFCu;
-    static constexpr uint32_t rest0 = low0, rest1 = low1; /* the sign of a low entry is 0; the rest is taken off */
+    static constexpr uint32_t rest0 = low0,
+                              rest1 = low1; /* the sign of a low entry is 0; the rest is taken off */
     static constexpr int rest_sign = -1;
 };
 template <> struct mo_table<MO_MXFP4> : mo_table_e2m1_words {
@@ -111,7 +96,8 @@ template <> struct mo_table<MO_MXFP4> : mo_table_e2m1_words {
 template <> struct mo_table<MO_NVFP4> : mo_table_e2m1_words {
 };
 
-template <int TYPE> static constexpr bool mo_has_table =
+template <int TYPE>
+static constexpr bool mo_has_table =
     TYPE == MO_IQ4_NL || TYPE == MO_IQ4_XS || TYPE == MO_MXFP4 || TYPE == MO_NVFP4;
 
 /* Eight entries by the nibbles of q: those of the low nibbles of its bytes, and those of the high ones. */
@@ -133,7 +119,8 @@ static __device__ __forceinline__ void mo_look_up(uint32_t q, uint32_t *low_nibb
  * reordering, because a nibble of 8 and more makes the byte choice give a sign and not an entry. Twice the products,
  * but those are not what there is too little of. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_table_sum(uint32_t q, const uint32_t *codes, int32_t *sum, int32_t *rest)
+static __device__ __forceinline__ void mo_table_sum(uint32_t q, const uint32_t *codes, int32_t *sum,
+                                                    int32_t *rest)
 {
     typedef mo_table<TYPE> table;
     const uint32_t other = q ^ 0x88888888u;
@@ -228,8 +215,8 @@ static __device__ __forceinline__ void mo_k_scales(const mo_quad &head, int unit
         mins = (head.word[3] >> 4 & MO_NIBBLES) | (head.word[2] >> 2 & 0x30303030u);
     }
     const int at = 16 * (unit & 1) + 8 * part;
-    o->dw = mo_half_of(head.word[0] & 0xFFFF) * (float)(scales >> at & 255);
-    o->min = -(mo_half_of(head.word[0] >> 16) * (float)(mins >> at & 255));
+    o->dw = mo_half((uint16_t)head.word[0]) * (float)(scales >> at & 255);
+    o->min = -(mo_half((uint16_t)(head.word[0] >> 16)) * (float)(mins >> at & 255));
 }
 
 static __device__ __forceinline__ int mo_q3_k_scale(const uint8_t *scales, int s)
@@ -253,8 +240,8 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         mo_low_high(w, o->code);
     } else if constexpr (TYPE == MO_Q4_1) {
         mo_words_at<4, 5>(block, w);
-        o->dw = mo_half_of(w[0] & 0xFFFF);
-        o->min = mo_half_of(w[0] >> 16);
+        o->dw = mo_half((uint16_t)w[0]);
+        o->min = mo_half((uint16_t)(w[0] >> 16));
         mo_low_high(w + 1, o->code);
     } else if constexpr (TYPE == MO_Q5_0) {
         o->dw = mo_half_at(block);
@@ -263,8 +250,8 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         mo_fifth_bits(w[0], o->code);
     } else if constexpr (TYPE == MO_Q5_1) {
         mo_words_at<4, 6>(block, w);
-        o->dw = mo_half_of(w[0] & 0xFFFF);
-        o->min = mo_half_of(w[0] >> 16);
+        o->dw = mo_half((uint16_t)w[0]);
+        o->min = mo_half((uint16_t)(w[0] >> 16));
         mo_low_high(w + 2, o->code);
         mo_fifth_bits(w[1], o->code);
     } else if constexpr (mo_has_table<TYPE>) {
@@ -276,7 +263,7 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
             mo_words_at<1, 4>(block + 1, w);
         } else if constexpr (TYPE == MO_IQ4_XS) {
             mo_words_at<4, 2>(block, w);
-            o->dw = mo_half_of(w[0] & 0xFFFF);
+            o->dw = mo_half((uint16_t)w[0]);
             o->scale0 = (int)((w[1] >> 4 * unit & 15) | (w[0] >> (16 + 2 * unit) & 3) << 4) - 32;
             mo_words_at<4, 4>(block + 8 + 16 * unit, w);
         } else {
@@ -359,7 +346,8 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
 /* What a block and the activations' codes give to the fold, besides the activations' own scales. sums: the sums of the
  * codes' halves, as two int16. RAW as in mo_decode(), with codes from mo_arrange(). */
 template <int TYPE, bool RAW>
-static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const uint32_t q[8], uint32_t sums, float *terms)
+static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const uint32_t q[8], uint32_t sums,
+                                                   float *terms)
 {
     const int32_t sum0 = (int16_t)sums, sum1 = (int16_t)(sums >> 16);
     int32_t low = 0, high = 0;
@@ -417,7 +405,8 @@ static __device__ __forceinline__ float mo_fold_step(float acc, const float *ter
     return acc;
 }
 
-template <int TYPE> static constexpr bool mo_needs_s = mo_rows_terms(TYPE) == 2 && TYPE != MO_NVFP4 && TYPE != MO_Q2_K;
+template <int TYPE>
+static constexpr bool mo_needs_s = mo_rows_terms(TYPE) == 2 && TYPE != MO_NVFP4 &&TYPE != MO_Q2_K;
 /* The sums of the activations' codes enter the terms. */
 template <int TYPE> static constexpr bool mo_needs_sums = mo_bias(TYPE) != 0 || TYPE == MO_Q2_K;
 

@@ -3,13 +3,6 @@
 #include "device/cuda/float_tile.cuh"
 #include "device/cuda/tile.cuh"
 
-#ifdef MO_CUDA_EMULATED
-#define MO_BOUNDED(name, args, threads, blocks)
-#else /* registers for so many thread blocks on a multiprocessor */
-#define MO_BOUNDED(name, args, threads, blocks)                                                              \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ args op);
-#endif
-
 /* The tokens of one thread block among `count`: as few blocks as their limit allows, equally long in eights. */
 static __device__ __forceinline__ bool mo_tokens_of(int number, int count, int limit, int *first, int *tokens)
 {
@@ -71,7 +64,7 @@ static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, i
 }
 
 #define MO_TILE_KERNELS(name, FOLD, SHAPE, blocks)                                                           \
-    MO_BOUNDED(mo_grouped_##name, mo_op_grouped, SHAPE::THREADS, blocks)                                     \
+    MO_BOUNDED(mo_grouped_##name, mo_op_grouped, SHAPE::THREADS, blocks);                                    \
     MO_KERNEL(mo_grouped_##name, mo_op_grouped)                                                              \
     {                                                                                                        \
         MO_DYNAMIC_SHARED(shared);                                                                           \
@@ -81,7 +74,7 @@ static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, i
         }                                                                                                    \
         mo_tile_run<FOLD, SHAPE>(*job, op.in, shared);                                                       \
     }                                                                                                        \
-    MO_BOUNDED(mo_product_tile_##name, mo_op_product, SHAPE::THREADS, blocks)                                \
+    MO_BOUNDED(mo_product_tile_##name, mo_op_product, SHAPE::THREADS, blocks);                               \
     MO_KERNEL(mo_product_tile_##name, mo_op_product)                                                         \
     {                                                                                                        \
         MO_DYNAMIC_SHARED(shared);                                                                           \

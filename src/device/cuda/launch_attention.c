@@ -58,7 +58,7 @@ static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
                               .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
                               .block = {threads, 1, 1},
                               .shared = threads * 4 * (uint32_t)sizeof(float)};
-    return 2;
+    return o->chunks == 1 ? 1 : 2; /* a single chunk is finished by whoever made it */
 }
 
 /* Blocks (tile of tokens, KV head). */

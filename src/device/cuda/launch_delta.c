@@ -11,9 +11,11 @@ static uint32_t pieces(int64_t count, int64_t size)
 static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
 {
     const int64_t heads = 2 * (int64_t)o->k_heads + o->v_heads;
+    const uint32_t threads = o->head > THREADS ? THREADS : pieces(o->head, 32) * 32;
     out[0] = (mo_cuda_launch){.kernel = "mo_convolve",
-                              .grid = {pieces(o->tokens * heads, WARPS), 1, 1},
-                              .block = {32 * WARPS, 1, 1}};
+                              .grid = {(uint32_t)(o->tokens * heads), 1, 1},
+                              .block = {threads, 1, 1},
+                              .shared = (uint32_t)o->head * (uint32_t)sizeof(float)};
     if (o->tokens == o->slice_count) { /* one token each: their inputs are kept on the way */
         return 1;
     }

@@ -32,6 +32,12 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
             LONG, o->n);
         return -1;
     }
+    if (o->used > MO_OP_USED) {
+        mo_fail(err, MO_EUNSUPPORTED,
+                "the GPU's kernels merge at most %d experts per token, this model uses %d", MO_OP_USED,
+                o->used);
+        return -1;
+    }
     mo_daddr all =
         o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm | o->moe_norm | o->post_norm;
     for (int i = 0; i < MO_OP_NORMS; i++) {

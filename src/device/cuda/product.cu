@@ -8,18 +8,25 @@ static __device__ __forceinline__ int mo_product_groups(const mo_dmatrix &matrix
     return matrix.data ? (matrix.rows + shape.rows - 1) / shape.rows : 0;
 }
 
-template <int TOKENS> static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, uint8_t *memory)
+template <int TOKENS>
+static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, uint8_t *memory)
 {
-    mo_ring ring = mo_rows_begin(memory);
+    mo_rows_head *head = (mo_rows_head *)memory;
+    mo_ring ring = mo_rows_begin(head);
+    if ((int)threadIdx.x < op.count) {
+        head->cut[threadIdx.x] = mo_rows_cut(op.matrix[threadIdx.x].type, op.in.cols, TOKENS);
+    }
+    __syncthreads();
     int64_t total = 0;
     for (int i = 0; i < op.count; i++) {
-        total += mo_product_groups(op.matrix[i], mo_rows_cut(op.matrix[i].type, op.in.cols, TOKENS));
+        total += mo_product_groups(op.matrix[i], head->cut[i]);
     }
-    const int begin = (int)(total * blockIdx.x / gridDim.x), end = (int)(total * (blockIdx.x + 1) / gridDim.x);
+    const int begin = (int)(total * blockIdx.x / gridDim.x),
+              end = (int)(total * (blockIdx.x + 1) / gridDim.x);
     int before = 0; /* groups of the matrices before */
     for (int i = 0; i < op.count; i++) {
         const mo_dmatrix &matrix = op.matrix[i];
-        const mo_rows_shape shape = mo_rows_cut(matrix.type, op.in.cols, TOKENS);
+        const mo_rows_shape &shape = head->cut[i];
         const int groups = mo_product_groups(matrix, shape);
         const int first = max(begin - before, 0), last = min(end - before, groups);
         before += groups;
@@ -27,24 +34,28 @@ template <int TOKENS> static __device__ __forceinline__ void mo_product_few(cons
             continue;
         }
         const int row0 = first * shape.rows;
-        const uint8_t *data = mo_at<const uint8_t>(matrix.data);
-        mo_rows_source source;
-        source.data[0] = source.data[1] = data + (int64_t)row0 * shape.row_bytes;
-        source.limit[0] = source.limit[1] = data + (int64_t)matrix.rows * shape.row_bytes;
-        source.split = 0;
-        source.rows = min(last * shape.rows, matrix.rows) - row0;
-        float *y = mo_at<float>(op.y[i]);
-        const float *scale = mo_at<const float>(matrix.scale), *bias = mo_at<const float>(matrix.bias);
-        const int64_t stride = op.stride[i];
-        mo_rows_run<TOKENS>(ring, memory, matrix.type, shape, source, mo_rows_acts_of(op.in, 0, op.tokens),
-                            [=](int row, int token, float value) {
-                                y[token * stride + row0 + row] = mo_rows_finish(value, scale, bias, row0 + row);
-                            });
+        if (threadIdx.x == 0) {
+            const uint8_t *data = mo_at<const uint8_t>(matrix.data);
+            mo_rows_source source;
+            source.data[0] = source.data[1] = data + (int64_t)row0 * shape.row_bytes;
+            source.limit[0] = source.limit[1] = data + (int64_t)matrix.rows * shape.row_bytes;
+            source.split = 0;
+            source.rows = min(last * shape.rows, matrix.rows) - row0;
+            head->source = source;
+            head->acts = mo_rows_acts_of(op.in, 0, op.tokens);
+        }
+        __syncthreads();
+        mo_rows_run<TOKENS>(ring, head, matrix.type, i, [&](int row, int token, float value) {
+            mo_at<float>(op.y[i])[token * op.stride[i] + row0 + row] = mo_rows_finish(
+                value, mo_at<const float>(matrix.scale), mo_at<const float>(matrix.bias), row0 + row);
+        });
+        __syncthreads();
     }
 }
 
 #define MO_PRODUCT(TOKENS, blocks)                                                                           \
-    MO_ROWS_KERNEL(mo_product_##TOKENS, mo_op_product, MO_ROWS_THREADS + mo_rows_folders(TOKENS), blocks)    \
+    MO_BOUNDED(mo_product_##TOKENS, mo_op_product, MO_ROWS_THREADS + mo_rows_folders(TOKENS), blocks);       \
+    MO_KERNEL(mo_product_##TOKENS, mo_op_product)                                                            \
     {                                                                                                        \
         MO_DYNAMIC_SHARED(memory);                                                                           \
         mo_product_few<TOKENS>(op, memory);                                                                  \

@@ -11,11 +11,11 @@
 #endif
 
 struct mo_ring {
-    uint8_t *steps;       /* [ahead][step_bytes], 16-byte aligned */
-    uint64_t *arrived;    /* [MO_ROWS_AHEAD] barriers */
-    uint32_t phases;      /* bit i: which phase of barrier i is awaited next */
+    uint8_t *steps;    /* [ahead][step_bytes], 16-byte aligned */
+    uint64_t *arrived; /* [MO_ROWS_AHEAD] barriers */
+    uint32_t phases;   /* bit i: which phase of barrier i is awaited next */
     uint32_t step_bytes;
-    int32_t ahead;        /* steps there is room for: 2 to 4 */
+    int32_t ahead; /* steps there is room for: 2 to 4 */
 };
 
 /* Bytes of memory for one step. What lies between them and the next multiple of 16 is copied too, unless it ends
@@ -40,16 +40,9 @@ static __device__ __forceinline__ void mo_ring_begin(mo_ring *ring)
 #endif
 }
 
-/* Where a run's first byte lies. */
-static __device__ __forceinline__ const uint8_t *mo_ring_at(const mo_ring &ring, int slot, const mo_ring_run &run)
-{
-    return ring.steps + slot * ring.step_bytes + ((uint32_t)(uintptr_t)run.from & 15);
-}
-
-/* Sends a step on its way; by all threads, the same number of times for each, `starter` starts it. limit: the end of
- * the matrix. */
+/* Sends a step on its way: since 9.0 by one thread, before by all. limit: the end of the matrix. */
 static __device__ __forceinline__ void mo_ring_bring(const mo_ring &ring, int slot, const mo_ring_run &run,
-                                                     const uint8_t *limit, int starter)
+                                                     const uint8_t *limit)
 {
     const uint32_t off = (uint32_t)(uintptr_t)run.from & 15;
     const uint8_t *from = run.from - off;
@@ -57,19 +50,20 @@ static __device__ __forceinline__ void mo_ring_bring(const mo_ring &ring, int sl
     const uint32_t bytes = run.bytes ? (off + run.bytes + 15) / 16 * 16 : 0;
 #ifdef MO_RING_BULK
     (void)limit;
-    if (threadIdx.x == starter) {
+    {
         const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring.arrived + slot);
         const uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                     : "memory");
         if (bytes) {
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                             place),
-                         "l"(from), "r"(bytes), "r"(barrier)
-                         : "memory");
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+                    "r"(place),
+                "l"(from), "r"(bytes), "r"(barrier)
+                : "memory");
         }
     }
 #else
-    (void)starter;
     for (uint32_t i = 16 * threadIdx.x; i < bytes; i += 16 * blockDim.x) {
         if (from + i + 16 <= limit) {
             mo_async_copy16(to + i, from + i);

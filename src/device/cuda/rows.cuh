@@ -7,13 +7,6 @@
 #include "device/cuda/fold.cuh"
 #include "device/cuda/ring.cuh"
 
-/* Shared memory: barriers, results of a tile, then steps and terms as the cut says. */
-struct mo_rows_head {
-    uint64_t arrived[MO_ROWS_AHEAD];
-    float result[2 * MO_ROWS_TILE];
-};
-static_assert(sizeof(mo_rows_head) <= MO_ROWS_HEAD, "steps begin behind the head");
-
 /* The activations of one kernel's tokens. */
 struct mo_rows_acts {
     const uint8_t *q;
@@ -21,6 +14,35 @@ struct mo_rows_acts {
     const uint32_t *sums; /* two int16 each */
     int32_t cols, tokens;
 };
+
+/* Rows of one matrix, or of two of one shape, a tile of each: row r >= split is row r - split of the second. */
+struct mo_rows_source {
+    const uint8_t *data[2];  /* first row */
+    const uint8_t *limit[2]; /* end of the matrix */
+    int32_t split;           /* a multiple of a step's rows; 0: there is no second */
+    int32_t rows;            /* of the first, and of the second */
+};
+
+/* A step in the ring. */
+struct mo_rows_step {
+    int32_t row, rows; /* rows: 0 when the matrix ends before */
+    int32_t first_block, blocks;
+    int32_t off;       /* of the first byte in its place */
+    bool begins, ends; /* rows */
+};
+
+/* The head of shared memory; steps and terms follow as the cut says. What all threads need and seldom lies here, so that
+ * registers are free for the decoding. */
+struct mo_rows_head {
+    uint64_t arrived[MO_ROWS_AHEAD];
+    mo_rows_shape cut[MO_OP_MATRICES];
+    mo_rows_source source;
+    mo_rows_acts acts;
+    mo_rows_step step[2 * MO_ROWS_AHEAD]; /* by number: the one before, this one and those ahead */
+    mo_dwork_item item;                   /* of a worklist */
+    float result[2 * MO_ROWS_TILE];
+};
+static_assert(sizeof(mo_rows_head) <= MO_ROWS_HEAD, "steps begin behind the head");
 
 static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &in, int64_t first, int tokens)
 {
@@ -36,66 +58,86 @@ static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &i
     return a;
 }
 
-/* Rows of one matrix, or of two of one shape, a tile of each: row r >= split is row r - split of the second. */
-struct mo_rows_source {
-    const uint8_t *data[2]; /* first row */
-    const uint8_t *limit[2]; /* end of the matrix */
-    int32_t split;          /* a multiple of a step's rows; 0: there is no second */
-    int32_t rows;           /* of the first, and of the second */
-};
-
 /* ---- One step ---- */
 
-/* Step `step` as bytes and rows. */
-struct mo_rows_step {
-    mo_ring_run run;
-    int32_t row, rows, matrix; /* rows: 0 when the matrix ends before */
-    int32_t first_block, blocks;
-    bool begins, ends; /* of a row */
-};
-
-static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape, const mo_rows_source &source,
-                                                               int step)
+/* What step `number` is, and the bytes that it takes. */
+static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape,
+                                                               const mo_rows_source &source, int number,
+                                                               mo_ring_run *run, int *matrix)
 {
     mo_rows_step s;
-    const int group = shape.cuts == 1 ? step : step / shape.cuts;
-    const int cut = step - group * shape.cuts;
+    const int group = shape.cuts == 1 ? number : number / shape.cuts;
+    const int cut = number - group * shape.cuts;
     s.row = group * shape.rows;
-    s.matrix = source.split && s.row >= source.split;
-    const int inside = s.row - (s.matrix ? source.split : 0);
+    *matrix = source.split && s.row >= source.split;
+    const int inside = s.row - (*matrix ? source.split : 0);
     s.rows = max(0, min(shape.rows, source.rows - inside));
     s.begins = cut == 0;
     s.ends = cut == shape.cuts - 1;
     s.first_block = cut * shape.cut_blocks;
     s.blocks = min(shape.cut_blocks, shape.blocks - s.first_block);
-    s.run.from = source.data[s.matrix] + (int64_t)inside * shape.row_bytes + cut * shape.cut_bytes;
-    s.run.bytes = shape.cuts == 1 ? s.rows * shape.row_bytes : min(shape.cut_bytes, shape.row_bytes - cut * shape.cut_bytes);
+    run->from = source.data[*matrix] + (int64_t)inside * shape.row_bytes + cut * shape.cut_bytes;
+    run->bytes = s.rows * min(shape.cut_bytes, shape.row_bytes - cut * shape.cut_bytes);
+    s.off = (int)((uintptr_t)run->from & 15);
     return s;
 }
 
+/* Sends a step on its way, into `slot`. All threads; since 9.0 only `starter` has something to do. */
+static __device__ __forceinline__ void mo_rows_bring(const mo_ring &ring, mo_rows_head *head,
+                                                     const mo_rows_shape &shape, int number, int slot,
+                                                     int starter)
+{
+    const bool starts = (int)threadIdx.x == starter;
+#ifdef MO_RING_BULK
+    if (!starts) {
+        return;
+    }
+#endif
+    mo_ring_run run;
+    int matrix;
+    const mo_rows_step step = mo_rows_step_of(shape, head->source, number, &run, &matrix);
+    if (starts) {
+        head->step[number % (2 * MO_ROWS_AHEAD)] = step;
+    }
+    mo_ring_bring(ring, slot, run, head->source.limit[matrix]);
+}
+
+/* Which units and rows of a step a decoding thread takes. */
+struct mo_rows_share {
+    int32_t unit, slot, slots; /* rows slot, slot + slots, ... */
+};
+
+template <int TYPE>
+static __device__ __forceinline__ mo_rows_share mo_rows_share_of(const mo_rows_shape &shape, int threads)
+{
+    mo_rows_share share;
+    const int wide = shape.cut_blocks / mo_rows_unit(TYPE); /* threads side by side on a row */
+    share.slots = wide < threads ? threads / wide : 1;
+    share.slot = wide < threads ? threadIdx.x / wide : 0;
+    share.unit = threadIdx.x - share.slot * wide;
+    if (share.slot >= share.slots) {
+        share.unit = shape.cut_blocks; /* nothing */
+    }
+    return share;
+}
+
 /* The codes of a block of 32, from memory that the whole grid reads. */
-static __device__ __forceinline__ void mo_rows_codes(const mo_rows_acts &acts, int token, int block, uint32_t q[8])
+static __device__ __forceinline__ void mo_rows_codes(const mo_rows_acts &acts, int token, int block,
+                                                     uint32_t q[8])
 {
     mo_words_at<16, 8>(acts.q + (int64_t)token * acts.cols + 32 * block, q);
 }
 
-/* Decoding threads: thread `thread` of `threads`. `bytes`: the step in shared memory; terms: [token][row][pitch]. */
+/* A decoding thread of `threads`. bytes: the step in shared memory; terms: [token][row][pitch]. */
 template <int TYPE, int TOKENS>
 static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape, const mo_rows_step &step,
-                                                      const mo_rows_acts &acts, const uint8_t *bytes, float *terms,
-                                                      int thread, int threads)
+                                                      const mo_rows_acts &acts, const mo_rows_share &share,
+                                                      const uint8_t *bytes, float *terms, int threads)
 {
     constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
     constexpr bool RAW = mo_has_table<TYPE> && TOKENS == 1;
-    const int wide = shape.cut_blocks / PARTS; /* threads side by side on a row */
-    const int units = step.blocks / PARTS;
-    const int slots = wide < threads ? threads / wide : 1;
-    const int slot = wide < threads ? thread / wide : 0;
-    int unit = wide < threads ? thread - slot * wide : thread;
-    if (slot >= slots) {
-        return;
-    }
-    for (; unit < units; unit += threads) {
+    const int units = step.blocks / PARTS, rows = step.rows, row_bytes = shape.row_bytes, pitch = shape.pitch;
+    for (int unit = share.unit; unit < units; unit += threads) {
         uint32_t q[PARTS][8], sums[PARTS];
         if constexpr (TOKENS == 1) {
 #pragma unroll
@@ -109,22 +151,23 @@ static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape
             }
         }
         const uint8_t *block_bytes = bytes + unit / UNITS * mo_rows_bytes(TYPE);
-        for (int row = slot; row < step.rows; row += slots) {
+        for (int row = share.slot; row < rows; row += share.slots) {
 #pragma unroll
             for (int p = 0; p < PARTS; p++) {
                 mo_terms32 w;
-                mo_decode<TYPE, RAW>(block_bytes + row * shape.row_bytes, unit % UNITS, p, &w);
+                mo_decode<TYPE, RAW>(block_bytes + row * row_bytes, unit % UNITS, p, &w);
                 const int block = mo_block_of<TYPE>(unit, p);
-                float *to = terms + row * shape.pitch + TERMS * block;
+                float *to = terms + row * pitch + TERMS * block;
                 if constexpr (TOKENS == 1) {
                     mo_terms_of<TYPE, RAW>(w, q[p], sums[p], to);
                 } else {
+                    MO_UNROLL(1)
                     for (int t = 0; t < acts.tokens; t++) {
                         uint32_t codes[8];
                         mo_rows_codes(acts, t, step.first_block + block, codes);
                         const uint32_t both =
                             mo_needs_sums<TYPE> ? acts.sums[t * shape.blocks + step.first_block + block] : 0;
-                        mo_terms_of<TYPE, RAW>(w, codes, both, to + t * shape.rows * shape.pitch);
+                        mo_terms_of<TYPE, RAW>(w, codes, both, to + t * shape.rows * pitch);
                     }
                 }
             }
@@ -132,11 +175,12 @@ static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape
     }
 }
 
-/* One thread: a row's terms of one step. The next eight are read while the chain goes through these. */
+/* One thread: a row's terms of one step. The next few are read while the chain goes through these. */
 template <int TYPE>
-static __device__ __forceinline__ float mo_rows_fold(float acc, const float *terms, const float *d, const float *s, int n)
+static __device__ __forceinline__ float mo_rows_fold(float acc, const float *terms, const float *d,
+                                                     const float *s, int n)
 {
-    constexpr int TERMS = mo_rows_terms(TYPE), AT_ONCE = 8;
+    constexpr int TERMS = mo_rows_terms(TYPE), AT_ONCE = 8 / TERMS;
     int b = 0;
     if (n >= AT_ONCE) {
         float next[AT_ONCE][TERMS], dx[AT_ONCE], sx[AT_ONCE];
@@ -186,31 +230,30 @@ static __device__ __forceinline__ float mo_rows_fold(float acc, const float *ter
 
 /* ---- All steps ---- */
 
-/* sink(row, token, value) gets every finished row, from one thread each. All threads of the block come here. `ring` and
- * `memory` as in mo_rows_begin(); nobody reads or writes shared memory of the steps when it returns except through it. */
+/* sink(row, token, value) gets every finished row, from one thread each. All threads of the block come here, after a
+ * __syncthreads() that follows what was written to the head. */
 template <int TYPE, int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, uint8_t *memory, const mo_rows_shape &shape,
-                                                         const mo_rows_source &source, const mo_rows_acts &acts,
+static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, mo_rows_head *head, int which,
                                                          const SINK &sink)
 {
-    const int folders = mo_rows_folders(TOKENS);
-    const int threads = blockDim.x - folders;
-    const int folder = (int)threadIdx.x - threads;
-    const int groups = (source.split ? 2 * source.split : source.rows + shape.rows - 1) / shape.rows;
+    const mo_rows_shape &shape = head->cut[which];
+    const mo_rows_acts &acts = head->acts;
+    const int threads = blockDim.x - mo_rows_folders(TOKENS);
+    const int folder = (int)threadIdx.x - threads; /* negative: decodes */
+    const int ahead = shape.ahead, step_bytes = shape.step_bytes;
+    const int groups =
+        (head->source.split ? 2 * head->source.split : head->source.rows + shape.rows - 1) / shape.rows;
     const int steps = groups * shape.cuts;
     const int set = TOKENS * shape.rows * shape.pitch;
-    ring.steps = memory + MO_ROWS_HEAD;
-    ring.step_bytes = shape.step_bytes;
-    ring.ahead = shape.ahead;
-    float *terms = (float *)(ring.steps + shape.ahead * shape.step_bytes);
-    const int token = folder / shape.rows, row = folder - token * shape.rows; /* of a folding thread */
+    float *const terms = (float *)(ring.steps + ahead * step_bytes);
+    const mo_rows_share share = mo_rows_share_of<TYPE>(shape, threads);
+    const int token = folder / shape.rows, row = folder - token * shape.rows;
     float acc = 0.0f;
-
-    __syncthreads(); /* whoever was here before has read its steps and terms */
-    for (int i = 0; i < shape.ahead - 1; i++) {
+    ring.step_bytes = step_bytes;
+    ring.ahead = ahead;
+    for (int i = 0; i < ahead - 1; i++) {
         if (i < steps) {
-            const mo_rows_step next = mo_rows_step_of(shape, source, i);
-            mo_ring_bring(ring, i, next.run, source.limit[next.matrix], threads);
+            mo_rows_bring(ring, head, shape, i, i, threads);
         } else {
             mo_ring_pass();
         }
@@ -221,31 +264,32 @@ static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, uint8_t 
             mo_ring_wait(&ring, slot);
         }
         __syncthreads(); /* step i is here, the terms of i - 1 too, and what was at i - 1 has been read */
-        if (i + shape.ahead - 1 < steps) {
-            const mo_rows_step next = mo_rows_step_of(shape, source, i + shape.ahead - 1);
-            mo_ring_bring(ring, slot == 0 ? shape.ahead - 1 : slot - 1, next.run, source.limit[next.matrix], threads);
+        if (i + ahead - 1 < steps) {
+            mo_rows_bring(ring, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, threads);
         } else {
             mo_ring_pass();
         }
         if (folder < 0) {
             if (i < steps) {
-                const mo_rows_step now = mo_rows_step_of(shape, source, i);
-                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, mo_ring_at(ring, slot, now.run), terms + (i & 1) * set,
-                                             threadIdx.x, threads);
+                const mo_rows_step &now = head->step[i % (2 * MO_ROWS_AHEAD)];
+                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, share,
+                                             ring.steps + slot * step_bytes + now.off, terms + (i & 1) * set,
+                                             threads);
             }
         } else if (i > 0 && token < acts.tokens) {
-            const mo_rows_step before = mo_rows_step_of(shape, source, i - 1);
+            const mo_rows_step &before = head->step[(i - 1) % (2 * MO_ROWS_AHEAD)];
             if (row < before.rows) {
                 const int64_t at = (int64_t)token * shape.blocks + before.first_block;
-                acc = mo_rows_fold<TYPE>(before.begins ? 0.0f : acc,
-                                         terms + ((i - 1) & 1) * set + (token * shape.rows + row) * shape.pitch,
-                                         acts.d + at, acts.s + at, before.blocks);
+                acc =
+                    mo_rows_fold<TYPE>(before.begins ? 0.0f : acc,
+                                       terms + ((i - 1) & 1) * set + (token * shape.rows + row) * shape.pitch,
+                                       acts.d + at, acts.s + at, before.blocks);
                 if (before.ends) {
                     sink(before.row + row, token, acc);
                 }
             }
         }
-        slot = slot + 1 == shape.ahead ? 0 : slot + 1;
+        slot = slot + 1 == ahead ? 0 : slot + 1;
     }
 }
 
@@ -264,9 +308,11 @@ template <int TYPE> static __device__ __forceinline__ float mo_rows_weight(const
 
 /* The 32-lane order: a warp per row. Loads of several steps are under way at once. */
 template <int TYPE, int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_floats(const mo_rows_shape &shape, const mo_rows_source &source,
-                                                      const mo_rows_acts &acts, const SINK &sink)
+static __device__ __forceinline__ void mo_rows_floats(mo_rows_head *head, int which, const SINK &sink)
 {
+    const mo_rows_source &source = head->source;
+    const mo_rows_acts acts = head->acts;
+    const int row_bytes = head->cut[which].row_bytes;
     constexpr int AT_ONCE = TOKENS == 1 ? 16 : 4;
     const int lane = threadIdx.x & 31, warps = blockDim.x / 32;
     const int rows = source.split ? 2 * source.split : source.rows;
@@ -276,7 +322,7 @@ static __device__ __forceinline__ void mo_rows_floats(const mo_rows_shape &shape
         if (inside >= source.rows) {
             continue;
         }
-        const uint8_t *row = source.data[second] + (int64_t)inside * shape.row_bytes;
+        const uint8_t *row = source.data[second] + (int64_t)inside * row_bytes;
         float acc[TOKENS];
 #pragma unroll
         for (int t = 0; t < TOKENS; t++) {
@@ -327,29 +373,31 @@ static __device__ __forceinline__ void mo_rows_floats(const mo_rows_shape &shape
 
 /* ---- Any matrix ---- */
 
-/* All threads, once per kernel and before anything else. memory: all of the dynamic shared memory. */
-static __device__ __forceinline__ mo_ring mo_rows_begin(uint8_t *memory)
+/* All threads, once per kernel and before anything else; a __syncthreads() follows. */
+static __device__ __forceinline__ mo_ring mo_rows_begin(mo_rows_head *head)
 {
     mo_ring ring;
-    ring.steps = memory + MO_ROWS_HEAD;
-    ring.arrived = ((mo_rows_head *)memory)->arrived;
+    ring.steps = (uint8_t *)head + MO_ROWS_HEAD;
+    ring.arrived = head->arrived;
     ring.step_bytes = 0;
     ring.ahead = 0;
     mo_ring_begin(&ring);
-    __syncthreads();
     return ring;
 }
 
-/* One kernel serves all formats, because the matrices of one op may differ; a thread block takes one way. */
+/* Multiplies head->source, whose cut is head->cut[which], with head->acts: written by one thread, before a
+ * __syncthreads(). Before it may write there again there has to be another. One kernel serves all formats, because the
+ * matrices of one op may differ; a thread block takes one way. */
 template <int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_run(mo_ring &ring, uint8_t *memory, int type, const mo_rows_shape &shape,
-                                                   const mo_rows_source &source, const mo_rows_acts &acts,
+static __device__ __forceinline__ void mo_rows_run(mo_ring &ring, mo_rows_head *head, int type, int which,
                                                    const SINK &sink)
 {
 #define MO_ROWS_FLOATS(TYPE)                                                                                 \
-    case TYPE: mo_rows_floats<TYPE, TOKENS>(shape, source, acts, sink); break;
+    case TYPE:                                                                                               \
+        mo_rows_floats<TYPE, TOKENS>(head, which, sink);                                                     \
+        break;
 #define MO_ROWS_QUANTISED(TYPE)                                                                              \
-    case TYPE: mo_rows_quantised<TYPE, TOKENS>(ring, memory, shape, source, acts, sink); break;
+    case TYPE: mo_rows_quantised<TYPE, TOKENS>(ring, head, which, sink); break;
     switch (type) {
         MO_ROWS_FLOATS(MO_F32)
         MO_ROWS_FLOATS(MO_F16)
@@ -375,18 +423,11 @@ static __device__ __forceinline__ void mo_rows_run(mo_ring &ring, uint8_t *memor
 }
 
 /* What is done to a finished product. */
-static __device__ __forceinline__ float mo_rows_finish(float value, const float *scale, const float *bias, int row)
+static __device__ __forceinline__ float mo_rows_finish(float value, const float *scale, const float *bias,
+                                                       int row)
 {
     value = scale ? value * *scale : value;
     return bias ? value + bias[row] : value;
 }
-
-/* Kernels with at most `threads` threads, of which `blocks` fit on a multiprocessor. */
-#ifdef MO_CUDA_EMULATED
-#define MO_ROWS_KERNEL(name, args, threads, blocks) MO_KERNEL(name, args)
-#else
-#define MO_ROWS_KERNEL(name, args, threads, blocks)                                                          \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ args op)
-#endif
 
 #endif

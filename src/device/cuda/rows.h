@@ -17,37 +17,41 @@
 #endif
 
 enum {
-    MO_ROWS_HEAD = 512,           /* bytes of shared memory before the steps: barriers, and results of a tile */
-    MO_ROWS_BUDGET = 60 * 1024,   /* bytes of shared memory, so that every device since 7.5 has them */
-    MO_ROWS_STEP = 16 * 1024,     /* bytes of a step, about */
-    MO_ROWS_TERMS = 18 * 1024,    /* most bytes of terms, two steps together */
-    MO_ROWS_SLACK = 16,           /* bytes after a step that reads of whole words may touch */
-    MO_ROWS_AHEAD = 4,            /* most steps in shared memory */
-    MO_ROWS_TILE = 32,            /* rows of a tile of gate and up: a block of the hidden activations */
-    MO_ROWS_FLOAT = 8,            /* rows of a step of a float matrix: a warp each */
-    MO_ROWS_THREADS = 256,        /* most threads that decode */
-    MO_ROWS_TOKENS = 8,           /* most tokens of these kernels */
+    MO_ROWS_HEAD = 1024,        /* bytes of shared memory before the steps: see mo_rows_head in rows.cuh */
+    MO_ROWS_BUDGET = 60 * 1024, /* bytes of shared memory, so that every device since 7.5 has them */
+    MO_ROWS_STEP = 16 * 1024,   /* bytes of a step, about */
+    MO_ROWS_TERMS = 18 * 1024,  /* most bytes of terms, two steps together */
+    MO_ROWS_SLACK = 16,         /* bytes after a step that reads of whole words may touch */
+    MO_ROWS_AHEAD = 4,          /* most steps in shared memory */
+    MO_ROWS_TILE = 32,          /* rows of a tile of gate and up: a block of the hidden activations */
+    MO_ROWS_FLOAT = 8,          /* rows of a step of a float matrix: a warp each */
+    MO_ROWS_THREADS = 256,      /* most threads that decode */
+    MO_ROWS_TOKENS = 8,         /* most tokens of these kernels */
 };
 
-/* Values and bytes of a block of the file. */
-MO_ROWS_CONST int mo_rows_values(int type)
+/* Values of a block of the file: this power of two. */
+MO_ROWS_CONST int mo_rows_values_log2(int type)
 {
     switch (type) {
     case MO_F32:
     case MO_F16:
-    case MO_BF16: return 1;
-    case MO_NVFP4: return 64;
+    case MO_BF16: return 0;
+    case MO_NVFP4: return 6;
     case MO_Q2_K:
     case MO_Q3_K:
     case MO_Q4_K:
     case MO_Q5_K:
     case MO_Q6_K:
-    case MO_IQ4_XS: return 256;
-    default: return 32;
+    case MO_IQ4_XS: return 8;
+    default: return 5;
     }
 }
+MO_ROWS_CONST int mo_rows_values(int type)
+{
+    return 1 << mo_rows_values_log2(type);
+}
 
-/* 0: not a type that is multiplied. */
+/* Bytes of such a block. 0: not a type that is multiplied. */
 MO_ROWS_CONST int mo_rows_bytes(int type)
 {
     switch (type) {
@@ -110,44 +114,49 @@ typedef struct mo_rows_shape {
     int32_t cuts;       /* steps that one row takes; 1 unless rows is 1 */
     int32_t cut_blocks; /* of 32 values in a step's row, the last cut's may be fewer */
     int32_t cut_bytes;
-    int32_t pitch;      /* floats from the terms of one row to the next, so that folding threads meet no bank twice */
+    int32_t
+        pitch; /* floats from the terms of one row to the next, so that folding threads meet no bank twice */
     int32_t step_bytes; /* room for a step */
     int32_t ahead;      /* steps in shared memory */
     int32_t shared;     /* bytes of shared memory */
 } mo_rows_shape;
 
-/* The cut of a matrix, the same for all its rows; `tokens` of the kernel, whatever their number in the op. */
+/* The cut of a matrix, the same for all its rows; `tokens` of the kernel, whatever their number in the op. Kernels make
+ * it anew at their start, before anything can be read: hence no division unless a row is very long. */
 MO_ROWS_CONST mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
 {
-    mo_rows_shape s = {0};
-    s.row_bytes = cols / mo_rows_values(type) * mo_rows_bytes(type);
+    mo_rows_shape s = {};
+    s.row_bytes = (cols >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+    s.cuts = 1;
     if (mo_rows_float(type)) {
         s.rows = MO_ROWS_FLOAT;
-        s.cuts = 1;
         s.shared = MO_ROWS_HEAD;
         return s;
     }
     const int terms = mo_rows_terms(type);
+    const int block_terms =
+        2 * 4 * terms * tokens; /* bytes; two sets: one is written while the other is folded */
     s.blocks = cols / 32;
-    s.cuts = 1;
     s.cut_blocks = s.blocks;
     s.cut_bytes = s.row_bytes;
-    s.rows = mo_rows_folders(tokens) / tokens;
-    /* Two sets of terms: one is written while the other is folded. */
-    const int terms_bytes = 2 * 4 * terms * tokens;
-    while (s.rows > 1 && (s.rows * s.row_bytes > MO_ROWS_STEP || s.rows * terms_bytes * (s.blocks | 1) > MO_ROWS_TERMS)) {
-        s.rows /= 2;
-    }
-    while (s.cut_bytes > MO_ROWS_STEP + MO_ROWS_STEP / 4 || terms_bytes * (s.cut_blocks | 1) > MO_ROWS_TERMS) {
+    while (s.cut_bytes > MO_ROWS_STEP + MO_ROWS_STEP / 4 ||
+           block_terms * (s.cut_blocks | 1) > MO_ROWS_TERMS) {
         s.cuts++;
         s.cut_blocks = ((s.blocks + s.cuts - 1) / s.cuts + 7) / 8 * 8; /* whole blocks of every format */
-        s.cut_bytes = s.cut_blocks * 32 / mo_rows_values(type) * mo_rows_bytes(type);
+        s.cut_bytes = (s.cut_blocks * 32 >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+    }
+    s.rows = s.cuts > 1 ? 1 : mo_rows_folders(tokens) / tokens;
+    while (s.rows > 1 &&
+           (s.rows * s.row_bytes > MO_ROWS_STEP || s.rows * block_terms * (s.blocks | 1) > MO_ROWS_TERMS)) {
+        s.rows /= 2;
     }
     s.pitch = terms * (s.cut_blocks | 1);
     s.step_bytes = (s.rows * s.cut_bytes + 15) / 16 * 16 + 16 + MO_ROWS_SLACK; /* 16: rows start anywhere */
-    const int all_terms = terms_bytes / terms * s.rows * s.pitch;
-    const int room = (MO_ROWS_BUDGET - MO_ROWS_HEAD - all_terms) / s.step_bytes;
-    s.ahead = room < MO_ROWS_AHEAD ? room : MO_ROWS_AHEAD; /* at least two: see the limits above */
+    const int all_terms = 2 * 4 * tokens * s.rows * s.pitch;
+    s.ahead = MO_ROWS_AHEAD; /* at least two fit: see the limits above */
+    while (MO_ROWS_HEAD + s.ahead * s.step_bytes + all_terms > MO_ROWS_BUDGET) {
+        s.ahead--;
+    }
     s.shared = MO_ROWS_HEAD + s.ahead * s.step_bytes + all_terms;
     return s;
 }

@@ -88,33 +88,43 @@ static __device__ __forceinline__ float4 axpy(float a, float4 x, float4 y)
     return make_float4(fmaf(a, x.x, y.x), fmaf(a, x.y, y.y), fmaf(a, x.z, y.z), fmaf(a, x.w, y.w));
 }
 
+/* Whose outputs a token takes: rows of op.down and their weights, in shared memory. */
+typedef struct picks {
+    int32_t row[MO_OP_USED]; /* -1: passed over */
+    float weight[MO_OP_USED];
+} picks;
+
+static __device__ __forceinline__ void load_picks(const mo_op_stream &op, int64_t t, picks &p)
+{
+    for (int r = threadIdx.x; r < op.used; r += blockDim.x) {
+        const int64_t i = t * op.used + r;
+        const int32_t row = op.row_of ? mo_at<const int32_t>(op.row_of)[i] : (int32_t)i;
+        p.row[r] = mo_at<const int32_t>(op.ids)[i] >= 0 ? row : -1;
+        p.weight[r] = mo_at<const float>(op.weights)[i];
+    }
+    __syncthreads();
+}
+
 /* One quad of the experts' outputs in router order; the loads of SOME rows are under way together. */
 template <int SOME, bool WIDE>
-static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, int64_t t, int at)
+static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, const picks &p, int at)
 {
-    const int32_t *ids = mo_at<const int32_t>(op.ids) + t * op.used;
-    const float *weights = mo_at<const float>(op.weights) + t * op.used;
-    const int32_t *row_of = mo_at<const int32_t>(op.row_of);
     const float *down = mo_at<const float>(op.down);
     float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     for (int first = 0; first < op.used; first += SOME) {
         float4 y[SOME];
-        float w[SOME];
-        bool here[SOME];
         MO_UNROLL()
         for (int i = 0; i < SOME; i++) {
             const int r = first + i;
-            here[i] = r < op.used && ids[r] >= 0;
-            if (here[i]) {
-                const int64_t row = row_of ? row_of[t * op.used + r] : t * op.used + r;
-                w[i] = weights[r];
-                y[i] = mo_load_quad<WIDE>(down + row * op.n, at, op.n);
+            if (r < op.used && p.row[r] >= 0) {
+                y[i] = mo_load_quad<WIDE>(down + (int64_t)p.row[r] * op.n, at, op.n);
             }
         }
         MO_UNROLL()
         for (int i = 0; i < SOME; i++) {
-            if (here[i]) {
-                acc = axpy(w[i], y[i], acc);
+            const int r = first + i;
+            if (r < op.used && p.row[r] >= 0) {
+                acc = axpy(p.weight[r], y[i], acc);
             }
         }
     }
@@ -124,10 +134,13 @@ static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, int6
 template <int QUADS, bool WIDE>
 static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream &op, int64_t t)
 {
+    __shared__ picks p;
+    constexpr int some = QUADS == 1 ? 8 : 2;
     spread<QUADS> s;
+    load_picks(op, t, p);
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
-        s.v[k] = merge_quad < QUADS == 1 ? 8 : 2, WIDE > (op, t, quad_at(k));
+        s.v[k] = merge_quad<some, WIDE>(op, p, quad_at(k));
     }
     if (op.shared) {
         const float g = op.shared_gate ? mo_sigmoid(mo_at<const float>(op.shared_gate)[t]) : 1.0f;

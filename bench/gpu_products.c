@@ -1,0 +1,285 @@
+/* gpu_products [INDEX] [TOKENS]: how fast a GPU's products for few tokens read matrices, at the shapes of gpt-oss-20b and
+ * Qwen3-30B, against a plain copy of its memory. Every figure is the best of several runs of a program of many ops, each on
+ * another copy of its matrices, so that no cache holds them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda.h"
+#include "device/device.h"
+#include "numeric/acts.h"
+#include "numeric/format.h"
+#include "numeric/kinds.h"
+
+enum { ROUNDS = 7, OPS = 40, TOKENS_MAX = 8, USED_MAX = 8 };
+
+#define POOL_BYTES ((int64_t)2 << 30) /* of matrices: far more than any cache */
+#define OUT_FLOATS ((int64_t)TOKENS_MAX * 262144)
+
+typedef struct bench {
+    mo_device *device;
+    mo_stream *stream;
+    mo_event *from, *to;
+    mo_daddr pool, acts, hidden, y, work;
+    int64_t at; /* in the pool */
+    double copy_rate;
+} bench;
+
+static void check(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fprintf(stderr, "%s\n", err->detail);
+        exit(1);
+    }
+}
+
+/* ---- Memory ---- */
+
+static mo_daddr allocate(bench *b, int64_t bytes)
+{
+    mo_daddr at = 0;
+    mo_error err = {0};
+    check(mo_device_alloc(b->device, (size_t)bytes, &at, &err), &err);
+    return at;
+}
+
+/* Noise that no format minds: scales are small numbers in every place where one may be. */
+static void fill_pool(bench *b)
+{
+    enum { PIECE = 64 << 20 };
+    uint8_t *noise = malloc(PIECE);
+    mo_error err = {0};
+    uint64_t seed = 1;
+    for (int64_t i = 0; noise && i < PIECE; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        noise[i] = (uint8_t)((seed >> 33) & 0x3B);
+    }
+    for (int64_t at = 0; noise && at < POOL_BYTES; at += PIECE) {
+        check(mo_copy_in(b->stream, b->pool + (mo_daddr)at, noise, PIECE, &err), &err);
+    }
+    check(mo_stream_wait(b->stream, &err), &err);
+    free(noise);
+}
+
+/* The next so many bytes of the pool, again from its start when they are used up. */
+static mo_daddr next_bytes(bench *b, int64_t bytes)
+{
+    bytes = (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    b->at = b->at + bytes > POOL_BYTES ? 0 : b->at;
+    b->at += bytes;
+    return b->pool + (mo_daddr)(b->at - bytes);
+}
+
+static mo_dacts acts_at(mo_daddr memory, int64_t rows, int64_t cols)
+{
+    static char base[64]; /* only distances matter */
+    const mo_acts a = mo_acts_lay(base, rows, cols);
+    const mo_daddr zero = (mo_daddr)(uintptr_t)base;
+#define PLACE(field) (memory + ((mo_daddr)(uintptr_t)a.field - zero))
+    return (mo_dacts){.x = PLACE(x),
+                      .q = PLACE(q),
+                      .d = PLACE(d),
+                      .s = PLACE(s),
+                      .sum = PLACE(sum),
+                      .half_sum = PLACE(half_sum),
+                      .cols = (int32_t)cols};
+#undef PLACE
+}
+
+/* ---- Timing ---- */
+
+/* Seconds of one op, when several run after each other. */
+static double time_ops(bench *b, const mo_op *ops, int count)
+{
+    mo_error err = {0};
+    mo_program *program = NULL;
+    double best = 1e9;
+    check(mo_program_create(b->device, ops, count, &program, &err), &err);
+    for (int i = 0; i <= ROUNDS; i++) {
+        double seconds = 0;
+        check(mo_event_record(b->from, b->stream, &err), &err);
+        check(mo_program_run(program, b->stream, &err), &err);
+        check(mo_event_record(b->to, b->stream, &err), &err);
+        check(mo_stream_wait(b->stream, &err), &err);
+        check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
+        best = i > 0 && seconds < best ? seconds : best;
+    }
+    mo_program_destroy(program);
+    return best / count;
+}
+
+static double time_copy(bench *b)
+{
+    mo_error err = {0};
+    double best = 1e9;
+    for (int i = 0; i <= ROUNDS; i++) {
+        double seconds = 0;
+        check(mo_event_record(b->from, b->stream, &err), &err);
+        check(mo_copy_within(b->stream, b->pool, b->pool + POOL_BYTES / 2, POOL_BYTES / 2, &err), &err);
+        check(mo_event_record(b->to, b->stream, &err), &err);
+        check(mo_stream_wait(b->stream, &err), &err);
+        check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
+        best = i > 0 && seconds < best ? seconds : best;
+    }
+    return (double)POOL_BYTES / best; /* half of it read, as much written */
+}
+
+static void report(const bench *b, const char *name, int64_t bytes, double seconds)
+{
+    const double rate = (double)bytes / seconds;
+    printf("%-34s %9.2f MB %9.2f us %8.0f GB/s %5.0f %% of a copy\n", name, (double)bytes * 1e-6,
+           seconds * 1e6, rate * 1e-9, 100 * rate / b->copy_rate);
+}
+
+/* ---- Products ---- */
+
+typedef struct product {
+    const char *name;
+    int cols, count;
+    struct {
+        mo_type type;
+        int rows;
+    } matrix[3];
+} product;
+
+static const product products[] = {
+    {"gpt-oss q k v (Q8_0)", 2880, 3, {{MO_Q8_0, 4096}, {MO_Q8_0, 512}, {MO_Q8_0, 512}}},
+    {"gpt-oss attention out (Q8_0)", 4096, 1, {{MO_Q8_0, 2880}}},
+    {"gpt-oss router (F32)", 2880, 1, {{MO_F32, 32}}},
+    {"gpt-oss output (Q8_0)", 2880, 1, {{MO_Q8_0, 201088}}},
+    {"Qwen3 q k v (Q4_K, Q6_K)", 2048, 3, {{MO_Q4_K, 4096}, {MO_Q4_K, 512}, {MO_Q6_K, 512}}},
+    {"Qwen3 attention out (Q4_K)", 4096, 1, {{MO_Q4_K, 2048}}},
+    {"Qwen3 router (F32)", 2048, 1, {{MO_F32, 128}}},
+    {"Qwen3 output (Q6_K)", 2048, 1, {{MO_Q6_K, 151936}}},
+    {"Llama-3-8B down (Q8_0)", 14336, 1, {{MO_Q8_0, 4096}}},
+    {"Llama-3-70B down (Q6_K)", 28672, 1, {{MO_Q6_K, 8192}}},
+};
+
+static void bench_product(bench *b, const product *p, int tokens)
+{
+    static mo_op ops[OPS];
+    int64_t bytes = 0;
+    for (int i = 0; i < OPS; i++) {
+        bytes = 0;
+        ops[i] = (mo_op){
+            .kind = MO_OP_PRODUCT,
+            .product = {.in = acts_at(b->acts, tokens, p->cols), .tokens = tokens, .count = p->count}};
+        for (int m = 0; m < p->count; m++) {
+            const mo_type type = p->matrix[m].type;
+            const int rows = p->matrix[m].rows;
+            const int64_t size = rows * mo_format_row_bytes(mo_format_of((uint32_t)type), p->cols);
+            ops[i].product.matrix[m] =
+                (mo_dmatrix){.data = next_bytes(b, size), .type = type, .rows = rows, .cols = p->cols};
+            ops[i].product.y[m] = b->y;
+            ops[i].product.stride[m] = rows;
+            bytes += size;
+        }
+    }
+    report(b, p->name, bytes, time_ops(b, ops, OPS));
+}
+
+/* ---- Experts ---- */
+
+typedef struct experts {
+    const char *name;
+    mo_type in, down;
+    int width, hidden, used;
+    mo_activation activation;
+} experts;
+
+static const experts layers[] = {
+    {"gpt-oss experts (MXFP4)", MO_MXFP4, MO_MXFP4, 2880, 2880, 4, MO_SWIGLU_OSS},
+    {"Qwen3 experts (Q4_K)", MO_Q4_K, MO_Q4_K, 2048, 768, 8, MO_SWIGLU},
+    {"Qwen3 experts (Q4_K, down Q6_K)", MO_Q4_K, MO_Q6_K, 2048, 768, 8, MO_SWIGLU},
+};
+
+typedef struct worklist {
+    mo_dwork head;
+    mo_dwork_item item[TOKENS_MAX * USED_MAX];
+} worklist;
+
+static void bench_experts(bench *b, const experts *e, int tokens)
+{
+    static mo_op in[OPS], down[OPS], both[2 * OPS];
+    static worklist work[OPS];
+    const int64_t part = e->hidden * mo_format_row_bytes(mo_format_of((uint32_t)e->in), e->width);
+    const int64_t last = e->width * mo_format_row_bytes(mo_format_of((uint32_t)e->down), e->hidden);
+    const int64_t up_at = (part + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    const int rows = tokens * e->used;
+    mo_error err = {0};
+    memset(work, 0, sizeof work);
+    for (int i = 0; i < OPS; i++) {
+        work[i].head.count = rows;
+        for (int r = 0; r < rows; r++) {
+            work[i].item[r] =
+                (mo_dwork_item){.base = next_bytes(b, 2 * up_at + last), .token = r / e->used, .row = r};
+        }
+        in[i] = (mo_op){.kind = MO_OP_EXPERTS_IN,
+                        .experts = {.work = b->work + (mo_daddr)((size_t)i * sizeof *work),
+                                    .most = rows,
+                                    .activation = e->activation,
+                                    .in = acts_at(b->acts, tokens, e->width),
+                                    .hidden = acts_at(b->hidden, rows, e->hidden),
+                                    .gate = {.type = e->in, .rows = e->hidden, .cols = e->width},
+                                    .up = {.type = e->in, .rows = e->hidden, .cols = e->width},
+                                    .down = {.type = e->down, .rows = e->width, .cols = e->hidden},
+                                    .up_at = up_at,
+                                    .down_at = 2 * up_at,
+                                    .y = b->y}};
+        down[i] = in[i];
+        down[i].kind = MO_OP_EXPERTS_DOWN;
+        both[2 * i] = in[i];
+        both[2 * i + 1] = down[i];
+    }
+    check(mo_copy_in(b->stream, b->work, work, sizeof work, &err), &err);
+    char name[96];
+    snprintf(name, sizeof name, "%s: in", e->name);
+    report(b, name, rows * 2 * part, time_ops(b, in, OPS));
+    snprintf(name, sizeof name, "%s: down", e->name);
+    report(b, name, rows * last, time_ops(b, down, OPS));
+    snprintf(name, sizeof name, "%s: both", e->name);
+    report(b, name, rows * (2 * part + last), 2 * time_ops(b, both, 2 * OPS));
+}
+
+int main(int argc, char **argv)
+{
+    const int index = argc > 1 ? atoi(argv[1]) : 0, tokens = argc > 2 ? atoi(argv[2]) : 1;
+    bench b = {0};
+    mo_error err = {0};
+    if (tokens < 1 || tokens > TOKENS_MAX) {
+        fprintf(stderr, "1 to %d tokens\n", TOKENS_MAX);
+        return 1;
+    }
+    check(mo_cuda_open(index, 0, &b.device, &err), &err);
+    check(mo_stream_create(b.device, &b.stream, &err), &err);
+    check(mo_event_create(b.device, &b.from, &err), &err);
+    check(mo_event_create(b.device, &b.to, &err), &err);
+    const int64_t acts_bytes = (int64_t)mo_acts_bytes(TOKENS_MAX * USED_MAX, 32768);
+    b.pool = allocate(&b, POOL_BYTES);
+    b.acts = allocate(&b, acts_bytes);
+    b.hidden = allocate(&b, acts_bytes);
+    b.y = allocate(&b, OUT_FLOATS * 4);
+    b.work = allocate(&b, OPS * (int64_t)sizeof(worklist));
+    check(mo_device_clear(b.stream, b.acts, (size_t)acts_bytes, &err), &err);
+    check(mo_device_clear(b.stream, b.hidden, (size_t)acts_bytes, &err), &err);
+    fill_pool(&b);
+    b.copy_rate = time_copy(&b);
+    mo_device_info info;
+    mo_device_describe(b.device, &info);
+    printf("%s: copies read and write %.0f GB/s; %d tokens\n", info.name, b.copy_rate * 1e-9, tokens);
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        bench_product(&b, &products[i], tokens);
+    }
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        bench_experts(&b, &layers[i], tokens);
+    }
+    const mo_daddr all[] = {b.pool, b.acts, b.hidden, b.y, b.work};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mo_device_free(b.device, all[i]);
+    }
+    mo_event_destroy(b.from);
+    mo_event_destroy(b.to);
+    mo_stream_destroy(b.stream);
+    mo_device_close(b.device);
+    return 0;
+}
