@@ -65,7 +65,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
         .map = o->map,
-        .interleave = m->device ? 0 : kernels->interleave, /* a device reads the file's layout */
+        .interleave = kernels->interleave,
         .pool = m->pool,
         .progress = o->progress,
         .user = o->user,

@@ -14,8 +14,8 @@ struct mo_model {
     mo_checkpoint *checkpoint; /* the opening's */
     bool mapped;
     char disk_way[96];
-    mo_device *device;     /* NULL: none */
-    mo_card *card;         /* the model on it; the engine stops using it when the device is lost */
+    mo_device *device; /* NULL: none */
+    mo_card *card;     /* the model on it; the engine stops using it when the device is lost */
     char device_name[128];
     mo_learning *learning; /* under the engine's lock */
     mo_engine *engine;

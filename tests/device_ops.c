@@ -624,6 +624,70 @@ static void reference_logits(box *b, const mo_op *op)
     }
 }
 
+/* ---- Restore ---------------------------------------------------------------------------------- */
+
+static const uint8_t *restore_plain; /* the bricks as the file has them, beside the image's others */
+
+/* Part p of a brick: some groups of rows, and mostly rows that fill none; short rows, and such as no tile holds. */
+static int64_t restore_part(box *b, mo_op_restore *o, int p, int variant, int64_t at)
+{
+    static const int groups[] = {8, 16, 8, 16, 0, 32, 64};
+    const mo_type type = block_types[p == 0 ? variant % BLOCK_TYPES : box_pick(b, 0, BLOCK_TYPES - 1)];
+    const mo_format *f = mo_format_of((uint32_t)type);
+    const int group =
+        groups[variant / BLOCK_TYPES % 2 + (p == 0 && variant < 4 * BLOCK_TYPES ? 0 : box_pick(b, 0, 5))];
+    const int64_t most = 40000 / (f->block_bytes * (group ? group : 8));
+    o->at[p] = at;
+    o->type[p] = type;
+    o->group[p] = group;
+    o->rows[p] = (int32_t)((group ? group : 8) * box_pick(b, 0, 3) + box_pick(b, 0, 9));
+    o->rows[p] += o->rows[p] == 0;
+    o->cols[p] = (int32_t)(f->block_values * box_pick(b, 1, variant % 3 ? most : 5));
+    return at + (o->rows[p] * mo_format_row_bytes(f, o->cols[p]) + MO_OP_ALIGN) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
+
+static void build_restore(box *b, mo_op *op, int variant)
+{
+    static const int shifts[] = {0, 0, 8, 2, 0, 1};
+    mo_op_restore *o = &op->restore;
+    op->kind = MO_OP_RESTORE;
+    o->parts = 1 + variant % 3;
+    o->count = 1 + variant / 2 % 3;
+    for (int p = 0; p < o->parts; p++) {
+        o->stride = restore_part(b, o, p, variant, o->stride);
+    }
+    uint8_t *from = box_take(b, o->count * o->stride), *plain = box_take(b, o->count * o->stride);
+    uint8_t *to = (uint8_t *)box_take(b, o->count * o->stride) + shifts[variant / 3 % 6];
+    for (int i = 0; i < o->count * o->parts; i++) {
+        const int p = i % o->parts;
+        const int64_t at = i / o->parts * o->stride + o->at[p];
+        const mo_weights w = {
+            .data = plain + at, .type = (mo_type)o->type[p], .rows = o->rows[p], .cols = o->cols[p]};
+        const int64_t bytes = w.rows * mo_format_row_bytes(mo_format_of(w.type), w.cols);
+        blocks_fill(w.type, plain + at, bytes, &b->random, BLOCK_ORDINARY);
+        if (o->group[p]) {
+            mo_weights_interleave(&w, o->group[p], from + at);
+        } else {
+            memcpy(from + at, plain + at, (size_t)bytes);
+        }
+    }
+    o->from = box_address(b, from);
+    o->to = box_address(b, to);
+    restore_plain = plain;
+}
+
+static void reference_restore(box *b, const mo_op *op)
+{
+    const mo_op_restore *o = &op->restore;
+    uint8_t *to = box_at(b, o->to);
+    for (int i = 0; i < o->count * o->parts; i++) {
+        const int p = i % o->parts;
+        const int64_t at = i / o->parts * o->stride + o->at[p];
+        const mo_format *f = mo_format_of((uint32_t)o->type[p]);
+        memcpy(to + at, restore_plain + at, (size_t)(o->rows[p] * mo_format_row_bytes(f, o->cols[p])));
+    }
+}
+
 const device_case op_cases[] = {
     {"stream", 132, build_stream, reference_stream},
     {"product", 10 * BLOCK_TYPES, build_product, reference_product},
@@ -633,5 +697,6 @@ const device_case op_cases[] = {
     {"experts in", 8 * BLOCK_TYPES, build_experts_in, reference_experts},
     {"experts down", 8 * BLOCK_TYPES, build_experts_down, reference_experts},
     {"logits", 24, build_logits, reference_logits},
+    {"restore", 8 * BLOCK_TYPES, build_restore, reference_restore},
     {NULL, 0, NULL, NULL},
 };

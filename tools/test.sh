@@ -3,10 +3,26 @@
 #
 # A stage is one build and the programs to run in it. Test programs speak TAP (cmocka does when asked;
 # the scripts do by hand); each `ok` line counts. A program that dies counts as a failure.
+#
+# Compilers and lint run behind the tests of another stage, niced: most test programs leave a core idle.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
+
+behind() { # log, command...: starts it; $! is its process, and the number of its group
+    local log=$1
+    shift
+    setsid nice -n 10 "$@" >"$log" 2>&1 &
+}
+started=()
+end_started() {
+    local process
+    for process in "${started[@]}"; do
+        kill -- "-$process" 2>/dev/null
+    done
+}
+trap end_started EXIT
 
 count() { # stage, program, exit status, log
     local ok bad skip

@@ -94,8 +94,7 @@ typedef struct cli_learning {
          0},                                                                                                 \
     {                                                                                                        \
         "cpu-moe", 0, CLI_FLAG, NULL,                                                                        \
-            "experts stay out of the device's memory, but for a hot cache; without a device they do anyway", \
-            &(l).cpu_moe, 0, 0                                                                               \
+            "experts stay out of the device's memory; without a device they do anyway", &(l).cpu_moe, 0, 0   \
     }
 
 /* Puts the options where they belong; the environment may name the mode of counting. */

@@ -165,6 +165,18 @@ mo_status mo_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *
 
 /* ---- Work ------------------------------------------------------------------------------------- */
 
+static void check_restore(const mo_op_restore *o)
+{
+    assert(o->count >= 0 && o->count <= MO_OP_BRICKS && o->parts >= 0 && o->parts <= 3);
+    assert(o->stride % MO_OP_ALIGN == 0); /* addresses are the device's to judge */
+    for (int i = 0; i < o->parts; i++) {
+        const int group = o->group[i];
+        assert(o->rows[i] > 0 && o->cols[i] > 0 && o->at[i] % MO_OP_ALIGN == 0);
+        assert(group == 0 || (group >= 8 && group <= MO_OP_ROWS && (group & (group - 1)) == 0));
+        (void)group;
+    }
+}
+
 /* The limits that every implementation relies on. */
 static void check_op(const mo_op *op)
 {
@@ -225,6 +237,7 @@ static void check_op(const mo_op *op)
         }
         break;
     case MO_OP_AWAIT: assert(op->await.n > 0 && op->await.most >= 0); break;
+    case MO_OP_RESTORE: check_restore(&op->restore); break;
     case MO_OP_KINDS: assert(!"an op"); break;
     }
 }

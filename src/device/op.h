@@ -21,6 +21,8 @@ enum {
     MO_OP_USED = 64,      /* most experts that a token uses */
     MO_OP_FEW = 8,        /* tokens whose attention has room for every chunk's result */
     MO_OP_GROUPS = 64,    /* most groups of experts */
+    MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
+    MO_OP_BRICKS = 65535, /* most bricks that one op restores */
 };
 
 /* A matrix, in the file's layout, and what is done to its finished product: times *scale, plus bias. */
@@ -101,6 +103,7 @@ typedef enum mo_op_kind {
     MO_OP_LOGITS,       /* soft cap, and a look for numbers that are none */
     MO_OP_PUBLISH,      /* ranges to the host, then a flag */
     MO_OP_AWAIT,        /* waits for the host, takes its rows */
+    MO_OP_RESTORE,      /* interleaved matrices back to the file's layout */
     MO_OP_KINDS
 } mo_op_kind;
 
@@ -302,6 +305,18 @@ typedef struct mo_op_await {
     mo_daddr bad;
 } mo_op_await;
 
+/* Matrices whose rows were interleaved in groups (numeric/weights.h) for the CPU, back in the file's layout: `count`
+ * bricks, brick i from from + i * stride to to + i * stride, each with up to three matrices at their offsets. from and
+ * to do not overlap; from and stride are multiples of MO_OP_ALIGN. A matrix whose group is 0 is copied as it is; other
+ * groups are powers of two from 8 to MO_OP_ROWS. */
+typedef struct mo_op_restore {
+    mo_daddr from, to;
+    int64_t stride;
+    int32_t count, parts;
+    int64_t at[3]; /* multiples of MO_OP_ALIGN */
+    int32_t type[3], rows[3], cols[3], group[3];
+} mo_op_restore;
+
 typedef struct mo_op {
     mo_op_kind kind;
     union {
@@ -318,6 +333,7 @@ typedef struct mo_op {
         mo_op_logits logits;
         mo_op_publish publish;
         mo_op_await await;
+        mo_op_restore restore;
     };
 } mo_op;
 

@@ -121,6 +121,7 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_LOGITS] = "logits",
     [MO_OP_PUBLISH] = "publish",
     [MO_OP_AWAIT] = "await",
+    [MO_OP_RESTORE] = "restore",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_error *err)
@@ -141,6 +142,7 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_error *err)
     case MO_OP_LOGITS: return mo_op_host_logits(&job, &op->logits);
     case MO_OP_PUBLISH: return mo_op_host_publish(&job, &op->publish);
     case MO_OP_AWAIT: return mo_op_host_await(&job, &op->await, await_ns);
+    case MO_OP_RESTORE: return mo_op_host_restore(&job, &op->restore);
     case MO_OP_KINDS: break;
     }
     return mo_fail(err, MO_EINVAL, "there is no device op of kind %d", (int)op->kind);

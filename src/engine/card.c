@@ -10,7 +10,7 @@
 /* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
 #define RESERVE_BYTES ((int64_t)256 << 20)
 /* Experts that pass through take at most this, or a sixteenth of the ceiling. */
-#define STAGES_BYTES ((int64_t)256 << 20)
+#define STAGES_BYTES ((int64_t)1 << 30)
 /* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
 #define ADOPT_PIECE ((size_t)1 << 30)
 /* First guesses, corrected by what is measured while running. */
@@ -63,14 +63,20 @@ static mo_status make_stages(mo_card *card, mo_error *err)
         return MO_OK;
     }
     const int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
-    int64_t count = most / brick;
+    bool interleaved = false;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        interleaved |= card->frame->layers[i].routed && mo_card_interleaved(card, i);
+    }
+    const int64_t each = interleaved ? 2 * brick : brick;
+    int64_t count = most / each;
     count = count < 2 ? 2 : count > CARD_STAGES ? CARD_STAGES : count;
     card->stage_bytes = brick;
     mo_daddr memory = 0;
-    mo_status status = mo_card_take(card, count * brick, "room for experts on their way", &memory, err);
+    mo_status status = mo_card_take(card, count * each, "room for experts on their way", &memory, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_card_stage *s = &card->stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
+        s->plain = interleaved ? memory + (mo_daddr)((count + i) * brick) : s->memory;
         s->layer = -1;
         card->stage_count++;
         status = mo_event_create(card->device, &s->ready, err);
@@ -170,12 +176,42 @@ mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int ex
     return status;
 }
 
+/* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
+static mo_status send_to_slot(mo_card *card, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
+                              mo_error *err)
+{
+    mo_op ops[1];
+    mo_card_plan p = {.card = card, .ops = ops, .limit = 1};
+    const mo_card_stage *s = &card->stages[number % card->stage_count];
+    const bool interleaved = mo_card_interleaved(card, layer);
+    mo_status status = MO_OK;
+    if (interleaved && number >= card->stage_count) {
+        status = mo_stream_after(card->fetch, s->done, err);
+    }
+    if (status == MO_OK) {
+        status =
+            mo_card_copy_brick(card, card->fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_record(s->ready, card->fetch, err);
+    }
+    if (status == MO_OK) {
+        status = mo_stream_after(card->main, s->ready, err);
+    }
+    if (status == MO_OK && interleaved) {
+        mo_card_restore(&p, layer, s->memory, to, 1, -1);
+        status = mo_card_launch(card->main, &p, err);
+    }
+    return status == MO_OK ? mo_event_record(s->done, card->main, err) : status;
+}
+
 /* Experts that are in RAM go into the slots, those of the same number in every layer together. */
 static mo_status fill_slots(mo_card *card, mo_error *err)
 {
     const mo_frame *f = card->frame;
     int32_t slots, filled;
     int64_t all, done = 0;
+    int next = 0;
     mo_status status = MO_OK;
     mo_vram_slots(card->vram, &slots, &filled, &all);
     for (int64_t e = 0; e < card->extent.experts && status == MO_OK; e++) {
@@ -191,7 +227,7 @@ static mo_status fill_slots(mo_card *card, mo_error *err)
                 continue;
             }
             int64_t bytes;
-            status = mo_card_copy_brick(card, card->main, i, (int)e, to, &bytes, err);
+            status = send_to_slot(card, i, (int)e, to, next++, &bytes, err);
             mo_vram_landed(card->vram, i, (int)e);
             done += bytes;
             if (status == MO_OK && card->options.progress &&
@@ -341,13 +377,14 @@ mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err)
     const int layers = card->frame->layer_count;
     mo_seat *seat = calloc(1, sizeof *seat);
     mo_dstate *table = calloc((size_t)layers, sizeof *table);
-    mo_status status =
-        seat && table ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a session's place on the device");
-    if (status == MO_OK) {
-        seat->card = card;
-        seat->bytes = (int64_t)state->bytes;
-        status = mo_card_take(card, seat->bytes, "the state of a session", &seat->memory, err);
+    if (!seat || !table) {
+        free(seat);
+        free(table);
+        return mo_fail(err, MO_ENOMEM, "no memory for a session's place on the device");
     }
+    seat->card = card;
+    seat->bytes = (int64_t)state->bytes;
+    mo_status status = mo_card_take(card, seat->bytes, "the state of a session", &seat->memory, err);
     if (status == MO_OK) {
         status =
             mo_card_take(card, layers * (int64_t)sizeof *table, "the state of a session", &seat->table, err);
@@ -368,19 +405,28 @@ mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err)
         status = mo_stream_wait(card->main, err);
     }
     free(table);
-    if (seat) {
-        state->seat = seat;
-    }
+    state->seat = seat;
     if (status != MO_OK) {
         mo_seat_leave(state);
     }
     return status;
 }
 
+void mo_seat_adopt(mo_state *state, float *logits, size_t bytes)
+{
+    mo_error refused = {0};
+    if (mo_device_adopt(state->seat->card->device, logits, bytes, &refused) == MO_OK) {
+        state->seat->logits = logits;
+    }
+}
+
 void mo_seat_leave(mo_state *state)
 {
     mo_seat *seat = state->seat;
     if (seat) {
+        if (seat->card && seat->logits) {
+            mo_device_release(seat->card->device, seat->logits);
+        }
         if (seat->card) {
             mo_card_give(seat->card, seat->memory, seat->bytes);
             mo_card_give(seat->card, seat->table,
@@ -422,7 +468,9 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     out->limit_bytes = card->limit;
     out->core_bytes = card->core_bytes;
     out->work_bytes = card->room.bytes;
-    out->stage_bytes = card->stage_count * card->stage_bytes;
+    out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *
+                                               (card->stages[0].plain != card->stages[0].memory ? 2 : 1)
+                                         : 0;
     out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
     out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
     mo_vram_slots(card->vram, &out->slots, &out->filled, &out->slot_bytes);

@@ -53,6 +53,8 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
 
 mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err);
 void mo_seat_leave(mo_state *state); /* one that has none is allowed */
+/* The session's row of logits (page-aligned, `bytes` a multiple of a page) may be written by the device directly. */
+void mo_seat_adopt(mo_state *state, float *logits, size_t bytes);
 /* Between the state's own memory and its seat; nothing where there is none. */
 mo_status mo_seat_pull(const mo_state *state, mo_error *err);
 mo_status mo_seat_push(mo_state *state, mo_error *err);

@@ -52,6 +52,22 @@ static bool room_ahead(const mo_card *card)
     return card->stage_head - card->stage_tail < (uint64_t)card->stage_count;
 }
 
+/* Stages first .. first + count - 1 of the ring to the file's layout; those side by side in one op. */
+static mo_status restore(mo_card *card, mo_card_plan *p, int layer, uint64_t first, int count, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int done = 0, run; done < count && status == MO_OK; done += run) {
+        const mo_card_stage *s = stage_at(card, first + (uint64_t)done);
+        const int left = card->stage_count - (int)(s - card->stages);
+        run = count - done < left ? count - done : left;
+        p->count = 0;
+        mo_card_restore(p, layer, s->memory, s->plain, run, -1);
+        status = mo_card_launch(card->main, p, err);
+        p->count = 0;
+    }
+    return status;
+}
+
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
 typedef struct order {
@@ -203,6 +219,7 @@ static mo_status match_ahead(mo_card *card, int layer, const order *o, int *sent
 static mo_status compute_crossing(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, const order *o,
                                   bool ahead, mo_error *err)
 {
+    const bool interleaved = mo_card_interleaved(card, layer);
     int sent = o->hot;
     cursor guess = {.layer = layer + 1};
     mo_status status = match_ahead(card, layer, o, &sent, err);
@@ -221,7 +238,7 @@ static mo_status compute_crossing(mo_card *card, mo_walk *walk, mo_card_plan *p,
         while (count < WINDOW && i + count < o->count && at < card->stage_head) {
             const mo_card_stage *s = stage_at(card, at++);
             if (s->layer == layer && s->expert == o->expert[i + count]) {
-                base[count++] = s->memory;
+                base[count++] = interleaved ? s->plain : s->memory;
             } else if (s->layer != layer) {
                 at--;
                 break;
@@ -229,6 +246,9 @@ static mo_status compute_crossing(mo_card *card, mo_walk *walk, mo_card_plan *p,
         }
         if (status == MO_OK && count > 0) {
             status = mo_stream_after(card->main, stage_at(card, at - 1)->ready, err);
+        }
+        if (status == MO_OK && count > 0 && interleaved) {
+            status = restore(card, p, layer, window_first, (int)(at - window_first), err);
         }
         if (status == MO_OK && count > 0) {
             const mo_card_span span = describe(card, walk, layer, i, count, base);

@@ -5,9 +5,15 @@
 #include "base/status.h"
 #include "engine/card_parts.h"
 
+/* A buffer that keeps the link busy. */
+#define UPLOAD_BYTES ((int64_t)8 << 20)
+
 /* Puts things one behind the other; only counts while `card` is NULL. */
 typedef struct packer {
     mo_card *card;
+    mo_daddr buffer; /* for what is interleaved in RAM */
+    int64_t buffer_bytes;
+    int64_t group_bytes; /* of the largest group of interleaved rows */
     int64_t used;
     mo_status status;
     mo_error *err;
@@ -32,6 +38,44 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     return to;
 }
 
+/* An interleaved matrix passes through a buffer, some groups of rows at a time. */
+static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
+{
+    const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    const int64_t step = p->buffer_bytes / row / w->interleave * w->interleave;
+    mo_status status = MO_OK;
+    for (int64_t r = 0; r < w->rows && status == MO_OK; r += step) {
+        const int64_t rows = w->rows - r < step ? w->rows - r : step;
+        mo_op op = {.kind = MO_OP_RESTORE};
+        op.restore = (mo_op_restore){.from = p->buffer,
+                                     .to = to + (mo_daddr)(r * row),
+                                     .count = 1,
+                                     .parts = 1,
+                                     .type = {(int32_t)w->type},
+                                     .rows = {(int32_t)rows},
+                                     .cols = {(int32_t)w->cols},
+                                     .group = {w->interleave}};
+        status = mo_copy_in(p->card->main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
+        if (status == MO_OK) {
+            status = mo_op_launch(p->card->main, &op, p->err);
+        }
+    }
+    return status;
+}
+
+static mo_daddr put_matrix(packer *p, const mo_weights *w)
+{
+    const int64_t group = w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    p->group_bytes = group > p->group_bytes ? group : p->group_bytes;
+    if (!w->interleave || !p->card) {
+        return put(p, w->data, matrix_bytes(w));
+    }
+    const mo_daddr to = p->card->core + (mo_daddr)p->used;
+    p->used += (matrix_bytes(w) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    p->status = p->status == MO_OK ? put_interleaved(p, w, to) : p->status;
+    return to;
+}
+
 static mo_daddr put_vector(packer *p, const float *values, int64_t n)
 {
     return values ? put(p, values, n * (int64_t)sizeof(float)) : 0;
@@ -47,7 +91,7 @@ static mo_dmatrix put_linear(packer *p, const mo_linear *l)
 {
     mo_dmatrix m = shape_of(l);
     if (mo_linear_present(l)) {
-        m.data = put(p, l->w.data, matrix_bytes(&l->w));
+        m.data = put_matrix(p, &l->w);
         m.scale = put_vector(p, l->scale, 1);
         m.bias = put_vector(p, l->bias, l->w.rows);
     }
@@ -197,7 +241,18 @@ mo_status mo_card_upload(mo_card *card, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    packer p = {.card = card, .err = err};
-    put_all(&p, card->frame, card);
-    return p.status == MO_OK ? mo_stream_wait(card->main, err) : p.status;
+    /* Given back at the end; what will be slots is room enough. */
+    packer count = {0};
+    put_all(&count, card->frame, NULL);
+    const int64_t half = (card->limit - card->taken) / 2;
+    const int64_t wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
+    const int64_t bytes = (wanted > count.group_bytes ? wanted : count.group_bytes) + MO_OP_ALIGN;
+    packer p = {.card = card, .err = err, .buffer_bytes = bytes};
+    p.status = mo_card_take(card, bytes, "a buffer for sending the model", &p.buffer, err);
+    if (p.status == MO_OK) {
+        put_all(&p, card->frame, card);
+    }
+    status = p.status == MO_OK ? mo_stream_wait(card->main, err) : p.status;
+    mo_card_give(card, p.buffer, bytes);
+    return status;
 }

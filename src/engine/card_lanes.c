@@ -12,6 +12,9 @@
 #define FETCH_PAYS_S 20e-6
 /* What a fetch costs before its first byte. */
 #define FETCH_START_S 15e-6
+/* Rates between which a measurement makes sense. */
+#define FASTEST_BYTES_S 1e12
+#define SLOWEST_BYTES_S 1e7
 /* The host looks whether the device still lives after waiting so long for it, and gives it up in the end. */
 #define LOOK_NS    ((int64_t)50 * 1000 * 1000)
 #define SPIN_NS    ((int64_t)50 * 1000)
@@ -193,9 +196,11 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
 {
     mo_card_stage *s = &card->stages[stage];
     const mo_daddr slot = mo_vram_has(card->vram, layer) ? mo_vram_take(card->vram, layer, need->expert) : 0;
-    const mo_daddr to = slot ? slot : s->memory;
+    const mo_daddr to = slot ? slot : s->plain;
     int64_t bytes = 0;
-    *status = mo_card_copy_brick(card, card->fetch, layer, need->expert, to, &bytes, err);
+    *status = mo_card_copy_brick(card, card->fetch, layer, need->expert,
+                                 mo_card_interleaved(card, layer) ? s->memory : to, &bytes, err);
+    s->to = to;
     if (*status != MO_OK) {
         if (slot) {
             mo_vram_drop(card->vram, layer, need->expert);
@@ -217,15 +222,18 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
 /* The device computes what arrives, brick by brick, beside the stream that waits for the CPU. */
 static mo_status compute_fetched(mo_card *card, const mo_walk *walk, int layer, int stage, mo_error *err)
 {
-    mo_op ops[2];
+    mo_op ops[3];
     mo_card_plan p = {
-        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
+        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 3};
     const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
     const mo_daddr work = card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
     const int32_t items = ((const mo_dwork *)(const void *)list)->count;
     mo_status status = mo_card_send_work(card, stage, err);
     if (status == MO_OK) {
         status = mo_stream_after(card->lane, card->stages[stage].ready, err);
+    }
+    if (mo_card_interleaved(card, layer)) {
+        mo_card_restore(&p, layer, card->stages[stage].memory, card->stages[stage].to, 1, -1);
     }
     mo_card_brick(&p, layer, work, items);
     return status == MO_OK ? mo_card_launch(card->lane, &p, err) : status;
@@ -278,10 +286,11 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     out->apart = walk->tokens == 1 || by_document;
     out->count = sort_choice(card, walk, layer, out->apart);
     tally(walk, layer, out->count);
-    if (out->count > 0 && walk->engine->tiers && walk->engine->tiers->store) {
-        mo_store_want(walk->engine->tiers->store, layer, walk->w->needs, out->count);
-        out->stored = true;
-        status = mo_store_look(walk->engine->tiers->store, false, err);
+    mo_store *const store = out->count > 0 && walk->engine->tiers ? walk->engine->tiers->store : NULL;
+    out->stored = store != NULL;
+    if (store) {
+        mo_store_want(store, layer, walk->w->needs, out->count);
+        status = mo_store_look(store, false, err);
     }
     if (status == MO_OK && out->count > 0) {
         status = by_document ? mo_card_send(card, walk, out, err) : fetch_some(card, walk, layer, out, err);
@@ -290,8 +299,8 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     if (status == MO_OK) {
         status = mo_vram_switch(card->vram, card->main, err);
     }
-    if (status != MO_OK && out->stored) {
-        mo_store_leave(walk->engine->tiers->store);
+    if (status != MO_OK && store) {
+        mo_store_leave(store);
     }
     return status;
 }
@@ -377,8 +386,10 @@ mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s
 /* Rates follow what happens: a tenth of every new observation. */
 static void learn(double *rate, double seconds, int64_t bytes)
 {
-    if (bytes > 0 && seconds > 0) {
-        *rate += 0.1 * (seconds / (double)bytes - *rate);
+    const double now = bytes > 0 ? seconds / (double)bytes : 0.0;
+    if (now > 1.0 / FASTEST_BYTES_S &&
+        now < 1.0 / SLOWEST_BYTES_S) { /* anything else is a fault of the clock */
+        *rate += 0.1 * (now - *rate);
     }
 }
 
@@ -416,7 +427,9 @@ static mo_status measure_fetch(mo_card *card, const mo_card_service *s, double c
         card->counters.fetch_ns += (uint64_t)(seconds * 1e9);
         card->counters.hidden_ns += (uint64_t)((seconds < cpu_seconds ? seconds : cpu_seconds) * 1e9);
     } else if (status == MO_OK) { /* it takes longer than the CPU did: count that much, and fetch less */
-        learn(&card->fetch_s_per_byte, cpu_seconds * 1.1, s->fetched_bytes);
+        if (cpu_seconds > card->fetch_s_per_byte * (double)s->fetched_bytes) {
+            learn(&card->fetch_s_per_byte, cpu_seconds * 1.1, s->fetched_bytes);
+        }
         card->counters.fetch_ns += (uint64_t)(cpu_seconds * 1.1e9);
         card->counters.hidden_ns += (uint64_t)(cpu_seconds * 1e9);
     }

@@ -350,6 +350,33 @@ void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most)
     add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->card->room.sent);
 }
 
+bool mo_card_interleaved(const mo_card *card, int layer)
+{
+    const mo_brick *b = &card->frame->layers[layer].moe.bricks[0];
+    return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
+}
+
+void mo_card_restore(mo_card_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only)
+{
+    const mo_brick *b = &p->card->frame->layers[layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, p->card->layers[layer].up_at, p->card->layers[layer].down_at};
+    mo_op_restore *op = &add(p, MO_OP_RESTORE)->restore;
+    op->from = from;
+    op->to = to;
+    op->stride = p->card->stage_bytes;
+    op->count = (int32_t)count;
+    for (int i = 0; i < 3; i++) {
+        if (only < 0 || only == i) {
+            op->at[op->parts] = at[i];
+            op->type[op->parts] = (int32_t)parts[i]->type;
+            op->rows[op->parts] = (int32_t)parts[i]->rows;
+            op->cols[op->parts] = (int32_t)parts[i]->cols;
+            op->group[op->parts++] = parts[i]->interleave;
+        }
+    }
+}
+
 void mo_card_hot(mo_card_plan *p, int layer)
 {
     add_experts(p, layer, p->card->room.work, p->tokens * p->card->frame->layers[layer].moe.used);

@@ -8,7 +8,7 @@ enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
-    CARD_STAGES = 64,     /* most experts that pass through at once */
+    CARD_STAGES = 192,    /* most experts that pass through at once */
     CARD_OPS = 64,        /* most ops of a layer */
 };
 
@@ -92,7 +92,9 @@ typedef struct mo_card_set {
 /* Stages: experts on their way. */
 typedef struct mo_card_stage {
     mo_event *ready, *done;
-    mo_daddr memory;   /* room for the largest brick */
+    mo_daddr memory;   /* room for the largest brick, as it lies in RAM */
+    mo_daddr plain;    /* and in the file's layout; the same place where RAM has that too */
+    mo_daddr to;       /* where it will be computed from */
     int layer, expert; /* a batch: what it holds, or will */
 } mo_card_stage;
 
@@ -154,6 +156,7 @@ typedef struct mo_seat {
     mo_card *card;          /* NULL: it is lost */
     mo_daddr memory, table; /* the state; mo_dstate[layers] */
     int64_t bytes;
+    float *logits; /* the session's own row, pinned where it lies; NULL: it could not be */
 } mo_seat;
 
 /* ---- Memory (card_room.c) ---- */
@@ -216,11 +219,16 @@ void mo_card_merge(mo_card_plan *p, int layer, bool grouped, bool experts);
 void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows);
 /* One brick's rows by a worklist of its own. */
 void mo_card_brick(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
+/* `count` bricks from the layout they have in RAM to the file's; only: 2 for down alone, -1 for all three. */
+void mo_card_restore(mo_card_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only);
 /* The same, but the CPU has computed gate and up. */
 void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
 void mo_card_groups(mo_card_plan *p, int layer, const mo_card_span *span);
 mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err);
+
+/* Are the layer's experts interleaved in RAM? */
+bool mo_card_interleaved(const mo_card *card, int layer);
 
 /* ---- Lanes (card_lanes.c) ---- */
 

@@ -25,8 +25,7 @@ mo_status mo_card_size_transfers(mo_card *card, mo_error *err)
     if (card->stage_count == 0 || !largest) {
         return MO_OK;
     }
-    const mo_postfetch_facts facts = {.vram_free_bytes =
-                                          card->limit - card->taken + card->stage_count * card->stage_bytes,
+    const mo_postfetch_facts facts = {.vram_free_bytes = card->limit - card->taken,
                                       .down_bytes = largest->brick_bytes - largest->down_at,
                                       .expert_bytes = largest->brick_bytes,
                                       .used = (int)card->extent.used};
@@ -139,14 +138,20 @@ static mo_status settle(mo_card *card, mo_transfer *t, mo_error *err)
 static mo_status launch(mo_card *card, mo_walk *walk, const mo_card_service *s, const mo_transfer *t,
                         mo_error *err)
 {
-    mo_op ops[2];
+    mo_op ops[3];
     mo_card_plan p = {
-        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
-    const mo_daddr work = mo_card_list_work(card, walk, t->stage, t->expert, card->stages[t->stage].memory);
+        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 3};
+    const mo_card_stage *stage = &card->stages[t->stage];
+    const bool interleaved = mo_card_interleaved(card, s->layer);
+    const mo_daddr work =
+        mo_card_list_work(card, walk, t->stage, t->expert, interleaved ? stage->plain : stage->memory);
     const int64_t items = walk->w->needs[t->need].picks;
     mo_status status = mo_card_send_work(card, t->stage, err);
     if (status == MO_OK) {
         status = mo_stream_after(card->lane, card->stages[t->stage].ready, err);
+    }
+    if (interleaved) {
+        mo_card_restore(&p, s->layer, stage->memory, stage->plain, 1, t->whole ? -1 : 2);
     }
     if (t->whole) {
         mo_card_brick(&p, s->layer, work, items);

@@ -305,12 +305,15 @@ static void hand_out(const mo_card *card, const mo_walk *walk, int64_t first, in
 
 static mo_status fetch_logits(mo_card *card, const mo_walk *walk, int64_t first, int64_t rows, mo_error *err)
 {
-    mo_status status = mo_copy_out(card->main, card->pinned.logits, card->room.logits,
+    const mo_slice *only = &walk->slices[0];
+    const bool direct =
+        rows == 1 && walk->slice_count == 1 && only->logits && only->logits == only->state->seat->logits;
+    mo_status status = mo_copy_out(card->main, direct ? only->logits : card->pinned.logits, card->room.logits,
                                    sizeof(float) * (size_t)(rows * card->frame->vocab), err);
     if (status == MO_OK) {
         status = mo_stream_wait(card->main, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && !direct) {
         hand_out(card, walk, first, rows);
     }
     return status;

@@ -34,10 +34,10 @@ typedef struct mo_engine {
     const mo_frame *frame; /* the model's, which outlives the engine */
     const mo_kernels *kernels;
     mo_pool *pool;
-    mo_tiers *tiers; /* NULL: everything lies in RAM */
+    mo_tiers *tiers;      /* NULL: everything lies in RAM */
     struct mo_card *card; /* NULL: none, or lost; under lock */
-    mo_tally *tally; /* written by the step that runs; NULL: nothing is counted. Under lock */
-    bool timed;      /* the tally also has the times of layers whose experts come and go. Under lock */
+    mo_tally *tally;      /* written by the step that runs; NULL: nothing is counted. Under lock */
+    bool timed;           /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
     mo_workspace space;
     mo_engine_counters counters; /* under lock */

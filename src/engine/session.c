@@ -72,10 +72,14 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         return seated;
     }
     s->tokens = malloc(sizeof(int32_t) * (size_t)context);
-    s->logits = malloc(sizeof(float) * (size_t)engine->frame->vocab);
+    const size_t logits_bytes = (sizeof(float) * (size_t)engine->frame->vocab + 4095) / 4096 * 4096;
+    s->logits = aligned_alloc(4096, logits_bytes);
     if (!s->tokens || !s->logits) {
         mo_session_close(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
+    }
+    if (s->state.seat) {
+        mo_seat_adopt(&s->state, s->logits, logits_bytes);
     }
     if (engine->tally) {
         const mo_status counting = mo_touch_create(engine->tally, &s->touch, err);

@@ -26,7 +26,7 @@ typedef struct mo_state {
     int64_t length;  /* positions it holds */
     int64_t written; /* one past the last position ever written since the last reset: what rings have lost */
     bool recurrent;  /* some layer cannot be trimmed */
-    struct mo_seat *seat; /* where it lies on a device, with the same layout: then `memory` is only for saving */
+    struct mo_seat *seat; /* where it lies on a device, laid out alike: then `memory` is only for saving */
     bool cleared;         /* the seat's recurrent parts are still to be cleared */
     mo_state_layer *layers;
     void *memory;

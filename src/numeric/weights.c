@@ -2,16 +2,13 @@
 
 #include <string.h>
 
-/* Codes travel in words of four, because the dot-product instructions take four codes per lane; scales
- * travel in the size in which they are read. */
-static const mo_unit_run units[MO_TYPE_LIMIT][5] = {
-    [MO_Q4_0] = {{0, 1, 2}, {2, 4, 4}},    [MO_Q4_1] = {{0, 2, 2}, {4, 4, 4}},
-    [MO_Q5_0] = {{0, 1, 2}, {2, 5, 4}},    [MO_Q5_1] = {{0, 2, 2}, {4, 5, 4}},
-    [MO_Q8_0] = {{0, 1, 2}, {2, 8, 4}},    [MO_Q2_K] = {{0, 20, 4}, {80, 2, 2}},
-    [MO_Q3_K] = {{0, 27, 4}, {108, 1, 2}}, [MO_Q4_K] = {{0, 2, 2}, {4, 35, 4}},
-    [MO_Q5_K] = {{0, 2, 2}, {4, 43, 4}},   [MO_Q6_K] = {{0, 52, 4}, {208, 1, 2}},
-    [MO_IQ4_NL] = {{0, 1, 2}, {2, 4, 4}},  [MO_IQ4_XS] = {{0, 2, 2}, {4, 33, 4}},
-    [MO_MXFP4] = {{0, 1, 1}, {1, 4, 4}},   [MO_NVFP4] = {{0, 9, 4}},
+#include "numeric/units.h"
+
+static const mo_unit_run units[MO_TYPE_LIMIT][3] = {
+#define RUNS(type, at0, count0, size0, at1, count1, size1)                                                   \
+    [type] = {{at0, count0, size0}, {at1, count1, size1}},
+    MO_UNITS(RUNS)
+#undef RUNS
 };
 
 const mo_unit_run *mo_weights_units(mo_type type)

@@ -33,7 +33,7 @@ typedef struct mo_unit_run {
     int16_t size;   /* bytes of a unit: 1, 2 or 4 */
 } mo_unit_run;
 
-/* At most 4 runs, ended by count 0; NULL for float types, which are not interleaved. */
+/* At most 2 runs, ended by count 0; NULL for float types, which are not interleaved. */
 const mo_unit_run *mo_weights_units(mo_type type);
 
 #endif

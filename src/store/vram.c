@@ -124,17 +124,18 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     v->mirror = mirror;
     v->changed = calloc((size_t)v->entries + 1, sizeof *v->changed);
     v->marked = calloc((size_t)v->entries + 1, 1);
-    if (status == MO_OK && (!v->changed || !v->marked)) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+    if (status != MO_OK) {
+        return status;
     }
-    if (status == MO_OK) {
-        memset(mirror, 0, bytes);
-        for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
-            v->changed[v->changes++] = i;
-            v->marked[i] = 1;
-        }
+    if (!v->changed || !v->marked) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
     }
-    return status;
+    memset(mirror, 0, bytes);
+    for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
+        v->changed[v->changes++] = i;
+        v->marked[i] = 1;
+    }
+    return MO_OK;
 }
 
 mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
@@ -186,6 +187,7 @@ void mo_vram_close(mo_vram *v)
 
 static const layer_map *layer_at(const mo_vram *v, int layer, int expert)
 {
+    (void)expert; /* in a build without assertions */
     assert(layer >= 0 && layer < v->layer_count && expert >= 0 && expert < v->layers[layer].experts);
     return &v->layers[layer];
 }

@@ -91,7 +91,8 @@ MO_KERNEL(sample_async, sample)
 MO_KERNEL(sample_votes, sample)
 {
     const unsigned t = threadIdx.x;
-    const int any = __syncthreads_or(t == 37), all = __syncthreads_and(t != 37), n = __syncthreads_count(t % 2);
+    const int any = __syncthreads_or(t == 37), all = __syncthreads_and(t != 37),
+              n = __syncthreads_count(t % 2);
     if (t >= 32) {
         return;
     }
@@ -119,7 +120,8 @@ MO_KERNEL(sample_hang, sample)
     } else if (op.wrong == 3 && threadIdx.x < 32) {
         __syncthreads();
     }
-    mo_at<uint32_t>(op.out)[threadIdx.x] = __shfl_xor_sync(op.wrong == 4 ? 0xFFFFu : MO_FULL, (unsigned)lane, 1);
+    mo_at<uint32_t>(op.out)[threadIdx.x] =
+        __shfl_xor_sync(op.wrong == 4 ? 0xFFFFu : MO_FULL, (unsigned)lane, 1);
     if (op.wrong == 5 && lane == 0) {
         return;
     }

@@ -28,6 +28,7 @@ int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_laun
                              mo_error *err); /* heads and attend */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
+int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
 /* Any op, by the function above that knows it. */
 int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);

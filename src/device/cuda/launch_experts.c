@@ -5,7 +5,7 @@
 
 enum { MOST_ITEMS = 65535 }; /* of a grid's second dimension */
 
-static int launch_in(const mo_op_experts *e, mo_cuda_launch *out, mo_error *err)
+static int launch_in(const mo_op_experts *e, int compute, mo_cuda_launch *out, mo_error *err)
 {
     if (!mo_rows_possible(&e->gate, &e->in, "an expert's gate", err) ||
         !mo_rows_possible(&e->up, &e->in, "an expert's up", err)) {
@@ -16,7 +16,7 @@ static int launch_in(const mo_op_experts *e, mo_cuda_launch *out, mo_error *err)
                 e->up.rows, e->hidden.cols);
         return -1;
     }
-    if (mo_cuda_launch_slab_in(e, out)) {
+    if (mo_cuda_launch_slab_in(e, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
     }
     mo_rows_threads threads = {0};
@@ -38,7 +38,7 @@ static int launch_down(const mo_op_experts *e, int compute, int sms, mo_cuda_lau
     if (!mo_rows_possible(&e->down, &e->hidden, "an expert's down", err)) {
         return -1;
     }
-    if (mo_cuda_launch_slab_down(e, out)) {
+    if (mo_cuda_launch_slab_down(e, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
     }
     mo_rows_threads threads = {0};
@@ -68,5 +68,6 @@ int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch
                 e->most, MOST_ITEMS);
         return -1;
     }
-    return op->kind == MO_OP_EXPERTS_IN ? launch_in(e, out, err) : launch_down(e, compute, sms, out, err);
+    return op->kind == MO_OP_EXPERTS_IN ? launch_in(e, compute, out, err)
+                                        : launch_down(e, compute, sms, out, err);
 }

@@ -1,6 +1,6 @@
-/* Ring: the next steps of a thread block's rows on their way to shared memory. A step is a run of consecutive bytes;
- * it keeps its place modulo 16, so that odd blocks cost nothing to copy. Since 9.0 one thread starts one copy per step
- * and a barrier in shared memory counts the bytes; before, all threads copy 16 bytes at a time. */
+/* Ring: the next steps of a thread block's rows on their way to shared memory. A step is one or more runs of
+ * consecutive bytes; each keeps its place modulo 16, so that odd blocks cost nothing to copy. Since 9.0 one thread
+ * starts a run's copy and a barrier in shared memory counts the bytes; before, all threads copy 16 bytes at a time. */
 #ifndef MO_CUDA_RING_CUH
 #define MO_CUDA_RING_CUH
 
@@ -23,6 +23,14 @@ struct mo_ring {
 struct mo_ring_run {
     const uint8_t *from;
     uint32_t bytes; /* 0: nothing */
+};
+
+/* Runs of equal length at equal distances. */
+struct mo_ring_runs {
+    const uint8_t *from, *limit;
+    int32_t count, bytes;
+    int32_t apart;  /* in memory */
+    int32_t stride; /* in the step, where each keeps its place modulo 16 */
 };
 
 /* All threads, before a __syncthreads(). */
@@ -70,6 +78,50 @@ static __device__ __forceinline__ void mo_ring_bring(const mo_ring &ring, int sl
         } else {
             for (int j = 0; from + i + j < limit; j++) {
                 to[i + j] = from[i + j];
+            }
+        }
+    }
+    mo_async_commit();
+#endif
+}
+
+/* The same for several runs in one step, at most 32: since 9.0 by one warp. */
+static __device__ __forceinline__ void mo_ring_bring_runs(const mo_ring &ring, int slot,
+                                                          const mo_ring_runs &runs)
+{
+    uint8_t *to = ring.steps + slot * ring.step_bytes;
+#ifdef MO_RING_BULK
+    const int lane = threadIdx.x & 31;
+    const uint8_t *from = runs.from + (int64_t)lane * runs.apart;
+    const uint32_t off = (uint32_t)(uintptr_t)from & 15;
+    const uint32_t bytes = lane < runs.count && runs.bytes > 0 ? (off + runs.bytes + 15) / 16 * 16 : 0;
+    const uint32_t all = __reduce_add_sync(MO_FULL, bytes);
+    const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring.arrived + slot);
+    const uint32_t place = (uint32_t)__cvta_generic_to_shared(to + lane * runs.stride);
+    if (lane == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(all)
+                     : "memory");
+    }
+    if (bytes > 0) {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                place),
+            "l"(from - off), "r"(bytes), "r"(barrier)
+            : "memory");
+    }
+    __syncwarp();
+#else
+    for (int r = 0; r < runs.count; r++) {
+        const uint8_t *from = runs.from + (int64_t)r * runs.apart;
+        const int off = (int)((uintptr_t)from & 15);
+        for (int i = 16 * (int)threadIdx.x - off; i < runs.bytes; i += 16 * (int)blockDim.x) {
+            uint8_t *place = to + r * runs.stride + off + i;
+            if (from + i + 16 <= runs.limit) {
+                mo_async_copy16(place, from + i);
+            } else {
+                for (int j = 0; from + i + j < runs.limit; j++) {
+                    place[j] = from[i + j];
+                }
             }
         }
     }

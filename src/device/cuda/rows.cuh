@@ -27,7 +27,7 @@ struct mo_rows_source {
 struct mo_rows_step {
     int32_t row, rows; /* rows: 0 when the matrix ends before */
     int32_t first_block, blocks;
-    int32_t off;       /* of the first byte in its place */
+    int32_t off;       /* of the first row in its 16 bytes */
     bool begins, ends; /* rows */
 };
 
@@ -63,43 +63,46 @@ static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &i
 /* What step `number` is, and the bytes that it takes. */
 static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape,
                                                                const mo_rows_source &source, int number,
-                                                               mo_ring_run *run, int *matrix)
+                                                               mo_ring_runs *runs)
 {
     mo_rows_step s;
     const int group = shape.cuts == 1 ? number : number / shape.cuts;
     const int cut = number - group * shape.cuts;
     s.row = group * shape.rows;
-    *matrix = source.split && s.row >= source.split;
-    const int inside = s.row - (*matrix ? source.split : 0);
+    const int second = source.split && s.row >= source.split;
+    const int inside = s.row - (second ? source.split : 0);
     s.rows = max(0, min(shape.rows, source.rows - inside));
     s.begins = cut == 0;
     s.ends = cut == shape.cuts - 1;
     s.first_block = cut * shape.cut_blocks;
     s.blocks = min(shape.cut_blocks, shape.blocks - s.first_block);
-    run->from = source.data[*matrix] + (int64_t)inside * shape.row_bytes + cut * shape.cut_bytes;
-    run->bytes = s.rows * min(shape.cut_bytes, shape.row_bytes - cut * shape.cut_bytes);
-    s.off = (int)((uintptr_t)run->from & 15);
+    runs->from = source.data[second] + (int64_t)inside * shape.row_bytes + cut * shape.cut_bytes;
+    runs->limit = source.limit[second];
+    runs->count = shape.cuts == 1 ? 1 : s.rows;
+    runs->bytes = shape.cuts == 1 ? s.rows * shape.row_bytes
+                                  : min(shape.cut_bytes, shape.row_bytes - cut * shape.cut_bytes);
+    runs->apart = shape.row_bytes;
+    runs->stride = shape.stride;
+    s.off = (int)((uintptr_t)runs->from & 15);
     return s;
 }
 
-/* Sends a step on its way, into `slot`. All threads; since 9.0 only `starter` has something to do. */
+/* Sends a step on its way, into `slot`. All threads; since 9.0 only the first folding warp has something to do. */
 static __device__ __forceinline__ void mo_rows_bring(const mo_ring &ring, mo_rows_head *head,
                                                      const mo_rows_shape &shape, int number, int slot,
-                                                     int starter)
+                                                     int folder)
 {
-    const bool starts = (int)threadIdx.x == starter;
 #ifdef MO_RING_BULK
-    if (!starts) {
+    if (folder < 0 || folder >= 32) {
         return;
     }
 #endif
-    mo_ring_run run;
-    int matrix;
-    const mo_rows_step step = mo_rows_step_of(shape, head->source, number, &run, &matrix);
-    if (starts) {
+    mo_ring_runs runs;
+    const mo_rows_step step = mo_rows_step_of(shape, head->source, number, &runs);
+    if (folder == 0) {
         head->step[number % (2 * MO_ROWS_AHEAD)] = step;
     }
-    mo_ring_bring(ring, slot, run, head->source.limit[matrix]);
+    mo_ring_bring_runs(ring, slot, runs);
 }
 
 /* Which units and rows of a step a decoding thread takes. */
@@ -136,7 +139,9 @@ static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape
 {
     constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
     constexpr bool RAW = mo_has_table<TYPE> && TOKENS == 1;
-    const int units = step.blocks / PARTS, rows = step.rows, row_bytes = shape.row_bytes, pitch = shape.pitch;
+    const int units = step.blocks / PARTS, rows = step.rows;
+    const int stride = shape.stride, skew = shape.skew, off = step.off, pitch = shape.pitch;
+    MO_UNROLL(1)
     for (int unit = share.unit; unit < units; unit += threads) {
         uint32_t q[PARTS][8], sums[PARTS];
         if constexpr (TOKENS == 1) {
@@ -151,11 +156,13 @@ static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape
             }
         }
         const uint8_t *block_bytes = bytes + unit / UNITS * mo_rows_bytes(TYPE);
+        MO_UNROLL(1)
         for (int row = share.slot; row < rows; row += share.slots) {
+            const uint8_t *file_block = block_bytes + row * stride + ((off + row * skew) & 15);
 #pragma unroll
             for (int p = 0; p < PARTS; p++) {
                 mo_terms32 w;
-                mo_decode<TYPE, RAW>(block_bytes + row * row_bytes, unit % UNITS, p, &w);
+                mo_decode<TYPE, RAW>(file_block, unit % UNITS, p, &w);
                 const int block = mo_block_of<TYPE>(unit, p);
                 float *to = terms + row * pitch + TERMS * block;
                 if constexpr (TOKENS == 1) {
@@ -253,7 +260,7 @@ static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, mo_rows_
     ring.ahead = ahead;
     for (int i = 0; i < ahead - 1; i++) {
         if (i < steps) {
-            mo_rows_bring(ring, head, shape, i, i, threads);
+            mo_rows_bring(ring, head, shape, i, i, folder);
         } else {
             mo_ring_pass();
         }
@@ -265,16 +272,15 @@ static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, mo_rows_
         }
         __syncthreads(); /* step i is here, the terms of i - 1 too, and what was at i - 1 has been read */
         if (i + ahead - 1 < steps) {
-            mo_rows_bring(ring, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, threads);
+            mo_rows_bring(ring, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, folder);
         } else {
             mo_ring_pass();
         }
         if (folder < 0) {
             if (i < steps) {
                 const mo_rows_step &now = head->step[i % (2 * MO_ROWS_AHEAD)];
-                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, share,
-                                             ring.steps + slot * step_bytes + now.off, terms + (i & 1) * set,
-                                             threads);
+                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, share, ring.steps + slot * step_bytes,
+                                             terms + (i & 1) * set, threads);
             }
         } else if (i > 0 && token < acts.tokens) {
             const mo_rows_step &before = head->step[(i - 1) % (2 * MO_ROWS_AHEAD)];

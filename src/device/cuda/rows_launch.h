@@ -47,19 +47,29 @@ static inline uint32_t mo_rows_threads_best(const mo_rows_threads *t, int tokens
     return 32 * (uint32_t)best + (uint32_t)mo_rows_folders(tokens);
 }
 
+/* Shared memory of a multiprocessor in KiB; a thread block gets one less at most. */
+static inline uint32_t mo_rows_memory(int compute)
+{
+    return compute < 80                     ? 64
+           : compute >= 90 && compute < 120 ? 228
+           : compute == 80 || compute == 87 ? 164
+                                            : 100;
+}
+
+/* Does a launch of slabs suit a device? They need room for many blocks side by side, which 7.5 does not have. */
+static inline bool mo_rows_slab_suits(int compute, const mo_cuda_launch *launch)
+{
+    return compute >= 80 && launch->shared <= (mo_rows_memory(compute) - 1) * 1024;
+}
+
 /* Thread blocks that a multiprocessor of this capability holds at once. */
 static inline int mo_rows_resident(int compute, int tokens, uint32_t shared, uint32_t threads)
 {
-    const uint32_t memory = compute < 80                     ? 64
-                            : compute == 86 || compute == 89 ? 100
-                            : compute < 90                   ? 164
-                                                             : 228;
-    const uint32_t most = compute < 80 ? 1024 : compute == 86 || compute == 89 ? 1536 : 2048;
+    const uint32_t most = compute < 80 ? 1024 : mo_rows_memory(compute) == 100 ? 1536 : 2048;
     const uint32_t registers =
         65536 / (tokens == 1 ? 72 : 96); /* threads that the kernels' registers allow */
-    const uint32_t by_memory = memory * 1024 / (shared + 1024);
-    const uint32_t limit = registers < most ? registers : most;
-    const uint32_t by_threads = limit / threads;
+    const uint32_t by_memory = mo_rows_memory(compute) * 1024 / (shared + 1024);
+    const uint32_t by_threads = (registers < most ? registers : most) / threads;
     const uint32_t resident = by_memory < by_threads ? by_memory : by_threads;
     return resident > 0 ? (int)resident : 1;
 }
