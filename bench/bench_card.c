@@ -14,8 +14,8 @@
 enum { REPEATS = 20 };
 
 static const char *const names[MO_OP_KINDS] = {
-    "stream", "product", "grouped",    "activate",     "heads",  "attend",  "convolve",
-    "recur",  "choose",  "experts in", "experts down", "logits", "publish", "await", "restore"};
+    "stream", "product",    "grouped",      "activate", "heads",   "attend", "convolve", "recur",
+    "choose", "experts in", "experts down", "logits",   "publish", "await",  "restore"};
 
 static void check(mo_status status, const mo_error *err)
 {

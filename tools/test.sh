@@ -10,19 +10,21 @@ cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 
-behind() { # log, command...: starts it; $! is its process, and the number of its group
-    local log=$1
-    shift
+# What runs behind the tests, by the build directory it makes, or `lint`: process numbers, which are those of their groups.
+declare -A behind=()
+start() { # name, log, command...
+    local name=$1 log=$2
+    shift 2
     setsid nice -n 10 "$@" >"$log" 2>&1 &
+    behind[$name]=$!
 }
-started=()
-end_started() {
-    local process
-    for process in "${started[@]}"; do
-        kill -- "-$process" 2>/dev/null
+end_all() {
+    local name
+    for name in "${!behind[@]}"; do
+        kill -- "-${behind[$name]}" 2>/dev/null
     done
 }
-trap end_started EXIT
+trap end_all EXIT
 
 count() { # stage, program, exit status, log
     local ok bad skip
@@ -43,6 +45,13 @@ count() { # stage, program, exit status, log
     fi
 }
 
+collect() { # stage, program name, log: of what was started as `stage`
+    began=$SECONDS
+    wait "${behind[$1]}"
+    count "$1" "$2" $? "$3"
+    unset "behind[$1]"
+}
+
 run() { # stage, program name, command...
     local stage=$1 name=$2 log
     shift 2
@@ -57,6 +66,10 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     local name=$1 directory=$2 emulator=$3 programs=$4 program
     shift 4
     began=$SECONDS
+    if [ -n "${behind[$directory]:-}" ]; then
+        wait "${behind[$directory]}" # what follows has nothing left to do, or says what failed
+        unset "behind[$directory]"
+    fi
     if ! tools/build.sh "$directory" "$@"; then
         echo "$name: the build FAILED"
         failed=$((failed + 1))
@@ -71,24 +84,31 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
 }
 
 concurrent="test_pool test_synth test_text:threads_share_a_tokenizer test_engine:together test_engine:at_the_same_time test_quantize test_disk
-test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays"
+test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays
+test_device test_postfetch test_probe_device test_card"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
 portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
-test_sampler test_engine:fixed_fingerprints test_engine:together test_quantize test_hot_cache"
+test_engine:fixed_fingerprints test_engine:together test_hot_cache"
 
 case "${1:-all}" in
 quick)
     stage native build "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" -DMO_WERROR=ON
     ;;
 all)
+    # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
+    # nvcc) take minutes to compile.
+    start build /dev/null tools/build.sh build -DMO_WERROR=ON
+    stage sanitize build-asan "" all -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release
     stage native build "" all -DMO_WERROR=ON
     run native install.sh tests/install.sh build
-    stage sanitize build-asan "" all -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
-    stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    lint_log=$(mktemp)
+    start lint "$lint_log" timeout -s KILL 900 tools/lint.sh
+    stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release
     # shellcheck disable=SC2046
     stage "$(tools/cross.sh name)" build-cross "$(tools/cross.sh emulator)" "$portable" -DMO_WERROR=ON $(tools/cross.sh flags)
     run fuzz fuzz.sh tools/fuzz.sh 16
-    run lint lint.sh tools/lint.sh
+    collect lint lint.sh "$lint_log"
+    rm -f "$lint_log"
     ;;
 *)
     echo "usage: test.sh all|quick" >&2

@@ -64,7 +64,7 @@ static inline uint64_t mo_nanoseconds(void)
 
 #else
 
-#define MO_KERNEL(name, args) extern "C" __global__ void name(const __grid_constant__ args op)
+#define MO_KERNEL(name, args)   extern "C" __global__ void name(const __grid_constant__ args op)
 #define MO_DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
 
 static __device__ __forceinline__ void mo_async_copy16(void *shared, const void *global)
@@ -95,7 +95,8 @@ template <int LEFT> static __device__ __forceinline__ void mo_async_wait(void)
 static __device__ __forceinline__ void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
@@ -128,6 +129,9 @@ static __device__ __forceinline__ float mo_lane_sum(float v)
     return __shfl_sync(MO_FULL, v, 0);
 }
 
-template <typename T> static __device__ __forceinline__ T *mo_at(mo_daddr address) { return (T *)address; }
+template <typename T> static __device__ __forceinline__ T *mo_at(mo_daddr address)
+{
+    return (T *)address;
+}
 
 #endif

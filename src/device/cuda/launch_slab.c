@@ -51,9 +51,10 @@ int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
     if (!fits(&op->down, &s, mo_slab_shared(&s)) || op->down.rows <= 0) {
         return 0;
     }
-    out[0] = (mo_cuda_launch){.kernel = "mo_slab_down",
-                              .grid = {(uint32_t)(op->down.rows + s.rows - 1) / (uint32_t)s.rows, (uint32_t)op->most, 1},
-                              .block = {MO_SLAB_THREADS, 1, 1},
-                              .shared = (uint32_t)mo_slab_shared(&s)};
+    out[0] = (mo_cuda_launch){
+        .kernel = "mo_slab_down",
+        .grid = {(uint32_t)(op->down.rows + s.rows - 1) / (uint32_t)s.rows, (uint32_t)op->most, 1},
+        .block = {MO_SLAB_THREADS, 1, 1},
+        .shared = (uint32_t)mo_slab_shared(&s)};
     return 1;
 }

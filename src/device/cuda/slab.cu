@@ -30,7 +30,8 @@ MO_KERNEL(mo_slab_product, mo_op_product)
     place.rows = min(shape.rows, m.rows - row0);
     const mo_rows_acts acts = mo_rows_acts_of(op.in, 0, 1);
     float *y = mo_at<float>(op.y[which]) + row0;
-    const float *scale = mo_at<const float>(m.scale), *bias = m.bias ? mo_at<const float>(m.bias) + row0 : NULL;
+    const float *scale = mo_at<const float>(m.scale),
+                *bias = m.bias ? mo_at<const float>(m.bias) + row0 : NULL;
     const auto sink = [&](int row, float value) { y[row] = mo_rows_finish(value, scale, bias, row); };
 #define MO_WAY(TYPE)                                                                                         \
     case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
@@ -95,8 +96,9 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     __syncthreads();
     if (threadIdx.x < 32) {
         const int lane = threadIdx.x, row = row0 + lane;
-        const float hidden = mo_slab_activate(op.activation, mo_slab_finish(op.gate, item.expert, row, result[lane]),
-                                              mo_slab_finish(op.up, item.expert, row, result[MO_SLAB_TILE + lane]));
+        const float hidden =
+            mo_slab_activate(op.activation, mo_slab_finish(op.gate, item.expert, row, result[lane]),
+                             mo_slab_finish(op.up, item.expert, row, result[MO_SLAB_TILE + lane]));
         mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
         __syncwarp();
         mo_quantise_block(op.hidden, item.row, blockIdx.x, hidden);
@@ -122,7 +124,9 @@ MO_KERNEL(mo_slab_down, mo_op_experts)
     place.rows = min(shape.rows, op.down.rows - row0);
     const mo_rows_acts acts = mo_rows_acts_of(op.hidden, item.row, 1);
     float *y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
-    const auto sink = [&](int row, float value) { y[row] = mo_slab_finish(op.down, item.expert, row0 + row, value); };
+    const auto sink = [&](int row, float value) {
+        y[row] = mo_slab_finish(op.down, item.expert, row0 + row, value);
+    };
 #define MO_WAY(TYPE)                                                                                         \
     case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
     switch (op.down.type) {

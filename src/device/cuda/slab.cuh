@@ -25,7 +25,8 @@ static __device__ __forceinline__ mo_slab_acts mo_slab_acts_at(uint8_t *memory, 
 
 /* All threads; a barrier follows. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_take_acts(const mo_rows_acts &from, const mo_slab_acts &to, int blocks)
+static __device__ __forceinline__ void mo_slab_take_acts(const mo_rows_acts &from, const mo_slab_acts &to,
+                                                         int blocks)
 {
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
         uint32_t q[8];
@@ -58,7 +59,8 @@ static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape
 {
     constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
     constexpr bool RAW = mo_has_table<TYPE>;
-    const int pairs = rows * shape.units, row_bytes = shape.row_bytes, units = shape.units, pitch = shape.pitch;
+    const int pairs = rows * shape.units, row_bytes = shape.row_bytes, units = shape.units,
+              pitch = shape.pitch;
     /* i / units, exact as long as i * units < 2^22 */
     const uint32_t inverse = ((1u << 22) + (uint32_t)units - 1) / (uint32_t)units;
     const int threads = blockDim.x;
@@ -78,7 +80,8 @@ static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape
             }
             mo_terms32 w;
             mo_decode<TYPE, RAW>(block_bytes, unit % UNITS, p, &w);
-            mo_terms_of<TYPE, RAW>(w, q, mo_needs_sums<TYPE> ? acts.sums[block] : 0, terms + row * pitch + TERMS * block);
+            mo_terms_of<TYPE, RAW>(w, q, mo_needs_sums<TYPE> ? acts.sums[block] : 0,
+                                   terms + row * pitch + TERMS * block);
         }
     }
 }
@@ -101,8 +104,8 @@ static __device__ __forceinline__ mo_ring mo_slab_ring(uint8_t *memory, uint8_t 
     return ring;
 }
 
-static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int slot, const mo_slab_place &place,
-                                                     int row_bytes)
+static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int slot,
+                                                     const mo_slab_place &place, int row_bytes)
 {
 #ifdef MO_RING_BULK
     if (threadIdx.x != 0) {
@@ -117,8 +120,9 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int sl
 
 /* One slab: sink(row, value) gets every row, from one thread each. memory: mo_slab_shared() bytes. */
 template <int TYPE, typename SINK>
-static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape, const mo_rows_acts &from,
-                                                   const mo_slab_place &place, const SINK &sink)
+static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape,
+                                                   const mo_rows_acts &from, const mo_slab_place &place,
+                                                   const SINK &sink)
 {
     const mo_slab_acts acts = mo_slab_acts_at(memory + 64, shape);
     uint8_t *bytes = memory + 64 + shape.acts_bytes;
@@ -136,15 +140,17 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
     mo_slab_decode<TYPE>(shape, acts, bytes + ((uintptr_t)place.data & 15), terms, place.rows);
     __syncthreads();
     if ((int)threadIdx.x < place.rows) {
-        sink(threadIdx.x, mo_rows_fold<TYPE>(0.0f, terms + threadIdx.x * shape.pitch, acts.d, acts.s, shape.blocks));
+        sink(threadIdx.x,
+             mo_rows_fold<TYPE>(0.0f, terms + threadIdx.x * shape.pitch, acts.d, acts.s, shape.blocks));
     }
 }
 
 /* A tile: 32 rows of gate and the same of up, in four slabs of 16. result[0..31] gate, [32..63] up. All threads come
  * here; the results are everybody's after a barrier. memory: mo_slab_tile_shared() bytes. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape, const mo_rows_acts &from,
-                                                    const mo_slab_place place[4], float *result)
+static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
+                                                    const mo_rows_acts &from, const mo_slab_place place[4],
+                                                    float *result)
 {
     const mo_slab_acts acts = mo_slab_acts_at(memory + 64, shape);
     uint8_t *bytes = memory + 64 + shape.acts_bytes;
@@ -168,14 +174,15 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
 #endif
         __syncthreads(); /* the slab is here, and the one before has been read */
         float *terms = (float *)(i == 0 ? own : bytes + (i - 1) * shape.step_bytes);
-        mo_slab_decode<TYPE>(shape, acts, bytes + i * shape.step_bytes + ((uintptr_t)place[i].data & 15), terms,
-                             place[i].rows);
+        mo_slab_decode<TYPE>(shape, acts, bytes + i * shape.step_bytes + ((uintptr_t)place[i].data & 15),
+                             terms, place[i].rows);
     }
     __syncthreads();
     const int slab = threadIdx.x / shape.rows, row = threadIdx.x - slab * shape.rows;
     if (slab < 4 && row < place[slab].rows) {
         const float *terms = (const float *)(slab == 0 ? own : bytes + (slab - 1) * shape.step_bytes);
-        result[threadIdx.x] = mo_rows_fold<TYPE>(0.0f, terms + row * shape.pitch, acts.d, acts.s, shape.blocks);
+        result[threadIdx.x] =
+            mo_rows_fold<TYPE>(0.0f, terms + row * shape.pitch, acts.d, acts.s, shape.blocks);
     }
 }
 

@@ -11,7 +11,7 @@ enum {
     MO_SLAB_BYTES = 26 * 1024, /* of a slab, at most, unless one row is longer */
     MO_SLAB_ROWS = 32,         /* most rows of a slab */
     MO_SLAB_THREADS = 256,
-    MO_SLAB_TILE = 32,         /* rows of gate, and of up: a block of the hidden activations */
+    MO_SLAB_TILE = 32, /* rows of gate, and of up: a block of the hidden activations */
     MO_SLAB_TILE_THREADS = 512,
     MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the ring of rows.h */
 };
