@@ -42,6 +42,7 @@ run_rows() {
                 continue
             fi
             value=$(field "$what" <<<"$out")
+            out=${out##*\"device\":} # the device's own figures; the tiers have some of the same names
             if awk "BEGIN {exit !($value > ${best[$name]:-0})}"; then
                 best[$name]=$value
                 detail[$name]=$(awk -v h="$(field hits <<<"$out")" -v a="$(field asked <<<"$out")" \

@@ -226,7 +226,7 @@ static mo_status fill_slots(mo_card *card, mo_error *err)
             if (!to) {
                 continue;
             }
-            int64_t bytes;
+            int64_t bytes = 0;
             status = send_to_slot(card, i, (int)e, to, next++, &bytes, err);
             mo_vram_landed(card->vram, i, (int)e);
             done += bytes;

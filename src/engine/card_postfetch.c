@@ -191,14 +191,15 @@ mo_status mo_card_receive(mo_card *card, mo_walk *walk, mo_card_service *s, bool
             late = true;
         }
     }
+    if (status == MO_OK &&
+        late) { /* before the hidden rows are copied: a whole expert that is late adds to them */
+        status = mo_card_compute(card, walk, s, err);
+    }
     if (status == MO_OK) {
         status = launch_all(card, walk, s, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(card->lane_done, card->lane, err);
-    }
-    if (status == MO_OK && late) {
-        status = mo_card_compute(card, walk, s, err);
     }
     s->fetched = s->sent;
     card->counters.fetched_bytes += (uint64_t)s->fetched_bytes;
