@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/host.h"
 #include "base/log.h"
@@ -102,6 +103,7 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
     mo_device_describe(m->device, &info);
     snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
     mo_status status = mo_postfetch_settings(o->postfetch, NULL, NULL, &postfetch, &notes, err);
+    mo_postfetch_unknown(environ, &notes);
     for (int i = 0; i < notes.count; i++) {
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
