@@ -117,7 +117,8 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         status = mo_fail(err, MO_EINVAL, "--skip-missing works without a device only; add --device none");
     }
     const int64_t made_for = mo_checkpoint_frame(m->checkpoint)->context;
-    const mo_rates rates = mo_rates_here();
+    mo_rates rates = mo_rates_here();
+    const bool probed = mo_rates_for_device(&rates, info.name, info.link_bytes_s, info.memory_bytes_s);
     const mo_card_options options = {
         .device = m->device,
         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
@@ -129,8 +130,8 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         .cpu_moe = o->cpu_moe,
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .postfetch = &postfetch,
-        .cpu_bytes_s = rates.measured ? rates.ram_bytes_s : 0,
-        .link_bytes_s = rates.measured ? rates.link_bytes_s : 0,
+        .cpu_bytes_s = rates.measured ? rates.ram_bytes_s * rates.compute_share : 0,
+        .link_bytes_s = probed ? rates.link_bytes_s : 0,
         .progress = o->progress,
         .user = o->user,
     };

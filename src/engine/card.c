@@ -102,7 +102,7 @@ static mo_status make_slots(mo_card *card, mo_error *err)
         entries += shapes[i].experts;
     }
     const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
-    const int64_t seat = card->options.session_bytes;
+    const int64_t seat = card->session_bytes;
     int64_t budget = card->limit - card->taken - map - seat;
     budget = budget < 0 || card->options.cpu_moe ? 0 : budget;
     const mo_status status =
@@ -305,7 +305,7 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     card->frame = mo_checkpoint_frame(model);
     card->options = *options;
     card->extent = mo_extent_of(card->frame);
-    card->options.session_bytes =
+    card->session_bytes =
         (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
         (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
     card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);

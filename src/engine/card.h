@@ -22,7 +22,6 @@ typedef struct mo_card_options {
     int64_t batch, context;  /* of the engine */
     mo_kv_type kv;           /* of sessions */
     int64_t vram_bytes;      /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
-    int64_t session_bytes;   /* kept for states of sessions */
     bool cpu_moe;            /* no expert stays on the device */
     const mo_policy *policy; /* of the slots; NULL: the default */
     const mo_postfetch *postfetch;    /* NULL: off */

@@ -35,8 +35,7 @@ typedef struct mo_card_room {
     int64_t bytes;
     mo_daddr step; /* the block that the host sends at the beginning */
     mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
-    mo_daddr x, q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down,
-        side_weight;
+    mo_daddr q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
     mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
     mo_daddr work;                  /* mo_dwork and items, of the hot lane */
     mo_daddr sent;                  /* acts: hidden rows from the CPU */
@@ -140,8 +139,9 @@ struct mo_card {
     uint64_t stage_head, stage_tail; /* of the ring: filled, and used */
     int64_t group_limit;
     mo_transfer transfers[CARD_STAGES];
-    int transfers_most;   /* under way at once */
-    int64_t taken, limit; /* bytes of device memory, and the ceiling */
+    int transfers_most;    /* under way at once */
+    int64_t session_bytes; /* left for the state of one session */
+    int64_t taken, limit;  /* bytes of device memory, and the ceiling */
     uint32_t sequence;
     uint64_t pass;
     uint8_t *adopted; /* host memory that was pinned in place */

@@ -88,7 +88,6 @@ static void lay_room(const mo_card *card, cutter *c, mo_card_room *r)
     const int64_t batch = card->options.batch, width = card->frame->width, rows = batch * e->used;
     const int64_t chunks = (card->options.context + MO_CHUNK - 1) / MO_CHUNK + 1;
     r->step = cut(c, mo_card_lay_block(card, batch).bytes, 1);
-    r->x = 0; /* part of the step's block */
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_router = cut(c, 1, mo_acts_bytes(batch, width));

@@ -1,5 +1,6 @@
 /* MO_OP_EXPERTS_IN and MO_OP_EXPERTS_DOWN: the rows of a worklist, each times its own expert's matrices. Grid: thread
  * blocks of one item, items; those beyond the list's count have nothing to do. */
+#include "device/cuda/activation.cuh"
 #include "device/cuda/rows.cuh"
 
 /* The block's item, for thread 0. Its address does not wait for the count: there is room for op.most. */
@@ -22,21 +23,6 @@ static __device__ __forceinline__ mo_experts_finish mo_experts_finish_of(const m
     f.scale = matrix.scale ? mo_at<const float>(matrix.scale) + expert : NULL;
     f.bias = matrix.bias ? mo_at<const float>(matrix.bias) + (int64_t)expert * matrix.rows : NULL;
     return f;
-}
-
-/* As numeric/reference_ops.c. */
-static __device__ __forceinline__ float mo_experts_activate(int kind, float g, float u)
-{
-    if (kind == MO_SWIGLU) {
-        return mo_silu(g) * u;
-    }
-    if (kind == MO_GEGLU) {
-        return mo_gelu_tanh(g) * u;
-    }
-    const float gate = MO_OSS_LIMIT < g ? MO_OSS_LIMIT : g;
-    float up = MO_OSS_LIMIT < u ? MO_OSS_LIMIT : u;
-    up = -MO_OSS_LIMIT > up ? -MO_OSS_LIMIT : up;
-    return (gate * mo_sigmoid(MO_OSS_ALPHA * gate)) * (up + 1.0f);
 }
 
 /* A tile: 32 rows of gate and the same rows of up. Matrices of one type go through the ring as one. */
@@ -82,8 +68,8 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
         const mo_experts_finish gate = mo_experts_finish_of(op.gate, item.expert);
         const mo_experts_finish up = mo_experts_finish_of(op.up, item.expert);
         hidden =
-            mo_experts_activate(op.activation, mo_rows_finish(head->result[lane], gate.scale, gate.bias, row),
-                                mo_rows_finish(head->result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
+            mo_activation_of(op.activation, mo_rows_finish(head->result[lane], gate.scale, gate.bias, row),
+                             mo_rows_finish(head->result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
         mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
     }
     __syncwarp();

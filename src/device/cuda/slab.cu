@@ -1,4 +1,5 @@
 /* Products of quantised matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
+#include "device/cuda/activation.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/slab.cuh"
 
@@ -44,20 +45,6 @@ MO_KERNEL(mo_slab_product, mo_op_product)
 
 /* ---- Experts ---- */
 
-static __device__ __forceinline__ float mo_slab_activate(int kind, float g, float u)
-{
-    if (kind == MO_SWIGLU) {
-        return mo_silu(g) * u;
-    }
-    if (kind == MO_GEGLU) {
-        return mo_gelu_tanh(g) * u;
-    }
-    const float gate = MO_OSS_LIMIT < g ? MO_OSS_LIMIT : g;
-    float up = MO_OSS_LIMIT < u ? MO_OSS_LIMIT : u;
-    up = -MO_OSS_LIMIT > up ? -MO_OSS_LIMIT : up;
-    return (gate * mo_sigmoid(MO_OSS_ALPHA * gate)) * (up + 1.0f);
-}
-
 static __device__ __forceinline__ float mo_slab_finish(const mo_dmatrix &m, int expert, int row, float value)
 {
     value = m.scale ? value * mo_at<const float>(m.scale)[expert] : value;
@@ -97,7 +84,7 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     if (threadIdx.x < 32) {
         const int lane = threadIdx.x, row = row0 + lane;
         const float hidden =
-            mo_slab_activate(op.activation, mo_slab_finish(op.gate, item.expert, row, result[lane]),
+            mo_activation_of(op.activation, mo_slab_finish(op.gate, item.expert, row, result[lane]),
                              mo_slab_finish(op.up, item.expert, row, result[MO_SLAB_TILE + lane]));
         mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
         __syncwarp();

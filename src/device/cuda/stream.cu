@@ -1,5 +1,6 @@
 /* The residual stream and what is small beside it: merge and norms, activations, logits, and the exchange with the
  * host. */
+#include "device/cuda/activation.cuh"
 #include "device/cuda/row.cuh"
 
 /* ---- The stream: one thread block per token --------------------------------------------------- */
@@ -294,28 +295,15 @@ MO_KERNEL(mo_stream_odd, mo_op_stream)
 
 /* ---- Activation: blocks of threads (row, part of it) ------------------------------------------ */
 
-static __device__ __forceinline__ float activation(int kind, float g, float u)
-{
-    if (kind == MO_SWIGLU) {
-        return mo_silu(g) * u;
-    }
-    if (kind == MO_GEGLU) {
-        return mo_gelu_tanh(g) * u;
-    }
-    const float gate = MO_OSS_LIMIT < g ? MO_OSS_LIMIT : g;
-    float up = MO_OSS_LIMIT < u ? MO_OSS_LIMIT : u;
-    up = -MO_OSS_LIMIT > up ? -MO_OSS_LIMIT : up;
-    return (gate * mo_sigmoid(MO_OSS_ALPHA * gate)) * (up + 1.0f);
-}
-
 template <bool WIDE> static __device__ __forceinline__ void activate(const mo_op_activate &op)
 {
     const int64_t row = blockIdx.x;
     const int at = 4 * (int)(blockIdx.y * blockDim.x + threadIdx.x);
     const float4 g = mo_load_quad<WIDE>(mo_at<const float>(op.gate) + row * op.n, at, op.n);
     const float4 u = mo_load_quad<WIDE>(mo_at<const float>(op.up) + row * op.n, at, op.n);
-    const float4 v = make_float4(activation(op.activation, g.x, u.x), activation(op.activation, g.y, u.y),
-                                 activation(op.activation, g.z, u.z), activation(op.activation, g.w, u.w));
+    const float4 v =
+        make_float4(mo_activation_of(op.activation, g.x, u.x), mo_activation_of(op.activation, g.y, u.y),
+                    mo_activation_of(op.activation, g.z, u.z), mo_activation_of(op.activation, g.w, u.w));
     mo_store_quad<WIDE>(mo_at<float>(op.hidden.x) + row * op.n, at, op.n, v);
     if (op.n % 32 == 0) {
         mo_quantise_quad(op.hidden, row, at, v);
