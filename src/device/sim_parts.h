@@ -131,6 +131,7 @@ typedef enum mo_sim_kind {
 
 typedef struct mo_sim_command {
     mo_sim_kind kind;
+    int64_t ready_ns; /* when it could have begun: asked for, and what was before it in its stream over */
     union {
         struct {
             mo_daddr to, from; /* of the device's sides */
@@ -154,6 +155,7 @@ typedef struct mo_sim_stream {
     mo_sim_command *queue;
     int room, first, count;
     uint64_t enqueued, completed;
+    int64_t over_ns; /* when the last command was over, by the link's clock if it was a transfer */
     bool closing;
 } mo_sim_stream;
 
@@ -163,8 +165,8 @@ mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_e
 /* With the lock held: waits until the stream has done its command of that number. */
 mo_status mo_sim_wait_number(mo_sim_stream *stream, uint64_t number, mo_error *err);
 
-/* Runs a copy, a clearing, an op or a program, without the lock. */
-mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, mo_error *err);
+/* Runs a copy, a clearing, an op or a program, without the lock. *over_ns is when it was over. */
+mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err);
 
 /* ---- What the backend is made of ---- */
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/host.h"
 #include "base/status.h"
 #include "device/sim_parts.h"
@@ -32,7 +33,9 @@ mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_e
     if (stream->count == stream->room && !grow(stream)) {
         return mo_fail(err, MO_ENOMEM, "no memory for a queue of %d commands", stream->count + 1);
     }
-    stream->queue[(stream->first + stream->count++) % stream->room] = *command;
+    mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->room];
+    *last = *command;
+    last->ready_ns = mo_clock_ns();
     stream->enqueued++;
     pthread_cond_signal(&stream->work);
     return MO_OK;
@@ -41,7 +44,7 @@ mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_e
 /* ---- The thread ------------------------------------------------------------------------------- */
 
 /* With the lock held: does a command, or drops it when the device is lost. */
-static void obey(mo_sim *sim, const mo_sim_command *command)
+static void obey(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
 {
     switch (command->kind) {
     case MO_SIM_DO_RECORD:
@@ -53,16 +56,19 @@ static void obey(mo_sim *sim, const mo_sim_command *command)
             pthread_cond_wait(&sim->changed, &sim->lock);
         }
         mo_sim_event_drop(sim, command->event.event);
+        stream->over_ns = mo_clock_ns();
         return;
     default: break;
     }
     if (sim->failure.status == MO_OK) {
         mo_error err = {0};
+        int64_t over_ns = 0;
         sim->executing++;
         pthread_mutex_unlock(&sim->lock);
-        const mo_status status = mo_sim_execute(sim, command, &err);
+        const mo_status status = mo_sim_execute(sim, command, &over_ns, &err);
         pthread_mutex_lock(&sim->lock);
         sim->executing--;
+        stream->over_ns = over_ns;
         if (status != MO_OK) {
             mo_sim_lose(sim, &err);
         }
@@ -85,10 +91,13 @@ static void *work(void *arg)
         if (stream->count == 0) {
             break;
         }
-        const mo_sim_command command = stream->queue[stream->first];
+        mo_sim_command command = stream->queue[stream->first];
+        if (command.ready_ns < stream->over_ns) {
+            command.ready_ns = stream->over_ns;
+        }
         stream->first = (stream->first + 1) % stream->room;
         stream->count--;
-        obey(sim, &command);
+        obey(sim, stream, &command);
         stream->completed++;
         sim->progress++;
         pthread_cond_broadcast(&sim->changed);

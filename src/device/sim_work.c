@@ -10,17 +10,20 @@
 
 /* ---- The link --------------------------------------------------------------------------------- */
 
-/* Takes the link for so many bytes: transfers of one direction follow each other. Returns when the last one is over. */
-static int64_t take_link(mo_sim *sim, int direction, size_t bytes)
+/*
+ * Takes the link for so many bytes: transfers of one direction follow each other. Returns when this one is over.
+ *
+ * It begins when it could have, not when its thread came to it: a link goes on by itself while the processors are busy.
+ */
+static int64_t take_link(mo_sim *sim, int direction, size_t bytes, int64_t ready_ns)
 {
     const double rate = sim->options.link_bytes_s;
     if (rate <= 0.0) {
         return 0;
     }
     pthread_mutex_lock(&sim->lock);
-    const int64_t now = mo_clock_ns();
     int64_t *free_ns = &sim->link_free_ns[direction];
-    *free_ns = (*free_ns > now ? *free_ns : now) + (int64_t)((double)bytes / rate * 1e9);
+    *free_ns = (*free_ns > ready_ns ? *free_ns : ready_ns) + (int64_t)((double)bytes / rate * 1e9);
     const int64_t end = *free_ns;
     pthread_mutex_unlock(&sim->lock);
     return end;
@@ -89,7 +92,7 @@ static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **
     return true;
 }
 
-static mo_status copy(mo_sim *sim, const mo_sim_command *c, mo_error *err)
+static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo_error *err)
 {
     void *to;
     const void *from;
@@ -104,30 +107,33 @@ static mo_status copy(mo_sim *sim, const mo_sim_command *c, mo_error *err)
         memcpy(to, from, c->copy.bytes);
         return MO_OK;
     }
-    const int64_t end =
-        take_link(sim, c->kind == MO_SIM_DO_COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST, c->copy.bytes);
+    const int64_t end = take_link(sim, c->kind == MO_SIM_DO_COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST,
+                                  c->copy.bytes, c->ready_ns);
     memcpy(to, from, c->copy.bytes);
     cross_link(sim, end);
+    *over_ns = end;
     return MO_OK;
 }
 
-mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, mo_error *err)
+mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err)
 {
     mo_status status = MO_OK;
+    int64_t link_ns = 0;
     switch (command->kind) {
     case MO_SIM_DO_COPY_IN:
     case MO_SIM_DO_COPY_OUT:
     case MO_SIM_DO_COPY_WITHIN:
-    case MO_SIM_DO_CLEAR: return copy(sim, command, err);
-    case MO_SIM_DO_OP: return mo_op_run(&sim->runner, &command->op, err);
+    case MO_SIM_DO_CLEAR: status = copy(sim, command, &link_ns, err); break;
+    case MO_SIM_DO_OP: status = mo_op_run(&sim->runner, &command->op, err); break;
     case MO_SIM_DO_PROGRAM:
         for (int i = 0; i < command->program->count && status == MO_OK && !atomic_load(&sim->lost); i++) {
             status = mo_op_run(&sim->runner, &command->program->ops[i], err);
         }
-        return status;
+        break;
     case MO_SIM_DO_RECORD:
     case MO_SIM_DO_AFTER: break; /* the stream does these itself */
     }
+    *over_ns = link_ns ? link_ns : mo_clock_ns();
     return status;
 }
 
