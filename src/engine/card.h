@@ -24,13 +24,14 @@ typedef struct mo_card_options {
     int64_t vram_bytes;      /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
     bool cpu_moe;            /* no expert stays on the device */
     const mo_policy *policy; /* of the slots; NULL: the default */
+    mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     mo_progress_fn progress;
     void *user;
 } mo_card_options;
 
-/* Uploads the core and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
+/* Uploads the core, as far as it fits (the other layers will pass through a ring), and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
  * MO_ENOMEM says how much the device would have to have. */
 mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out,
                        mo_error *err);

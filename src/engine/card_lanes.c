@@ -511,4 +511,5 @@ void mo_card_abort(mo_card *card)
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
     card->stage_head = card->stage_tail = 0;
+    mo_card_pass_abort(card);
 }

@@ -3,6 +3,7 @@
 #define MO_ENGINE_CARD_PARTS_H
 
 #include "engine/card.h"
+#include "engine/card_pass.h"
 
 enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
@@ -76,6 +77,7 @@ typedef struct mo_card_pinned {
 typedef struct mo_card_segment {
     int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
     bool open;    /* the last layer waits for the host */
+    int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
     mo_program *program;
 } mo_card_segment;
 
@@ -111,6 +113,12 @@ typedef struct mo_card_watch {
     int count[MO_OP_KINDS];
 } mo_card_watch;
 
+/* Host memory that was pinned in place, piece by piece. */
+typedef struct mo_adopted {
+    uint8_t *memory;
+    size_t bytes, piece;
+} mo_adopted;
+
 struct mo_card {
     mo_device *device;
     const mo_checkpoint *model;
@@ -124,6 +132,7 @@ struct mo_card {
     mo_event *fetch_from, *fetch_to, *lane_done;
     mo_daddr core;
     int64_t core_bytes;
+    mo_card_pass passage;
     mo_card_layer *layers;
     mo_dmatrix output;
     mo_daddr out_norm;
@@ -142,10 +151,11 @@ struct mo_card {
     int transfers_most;    /* under way at once */
     int64_t session_bytes; /* left for the state of one session */
     int64_t taken, limit;  /* bytes of device memory, and the ceiling */
+    bool shares_cores;     /* the device is made of this machine's threads */
     uint32_t sequence;
     uint64_t pass;
-    uint8_t *adopted; /* host memory that was pinned in place */
-    size_t adopted_bytes, adopted_piece;
+    mo_adopted
+        adopted[2]; /* host memory that was pinned in place: the loader's; the ring of layers from disk */
     double cpu_s_per_byte, fetch_s_per_byte;
     mo_card_watch *watch;      /* NULL: nobody asks */
     mo_device_report counters; /* what is counted of it */
@@ -188,6 +198,13 @@ static inline mo_daddr mo_card_choice(const mo_card *c, mo_daddr array, int64_t 
 
 mo_status mo_card_upload(mo_card *card, mo_error *err);
 int64_t mo_card_core_bytes(const mo_frame *frame);
+bool mo_card_core_interleaved(const mo_frame *frame);
+/* Bytes of the largest expert on a device; 0 when there are none. */
+int64_t mo_card_largest_brick(const mo_frame *frame);
+/* Bytes that stay free for a session and the map of experts. */
+int64_t mo_card_kept(const mo_card *card);
+/* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
+int64_t mo_card_least_stages(const mo_card *card);
 
 /* ---- Ops (card_ops.c) ---- */
 
@@ -195,6 +212,7 @@ typedef struct mo_card_plan {
     const mo_card *card;
     int64_t tokens, chunks, slices;
     mo_kv_type kv;
+    int passing; /* while programs are made: the layer in passage that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
 } mo_card_plan;

@@ -183,14 +183,8 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     return MO_OK;
 }
 
-mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context)
+int64_t mo_card_largest_brick(const mo_frame *frame)
 {
-    mo_card card = {.frame = frame, .options = {.batch = batch, .context = context}, .rope_count = 8};
-    cutter c = {0};
-    card.extent = mo_extent_of(frame);
-    card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
-    card.group_limit = card.extent.experts;
-    lay_room(&card, &c, &card.room);
     int64_t largest = 0;
     for (int i = 0; i < frame->layer_count; i++) {
         const mo_layer *l = &frame->layers[i];
@@ -204,6 +198,18 @@ mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t cont
             largest = bytes > largest ? bytes : largest;
         }
     }
-    return (mo_card_needs){
-        .core = mo_card_core_bytes(frame), .work = c.used, .staging = largest * card.extent.used};
+    return largest;
+}
+
+mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context)
+{
+    mo_card card = {.frame = frame, .options = {.batch = batch, .context = context}, .rope_count = 8};
+    cutter c = {0};
+    card.extent = mo_extent_of(frame);
+    card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
+    card.group_limit = card.extent.experts;
+    lay_room(&card, &c, &card.room);
+    return (mo_card_needs){.core = mo_card_core_bytes(frame),
+                           .work = c.used,
+                           .staging = mo_card_largest_brick(frame) * card.extent.used};
 }
