@@ -9,9 +9,6 @@
 
 /* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
 #define RESERVE_BYTES ((int64_t)256 << 20)
-/* Experts that pass through take at most this, or a sixteenth of the ceiling. */
-#define STAGES_BYTES ((int64_t)1 << 30)
-enum { LEAST_STAGES = 2 };
 /* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
 #define ADOPT_PIECE ((size_t)1 << 30)
 /* First guesses, corrected by what is measured while running. */
@@ -69,7 +66,18 @@ int64_t mo_card_kept(const mo_card *card)
 
 int64_t mo_card_least_stages(const mo_card *card)
 {
-    return LEAST_STAGES * (any_interleaved(card) ? 2 : 1) * mo_card_largest_brick(card->frame);
+    return MO_VRAM_STAGES_LEAST * (any_interleaved(card) ? 2 : 1) * mo_card_largest_brick(card->frame);
+}
+
+/* Bytes of slots for every expert; 0 when none is to stay. */
+static int64_t all_slots(const mo_card *card)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < card->frame->layer_count && !card->options.cpu_moe; i++) {
+        const mo_layer *l = &card->frame->layers[i];
+        bytes += l->routed ? l->moe.experts * card->layers[i].brick_bytes : 0;
+    }
+    return bytes;
 }
 
 static mo_status make_stages(mo_card *card, mo_error *err)
@@ -78,13 +86,10 @@ static mo_status make_stages(mo_card *card, mo_error *err)
     if (brick == 0) {
         return MO_OK;
     }
-    const int64_t spare = card->limit - card->taken - mo_card_kept(card);
-    int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
-    most = most < spare ? most : spare;
     const bool interleaved = any_interleaved(card);
     const int64_t each = interleaved ? 2 * brick : brick;
-    int64_t count = most / each;
-    count = count < LEAST_STAGES ? LEAST_STAGES : count > CARD_STAGES ? CARD_STAGES : count;
+    const int64_t spare = card->limit - card->taken - mo_card_kept(card);
+    const int64_t count = mo_vram_stages(each, card->limit, spare, all_slots(card));
     card->stage_bytes = brick;
     mo_daddr memory = 0;
     mo_status status = mo_card_take(card, count * each, "room for experts on their way", &memory, err);
@@ -351,7 +356,7 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     card->passage.held = -1;
     card->session_bytes =
         (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
-        (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+        mo_card_seat_bytes(card->frame);
     card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
     card->fetch_s_per_byte = 1.0 / (options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {

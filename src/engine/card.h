@@ -39,9 +39,11 @@ void mo_card_close(mo_card *card); /* no session sits on it any more; NULL is al
 
 /* Bytes of device memory that a card of this model takes, without slots and states: for plans. */
 typedef struct mo_card_needs {
-    int64_t core;    /* matrices, vectors, output */
-    int64_t work;    /* activations, flags, logits */
-    int64_t staging; /* for experts that pass through */
+    int64_t core;       /* matrices, vectors, output */
+    int64_t work;       /* activations, flags, logits */
+    int64_t stage_room; /* of an expert that passes through, as it lies in RAM and in the file */
+    int64_t map;        /* of the table of experts */
+    int64_t seat;       /* of a session, beside its state */
 } mo_card_needs;
 mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context);
 

@@ -9,8 +9,8 @@ enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
-    CARD_STAGES = 192,    /* most experts that pass through at once */
-    CARD_OPS = 64,        /* most ops of a layer */
+    CARD_STAGES = MO_VRAM_STAGES,
+    CARD_OPS = 64, /* most ops of a layer */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -199,6 +199,8 @@ static inline mo_daddr mo_card_choice(const mo_card *c, mo_daddr array, int64_t 
 mo_status mo_card_upload(mo_card *card, mo_error *err);
 int64_t mo_card_core_bytes(const mo_frame *frame);
 bool mo_card_core_interleaved(const mo_frame *frame);
+/* Bytes of a session's table on a device. */
+int64_t mo_card_seat_bytes(const mo_frame *frame);
 /* Bytes of the largest expert on a device; 0 when there are none. */
 int64_t mo_card_largest_brick(const mo_frame *frame);
 /* Bytes that stay free for a session and the map of experts. */

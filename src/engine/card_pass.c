@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/card_parts.h"
+#include "store/plan_device.h"
 
 /* ---- Which layers pass ------------------------------------------------------------------------- */
 
@@ -81,21 +82,27 @@ static int count_passing(const mo_card *card, int64_t bytes, bool *passes, int64
     return fits;
 }
 
-/* The largest ring that fits, and the fewest layers that pass through it. */
+/* A ring with room for the next copy while one computes, or a smaller one with fewer layers passing through. */
 static int choose_ring(mo_card *card, int64_t bytes, bool *passes, int64_t *least)
 {
     mo_card_pass *p = &card->passage;
-    const int smallest = p->interleaved ? 2 : 1;
-    int count = -1;
+    int best = -1, ring = 0;
     *least = 0;
-    for (p->ring = PASS_RING; count < 0; p->ring--) {
-        p->slots = p->interleaved ? p->ring - 1 : p->ring;
-        count = count_passing(card, bytes, passes, least);
-        if (count >= 0 || p->ring == smallest) {
-            break;
+    for (int r = PASS_RING; r >= (p->interleaved ? 2 : 1); r--) {
+        p->ring = r;
+        p->slots = p->interleaved ? r - 1 : r;
+        const int count = count_passing(card, bytes, passes, least);
+        if (count >= 0 && (best < 0 || mo_plan_ring_cost(count, r) < mo_plan_ring_cost(best, ring))) {
+            best = count;
+            ring = r;
         }
     }
-    return count;
+    if (best >= 0) {
+        p->ring = ring;
+        p->slots = p->interleaved ? ring - 1 : ring;
+        choose(card, best, passes);
+    }
+    return best;
 }
 
 static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_error *err)
@@ -203,7 +210,7 @@ mo_daddr mo_card_pass_add(mo_card *card, mo_pass_layer *l, const mo_weights *w)
     const int64_t at = l->used;
     l->parts[l->count++] = (mo_pass_part){.w = w, .at = at};
     l->used += mo_vram_room(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
-    return (w->interleave ? plain_of(p) : slot_of(p, p->number[l->layer])) + (mo_daddr)at;
+    return (p->interleaved ? plain_of(p) : slot_of(p, p->number[l->layer])) + (mo_daddr)at;
 }
 
 mo_status mo_card_pass_read(mo_card *card, int layer, mo_error *err)
@@ -327,6 +334,7 @@ static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
     return status;
 }
 
+/* To the file's layout; after that the slot is free. */
 static mo_status restore(mo_card *card, const mo_pass_layer *l, mo_error *err)
 {
     const mo_card_pass *p = &card->passage;
@@ -337,15 +345,13 @@ static mo_status restore(mo_card *card, const mo_pass_layer *l, mo_error *err)
         mo_op_restore *r = &op.restore;
         for (; i < l->count && r->parts < 3; i++) {
             const mo_weights *w = l->parts[i].w;
-            if (w->interleave) {
-                r->at[r->parts] = l->parts[i].at;
-                r->type[r->parts] = (int32_t)w->type;
-                r->rows[r->parts] = (int32_t)w->rows;
-                r->cols[r->parts] = (int32_t)w->cols;
-                r->group[r->parts++] = w->interleave;
-            }
+            r->at[r->parts] = l->parts[i].at;
+            r->type[r->parts] = (int32_t)w->type;
+            r->rows[r->parts] = (int32_t)w->rows;
+            r->cols[r->parts] = (int32_t)w->cols;
+            r->group[r->parts++] = w->interleave;
         }
-        status = r->parts ? mo_op_launch(card->main, &op, err) : MO_OK;
+        status = mo_op_launch(card->main, &op, err);
     }
     return status;
 }
@@ -365,7 +371,11 @@ mo_status mo_card_pass_enter(mo_card *card, int layer, mo_error *err)
     if (status == MO_OK) {
         status = mo_stream_after(card->main, p->ready[slot], err);
     }
-    return status == MO_OK ? restore(card, l, err) : status;
+    if (status == MO_OK && p->interleaved) {
+        status = restore(card, l, err);
+        status = status == MO_OK ? mo_event_record(p->done[slot], card->main, err) : status;
+    }
+    return status;
 }
 
 mo_status mo_card_pass_leave(mo_card *card, int layer, mo_error *err)
@@ -374,7 +384,8 @@ mo_status mo_card_pass_leave(mo_card *card, int layer, mo_error *err)
     if (p->number[layer] < 0) {
         return MO_OK;
     }
-    mo_status status = mo_event_record(p->done[p->number[layer] % p->slots], card->main, err);
+    mo_status status =
+        p->interleaved ? MO_OK : mo_event_record(p->done[p->number[layer] % p->slots], card->main, err);
     p->head++;
     for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
         status = send(card, false, &sent, err);

@@ -8,13 +8,14 @@
 
 #include "device/device.h"
 #include "engine/tiers.h"
+#include "store/plan.h"
 
 struct mo_card;
 
 enum {
     PASS_PARTS = 12, /* most matrices of a layer's core */
-    PASS_RING =
-        3, /* slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout */
+    /* Slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout. */
+    PASS_RING = MO_PLAN_DEVICE_RING,
 };
 
 typedef struct mo_pass_part {

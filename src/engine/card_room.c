@@ -183,6 +183,11 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     return MO_OK;
 }
 
+int64_t mo_card_seat_bytes(const mo_frame *frame)
+{
+    return (frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+}
+
 int64_t mo_card_largest_brick(const mo_frame *frame)
 {
     int64_t largest = 0;
@@ -209,7 +214,13 @@ mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t cont
     card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
     card.group_limit = card.extent.experts;
     lay_room(&card, &c, &card.room);
+    int64_t entries = 1;
+    for (int i = 0; i < frame->layer_count; i++) {
+        entries += frame->layers[i].routed ? frame->layers[i].moe.experts : 0;
+    }
     return (mo_card_needs){.core = mo_card_core_bytes(frame),
                            .work = c.used,
-                           .staging = mo_card_largest_brick(frame) * card.extent.used};
+                           .stage_room = 2 * mo_card_largest_brick(frame),
+                           .map = entries * (int64_t)sizeof(mo_daddr),
+                           .seat = mo_card_seat_bytes(frame)};
 }
