@@ -210,8 +210,9 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
         return false;
     }
     *status = mo_event_record(s->ready, card->fetch, err);
-    if (slot) {
+    if (slot) { /* pinned as long as others look for slots: it is still being copied and computed */
         mo_vram_landed(card->vram, layer, need->expert);
+        mo_vram_pin(card->vram, layer, need->expert);
     }
     mo_card_list_work(card, walk, stage, need->expert, to);
     out->fetched_bytes += bytes;
@@ -257,6 +258,11 @@ static mo_status fetch_some(mo_card *card, mo_walk *walk, int layer, mo_card_ser
             if (status == MO_OK) {
                 status = compute_fetched(card, walk, layer, stage, err);
             }
+        }
+    }
+    for (int i = 0; i < out->count; i++) {
+        if (needs[i].in_done && mo_vram_find(card->vram, layer, needs[i].expert)) {
+            mo_vram_unpin(card->vram, layer, needs[i].expert);
         }
     }
     if (status == MO_OK && out->fetched) {
