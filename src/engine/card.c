@@ -491,17 +491,20 @@ mo_status mo_seat_pull(const mo_state *state, mo_error *err)
     if (!seat) {
         return MO_OK;
     }
-    const mo_status status =
-        mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
+    mo_status status = mo_card_host_return(seat->card, state, err);
+    if (status == MO_OK) {
+        status = mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
+    }
     return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
 }
 
 mo_status mo_seat_push(mo_state *state, mo_error *err)
 {
-    const mo_seat *seat = state->seat;
+    mo_seat *seat = state->seat;
     if (!seat) {
         return MO_OK;
     }
+    seat->hosted = false;
     const mo_status status =
         mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
     state->cleared = false;
@@ -515,7 +518,8 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     *out = card->counters;
     out->limit_bytes = card->limit;
     out->core_bytes = card->core_bytes;
-    out->passing_layers = card->passage.count;
+    out->passing_layers = card->passage.count - card->host.count;
+    out->host_layers = card->host.count;
     out->passing_bytes = card->passage.count ? card->passage.ring * card->passage.room : 0;
     out->work_bytes = card->room.bytes;
     out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *

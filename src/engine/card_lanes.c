@@ -31,7 +31,7 @@ static inline void relax(void)
 
 /* ---- What the device chose -------------------------------------------------------------------- */
 
-static mo_status await_choice(mo_card *card, int layer, mo_error *err)
+mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err)
 {
     const uint32_t *flag = &card->pinned.flags[layer];
     const int64_t began = mo_clock_ns();
@@ -284,7 +284,7 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     *out = (mo_card_service){.layer = layer};
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
-    mo_status status = await_choice(card, layer, err);
+    mo_status status = mo_card_await_flag(card, layer, err);
     if (status != MO_OK) {
         return status;
     }

@@ -3,6 +3,7 @@
 #define MO_ENGINE_CARD_PARTS_H
 
 #include "engine/card.h"
+#include "engine/card_host.h"
 #include "engine/card_pass.h"
 
 enum {
@@ -64,6 +65,7 @@ typedef struct mo_card_pinned {
     int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
     float *all_weights;
     float *in;      /* [few][D] the experts' input */
+    float *x;       /* [few][D] the stream, on its way through layers that the CPU computes */
     float *rows;    /* [few * used][D] what the CPU computed */
     void *hidden;   /* acts [few * used][F]: what it hands on before down */
     float *logits;  /* [CARD_LOGITS][vocab] */
@@ -78,6 +80,7 @@ typedef struct mo_card_segment {
     int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
     bool open;    /* the last layer waits for the host */
     int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
+    int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
     mo_program *program;
 } mo_card_segment;
 
@@ -133,6 +136,7 @@ struct mo_card {
     mo_daddr core;
     int64_t core_bytes;
     mo_card_pass passage;
+    mo_card_host host;
     mo_card_layer *layers;
     mo_dmatrix output;
     mo_daddr out_norm;
@@ -167,6 +171,7 @@ typedef struct mo_seat {
     mo_daddr memory, table; /* the state; mo_dstate[layers] */
     int64_t bytes;
     float *logits; /* the session's own row, pinned where it lies; NULL: it could not be */
+    bool hosted;   /* the layers that the CPU computes have their newest state in RAM */
 } mo_seat;
 
 /* ---- Memory (card_room.c) ---- */
@@ -228,7 +233,7 @@ typedef struct mo_card_span {
 
 /* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
  * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
-void mo_card_begin(mo_card_plan *p);
+void mo_card_begin(mo_card_plan *p, int layer); /* one past the last: for the output */
 void mo_card_mix(mo_card_plan *p, int layer);
 void mo_card_publish(mo_card_plan *p, int layer);
 void mo_card_hot(mo_card_plan *p, int layer);
@@ -265,6 +270,8 @@ typedef struct mo_card_service {
 } mo_card_service;
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
 mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+/* Waits until the device has published what the host is to see of the layer. */
+mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
 mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
 void mo_card_add(mo_walk *walk, const mo_need *need, bool apart, bool down);

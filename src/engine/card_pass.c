@@ -105,6 +105,33 @@ static int choose_ring(mo_card *card, int64_t bytes, bool *passes, int64_t *leas
     return best;
 }
 
+/* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
+static mo_status share_with_host(mo_card *card, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    int in_ram = 0, seen = 0, taken = 0;
+    for (int i = 0; i < p->count; i++) {
+        in_ram += !on_disk(p, p->layers[i].layer);
+    }
+    p->few = malloc(sizeof *p->few * ((size_t)p->count + 1));
+    if (!p->few) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    card->host.count = mo_card_host_share(card, p->count, in_ram, p->room);
+    for (int i = 0; i < p->count; i++) {
+        mo_pass_layer *l = &p->layers[i];
+        const bool here = !on_disk(p, l->layer);
+        const bool host = here && (seen + 1) * card->host.count / in_ram > seen * card->host.count / in_ram;
+        seen += here;
+        card->host.layers[l->layer] = host;
+        l->slot = (host ? taken++ : p->few_count) % p->slots;
+        if (!host) {
+            p->few[p->few_count++] = i;
+        }
+    }
+    return MO_OK;
+}
+
 static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_error *err)
 {
     mo_card_pass *p = &card->passage;
@@ -128,7 +155,10 @@ static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_erro
     for (int i = 0; i < 3 * PASS_RING && status == MO_OK; i++) {
         status = mo_event_create(card->device, &events[i / PASS_RING][i % PASS_RING], err);
     }
-    return status == MO_OK ? mo_event_create(card->device, &p->copied, err) : status;
+    if (status == MO_OK) {
+        status = mo_event_create(card->device, &p->copied, err);
+    }
+    return status == MO_OK ? share_with_host(card, err) : status;
 }
 
 mo_status mo_card_pass_open(mo_card *card, mo_error *err)
@@ -137,7 +167,8 @@ mo_status mo_card_pass_open(mo_card *card, mo_error *err)
     const int layers = card->frame->layer_count;
     bool *passes = calloc((size_t)layers + 1, sizeof *passes);
     p->number = malloc(sizeof *p->number * ((size_t)layers + 1));
-    if (!passes || !p->number) {
+    card->host.layers = calloc((size_t)layers + 1, sizeof *card->host.layers);
+    if (!passes || !p->number || !card->host.layers) {
         free(passes);
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
     }
@@ -160,8 +191,10 @@ mo_status mo_card_pass_open(mo_card *card, mo_error *err)
     } else if (count > 0) {
         status = take_ring(card, passes, count, err);
         mo_log(MO_LOG_INFO, "device",
-               "%d of %d layers do not fit into %.1f GiB of device memory and cross the link for every step",
-               count, layers, (double)card->limit / (1 << 30));
+               "%d of %d layers do not fit into %.1f GiB of device memory: for every token %d cross the link "
+               "and the "
+               "CPU computes %d",
+               count, layers, (double)card->limit / (1 << 30), count - card->host.count, card->host.count);
     }
     free(passes);
     return status;
@@ -183,6 +216,9 @@ void mo_card_pass_close(mo_card *card)
     mo_device_free(card->device, p->memory);
     free(p->layers);
     free(p->number);
+    free(p->few);
+    free(card->host.layers);
+    card->host = (mo_card_host){0};
     *p = (mo_card_pass){.held = -1};
 }
 
@@ -194,9 +230,16 @@ mo_pass_layer *mo_card_pass_of(mo_card *card, int layer)
     return number < 0 ? NULL : &card->passage.layers[number];
 }
 
-static mo_daddr slot_of(const mo_card_pass *p, int number)
+static mo_daddr slot_of(const mo_card_pass *p, const mo_pass_layer *l)
 {
-    return p->memory + (mo_daddr)((number % p->slots) * p->room);
+    return p->memory + (mo_daddr)(l->slot * p->room);
+}
+
+/* The layer of a position of the endless stream. */
+static const mo_pass_layer *layer_at(const mo_card_pass *p, uint64_t position)
+{
+    return p->batch ? &p->layers[position % (uint64_t)p->count]
+                    : &p->layers[p->few[position % (uint64_t)p->few_count]];
 }
 
 static mo_daddr plain_of(const mo_card_pass *p)
@@ -210,7 +253,7 @@ mo_daddr mo_card_pass_add(mo_card *card, mo_pass_layer *l, const mo_weights *w)
     const int64_t at = l->used;
     l->parts[l->count++] = (mo_pass_part){.w = w, .at = at};
     l->used += mo_vram_room(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
-    return (p->interleaved ? plain_of(p) : slot_of(p, p->number[l->layer])) + (mo_daddr)at;
+    return (p->interleaved ? plain_of(p) : slot_of(p, l)) + (mo_daddr)at;
 }
 
 mo_status mo_card_pass_read(mo_card *card, int layer, mo_error *err)
@@ -255,7 +298,7 @@ static void measure(mo_card *card, int slot)
     bool done = false;
     if (mo_event_query(p->ready[slot], &done, &ignored) == MO_OK && done &&
         mo_event_seconds(p->began[slot], p->ready[slot], &seconds, &ignored) == MO_OK) {
-        const mo_pass_layer *l = &p->layers[(p->holds[slot] - 1) % (uint64_t)p->count];
+        const mo_pass_layer *l = layer_at(p, p->holds[slot] - 1);
         card->counters.passed_bytes += (uint64_t)l->used;
         card->counters.passed_ns += (uint64_t)(seconds * 1e9);
     }
@@ -292,8 +335,8 @@ static mo_status copy_layer(mo_card *card, const mo_pass_layer *l, mo_daddr to, 
 static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
 {
     mo_card_pass *p = &card->passage;
-    const mo_pass_layer *l = &p->layers[p->asked % (uint64_t)p->count];
-    const int slot = (int)(p->asked % (uint64_t)p->count) % p->slots;
+    const mo_pass_layer *l = layer_at(p, p->asked);
+    const int slot = l->slot;
     mo_status status = MO_OK;
     *sent = false;
     if (p->holds[slot] > p->head) {
@@ -313,15 +356,16 @@ static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
     }
     if (p->holds[slot]) {
         measure(card, slot);
+    }
+    if (p->used[slot]) {
         status = mo_stream_after(p->stream, p->done[slot], err);
     }
     if (status == MO_OK) {
         status = mo_event_record(p->began[slot], p->stream, err);
     }
-    if (status == MO_OK && copy_layer(card, l, slot_of(p, p->number[l->layer]), err) != MO_OK) {
+    if (status == MO_OK && copy_layer(card, l, slot_of(p, l), err) != MO_OK) {
         card->counters.fetch_failed++; /* once more; a link that fails twice is not to be trusted */
-        status = err->status == MO_EDEVICE ? MO_EDEVICE
-                                           : copy_layer(card, l, slot_of(p, p->number[l->layer]), err);
+        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(card, l, slot_of(p, l), err);
     }
     if (status == MO_OK) {
         status = mo_event_record(p->ready[slot], p->stream, err);
@@ -341,7 +385,7 @@ static mo_status restore(mo_card *card, const mo_pass_layer *l, mo_error *err)
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK;) {
         mo_op op = {.kind = MO_OP_RESTORE};
-        op.restore = (mo_op_restore){.from = slot_of(p, p->number[l->layer]), .to = plain_of(p), .count = 1};
+        op.restore = (mo_op_restore){.from = slot_of(p, l), .to = plain_of(p), .count = 1};
         mo_op_restore *r = &op.restore;
         for (; i < l->count && r->parts < 3; i++) {
             const mo_weights *w = l->parts[i].w;
@@ -367,13 +411,14 @@ mo_status mo_card_pass_enter(mo_card *card, int layer, mo_error *err)
         status = send(card, true, &sent, err);
     }
     const mo_pass_layer *l = &p->layers[p->number[layer]];
-    const int slot = p->number[layer] % p->slots;
+    const int slot = l->slot;
     if (status == MO_OK) {
         status = mo_stream_after(card->main, p->ready[slot], err);
     }
     if (status == MO_OK && p->interleaved) {
         status = restore(card, l, err);
         status = status == MO_OK ? mo_event_record(p->done[slot], card->main, err) : status;
+        p->used[slot] = true;
     }
     return status;
 }
@@ -384,13 +429,38 @@ mo_status mo_card_pass_leave(mo_card *card, int layer, mo_error *err)
     if (p->number[layer] < 0) {
         return MO_OK;
     }
-    mo_status status =
-        p->interleaved ? MO_OK : mo_event_record(p->done[p->number[layer] % p->slots], card->main, err);
+    const int slot = p->layers[p->number[layer]].slot;
+    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], card->main, err);
+    p->used[slot] = true;
     p->head++;
     for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
         status = send(card, false, &sent, err);
     }
     return status;
+}
+
+/* From the first layer on; what was sent ahead was for nothing. */
+static void begin_anew(mo_card_pass *p)
+{
+    p->head = p->asked = 0;
+    for (int i = 0; i < PASS_RING; i++) {
+        p->holds[i] = 0;
+    }
+}
+
+mo_status mo_card_pass_begin(mo_card *card, bool few, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    bool free_now;
+    if (p->count == 0 || p->batch == !few) {
+        return MO_OK;
+    }
+    p->batch = !few;
+    if (card->host.count == 0) { /* the same layers, in the same order */
+        return MO_OK;
+    }
+    begin_anew(p);
+    return release_held(p, true, &free_now, err);
 }
 
 void mo_card_pass_abort(mo_card *card)
@@ -405,10 +475,7 @@ void mo_card_pass_abort(mo_card *card)
         mo_ring_leave(p->tiers->ring, p->held);
         p->held = -1;
     }
-    p->head = p->asked = 0;
-    for (int i = 0; i < PASS_RING; i++) {
-        p->holds[i] = 0;
-    }
+    begin_anew(p);
 }
 
 void mo_card_pass_end(mo_card *card)

@@ -25,6 +25,7 @@ typedef struct mo_pass_part {
 
 typedef struct mo_pass_layer {
     int layer, count;
+    int slot; /* always the same, so that programs stay true */
     mo_pass_part parts[PASS_PARTS];
     int64_t used; /* bytes of a slot */
 } mo_pass_layer;
@@ -36,10 +37,15 @@ typedef struct mo_card_pass {
     int64_t room;          /* of a slot */
     mo_daddr memory;       /* [ring][room] */
     int ring;
-    int slots; /* that copies go to; the layer of number n always to n % slots, so that programs are true */
+    int slots;        /* that copies go to */
     bool interleaved; /* the last slot holds the layer that computes, in the file's layout */
+    int *
+        few; /* [few_count] numbers of those that pass in steps of few tokens: the CPU does not compute them */
+    int few_count;
+    bool batch; /* the step is one: all of them pass */
     mo_stream *stream;
     mo_event *began[PASS_RING], *ready[PASS_RING], *done[PASS_RING];
+    bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
     uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */
     uint64_t head, asked;      /* positions: of the next layer to be computed; after the last that was sent */
     mo_tiers *tiers;           /* NULL: everything lies in RAM */
@@ -61,6 +67,8 @@ void mo_card_pass_forget(struct mo_card *card, int layer); /* it has been sent *
 /* After that nobody reads them any more. */
 mo_status mo_card_pass_ready(struct mo_card *card, mo_error *err);
 
+/* Before a step: what passes in it. */
+mo_status mo_card_pass_begin(struct mo_card *card, bool few, mo_error *err);
 /* The device's main stream goes on when the layer's matrices are there; waits for the disk where they come from it. */
 mo_status mo_card_pass_enter(struct mo_card *card, int layer, mo_error *err);
 /* Everything that reads them has been launched: the slot is filled with the next that will need it. */

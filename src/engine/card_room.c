@@ -145,7 +145,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     const mo_extent *e = &card->extent;
     const int64_t rows = card->options.batch * e->used, few = CARD_FEW * e->used;
     const int layers = card->frame->layer_count;
-    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * few + 63) / 64 * 64;
+    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > CARD_FEW ? few : CARD_FEW) + 63) / 64 * 64;
     p->block = (uint8_t *)cut(c, mo_card_lay_block(card, card->options.batch).bytes, 1);
     p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
     p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
@@ -153,6 +153,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
     p->all_weights = (float *)cut(c, layers * few, sizeof(float));
     p->in = (float *)cut(c, CARD_FEW * card->frame->width, sizeof(float));
+    p->x = (float *)cut(c, CARD_FEW * card->frame->width, sizeof(float));
     p->rows = (float *)cut(c, few * card->frame->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
     p->logits = (float *)cut(c, CARD_LOGITS * card->frame->vocab, sizeof(float));

@@ -17,6 +17,7 @@ static mo_status clear_seats(mo_card *card, const mo_walk *walk, mo_error *err)
     mo_status status = MO_OK;
     for (int i = 0; i < walk->slice_count; i++) {
         mo_state *s = walk->slices[i].state;
+        s->seat->hosted = s->seat->hosted && !s->cleared;
         for (int l = 0; s->cleared && s->recurrent && l < card->frame->layer_count && status == MO_OK; l++) {
             const mo_state_layer *layer = &s->layers[l];
             if (layer->conv) {
@@ -121,13 +122,33 @@ static mo_status end_segment(mo_card *card, mo_card_set *set, mo_card_plan *p, i
     return status;
 }
 
+/* One past the last of neighbouring layers that the CPU computes. */
+static int end_of_host(const mo_card *card, int layer)
+{
+    while (layer < card->frame->layer_count && card->host.layers[layer]) {
+        layer++;
+    }
+    return layer;
+}
+
 static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_error *err)
 {
     const int layers = card->frame->layer_count;
     mo_status status = MO_OK;
     int from = 0;
-    mo_card_begin(p);
+    mo_card_begin(p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
+        if (card->host.layers[i]) {
+            const int to = end_of_host(card, i);
+            mo_card_hand_over(p, i);
+            status = end_segment(card, set, p, from, i, false, err);
+            set->segments[set->count - 1].host_from = i;
+            set->segments[set->count - 1].host_to = to;
+            mo_card_take_back(p, i, to);
+            from = to;
+            i = to - 1;
+            continue;
+        }
         const bool open = is_open(card, i), alone = passes(card, i);
         if (alone && p->count > 0) { /* what is before it need not wait for it */
             status = end_segment(card, set, p, from, i, false, err);
@@ -231,20 +252,25 @@ static mo_status run_few(mo_card *card, mo_walk *walk, const atomic_bool *cancel
         status = run_segment(card, &set->segments[0], err);
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
-        const bool open = set->segments[i].open;
+        const mo_card_segment *s = &set->segments[i];
+        const bool open = s->open, hosted = s->host_to > s->host_from;
         mo_card_service service = {0};
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             status = mo_fail(err, MO_ECANCELLED, "cancelled");
             break;
         }
         if (open) {
-            status = mo_card_serve(card, walk, set->segments[i].to - 1, &service, err);
+            status = mo_card_serve(card, walk, s->to - 1, &service, err);
+        } else if (hosted) {
+            status = mo_card_host_meet(card, walk, s->host_from, err);
         }
         if (status == MO_OK) {
             status = run_segment(card, &set->segments[i + 1], err);
         }
         if (status == MO_OK && open) {
             status = mo_card_reply(card, walk, &service, err);
+        } else if (status == MO_OK && hosted) {
+            status = mo_card_host_run(card, walk, s->host_from, s->host_to, err);
         }
     }
     return status;
@@ -265,7 +291,7 @@ static mo_status run_batch(mo_card *card, mo_walk *walk, const atomic_bool *canc
                       .ops = ops,
                       .limit = card->batch_ops_limit};
     mo_status status = MO_OK;
-    mo_card_begin(&p);
+    mo_card_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             return mo_fail(err, MO_ECANCELLED, "cancelled");
@@ -391,7 +417,7 @@ static void tell_choices(mo_card *card, mo_walk *walk)
     const int64_t stride = mo_card_choice_rows(card, walk->tokens);
     for (int i = 0; i < card->frame->layer_count; i++) {
         const mo_layer *l = &card->frame->layers[i];
-        if (!l->routed) {
+        if (!l->routed || card->host.layers[i]) { /* the CPU told and counted its own */
             continue;
         }
         const int64_t rows = walk->tokens * l->moe.used;
@@ -455,6 +481,12 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     card->pass++;
     mo_pool_expect(walk->engine->pool, few && !card->shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = clear_seats(card, walk, err);
+    if (status == MO_OK) {
+        status = mo_card_host_bring(card, walk, few, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_pass_begin(card, few, err);
+    }
     if (status == MO_OK) {
         status = send_block(card, walk, err);
     }
