@@ -467,6 +467,7 @@ typedef struct mo_plan_report_device {
     int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
     int64_t slots;
     int layers, streamed_layers, ring; /* layers whose core stays; others pass through so many slots */
+    int cpu_layers;                    /* of those: in prompts only, single tokens are the CPU's */
     double hit_rate;                   /* of experts, in the device's memory */
     bool fetch;                        /* missing experts cross the link as well, beside the CPU's work */
     double fetch_share;                /* of the missing bytes */

@@ -90,6 +90,7 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     }
     out->layers = d->layers;
     out->streamed_layers = d->streamed;
+    out->cpu_layers = d->by_cpu;
     out->ring = d->ring;
     out->hit_rate = d->hit_rate;
     out->fetch = d->fetch;
@@ -183,6 +184,7 @@ static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
     }
     /* RAM keeps what it would hold alone: a device that is lost costs speed, not the session. */
     m->limits = (mo_plan_limits){.ram_keeps = true,
+                                 .cpu_layers = true,
                                  .ram_bytes = ask->ram_bytes,
                                  .reserve_bytes = -1,
                                  .cpu_moe = ask->cpu_moe,

@@ -191,6 +191,32 @@ static void passages_are_counted(void **state)
     unsetenv("MORAINE_SIM");
 }
 
+/* What `plan` says of a device is what the card does: at every ceiling it allows the model opens, as much stays as was
+ * said, and nothing is taken beyond. */
+static void plans_come_true(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += MODEL_STEP) {
+        mo_plan_report plan;
+        mo_device_report report;
+        mo_error err = {.detail = ""};
+        mo_plan_ask ask = {.context = 600, .batch = 64, .device = "sim", .vram_bytes = (int64_t)1 << 30};
+        assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, &err), MO_OK);
+        const int64_t least = plan.device.least_bytes, whole = plan.device.whole_bytes;
+        for (int j = 0; j <= 6; j++) {
+            ask.vram_bytes = least + (whole - least) * j / 6;
+            assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, &err), MO_OK);
+            const setting s = {.device = "sim", .vram = ask.vram_bytes, .kv = MO_KV_F16};
+            assert_true(opens(models[i].path, &s, &report));
+            assert_true(report.passing_layers + report.host_layers <= plan.device.streamed_layers);
+            assert_true(report.slots >= plan.device.slots);
+            assert_true(report.peak_bytes <= ask.vram_bytes);
+        }
+        assert_int_equal(report.slots, plan.device.slots); /* the last one held everything */
+        assert_int_equal(report.passing_layers + report.host_layers, 0);
+    }
+}
+
 /* Lost while layers pass, from RAM and from disk: the CPU goes on with the same bits. A copy that fails once is made
  * again. */
 static void faults_while_passing(void **state)
@@ -262,6 +288,7 @@ int main(void)
         cmocka_unit_test(kinds_of_steps_take_turns),
         cmocka_unit_test(layers_pass_from_disk),
         cmocka_unit_test(passages_are_counted),
+        cmocka_unit_test(plans_come_true),
         cmocka_unit_test(faults_while_passing),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,11 +20,30 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->cpu_ns -= before->cpu_ns;
     r->fetch_ns -= before->fetch_ns;
     r->hidden_ns -= before->hidden_ns;
+    r->passed_bytes -= before->passed_bytes;
+    r->passed_ns -= before->passed_ns;
+    r->host_ns -= before->host_ns;
 }
 
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+/* Layers that do not fit. */
+static void print_passage(const mo_device_report *r, uint64_t tokens)
+{
+    char a[32];
+    if (r->passing_layers + r->host_layers == 0) {
+        return;
+    }
+    printf("  layers         %d do not fit: %d cross the link through %s, %d are the CPU's\n",
+           r->passing_layers + r->host_layers, r->passing_layers,
+           cli_bytes_text((uint64_t)r->passing_bytes, a), r->host_layers);
+    if (tokens && r->passed_ns) {
+        printf("                 crossed at %.1f GB/s; a token took the CPU %.2f ms\n",
+               (double)r->passed_bytes / (double)r->passed_ns, (double)r->host_ns * 1e-6 / (double)tokens);
+    }
 }
 
 void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds)
@@ -37,6 +56,7 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
            r->lost ? " (lost, the CPU went on)" : "", cli_bytes_text((uint64_t)r->peak_bytes, a),
            cli_bytes_text((uint64_t)r->limit_bytes, b), cli_bytes_text((uint64_t)r->core_bytes, c),
            cli_bytes_text((uint64_t)(r->work_bytes + r->stage_bytes), d));
+    print_passage(r, tokens);
     if (r->slots || r->asked) {
         printf("  experts        %d of %d slots filled (%s); of %" PRIu64
                " asked for %.1f %% there, %.1f %% fetched, "
@@ -67,7 +87,7 @@ json_t *cli_device_json(const mo_device_report *r)
     if (!r->name) {
         return json_null();
     }
-    return json_pack(
+    json_t *out = json_pack(
         "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
         "name", r->name, "lost", r->lost, "limit_bytes", (json_int_t)r->limit_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "core_bytes", (json_int_t)r->core_bytes, "work_bytes",
@@ -79,4 +99,10 @@ json_t *cli_device_json(const mo_device_report *r)
         (double)r->wait_ns * 1e-9, "cpu_seconds", (double)r->cpu_ns * 1e-9, "fetch_seconds",
         (double)r->fetch_ns * 1e-9, "hidden_seconds", (double)r->hidden_ns * 1e-9, "cpu_bytes_s",
         r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
+    json_object_set_new(out, "layers",
+                        json_pack("{s:i,s:i,s:I,s:I,s:f,s:f}", "passing", (int)r->passing_layers, "by_cpu",
+                                  (int)r->host_layers, "ring_bytes", (json_int_t)r->passing_bytes,
+                                  "passed_bytes", (json_int_t)r->passed_bytes, "passed_seconds",
+                                  (double)r->passed_ns * 1e-9, "cpu_seconds", (double)r->host_ns * 1e-9));
+    return out;
 }

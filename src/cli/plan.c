@@ -55,14 +55,19 @@ static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *expe
 static void print_device(const mo_plan_report *r, const char *kv)
 {
     const mo_plan_report_device *d = &r->device;
-    char positions[64], ring[64], slots[96], ceiling[32], together[64], layers[64] = "";
+    char positions[64], ring[128], slots[96], ceiling[32], together[64], layers[64] = "";
     int64_t in_slots, experts;
     if (d->ceiling_bytes == 0) {
         return;
     }
     count_experts(r, &in_slots, &experts);
     snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
-    snprintf(ring, sizeof ring, "%d layers pass through %d slots", d->streamed_layers, d->ring);
+    const int length =
+        snprintf(ring, sizeof ring, "%d layers pass through %d slots", d->streamed_layers, d->ring);
+    if (d->cpu_layers) {
+        snprintf(ring + length, sizeof ring - (size_t)length,
+                 "; a single token's are computed by the CPU in %d of them", d->cpu_layers);
+    }
     snprintf(slots, sizeof slots, "%lld of %lld experts, %.0f %%", (long long)d->slots, (long long)experts,
              experts ? 100.0 * (double)d->slots / (double)experts : 0.0);
     snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)d->ceiling_bytes, ceiling));
@@ -274,14 +279,14 @@ static json_t *device_json(const mo_plan_report *r)
                   "link_seconds", d->link_seconds, "overhead_seconds", d->overhead_seconds);
     json_t *rates = json_pack("{s:f, s:f, s:f, s:b}", "memory_bytes_s", d->memory_bytes_s, "link_bytes_s",
                               d->link_bytes_s, "host_bytes_s", d->host_bytes_s, "measured", (int)d->measured);
-    return json_pack("{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o}",
                      "name", cli_json_string(d->name), "ceiling_bytes", (json_int_t)d->ceiling_bytes,
                      "ceiling", cli_json_string(d->why), "used_bytes", (json_int_t)d->used_bytes,
                      "least_bytes", (json_int_t)d->least_bytes, "whole_bytes", (json_int_t)d->whole_bytes,
                      "bytes", bytes, "slots", (json_int_t)d->slots, "layers", d->layers, "streamed_layers",
-                     d->streamed_layers, "ring", d->ring, "fetch", (int)d->fetch, "fetch_share",
-                     d->fetch_share, "fetch_reason", cli_json_string(d->lane), "token", token, "rates",
-                     rates);
+                     d->streamed_layers, "cpu_layers", d->cpu_layers, "ring", d->ring, "fetch", (int)d->fetch,
+                     "fetch_share", d->fetch_share, "fetch_reason", cli_json_string(d->lane), "token", token,
+                     "rates", rates);
 }
 
 static int print_json(const char *path, const mo_plan_report *r, const char *kv)

@@ -4,26 +4,14 @@
 
 #include "base/clock.h"
 #include "engine/card_parts.h"
+#include "store/plan_device.h"
 
-/* What it costs to hand the stream over and take it back. */
-#define HAND_OVER_S 30e-6
-
-/* Copies run while the CPU computes, so the slower of the two counts. */
 int mo_card_host_share(const mo_card *card, int count, int candidates, int64_t layer_bytes)
 {
-    const double cpu = (double)layer_bytes * card->cpu_s_per_byte + HAND_OVER_S;
-    const double link = (double)layer_bytes * card->fetch_s_per_byte;
-    double best = count * link;
-    int share = 0;
-    for (int c = 1; c <= candidates; c++) {
-        const double by_cpu = c * cpu, by_link = (count - c) * link;
-        const double both = by_cpu > by_link ? by_cpu : by_link;
-        if (both < best) {
-            best = both;
-            share = c;
-        }
-    }
-    return share;
+    double seconds;
+    return mo_plan_split_layers(count, candidates,
+                                (double)layer_bytes * card->cpu_s_per_byte + MO_PLAN_HAND_SECONDS,
+                                (double)layer_bytes * card->fetch_s_per_byte, &seconds);
 }
 
 /* ---- States ------------------------------------------------------------------------------------ */

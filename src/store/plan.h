@@ -67,6 +67,7 @@ typedef struct mo_plan_limits {
     bool cpu_moe;                /* no expert stays in VRAM, but for vram_expert_bytes */
     int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
     mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
+    bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
     bool ram_keeps;              /* RAM holds all it would hold without the device, which then may be lost */
 } mo_plan_limits;
 
@@ -86,7 +87,8 @@ typedef struct mo_plan_device {
     int32_t class_slots[MO_PLAN_CLASSES]; /* experts that stay */
     int64_t expert_resident;              /* their bytes */
     int layers, streamed, ring;           /* layers whose core stays, and passes through so many slots */
-    double hit_rate;                      /* of experts, here; 1 where there are none */
+    int by_cpu;         /* of those that pass: in prompts only, tokens are computed by the CPU */
+    double hit_rate;    /* of experts, here; 1 where there are none */
     bool fetch;         /* missing experts cross the link as well, while the CPU computes others */
     double fetch_share; /* of the missing bytes of the classes for which that pays */
     int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */

@@ -324,6 +324,20 @@ static int64_t rounded(double bytes)
     return bytes < (double)INT64_MAX ? (int64_t)llround(bytes) : INT64_MAX;
 }
 
+int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s, double *seconds)
+{
+    int share = 0;
+    *seconds = count * link_s;
+    for (int c = 1; c <= candidates; c++) {
+        const double both = fmax(c * cpu_s, (count - c) * link_s);
+        if (both < *seconds) {
+            *seconds = both;
+            share = c;
+        }
+    }
+    return share;
+}
+
 /* What layers in passage cost beyond their products, and where they come from. They are not counted as hidden behind
  * experts: the link may carry those meanwhile. */
 static double reckon_passage(const mo_plan_model *m, const mo_plan_model *rest, const mo_plan_limits *l,
@@ -334,10 +348,14 @@ static double reckon_passage(const mo_plan_model *m, const mo_plan_model *rest, 
     double from_disk = p->mode == MO_PLAN_STREAMED ? rest->dense_layers - p->dense_resident : 0;
     from_disk = l->ram_keeps && m->dense_layers ? from_disk * passing / m->dense_layers : from_disk;
     const double hidden = layer / w->vram + MO_PLAN_LAYER_SECONDS;
+    const int in_ram = (int)floor(passing - from_disk);
+    double seconds;
+    p->device.by_cpu =
+        mo_plan_split_layers(in_ram, l->cpu_layers ? in_ram : 0, layer / w->cpu + MO_PLAN_HAND_SECONDS,
+                             fmax(0, layer / w->link - hidden), &seconds);
     *disk_bytes = from_disk * layer;
-    p->device.token_link_bytes = rounded(passing * layer);
-    return (passing - from_disk) * fmax(0, layer / w->link - hidden) +
-           from_disk * fmax(0, layer / fmin(w->link, w->disk) - hidden);
+    p->device.token_link_bytes = rounded((passing - p->device.by_cpu) * layer);
+    return seconds + (passing - in_ram) * fmax(0, layer / fmin(w->link, w->disk) - hidden);
 }
 
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run

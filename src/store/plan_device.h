@@ -6,6 +6,7 @@
 
 /* What the speed is reckoned with, beside the rates. */
 #define MO_PLAN_LAYER_SECONDS 40e-6 /* launches of a layer's work */
+#define MO_PLAN_HAND_SECONDS  30e-6 /* hidden rows to the CPU for a layer, and back */
 #define MO_PLAN_TRIP_SECONDS  10e-6 /* a layer asks the host for experts; rates may know better */
 #define MO_PLAN_FETCH_SECONDS                                                                                \
     20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
@@ -16,6 +17,10 @@ static inline double mo_plan_ring_cost(int layers, int ring)
 {
     return layers * (ring < MO_PLAN_DEVICE_RING ? 1.04 : 1.0);
 }
+
+/* How many of `count` layers in passage the CPU computes, of `candidates` that lie in RAM: copies run while it does, so
+ * the slower of the two counts. Seconds of one layer by each; *seconds of all. */
+int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s, double *seconds);
 
 /* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
  * (vectors, output matrix, keys and values, working memory, staging for experts that pass), then the core of layers,
