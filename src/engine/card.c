@@ -62,7 +62,8 @@ static mo_status make_stages(mo_card *card, mo_error *err)
     if (brick == 0) {
         return MO_OK;
     }
-    const int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
+    int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
+    most = card->options.stage_bytes > 0 ? card->options.stage_bytes : most;
     bool interleaved = false;
     for (int i = 0; i < card->frame->layer_count; i++) {
         interleaved |= card->frame->layers[i].routed && mo_card_interleaved(card, i);
@@ -77,7 +78,6 @@ static mo_status make_stages(mo_card *card, mo_error *err)
         mo_card_stage *s = &card->stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
         s->plain = interleaved ? memory + (mo_daddr)((count + i) * brick) : s->memory;
-        s->layer = -1;
         card->stage_count++;
         status = mo_event_create(card->device, &s->ready, err);
         if (status == MO_OK) {
@@ -123,12 +123,13 @@ static void adopt_weights(mo_card *card)
 {
     size_t bytes = 0;
     uint8_t *region = mo_checkpoint_region(card->model, &bytes);
+    const size_t piece_bytes = card->options.pin_bytes ? card->options.pin_bytes : ADOPT_PIECE;
     size_t at = 0;
     card->adopted = region;
-    card->adopted_piece = ADOPT_PIECE;
+    card->adopted_piece = piece_bytes;
     bytes = bytes / 4096 * 4096;
-    for (mo_error err = {0}; region && at < bytes; at += ADOPT_PIECE) {
-        const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
+    for (mo_error err = {0}; region && at < bytes; at += piece_bytes) {
+        const size_t piece = bytes - at < piece_bytes ? bytes - at : piece_bytes;
         if (mo_device_adopt(card->device, region + at, piece, &err) != MO_OK) {
             mo_log(MO_LOG_WARN, "device",
                    "%.1f of %.1f GiB of weights in RAM could be pinned (%s); experts from the rest reach the "
@@ -142,23 +143,29 @@ static void adopt_weights(mo_card *card)
 }
 
 /* A copy may not cross from one pinned piece to the next. */
-mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
-                              mo_error *err)
+mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
+                             mo_error *err)
 {
-    const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
     mo_status status = MO_OK;
-    for (size_t done = 0, run; done < size && status == MO_OK; done += run) {
-        const uint8_t *from = w->data + done;
-        run = size - done;
-        if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
-            const size_t at = (size_t)(from - card->adopted), end = card->adopted_bytes - at;
+    for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
+        const uint8_t *here = from + done;
+        run = bytes - done;
+        if (card->adopted && here >= card->adopted && here < card->adopted + card->adopted_bytes) {
+            const size_t at = (size_t)(here - card->adopted), end = card->adopted_bytes - at;
             const size_t left = card->adopted_piece - at % card->adopted_piece;
             run = run < left ? run : left;
             run = run < end ? run : end;
         }
-        status = mo_copy_in(stream, to + done, from, run, err);
+        status = mo_copy_in(stream, to + done, here, run, err);
     }
     return status;
+}
+
+mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
+                              mo_error *err)
+{
+    const int64_t bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    return mo_card_copy_range(card, stream, w->data, (size_t)bytes, to, err);
 }
 
 mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
@@ -188,9 +195,10 @@ static mo_status send_to_slot(mo_card *card, int layer, int expert, mo_daddr to,
     if (interleaved && number >= card->stage_count) {
         status = mo_stream_after(card->fetch, s->done, err);
     }
-    if (status == MO_OK) {
+    for (int tries = 0, again = status == MO_OK; again;) {
         status =
             mo_card_copy_brick(card, card->fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
+        again = mo_card_again(card, card->fetch, &tries, &status, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(s->ready, card->fetch, err);
@@ -280,6 +288,9 @@ static mo_status open_card(mo_card *card, mo_error *err)
         status = make_stages(card, err);
     }
     if (status == MO_OK) {
+        status = mo_card_make_ring(card, err);
+    }
+    if (status == MO_OK) {
         status = mo_card_size_transfers(card, err);
     }
     if (status == MO_OK) {
@@ -356,6 +367,7 @@ void mo_card_close(mo_card *card)
         mo_event_destroy(card->stages[i].ready);
         mo_event_destroy(card->stages[i].done);
     }
+    mo_card_drop_ring(card);
     mo_device_free(card->device, card->stage_count ? card->stages[0].memory : 0);
     mo_event_destroy(card->fetch_from);
     mo_event_destroy(card->fetch_to);
