@@ -18,19 +18,20 @@
 typedef struct mo_card mo_card;
 
 typedef struct mo_card_options {
-    mo_device *device;      /* kept and used, not owned */
-    int64_t batch, context; /* of the engine */
-    mo_kv_type kv;          /* of sessions */
-    int64_t vram_bytes;     /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
-    bool cpu_moe;           /* no expert stays on the device */
-    int64_t
-        stage_bytes;  /* room for experts that pass through; 0: a sixteenth of the ceiling, at most 1 GiB */
-    size_t pin_bytes; /* weights are pinned in pieces of so many bytes, whole pages; 0: 1 GiB */
-    const mo_policy *policy;          /* of the slots; NULL: the default */
+    mo_device *device;       /* kept and used, not owned */
+    int64_t batch, context;  /* of the engine */
+    mo_kv_type kv;           /* of sessions */
+    int64_t vram_bytes;      /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
+    bool cpu_moe;            /* no expert stays on the device */
+    const mo_policy *policy; /* of the slots; NULL: the default */
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     mo_progress_fn progress;
     void *user;
+    /* Room for experts that pass through (0: a sixteenth of the ceiling, at most 1 GiB), and whole pages of the weights
+     * that are pinned at once (0: 1 GiB). */
+    int64_t stage_bytes;
+    size_t pin_bytes;
 } mo_card_options;
 
 /* Uploads the core and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
