@@ -319,6 +319,29 @@ static void tally(const mo_walk *walk, int layer, const order *o)
     }
 }
 
+static bool is_stored(const mo_walk *walk)
+{
+    return walk->engine->tiers && walk->engine->tiers->store;
+}
+
+/* May the ring run ahead of the layer's choice? With three picks for every expert, few are left out. */
+static bool goes_ahead(const mo_card *card, const mo_walk *walk, int layer, bool experts)
+{
+    const mo_moe *moe = &card->frame->layers[layer].moe;
+    return experts && !is_stored(walk) && walk->tokens * moe->used >= 3 * (int64_t)moe->experts;
+}
+
+mo_status mo_card_begin_batch(mo_card *card, const mo_walk *walk, bool experts, mo_error *err)
+{
+    int first = 0;
+    while (first < card->frame->layer_count && !card->frame->layers[first].routed) {
+        first++;
+    }
+    return first < card->frame->layer_count && goes_ahead(card, walk, first, experts)
+               ? mo_card_ring_ahead(card, first, err)
+               : MO_OK;
+}
+
 /* What the layer chose, to the workspace. */
 static mo_status read_choice(mo_card *card, mo_walk *walk, int layer, mo_error *err)
 {
@@ -351,11 +374,8 @@ static void count(mo_card *card, mo_walk *walk, int layer, const order *o)
 mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
                              mo_error *err)
 {
-    const mo_moe *moe = &card->frame->layers[layer].moe;
-    const int64_t rows = walk->tokens * moe->used;
-    const bool stored = walk->engine->tiers && walk->engine->tiers->store;
-    /* With three picks for every expert, few are left out. */
-    const bool ahead = experts && !stored && rows >= 3 * (int64_t)moe->experts;
+    const int64_t rows = walk->tokens * card->frame->layers[layer].moe.used;
+    const bool stored = is_stored(walk), ahead = goes_ahead(card, walk, layer, experts);
     order o;
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];

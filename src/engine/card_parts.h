@@ -282,6 +282,8 @@ void mo_card_abort(mo_card *card);
 
 /* ---- Batches (card_batch.c) ---- */
 
+/* Before anything of the step is sent: experts that it will probably need set out. */
+mo_status mo_card_begin_batch(mo_card *card, const mo_walk *walk, bool experts, mo_error *err);
 /* The experts of a layer, expert by expert. */
 mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
                              mo_error *err);

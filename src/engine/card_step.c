@@ -414,6 +414,9 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     }
     card->pass++;
     mo_status status = clear_seats(card, walk, err);
+    if (status == MO_OK && !few) {
+        status = mo_card_begin_batch(card, walk, !walk->slices[0].routers_only, err);
+    }
     if (status == MO_OK) {
         status = send_block(card, walk, err);
     }
