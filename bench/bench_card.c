@@ -1,5 +1,6 @@
-/* bench_card MODEL [DEVICE] [TOKENS]: what each kind of op of a token costs on a device, one at a time, and all of them
- * as one program. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
+/* bench_card MODEL [DEVICE] [TOKENS] [ram]: what each kind of op of a token costs on a device, one at a time, and all of
+ * them as one program. Of more than 8 tokens, a prompt: as it runs, its copies of experts alone, and op by op; ram: no
+ * expert stays on the device. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "engine/session.h"
 #include "numeric/kernels.h"
 
-enum { REPEATS = 20 };
+enum { REPEATS = 20, ROUNDS = 6 };
 
 static const char *const names[MO_OP_KINDS] = {
     "stream", "product",    "grouped",      "activate", "heads",   "attend", "convolve", "recur",
@@ -77,7 +78,7 @@ static void send_step(mo_card *card, mo_state *state, int64_t tokens)
 
 static void list_ops(mo_card *card, mo_card_plan *p)
 {
-    mo_card_begin(p);
+    mo_card_begin(p, 0);
     for (int i = 0; i < card->frame->layer_count; i++) {
         mo_card_mix(p, i);
         if (card->frame->layers[i].routed && mo_vram_has(card->vram, i)) {
@@ -89,7 +90,43 @@ static void list_ops(mo_card *card, mo_card_plan *p)
     mo_card_logits(p, 0, p->tokens);
 }
 
-/* A prompt through the engine, its ops one at a time. */
+/* What a prompt that needs every expert sends, through the ring as it does, but nothing is computed. Seconds. */
+static double time_copies(mo_card *card, int64_t *bytes)
+{
+    mo_error err = {0};
+    const uint64_t before = card->counters.fetched_bytes;
+    const int64_t began = mo_clock_ns();
+    check(mo_card_ring_ahead(card, 0, &err), &err);
+    while (card->ring_tail < card->ring_head) {
+        check(mo_stream_after(card->main, mo_card_window_at(card, card->ring_tail)->ready, &err), &err);
+        check(mo_card_ring_ahead(card, 0, &err), &err);
+        check(mo_card_ring_retire(card, &err), &err);
+    }
+    check(mo_stream_wait(card->main, &err), &err);
+    *bytes = (int64_t)(card->counters.fetched_bytes - before);
+    return (double)(mo_clock_ns() - began) * 1e-9;
+}
+
+/* The whole beside what the link needs: whichever is nearer to it limits. */
+static void compare(mo_card *card, double whole, int64_t sent, int64_t tokens)
+{
+    int64_t bytes = 0;
+    double best = time_copies(card, &bytes);
+    for (int i = 0; i < 3; i++) {
+        const double seconds = time_copies(card, &bytes);
+        best = seconds < best ? seconds : best;
+    }
+    printf("prompt of %d: %.1f ms, %.0f tokens/s, %.2f GB of experts sent\n", (int)tokens, whole * 1e3,
+           (double)tokens / whole, (double)sent * 1e-9);
+    if (bytes > 0) {
+        printf("the copies alone: %.1f ms for %.2f GB, %.1f GB/s, %.1f %% of the whole; windows of %d, %d of "
+               "them\n",
+               best * 1e3, (double)bytes * 1e-9, (double)bytes / best * 1e-9, 100.0 * best / whole,
+               card->window_size, card->window_count);
+    }
+}
+
+/* A prompt through the engine: as it runs, and its ops one at a time. */
 static void watch_batch(const mo_checkpoint *model, mo_card *card, mo_pool *pool, int64_t tokens)
 {
     mo_error err = {0};
@@ -108,13 +145,23 @@ static void watch_batch(const mo_checkpoint *model, mo_card *card, mo_pool *pool
     for (int64_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)(i * 7919 % engine->frame->vocab);
     }
-    for (int round = 0; round < 2; round++) { /* the first one warms up */
+    double whole = 0;
+    int64_t sent = 0;
+    for (int round = 0; round < ROUNDS; round++) { /* the first one warms up, the last goes op by op */
+        const uint64_t before = card->counters.fetched_bytes;
         memset(&watch, 0, sizeof watch);
         ids[0] = round;
-        card->watch = &watch;
+        card->watch = round == ROUNDS - 1 ? &watch : NULL;
         const int64_t began = mo_clock_ns();
         check(mo_session_feed(&(mo_feed){.session = session, .tokens = ids, .count = tokens}, &err), &err);
-        printf("prompt of %d, op by op: %.1f ms\n", (int)tokens, (double)(mo_clock_ns() - began) * 1e-6);
+        const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
+        if (card->watch) {
+            compare(card, whole, sent, tokens);
+            printf("op by op: %.1f ms\n", seconds * 1e3);
+        } else if (round > 0 && (round == 1 || seconds < whole)) {
+            whole = seconds;
+            sent = (int64_t)(card->counters.fetched_bytes - before);
+        }
     }
     for (int k = 0; k < MO_OP_KINDS; k++) {
         if (watch.count[k]) {
@@ -135,10 +182,11 @@ int main(int argc, char **argv)
     mo_checkpoint *model = NULL;
     mo_card *card = NULL;
     mo_pool *pool = NULL;
+    const mo_kernels *kernels = NULL;
     mo_event *from, *to;
     mo_state state;
     if (argc < 2) {
-        fprintf(stderr, "usage: bench_card MODEL [DEVICE] [TOKENS]\n");
+        fprintf(stderr, "usage: bench_card MODEL [DEVICE] [TOKENS] [ram]\n");
         return 2;
     }
     const int64_t tokens = argc > 3 ? atoll(argv[3]) : 1;
@@ -148,10 +196,13 @@ int main(int argc, char **argv)
         return 1;
     }
     check(mo_pool_create(0, &pool, &err), &err);
-    check(mo_checkpoint_load(argv[1], &(mo_load_options){.leave_table = true, .pool = pool}, &model, &err),
-          &err);
-    const mo_card_options options = {
-        .device = device, .batch = tokens > 8 ? tokens : 8, .context = tokens > 512 ? tokens : 512};
+    check(mo_kernels_select(NULL, &kernels, &err), &err);
+    const mo_load_options layout = {.leave_table = true, .pool = pool, .interleave = kernels->interleave};
+    check(mo_checkpoint_load(argv[1], &layout, &model, &err), &err);
+    const mo_card_options options = {.device = device,
+                                     .batch = tokens > 8 ? tokens : 8,
+                                     .context = tokens > 512 ? tokens : 512,
+                                     .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0};
     check(mo_card_open(model, &options, &card, &err), &err);
     if (tokens > CARD_FEW) {
         watch_batch(model, card, pool, tokens);

@@ -628,8 +628,8 @@ static void reference_logits(box *b, const mo_op *op)
 
 static const uint8_t *restore_plain; /* the bricks as the file has them, beside the image's others */
 
-/* Part p of a brick: some groups of rows, and mostly rows that fill none; short rows, and such as no tile holds. */
-static int64_t restore_part(box *b, mo_op_restore *o, int p, int variant, int64_t at)
+/* Part p of a brick, its place not yet known: its bytes. Some groups of rows, and mostly rows that fill none; short rows, and such as no tile holds. */
+static int64_t restore_part(box *b, mo_op_restore *o, int p, int variant)
 {
     static const int groups[] = {8, 16, 8, 16, 0, 32, 64};
     const mo_type type = block_types[p == 0 ? variant % BLOCK_TYPES : box_pick(b, 0, BLOCK_TYPES - 1)];
@@ -637,13 +637,12 @@ static int64_t restore_part(box *b, mo_op_restore *o, int p, int variant, int64_
     const int group =
         groups[variant / BLOCK_TYPES % 2 + (p == 0 && variant < 4 * BLOCK_TYPES ? 0 : box_pick(b, 0, 5))];
     const int64_t most = 40000 / (f->block_bytes * (group ? group : 8));
-    o->at[p] = at;
     o->type[p] = type;
     o->group[p] = group;
     o->rows[p] = (int32_t)((group ? group : 8) * box_pick(b, 0, 3) + box_pick(b, 0, 9));
     o->rows[p] += o->rows[p] == 0;
     o->cols[p] = (int32_t)(f->block_values * box_pick(b, 1, variant % 3 ? most : 5));
-    return at + (o->rows[p] * mo_format_row_bytes(f, o->cols[p]) + MO_OP_ALIGN) / MO_OP_ALIGN * MO_OP_ALIGN;
+    return (o->rows[p] * mo_format_row_bytes(f, o->cols[p]) + MO_OP_ALIGN) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
 
 static void build_restore(box *b, mo_op *op, int variant)
@@ -653,14 +652,21 @@ static void build_restore(box *b, mo_op *op, int variant)
     op->kind = MO_OP_RESTORE;
     o->parts = 1 + variant % 3;
     o->count = 1 + variant / 2 % 3;
+    const bool by_part = variant % 5 < 2; /* otherwise brick by brick */
+    int64_t brick = 0;
     for (int p = 0; p < o->parts; p++) {
-        o->stride = restore_part(b, o, p, variant, o->stride);
+        o->at[p] = by_part ? o->count * brick : brick;
+        o->stride[p] = restore_part(b, o, p, variant);
+        brick += o->stride[p];
     }
-    uint8_t *from = box_take(b, o->count * o->stride), *plain = box_take(b, o->count * o->stride);
-    uint8_t *to = (uint8_t *)box_take(b, o->count * o->stride) + shifts[variant / 3 % 6];
+    for (int p = 0; p < o->parts && !by_part; p++) {
+        o->stride[p] = brick;
+    }
+    uint8_t *from = box_take(b, o->count * brick), *plain = box_take(b, o->count * brick);
+    uint8_t *to = (uint8_t *)box_take(b, o->count * brick) + shifts[variant / 3 % 6];
     for (int i = 0; i < o->count * o->parts; i++) {
         const int p = i % o->parts;
-        const int64_t at = i / o->parts * o->stride + o->at[p];
+        const int64_t at = i / o->parts * o->stride[p] + o->at[p];
         const mo_weights w = {
             .data = plain + at, .type = (mo_type)o->type[p], .rows = o->rows[p], .cols = o->cols[p]};
         const int64_t bytes = w.rows * mo_format_row_bytes(mo_format_of(w.type), w.cols);
@@ -682,7 +688,7 @@ static void reference_restore(box *b, const mo_op *op)
     uint8_t *to = box_at(b, o->to);
     for (int i = 0; i < o->count * o->parts; i++) {
         const int p = i % o->parts;
-        const int64_t at = i / o->parts * o->stride + o->at[p];
+        const int64_t at = i / o->parts * o->stride[p] + o->at[p];
         const mo_format *f = mo_format_of((uint32_t)o->type[p]);
         memcpy(to + at, restore_plain + at, (size_t)(o->rows[p] * mo_format_row_bytes(f, o->cols[p])));
     }

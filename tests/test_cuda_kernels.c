@@ -275,12 +275,12 @@ static void draw_exchange(mo_op *op)
 static void draw_restore(mo_op_restore *o)
 {
     *o = (mo_op_restore){.from = place() & ~(mo_daddr)(MO_OP_ALIGN - 1), .to = place()};
-    o->stride = 1 << 24;
     o->count = ONE_OF(1, 4, 128);
     o->parts = ONE_OF(1, 2, 3);
     for (int i = 0; i < o->parts; i++) {
         const mo_dmatrix m = matrix(ONE_OF(256, 768, 2048, 4096));
         o->at[i] = i << 22;
+        o->stride[i] = ONE_OF(1 << 20, 1 << 24);
         o->type[i] = m.type;
         o->rows[i] = m.rows;
         o->cols[i] = m.cols;

@@ -11,3 +11,4 @@ done
 echo "== models"
 MO_TEST_DEVICE=cuda "$tests/test_card"
 MO_TEST_DEVICE=cuda "$tests/test_card_pass"
+MO_TEST_DEVICE=cuda "$tests/test_card_batch"

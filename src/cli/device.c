@@ -78,7 +78,7 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
         printf("  late copies    %" PRIu64 ", computed by the CPU\n", r->late);
     }
     if (r->fetch_failed) {
-        printf("  failed copies  %" PRIu64 ", computed by the CPU\n", r->fetch_failed);
+        printf("  failed copies  %" PRIu64 ", computed by the CPU or sent again\n", r->fetch_failed);
     }
 }
 

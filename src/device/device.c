@@ -168,10 +168,11 @@ mo_status mo_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *
 static void check_restore(const mo_op_restore *o)
 {
     assert(o->count >= 0 && o->count <= MO_OP_BRICKS && o->parts >= 0 && o->parts <= 3);
-    assert(o->stride % MO_OP_ALIGN == 0); /* addresses are the device's to judge */
     for (int i = 0; i < o->parts; i++) {
         const int group = o->group[i];
-        assert(o->rows[i] > 0 && o->cols[i] > 0 && o->at[i] % MO_OP_ALIGN == 0);
+        assert(o->rows[i] > 0 && o->cols[i] > 0);
+        assert(o->at[i] % MO_OP_ALIGN == 0 &&
+               o->stride[i] % MO_OP_ALIGN == 0); /* addresses: the device's to judge */
         assert(group == 0 || (group >= 8 && group <= MO_OP_ROWS && (group & (group - 1)) == 0));
         (void)group;
     }

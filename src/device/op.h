@@ -306,14 +306,13 @@ typedef struct mo_op_await {
 } mo_op_await;
 
 /* Matrices whose rows were interleaved in groups (numeric/weights.h) for the CPU, back in the file's layout: `count`
- * bricks, brick i from from + i * stride to to + i * stride, each with up to three matrices at their offsets. from and
- * to do not overlap; from and stride are multiples of MO_OP_ALIGN. A matrix whose group is 0 is copied as it is; other
- * groups are powers of two from 8 to MO_OP_ROWS. */
+ * bricks of up to three matrices each, matrix j of brick i from from + at[j] + i * stride[j] to to + the same: whole
+ * bricks one after another, or all first matrices, then all second ones. from and to do not overlap; from is a multiple
+ * of MO_OP_ALIGN. A matrix whose group is 0 is copied as it is; other groups are powers of two from 8 to MO_OP_ROWS. */
 typedef struct mo_op_restore {
     mo_daddr from, to;
-    int64_t stride;
     int32_t count, parts;
-    int64_t at[3]; /* multiples of MO_OP_ALIGN */
+    int64_t at[3], stride[3]; /* multiples of MO_OP_ALIGN */
     int32_t type[3], rows[3], cols[3], group[3];
 } mo_op_restore;
 

@@ -29,7 +29,7 @@ mo_status mo_op_host_restore(mo_op_job *job, const mo_op_restore *o)
             mo_op_refuse(job, "was given a matrix of type %d with rows of %d values", o->type[p], o->cols[p]);
             return job->status;
         }
-        const mo_daddr at = (mo_daddr)(i / o->parts * o->stride + o->at[p]);
+        const mo_daddr at = (mo_daddr)(i / o->parts * o->stride[p] + o->at[p]);
         const int64_t bytes = o->rows[p] * mo_format_row_bytes(f, o->cols[p]);
         const uint8_t *from = mo_op_part(job, "from", o->from + at, bytes);
         uint8_t *to = mo_op_part(job, "to", o->to + at, bytes);

@@ -89,7 +89,13 @@ static mo_status make_stages(mo_card *card, mo_error *err)
     const bool interleaved = any_interleaved(card);
     const int64_t each = interleaved ? 2 * brick : brick;
     const int64_t spare = card->limit - card->taken - mo_card_kept(card);
-    const int64_t count = mo_vram_stages(each, card->limit, spare, all_slots(card));
+    int64_t count = mo_vram_stages(each, card->limit, spare, all_slots(card));
+    if (card->options.stage_bytes > 0) {
+        count = card->options.stage_bytes / each;
+        count = count < MO_VRAM_STAGES_LEAST ? MO_VRAM_STAGES_LEAST
+                : count > CARD_STAGES        ? CARD_STAGES
+                                             : count;
+    }
     card->stage_bytes = brick;
     mo_daddr memory = 0;
     mo_status status = mo_card_take(card, count * each, "room for experts on their way", &memory, err);
@@ -97,7 +103,6 @@ static mo_status make_stages(mo_card *card, mo_error *err)
         mo_card_stage *s = &card->stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
         s->plain = interleaved ? memory + (mo_daddr)((count + i) * brick) : s->memory;
-        s->layer = -1;
         card->stage_count++;
         status = mo_event_create(card->device, &s->ready, err);
         if (status == MO_OK) {
@@ -139,11 +144,12 @@ static mo_status make_slots(mo_card *card, mo_error *err)
 
 static void adopt(mo_card *card, uint8_t *memory, size_t bytes, const char *what, mo_adopted *out)
 {
-    *out = (mo_adopted){.memory = memory, .piece = ADOPT_PIECE};
+    const size_t piece_bytes = card->options.pin_bytes ? card->options.pin_bytes : ADOPT_PIECE;
+    *out = (mo_adopted){.memory = memory, .piece = piece_bytes};
     bytes = bytes / 4096 * 4096;
     size_t at = 0;
-    for (mo_error err = {0}; memory && at < bytes; at += ADOPT_PIECE) {
-        const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
+    for (mo_error err = {0}; memory && at < bytes; at += piece_bytes) {
+        const size_t piece = bytes - at < piece_bytes ? bytes - at : piece_bytes;
         if (mo_device_adopt(card->device, memory + at, piece, &err) != MO_OK) {
             mo_log(MO_LOG_WARN, "device",
                    "%.1f of %.1f GiB of %s in RAM could be pinned (%s); what lies in the rest reaches the "
@@ -192,16 +198,22 @@ static size_t pinned_run(const mo_card *card, const uint8_t *from, size_t run)
     return run;
 }
 
+mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
+                             mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
+        run = pinned_run(card, from + done, bytes - done);
+        status = mo_copy_in(stream, to + done, from + done, run, err);
+    }
+    return status;
+}
+
 mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err)
 {
-    const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
-    mo_status status = MO_OK;
-    for (size_t done = 0, run; done < size && status == MO_OK; done += run) {
-        run = pinned_run(card, w->data + done, size - done);
-        status = mo_copy_in(stream, to + done, w->data + done, run, err);
-    }
-    return status;
+    const int64_t bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    return mo_card_copy_range(card, stream, w->data, (size_t)bytes, to, err);
 }
 
 mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
@@ -231,9 +243,10 @@ static mo_status send_to_slot(mo_card *card, int layer, int expert, mo_daddr to,
     if (interleaved && number >= card->stage_count) {
         status = mo_stream_after(card->fetch, s->done, err);
     }
-    if (status == MO_OK) {
+    for (int tries = 0, again = status == MO_OK; again;) {
         status =
             mo_card_copy_brick(card, card->fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
+        again = mo_card_again(card, card->fetch, &tries, &status, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(s->ready, card->fetch, err);
@@ -327,6 +340,9 @@ static mo_status open_card(mo_card *card, mo_error *err)
         status = make_stages(card, err);
     }
     if (status == MO_OK) {
+        status = mo_card_make_ring(card, err);
+    }
+    if (status == MO_OK) {
         status = mo_card_size_transfers(card, err);
     }
     if (status == MO_OK) {
@@ -404,6 +420,7 @@ void mo_card_close(mo_card *card)
         mo_event_destroy(card->stages[i].ready);
         mo_event_destroy(card->stages[i].done);
     }
+    mo_card_drop_ring(card);
     mo_device_free(card->device, card->stage_count ? card->stages[0].memory : 0);
     mo_event_destroy(card->fetch_from);
     mo_event_destroy(card->fetch_to);

@@ -29,6 +29,10 @@ typedef struct mo_card_options {
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     mo_progress_fn progress;
     void *user;
+    /* Room for experts that pass through (0: a sixteenth of the ceiling, at most 1 GiB), and whole pages of the weights
+     * that are pinned at once (0: 1 GiB). */
+    int64_t stage_bytes;
+    size_t pin_bytes;
 } mo_card_options;
 
 /* Uploads the core, as far as it fits (the other layers will pass through a ring), and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.

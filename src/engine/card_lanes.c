@@ -516,6 +516,6 @@ void mo_card_abort(mo_card *card)
         mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + i * card->pinned.reply_bytes);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
-    card->stage_head = card->stage_tail = 0;
+    card->ring_head = card->ring_tail = 0;
     mo_card_pass_abort(card);
 }

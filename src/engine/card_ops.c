@@ -387,6 +387,17 @@ bool mo_card_interleaved(const mo_card *card, int layer)
     return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
 }
 
+/* One more matrix of `count` bricks. */
+static void restore_part(mo_op_restore *op, const mo_weights *w, int64_t at, int64_t stride)
+{
+    op->at[op->parts] = at;
+    op->stride[op->parts] = stride;
+    op->type[op->parts] = (int32_t)w->type;
+    op->rows[op->parts] = (int32_t)w->rows;
+    op->cols[op->parts] = (int32_t)w->cols;
+    op->group[op->parts++] = w->interleave;
+}
+
 void mo_card_restore(mo_card_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only)
 {
     const mo_brick *b = &p->card->frame->layers[layer].moe.bricks[0];
@@ -395,16 +406,25 @@ void mo_card_restore(mo_card_plan *p, int layer, mo_daddr from, mo_daddr to, int
     mo_op_restore *op = &add(p, MO_OP_RESTORE)->restore;
     op->from = from;
     op->to = to;
-    op->stride = p->card->stage_bytes;
     op->count = (int32_t)count;
     for (int i = 0; i < 3; i++) {
         if (only < 0 || only == i) {
-            op->at[op->parts] = at[i];
-            op->type[op->parts] = (int32_t)parts[i]->type;
-            op->rows[op->parts] = (int32_t)parts[i]->rows;
-            op->cols[op->parts] = (int32_t)parts[i]->cols;
-            op->group[op->parts++] = parts[i]->interleave;
+            restore_part(op, parts[i], at[i], p->card->stage_bytes);
         }
+    }
+}
+
+void mo_card_restore_window(mo_card_plan *p, const mo_card_window *w)
+{
+    const mo_brick *b = &p->card->frame->layers[w->layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    mo_op_restore *op = &add(p, MO_OP_RESTORE)->restore;
+    op->from = w->memory;
+    op->to = w->plain;
+    op->count = w->count;
+    for (int i = 0; i < 3; i++) {
+        const mo_card_lie lie = mo_card_window_lie(p->card, w->layer, i);
+        restore_part(op, parts[i], lie.at, lie.stride);
     }
 }
 

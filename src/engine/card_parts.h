@@ -11,7 +11,8 @@ enum {
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
     CARD_STAGES = MO_VRAM_STAGES,
-    CARD_OPS = 64, /* most ops of a layer */
+    CARD_WINDOW = 16, /* most experts of a batch that cross and are computed together */
+    CARD_OPS = 64,    /* most ops of a layer */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -72,8 +73,8 @@ typedef struct mo_card_pinned {
     uint32_t *bad;  /* [2 * layers + 2] */
     uint8_t *works; /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
-    mo_dgroup *groups; /* [3][group_limit] of gate, up and down */
-    int32_t *picks, *row_of;
+    mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
+    int32_t *picks, *row_of; /* these three side by side, as on the device */
 } mo_card_pinned;
 
 typedef struct mo_card_segment {
@@ -96,11 +97,23 @@ typedef struct mo_card_set {
 /* Stages: experts on their way. */
 typedef struct mo_card_stage {
     mo_event *ready, *done;
-    mo_daddr memory;   /* room for the largest brick, as it lies in RAM */
-    mo_daddr plain;    /* and in the file's layout; the same place where RAM has that too */
-    mo_daddr to;       /* where it will be computed from */
-    int layer, expert; /* a batch: what it holds, or will */
+    mo_daddr memory; /* room for the largest brick, as it lies in RAM */
+    mo_daddr plain;  /* and in the file's layout; the same place where RAM has that too */
+    mo_daddr to;     /* where it will be computed from */
 } mo_card_stage;
+
+/* Stages of a batch that are filled together: experts of a layer, all gates, then all ups, then all downs. */
+typedef struct mo_card_window {
+    mo_event *ready, *done;
+    mo_daddr memory, plain; /* as a stage's */
+    int layer, count;       /* what it holds, or will */
+    int16_t expert[CARD_WINDOW];
+} mo_card_window;
+
+/* Where one part of a window's experts lies in it. */
+typedef struct mo_card_lie {
+    int64_t at, stride;
+} mo_card_lie;
 
 /* Post-Fetch: one tensor, or one expert, on its way. */
 typedef enum mo_transfer_state { MO_CPU_ONLY, MO_COPY_IN_FLIGHT, MO_GPU_READY } mo_transfer_state;
@@ -149,7 +162,9 @@ struct mo_card {
     mo_card_stage stages[CARD_STAGES];
     int stage_count;
     int64_t stage_bytes;
-    uint64_t stage_head, stage_tail; /* of the ring: filled, and used */
+    mo_card_window windows[CARD_STAGES]; /* the same memory, in a batch */
+    int window_count, window_size;
+    uint64_t ring_head, ring_tail; /* windows: filled, and used */
     int64_t group_limit;
     mo_transfer transfers[CARD_STAGES];
     int transfers_most;    /* under way at once */
@@ -246,6 +261,8 @@ void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows);
 void mo_card_brick(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 /* `count` bricks from the layout they have in RAM to the file's; only: 2 for down alone, -1 for all three. */
 void mo_card_restore(mo_card_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only);
+/* The experts of a window. */
+void mo_card_restore_window(mo_card_plan *p, const mo_card_window *w);
 /* The same, but the CPU has computed gate and up. */
 void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
@@ -292,11 +309,35 @@ void mo_card_abort(mo_card *card);
 
 /* ---- Batches (card_batch.c) ---- */
 
+/* Before anything of the step is sent: experts that it will probably need set out. */
+mo_status mo_card_begin_batch(mo_card *card, const mo_walk *walk, bool experts, mo_error *err);
 /* The experts of a layer, expert by expert. */
 mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
                              mo_error *err);
 
-/* Copies a brick's matrices from RAM; *bytes of them. */
+/* ---- The ring of a batch (card_ring.c) ---- */
+
+mo_status mo_card_make_ring(mo_card *card, mo_error *err); /* of the stages */
+void mo_card_drop_ring(mo_card *card);
+mo_card_window *mo_card_window_at(mo_card *card, uint64_t number);
+mo_card_lie mo_card_window_lie(const mo_card *card, int layer, int part);
+bool mo_card_ring_room(const mo_card *card);
+/* Sends experts (at most window_size, ascending) of a layer to the next window; there must be room. */
+mo_status mo_card_ring_send(mo_card *card, int layer, const int *experts, int count, mo_error *err);
+/* Fills the ring with what a large batch will probably need: whatever is not on the device, behind what was sent last,
+ * from `layer` on. */
+mo_status mo_card_ring_ahead(mo_card *card, int layer, mo_error *err);
+/* The oldest window has been read by what is enqueued so far, or was not needed. */
+mo_status mo_card_ring_retire(mo_card *card, mo_error *err);
+/* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
+ * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
+bool mo_card_again(mo_card *card, mo_stream *stream, int *tries, mo_status *status, mo_error *err);
+
+/* ---- Copies from RAM (card.c) ---- */
+
+/* Copies a stretch, a matrix, or a brick's matrices; *bytes of them. */
+mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
+                             mo_error *err);
 mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err);
 mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,

@@ -104,7 +104,7 @@ static void lay_room(const mo_card *card, cutter *c, mo_card_room *r)
     r->ids = cut(c, card->frame->layer_count * chosen, sizeof(int32_t));
     r->work = cut(c, work_bytes(rows), 1);
     r->fetched = cut(c, CARD_STAGES * card->pinned.work_bytes, 1);
-    r->groups = cut(c, 3 * card->group_limit, sizeof(mo_dgroup));
+    r->groups = cut(c, 3 * card->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
     r->picks = cut(c, rows, sizeof(int32_t));
     r->row_of = cut(c, rows, sizeof(int32_t));
     if (e->expert_width) {

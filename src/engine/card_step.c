@@ -481,6 +481,9 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     card->pass++;
     mo_pool_expect(walk->engine->pool, few && !card->shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = clear_seats(card, walk, err);
+    if (status == MO_OK && !few) {
+        status = mo_card_begin_batch(card, walk, !walk->slices[0].routers_only, err);
+    }
     if (status == MO_OK) {
         status = mo_card_host_bring(card, walk, few, err);
     }

@@ -204,7 +204,7 @@ MO_KERNEL(mo_restore, mo_op_restore)
     const int part = blockIdx.y, number = blockIdx.x;
     const int type = op.type[part], group = op.group[part];
     const mo_restore_cut cut = mo_restore_cut_of(type, op.rows[part], op.cols[part], group);
-    const int64_t at = op.at[part] + blockIdx.z * op.stride;
+    const int64_t at = op.at[part] + blockIdx.z * op.stride[part];
     const uint8_t *from = mo_at<const uint8_t>(op.from) + at;
     uint8_t *to = mo_at<uint8_t>(op.to) + at;
     const int tiles = cut.groups * cut.runs;
