@@ -12,7 +12,7 @@
 #include "device_case.h"
 #include "numeric/kinds.h"
 
-enum { ROUNDS = 3, OPS = 16, VARIANTS = 20, EXPERTS = 12 };
+enum { ROUNDS = 2, OPS = 16, VARIANTS = 20, EXPERTS = 12 };
 
 typedef struct layer {
     mo_op ops[OPS];
