@@ -218,6 +218,32 @@ static void run(box *b, const layer *l)
     assert_int_equal(*(const uint32_t *)box_at(b, l->bad), 0); /* the bits of a NaN differ between machines */
 }
 
+/* A router whose sums are all -0, because every product is too small and negative: not a single +0 may be added. */
+static void build_minus_zero(box *b, layer *l)
+{
+    enum { COLS = 264 }; /* not a whole number of anybody's steps */
+    *l = (layer){.tokens = 1, .used = 2};
+    const mo_dacts in = box_acts_filled(b, 1, COLS, 0);
+    const mo_daddr scores = box_address(b, box_floats(b, EXPERTS));
+    multiply(b, l, in, MO_F32, EXPERTS, scores);
+    l->ops[0].product.matrix[0].scale = l->ops[0].product.matrix[0].bias = 0;
+    float *x = box_at(b, in.x);
+    float *w = box_at(b, l->ops[0].product.matrix[0].data);
+    for (int i = 0; i < EXPERTS * COLS; i++) {
+        x[i % COLS] = x[i % COLS] < 0 ? -0.25f : 0.25f;
+        w[i] = x[i % COLS] < 0 ? 0x1p-149f : -0x1p-149f;
+    }
+    l->bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    add(l, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = scores,
+                                                  .ids = box_address(b, box_take(b, 8)),
+                                                  .weights = box_address(b, box_floats(b, 2)),
+                                                  .tokens = 1,
+                                                  .experts = EXPERTS,
+                                                  .used = l->used,
+                                                  .gating = MO_GATING_SOFTMAX_SELECTED,
+                                                  .scale = 1.0f};
+}
+
 void test_layers(void **state)
 {
     (void)state;
@@ -231,6 +257,10 @@ void test_layers(void **state)
             run(&b, &l);
             box_check(&b, "a layer", variant);
         }
+        box_clear(&b, 1);
+        build_minus_zero(&b, &l);
+        run(&b, &l);
+        box_check(&b, "sums of -0", 0);
         box_close(&b);
     }
 }

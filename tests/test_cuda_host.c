@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/choice.h"
 #include "device/cuda.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/images.h"
@@ -624,6 +625,32 @@ static void tails(void **state)
     assert_int_equal(play.objects, 0);
 }
 
+/* The environment decides when a device is chosen by its name, and what it says must make sense. */
+static void tails_by_environment(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cuda", "auto"};
+    const mo_op ops[] = {a_down(), a_stream()};
+    mo_error err;
+    mo_device *device;
+    for (int i = 0; i < 6; i++) {
+        const bool fuse = i % 3 != 0;
+        setenv("MORAINE_CUDA_FUSE", fuse ? "1" : "0", 1);
+        if (i % 3 == 2) {
+            unsetenv("MORAINE_CUDA_FUSE");
+        }
+        assert_int_equal(mo_device_choose(names[i / 3], &device, NULL, 0, &err), MO_OK);
+        assert_int_equal(kernels_of(device, ops, 2), fuse ? 1 : 2);
+        mo_device_close(device);
+        setenv("MORAINE_CUDA_FUSE", "off", 1);
+        assert_int_equal(mo_device_choose(names[i / 3], &device, NULL, 0, &err), MO_EINVAL);
+        assert_null(device);
+        assert_says(err, "MORAINE_CUDA_FUSE: \"off\" is not understood");
+    }
+    unsetenv("MORAINE_CUDA_FUSE");
+    assert_int_equal(play.objects, 0);
+}
+
 /* Without memory for their counters ops go alone; counters of programs that ended serve others. */
 static void counters(void **state)
 {
@@ -759,6 +786,7 @@ int main(void)
         PLAYED(launches),
         PLAYED(programs),
         PLAYED(tails),
+        PLAYED(tails_by_environment),
         PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),

@@ -46,7 +46,7 @@ static __device__ __forceinline__ float row_factor(const bench &b, const spread<
             *(float4 *)(b.row + quad_at(k)) = s.v[k];
         }
     }
-    return mo_stream_factor(b.row, b.factor, b.n, b.eps);
+    return mo_stream_factor<QUADS == 1>(b.row, b.factor, b.n, b.eps);
 }
 
 /* s = norm(s) * weight */

@@ -31,7 +31,7 @@ static __device__ __forceinline__ float4 mo_norm_quad(float4 v, float r, float4 
  * read while it goes on. Absent ones are zeros, which leave a sum of squares as it is. */
 static __device__ __forceinline__ float mo_stream_squares(const float *row, int n)
 {
-    constexpr int LINKS = 16;
+    constexpr int LINKS = 8;
     const int lane = threadIdx.x & 31;
     float next[LINKS], acc = 0.0f;
     MO_UNROLL()
@@ -54,12 +54,15 @@ static __device__ __forceinline__ float mo_stream_squares(const float *row, int 
     return mo_lane_sum(acc);
 }
 
-/* The factor of the norm of a row in shared memory, for all threads: they have written it and come here together. */
+/* The factor of the norm of a row in shared memory, for all threads: they have written it and come here together. AHEAD:
+ * there are registers for reading ahead. */
+template <bool AHEAD>
 static __device__ __forceinline__ float mo_stream_factor(const float *row, float *factor, int n, float eps)
 {
     __syncthreads();
     if (threadIdx.x < 32) {
-        const float r = mo_norm_factor(mo_stream_squares(row, n), n, eps);
+        const float squares = AHEAD ? mo_stream_squares(row, n) : mo_square_sum(row, n);
+        const float r = mo_norm_factor(squares, n, eps);
         if (threadIdx.x == 0) {
             *factor = r;
         }

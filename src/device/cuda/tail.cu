@@ -17,9 +17,9 @@ static __device__ __forceinline__ bool mo_tail_last(mo_daddr arrived)
         __threadfence(); /* also for what the barrier has let us see of the block's other threads */
         last = atomicAdd(count, 1u) == gridDim.x * gridDim.y - 1;
         if (last) {
+            __threadfence(); /* what the others wrote before they counted is seen from here on */
             *count = 0;
         }
-        __threadfence();
     }
     __syncthreads();
     return last;
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void mo_tail_stream(const mo_op_stream &op, ui
     } else {
         mo_tail_feed<1, 8>(op, r, picks);
     }
-    const float norm = mo_stream_factor(r.row, &factor, r.n, op.eps);
+    const float norm = mo_stream_factor<true>(r.row, &factor, r.n, op.eps);
     const float *weights = r.weights;
     MO_UNROLL()
     for (int i = 0; i < MO_OP_NORMS; i++) {
