@@ -1,6 +1,7 @@
 /* bench_card MODEL [DEVICE] [TOKENS] [ram]: what each kind of op of a token costs on a device, one at a time, and all of
- * them as one program. Of more than 8 tokens, a prompt: as it runs, its copies of experts alone, and op by op; ram: no
- * expert stays on the device. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
+ * them as one program; on a GPU also with small ops joined to the kernels before them and without, by pairs and in all.
+ * Of more than 8 tokens, a prompt: as it runs, its copies of experts alone, and op by op; ram: no expert stays on the
+ * device. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "device/choice.h"
+#include "device/cuda.h"
 #include "engine/card_parts.h"
 #include "engine/session.h"
 #include "numeric/kernels.h"
@@ -41,11 +43,11 @@ static double time_op(mo_card *card, const mo_op *op, mo_event *from, mo_event *
     return seconds / REPEATS;
 }
 
-static double time_program(mo_card *card, const mo_card_plan *p)
+static double time_program(mo_card *card, const mo_op *ops, int count)
 {
     mo_error err = {0};
     mo_program *program;
-    check(mo_program_create(card->device, p->ops, p->count, &program, &err), &err);
+    check(mo_program_create(card->device, ops, count, &program, &err), &err);
     check(mo_program_run(program, card->main, &err), &err);
     check(mo_stream_wait(card->main, &err), &err);
     const int64_t began = mo_clock_ns();
@@ -55,6 +57,62 @@ static double time_program(mo_card *card, const mo_card_plan *p)
     check(mo_stream_wait(card->main, &err), &err);
     mo_program_destroy(program);
     return (double)(mo_clock_ns() - began) * 1e-9 / REPEATS;
+}
+
+/* Two neighbours again and again in one program: seconds of both. */
+static double time_pair(mo_card *card, const mo_op *pair)
+{
+    mo_op ops[2 * REPEATS];
+    for (int i = 0; i < REPEATS; i++) {
+        memcpy(ops + 2 * i, pair, 2 * sizeof *ops);
+    }
+    return time_program(card, ops, 2 * REPEATS) / REPEATS;
+}
+
+/* The neighbours that a GPU may join, apart and joined. */
+static void print_pairs(mo_card *card, const mo_card_plan *p)
+{
+    static const mo_op_kind pairs[][2] = {
+        {MO_OP_PRODUCT, MO_OP_STREAM}, {MO_OP_PRODUCT, MO_OP_CHOOSE}, {MO_OP_EXPERTS_DOWN, MO_OP_STREAM}};
+    printf("%-23s %6s %10s %10s\n", "neighbours in a program", "count", "us apart", "us joined");
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        double apart = 0, joined = 0;
+        int count = 0;
+        for (int i = 0; i + 1 < p->count; i++) {
+            if (p->ops[i].kind == pairs[k][0] && p->ops[i + 1].kind == pairs[k][1]) {
+                mo_cuda_fuse(card->device, false);
+                apart += time_pair(card, p->ops + i);
+                mo_cuda_fuse(card->device, true);
+                joined += time_pair(card, p->ops + i);
+                count++;
+            }
+        }
+        if (count) {
+            char name[32];
+            snprintf(name, sizeof name, "%s, %s", names[pairs[k][0]], names[pairs[k][1]]);
+            printf("%-23s %6d %10.2f %10.2f\n", name, count, apart * 1e6 / count, joined * 1e6 / count);
+        }
+    }
+}
+
+/* All ops as one program: as the device is, or on a GPU both ways. */
+static void print_programs(mo_card *card, const mo_card_plan *p)
+{
+    mo_device_info info;
+    mo_device_describe(card->device, &info);
+    if (strcmp(info.kind, "cuda") != 0) {
+        printf("%-14s %6s %10s %10.3f\n", "one program", "", "", time_program(card, p->ops, p->count) * 1e3);
+        return;
+    }
+    double best[2] = {1e9, 1e9};
+    for (int round = 0; round < 2 * ROUNDS; round++) { /* one after the other: clocks change */
+        mo_cuda_fuse(card->device, round % 2);
+        const double seconds = time_program(card, p->ops, p->count);
+        best[round % 2] = seconds < best[round % 2] ? seconds : best[round % 2];
+    }
+    printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[1] * 1e3);
+    printf("%-14s %6s %10s %10.3f\n", "nothing joined", "", "", best[0] * 1e3);
+    print_pairs(card, p);
 }
 
 /* A step of zeros: positions 0, the first session. */
@@ -238,7 +296,7 @@ int main(int argc, char **argv)
         }
     }
     printf("%-14s %6d %10s %10.3f\n", "sum", p.count, "", all * 1e3);
-    printf("%-14s %6s %10s %10.3f\n", "one program", "", "", time_program(card, &p) * 1e3);
+    print_programs(card, &p);
     free(p.ops);
     mo_event_destroy(from);
     mo_event_destroy(to);

@@ -14,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/choice.h"
 #include "device/cuda.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/images.h"
 #include "device/cuda/launch.h"
+#include "numeric/format.h"
 
 /* ---- The driver that is played ---- */
 
@@ -505,6 +507,183 @@ static void programs(void **state)
     assert_int_equal(play.objects, 0);
 }
 
+/* ---- Ops that go together ---- */
+
+enum { WIDE = 512, CHOICES = 32, PICKED = 4 };
+
+static mo_dacts acts_at(mo_daddr at, int cols)
+{
+    return (mo_dacts){at, at, at, at, at, at, cols, 0};
+}
+
+static mo_op a_product(int type, int rows)
+{
+    mo_op op = {.kind = MO_OP_PRODUCT, .product = {.in = acts_at(0x20000, WIDE), .tokens = 1, .count = 1}};
+    op.product.matrix[0] = (mo_dmatrix){.data = 0x40000, .type = type, .rows = rows, .cols = WIDE};
+    op.product.y[0] = 0x30000;
+    op.product.stride[0] = rows;
+    return op;
+}
+
+static mo_op a_stream(void)
+{
+    mo_op op = {.kind = MO_OP_STREAM, .stream = {.x = 0x10000, .tokens = 1, .n = WIDE, .y = 0x30000}};
+    op.stream.norm[0] = (mo_op_norm){.weight = 0x50000, .scale = 1.0f, .out = acts_at(0x20000, WIDE)};
+    return op;
+}
+
+static mo_op a_choice(void)
+{
+    return (mo_op){.kind = MO_OP_CHOOSE,
+                   .choose = {.scores = 0x30000,
+                              .ids = 0x60000,
+                              .weights = 0x61000,
+                              .tokens = 1,
+                              .experts = CHOICES,
+                              .used = PICKED}};
+}
+
+static mo_op a_down(void)
+{
+    mo_op op = {.kind = MO_OP_EXPERTS_DOWN,
+                .experts = {.work = 0x70000, .most = PICKED, .hidden = acts_at(0x80000, WIDE), .y = 0x90000}};
+    op.experts.down = (mo_dmatrix){.type = MO_Q4_K, .rows = WIDE, .cols = WIDE};
+    return op;
+}
+
+/* How many kernels a program of these ops has. */
+static int kernels_of(mo_device *device, const mo_op *ops, int count)
+{
+    mo_error err;
+    mo_program *program;
+    seen(NULL);
+    if (mo_program_create(device, ops, count, &program, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    const int kernels = seen("cuLaunchKernel");
+    mo_program_destroy(program);
+    return kernels;
+}
+
+/* Two ops, and whether they go together. */
+static void expect(mo_device *device, mo_op first, mo_op second, bool together)
+{
+    const mo_op ops[] = {first, second};
+    assert_int_equal(kernels_of(device, ops, 2), together ? 1 : 2);
+}
+
+static void tails(void **state)
+{
+    (void)state;
+    mo_device *device = open_toy();
+    const mo_op quantised = a_product(MO_Q8_0, WIDE), router = a_product(MO_F32, CHOICES);
+    mo_op op = a_stream();
+    expect(device, quantised, op, true);
+    expect(device, a_down(), op, true);
+    expect(device, router, a_choice(), true);
+    expect(device, op, quantised, false); /* the other way round */
+    expect(device, a_choice(), router, false);
+    expect(device, op, op, false);
+    expect(device, router, op, false); /* kernels that have no tail */
+    expect(device, quantised, a_choice(), false);
+    expect(device, a_down(), a_choice(), false);
+    mo_op other = quantised;
+    op.stream.tokens = other.product.tokens = 2; /* more tokens than one */
+    expect(device, other, op, false);
+    expect(device, a_down(), op, false);
+    op = a_choice();
+    op.choose.tokens = 2;
+    expect(device, router, op, false);
+    op = a_stream(); /* streams that are too much for one block among many */
+    op.stream.y_norm = 0x50000;
+    expect(device, quantised, op, false);
+    op = a_stream();
+    op.stream.feed = 1;
+    op.stream.post_norm = 0x50000;
+    expect(device, quantised, op, false);
+    op = a_stream();
+    op.stream.n = op.stream.norm[0].out.cols = 8192;
+    expect(device, quantised, op, false);
+    op = a_stream();
+    op.stream.x += 4;
+    expect(device, quantised, op, false);
+    op = a_choice(); /* more experts than such a block has threads */
+    op.choose.experts = MO_OP_EXPERTS;
+    expect(device, router, op, false);
+    op = router;
+    op.product.matrix[0].data += 4;
+    expect(device, op, a_choice(), false);
+
+    const mo_op layer[] = {quantised,  a_stream(), router,    a_choice(), a_down(),
+                           a_stream(), a_down(),   logits_op, a_stream(), quantised};
+    assert_int_equal(kernels_of(device, layer, 10), 7);
+    mo_cuda_fuse(device, false);
+    assert_int_equal(kernels_of(device, layer, 10), 10);
+    mo_cuda_fuse(device, true);
+    assert_int_equal(kernels_of(device, layer, 10), 7);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
+/* The environment decides when a device is chosen by its name, and what it says must make sense. */
+static void tails_by_environment(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cuda", "auto"};
+    const mo_op ops[] = {a_down(), a_stream()};
+    mo_error err;
+    mo_device *device;
+    for (int i = 0; i < 6; i++) {
+        const bool fuse = i % 3 != 0;
+        setenv("MORAINE_CUDA_FUSE", fuse ? "1" : "0", 1);
+        if (i % 3 == 2) {
+            unsetenv("MORAINE_CUDA_FUSE");
+        }
+        assert_int_equal(mo_device_choose(names[i / 3], &device, NULL, 0, &err), MO_OK);
+        assert_int_equal(kernels_of(device, ops, 2), fuse ? 1 : 2);
+        mo_device_close(device);
+        setenv("MORAINE_CUDA_FUSE", "off", 1);
+        assert_int_equal(mo_device_choose(names[i / 3], &device, NULL, 0, &err), MO_EINVAL);
+        assert_null(device);
+        assert_says(err, "MORAINE_CUDA_FUSE: \"off\" is not understood");
+    }
+    unsetenv("MORAINE_CUDA_FUSE");
+    assert_int_equal(play.objects, 0);
+}
+
+/* Without memory for their counters ops go alone; counters of programs that ended serve others. */
+static void counters(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    const mo_op ops[] = {a_down(), a_stream()};
+    static const char *const refusing[] = {"cuMemAlloc_v2", "cuMemsetD8Async"};
+    for (size_t i = 0; i < sizeof refusing / sizeof *refusing; i++) {
+        mo_device *device = open_toy();
+        fail_at(refusing[i], MO_CUDA_OUT_OF_MEMORY);
+        assert_int_equal(kernels_of(device, ops, 2), 2);
+        fail_at(NULL, 0);
+        assert_int_equal(kernels_of(device, ops, 2), 2); /* it remembers */
+        mo_device_close(device);
+        assert_int_equal(play.objects, 0);
+    }
+    mo_device *device = open_toy();
+    mo_program *programs[MANY];
+    mo_error err;
+    for (int i = 0; i < MANY; i++) {
+        seen(NULL);
+        assert_int_equal(mo_program_create(device, ops, 2, &programs[i], &err), MO_OK);
+        assert_int_equal(seen("cuLaunchKernel"), i < 256 ? 1 : 2);
+        assert_int_equal(seen("cuMemAlloc_v2"), i == 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        mo_program_destroy(programs[i]);
+    }
+    assert_int_equal(kernels_of(device, ops, 2), 1);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
 /* After the end of the context every call fails with the first reason, and the driver is left alone but for the
  * memory of the host and the context itself. */
 static void lost(void **state)
@@ -606,6 +785,9 @@ int main(void)
         PLAYED(memory_refused),
         PLAYED(launches),
         PLAYED(programs),
+        PLAYED(tails),
+        PLAYED(tails_by_environment),
+        PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),
     };

@@ -328,6 +328,33 @@ static void need_kernels(void)
     }
 }
 
+static void check_launch(const mo_op *op, const mo_cuda_launch *l)
+{
+    check_named(op, l);
+    assert_true(l->grid[0] >= 1 && l->grid[1] >= 1 && l->grid[2] >= 1);
+    assert_true(l->grid[1] <= 65535 && l->grid[2] <= 65535);
+    const uint32_t threads = l->block[0] * l->block[1] * l->block[2];
+    assert_true(threads >= 1 && threads <= 1024);
+}
+
+/* Two ops that may go together. */
+static void draw_pairs(void)
+{
+    static const mo_op_kind firsts[] = {MO_OP_PRODUCT, MO_OP_EXPERTS_DOWN};
+    static const mo_op_kind seconds[] = {MO_OP_STREAM, MO_OP_CHOOSE};
+    for (int i = 0; i < DRAWS; i++) {
+        seed = (uint64_t)i;
+        mo_op first = {.kind = firsts[i % 2]};
+        mo_op second = {.kind = seconds[i / 2 % 2]};
+        draw(&first);
+        draw(&second);
+        mo_cuda_launch launch;
+        if (mo_cuda_launch_tail(&first, &second, ONE_OF(75, 80, 86, 90, 120), ONE_OF(20, 80, 132), &launch)) {
+            check_launch(&second, &launch);
+        }
+    }
+}
+
 static void every_name(void **state)
 {
     (void)state;
@@ -345,17 +372,13 @@ static void every_name(void **state)
                 mo_cuda_launch_op(&op, ONE_OF(75, 80, 86, 90, 120), ONE_OF(20, 80, 132), launches, &err);
             assert_true(count <= MO_CUDA_KERNELS_PER_OP && (count >= 0 || err.detail[0]));
             for (int k = 0; k < count; k++) {
-                const mo_cuda_launch *l = &launches[k];
-                check_named(&op, l);
-                assert_true(l->grid[0] >= 1 && l->grid[1] >= 1 && l->grid[2] >= 1);
-                assert_true(l->grid[1] <= 65535 && l->grid[2] <= 65535);
-                const uint32_t threads = l->block[0] * l->block[1] * l->block[2];
-                assert_true(threads >= 1 && threads <= 1024);
+                check_launch(&op, &launches[k]);
             }
             can += count > 0;
         }
         assert_true(can > DRAWS / 2);
     }
+    draw_pairs();
     for (int i = 0; i < kernel_count; i++) {
         if (!kernels[i].named) {
             fail_msg("no launch ever names kernel %s", kernels[i].name);

@@ -496,10 +496,10 @@ static void test_exchange(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[32] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_order),
-                                   cmocka_unit_test(test_bad), cmocka_unit_test(test_programs),
-                                   cmocka_unit_test(test_exchange)};
-    size_t count = 5;
+    struct CMUnitTest tests[32] = {cmocka_unit_test(test_memory),   cmocka_unit_test(test_order),
+                                   cmocka_unit_test(test_bad),      cmocka_unit_test(test_programs),
+                                   cmocka_unit_test(test_exchange), cmocka_unit_test(test_layers)};
+    size_t count = 6;
     bool sim = false;
     devices_list();
     for (const device_case *lists[] = {op_cases, mixer_cases}, **list = lists; list < lists + 2; list++) {

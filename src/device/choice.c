@@ -117,6 +117,22 @@ static mo_status open_sim(mo_device **out, mo_error *err)
     return mo_sim_open(&options, out, err);
 }
 
+/* ---- The GPU ---- */
+
+static mo_status open_cuda(mo_device **out, mo_error *err)
+{
+    const char *text = getenv("MORAINE_CUDA_FUSE");
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        return mo_fail(err, MO_EINVAL, "MORAINE_CUDA_FUSE: \"%.60s\" is not understood: 0 or 1 is needed",
+                       text);
+    }
+    const mo_status status = mo_cuda_open(0, 0, out, err);
+    if (status == MO_OK && text) {
+        mo_cuda_fuse(*out, *text == '1');
+    }
+    return status;
+}
+
 /* ---- The choice ---- */
 
 bool mo_device_expected(void)
@@ -125,11 +141,15 @@ bool mo_device_expected(void)
     return access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0;
 }
 
-static mo_status choose_best(mo_device **out, char *why, size_t why_bytes)
+static mo_status choose_best(mo_device **out, char *why, size_t why_bytes, mo_error *err)
 {
     mo_error no = {0};
-    if (mo_cuda_count(&no) > 0 && mo_cuda_open(0, 0, out, &no) == MO_OK) {
+    const mo_status status = mo_cuda_count(&no) > 0 ? open_cuda(out, &no) : MO_EDEVICE;
+    if (status == MO_OK) {
         return MO_OK;
+    }
+    if (status == MO_EINVAL) { /* the environment is wrong, not the GPU */
+        return mo_fail(err, status, "%s", no.detail);
     }
     *out = NULL;
     if (why) {
@@ -145,7 +165,7 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
         *why = 0;
     }
     if (!name || strcmp(name, "auto") == 0) {
-        return choose_best(out, why_bytes ? why : NULL, why_bytes);
+        return choose_best(out, why_bytes ? why : NULL, why_bytes, err);
     }
     if (strcmp(name, "none") == 0) {
         return MO_OK;
@@ -154,7 +174,7 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
         return open_sim(out, err);
     }
     if (strcmp(name, "cuda") == 0) {
-        return mo_cuda_open(0, 0, out, err);
+        return open_cuda(out, err);
     }
     return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; there are none, sim, cuda and auto", name);
 }

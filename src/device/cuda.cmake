@@ -9,12 +9,12 @@ set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
 # capability or above; 90 is both.
 set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
 
-set(MO_CUDA_FILES product experts slab stream choose attention delta grouped restore)
+set(MO_CUDA_FILES product experts slab stream choose attention delta grouped restore tail)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/cuda_status.c device/cuda/cuda_memory.c
   device/cuda/cuda_stream.c device/cuda/cuda_event.c device/cuda/cuda_kernels.c device/cuda/cuda_program.c
-  device/cuda/launch.c)
+  device/cuda/cuda_counter.c device/cuda/launch.c)
 foreach(file ${MO_CUDA_FILES})
   target_sources(mo_device PRIVATE device/cuda/launch_${file}.c)
 endforeach()

@@ -62,6 +62,11 @@ static inline uint64_t mo_nanoseconds(void)
     return mo_emulated_nanoseconds();
 }
 
+static inline void mo_prefetch(const void *global)
+{
+    (void)global;
+}
+
 #else
 
 #define MO_KERNEL(name, args)   extern "C" __global__ void name(const __grid_constant__ args op)
@@ -114,6 +119,12 @@ static __device__ __forceinline__ uint64_t mo_nanoseconds(void)
     uint64_t t;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
     return t;
+}
+
+/* Asks for 128 bytes or so to come nearer: they will be needed. */
+static __device__ __forceinline__ void mo_prefetch(const void *global)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 #endif

@@ -95,6 +95,7 @@ static void close_device(mo_device *device)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
     if (d->context && mo_cuda_enter(d, NULL) == MO_OK) {
+        mo_cuda_counters_free(d);
         if (d->capture) {
             mo_cuda_check_quietly(d, d->driver->stream_destroy(d->capture), "cuStreamDestroy");
         }
@@ -234,4 +235,9 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
     d->ready = true;
     *out = &d->base;
     return MO_OK;
+}
+
+void mo_cuda_fuse(mo_device *device, bool fuse)
+{
+    ((mo_cuda_device *)device)->no_tails = !fuse;
 }

@@ -233,6 +233,24 @@ static mo_status allow_shared(mo_cuda_device *d, mo_cuda_kernel *kernel, uint32_
 
 /* ---- Launching ---- */
 
+static mo_status make_step(mo_cuda_device *d, const mo_cuda_launch *l, const void *parameter,
+                           mo_cuda_step *out, mo_error *err)
+{
+    mo_cuda_kernel *kernel = NULL;
+    mo_status status = find_kernel(d, l->kernel, &kernel, err);
+    if (status == MO_OK) {
+        status = allow_shared(d, kernel, l->shared, err);
+    }
+    if (status == MO_OK) {
+        *out = (mo_cuda_step){.function = kernel->function,
+                              .grid = {l->grid[0], l->grid[1], l->grid[2]},
+                              .block = {l->block[0], l->block[1], l->block[2]},
+                              .shared = l->shared,
+                              .parameter = parameter};
+    }
+    return status;
+}
+
 mo_status mo_cuda_prepare(mo_cuda_device *d, const mo_op *op, mo_cuda_step *steps, int *count, mo_error *err)
 {
     mo_cuda_launch launches[MO_CUDA_KERNELS_PER_OP];
@@ -242,29 +260,41 @@ mo_status mo_cuda_prepare(mo_cuda_device *d, const mo_op *op, mo_cuda_step *step
         return err ? err->status : MO_EUNSUPPORTED;
     }
     for (int i = 0; i < chosen; i++) {
-        const mo_cuda_launch *l = &launches[i];
-        mo_cuda_kernel *kernel = NULL;
-        mo_status status = find_kernel(d, l->kernel, &kernel, err);
-        if (status == MO_OK) {
-            status = allow_shared(d, kernel, l->shared, err);
-        }
+        /* All members of the union begin where `stream` does. */
+        const mo_status status = make_step(d, &launches[i], &op->stream, &steps[i], err);
         if (status != MO_OK) {
             return status;
         }
-        steps[i] = (mo_cuda_step){.function = kernel->function,
-                                  .grid = {l->grid[0], l->grid[1], l->grid[2]},
-                                  .block = {l->block[0], l->block[1], l->block[2]},
-                                  .shared = l->shared};
     }
     *count = chosen;
     return MO_OK;
 }
 
-mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, const mo_op *op,
-                        mo_error *err)
+mo_status mo_cuda_prepare_tail(mo_cuda_device *d, const mo_op *first, const mo_op *second, mo_tail *tail,
+                               mo_cuda_step *step, int *made, mo_error *err)
 {
-    /* All members of the union begin where `stream` does. The driver copies what the kernel takes. */
-    void *parameters[] = {(void *)(uintptr_t)&op->stream};
+    mo_cuda_launch launch;
+    *made = mo_cuda_launch_tail(first, second, d->code, d->sms, &launch);
+    if (*made == 0) {
+        return MO_OK;
+    }
+    if (first->kind == MO_OP_PRODUCT) {
+        tail->product = first->product;
+    } else {
+        tail->experts = first->experts;
+    }
+    if (second->kind == MO_OP_STREAM) {
+        tail->stream = second->stream;
+    } else {
+        tail->choose = second->choose;
+    }
+    return make_step(d, &launch, tail, step, err);
+}
+
+mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, mo_error *err)
+{
+    /* The driver copies what the kernel takes. */
+    void *parameters[] = {(void *)(uintptr_t)step->parameter};
     const int result =
         d->driver->launch_kernel(step->function, step->grid[0], step->grid[1], step->grid[2], step->block[0],
                                  step->block[1], step->block[2], step->shared, stream, parameters, NULL);
@@ -281,7 +311,7 @@ mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err)
         status = mo_cuda_prepare(d, op, steps, &count, err);
     }
     for (int i = 0; i < count && status == MO_OK; i++) {
-        status = mo_cuda_start(d, ((mo_cuda_stream *)stream)->handle, &steps[i], op, err);
+        status = mo_cuda_start(d, ((mo_cuda_stream *)stream)->handle, &steps[i], err);
     }
     return status;
 }

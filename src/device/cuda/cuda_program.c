@@ -12,19 +12,48 @@ typedef struct mo_cuda_program {
     void *graph; /* ready to run; NULL: the steps are started one by one */
     int step_count;
     mo_cuda_step *steps;
-    mo_op *ops; /* own copy */
+    mo_op *ops;       /* own copy */
+    mo_tail *tails;   /* of ops that go together */
+    mo_daddr counter; /* of all tails: kernels of a program follow each other; 0: none */
+    bool no_tails;    /* there was no counter */
 } mo_cuda_program;
+
+/* Op i and the next as one kernel, where that is possible; otherwise *made is 0. */
+static mo_status prepare_tail(mo_cuda_device *d, mo_cuda_program *p, int i, int count, mo_tail *tail,
+                              int *made, mo_error *err)
+{
+    *made = 0;
+    if (d->no_tails || p->no_tails || i + 1 >= count) {
+        return MO_OK;
+    }
+    mo_status status =
+        mo_cuda_prepare_tail(d, &p->ops[i], &p->ops[i + 1], tail, p->steps + p->step_count, made, err);
+    if (status != MO_OK || *made == 0) {
+        return status;
+    }
+    if (!p->counter) {
+        p->counter = mo_cuda_counter_take(d);
+    }
+    tail->arrived = p->counter;
+    p->no_tails = p->counter == 0;
+    *made = !p->no_tails;
+    return MO_OK;
+}
 
 static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count, mo_error *err)
 {
+    mo_tail *tail = p->tails;
     for (int i = 0; i < count; i++) {
         int made = 0;
-        mo_status status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
+        mo_status status = prepare_tail(d, p, i, count, tail, &made, err);
+        if (made) {
+            tail++;
+            i++;
+        } else if (status == MO_OK) {
+            status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
+        }
         if (status != MO_OK) {
             return mo_fail_prefix(err, status, "op %d of a program", i);
-        }
-        for (int j = 0; j < made; j++) {
-            p->steps[p->step_count + j].op = i;
         }
         p->step_count += made;
     }
@@ -35,9 +64,19 @@ static mo_status start_steps(mo_cuda_device *d, const mo_cuda_program *p, void *
 {
     mo_status status = MO_OK;
     for (int i = 0; i < p->step_count && status == MO_OK; i++) {
-        status = mo_cuda_start(d, stream, &p->steps[i], &p->ops[p->steps[i].op], err);
+        status = mo_cuda_start(d, stream, &p->steps[i], err);
     }
     return status;
+}
+
+static void drop_steps(mo_cuda_program *p)
+{
+    free(p->steps);
+    free(p->ops);
+    free(p->tails);
+    p->steps = NULL;
+    p->ops = NULL;
+    p->tails = NULL;
 }
 
 /* Relaxed: what other threads do with the driver meanwhile is no business of the recording. */
@@ -78,10 +117,7 @@ static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err
     mo_error why;
     mo_status status = record(d, p, &why);
     if (status == MO_OK) {
-        free(p->steps);
-        free(p->ops);
-        p->steps = NULL;
-        p->ops = NULL;
+        drop_steps(p);
         return MO_OK;
     }
     if (status == MO_EDEVICE || status == MO_ENOMEM) {
@@ -98,7 +134,8 @@ static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, i
     const size_t room = count > 0 ? (size_t)count : 1;
     p->steps = calloc(room * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
     p->ops = calloc(room, sizeof *p->ops);
-    if (!p->steps || !p->ops) {
+    p->tails = calloc(room / 2 + 1, sizeof *p->tails);
+    if (!p->steps || !p->ops || !p->tails) {
         return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
     }
     if (count > 0) {
@@ -137,8 +174,8 @@ void mo_cuda_program_destroy(mo_program *program)
     if (p->graph && mo_cuda_enter(d, NULL) == MO_OK) {
         mo_cuda_check_quietly(d, d->driver->graph_exec_destroy(p->graph), "cuGraphExecDestroy");
     }
-    free(p->steps);
-    free(p->ops);
+    mo_cuda_counter_give(d, p->counter);
+    drop_steps(p);
     free(p);
 }
 

@@ -1,12 +1,6 @@
 #include "base/status.h"
+#include "device/cuda/choose.h"
 #include "device/cuda/launch.h"
-
-/* A thread per expert, in whole warps; at least as many as there are groups and ranks. */
-static uint32_t threads_of(const mo_op_choose *o)
-{
-    const int most = o->groups > o->experts ? o->groups : o->experts;
-    return (uint32_t)(most + 31) / 32 * 32;
-}
 
 int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
@@ -24,8 +18,9 @@ int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch 
     if (o->tokens == 0) {
         return 0;
     }
-    out[0] = (mo_cuda_launch){
-        .kernel = "mo_choose", .grid = {(uint32_t)o->tokens, 1, 1}, .block = {threads_of(o), 1, 1}};
+    out[0] = (mo_cuda_launch){.kernel = "mo_choose",
+                              .grid = {(uint32_t)o->tokens, 1, 1},
+                              .block = {(uint32_t)mo_choose_threads(o), 1, 1}};
     if (!o->table || o->tokens == 1) { /* a single token's list is made on the way */
         return 1;
     }

@@ -1,0 +1,266 @@
+/* Layers of one token as programs: the ops that a device may join into fewer kernels stand next to each other, in all
+ * the variants that models have, and some that may not be joined. A program runs several times; every byte is then that
+ * of the same ops on the host, one after the other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "device/op_host.h"
+#include "device_case.h"
+#include "numeric/kinds.h"
+
+enum { ROUNDS = 2, OPS = 16, VARIANTS = 20, EXPERTS = 12 };
+
+typedef struct layer {
+    mo_op ops[OPS];
+    int count;
+    int n, hidden, tokens, used;
+    mo_type type;
+    mo_daddr x, y, down, ids, weights, work, bad;
+    mo_dacts in;
+} layer;
+
+static mo_op *add(layer *l, mo_op_kind kind)
+{
+    assert_true(l->count < OPS);
+    mo_op *op = &l->ops[l->count++];
+    *op = (mo_op){.kind = kind};
+    return op;
+}
+
+static mo_daddr some(box *b, int64_t count)
+{
+    return box_address(b, box_filled(b, count, 0));
+}
+
+static mo_daddr maybe(box *b, int64_t count, int percent)
+{
+    return box_chance(b, percent) ? some(b, count) : 0;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
+
+static void multiply(box *b, layer *l, mo_dacts in, mo_type type, int rows, mo_daddr y)
+{
+    mo_op_product *o = &add(l, MO_OP_PRODUCT)->product;
+    *o = (mo_op_product){.in = in, .tokens = l->tokens, .count = 1};
+    o->matrix[0] = box_matrix(b, type, rows, in.cols, 0, BLOCK_ORDINARY);
+    o->y[0] = y;
+    o->stride[0] = rows;
+}
+
+static mo_op_stream *stream(box *b, layer *l)
+{
+    mo_op_stream *o = &add(l, MO_OP_STREAM)->stream;
+    *o = (mo_op_stream){.x = l->x, .tokens = l->tokens, .n = l->n, .eps = 1e-5f, .bad = l->bad};
+    o->out_scale = maybe(b, 1, 20);
+    return o;
+}
+
+static void norm_into(box *b, layer *l, mo_op_norm *norm, mo_dacts out)
+{
+    *norm = (mo_op_norm){.weight = maybe(b, l->n, 80), .scale = box_chance(b, 70) ? 1.0f : 0.4f, .out = out};
+    norm->multiply = maybe(b, l->n, 20);
+}
+
+/* x += the mixer's output; three norms at most, of which the router reads one. */
+static void mix(box *b, layer *l, int variant)
+{
+    const mo_dacts mixed = box_acts_filled(b, l->tokens, 256 * box_pick(b, 1, 2), 0);
+    multiply(b, l, mixed, l->type, l->n, l->y);
+    if (variant % 7 == 6) { /* something between them */
+        add(l, MO_OP_LOGITS)->logits = (mo_op_logits){.x = l->y, .count = l->n, .bad = l->bad};
+    }
+    mo_op_stream *o = stream(b, l);
+    o->y = variant % 11 == 10 ? 0 : l->y;
+    o->y_norm = maybe(b, l->n, 10);
+    norm_into(b, l, &o->norm[variant % 3], l->in);
+    if (box_chance(b, 30)) {
+        norm_into(b, l, &o->norm[(variant + 1) % 3], box_acts(b, l->tokens, l->n));
+    }
+}
+
+static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
+{
+    static const mo_type types[] = {MO_F32, MO_F16, MO_BF16, MO_F32, MO_Q8_0};
+    const mo_daddr scores = box_address(b, box_floats(b, (int64_t)l->tokens * EXPERTS));
+    mo_daddr *table = box_take(b, 8 * EXPERTS);
+    for (int e = 0; e < EXPERTS; e++) {
+        table[e] = box_chance(b, 85) ? bricks[e] : 0;
+    }
+    multiply(b, l, l->in, types[variant % 5], EXPERTS, scores);
+    add(l, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = scores,
+                                                  .select_bias = maybe(b, EXPERTS, 40),
+                                                  .ids = l->ids,
+                                                  .weights = l->weights,
+                                                  .table = box_address(b, table),
+                                                  .work = l->work,
+                                                  .tokens = l->tokens,
+                                                  .experts = EXPERTS,
+                                                  .used = l->used,
+                                                  .gating = variant % 3,
+                                                  .normalise = box_chance(b, 50),
+                                                  .groups = variant % 4 == 3 ? 4 : 1,
+                                                  .groups_used = variant % 4 == 3 ? 3 : 1,
+                                                  .scale = box_chance(b, 50) ? 1.0f : 2.5f};
+}
+
+/* Bricks of a layer; the ops that compute them. */
+static mo_op_experts experts(box *b, layer *l, mo_daddr *bricks)
+{
+    mo_op_experts o = {.work = l->work, .most = l->tokens * l->used, .activation = MO_SWIGLU_OSS};
+    o.in = l->in;
+    o.hidden = box_acts(b, (int64_t)l->tokens * l->used, l->hidden);
+    o.gate = box_matrix(b, l->type, l->hidden, l->n, EXPERTS, BLOCK_ORDINARY);
+    o.up = box_matrix(b, l->type, l->hidden, l->n, EXPERTS, BLOCK_ORDINARY);
+    o.down = box_matrix(b, l->type, l->n, l->hidden, EXPERTS, BLOCK_ORDINARY);
+    o.up_at = aligned(box_matrix_bytes(&o.gate));
+    o.down_at = o.up_at + aligned(box_matrix_bytes(&o.up));
+    o.y = l->down;
+    for (int e = 0; e < EXPERTS; e++) {
+        uint8_t *brick = box_take(b, o.down_at + box_matrix_bytes(&o.down));
+        blocks_fill(l->type, brick, box_matrix_bytes(&o.gate), &b->random, BLOCK_ORDINARY);
+        blocks_fill(l->type, brick + o.up_at, box_matrix_bytes(&o.up), &b->random, BLOCK_ORDINARY);
+        blocks_fill(l->type, brick + o.down_at, box_matrix_bytes(&o.down), &b->random, BLOCK_ORDINARY);
+        bricks[e] = box_address(b, brick);
+    }
+    return o;
+}
+
+/* The feed-forward part, and what the next layer reads. */
+static void merge(box *b, layer *l, int variant)
+{
+    mo_op_stream *o = stream(b, l);
+    o->feed = 1;
+    o->used = l->used;
+    o->weights = l->weights;
+    o->ids = l->ids;
+    o->down = l->down;
+    if (variant % 5 == 1) { /* other rows than those in router order, with the same content */
+        int32_t *row_of = box_take(b, 4 * (int64_t)l->tokens * l->used);
+        for (int i = 0; i < l->tokens * l->used; i++) {
+            row_of[i] = l->tokens * l->used - 1 - i;
+        }
+        o->row_of = box_address(b, row_of);
+    }
+    o->shared = variant % 4 == 1 ? some(b, (int64_t)l->tokens * l->n) : 0;
+    o->shared_gate = o->shared ? maybe(b, l->tokens, 50) : 0;
+    o->dense = variant % 6 == 5 ? some(b, (int64_t)l->tokens * l->n) : 0;
+    o->moe_norm = maybe(b, l->n, 10);
+    o->post_norm = maybe(b, l->n, 10);
+    norm_into(b, l, &o->norm[0], l->in);
+}
+
+static void build(box *b, layer *l, int variant)
+{
+    static const int widths[] = {256, 512, 1280, 768, 2304};
+    static const int used[] = {2, 4, 8, 10, 3};
+    mo_daddr bricks[EXPERTS];
+    *l = (layer){.type = block_types[variant % BLOCK_TYPES], .hidden = 256, .used = used[variant % 5]};
+    l->tokens = variant % 13 == 12 ? 2 : 1;
+    l->n = widths[variant % 8 == 4 ? variant % 5 : variant % 2];
+    const int64_t rows = (int64_t)l->tokens * l->used;
+    l->x = some(b, (int64_t)l->tokens * l->n);
+    l->y = some(b, (int64_t)l->tokens * l->n);
+    l->down = some(b, rows * l->n);
+    l->in = box_acts(b, l->tokens, l->n);
+    l->ids = box_address(b, box_take(b, 4 * rows));
+    l->weights = box_address(b, box_floats(b, rows));
+    const int64_t bytes = (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
+    l->work = box_address(b, memset(box_take(b, bytes), 0, (size_t)bytes));
+    l->bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    const mo_op_experts o = experts(b, l, bricks);
+    mix(b, l, variant);
+    route(b, l, variant, bricks);
+    add(l, MO_OP_EXPERTS_IN)->experts = o;
+    add(l, MO_OP_EXPERTS_DOWN)->experts = o;
+    if (variant % 9 == 2) { /* a part of every layer's work that stands between */
+        multiply(b, l, l->in, l->type, l->n, some(b, (int64_t)l->tokens * l->n));
+    }
+    merge(b, l, variant);
+}
+
+static void *resolve(void *user, mo_daddr address, int64_t bytes)
+{
+    const box *b = user;
+    return address >= b->base && address + (mo_daddr)bytes <= b->base + b->used ? box_at(b, address) : NULL;
+}
+
+static void good(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fail_msg("%s", err->detail);
+    }
+}
+
+static void run(box *b, const layer *l)
+{
+    const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = resolve, .user = b};
+    mo_error err = {0};
+    mo_program *program;
+    good(mo_program_create(b->device, l->ops, l->count, &program, &err), &err);
+    good(mo_copy_in(b->stream, b->base, b->want, b->used, &err), &err);
+    for (int i = 0; i < ROUNDS; i++) {
+        good(mo_program_run(program, b->stream, &err), &err);
+    }
+    good(mo_copy_out(b->stream, b->got, b->base, b->used, &err), &err);
+    good(mo_stream_wait(b->stream, &err), &err);
+    mo_program_destroy(program);
+    for (int i = 0; i < ROUNDS * l->count; i++) {
+        good(mo_op_run(&host, &l->ops[i % l->count], &err), &err);
+    }
+    assert_int_equal(*(const uint32_t *)box_at(b, l->bad), 0); /* the bits of a NaN differ between machines */
+}
+
+/* A router whose sums are all -0, because every product is too small and negative: not a single +0 may be added. */
+static void build_minus_zero(box *b, layer *l)
+{
+    enum { COLS = 264 }; /* not a whole number of anybody's steps */
+    *l = (layer){.tokens = 1, .used = 2};
+    const mo_dacts in = box_acts_filled(b, 1, COLS, 0);
+    const mo_daddr scores = box_address(b, box_floats(b, EXPERTS));
+    multiply(b, l, in, MO_F32, EXPERTS, scores);
+    l->ops[0].product.matrix[0].scale = l->ops[0].product.matrix[0].bias = 0;
+    float *x = box_at(b, in.x);
+    float *w = box_at(b, l->ops[0].product.matrix[0].data);
+    for (int i = 0; i < EXPERTS * COLS; i++) {
+        x[i % COLS] = x[i % COLS] < 0 ? -0.25f : 0.25f;
+        w[i] = x[i % COLS] < 0 ? 0x1p-149f : -0x1p-149f;
+    }
+    l->bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    add(l, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = scores,
+                                                  .ids = box_address(b, box_take(b, 8)),
+                                                  .weights = box_address(b, box_floats(b, 2)),
+                                                  .tokens = 1,
+                                                  .experts = EXPERTS,
+                                                  .used = l->used,
+                                                  .gating = MO_GATING_SOFTMAX_SELECTED,
+                                                  .scale = 1.0f};
+}
+
+void test_layers(void **state)
+{
+    (void)state;
+    for (const char **name = device_names; *name; name++) {
+        box b;
+        layer l;
+        box_open(&b, *name);
+        for (int variant = 0; variant < VARIANTS; variant++) {
+            box_clear(&b, 77 + (uint64_t)variant);
+            build(&b, &l, variant);
+            run(&b, &l);
+            box_check(&b, "a layer", variant);
+        }
+        box_clear(&b, 1);
+        build_minus_zero(&b, &l);
+        run(&b, &l);
+        box_check(&b, "sums of -0", 0);
+        box_close(&b);
+    }
+}
