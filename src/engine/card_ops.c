@@ -312,7 +312,8 @@ void mo_card_await(mo_card_plan *p, int layer)
                       .to = card->room.down,
                       .n = (int32_t)card->frame->width,
                       .most = (int32_t)(p->tokens * card->frame->layers[layer].moe.used),
-                      .bad = mo_card_bad(card, card->frame->layer_count, false)};
+                      .bad = mo_card_bad(card, card->frame->layer_count, false),
+                      .waited = mo_card_waited(card, layer)};
 }
 
 /* ---- Feed-forward ---------------------------------------------------------------------------- */
