@@ -523,7 +523,7 @@ static void fallbacks_say_why(void **state)
                                                            .cpu_moe = true,
                                                            .postfetch = MO_POSTFETCH_DOWN});
     mo_session *session = open_session(model, MO_KV_F16);
-    sink s = {.rows = calloc((size_t)(TOKENS * 4096), sizeof(float)), .vocab = 4096};
+    sink s = {.rows = calloc((size_t)TOKENS * 4096, sizeof(float)), .vocab = 4096};
     feed(session, tokens, TOKENS, 1, &s);
     check_clock(model, TOKENS, &r, layers);
     assert_true(r.fetched > 0 && r.by_cpu > 0);

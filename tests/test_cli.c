@@ -706,6 +706,10 @@ static void test_learning(void **state)
         run("--version >/dev/null; LLAMA_MOE_LAYER_PERF=loud " MO_PROGRAM " run " MO_TEST_MODEL " -p x"), 2);
 }
 
+#define LANES                                                                                                \
+    "bench " MO_TEST_MODEL " --device sim --cpu-moe --ctx 64 --prefill 0 --decode 6 --rounds 1 "             \
+    "--profile off "
+
 /* Where the time of a device's layers went: for people, for programs, and in the profile by LLAMA_MOE_LAYER_PERF. */
 static void test_lanes(void **state)
 {
@@ -716,9 +720,6 @@ static void test_lanes(void **state)
     if (access(MO_TEST_MODEL, R_OK) != 0) {
         skip();
     }
-#define LANES                                                                                                \
-    "bench " MO_TEST_MODEL " --device sim --cpu-moe --ctx 64 --prefill 0 --decode 6 --rounds 1 --profile "   \
-                           "off "
     assert_int_equal(run(LANES "--postfetch down --json --moe-layer-perf-out lanes.json"), 0);
     json_t *root = parse_output(), *lanes = json_object_get(root, "lanes");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
