@@ -556,6 +556,12 @@ typedef struct mo_device_report {
     int64_t core_bytes, work_bytes, stage_bytes;
     int32_t slots, filled; /* for experts */
     int64_t slot_bytes;
+    int32_t passing_layers; /* whose core does not fit and crosses the link for every step */
+    int32_t
+        host_layers; /* whose core does not fit either: the CPU computes them, but for prompts they cross too */
+    int64_t passing_bytes;            /* of the ring they pass through */
+    uint64_t passed_bytes, passed_ns; /* crossed that way, and what the copies took */
+    uint64_t host_ns;                 /* the CPU computed such layers */
     uint64_t steps;
     uint64_t asked, hits, by_cpu, fetched,
         fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */

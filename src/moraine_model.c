@@ -84,12 +84,6 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
-/* Everything of the core lies in RAM, from where it is sent. */
-static bool core_in_ram(const mo_model *m)
-{
-    return m->mapped || m->opening.plan.mode != MO_PLAN_STREAMED;
-}
-
 /* A device that cannot take the model is an error when it was asked for by name; otherwise the CPU runs it. */
 static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err)
 {
@@ -107,12 +101,6 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
     for (int i = 0; i < notes.count; i++) {
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
-    if (status == MO_OK && !core_in_ram(m)) {
-        status = mo_fail(
-            err, MO_ENOMEM,
-            "%s: the core of the model does not fit into RAM, from where a device takes it; raise --ram",
-            m->device_name);
-    }
     if (status == MO_OK && o->skip_missing) {
         status = mo_fail(err, MO_EINVAL, "--skip-missing works without a device only; add --device none");
     }
@@ -129,6 +117,7 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         .vram_bytes = o->vram_bytes,
         .cpu_moe = o->cpu_moe,
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
+        .tiers = m->opening.tiers,
         .postfetch = &postfetch,
         .cpu_bytes_s = rates.measured ? rates.ram_bytes_s * rates.compute_share : 0,
         .link_bytes_s = probed ? rates.link_bytes_s : 0,

@@ -10,3 +10,4 @@ for code in 0 75 80; do
 done
 echo "== models"
 MO_TEST_DEVICE=cuda "$tests/test_card"
+MO_TEST_DEVICE=cuda "$tests/test_card_pass"

@@ -69,6 +69,7 @@ struct mo_pool {
     alignas(LINE_BYTES) pthread_mutex_t region_lock; /* one region at a time */
     int threads, started;
     int awake_most;                    /* more threads are not woken: they only get in the way */
+    _Atomic int64_t spin_ns;           /* how long a thread waits before it sleeps */
     _Atomic int16_t owners[MAX_CORES]; /* by core: 1 + the seat seen there last, 0: none */
     seat seats[];
 };
@@ -237,6 +238,7 @@ static void wait_for_work(mo_pool *pool, int thread)
     bool shared = shares_core(pool, thread);
     bool crowded = pool->threads - atomic_load(&pool->sleepers) > pool->awake_most;
     if (!shared && !crowded) {
+        const int64_t spin_ns = atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
         int64_t start = mo_clock_ns();
         do {
             for (int i = 0; i < SPIN_PAUSES; i++) {
@@ -245,7 +247,7 @@ static void wait_for_work(mo_pool *pool, int thread)
                 }
                 cpu_pause();
             }
-        } while (mo_clock_ns() - start < SPIN_NS);
+        } while (mo_clock_ns() - start < spin_ns);
     }
     park(pool, thread);
 }
@@ -298,6 +300,7 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
         return mo_fail(err, MO_ENOMEM, "out of memory for a pool of %d threads", threads);
     }
     memset(pool, 0, bytes);
+    atomic_init(&pool->spin_ns, SPIN_NS);
     pool->threads = threads;
     pool->awake_most = cores > 2 ? cores : 2; /* two, so that a chunk that blocks holds up no other */
     pthread_mutex_init(&pool->region_lock, NULL);
@@ -330,6 +333,11 @@ void mo_pool_destroy(mo_pool *pool)
     }
     pthread_mutex_destroy(&pool->region_lock);
     free(pool);
+}
+
+void mo_pool_expect(mo_pool *pool, int64_t within_ns)
+{
+    atomic_store_explicit(&pool->spin_ns, within_ns > SPIN_NS ? within_ns : SPIN_NS, memory_order_relaxed);
 }
 
 int mo_pool_threads(const mo_pool *pool)

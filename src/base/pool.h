@@ -25,6 +25,10 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err);
 void mo_pool_destroy(mo_pool *pool); /* joins; NULL is allowed */
 int mo_pool_threads(const mo_pool *pool);
 
+/* The next regions will follow each other within so many nanoseconds: threads stay awake that long instead of paying
+ * for a wake-up each time. 0: nobody knows. Any thread. */
+void mo_pool_expect(mo_pool *pool, int64_t within_ns);
+
 /* Runs the phases in order and returns when the last one is done: every write of phase i is seen by
  * every chunk of phase i+1. One region at a time per pool (regions of several callers are
  * serialised); a task must not start a region on its own pool. Allocates nothing. */

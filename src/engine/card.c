@@ -9,8 +9,6 @@
 
 /* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
 #define RESERVE_BYTES ((int64_t)256 << 20)
-/* Experts that pass through take at most this, or a sixteenth of the ceiling. */
-#define STAGES_BYTES ((int64_t)1 << 30)
 /* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
 #define ADOPT_PIECE ((size_t)1 << 30)
 /* First guesses, corrected by what is measured while running. */
@@ -47,29 +45,51 @@ static mo_status make_streams(mo_card *card, mo_error *err)
     return status;
 }
 
-static int64_t largest_brick(const mo_card *card)
+/* Are experts of some layer interleaved in RAM? Then those on their way need two places. */
+static bool any_interleaved(const mo_card *card)
 {
-    int64_t largest = 0;
-    for (int i = 0; i < card->frame->layer_count; i++) {
-        largest = card->layers[i].brick_bytes > largest ? card->layers[i].brick_bytes : largest;
-    }
-    return largest;
-}
-
-static mo_status make_stages(mo_card *card, mo_error *err)
-{
-    const int64_t brick = largest_brick(card);
-    if (brick == 0) {
-        return MO_OK;
-    }
-    const int64_t most = STAGES_BYTES < card->limit / 16 ? STAGES_BYTES : card->limit / 16;
     bool interleaved = false;
     for (int i = 0; i < card->frame->layer_count; i++) {
         interleaved |= card->frame->layers[i].routed && mo_card_interleaved(card, i);
     }
+    return interleaved;
+}
+
+int64_t mo_card_kept(const mo_card *card)
+{
+    int64_t entries = 1;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        entries += card->frame->layers[i].routed ? card->frame->layers[i].moe.experts : 0;
+    }
+    return card->session_bytes + entries * (int64_t)sizeof(mo_daddr);
+}
+
+int64_t mo_card_least_stages(const mo_card *card)
+{
+    return MO_VRAM_STAGES_LEAST * (any_interleaved(card) ? 2 : 1) * mo_card_largest_brick(card->frame);
+}
+
+/* Bytes of slots for every expert; 0 when none is to stay. */
+static int64_t all_slots(const mo_card *card)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < card->frame->layer_count && !card->options.cpu_moe; i++) {
+        const mo_layer *l = &card->frame->layers[i];
+        bytes += l->routed ? l->moe.experts * card->layers[i].brick_bytes : 0;
+    }
+    return bytes;
+}
+
+static mo_status make_stages(mo_card *card, mo_error *err)
+{
+    const int64_t brick = mo_card_largest_brick(card->frame);
+    if (brick == 0) {
+        return MO_OK;
+    }
+    const bool interleaved = any_interleaved(card);
     const int64_t each = interleaved ? 2 * brick : brick;
-    int64_t count = most / each;
-    count = count < 2 ? 2 : count > CARD_STAGES ? CARD_STAGES : count;
+    const int64_t spare = card->limit - card->taken - mo_card_kept(card);
+    const int64_t count = mo_vram_stages(each, card->limit, spare, all_slots(card));
     card->stage_bytes = brick;
     mo_daddr memory = 0;
     mo_status status = mo_card_take(card, count * each, "room for experts on their way", &memory, err);
@@ -102,8 +122,7 @@ static mo_status make_slots(mo_card *card, mo_error *err)
         entries += shapes[i].experts;
     }
     const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
-    const int64_t seat = card->session_bytes;
-    int64_t budget = card->limit - card->taken - map - seat;
+    int64_t budget = card->limit - card->taken - mo_card_kept(card);
     budget = budget < 0 || card->options.cpu_moe ? 0 : budget;
     const mo_status status =
         mo_vram_open(card->device, shapes, layers, budget, card->options.policy, &card->vram, err);
@@ -118,57 +137,85 @@ static mo_status make_slots(mo_card *card, mo_error *err)
     return status;
 }
 
-/* The loader's memory, from which experts are fetched, is pinned where it lies. */
+static void adopt(mo_card *card, uint8_t *memory, size_t bytes, const char *what, mo_adopted *out)
+{
+    *out = (mo_adopted){.memory = memory, .piece = ADOPT_PIECE};
+    bytes = bytes / 4096 * 4096;
+    size_t at = 0;
+    for (mo_error err = {0}; memory && at < bytes; at += ADOPT_PIECE) {
+        const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
+        if (mo_device_adopt(card->device, memory + at, piece, &err) != MO_OK) {
+            mo_log(MO_LOG_WARN, "device",
+                   "%.1f of %.1f GiB of %s in RAM could be pinned (%s); what lies in the rest reaches the "
+                   "device "
+                   "several times slower, so the CPU computes more of it where it can",
+                   (double)at / (1 << 30), (double)bytes / (1 << 30), what, err.detail);
+            break;
+        }
+        out->bytes = at + piece;
+    }
+}
+
+/* The memory from which experts are fetched and layers pass is pinned where it lies. */
 static void adopt_weights(mo_card *card)
 {
     size_t bytes = 0;
     uint8_t *region = mo_checkpoint_region(card->model, &bytes);
-    size_t at = 0;
-    card->adopted = region;
-    card->adopted_piece = ADOPT_PIECE;
-    bytes = bytes / 4096 * 4096;
-    for (mo_error err = {0}; region && at < bytes; at += ADOPT_PIECE) {
-        const size_t piece = bytes - at < ADOPT_PIECE ? bytes - at : ADOPT_PIECE;
-        if (mo_device_adopt(card->device, region + at, piece, &err) != MO_OK) {
-            mo_log(MO_LOG_WARN, "device",
-                   "%.1f of %.1f GiB of weights in RAM could be pinned (%s); experts from the rest reach the "
-                   "device "
-                   "several times slower, so the CPU computes more of them",
-                   (double)at / (1 << 30), (double)bytes / (1 << 30), err.detail);
-            break;
-        }
-        card->adopted_bytes = at + piece;
+    adopt(card, region, bytes, "weights", &card->adopted[0]);
+    if (card->passage.count && card->passage.tiers && card->passage.tiers->ring) {
+        region = mo_ring_region(card->passage.tiers->ring, &bytes);
+        adopt(card, region, bytes, "layers from disk", &card->adopted[1]);
     }
+}
+
+static void release_weights(mo_card *card)
+{
+    for (int i = 0; i < 2; i++) {
+        for (size_t at = 0; at < card->adopted[i].bytes; at += card->adopted[i].piece) {
+            mo_device_release(card->device, card->adopted[i].memory + at);
+        }
+    }
+}
+
+/* How far a copy from here may go at once: it may not cross from one pinned piece to the next. */
+static size_t pinned_run(const mo_card *card, const uint8_t *from, size_t run)
+{
+    for (int i = 0; i < 2; i++) {
+        const mo_adopted *a = &card->adopted[i];
+        if (a->memory && from >= a->memory && from < a->memory + a->bytes) {
+            const size_t at = (size_t)(from - a->memory), end = a->bytes - at,
+                         left = a->piece - at % a->piece;
+            run = run < left ? run : left;
+            run = run < end ? run : end;
+        }
+    }
+    return run;
 }
 
 bool mo_card_is_pinned(const mo_card *card, int layer, int expert)
 {
     const mo_brick *b = &card->frame->layers[layer].moe.bricks[expert];
-    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    bool pinned = card->adopted != NULL;
-    for (int i = 0; pinned && i < 3; i++) {
-        const size_t at = (size_t)(parts[i]->data - card->adopted);
-        pinned = at < card->adopted_bytes;
+    const uint8_t *parts[] = {b->gate.w.data, b->up.w.data, b->down.w.data};
+    bool pinned = true;
+    for (int i = 0; i < 3; i++) {
+        bool here = false;
+        for (int k = 0; k < 2; k++) {
+            const mo_adopted *a = &card->adopted[k];
+            here |= a->memory && parts[i] >= a->memory && parts[i] < a->memory + a->bytes;
+        }
+        pinned = pinned && here;
     }
     return pinned;
 }
 
-/* A copy may not cross from one pinned piece to the next. */
 mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err)
 {
     const size_t size = (size_t)(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
     mo_status status = MO_OK;
     for (size_t done = 0, run; done < size && status == MO_OK; done += run) {
-        const uint8_t *from = w->data + done;
-        run = size - done;
-        if (card->adopted && from >= card->adopted && from < card->adopted + card->adopted_bytes) {
-            const size_t at = (size_t)(from - card->adopted), end = card->adopted_bytes - at;
-            const size_t left = card->adopted_piece - at % card->adopted_piece;
-            run = run < left ? run : left;
-            run = run < end ? run : end;
-        }
-        status = mo_copy_in(stream, to + done, from, run, err);
+        run = pinned_run(card, w->data + done, size - done);
+        status = mo_copy_in(stream, to + done, w->data + done, run, err);
     }
     return status;
 }
@@ -258,6 +305,7 @@ static mo_status set_limit(mo_card *card, mo_error *err)
 {
     mo_device_info info;
     mo_device_describe(card->device, &info);
+    card->shares_cores = strcmp(info.kind, "cuda") != 0;
     const int64_t free_bytes = info.free_bytes > RESERVE_BYTES ? info.free_bytes - RESERVE_BYTES : 0;
     card->limit = card->options.vram_bytes > 0 ? card->options.vram_bytes : free_bytes;
     if (card->options.vram_bytes > 0 && card->limit > info.free_bytes) {
@@ -287,6 +335,9 @@ static mo_status open_card(mo_card *card, mo_error *err)
     }
     if (status == MO_OK) {
         status = mo_card_take_pinned(card, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_pass_open(card, err);
     }
     if (status == MO_OK) {
         status = mo_card_upload(card, err);
@@ -320,9 +371,11 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     card->frame = mo_checkpoint_frame(model);
     card->options = *options;
     card->extent = mo_extent_of(card->frame);
+    card->passage.tiers = options->tiers;
+    card->passage.held = -1;
     card->session_bytes =
         (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
-        (card->frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+        mo_card_seat_bytes(card->frame);
     card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
     card->fetch_s_per_byte = 1.0 / (options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {
@@ -363,9 +416,8 @@ void mo_card_close(mo_card *card)
     mo_stream_destroy(card->fetch);
     mo_stream_destroy(card->lane);
     drop_sets(card);
-    for (size_t at = 0; at < card->adopted_bytes; at += card->adopted_piece) {
-        mo_device_release(card->device, card->adopted + at);
-    }
+    release_weights(card);
+    mo_card_pass_close(card);
     mo_vram_close(card->vram);
     for (int i = 0; i < card->stage_count; i++) {
         mo_event_destroy(card->stages[i].ready);
@@ -459,17 +511,20 @@ mo_status mo_seat_pull(const mo_state *state, mo_error *err)
     if (!seat) {
         return MO_OK;
     }
-    const mo_status status =
-        mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
+    mo_status status = mo_card_host_return(seat->card, state, err);
+    if (status == MO_OK) {
+        status = mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
+    }
     return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
 }
 
 mo_status mo_seat_push(mo_state *state, mo_error *err)
 {
-    const mo_seat *seat = state->seat;
+    mo_seat *seat = state->seat;
     if (!seat) {
         return MO_OK;
     }
+    seat->hosted = false;
     const mo_status status =
         mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
     state->cleared = false;
@@ -483,6 +538,9 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     *out = card->counters;
     out->limit_bytes = card->limit;
     out->core_bytes = card->core_bytes;
+    out->passing_layers = card->passage.count - card->host.count;
+    out->host_layers = card->host.count;
+    out->passing_bytes = card->passage.count ? card->passage.ring * card->passage.room : 0;
     out->work_bytes = card->room.bytes;
     out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *
                                                (card->stages[0].plain != card->stages[0].memory ? 2 : 1)

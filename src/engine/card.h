@@ -24,6 +24,7 @@ typedef struct mo_card_options {
     int64_t vram_bytes;      /* hard ceiling for everything the card takes; 0: what is free, less a reserve */
     bool cpu_moe;            /* no expert stays on the device */
     const mo_policy *policy; /* of the slots; NULL: the default */
+    mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     double round_trip_s;              /* as probed, for reports; 0: not known */
@@ -31,7 +32,7 @@ typedef struct mo_card_options {
     void *user;
 } mo_card_options;
 
-/* Uploads the core and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
+/* Uploads the core, as far as it fits (the other layers will pass through a ring), and takes the slots; fills them with the experts that the loader has in RAM, as far as they go.
  * MO_ENOMEM says how much the device would have to have. */
 mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *options, mo_card **out,
                        mo_error *err);
@@ -39,9 +40,11 @@ void mo_card_close(mo_card *card); /* no session sits on it any more; NULL is al
 
 /* Bytes of device memory that a card of this model takes, without slots and states: for plans. */
 typedef struct mo_card_needs {
-    int64_t core;    /* matrices, vectors, output */
-    int64_t work;    /* activations, flags, logits */
-    int64_t staging; /* for experts that pass through */
+    int64_t core;       /* matrices, vectors, output */
+    int64_t work;       /* activations, flags, logits */
+    int64_t stage_room; /* of an expert that passes through, as it lies in RAM and in the file */
+    int64_t map;        /* of the table of experts */
+    int64_t seat;       /* of a session, beside its state */
 } mo_card_needs;
 mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context);
 

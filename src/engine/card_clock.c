@@ -38,6 +38,7 @@ static double quantile(const uint64_t *buckets, uint64_t count, double share)
 /* A layer in the step that runs. */
 typedef struct lap {
     int64_t seen, replied; /* replied 0: not served */
+    int64_t hosted;        /* 0: the device's own */
     int64_t cpu_from, cpu_to, cpu_ns, wait_ns;
     int64_t fetch_at, fetch_ns;
     uint64_t fallbacks[MO_FALLBACKS];
@@ -134,6 +135,11 @@ void mo_card_clock_replied(mo_card_clock *c, int layer, bool device, int fetched
     c->laps[layer].replied = now;
 }
 
+void mo_card_clock_hosted(mo_card_clock *c, int layer, int64_t now)
+{
+    c->laps[layer].hosted = now;
+}
+
 void mo_card_clock_fall(mo_card_clock *c, int layer, mo_fallback why)
 {
     c->laps[layer].fallbacks[why]++;
@@ -206,12 +212,13 @@ void mo_card_clock_end(mo_card_clock *c, const uint32_t *waited_ns, mo_tally *ta
     uint64_t idle = positive(c->launched - c->began);
     for (int i = 0; i < c->layers; i++) {
         const lap *l = &c->laps[i];
+        idle += waited_ns[i];
+        before = l->hosted ? l->hosted : before;
         if (!l->replied) {
             continue;
         }
         *fetch_ns += positive(l->fetch_ns);
         *hidden_ns += positive(hidden_of(l));
-        idle += waited_ns[i];
         if (c->counts) {
             add_lap(&c->sums[i], l, before, waited_ns[i]);
             c->buckets[bucket_of(l->replied - before)]++;

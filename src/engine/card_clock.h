@@ -33,10 +33,12 @@ void mo_card_clock_computed(mo_card_clock *c, int layer, int64_t from, int64_t t
 void mo_card_clock_waited(mo_card_clock *c, int layer, int64_t from, int64_t to);
 /* device: the device computes experts of the layer too, of which so many were fetched. */
 void mo_card_clock_replied(mo_card_clock *c, int layer, bool device, int fetched, int64_t now);
+/* The CPU has computed whole layers, from this one on, and handed the stream back: they have no lanes. */
+void mo_card_clock_hosted(mo_card_clock *c, int layer, int64_t now);
 /* An expert was meant to be the device's and was not, or was not beside the CPU's work. */
 void mo_card_clock_fall(mo_card_clock *c, int layer, mo_fallback why);
 
-/* The step has ended: waited_ns[layers] is what the device waited for replies. Document 001's fields go to the tally
+/* The step has ended: waited_ns[layers] is what the device waited for replies, 0 where it had not to. Document 001's fields go to the tally
  * (NULL: nowhere): walls of both lanes and the join wait; everything: also the region, launches and fallbacks. What
  * copies took and what the CPU hid of that is added to *fetch_ns and *hidden_ns. */
 void mo_card_clock_end(mo_card_clock *c, const uint32_t *waited_ns, mo_tally *tally, bool everything,

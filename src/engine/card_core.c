@@ -15,6 +15,8 @@ typedef struct packer {
     int64_t buffer_bytes;
     int64_t group_bytes; /* of the largest group of interleaved rows */
     int64_t used;
+    int64_t matrices;       /* of that, in matrices */
+    mo_pass_layer *passing; /* the layer that is laid out does not stay; NULL: it does */
     mo_status status;
     mo_error *err;
 } packer;
@@ -67,6 +69,10 @@ static mo_daddr put_matrix(packer *p, const mo_weights *w)
 {
     const int64_t group = w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols);
     p->group_bytes = group > p->group_bytes ? group : p->group_bytes;
+    p->matrices += mo_vram_room(matrix_bytes(w));
+    if (p->passing) {
+        return mo_card_pass_add(p->card, p->passing, w);
+    }
     if (!w->interleave || !p->card) {
         return put(p, w->data, matrix_bytes(w));
     }
@@ -204,17 +210,36 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_card_layer
     }
 }
 
+/* What was read from disk to be sent may be overwritten when it has been. */
+static mo_status leave_behind(packer *p, int layer)
+{
+    const mo_tiers *tiers = p->card->passage.tiers;
+    const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
+    const mo_status status = read ? mo_stream_wait(p->card->main, p->err) : MO_OK;
+    mo_card_pass_forget(p->card, layer);
+    return status;
+}
+
 static void put_all(packer *p, const mo_frame *f, mo_card *card)
 {
     mo_card_layer scratch;
     for (int i = 0; i < f->layer_count; i++) {
+        p->passing = card ? mo_card_pass_of(card, i) : NULL;
+        const bool read = card && !p->passing && p->status == MO_OK;
+        if (read) {
+            p->status = mo_card_pass_read(card, i, p->err);
+        }
         put_layer(p, &f->layers[i], f->width, card ? &card->layers[i] : &scratch);
+        if (read && p->status == MO_OK) {
+            p->status = leave_behind(p, i);
+        }
         for (int r = 0; card && r < card->rope_count; r++) {
             if (card->ropes[r] == f->layers[i].attention.rope) {
                 card->layers[i].rope = r;
             }
         }
     }
+    p->passing = NULL;
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
     const mo_dmatrix output = put_linear(p, &f->output);
     if (card) {
@@ -230,9 +255,27 @@ int64_t mo_card_core_bytes(const mo_frame *frame)
     return p.used;
 }
 
+int64_t mo_card_layer_bytes(const mo_frame *frame, int layer)
+{
+    packer p = {0};
+    mo_card_layer scratch;
+    put_layer(&p, &frame->layers[layer], frame->width, &scratch);
+    return p.matrices;
+}
+
+bool mo_card_core_interleaved(const mo_frame *frame)
+{
+    packer p = {0};
+    put_all(&p, frame, NULL);
+    return p.group_bytes > 0;
+}
+
 mo_status mo_card_upload(mo_card *card, mo_error *err)
 {
     card->core_bytes = mo_card_core_bytes(card->frame);
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        card->core_bytes -= card->passage.number[i] < 0 ? 0 : mo_card_layer_bytes(card->frame, i);
+    }
     card->layers = calloc((size_t)card->frame->layer_count + 1, sizeof *card->layers);
     if (!card->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
@@ -254,5 +297,5 @@ mo_status mo_card_upload(mo_card *card, mo_error *err)
     }
     status = p.status == MO_OK ? mo_stream_wait(card->main, err) : p.status;
     mo_card_give(card, p.buffer, bytes);
-    return status;
+    return status == MO_OK ? mo_card_pass_ready(card, err) : status;
 }

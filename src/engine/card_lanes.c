@@ -31,7 +31,7 @@ static inline void relax(void)
 
 /* ---- What the device chose -------------------------------------------------------------------- */
 
-static mo_status await_choice(mo_card *card, int layer, mo_error *err)
+mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err)
 {
     const uint32_t *flag = &card->pinned.flags[layer];
     const int64_t began = mo_clock_ns();
@@ -213,8 +213,9 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
         return false;
     }
     *status = mo_event_record(s->ready, card->fetch, err);
-    if (slot) {
+    if (slot) { /* pinned as long as others look for slots: it is still being copied and computed */
         mo_vram_landed(card->vram, layer, need->expert);
+        mo_vram_pin(card->vram, layer, need->expert);
     }
     mo_card_list_work(card, walk, stage, need->expert, to);
     if (!mo_card_is_pinned(card, layer, need->expert)) {
@@ -266,6 +267,11 @@ static mo_status fetch_some(mo_card *card, mo_walk *walk, int layer, mo_card_ser
             }
         }
     }
+    for (int i = 0; i < out->count; i++) {
+        if (needs[i].in_done && mo_vram_find(card->vram, layer, needs[i].expert)) {
+            mo_vram_unpin(card->vram, layer, needs[i].expert);
+        }
+    }
     if (status == MO_OK && out->fetched) {
         status = mo_event_record(card->fetch_to, card->fetch, err);
     }
@@ -285,7 +291,7 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     *out = (mo_card_service){.layer = layer};
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
-    mo_status status = await_choice(card, layer, err);
+    mo_status status = mo_card_await_flag(card, layer, err);
     if (status == MO_OK) {
         status = mo_card_measure_last(card, err);
     }
@@ -545,4 +551,5 @@ void mo_card_abort(mo_card *card)
     }
     card->stage_head = card->stage_tail = 0;
     card->unmeasured = 0;
+    mo_card_pass_abort(card);
 }

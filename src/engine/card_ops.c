@@ -78,10 +78,15 @@ static void norm_into(mo_op_stream *op, int which, mo_daddr weight, mo_dacts out
     op->norm[which] = (mo_op_norm){.weight = weight, .scale = 1.0f, .out = out};
 }
 
-void mo_card_begin(mo_card_plan *p)
+static mo_daddr norm_before(const mo_card *card, int layer)
 {
-    mo_op_stream *op = add_stream(p, 0);
-    norm_into(op, 0, p->card->layers[0].mixer_norm, in_of(p));
+    return layer < card->frame->layer_count ? card->layers[layer].mixer_norm : card->out_norm;
+}
+
+void mo_card_begin(mo_card_plan *p, int layer)
+{
+    mo_op_stream *op = add_stream(p, layer < p->card->frame->layer_count ? layer : layer - 1);
+    norm_into(op, 0, norm_before(p->card, layer), in_of(p));
 }
 
 /* x += mixer's output, and what the feed-forward part reads. */
@@ -316,6 +321,33 @@ void mo_card_await(mo_card_plan *p, int layer)
                       .waited = mo_card_waited(card, layer)};
 }
 
+void mo_card_hand_over(mo_card_plan *p, int from)
+{
+    const mo_card *card = p->card;
+    mo_op_publish *op = &add(p, MO_OP_PUBLISH)->publish;
+    op->from[0] = stream_of(p);
+    op->to[0] = seen(card, card->pinned.x);
+    op->bytes[0] = p->tokens * card->frame->width * 4;
+    op->ranges = 1;
+    op->sequence = block_at(p, mo_card_lay_block(card, p->tokens).sequence);
+    op->flag = seen(card, &card->pinned.flags[from]);
+}
+
+void mo_card_take_back(mo_card_plan *p, int from, int to)
+{
+    const mo_card *card = p->card;
+    add(p, MO_OP_AWAIT)->await =
+        (mo_op_await){.reply = seen(card, card->pinned.replies + from * card->pinned.reply_bytes),
+                      .sequence = block_at(p, mo_card_lay_block(card, p->tokens).sequence),
+                      .from = seen(card, card->pinned.x),
+                      .to = stream_of(p),
+                      .n = (int32_t)card->frame->width,
+                      .most = (int32_t)p->tokens,
+                      .bad = mo_card_bad(card, card->frame->layer_count, false),
+                      .waited = mo_card_waited(card, from)};
+    mo_card_begin(p, to);
+}
+
 /* ---- Feed-forward ---------------------------------------------------------------------------- */
 
 static mo_op_experts experts_of(const mo_card_plan *p, int layer, mo_daddr work, int64_t most,
@@ -441,11 +473,7 @@ void mo_card_merge(mo_card_plan *p, int layer, bool grouped, bool experts)
     op->moe_norm = l->routed ? c->post_moe : 0;
     op->post_norm = c->post_ffn;
     op->out_scale = c->out_scale;
-    if (layer + 1 < card->frame->layer_count) {
-        norm_into(op, 0, card->layers[layer + 1].mixer_norm, in_of(p));
-    } else {
-        norm_into(op, 0, card->out_norm, in_of(p));
-    }
+    norm_into(op, 0, norm_before(card, layer + 1), in_of(p));
 }
 
 static void add_grouped(mo_card_plan *p, const mo_card_span *span, int part, const mo_dmatrix *m, mo_dacts in,

@@ -4,13 +4,15 @@
 
 #include "engine/card.h"
 #include "engine/card_clock.h"
+#include "engine/card_host.h"
+#include "engine/card_pass.h"
 
 enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
-    CARD_STAGES = 192,    /* most experts that pass through at once */
-    CARD_OPS = 64,        /* most ops of a layer */
+    CARD_STAGES = MO_VRAM_STAGES,
+    CARD_OPS = 64, /* most ops of a layer */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -64,6 +66,7 @@ typedef struct mo_card_pinned {
     int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
     float *all_weights;
     float *in;      /* [few][D] the experts' input */
+    float *x;       /* [few][D] the stream, on its way through layers that the CPU computes */
     float *rows;    /* [few * used][D] what the CPU computed */
     void *hidden;   /* acts [few * used][F]: what it hands on before down */
     float *logits;  /* [CARD_LOGITS][vocab] */
@@ -77,6 +80,8 @@ typedef struct mo_card_pinned {
 typedef struct mo_card_segment {
     int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
     bool open;    /* the last layer waits for the host */
+    int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
+    int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
     mo_program *program;
 } mo_card_segment;
 
@@ -112,6 +117,12 @@ typedef struct mo_card_watch {
     int count[MO_OP_KINDS];
 } mo_card_watch;
 
+/* Host memory that was pinned in place, piece by piece. */
+typedef struct mo_adopted {
+    uint8_t *memory;
+    size_t bytes, piece;
+} mo_adopted;
+
 struct mo_card {
     mo_device *device;
     const mo_checkpoint *model;
@@ -125,6 +136,8 @@ struct mo_card {
     mo_event *fetch_from, *fetch_to, *lane_done;
     mo_daddr core;
     int64_t core_bytes;
+    mo_card_pass passage;
+    mo_card_host host;
     mo_card_layer *layers;
     mo_dmatrix output;
     mo_daddr out_norm;
@@ -143,10 +156,11 @@ struct mo_card {
     int transfers_most;    /* under way at once */
     int64_t session_bytes; /* left for the state of one session */
     int64_t taken, limit;  /* bytes of device memory, and the ceiling */
+    bool shares_cores;     /* the device is made of this machine's threads */
     uint32_t sequence;
     uint64_t pass;
-    uint8_t *adopted; /* host memory that was pinned in place */
-    size_t adopted_bytes, adopted_piece;
+    mo_adopted
+        adopted[2]; /* host memory that was pinned in place: the loader's; the ring of layers from disk */
     double cpu_s_per_byte, fetch_s_per_byte;
     mo_card_watch *watch; /* NULL: nobody asks */
     mo_card_clock *clock;
@@ -161,6 +175,7 @@ typedef struct mo_seat {
     mo_daddr memory, table; /* the state; mo_dstate[layers] */
     int64_t bytes;
     float *logits; /* the session's own row, pinned where it lies; NULL: it could not be */
+    bool hosted;   /* the layers that the CPU computes have their newest state in RAM */
 } mo_seat;
 
 /* ---- Memory (card_room.c) ---- */
@@ -202,6 +217,15 @@ static inline mo_daddr mo_card_choice(const mo_card *c, mo_daddr array, int64_t 
 
 mo_status mo_card_upload(mo_card *card, mo_error *err);
 int64_t mo_card_core_bytes(const mo_frame *frame);
+bool mo_card_core_interleaved(const mo_frame *frame);
+/* Bytes of a session's table on a device. */
+int64_t mo_card_seat_bytes(const mo_frame *frame);
+/* Bytes of the largest expert on a device; 0 when there are none. */
+int64_t mo_card_largest_brick(const mo_frame *frame);
+/* Bytes that stay free for a session and the map of experts. */
+int64_t mo_card_kept(const mo_card *card);
+/* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
+int64_t mo_card_least_stages(const mo_card *card);
 
 /* ---- Ops (card_ops.c) ---- */
 
@@ -209,6 +233,7 @@ typedef struct mo_card_plan {
     const mo_card *card;
     int64_t tokens, chunks, slices;
     mo_kv_type kv;
+    int passing; /* while programs are made: the layer in passage that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
 } mo_card_plan;
@@ -222,7 +247,7 @@ typedef struct mo_card_span {
 
 /* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
  * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
-void mo_card_begin(mo_card_plan *p);
+void mo_card_begin(mo_card_plan *p, int layer); /* one past the last: for the output */
 void mo_card_mix(mo_card_plan *p, int layer);
 void mo_card_publish(mo_card_plan *p, int layer);
 void mo_card_hot(mo_card_plan *p, int layer);
@@ -259,6 +284,8 @@ typedef struct mo_card_service {
 } mo_card_service;
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
 mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+/* Waits until the device has published what the host is to see of the layer. */
+mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
 mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
 /* Copies that were still under way when the last served layer was answered are done by now: takes their time. */

@@ -145,7 +145,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     const mo_extent *e = &card->extent;
     const int64_t rows = card->options.batch * e->used, few = CARD_FEW * e->used;
     const int layers = card->frame->layer_count;
-    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * few + 63) / 64 * 64;
+    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > CARD_FEW ? few : CARD_FEW) + 63) / 64 * 64;
     p->block = (uint8_t *)cut(c, mo_card_lay_block(card, card->options.batch).bytes, 1);
     p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
     p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
@@ -153,6 +153,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
     p->all_weights = (float *)cut(c, layers * few, sizeof(float));
     p->in = (float *)cut(c, CARD_FEW * card->frame->width, sizeof(float));
+    p->x = (float *)cut(c, CARD_FEW * card->frame->width, sizeof(float));
     p->rows = (float *)cut(c, few * card->frame->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
     p->logits = (float *)cut(c, CARD_LOGITS * card->frame->vocab, sizeof(float));
@@ -183,14 +184,13 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     return MO_OK;
 }
 
-mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context)
+int64_t mo_card_seat_bytes(const mo_frame *frame)
 {
-    mo_card card = {.frame = frame, .options = {.batch = batch, .context = context}, .rope_count = 8};
-    cutter c = {0};
-    card.extent = mo_extent_of(frame);
-    card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
-    card.group_limit = card.extent.experts;
-    lay_room(&card, &c, &card.room);
+    return (frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+}
+
+int64_t mo_card_largest_brick(const mo_frame *frame)
+{
     int64_t largest = 0;
     for (int i = 0; i < frame->layer_count; i++) {
         const mo_layer *l = &frame->layers[i];
@@ -204,6 +204,24 @@ mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t cont
             largest = bytes > largest ? bytes : largest;
         }
     }
-    return (mo_card_needs){
-        .core = mo_card_core_bytes(frame), .work = c.used, .staging = largest * card.extent.used};
+    return largest;
+}
+
+mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t context)
+{
+    mo_card card = {.frame = frame, .options = {.batch = batch, .context = context}, .rope_count = 8};
+    cutter c = {0};
+    card.extent = mo_extent_of(frame);
+    card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
+    card.group_limit = card.extent.experts;
+    lay_room(&card, &c, &card.room);
+    int64_t entries = 1;
+    for (int i = 0; i < frame->layer_count; i++) {
+        entries += frame->layers[i].routed ? frame->layers[i].moe.experts : 0;
+    }
+    return (mo_card_needs){.core = mo_card_core_bytes(frame),
+                           .work = c.used,
+                           .stage_room = 2 * mo_card_largest_brick(frame),
+                           .map = entries * (int64_t)sizeof(mo_daddr),
+                           .seat = mo_card_seat_bytes(frame)};
 }

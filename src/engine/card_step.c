@@ -7,6 +7,9 @@
 #include "base/status.h"
 #include "engine/card_parts.h"
 
+/* The CPU's part of a layer follows that of the layer before after what the device does between them. */
+#define STAY_AWAKE_NS ((int64_t)500 * 1000)
+
 /* ---- Before ----------------------------------------------------------------------------------- */
 
 /* Recurrent parts of seats whose session begins anew. */
@@ -15,6 +18,7 @@ static mo_status clear_seats(mo_card *card, const mo_walk *walk, mo_error *err)
     mo_status status = MO_OK;
     for (int i = 0; i < walk->slice_count; i++) {
         mo_state *s = walk->slices[i].state;
+        s->seat->hosted = s->seat->hosted && !s->cleared;
         for (int l = 0; s->cleared && s->recurrent && l < card->frame->layer_count && status == MO_OK; l++) {
             const mo_state_layer *layer = &s->layers[l];
             if (layer->conv) {
@@ -101,15 +105,31 @@ static bool is_open(const mo_card *card, int layer)
     return card->frame->layers[layer].routed && !mo_vram_closed(card->vram, layer);
 }
 
-static mo_status end_segment(mo_card *card, mo_card_set *set, mo_card_plan *p, int from, int to,
+static bool passes(const mo_card *card, int layer)
+{
+    return card->passage.number[layer] >= 0;
+}
+
+/* open: the host serves layer to - 1 before the next segment goes on. */
+static mo_status end_segment(mo_card *card, mo_card_set *set, mo_card_plan *p, int from, int to, bool open,
                              mo_error *err)
 {
     mo_card_segment *s = &set->segments[set->count];
-    *s = (mo_card_segment){.from = from, .to = to, .open = to > from && is_open(card, to - 1)};
+    *s = (mo_card_segment){.from = from, .to = to, .open = open, .passing = p->passing};
+    p->passing = -1;
     const mo_status status = mo_program_create(card->device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
     p->count = 0;
     return status;
+}
+
+/* One past the last of neighbouring layers that the CPU computes. */
+static int end_of_host(const mo_card *card, int layer)
+{
+    while (layer < card->frame->layer_count && card->host.layers[layer]) {
+        layer++;
+    }
+    return layer;
 }
 
 static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_error *err)
@@ -117,9 +137,25 @@ static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_
     const int layers = card->frame->layer_count;
     mo_status status = MO_OK;
     int from = 0;
-    mo_card_begin(p);
+    mo_card_begin(p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
-        const bool open = is_open(card, i);
+        if (card->host.layers[i]) {
+            const int to = end_of_host(card, i);
+            mo_card_hand_over(p, i);
+            status = end_segment(card, set, p, from, i, false, err);
+            set->segments[set->count - 1].host_from = i;
+            set->segments[set->count - 1].host_to = to;
+            mo_card_take_back(p, i, to);
+            from = to;
+            i = to - 1;
+            continue;
+        }
+        const bool open = is_open(card, i), alone = passes(card, i);
+        if (alone && p->count > 0) { /* what is before it need not wait for it */
+            status = end_segment(card, set, p, from, i, false, err);
+            from = i;
+        }
+        p->passing = alone ? i : -1;
         mo_card_mix(p, i);
         if (open) {
             mo_card_publish(p, i);
@@ -128,17 +164,21 @@ static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_
             mo_card_hot(p, i);
         }
         mo_card_side(p, i);
-        if (open) {
-            status = end_segment(card, set, p, from, i + 1, err);
+        if (open && status == MO_OK) {
+            status = end_segment(card, set, p, from, i + 1, true, err);
             from = i + 1;
             mo_card_await(p, i);
         }
         mo_card_merge(p, i, false, true);
+        if (alone && !open && status == MO_OK) { /* its place in the ring is free again */
+            status = end_segment(card, set, p, from, i + 1, false, err);
+            from = i + 1;
+        }
     }
     if (status == MO_OK && set->logits) {
         mo_card_logits(p, 0, p->tokens);
     }
-    return status == MO_OK ? end_segment(card, set, p, from, from, err) : status;
+    return status == MO_OK && p->count > 0 ? end_segment(card, set, p, from, layers, false, err) : status;
 }
 
 static void drop_set(mo_card_set *set)
@@ -170,7 +210,7 @@ static mo_status find_set(mo_card *card, const mo_walk *walk, mo_card_set **out,
     const int limit = card->frame->layer_count * CARD_OPS + CARD_OPS;
     drop_set(oldest);
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
-    oldest->segments = calloc((size_t)card->frame->layer_count + 1, sizeof *oldest->segments);
+    oldest->segments = calloc(2 * (size_t)card->frame->layer_count + 1, sizeof *oldest->segments);
     oldest->tokens = walk->tokens;
     oldest->slices = walk->slice_count;
     oldest->chunks = chunks;
@@ -182,6 +222,7 @@ static mo_status find_set(mo_card *card, const mo_walk *walk, mo_card_set **out,
                       .chunks = chunks,
                       .slices = walk->slice_count,
                       .kv = walk->slices[0].state->kv,
+                      .passing = -1,
                       .ops = ops,
                       .limit = limit};
     const mo_status status = ops && oldest->segments
@@ -195,26 +236,43 @@ static mo_status find_set(mo_card *card, const mo_walk *walk, mo_card_set **out,
     return status;
 }
 
+static mo_status run_segment(mo_card *card, const mo_card_segment *s, mo_error *err)
+{
+    mo_status status = s->passing >= 0 ? mo_card_pass_enter(card, s->passing, err) : MO_OK;
+    if (status == MO_OK) {
+        status = mo_program_run(s->program, card->main, err);
+    }
+    return status == MO_OK && s->passing >= 0 ? mo_card_pass_leave(card, s->passing, err) : status;
+}
+
 static mo_status run_few(mo_card *card, mo_walk *walk, const atomic_bool *cancel, mo_error *err)
 {
     mo_card_set *set;
     mo_status status = find_set(card, walk, &set, err);
     if (status == MO_OK) {
-        status = mo_program_run(set->segments[0].program, card->main, err);
+        status = run_segment(card, &set->segments[0], err);
         mo_card_clock_launched(card->clock, mo_clock_ns());
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
+        const mo_card_segment *s = &set->segments[i];
+        const bool open = s->open, hosted = s->host_to > s->host_from;
         mo_card_service service = {0};
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             status = mo_fail(err, MO_ECANCELLED, "cancelled");
             break;
         }
-        status = mo_card_serve(card, walk, set->segments[i].to - 1, &service, err);
-        if (status == MO_OK) {
-            status = mo_program_run(set->segments[i + 1].program, card->main, err);
+        if (open) {
+            status = mo_card_serve(card, walk, s->to - 1, &service, err);
+        } else if (hosted) {
+            status = mo_card_host_meet(card, walk, s->host_from, err);
         }
         if (status == MO_OK) {
+            status = run_segment(card, &set->segments[i + 1], err);
+        }
+        if (status == MO_OK && open) {
             status = mo_card_reply(card, walk, &service, err);
+        } else if (status == MO_OK && hosted) {
+            status = mo_card_host_run(card, walk, s->host_from, s->host_to, err);
         }
     }
     return status;
@@ -235,19 +293,27 @@ static mo_status run_batch(mo_card *card, mo_walk *walk, const atomic_bool *canc
                       .ops = ops,
                       .limit = card->batch_ops_limit};
     mo_status status = MO_OK;
-    mo_card_begin(&p);
+    mo_card_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             return mo_fail(err, MO_ECANCELLED, "cancelled");
         }
+        if (passes(card, i)) {
+            status = mo_card_launch(card->main, &p, err);
+            p.count = 0;
+            status = status == MO_OK ? mo_card_pass_enter(card, i, err) : status;
+        }
         mo_card_mix(&p, i);
-        status = mo_card_launch(card->main, &p, err);
+        status = status == MO_OK ? mo_card_launch(card->main, &p, err) : status;
         p.count = 0;
         mo_card_side(&p, i);
         if (status == MO_OK) {
             status = mo_card_launch(card->main, &p, err);
         }
         p.count = 0;
+        if (status == MO_OK && passes(card, i)) {
+            status = mo_card_pass_leave(card, i, err);
+        }
         if (status == MO_OK && card->frame->layers[i].routed) {
             status = mo_card_feed_batch(card, walk, &p, i, experts, err);
             p.count = 0;
@@ -353,7 +419,7 @@ static void tell_choices(mo_card *card, mo_walk *walk)
     const int64_t stride = mo_card_choice_rows(card, walk->tokens);
     for (int i = 0; i < card->frame->layer_count; i++) {
         const mo_layer *l = &card->frame->layers[i];
-        if (!l->routed) {
+        if (!l->routed || card->host.layers[i]) { /* the CPU told and counted its own */
             continue;
         }
         const int64_t rows = walk->tokens * l->moe.used;
@@ -431,7 +497,14 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     }
     card->pass++;
     mo_card_clock_begin(card->clock, walk->engine->tally != NULL, mo_clock_ns());
+    mo_pool_expect(walk->engine->pool, few && !card->shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = clear_seats(card, walk, err);
+    if (status == MO_OK) {
+        status = mo_card_host_bring(card, walk, few, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_pass_begin(card, few, err);
+    }
     if (status == MO_OK) {
         status = send_block(card, walk, err);
     }
@@ -443,8 +516,12 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     }
     if (status != MO_OK) {
         mo_card_abort(card);
-    } else {
+    }
+    if (status == MO_EDEVICE) {
+        mo_card_pass_end(card);
+    } else if (status == MO_OK) {
         card->counters.steps++;
     }
+    mo_pool_expect(walk->engine->pool, 0);
     return status;
 }

@@ -120,7 +120,7 @@ void mo_walk_tell_routes(const mo_walk *walk)
     }
 }
 
-static mo_status run_layer(mo_walk *walk, int index, mo_error *err)
+mo_status mo_walk_run_layer(mo_walk *walk, int index, mo_error *err)
 {
     mo_tiers *tiers = walk->engine->tiers;
     mo_phase phases[MO_PHASES_MAX];
@@ -253,7 +253,7 @@ static mo_status run(mo_walk *walk, const atomic_bool *cancel, mo_error *err)
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
             return mo_fail(err, MO_ECANCELLED, "cancelled");
         }
-        status = run_layer(walk, i, err);
+        status = mo_walk_run_layer(walk, i, err);
         if (status != MO_OK) {
             return status;
         }

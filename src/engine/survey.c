@@ -44,8 +44,9 @@ static void count_device(const mo_frame *f, const mo_bricks *bricks, mo_plan_mod
     /* Vectors that are described have no address yet, so the card passes them over. */
     out->device_core_bytes =
         needs.core + out->vector_bytes + (int64_t)VECTORS_PER_LAYER * MO_OP_ALIGN * out->layers;
-    out->device_work_bytes = needs.work;
-    out->device_staging_bytes = needs.staging;
+    out->device_work_bytes = needs.work + needs.seat;
+    out->device_stage_room = needs.stage_room;
+    out->device_map_bytes = needs.map;
     for (int32_t i = 0; i < bricks->count; i++) {
         const mo_brick_home *h = &bricks->home[i];
         int64_t *room = h->expert < 0 ? &out->device_layer_room : &out->device_room[h->size_class];

@@ -42,6 +42,9 @@ static inline mo_trace_phase mo_walk_phase(const mo_walk *walk)
 /* Norms and quantises the residual stream of every token for the mixer: the first phase of a layer. */
 mo_phase mo_walk_mixer_input(mo_walk *walk);
 
+/* A whole layer on the CPU: the stream in w->x passes through it. */
+mo_status mo_walk_run_layer(mo_walk *walk, int index, mo_error *err);
+
 /* Quantises walk->mixed, the mixer's result before its output product. */
 mo_phase mo_walk_mixed(mo_walk *walk);
 

@@ -49,7 +49,8 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"core on a device", m->device_core_bytes},
                  {"slot for a layer on a device", m->device_layer_room},
                  {"working memory on a device", m->device_work_bytes},
-                 {"staging on a device", m->device_staging_bytes}};
+                 {"staging on a device", m->device_stage_room},
+                 {"table of experts on a device", m->device_map_bytes}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].bytes < 0 || sizes[i].bytes > SIZE_MOST) {
             return mo_fail(err, MO_EINVAL, "the model cannot be planned for: its %s of %" PRId64 " bytes",

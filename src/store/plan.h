@@ -10,8 +10,11 @@ enum {
     MO_PLAN_CLASSES = 16,
     MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
     MO_PLAN_RING_LEAST = 2,
-    MO_PLAN_RING = 3,        /* one layer computes, one has arrived, one is being read */
-    MO_PLAN_DEVICE_RING = 2, /* in VRAM: one layer computes, one arrives */
+    MO_PLAN_RING = 3, /* one layer computes, one has arrived, one is being read */
+    /* In VRAM: one layer computes, one arrives, and one place for what lies in another order in RAM. One less works, but
+     * then nothing arrives while a layer computes. */
+    MO_PLAN_DEVICE_RING = 3,
+    MO_PLAN_DEVICE_RING_LEAST = 2,
 };
 
 /* Bricks of one size. */
@@ -49,7 +52,9 @@ typedef struct mo_plan_model {
     int64_t device_layer_room; /* of the largest layer's matrices */
     int64_t device_room[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
     int64_t device_work_bytes;            /* activations, flags, tables, logits */
-    int64_t device_staging_bytes; /* for experts that pass through; 0: in_flight slots of the largest class */
+    int64_t
+        device_stage_room; /* of an expert that passes through; 0: in_flight slots of the largest class serve */
+    int64_t device_map_bytes; /* of the table of experts */
 } mo_plan_model;
 
 typedef struct mo_plan_limits {

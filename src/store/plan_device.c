@@ -6,6 +6,7 @@
 
 #include "store/plan_share.h"
 #include "store/plan_text.h"
+#include "store/vram.h"
 
 /* ---- Sizes ---- */
 
@@ -38,16 +39,16 @@ static int64_t class_room(const mo_plan_model *m, int i)
     return m->device_room[i] ? m->device_room[i] : m->classes[i].room;
 }
 
-/* Room for experts that pass through: those on their way at once, each as large as the largest. */
-static int64_t staging(const mo_plan_model *m)
+/* Room for experts that pass through, with `spare` bytes left and slots for all of them taking `all`. */
+static int64_t staging(const mo_plan_model *m, int64_t ceiling, int64_t spare, int64_t all)
 {
     int64_t largest = 0;
     for (int i = 0; i < m->class_count; i++) {
         const int64_t room = m->classes[i].bricks ? class_room(m, i) : 0;
         largest = room > largest ? room : largest;
     }
-    if (largest > 0 && m->device_staging_bytes) {
-        return m->device_staging_bytes;
+    if (largest > 0 && m->device_stage_room) {
+        return mo_plan_times(mo_vram_stages(m->device_stage_room, ceiling, spare, all), m->device_stage_room);
     }
     return mo_plan_times(m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT, largest);
 }
@@ -73,24 +74,30 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
     }
 }
 
+/* The fewest places for experts that pass. */
+static int64_t least_staging(const mo_plan_model *m)
+{
+    return staging(m, 0, 0, 0);
+}
+
 /* All of the core, no experts. */
 static mo_plan_device core_parts(const mo_plan_model *m)
 {
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
                         .vectors = m->vector_bytes,
                         .kv = m->kv_bytes,
-                        .work = m->device_work_bytes,
-                        .staging = staging(m),
+                        .work = mo_plan_sum(m->device_work_bytes, m->device_map_bytes),
+                        .staging = least_staging(m),
                         .layers = m->layers};
     d.used = total(&d);
     return d;
 }
 
-/* Everything; nothing passes, so nothing is staged. */
+/* Everything. Nothing passes after the start; a device that says how it is filled needs stages for that. */
 static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_share *s)
 {
     mo_plan_device d = core_parts(m);
-    d.staging = 0;
+    d.staging = m->device_stage_room ? d.staging : 0;
     d.slots = mo_plan_share_most(s, m->class_count);
     for (int i = 0; i < m->class_count; i++) {
         d.class_slots[i] = (int32_t)s[i].most;
@@ -100,16 +107,25 @@ static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_share *s
 }
 
 /* No layer stays. */
-static mo_plan_device streamed_parts(const mo_plan_model *m)
+static mo_plan_device streamed_parts(const mo_plan_model *m, int ring)
 {
     mo_plan_device d = core_parts(m);
     d.core = fixed_core(m);
-    d.ring = MO_PLAN_DEVICE_RING;
+    d.ring = ring;
     d.ring_bytes = mo_plan_times(d.ring, layer_room(m));
     d.layers = m->layers - m->dense_layers;
     d.streamed = m->dense_layers;
     d.used = total(&d);
     return d;
+}
+
+/* What is left makes room for more experts on their way, before any of them stays. */
+static void grow_staging(const mo_plan_model *m, int64_t ceiling, int64_t all, mo_plan_device *d)
+{
+    if (m->device_stage_room && d->staging) {
+        d->staging = staging(m, ceiling, ceiling - (d->used - d->staging), all);
+        d->used = total(d);
+    }
 }
 
 /* Layers that stay count as the largest, whichever they are. No expert stays before every layer does: a token needs
@@ -123,6 +139,20 @@ static void fill_layers(const mo_plan_model *m, int64_t ceiling, mo_plan_device 
     d->streamed -= (int)stay;
     d->core += stay * layer_room(m);
     d->used = total(d);
+}
+
+static mo_plan_device fill_ring(const mo_plan_model *m, int64_t ceiling, const mo_plan_device *ample,
+                                const mo_plan_device *scant)
+{
+    mo_plan_device large = *ample, small = *scant;
+    fill_layers(m, ceiling, &small);
+    if (ample->used > ceiling) {
+        return small;
+    }
+    fill_layers(m, ceiling, &large);
+    return mo_plan_ring_cost(small.streamed, small.ring) < mo_plan_ring_cost(large.streamed, large.ring)
+               ? small
+               : large;
 }
 
 static void fill_slots(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan_share *s,
@@ -150,19 +180,21 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, mo_pl
     want_slots(m, shares);
     const int64_t ceiling = l->vram_bytes;
     const mo_plan_device core = core_parts(m), whole = whole_parts(m, shares);
-    const mo_plan_device streamed = m->dense_layers ? streamed_parts(m) : core;
+    const mo_plan_device ample = m->dense_layers ? streamed_parts(m, MO_PLAN_DEVICE_RING) : core;
+    const mo_plan_device scant = m->dense_layers ? streamed_parts(m, MO_PLAN_DEVICE_RING_LEAST) : core;
     const bool limited =
         m->class_count > 0 && (l->cpu_moe || l->vram_expert_bytes) && whole.slots > l->vram_expert_bytes;
-    mo_plan_device least = streamed.used < core.used ? streamed : core;
+    mo_plan_device least = scant.used < core.used ? scant : core;
     least = whole.used < least.used && !limited ? whole : least;
     if (whole.used <= ceiling && !limited) {
         *out = whole;
     } else if (core.used <= ceiling) {
         *out = core;
+        grow_staging(m, ceiling, limited ? 0 : whole.slots, out);
         fill_slots(m, l, shares, out);
-    } else if (m->dense_layers && streamed.used <= ceiling) {
-        *out = streamed;
-        fill_layers(m, ceiling, out);
+    } else if (m->dense_layers && scant.used <= ceiling) {
+        *out = fill_ring(m, ceiling, &ample, &scant);
+        grow_staging(m, ceiling, 0, out);
     } else {
         *out = least;
     }

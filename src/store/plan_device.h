@@ -10,6 +10,13 @@
 #define MO_PLAN_FETCH_SECONDS                                                                                \
     20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
 
+/* What it costs that so many layers pass through a ring of so many slots, in passages: without a slot to spare the link
+ * waits while a layer is put in order. */
+static inline double mo_plan_ring_cost(int layers, int ring)
+{
+    return layers * (ring < MO_PLAN_DEVICE_RING ? 1.04 : 1.0);
+}
+
 /* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
  * (vectors, output matrix, keys and values, working memory, staging for experts that pass), then the core of layers,
  * which every token reads, then experts. False: it does not fit, and *out holds the smallest arrangement. */

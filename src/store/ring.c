@@ -21,9 +21,9 @@ struct mo_ring {
     size_t memory_bytes;
     ring_slot *slot; /* [ring] */
     int ring;
-    int32_t *order; /* [count] bricks */
+    int32_t *order; /* [count] bricks; room for all that are on disk */
     int count;
-    bool *checked;  /* [count] */
+    bool *checked;  /* [layers of the model] */
     uint64_t head;  /* position of the next layer to be computed */
     uint64_t asked; /* position after the last one that is read or being read */
     mo_ring_counters counters;
@@ -62,7 +62,7 @@ static void ask(mo_ring *s, uint64_t position)
 /* Keeps the ring full from head on. */
 static void fill(mo_ring *s)
 {
-    for (; s->asked < s->head + (uint64_t)s->ring; s->asked++) {
+    for (; s->count > 0 && s->asked < s->head + (uint64_t)s->ring; s->asked++) {
         ask(s, s->asked);
     }
 }
@@ -102,7 +102,7 @@ static int64_t position_of(const mo_ring *s, int layer)
 static mo_status deliver(mo_ring *s, const ring_slot *slot, mo_error *err)
 {
     const mo_brick_home *home = &s->bricks->home[slot->brick];
-    bool *checked = &s->checked[s->head % (uint64_t)s->count];
+    bool *checked = &s->checked[home->layer];
     for (int i = 0; i < home->parts; i++) {
         const mo_brick_part *part = &s->bricks->parts[home->first + i];
         const mo_read *r = &slot->reads[i];
@@ -123,9 +123,15 @@ static mo_status deliver(mo_ring *s, const ring_slot *slot, mo_error *err)
     return MO_OK;
 }
 
+/* Streamed, and not passed over. */
+static bool concerns(const mo_ring *s, int layer)
+{
+    return s->bricks->layer[layer] >= 0 && position_of(s, layer) >= 0;
+}
+
 mo_status mo_ring_enter(mo_ring *s, int layer, mo_error *err)
 {
-    if (s->bricks->layer[layer] < 0) {
+    if (!concerns(s, layer)) {
         return MO_OK;
     }
     const int64_t began = mo_clock_ns();
@@ -156,10 +162,50 @@ mo_status mo_ring_enter(mo_ring *s, int layer, mo_error *err)
 
 void mo_ring_leave(mo_ring *s, int layer)
 {
-    if (s->bricks->layer[layer] >= 0) {
+    if (concerns(s, layer)) {
         s->head++;
         fill(s);
     }
+}
+
+bool mo_ring_has(const mo_ring *s, int layer)
+{
+    if (!concerns(s, layer) || (uint64_t)position_of(s, layer) != s->head || s->asked <= s->head) {
+        return !concerns(s, layer);
+    }
+    const ring_slot *slot = slot_at(s, s->head);
+    bool there = true;
+    for (int i = 0; i < s->bricks->home[slot->brick].parts; i++) {
+        const int state = read_state(&slot->reads[i]);
+        there = there && (state == MO_READ_DONE || state == MO_READ_FAILED);
+    }
+    return there;
+}
+
+static void list_layers(mo_ring *s, const bool *except)
+{
+    s->count = 0;
+    for (int i = 0; i < s->bricks->layers; i++) {
+        if (s->bricks->layer[i] >= 0 && !(except && except[i])) {
+            s->order[s->count++] = s->bricks->layer[i];
+        }
+    }
+}
+
+void mo_ring_pass_over(mo_ring *s, const bool *layers)
+{
+    for (uint64_t p = s->head; p < s->asked; p++) {
+        settle(s, slot_at(s, p));
+    }
+    list_layers(s, layers);
+    s->head = s->asked = 0;
+    fill(s);
+}
+
+uint8_t *mo_ring_region(const mo_ring *s, size_t *bytes)
+{
+    *bytes = s->memory_bytes;
+    return s->memory;
 }
 
 mo_ring_counters mo_ring_count(const mo_ring *s)
@@ -187,7 +233,7 @@ static mo_status open_ring(mo_ring *s, int ring, mo_error *err)
     s->memory = mo_host_alloc_huge(s->memory_bytes);
     s->slot = calloc((size_t)s->ring, sizeof *s->slot);
     s->order = calloc((size_t)s->count, sizeof *s->order);
-    s->checked = calloc((size_t)s->count, sizeof *s->checked);
+    s->checked = calloc((size_t)s->bricks->layers, sizeof *s->checked);
     if (!s->memory || !s->slot || !s->order || !s->checked) {
         return mo_fail(
             err, MO_ENOMEM,
@@ -195,11 +241,7 @@ static mo_status open_ring(mo_ring *s, int ring, mo_error *err)
             "--ram",
             (double)s->memory_bytes / (1 << 20), s->ring);
     }
-    for (int i = 0, n = 0; i < s->bricks->layers; i++) {
-        if (s->bricks->layer[i] >= 0) {
-            s->order[n++] = s->bricks->layer[i];
-        }
-    }
+    list_layers(s, NULL);
     return MO_OK;
 }
 

@@ -21,6 +21,14 @@ mo_status mo_ring_enter(mo_ring *ring, int layer, mo_error *err);
 /* The layer has been computed: its slot is filled with the next that will need one. */
 void mo_ring_leave(mo_ring *ring, int layer);
 
+/* Would mo_ring_enter() of this layer, the next in order, return at once? */
+bool mo_ring_has(const mo_ring *ring, int layer);
+/* These layers of the model ([layers]) have another place and are not read any more; NULL: all are. No layer is
+ * entered. */
+void mo_ring_pass_over(mo_ring *ring, const bool *layers);
+/* The memory of the slots, page-aligned. */
+uint8_t *mo_ring_region(const mo_ring *ring, size_t *bytes);
+
 typedef struct mo_ring_counters {
     uint64_t layers, bytes; /* entered, and read for them */
     uint64_t wait_ns;

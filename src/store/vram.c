@@ -138,6 +138,22 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     return MO_OK;
 }
 
+int mo_vram_stages(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
+{
+    /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
+    const int64_t most = (int64_t)1 << 30;
+    int64_t bytes = most < ceiling / 16 ? most : ceiling / 16;
+    const int64_t beside = spare - all;
+    if (all > 0 && beside >= MO_VRAM_STAGES_LEAST * room) {
+        bytes = MO_VRAM_STAGES_LEAST * room;
+    }
+    bytes = bytes < spare ? bytes : spare;
+    const int64_t count = room > 0 ? bytes / room : 0;
+    return count < MO_VRAM_STAGES_LEAST ? MO_VRAM_STAGES_LEAST
+           : count > MO_VRAM_STAGES     ? MO_VRAM_STAGES
+                                        : (int)count;
+}
+
 mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
                        const mo_policy *policy, mo_vram **out, mo_error *err)
 {

@@ -1,0 +1,486 @@
+#include "engine/card_pass.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/card_parts.h"
+#include "store/plan_device.h"
+
+/* ---- Which layers pass ------------------------------------------------------------------------- */
+
+static bool on_disk(const mo_card_pass *p, int layer)
+{
+    return p->tiers && p->tiers->ring && p->tiers->bricks->layer[layer] >= 0;
+}
+
+/* Marks `count` of the layers that are on disk (or are not), spread evenly. */
+static void spread(const mo_card *card, bool disk, int count, bool *passes)
+{
+    int all = 0;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        all += on_disk(&card->passage, i) == disk;
+    }
+    for (int i = 0, n = 0; i < card->frame->layer_count; i++) {
+        if (on_disk(&card->passage, i) == disk) {
+            passes[i] = (int64_t)(n + 1) * count / all > (int64_t)n * count / all;
+            n++;
+        }
+    }
+}
+
+/* The disk is slower than the link: what lies in RAM passes first. */
+static void choose(const mo_card *card, int count, bool *passes)
+{
+    int in_ram = 0;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        in_ram += !on_disk(&card->passage, i);
+        passes[i] = false;
+    }
+    if (in_ram > 0) {
+        spread(card, false, count < in_ram ? count : in_ram, passes);
+    }
+    if (count > in_ram) {
+        spread(card, true, count - in_ram, passes);
+    }
+}
+
+/* Bytes of the core on the device when these layers pass; *room: of a slot. */
+static int64_t core_with(const mo_card *card, const bool *passes, int64_t *room)
+{
+    int64_t bytes = mo_card_core_bytes(card->frame);
+    *room = 0;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        if (passes[i]) {
+            const int64_t layer = mo_card_layer_bytes(card->frame, i);
+            bytes -= layer;
+            *room = layer > *room ? layer : *room;
+        }
+    }
+    return bytes;
+}
+
+/* How many have to pass under so many bytes; preferably a multiple of the slots, so that the first layer of a step need
+ * not wait for the last one of the step before. -1: it does not fit however many do. */
+static int count_passing(const mo_card *card, int64_t bytes, bool *passes, int64_t *least)
+{
+    const int layers = card->frame->layer_count;
+    int fits = -1;
+    for (int count = 0; count <= layers; count++) {
+        int64_t room;
+        choose(card, count, passes);
+        const int64_t core = core_with(card, passes, &room) + (count ? card->passage.ring * room : 0);
+        *least = *least == 0 || core < *least ? core : *least;
+        if (core <= bytes && (count == 0 || count % card->passage.slots == 0)) {
+            return count;
+        }
+        fits = core <= bytes && fits < 0 ? count : fits;
+    }
+    if (fits >= 0) {
+        choose(card, fits, passes);
+    }
+    return fits;
+}
+
+/* A ring with room for the next copy while one computes, or a smaller one with fewer layers passing through. */
+static int choose_ring(mo_card *card, int64_t bytes, bool *passes, int64_t *least)
+{
+    mo_card_pass *p = &card->passage;
+    int best = -1, ring = 0;
+    *least = 0;
+    for (int r = PASS_RING; r >= (p->interleaved ? 2 : 1); r--) {
+        p->ring = r;
+        p->slots = p->interleaved ? r - 1 : r;
+        const int count = count_passing(card, bytes, passes, least);
+        if (count >= 0 && (best < 0 || mo_plan_ring_cost(count, r) < mo_plan_ring_cost(best, ring))) {
+            best = count;
+            ring = r;
+        }
+    }
+    if (best >= 0) {
+        p->ring = ring;
+        p->slots = p->interleaved ? ring - 1 : ring;
+        choose(card, best, passes);
+    }
+    return best;
+}
+
+/* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
+static mo_status share_with_host(mo_card *card, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    int in_ram = 0, seen = 0, taken = 0;
+    for (int i = 0; i < p->count; i++) {
+        in_ram += !on_disk(p, p->layers[i].layer);
+    }
+    p->few = malloc(sizeof *p->few * ((size_t)p->count + 1));
+    if (!p->few) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    card->host.count = mo_card_host_share(card, p->count, in_ram, p->room);
+    for (int i = 0; i < p->count; i++) {
+        mo_pass_layer *l = &p->layers[i];
+        const bool here = !on_disk(p, l->layer);
+        const bool host = here && (seen + 1) * card->host.count / in_ram > seen * card->host.count / in_ram;
+        seen += here;
+        card->host.layers[l->layer] = host;
+        l->slot = (host ? taken++ : p->few_count) % p->slots;
+        if (!host) {
+            p->few[p->few_count++] = i;
+        }
+    }
+    return MO_OK;
+}
+
+static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    p->layers = calloc((size_t)count, sizeof *p->layers);
+    if (!p->layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    core_with(card, passes, &p->room);
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        if (passes[i]) {
+            p->number[i] = p->count;
+            p->layers[p->count++].layer = i;
+        }
+    }
+    mo_status status =
+        mo_card_take(card, p->ring * p->room, "a ring for layers that do not fit", &p->memory, err);
+    if (status == MO_OK) {
+        status = mo_stream_create(card->device, &p->stream, err);
+    }
+    mo_event **events[] = {p->began, p->ready, p->done};
+    for (int i = 0; i < 3 * PASS_RING && status == MO_OK; i++) {
+        status = mo_event_create(card->device, &events[i / PASS_RING][i % PASS_RING], err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_create(card->device, &p->copied, err);
+    }
+    return status == MO_OK ? share_with_host(card, err) : status;
+}
+
+mo_status mo_card_pass_open(mo_card *card, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    const int layers = card->frame->layer_count;
+    bool *passes = calloc((size_t)layers + 1, sizeof *passes);
+    p->number = malloc(sizeof *p->number * ((size_t)layers + 1));
+    card->host.layers = calloc((size_t)layers + 1, sizeof *card->host.layers);
+    if (!passes || !p->number || !card->host.layers) {
+        free(passes);
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    for (int i = 0; i < layers; i++) {
+        p->number[i] = -1;
+    }
+    p->held = -1;
+    p->interleaved = mo_card_core_interleaved(card->frame);
+    int64_t least;
+    const int64_t kept = mo_card_kept(card) + mo_card_least_stages(card);
+    const int64_t spare = card->limit - card->taken - kept;
+    const int count = choose_ring(card, spare, passes, &least);
+    mo_status status = MO_OK;
+    if (count < 0) {
+        status = mo_fail(
+            err, MO_ENOMEM,
+            "the model needs %.1f MiB of device memory even with its layers passing through, and may take "
+            "%.1f; raise --vram, choose a smaller --ctx or --batch, or run with --device none",
+            (double)(card->taken + kept + least) / (1 << 20), (double)card->limit / (1 << 20));
+    } else if (count > 0) {
+        status = take_ring(card, passes, count, err);
+        mo_log(MO_LOG_INFO, "device",
+               "%d of %d layers do not fit into %.1f GiB of device memory: for every token %d cross the link "
+               "and the "
+               "CPU computes %d",
+               count, layers, (double)card->limit / (1 << 30), count - card->host.count, card->host.count);
+    }
+    free(passes);
+    return status;
+}
+
+void mo_card_pass_close(mo_card *card)
+{
+    mo_card_pass *p = &card->passage;
+    mo_stream_destroy(p->stream);
+    if (p->held >= 0 && p->tiers) {
+        mo_ring_leave(p->tiers->ring, p->held);
+    }
+    for (int i = 0; i < PASS_RING; i++) {
+        mo_event_destroy(p->began[i]);
+        mo_event_destroy(p->ready[i]);
+        mo_event_destroy(p->done[i]);
+    }
+    mo_event_destroy(p->copied);
+    mo_device_free(card->device, p->memory);
+    free(p->layers);
+    free(p->number);
+    free(p->few);
+    free(card->host.layers);
+    card->host = (mo_card_host){0};
+    *p = (mo_card_pass){.held = -1};
+}
+
+/* ---- Laying out --------------------------------------------------------------------------------- */
+
+mo_pass_layer *mo_card_pass_of(mo_card *card, int layer)
+{
+    const int number = card->passage.number[layer];
+    return number < 0 ? NULL : &card->passage.layers[number];
+}
+
+static mo_daddr slot_of(const mo_card_pass *p, const mo_pass_layer *l)
+{
+    return p->memory + (mo_daddr)(l->slot * p->room);
+}
+
+/* The layer of a position of the endless stream. */
+static const mo_pass_layer *layer_at(const mo_card_pass *p, uint64_t position)
+{
+    return p->batch ? &p->layers[position % (uint64_t)p->count]
+                    : &p->layers[p->few[position % (uint64_t)p->few_count]];
+}
+
+static mo_daddr plain_of(const mo_card_pass *p)
+{
+    return p->memory + (mo_daddr)((p->ring - 1) * p->room);
+}
+
+mo_daddr mo_card_pass_add(mo_card *card, mo_pass_layer *l, const mo_weights *w)
+{
+    const mo_card_pass *p = &card->passage;
+    const int64_t at = l->used;
+    l->parts[l->count++] = (mo_pass_part){.w = w, .at = at};
+    l->used += mo_vram_room(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+    return (p->interleaved ? plain_of(p) : slot_of(p, l)) + (mo_daddr)at;
+}
+
+mo_status mo_card_pass_read(mo_card *card, int layer, mo_error *err)
+{
+    return on_disk(&card->passage, layer) ? mo_ring_enter(card->passage.tiers->ring, layer, err) : MO_OK;
+}
+
+void mo_card_pass_forget(mo_card *card, int layer)
+{
+    if (on_disk(&card->passage, layer)) {
+        mo_ring_leave(card->passage.tiers->ring, layer);
+    }
+}
+
+mo_status mo_card_pass_ready(mo_card *card, mo_error *err)
+{
+    const mo_card_pass *p = &card->passage;
+    const int layers = card->frame->layer_count;
+    if (!p->tiers || !p->tiers->ring) {
+        return MO_OK;
+    }
+    bool *stays = calloc((size_t)layers, sizeof *stays);
+    if (!stays) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that stay on the device");
+    }
+    for (int i = 0; i < layers; i++) {
+        stays[i] = p->number[i] < 0;
+    }
+    mo_ring_pass_over(p->tiers->ring, stays);
+    free(stays);
+    return MO_OK;
+}
+
+/* ---- Passing ------------------------------------------------------------------------------------ */
+
+/* What the last copy into the slot took. */
+static void measure(mo_card *card, int slot)
+{
+    mo_card_pass *p = &card->passage;
+    mo_error ignored = {0};
+    double seconds = 0;
+    bool done = false;
+    if (mo_event_query(p->ready[slot], &done, &ignored) == MO_OK && done &&
+        mo_event_seconds(p->began[slot], p->ready[slot], &seconds, &ignored) == MO_OK) {
+        const mo_pass_layer *l = layer_at(p, p->holds[slot] - 1);
+        card->counters.passed_bytes += (uint64_t)l->used;
+        card->counters.passed_ns += (uint64_t)(seconds * 1e9);
+    }
+}
+
+/* The slot in RAM that was copied from is filled anew. *free: it is, or nothing was held. */
+static mo_status release_held(mo_card_pass *p, bool wait, bool *free_now, mo_error *err)
+{
+    mo_status status = MO_OK;
+    *free_now = true;
+    if (p->held < 0) {
+        return MO_OK;
+    }
+    status = wait ? mo_event_wait(p->copied, err) : mo_event_query(p->copied, free_now, err);
+    if (status == MO_OK && *free_now) {
+        mo_ring_leave(p->tiers->ring, p->held);
+        p->held = -1;
+    }
+    return status;
+}
+
+static mo_status copy_layer(mo_card *card, const mo_pass_layer *l, mo_daddr to, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < l->count && status == MO_OK; i++) {
+        status = mo_card_copy_matrix(card, card->passage.stream, l->parts[i].w, to + (mo_daddr)l->parts[i].at,
+                                     err);
+    }
+    return status;
+}
+
+/* Sends the layer of the next position. *sent stays false when its slot is in use, or the disk would have to be waited
+ * for and nobody wants to. */
+static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    const mo_pass_layer *l = layer_at(p, p->asked);
+    const int slot = l->slot;
+    mo_status status = MO_OK;
+    *sent = false;
+    if (p->holds[slot] > p->head) {
+        return MO_OK;
+    }
+    if (on_disk(p, l->layer)) {
+        bool free_now;
+        status = release_held(p, wait, &free_now, err);
+        if (status != MO_OK || !free_now || (!wait && !mo_ring_has(p->tiers->ring, l->layer))) {
+            return status;
+        }
+        status = mo_ring_enter(p->tiers->ring, l->layer, err);
+        if (status != MO_OK) {
+            return status;
+        }
+        p->held = l->layer;
+    }
+    if (p->holds[slot]) {
+        measure(card, slot);
+    }
+    if (p->used[slot]) {
+        status = mo_stream_after(p->stream, p->done[slot], err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_record(p->began[slot], p->stream, err);
+    }
+    if (status == MO_OK && copy_layer(card, l, slot_of(p, l), err) != MO_OK) {
+        card->counters.fetch_failed++; /* once more; a link that fails twice is not to be trusted */
+        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(card, l, slot_of(p, l), err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_record(p->ready[slot], p->stream, err);
+    }
+    if (status == MO_OK && p->held == l->layer) {
+        status = mo_event_record(p->copied, p->stream, err);
+    }
+    p->holds[slot] = ++p->asked;
+    *sent = status == MO_OK;
+    return status;
+}
+
+/* To the file's layout; after that the slot is free. */
+static mo_status restore(mo_card *card, const mo_pass_layer *l, mo_error *err)
+{
+    const mo_card_pass *p = &card->passage;
+    mo_status status = MO_OK;
+    for (int i = 0; i < l->count && status == MO_OK;) {
+        mo_op op = {.kind = MO_OP_RESTORE};
+        op.restore = (mo_op_restore){.from = slot_of(p, l), .to = plain_of(p), .count = 1};
+        mo_op_restore *r = &op.restore;
+        for (; i < l->count && r->parts < 3; i++) {
+            const mo_weights *w = l->parts[i].w;
+            r->at[r->parts] = l->parts[i].at;
+            r->type[r->parts] = (int32_t)w->type;
+            r->rows[r->parts] = (int32_t)w->rows;
+            r->cols[r->parts] = (int32_t)w->cols;
+            r->group[r->parts++] = w->interleave;
+        }
+        status = mo_op_launch(card->main, &op, err);
+    }
+    return status;
+}
+
+mo_status mo_card_pass_enter(mo_card *card, int layer, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    if (p->number[layer] < 0) {
+        return MO_OK;
+    }
+    mo_status status = MO_OK;
+    for (bool sent = true; status == MO_OK && sent && p->asked <= p->head;) {
+        status = send(card, true, &sent, err);
+    }
+    const mo_pass_layer *l = &p->layers[p->number[layer]];
+    const int slot = l->slot;
+    if (status == MO_OK) {
+        status = mo_stream_after(card->main, p->ready[slot], err);
+    }
+    if (status == MO_OK && p->interleaved) {
+        status = restore(card, l, err);
+        status = status == MO_OK ? mo_event_record(p->done[slot], card->main, err) : status;
+        p->used[slot] = true;
+    }
+    return status;
+}
+
+mo_status mo_card_pass_leave(mo_card *card, int layer, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    if (p->number[layer] < 0) {
+        return MO_OK;
+    }
+    const int slot = p->layers[p->number[layer]].slot;
+    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], card->main, err);
+    p->used[slot] = true;
+    p->head++;
+    for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
+        status = send(card, false, &sent, err);
+    }
+    return status;
+}
+
+/* From the first layer on; what was sent ahead was for nothing. */
+static void begin_anew(mo_card_pass *p)
+{
+    p->head = p->asked = 0;
+    for (int i = 0; i < PASS_RING; i++) {
+        p->holds[i] = 0;
+    }
+}
+
+mo_status mo_card_pass_begin(mo_card *card, bool few, mo_error *err)
+{
+    mo_card_pass *p = &card->passage;
+    bool free_now;
+    if (p->count == 0 || p->batch == !few) {
+        return MO_OK;
+    }
+    p->batch = !few;
+    if (card->host.count == 0) { /* the same layers, in the same order */
+        return MO_OK;
+    }
+    begin_anew(p);
+    return release_held(p, true, &free_now, err);
+}
+
+void mo_card_pass_abort(mo_card *card)
+{
+    mo_card_pass *p = &card->passage;
+    mo_error ignored = {0};
+    if (p->count == 0) {
+        return;
+    }
+    mo_stream_wait(p->stream, &ignored);
+    if (p->held >= 0) {
+        mo_ring_leave(p->tiers->ring, p->held);
+        p->held = -1;
+    }
+    begin_anew(p);
+}
+
+void mo_card_pass_end(mo_card *card)
+{
+    if (card->passage.tiers && card->passage.tiers->ring) {
+        mo_ring_pass_over(card->passage.tiers->ring, NULL);
+    }
+}

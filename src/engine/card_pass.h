@@ -1,0 +1,85 @@
+/* Pass: layers whose core does not fit on the device cross the link for every step, into a ring there. Every step needs
+ * them all in the same order, so the next ones are copied while one computes, over the end of a step into the
+ * beginning of the next. What is not in RAM either comes from the disk through a ring in RAM.
+ *
+ * Only matrices pass; vectors stay. Private to the card's files. */
+#ifndef MO_ENGINE_CARD_PASS_H
+#define MO_ENGINE_CARD_PASS_H
+
+#include "device/device.h"
+#include "engine/tiers.h"
+#include "store/plan.h"
+
+struct mo_card;
+
+enum {
+    PASS_PARTS = 12, /* most matrices of a layer's core */
+    /* Slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout. */
+    PASS_RING = MO_PLAN_DEVICE_RING,
+};
+
+typedef struct mo_pass_part {
+    const mo_weights *w;
+    int64_t at; /* in the slot */
+} mo_pass_part;
+
+typedef struct mo_pass_layer {
+    int layer, count;
+    int slot; /* always the same, so that programs stay true */
+    mo_pass_part parts[PASS_PARTS];
+    int64_t used; /* bytes of a slot */
+} mo_pass_layer;
+
+typedef struct mo_card_pass {
+    int count;             /* layers in passage; 0: all stay */
+    mo_pass_layer *layers; /* [count], in the order of the model */
+    int *number;           /* [layers of the model] among them, -1: it stays */
+    int64_t room;          /* of a slot */
+    mo_daddr memory;       /* [ring][room] */
+    int ring;
+    int slots;        /* that copies go to */
+    bool interleaved; /* the last slot holds the layer that computes, in the file's layout */
+    int *
+        few; /* [few_count] numbers of those that pass in steps of few tokens: the CPU does not compute them */
+    int few_count;
+    bool batch; /* the step is one: all of them pass */
+    mo_stream *stream;
+    mo_event *began[PASS_RING], *ready[PASS_RING], *done[PASS_RING];
+    bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
+    uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */
+    uint64_t head, asked;      /* positions: of the next layer to be computed; after the last that was sent */
+    mo_tiers *tiers;           /* NULL: everything lies in RAM */
+    int held;                  /* layer whose slot in RAM is being copied from; -1: none */
+    mo_event *copied;          /* the end of that */
+} mo_card_pass;
+
+/* Decides which layers stay under the card's ceiling and takes the ring for the others. Before the core is laid out. */
+mo_status mo_card_pass_open(struct mo_card *card, mo_error *err);
+void mo_card_pass_close(struct mo_card *card);
+
+/* While the core is laid out: the layer's passage, or NULL when it stays; a matrix of it, and where it will be found. */
+mo_pass_layer *mo_card_pass_of(struct mo_card *card, int layer);
+mo_daddr mo_card_pass_add(struct mo_card *card, mo_pass_layer *l, const mo_weights *w);
+
+/* A layer that stays but lies on disk is read once, to be sent. */
+mo_status mo_card_pass_read(struct mo_card *card, int layer, mo_error *err);
+void mo_card_pass_forget(struct mo_card *card, int layer); /* it has been sent */
+/* After that nobody reads them any more. */
+mo_status mo_card_pass_ready(struct mo_card *card, mo_error *err);
+
+/* Before a step: what passes in it. */
+mo_status mo_card_pass_begin(struct mo_card *card, bool few, mo_error *err);
+/* The device's main stream goes on when the layer's matrices are there; waits for the disk where they come from it. */
+mo_status mo_card_pass_enter(struct mo_card *card, int layer, mo_error *err);
+/* Everything that reads them has been launched: the slot is filled with the next that will need it. */
+mo_status mo_card_pass_leave(struct mo_card *card, int layer, mo_error *err);
+
+/* A step was given up, and nothing is under way any more: the next one begins anew. */
+void mo_card_pass_abort(struct mo_card *card);
+/* The device is lost: the CPU reads all layers again. */
+void mo_card_pass_end(struct mo_card *card);
+
+/* Bytes of a layer's matrices on the device. */
+int64_t mo_card_layer_bytes(const mo_frame *frame, int layer);
+
+#endif

@@ -1,0 +1,110 @@
+/* Models on a device, for tests: opened with a few settings, fed with the oracle's tokens, compared by their bits. */
+#ifndef MO_TESTS_CARD_CASE_H
+#define MO_TESTS_CARD_CASE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "moraine.h"
+#include "oracle.h"
+
+typedef struct setting {
+    const char *device; /* NULL: none */
+    int64_t vram, ram;
+    int64_t step, batch;
+    mo_kv_type kv;
+    bool cpu_moe;
+    mo_postfetch_mode postfetch;
+    const char *perf; /* NULL: full */
+} setting;
+
+static inline mo_model *open_model(const char *path, const setting *s)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options options = mo_model_options_default();
+    options.threads = 2;
+    options.context = 600;
+    options.batch = s->batch ? s->batch : 64;
+    options.kv = s->kv;
+    options.device = s->device ? s->device : "none";
+    options.vram_bytes = s->vram;
+    options.ram_bytes = s->ram;
+    options.cpu_moe = s->cpu_moe;
+    options.postfetch = s->postfetch;
+    options.learning.profile = "off"; /* nothing of the user's is read or written */
+    options.learning.perf_mode = s->perf;
+    if (mo_model_open(path, &options, &model, &err) != MO_OK) {
+        fail_msg("%s: %s", path, err.detail);
+    }
+    return model;
+}
+
+typedef struct sink {
+    float *rows;
+    int64_t vocab;
+    int64_t told;
+} sink;
+
+static inline void take_row(void *user, int64_t position, const float *row)
+{
+    sink *s = user;
+    memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
+    s->told++;
+}
+
+static inline mo_session *open_session(mo_model *model, mo_kv_type kv)
+{
+    mo_error err = {.detail = ""};
+    mo_session *session = NULL;
+    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return session;
+}
+
+static inline void feed(mo_session *session, const int32_t *tokens, int64_t count, int64_t step, sink *s)
+{
+    mo_error err = {.detail = ""};
+    const mo_feed f = {
+        .session = session, .tokens = tokens, .count = count, .step = step, .logits = take_row, .user = s};
+    if (mo_session_feed(&f, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+}
+
+/* Logits of all positions; free() them. */
+static inline float *logits_of(const char *path, const int32_t *tokens, int64_t count, int64_t vocab,
+                               const setting *set)
+{
+    sink s = {.rows = calloc((size_t)(count * vocab), sizeof(float)), .vocab = vocab};
+    mo_model *model = open_model(path, set);
+    mo_session *session = open_session(model, set->kv);
+    feed(session, tokens, count, set->step, &s);
+    assert_int_equal(s.told, count);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return s.rows;
+}
+
+static inline void expect_same(const oracle *o, const setting *set, const char *what)
+{
+    const setting plain = {.step = set->step, .batch = set->batch, .kv = set->kv};
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &plain);
+    float *got = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, set);
+    const size_t row = sizeof(float) * (size_t)o->vocab;
+    for (int t = 0; t < ORACLE_TOKENS; t++) {
+        if (memcmp(want + t * o->vocab, got + t * o->vocab, row) != 0) {
+            fail_msg("%s, %s: the logits of token %d differ", o->name, what, t);
+        }
+    }
+    free(want);
+    free(got);
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* Cores larger than a device's memory: layers that do not fit cross the link for every step, from RAM and from disk, and
+ * the bits are those of the CPU. */
+#include "card_case.h"
+
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+static const char *device_name = "sim";
+
+#if defined(__SANITIZE_THREAD__)
+enum { MODEL_STEP = 5 };
+#else
+enum { MODEL_STEP = 1 };
+#endif
+
+static bool opens(const char *path, const setting *s, mo_device_report *report)
+{
+    mo_model_options options = mo_model_options_default();
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    options.threads = 2;
+    options.context = 600;
+    options.batch = s->batch ? s->batch : 64;
+    options.device = s->device;
+    options.vram_bytes = s->vram;
+    options.ram_bytes = s->ram;
+    options.cpu_moe = s->cpu_moe;
+    options.learning.profile = "off";
+    if (mo_model_open(path, &options, &model, &err) != MO_OK) {
+        return false;
+    }
+    mo_session *session = open_session(model, s->kv);
+    mo_model_device(model, report);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return true;
+}
+
+/* The lowest ceiling that works, to 4 KiB, and what lies there. */
+static int64_t least_vram(const char *path, mo_device_report *report)
+{
+    int64_t low = 0, high = (int64_t)1 << 30;
+    while (high - low > 4096) {
+        const int64_t middle = (low + high) / 2;
+        const setting s = {.device = device_name, .vram = middle, .kv = MO_KV_F16};
+        if (opens(path, &s, report)) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    const setting s = {.device = device_name, .vram = high, .kv = MO_KV_F16};
+    assert_true(opens(path, &s, report));
+    return high;
+}
+
+/* From the lowest ceiling on, none is refused and none is passed, until everything stays. */
+static void no_cliff(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        mo_device_report report;
+        const int64_t least = least_vram(models[i].path, &report);
+        const int64_t ring = report.passing_bytes;
+        assert_true(report.passing_layers + report.host_layers > 0);
+        for (int64_t vram = least; report.passing_layers + report.host_layers > 0; vram += ring / 8 + 4096) {
+            const setting s = {.device = device_name, .vram = vram, .kv = MO_KV_F16};
+            assert_true(opens(models[i].path, &s, &report));
+            assert_true(report.peak_bytes <= vram);
+        }
+    }
+}
+
+/* How fast the link is said to be decides who computes: with none said the CPU takes what does not fit. */
+static const char *const links[] = {NULL, "link=1e12", "link=4e10"};
+
+static void layers_pass_from_ram(void **state)
+{
+    (void)state;
+    int32_t passing = 0, hosted = 0, both = 0;
+    const bool sim = strcmp(device_name, "sim") == 0;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        for (int j = 0; j < (sim ? 3 : 1); j++) {
+            mo_device_report report;
+            if (links[j]) {
+                setenv("MORAINE_SIM", links[j], 1);
+            }
+            const int64_t vram = least_vram(models[i].path, &report);
+            passing += report.passing_layers > 0;
+            hosted += report.host_layers > 0;
+            both += report.passing_layers > 0 && report.host_layers > 0;
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1}, "one by one");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3}, "by threes");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram}, "as a batch");
+            const setting some = {.device = device_name, .vram = vram + report.passing_bytes / 3, .step = 2};
+            expect_same(&models[i], &some, "some stay, by twos");
+            unsetenv("MORAINE_SIM");
+        }
+    }
+    assert_true(!sim || (passing > 0 && hosted > 0 && both > 0));
+}
+
+/* A prompt, single tokens, another batch, a saved state: whose layers the CPU computes have their state there or here,
+ * and never the old one. */
+static void kinds_of_steps_take_turns(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        const oracle *o = &models[i];
+        mo_error err = {.detail = ""};
+        mo_snapshot *snapshot = NULL;
+        mo_device_report report;
+        const int64_t vram = least_vram(o->path, &report) + ((int64_t)4 << 20);
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
+        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        feed(one, o->tokens, 16, 16, &s);
+        feed(one, o->tokens, 20, 1, &s);
+        assert_int_equal(mo_session_save(one, &snapshot, &err), MO_OK);
+        feed(one, o->tokens, 36, 16, &s);
+        feed(one, o->tokens, ORACLE_TOKENS, 2, &s);
+        assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        assert_int_equal(mo_session_restore(two, snapshot, &err), MO_OK);
+        feed(two, o->tokens, 24, 1, &s);
+        feed(two, o->tokens, 40, 16, &s);
+        feed(two, o->tokens, ORACLE_TOKENS, 1, &s);
+        assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab,
+                            sizeof(float) * (size_t)((ORACLE_TOKENS - 20) * o->vocab));
+        mo_snapshot_free(snapshot);
+        mo_session_destroy(one);
+        mo_session_destroy(two);
+        mo_model_close(model);
+        free(want);
+        free(s.rows);
+    }
+}
+
+/* RAM does not hold all layers either: they come from the disk, through RAM. */
+static void layers_pass_from_disk(void **state)
+{
+    (void)state;
+    int streamed = 0;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        const oracle *o = &models[i];
+        mo_plan_report plan;
+        mo_device_report report;
+        mo_error err = {.detail = ""};
+        const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+        assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
+        const mo_plan_ask tight = {
+            .context = 600, .batch = 64, .device = "none", .ram_bytes = plan.least_bytes};
+        assert_int_equal(mo_plan_file(o->path, &tight, &plan, &err), MO_OK);
+        if (plan.streamed_layers == 0) {
+            continue;
+        }
+        streamed++;
+        const int64_t vram = least_vram(o->path, &report);
+        for (int j = 0; j < 4; j++) {
+            const setting set = {.device = device_name,
+                                 .ram = plan.least_bytes,
+                                 .vram = j < 3 ? vram + j * report.passing_bytes / 3 : 0,
+                                 .step = j % 2 ? 0 : 1};
+            expect_same(o, &set, "from disk");
+        }
+    }
+    assert_true(streamed > 0);
+}
+
+/* What passes is counted, each layer once a step. */
+static void passages_are_counted(void **state)
+{
+    (void)state;
+    const oracle *o = &models[0];
+    mo_device_report report;
+    setenv("MORAINE_SIM", "link=1e12", 1);
+    const int64_t vram = least_vram(o->path, &report);
+    mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
+    mo_session *session = open_session(model, MO_KV_F16);
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+    mo_model_device(model, &report);
+    if (strcmp(device_name, "sim") == 0) { /* elsewhere the CPU may be the faster one */
+        assert_true(report.passing_layers > 0 && report.passed_bytes > 0 && report.passed_ns > 0);
+    }
+    assert_true(report.passed_bytes <=
+                (uint64_t)(report.passing_bytes * report.passing_layers * (ORACLE_TOKENS + 1)));
+    free(s.rows);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    unsetenv("MORAINE_SIM");
+}
+
+/* Lost while layers pass, from RAM and from disk: the CPU goes on with the same bits. A copy that fails once is made
+ * again. */
+static void faults_while_passing(void **state)
+{
+    (void)state;
+    int lost = 0;
+    for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += 3) {
+        const oracle *o = &models[i];
+        mo_plan_report plan;
+        mo_device_report report;
+        mo_error err = {.detail = ""};
+        const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+        assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
+        const int64_t vram = least_vram(o->path, &report);
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        for (int j = 0; j < 6; j++) {
+            char text[64];
+            snprintf(text, sizeof text, "%sfault=%s:%d", j % 3 ? "link=1e12," : "", j % 2 ? "copy" : "lost",
+                     250 + 130 * j);
+            setenv("MORAINE_SIM", text, 1);
+            const setting set = {.device = "sim", .vram = vram, .ram = j > 2 ? plan.least_bytes : 0};
+            mo_model_options options = mo_model_options_default();
+            mo_model *model = NULL;
+            options.threads = 2;
+            options.context = 600;
+            options.batch = 64;
+            options.device = "sim";
+            options.vram_bytes = set.vram;
+            options.ram_bytes = set.ram;
+            options.learning.profile = "off";
+            mo_session *session = NULL;
+            if (mo_model_open(o->path, &options, &model, &err) == MO_OK &&
+                mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+                sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)),
+                          .vocab = o->vocab};
+                const mo_feed f = {.session = session,
+                                   .tokens = o->tokens,
+                                   .count = ORACLE_TOKENS,
+                                   .step = 1,
+                                   .logits = take_row,
+                                   .user = &s};
+                mo_status status = mo_session_feed(&f, &err);
+                if (status != MO_OK) { /* the copy of a step itself: nothing is lost, it is asked for again */
+                    status = mo_session_feed(&f, &err);
+                }
+                assert_int_equal(status, MO_OK);
+                assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+                mo_model_device(model, &report);
+                lost += report.lost;
+                free(s.rows);
+            }
+            mo_session_destroy(session);
+            mo_model_close(model);
+            unsetenv("MORAINE_SIM");
+        }
+        free(want);
+    }
+    assert_true(lost > 0 || strcmp(device_name, "sim") != 0);
+}
+
+int main(void)
+{
+    const char *asked = getenv("MO_TEST_DEVICE");
+    device_name = asked ? asked : "sim";
+    model_count = oracle_read(models);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_cliff),
+        cmocka_unit_test(layers_pass_from_ram),
+        cmocka_unit_test(kinds_of_steps_take_turns),
+        cmocka_unit_test(layers_pass_from_disk),
+        cmocka_unit_test(passages_are_counted),
+        cmocka_unit_test(faults_while_passing),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    oracle_free(models, model_count);
+    return failed;
+}
