@@ -3,12 +3,15 @@
 # GPU's memory, or all of them there; decoding and prompts. Every figure is the best
 # of ROUNDS interleaved rounds, because such machines are often shared. Models are made in DIRECTORY (about 65 GB in all for
 # the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
-# GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down.
+# GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
+# Then, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
+# how much of the copies lay beside the CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 moraine=$(realpath "${1:-build}")/moraine
 directory=${2:-build/models}
 rounds=${3:-3}
+device=${GPU_DEVICE:-cuda}
 mkdir -p "$directory"
 export XDG_CACHE_HOME=$directory
 
@@ -63,15 +66,33 @@ run_rows() {
 }
 
 half_of() { # PATH: a ceiling under which half of the experts stay on the device
-    "$moraine" bench "$1" --device cuda --ctx 512 --prefill 0 --decode 1 --rounds 1 --profile off --json 2>/dev/null |
+    "$moraine" bench "$1" --device "$device" --ctx 512 --prefill 0 --decode 1 --rounds 1 --profile off --json 2>/dev/null |
         awk -F'[:,]' '/"peak_bytes"/ {p = $2} /"slot_bytes"/ {s = $2} END {printf "%.0f", p - s / 2}' RS='[,}]'
+}
+
+# One load of a mode, three rounds of it: layer times are quantiles over all of them.
+lanes() { # NAME BLOCKING arguments...
+    local name=$1 block=$2 out
+    shift 2
+    if ! [[ $name =~ ${GPU_ONLY:-.} ]]; then
+        return 0
+    fi
+    if ! out=$(LLAMA_POSTFETCH_BLOCK_ON_MISS=$block "$moraine" bench "$@" --profile off --rounds 3 --json 2>"$directory/gpu.log"); then
+        echo "$name: $(tail -1 "$directory/gpu.log")" >&2
+        return 0
+    fi
+    awk -v n="$name" -v s="$(field decode_best_tps <<<"$out")" -v m="$(field layer_p50_us <<<"$out")" \
+        -v p="$(field layer_p99_us <<<"$out")" -v b="$(field gpu_busy <<<"$out")" -v o="$(field overlap <<<"$out")" \
+        -v f="$(field fallback_rate <<<"$out")" -v l="$(field late_copy <<<"$out")" \
+        'BEGIN {printf "%-58s %9.1f  layer p50 %.0f us, p99 %.0f us, GPU busy %.0f %%, overlap %.0f %%, fallbacks %.1f %% (%d late)\n",
+                n, s, m, p, 100 * b, 100 * o, 100 * f, l}'
 }
 
 for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
     skew=0.7
     [ "$name" = gpt-oss-20b ] && skew=1.4
     even=$(model "$name" 0)
-    decode="--device cuda --ctx 512 --prefill 0 --decode 128"
+    decode="--device $device --ctx 512 --prefill 0 --decode 128"
     half=$(half_of "$even")
     row "$name: decode, all on the GPU" decode_best_tps "$even $decode"
     row "$name: decode, all experts in RAM" decode_best_tps "$even $decode --cpu-moe"
@@ -79,9 +100,28 @@ for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
     if [[ "$name: decode, half, skewed router" =~ ${GPU_ONLY:-.} ]]; then
         row "$name: decode, half, skewed router" decode_best_tps "$(model "$name" $skew) $decode --vram $half"
     fi
-    prefill="--device cuda --ctx 2048 --batch 2048 --prefill 2048 --decode 0"
+    prefill="--device $device --ctx 2048 --batch 2048 --prefill 2048 --decode 0"
     row "$name: prefill 2048, all on the GPU" prefill_best_tps "$even $prefill"
     row "$name: prefill 2048, all experts in RAM" prefill_best_tps "$even $prefill --cpu-moe"
     row "$name: decode, the CPU alone" decode_best_tps "$even --device none --ctx 512 --prefill 0 --decode 64"
     run_rows
 done
+
+name=${GPU_MODELS:-gpt-oss-20b}
+name=${name%% *}
+even=$(model "$name" 0)
+for mode in off down expert auto; do
+    for block in 1 0; do
+        lanes "$name: Post-Fetch $mode, blocking $block" $block "$even" --device "$device" --ctx 512 --prefill 0 --decode 48 \
+            --cpu-moe --postfetch $mode
+    done
+done
+for mode in off auto; do
+    row "$name: resident, Post-Fetch $mode" decode_best_tps "$even --device $device --ctx 512 --prefill 0 --decode 128 --postfetch $mode"
+done
+run_rows
+off=${best["$name: resident, Post-Fetch off"]:-0}
+if awk "BEGIN {exit !($off > 0)}"; then
+    awk -v a="${best["$name: resident, Post-Fetch auto"]:-0}" -v o="$off" \
+        'BEGIN {printf "Post-Fetch with everything resident costs %.1f %% (at most 1 is asked)\n", 100 * (1 - a / o)}'
+fi

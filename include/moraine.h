@@ -309,7 +309,8 @@ typedef struct mo_learning_options {
     /* The counts of all runs, which warm the cache at the next start: "off" reads and writes none; NULL: a file in
      * the user's cache directory ($XDG_CACHE_HOME/moraine or ~/.cache/moraine); otherwise the path of one. */
     const char *profile;
-    const char *perf_mode; /* "full" (NULL): picks and times; "update": picks; "off": nothing is counted */
+    /* "full" (NULL): picks and times; "update": picks, and walls of a device's lanes; "off": nothing is counted. */
+    const char *perf_mode;
     const char
         *perf_out; /* file for the counts of this run, written after each request and at the end; or NULL */
     const char *warm_file; /* a copy of what lay in RAM is kept here for a fast next start; NULL: none */
@@ -516,6 +517,38 @@ typedef struct mo_plan_report {
  * when that is the device's, or there is no such device: err says how much is needed and what to change. Any thread. */
 MO_API mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err);
 
+/* Why an expert that was meant to cross to the device did not, or not beside the CPU's work. */
+typedef enum mo_fallback {
+    MO_FALLBACK_LATE,     /* its copy was not there in time: the CPU computed it */
+    MO_FALLBACK_FAILED,   /* its copy failed: the CPU computed it */
+    MO_FALLBACK_NO_STAGE, /* the device had no room for one more on its way: the CPU computed it */
+    MO_FALLBACK_ON_DISK,  /* it was not in RAM when copies began: the CPU computed it when it had landed */
+    MO_FALLBACK_UNPINNED, /* it was copied from memory that is not pinned, which holds the host up */
+    MO_FALLBACK_OTHER,    /* in a profile that another program wrote */
+    MO_FALLBACKS
+} mo_fallback;
+
+/* "late_copy", "failed_copy", "no_stage", "not_in_ram", "not_pinned" or "other". A constant. */
+MO_API const char *mo_fallback_text(mo_fallback why);
+
+/* Where the time of a layer went whose experts do not all lie on the device: sums over `served` passes of steps of few
+ * tokens, as the host sees them. A pass lasts core + region; region is turn + cpu + host_wait. */
+typedef struct mo_device_layer {
+    int32_t layer;
+    uint64_t served;
+    uint64_t fetched; /* experts that crossed and were computed by the device */
+    /* From the last reply until the choice was seen: what the device computes alone, and both ways between. */
+    uint64_t core_ns;
+    /* The host's part of a round trip: sorting the choice, starting copies, launching what follows, replying. */
+    uint64_t turn_ns;
+    uint64_t cpu_ns;              /* the CPU's lane */
+    uint64_t fetch_ns, hidden_ns; /* the fetch lane: copies were under way; of that beside the CPU's lane */
+    uint64_t host_wait_ns;        /* the CPU was done and waited for what was fetched */
+    uint64_t device_wait_ns;      /* the device was done and waited for the reply */
+    uint64_t region_ns;           /* from seeing the choice to the reply */
+    uint64_t fallbacks[MO_FALLBACKS];
+} mo_device_layer;
+
 /* What a device did for a model since it was opened. */
 typedef struct mo_device_report {
     const char *name;                /* NULL: no device. Belongs to the model */
@@ -539,9 +572,21 @@ typedef struct mo_device_report {
     uint64_t cpu_ns;                  /* the CPU computed experts */
     uint64_t fetch_ns, hidden_ns;     /* copies were under way; of that while the CPU computed */
     double cpu_bytes_s, link_bytes_s; /* as they were found while running */
+    /* What follows stays 0 where layers are not counted (learning.perf_mode "off"). */
+    uint64_t step_ns; /* wall time of steps of few tokens */
+    /* Of that the device's main stream had nothing to do: before the first launch of a step, and waiting for replies.
+     * Copies and fetched experts may be under way meanwhile. */
+    uint64_t idle_ns;
+    mo_device_layer lanes; /* the sum over layers; layer is -1 */
+    double layer_p50_s,
+        layer_p99_s;     /* of all passes through such layers, each from reply to reply; 0: none */
+    double round_trip_s; /* as the device was probed: its part of every core_ns; 0: not known */
 } mo_device_report;
 
 MO_API void mo_model_device(mo_model *model, mo_device_report *out);
+
+/* The layers that needed the host, ascending: at most `room` are written. Returns how many there are. Any thread. */
+MO_API int mo_model_device_layers(mo_model *model, mo_device_layer *out, int room);
 
 /* ---- Probing: the rates that plans are made with ---------------------------------------------- */
 

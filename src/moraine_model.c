@@ -121,6 +121,7 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         .postfetch = &postfetch,
         .cpu_bytes_s = rates.measured ? rates.ram_bytes_s * rates.compute_share : 0,
         .link_bytes_s = probed ? rates.link_bytes_s : 0,
+        .round_trip_s = probed ? rates.round_trip_s : 0,
         .progress = o->progress,
         .user = o->user,
     };
@@ -306,6 +307,14 @@ void mo_model_device(mo_model *model, mo_device_report *out)
         out->lost = model->engine->card == NULL;
     }
     pthread_mutex_unlock(&model->engine->lock);
+}
+
+int mo_model_device_layers(mo_model *model, mo_device_layer *out, int room)
+{
+    pthread_mutex_lock(&model->engine->lock);
+    const int count = model->card ? mo_card_report_layers(model->card, out, room) : 0;
+    pthread_mutex_unlock(&model->engine->lock);
+    return count;
 }
 
 void mo_model_describe(const mo_model *model, mo_model_info *out)

@@ -20,6 +20,7 @@ typedef struct setting {
     mo_kv_type kv;
     bool cpu_moe;
     mo_postfetch_mode postfetch;
+    const char *perf; /* NULL: full */
 } setting;
 
 static inline mo_model *open_model(const char *path, const setting *s)
@@ -37,6 +38,7 @@ static inline mo_model *open_model(const char *path, const setting *s)
     options.cpu_moe = s->cpu_moe;
     options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */
+    options.learning.perf_mode = s->perf;
     if (mo_model_open(path, &options, &model, &err) != MO_OK) {
         fail_msg("%s: %s", path, err.detail);
     }

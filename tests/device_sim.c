@@ -587,7 +587,7 @@ static void *anything(void *user, mo_daddr address, int64_t bytes)
 static void test_await_ends(void **state)
 {
     (void)state;
-    uint32_t bad = 0, sequence = 3;
+    uint32_t bad = 0, sequence = 3, waited = 0;
     mo_dreply reply = {.flag = 2};
     float row[4] = {0};
     const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = anything};
@@ -598,11 +598,13 @@ static void test_await_ends(void **state)
                             .to = (mo_daddr)(uintptr_t)row,
                             .n = 4,
                             .most = 1,
-                            .bad = (mo_daddr)(uintptr_t)&bad};
+                            .bad = (mo_daddr)(uintptr_t)&bad,
+                            .waited = (mo_daddr)(uintptr_t)&waited};
     const int64_t begin = mo_clock_ns();
     assert_int_equal(mo_op_host_await(&job, &op, 30000000), MO_OK);
     assert_true(seconds_since(begin) >= 0.03);
     assert_int_equal(bad, 2);
+    assert_true(waited >= 30000000);
 }
 
 int sim_tests(void)

@@ -2,6 +2,7 @@
  * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
 #include "card_case.h"
 #include "random.h"
+#include "store/profile_json.h"
 
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 static oracle models[ORACLE_MODELS_MAX];
@@ -24,6 +25,17 @@ static void everything_on_the_device(void **state)
                     "five at a time");
         expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_Q8_0}, "as a batch");
     }
+}
+
+static const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("the oracle has no %s", name);
+    return NULL;
 }
 
 /* Ceilings under which so much of the experts stays on the device. */
@@ -110,18 +122,173 @@ static void post_fetch_changes_no_bit(void **state)
     unsetenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS");
 }
 
-/* ---- Sessions --------------------------------------------------------------------------------- */
+/* ---- Clocks ----------------------------------------------------------------------------------- */
 
-static const oracle *find_model(const char *name)
+enum { CLOCK_LAYERS = 64 };
+
+/* What every layer's times promise, whatever the machine does meanwhile. */
+static void check_layer(const mo_device_layer *l)
 {
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
+    assert_int_equal(l->region_ns, l->turn_ns + l->cpu_ns + l->host_wait_ns);
+    assert_true(l->core_ns > 0 && l->region_ns > 0 && l->turn_ns > 0);
+    assert_true(l->device_wait_ns <= l->region_ns);
+    assert_true(l->hidden_ns <= l->fetch_ns && l->hidden_ns <= l->cpu_ns);
+}
+
+/* The report after `steps` steps of few tokens, checked against its layers; how many there are. */
+static int check_clock(mo_model *model, uint64_t steps, mo_device_report *r, mo_device_layer *layers)
+{
+    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    uint64_t served = 0, fetched = 0, wall = 0, fallbacks[MO_FALLBACKS] = {0};
+    mo_model_device(model, r);
+    assert_true(count > 0 && count <= CLOCK_LAYERS);
+    for (int i = 0; i < count; i++) {
+        const mo_device_layer *l = &layers[i];
+        check_layer(l);
+        assert_true(i == 0 || l->layer > layers[i - 1].layer);
+        assert_int_equal(l->served, steps);
+        served += l->served;
+        fetched += l->fetched;
+        wall += l->core_ns + l->region_ns;
+        for (int f = 0; f < MO_FALLBACKS; f++) {
+            fallbacks[f] += l->fallbacks[f];
         }
     }
-    fail_msg("the oracle has no %s", name);
-    return NULL;
+    assert_int_equal(r->lanes.served, served);
+    assert_int_equal(r->lanes.fetched, fetched);
+    assert_int_equal(r->fetched, fetched);
+    assert_true(wall <= r->step_ns && r->idle_ns <= r->step_ns && r->idle_ns > 0);
+    assert_true(r->layer_p50_s > 0 && r->layer_p50_s <= r->layer_p99_s);
+    assert_memory_equal(fallbacks, r->lanes.fallbacks, sizeof fallbacks);
+    assert_int_equal(fallbacks[MO_FALLBACK_LATE], r->late);
+    assert_int_equal(fallbacks[MO_FALLBACK_FAILED], r->fetch_failed);
+    assert_int_equal(r->asked, r->hits + r->by_cpu + r->fetched);
+    return count;
 }
+
+static void feed_alone(mo_model *model, const oracle *o, int64_t step)
+{
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    mo_session *session = open_session(model, MO_KV_F16);
+    feed(session, o->tokens, ORACLE_TOKENS, step, &s);
+    mo_session_destroy(session);
+    free(s.rows);
+}
+
+/* Where a mode sends every expert, those that did not go have reasons, as many as the CPU computed. */
+static void clocks_add_up(void **state)
+{
+    (void)state;
+    const char *names[] = {"gpt-oss-mxfp4", "qwen3next"};
+    uint64_t late = 0;
+    for (int way = 0; way < 9; way++) { /* six whose copies are waited for, three whose copies are late */
+        const oracle *o = find_model(names[way < 6 ? way % 2 : 0]);
+        const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT};
+        const mo_postfetch_mode mode = modes[way < 6 ? way / 2 : way - 6];
+        mo_device_report r;
+        mo_device_layer layers[CLOCK_LAYERS];
+        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", way < 6 ? "1" : "0", 1);
+        if (strcmp(device_name, "sim") == 0) {
+            setenv("MORAINE_SIM", way < 6 ? "link=1G" : "link=20M", 1);
+        }
+        mo_model *model =
+            open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .postfetch = mode});
+        feed_alone(model, o, 1);
+        const int count = check_clock(model, ORACLE_TOKENS, &r, layers);
+        if (mode != MO_POSTFETCH_OFF) {
+            uint64_t reasons = 0;
+            for (int f = 0; f < MO_FALLBACK_UNPINNED; f++) {
+                reasons += r.lanes.fallbacks[f];
+            }
+            assert_int_equal(r.by_cpu, reasons);
+            late += r.late;
+        }
+        for (int i = 0; i < count; i++) {
+            assert_true((layers[i].fetch_ns > 0) == (mode != MO_POSTFETCH_OFF));
+        }
+        assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], 0);
+        mo_model_close(model);
+    }
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    unsetenv("MORAINE_SIM");
+    assert_true(late > 0);
+}
+
+/* LLAMA_MOE_LAYER_PERF: what the profile gets of the lanes; the bits are those of no mode at all. */
+static void modes_of_layer_perf(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const char *const modes[] = {"off", "update", "full"};
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int m = 0; m < 3; m++) {
+        const setting set = {.device = device_name,
+                             .cpu_moe = true,
+                             .postfetch = MO_POSTFETCH_DOWN,
+                             .step = 1,
+                             .perf = modes[m]};
+        mo_error err = {.detail = ""};
+        mo_device_report r;
+        mo_device_layer layers[CLOCK_LAYERS];
+        char *json = NULL;
+        mo_profile *p = NULL;
+        float *got = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &set);
+        assert_memory_equal(got, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_model *model = open_model(o->path, &set);
+        feed_alone(model, o, 1);
+        assert_int_equal(mo_model_profile(model, &json, &err), MO_OK);
+        assert_int_equal(mo_profile_json_read(json, strlen(json), &p, &err), MO_OK);
+        const int count = m ? check_clock(model, ORACLE_TOKENS, &r, layers) : 0;
+        mo_model_device(model, &r);
+        assert_true(r.fetch_ns > 0);
+        assert_true((r.step_ns > 0) == (m > 0) && (r.lanes.served > 0) == (m > 0));
+        assert_int_equal(p->layers, count);
+        assert_true((strstr(json, "parallel_fallbacks") != NULL) == (m == 2));
+        assert_true((strstr(json, "parallel_region_wall_time_per_call_us") != NULL) == (m == 2));
+        for (int i = 0; i < count; i++) {
+            const mo_profile_layer *l = &p->layer[i];
+            const uint64_t passes = m == 2 ? layers[i].served : 0;
+            assert_int_equal(l->timed, layers[i].served);
+            assert_int_equal(l->time_ns[MO_TIME_COLD], layers[i].cpu_ns);
+            assert_int_equal(l->time_ns[MO_TIME_JOIN], layers[i].device_wait_ns);
+            assert_true(l->time_ns[MO_TIME_HOT] > 0 && l->time_ns[MO_TIME_HOT] <= layers[i].region_ns);
+            assert_int_equal(l->time_ns[MO_TIME_REGION], m == 2 ? layers[i].region_ns : 0);
+            assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
+            assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
+        }
+        mo_profile_free(p);
+        free(json);
+        mo_model_close(model);
+        free(got);
+    }
+    free(want);
+}
+
+/* A mode can be changed while the model is open, and several tokens share a pass. */
+static void counting_stops_and_goes_on(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_error err = {.detail = ""};
+    mo_device_report r;
+    mo_device_layer layers[CLOCK_LAYERS];
+    mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .perf = "off"});
+    feed_alone(model, o, 1);
+    mo_model_device(model, &r);
+    assert_int_equal(r.lanes.served, 0);
+    assert_int_equal(mo_model_device_layers(model, layers, CLOCK_LAYERS), 0);
+    assert_int_equal(mo_model_profile_reset(model, "full", &err), MO_OK);
+    feed_alone(model, o, 4);
+    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        check_layer(&layers[i]);
+        assert_int_equal(layers[i].served, (ORACLE_TOKENS + 3) / 4);
+    }
+    mo_model_close(model);
+}
+
+/* ---- Sessions --------------------------------------------------------------------------------- */
 
 /* Two sessions in the same steps, on a device with part of the experts, give what each gives alone on the CPU. */
 static void sessions_share_the_device(void **state)
@@ -230,6 +397,38 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
         }
     }
     free(want);
+}
+
+/* Post-Fetch of a model whose experts come from disk: those that were not there have that reason, and the others are
+ * copied from memory that nobody pinned. */
+static void fallbacks_say_why(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12 };
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    int32_t tokens[TOKENS];
+    mo_device_report r;
+    mo_device_layer layers[CLOCK_LAYERS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % 4096;
+    }
+    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = device_name,
+                                                           .ram = (plan.least_bytes + plan.whole_bytes) / 2,
+                                                           .cpu_moe = true,
+                                                           .postfetch = MO_POSTFETCH_DOWN});
+    mo_session *session = open_session(model, MO_KV_F16);
+    sink s = {.rows = calloc((size_t)TOKENS * 4096, sizeof(float)), .vocab = 4096};
+    feed(session, tokens, TOKENS, 1, &s);
+    check_clock(model, TOKENS, &r, layers);
+    assert_true(r.fetched > 0 && r.by_cpu > 0);
+    assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_ON_DISK], r.by_cpu);
+    assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], r.fetched);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    free(s.rows);
 }
 
 /* ---- When the device fails -------------------------------------------------------------------- */
@@ -360,8 +559,12 @@ int main(void)
         cmocka_unit_test(some_experts_on_the_device),
         cmocka_unit_test(lanes_work_together),
         cmocka_unit_test(post_fetch_changes_no_bit),
+        cmocka_unit_test(clocks_add_up),
+        cmocka_unit_test(modes_of_layer_perf),
+        cmocka_unit_test(counting_stops_and_goes_on),
         cmocka_unit_test(sessions_share_the_device),
         cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
+        cmocka_unit_test(fallbacks_say_why),
         cmocka_unit_test(states_are_saved_and_restored),
         cmocka_unit_test(a_lost_device_costs_only_speed),
         cmocka_unit_test(a_failed_copy_goes_to_the_cpu),

@@ -706,6 +706,54 @@ static void test_learning(void **state)
         run("--version >/dev/null; LLAMA_MOE_LAYER_PERF=loud " MO_PROGRAM " run " MO_TEST_MODEL " -p x"), 2);
 }
 
+#define LANES                                                                                                \
+    "bench " MO_TEST_MODEL " --device sim --cpu-moe --ctx 64 --prefill 0 --decode 6 --rounds 1 "             \
+    "--profile off "
+
+/* Where the time of a device's layers went: for people, for programs, and in the profile by LLAMA_MOE_LAYER_PERF. */
+static void test_lanes(void **state)
+{
+    static const char *const keys[] = {"layer_us",     "core_us",       "round_trip_us", "cpu_lane_us",
+                                       "copy_wait_us", "fetch_lane_us", "hidden_us",     "device_wait_us",
+                                       "layer_p50_us", "layer_p99_us",  "gpu_busy",      "overlap"};
+    (void)state;
+    if (access(MO_TEST_MODEL, R_OK) != 0) {
+        skip();
+    }
+    assert_int_equal(run(LANES "--postfetch down --json --moe-layer-perf-out lanes.json"), 0);
+    json_t *root = parse_output(), *lanes = json_object_get(root, "lanes");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        assert_true(json_is_real(json_object_get(lanes, keys[i])));
+    }
+    assert_true(json_real_value(json_object_get(lanes, "gpu_busy")) <= 1.0);
+    const json_int_t layers = json_integer_value(json_object_get(lanes, "layers"));
+    assert_true(layers > 0);
+    assert_int_equal(json_integer_value(json_object_get(lanes, "passes")), 7 * layers);
+    assert_int_equal(json_array_size(json_object_get(lanes, "each")), layers + 1);
+    assert_true(json_is_integer(json_object_get(json_object_get(lanes, "fallbacks"), "late_copy")));
+    json_decref(root);
+    shell("grep -q parallel_region_wall_time_per_call_us lanes.json && grep -q '\"parallel_fallbacks\":0' "
+          "lanes.json");
+    assert_int_equal(run(LANES "--postfetch down"), 0);
+    assert_non_null(strstr(output, "GPU busy"));
+    assert_non_null(strstr(output, "fallbacks      0.00 %"));
+    setenv("LLAMA_MOE_LAYER_PERF", "update", 1);
+    assert_int_equal(run(LANES "--moe-layer-perf-out lanes.json"), 0);
+    shell("grep -q parallel_cold_lane_wall_time_per_call_us lanes.json && ! grep -q parallel_region "
+          "lanes.json");
+    setenv("LLAMA_MOE_LAYER_PERF", "off", 1);
+    assert_int_equal(run(LANES "--json"), 0);
+    root = parse_output();
+    assert_true(json_is_null(json_object_get(root, "lanes")));
+    json_decref(root);
+    unsetenv("LLAMA_MOE_LAYER_PERF");
+    assert_int_equal(
+        run("bench " MO_TEST_MODEL " --device none --ctx 64 --prefill 0 --decode 2 --rounds 1 --json"), 0);
+    root = parse_output();
+    assert_true(json_is_null(json_object_get(root, "lanes")));
+    json_decref(root);
+}
+
 static void test_learning_in_chat(void **state)
 {
     (void)state;
@@ -1016,6 +1064,7 @@ int main(void)
         cmocka_unit_test(test_suppressed),
         cmocka_unit_test(test_quantize),
         cmocka_unit_test(test_learning),
+        cmocka_unit_test(test_lanes),
         cmocka_unit_test(test_learning_in_chat),
         cmocka_unit_test(test_options_are_unique),
         cmocka_unit_test(test_plan),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "device_case.h"
 
 #define GOOD(call)                                                                                           \
@@ -431,8 +432,11 @@ static void talk_once(mo_device *device, mo_stream *stream, talk *k, uint8_t *pi
                                 .to = target,
                                 .n = TALK_N,
                                 .most = TALK_ROWS,
-                                .bad = memory + 256};
+                                .bad = memory + 256,
+                                .waited = memory + 512};
+    uint32_t waited[2];
     for (uint32_t round = 1; round <= TALK_ROUNDS; round++) {
+        const int64_t began = mo_clock_ns();
         for (int i = 0; i < TALK_ROWS * TALK_N; i++) {
             image[i] = (float)(round * 100 + (uint32_t)(i / TALK_N));
         }
@@ -442,7 +446,10 @@ static void talk_once(mo_device *device, mo_stream *stream, talk *k, uint8_t *pi
         GOOD(mo_op_launch(stream, &publish, err));
         GOOD(mo_op_launch(stream, &await, err));
         GOOD(mo_copy_out(stream, image, target, bytes, err));
+        GOOD(mo_copy_out(stream, waited, memory + 512, sizeof waited, err));
         GOOD(mo_stream_wait(stream, err));
+        assert_true((int64_t)waited[0] <= mo_clock_ns() - began);
+        assert_int_equal(waited[1], 0);
         for (int i = 0; i < TALK_ROWS * TALK_N; i++) {
             const uint32_t row = (uint32_t)(i / TALK_N);
             const float sent = (float)(round * 100 + row);

@@ -200,6 +200,8 @@ static void assert_same(const mo_profile *a, const mo_profile *b)
         assert_int_equal(x->experts, y->experts);
         assert_memory_equal(x->calls, y->calls, sizeof x->calls);
         assert_memory_equal(x->time_ns, y->time_ns, sizeof x->time_ns);
+        assert_memory_equal(x->lanes, y->lanes, sizeof x->lanes);
+        assert_memory_equal(x->fallbacks, y->fallbacks, sizeof x->fallbacks);
         assert_int_equal(x->timed, y->timed);
         assert_true(x->cold_slots == y->cold_slots);
         assert_memory_equal(x->prompts, y->prompts, (size_t)x->experts * 8);
@@ -469,6 +471,67 @@ static void json_round_trip(void **state)
         free(text);
     }
     mo_profile_free(p);
+}
+
+/* Lanes and fallbacks: through the tally, JSON and the arithmetic of profiles, under document 001's names. */
+static void json_of_lanes(void **state)
+{
+    (void)state;
+    mo_tally *t = new_tally();
+    mo_tally_layer *l = mo_tally_find(t, 2);
+    char *text;
+    size_t length;
+    for (int i = 0; i < 4; i++) {
+        mo_tally_call(l, MO_TRACE_GENERATION);
+        mo_tally_pick(l, MO_TRACE_GENERATION, MO_FOUND_COLD, i);
+        mo_tally_lanes(
+            l, i > 0, i < 2,
+            (const uint64_t[MO_FALLBACKS]){[MO_FALLBACK_LATE] = 2, [MO_FALLBACK_UNPINNED] = i == 3});
+    }
+    mo_profile *p = snapshot(t), *q, *sum = NULL;
+    assert_int_equal(mo_profile_json_write(p, MO_PROFILE_FULL, &text, &length, &err), MO_OK);
+    assert_non_null(strstr(text, "\"parallel_hot_launches\":3,\"parallel_cold_launches\":2,"
+                                 "\"parallel_hot_skips_zero\":1,\"parallel_cold_skips_zero\":2,"
+                                 "\"parallel_fallbacks\":9,"
+                                 "\"parallel_fallback_reasons\":{\"late_copy\":8,\"not_pinned\":1}"));
+    q = parse(text);
+    free(text);
+    assert_same(q, p);
+    assert_int_equal(mo_profile_merge(p, q, &sum, &err), MO_OK);
+    const mo_profile_layer *both = mo_profile_find(sum, 2);
+    assert_int_equal(both->lanes[MO_LANE_HOT_RUNS], 6);
+    assert_int_equal(both->fallbacks[MO_FALLBACK_LATE], 16);
+    mo_profile_subtract(sum, q);
+    assert_same(sum, p);
+    mo_profile_find(sum, 2)->hits[1][0][0] = 2 * (uint64_t)MO_PROFILE_TOKENS_MAX + 1;
+    assert_int_equal(mo_profile_age(sum), 1);
+    assert_int_equal(both->lanes[MO_LANE_HOT_RUNS], 1);
+    assert_int_equal(both->fallbacks[MO_FALLBACK_LATE], 4);
+    mo_profile_free(sum);
+    mo_profile_free(q);
+
+    assert_int_equal(mo_profile_json_write(p, MO_PROFILE_UPDATE, &text, &length, &err), MO_OK);
+    assert_null(strstr(text, "parallel_fallback")); /* an update of the hot set does not need them */
+    assert_null(strstr(text, "_launches"));
+    free(text);
+    mo_profile_free(p);
+    mo_tally_destroy(t);
+
+    /* Reasons of others are kept as one. */
+    q = parse("{" SCHEMA
+              ",\"layers\":[{\"layer\":4,\"calls\":9,\"parallel_hot_launches\":5,\"parallel_fallbacks\":7,"
+              "\"parallel_fallback_reasons\":{\"threshold\":3,\"late_copy\":4},\"experts\":[[1,1]]}]}");
+    assert_int_equal(q->layer[0].lanes[MO_LANE_HOT_RUNS], 5);
+    assert_int_equal(q->layer[0].fallbacks[MO_FALLBACK_LATE], 4);
+    assert_int_equal(q->layer[0].fallbacks[MO_FALLBACK_OTHER], 3);
+    mo_profile_free(q);
+    refuses("{" SCHEMA ",\"layers\":[{\"layer\":4,\"parallel_fallbacks\":-1,\"experts\":[[1,1]]}]}",
+            "no number");
+    refuses("{" SCHEMA ",\"layers\":[{\"layer\":4,\"parallel_fallback_reasons\":[],\"experts\":[[1,1]]}]}",
+            "no number");
+    refuses("{" SCHEMA ",\"layers\":[{\"layer\":4,\"parallel_cold_launches\":\"x\",\"experts\":[[1,1]]}]}",
+            "no number");
+    assert_string_equal(mo_fallback_text(MO_FALLBACK_ON_DISK), "not_in_ram");
 }
 
 /* What the reference's readers look for is there, sums and averages agree, empty layers are not. */
@@ -1092,6 +1155,7 @@ int main(void)
         cmocka_unit_test(impossible_shapes),
         cmocka_unit_test(merges),
         cmocka_unit_test(fades),
+        cmocka_unit_test(json_of_lanes),
         cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_for_others),
         cmocka_unit_test(json_from_others),

@@ -12,6 +12,7 @@
 #include "default_model.h"
 #include "device.h"
 #include "json.h"
+#include "lanes.h"
 #include "loading.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -29,6 +30,7 @@ typedef struct speeds {
     uint64_t picks, runs;
     mo_tier_report tiers; /* of the rounds */
     mo_device_report device;
+    cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
     double decode_seconds; /* of all rounds */
     bool text;
 } speeds;
@@ -128,6 +130,9 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_counters(model, &after);
     mo_model_device(model, &s->device);
     cli_device_subtract(&s->device, &device);
+    if (!cli_lanes_take("bench", model, &s->lanes)) {
+        return false;
+    }
     mo_model_tiers(model, &s->tiers);
     cli_tiers_subtract(&s->tiers, &begin);
     s->picks = after.expert_picks - before.expert_picks;
@@ -158,15 +163,16 @@ static uint64_t weight_bytes(const mo_model_info *i)
 static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
-    return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "model", i->path, "isa",
-        i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "prefill",
-        (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps", s->prefill_tps, "decode_tps",
-        s->decode_tps, "prefill_best_tps", s->prefill_best, "decode_best_tps", s->decode_best, "read_gbps",
-        s->read_gbps, "resident_bytes", (json_int_t)resident_bytes(), "bytes_per_token",
-        (json_int_t)i->bytes_per_token, "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes",
-        (json_int_t)s->session_bytes, "work_bytes", (json_int_t)i->work_bytes, "tiers",
-        cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device)));
+    return cli_json_print(
+        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "model",
+                  i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random",
+                  "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps",
+                  s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
+                  "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
+                  (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token,
+                  "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes,
+                  "work_bytes", (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device",
+                  cli_device_json(&s->device), "lanes", cli_lanes_json(&s->lanes)));
 }
 
 static void print_table(const speeds *s)
@@ -199,6 +205,7 @@ static void print_table(const speeds *s)
     }
     cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
     cli_device_print(&s->device, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
+    cli_lanes_print(&s->lanes);
 }
 
 static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, bool json)
@@ -238,6 +245,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
         }
     }
     free(tokens);
+    cli_lanes_drop(&s->lanes);
     mo_session_destroy(session);
     mo_model_close(model);
     return code;

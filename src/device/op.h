@@ -303,6 +303,7 @@ typedef struct mo_op_await {
     int32_t n;
     int32_t most; /* rows there can be */
     mo_daddr bad;
+    mo_daddr waited; /* uint32_t: nanoseconds it waited, the largest number for more; 0: nobody asks */
 } mo_op_await;
 
 /* Matrices whose rows were interleaved in groups (numeric/weights.h) for the CPU, back in the file's layout: `count`

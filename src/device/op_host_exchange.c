@@ -28,10 +28,10 @@ mo_status mo_op_host_publish(mo_op_job *job, const mo_op_publish *o)
 }
 
 /* True when the host has answered; false when it will not. Looks often at first: answers mostly come soon. */
-static bool answered(const mo_op_job *job, const mo_dreply *reply, uint32_t sequence, int64_t limit_ns)
+static bool answered(const mo_op_job *job, const mo_dreply *reply, uint32_t sequence, int64_t began,
+                     int64_t limit_ns)
 {
     enum { LOOKS = 200 };
-    const int64_t began = mo_clock_ns();
     for (int64_t look = 0;; look++) {
         if (__atomic_load_n(&reply->flag, __ATOMIC_ACQUIRE) == sequence) {
             return true;
@@ -77,10 +77,17 @@ mo_status mo_op_host_await(mo_op_job *job, const mo_op_await *o, int64_t limit_n
     const mo_dreply *reply = mo_op_part(job, "reply", o->reply, (int64_t)offsetof(mo_dreply, row));
     const uint32_t *sequence = mo_op_part(job, "sequence", o->sequence, 4);
     uint32_t *bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    uint32_t *waited = mo_op_part_or_none(job, "waited", o->waited, 4);
     if (job->status != MO_OK) {
         return job->status;
     }
-    if (answered(job, reply, *sequence, limit_ns)) {
+    const int64_t began = mo_clock_ns();
+    const bool good = answered(job, reply, *sequence, began, limit_ns);
+    if (waited) {
+        const int64_t ns = mo_clock_ns() - began;
+        *waited = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+    }
+    if (good) {
         take_rows(job, o, reply);
     } else {
         mo_op_set_bad(bad, 2);

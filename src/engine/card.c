@@ -209,6 +209,22 @@ mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *fr
     return status;
 }
 
+bool mo_card_is_pinned(const mo_card *card, int layer, int expert)
+{
+    const mo_brick *b = &card->frame->layers[layer].moe.bricks[expert];
+    const uint8_t *parts[] = {b->gate.w.data, b->up.w.data, b->down.w.data};
+    bool pinned = true;
+    for (int i = 0; i < 3; i++) {
+        bool here = false;
+        for (int k = 0; k < 2; k++) {
+            const mo_adopted *a = &card->adopted[k];
+            here |= a->memory && parts[i] >= a->memory && parts[i] < a->memory + a->bytes;
+        }
+        pinned = pinned && here;
+    }
+    return pinned;
+}
+
 mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err)
 {
@@ -322,6 +338,9 @@ static mo_status open_card(mo_card *card, mo_error *err)
 {
     mo_status status = set_limit(card, err);
     if (status == MO_OK) {
+        status = mo_card_clock_open(card->frame->layer_count, &card->clock, err);
+    }
+    if (status == MO_OK) {
         status = make_streams(card, err);
     }
     if (status == MO_OK) {
@@ -430,6 +449,7 @@ void mo_card_close(mo_card *card)
     if (card->pinned.memory) {
         mo_device_unpin(card->device, card->pinned.memory);
     }
+    mo_card_clock_close(card->clock);
     free(card->layers);
     free(card->batch_ops);
     free(card);
@@ -544,5 +564,12 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
                                          : 0;
     out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
     out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
+    out->round_trip_s = card->options.round_trip_s;
     mo_vram_slots(card->vram, &out->slots, &out->filled, &out->slot_bytes);
+    mo_card_clock_report(card->clock, out);
+}
+
+int mo_card_report_layers(const mo_card *card, mo_device_layer *out, int room)
+{
+    return mo_card_clock_layers(card->clock, out, room);
 }

@@ -27,6 +27,7 @@ typedef struct mo_card_options {
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
+    double round_trip_s;              /* as probed, for reports; 0: not known */
     mo_progress_fn progress;
     void *user;
     /* Room for experts that pass through (0: a sixteenth of the ceiling, at most 1 GiB), and whole pages of the weights
@@ -69,5 +70,7 @@ mo_status mo_seat_push(mo_state *state, mo_error *err);
 
 /* Fills everything but name and lost. */
 void mo_card_report(const mo_card *card, mo_device_report *out);
+/* As mo_model_device_layers(). */
+int mo_card_report_layers(const mo_card *card, mo_device_layer *out, int room);
 
 #endif

@@ -97,5 +97,6 @@ mo_status mo_card_host_run(mo_card *card, mo_walk *walk, int from, int to, mo_er
     }
     reply->count = (int32_t)walk->tokens;
     __atomic_store_n(&reply->flag, card->sequence, __ATOMIC_RELEASE);
+    mo_card_clock_hosted(card->clock, from, mo_clock_ns());
     return MO_OK;
 }

@@ -56,7 +56,9 @@ mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err)
             return mo_fail(err, MO_EDEVICE, "the device did not answer within 20 seconds");
         }
     }
-    card->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
+    const int64_t seen = mo_clock_ns();
+    card->counters.wait_ns += (uint64_t)(seen - began);
+    mo_card_clock_seen(card->clock, layer, seen);
     return MO_OK;
 }
 
@@ -206,6 +208,7 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
             mo_vram_drop(card->vram, layer, need->expert);
         }
         card->counters.fetch_failed++;
+        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_FAILED);
         *status = *status == MO_EDEVICE ? MO_EDEVICE : MO_OK; /* a copy that failed is the CPU's */
         return false;
     }
@@ -215,6 +218,9 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
         mo_vram_pin(card->vram, layer, need->expert);
     }
     mo_card_list_work(card, walk, stage, need->expert, to);
+    if (!mo_card_is_pinned(card, layer, need->expert)) {
+        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_UNPINNED);
+    }
     out->fetched_bytes += bytes;
     out->fetched++;
     return true;
@@ -250,6 +256,7 @@ static mo_status fetch_some(mo_card *card, mo_walk *walk, int layer, mo_card_ser
     }
     const int wanted = share_of_fetch(card, layer, ready);
     mo_status status = wanted ? mo_event_record(card->fetch_from, card->fetch, err) : MO_OK;
+    mo_card_clock_fetch(card->clock, layer, wanted ? mo_clock_ns() : 0);
     for (int i = 0; i < out->count && out->fetched < wanted && status == MO_OK; i++) {
         mo_need *n = &needs[i];
         const int stage = out->fetched;
@@ -285,6 +292,9 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
     mo_status status = mo_card_await_flag(card, layer, err);
+    if (status == MO_OK) {
+        status = mo_card_measure_last(card, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -366,7 +376,8 @@ mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s
 {
     mo_store *store = s->stored ? walk->engine->tiers->store : NULL;
     mo_status status = MO_OK;
-    bool wait = false;
+    const int64_t entered = mo_clock_ns();
+    bool wait = false, any = false;
     for (int left = 1; left > 0 && status == MO_OK;) {
         if (store) {
             status = mo_store_look(store, wait, err);
@@ -377,6 +388,7 @@ mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s
         mo_walk_begin_round(walk);
         const bool some = add_ready(walk, s->count, s->stored, s->apart, &left);
         wait = !some && left > 0;
+        any |= some;
         if (some) {
             const int64_t began = mo_clock_ns();
             mo_walk_run_round(walk, false);
@@ -385,6 +397,9 @@ mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s
         if (store && left > 0) {
             status = release_done(card, walk, s, err);
         }
+    }
+    if (any) {
+        mo_card_clock_computed(card->clock, s->layer, entered, mo_clock_ns());
     }
     return status;
 }
@@ -399,8 +414,8 @@ static void learn(double *rate, double seconds, int64_t bytes)
     }
 }
 
-/* Which rows the CPU made, and for several tokens the rows themselves. */
-static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_service *s, const bool *fetched)
+/* Which rows the CPU made, and for several tokens the rows themselves. False: the device makes none. */
+static bool write_reply(mo_card *card, const mo_walk *walk, const mo_card_service *s, const bool *fetched)
 {
     const int64_t n = card->frame->width, rows = walk->tokens * walk->layer->moe.used;
     mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + s->layer * card->pinned.reply_bytes);
@@ -417,29 +432,43 @@ static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_servic
     }
     reply->count = count;
     __atomic_store_n(&reply->flag, card->sequence, __ATOMIC_RELEASE);
+    return count < rows;
 }
 
-/* After the layer: what the copies took, and how much of that lay under the CPU's work. */
-static mo_status measure_fetch(mo_card *card, const mo_card_service *s, double cpu_seconds, mo_error *err)
+/* After the copies: what they took. */
+static mo_status measure_fetch(mo_card *card, int layer, int64_t bytes, mo_error *err)
 {
-    bool done = false;
     double seconds = 0;
-    mo_status status = mo_event_query(card->fetch_to, &done, err);
-    if (status == MO_OK && done) {
-        status = mo_event_seconds(card->fetch_from, card->fetch_to, &seconds, err);
-    }
-    if (status == MO_OK && done) {
-        learn(&card->fetch_s_per_byte, seconds, s->fetched_bytes);
-        card->counters.fetch_ns += (uint64_t)(seconds * 1e9);
-        card->counters.hidden_ns += (uint64_t)((seconds < cpu_seconds ? seconds : cpu_seconds) * 1e9);
-    } else if (status == MO_OK) { /* it takes longer than the CPU did: count that much, and fetch less */
-        if (cpu_seconds > card->fetch_s_per_byte * (double)s->fetched_bytes) {
-            learn(&card->fetch_s_per_byte, cpu_seconds * 1.1, s->fetched_bytes);
-        }
-        card->counters.fetch_ns += (uint64_t)(cpu_seconds * 1.1e9);
-        card->counters.hidden_ns += (uint64_t)(cpu_seconds * 1e9);
+    const mo_status status = mo_event_seconds(card->fetch_from, card->fetch_to, &seconds, err);
+    if (status == MO_OK) {
+        learn(&card->fetch_s_per_byte, seconds, bytes);
+        mo_card_clock_fetched(card->clock, layer, (int64_t)(seconds * 1e9));
     }
     return status;
+}
+
+/* After the reply, where the host's time costs nobody anything; copies that take longer than the CPU did are measured
+ * when the device has gone on, which it cannot without them. */
+static mo_status measure_now_or_later(mo_card *card, const mo_card_service *s, mo_error *err)
+{
+    bool done = false;
+    const mo_status status = mo_event_query(card->fetch_to, &done, err);
+    if (status == MO_OK && !done) {
+        card->unmeasured = s->layer + 1;
+        card->unmeasured_bytes = s->fetched_bytes;
+    }
+    return status == MO_OK && done ? measure_fetch(card, s->layer, s->fetched_bytes, err) : status;
+}
+
+mo_status mo_card_measure_last(mo_card *card, mo_error *err)
+{
+    const int layer = card->unmeasured - 1;
+    if (layer < 0) {
+        return MO_OK;
+    }
+    card->unmeasured = 0;
+    const mo_status status = mo_event_wait(card->fetch_to, err);
+    return status == MO_OK ? measure_fetch(card, layer, card->unmeasured_bytes, err) : status;
 }
 
 /* Slots in RAM that were copied from may only be filled anew when the copies are done. */
@@ -484,17 +513,21 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
     }
     const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
     if (status == MO_OK) {
-        write_reply(card, walk, s, fetched);
+        const bool device = write_reply(card, walk, s, fetched);
+        const int64_t now = mo_clock_ns();
+        int crossed = 0;
+        for (int i = 0; i < s->count; i++) {
+            crossed += fetched[w->needs[i].expert];
+        }
+        mo_card_clock_replied(card->clock, s->layer, device, crossed, now);
         if (!s->stored && !s->sent) {
             learn(&card->cpu_s_per_byte, seconds, bytes);
         }
         card->counters.cpu_bytes += (uint64_t)bytes;
-        for (int i = 0; i < s->count; i++) {
-            card->counters.by_cpu += !fetched[w->needs[i].expert];
-        }
+        card->counters.by_cpu += (uint64_t)(s->count - crossed);
     }
     if (status == MO_OK && s->fetched) {
-        status = measure_fetch(card, s, seconds, err);
+        status = measure_now_or_later(card, s, err);
     }
     mo_error ignored = {0};
     const mo_status left = release(card, walk, s, status == MO_OK ? err : &ignored);
@@ -517,5 +550,6 @@ void mo_card_abort(mo_card *card)
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
     card->ring_head = card->ring_tail = 0;
+    card->unmeasured = 0;
     mo_card_pass_abort(card);
 }

@@ -317,7 +317,8 @@ void mo_card_await(mo_card_plan *p, int layer)
                       .to = card->room.down,
                       .n = (int32_t)card->frame->width,
                       .most = (int32_t)(p->tokens * card->frame->layers[layer].moe.used),
-                      .bad = mo_card_bad(card, card->frame->layer_count, false)};
+                      .bad = mo_card_bad(card, card->frame->layer_count, false),
+                      .waited = mo_card_waited(card, layer)};
 }
 
 void mo_card_hand_over(mo_card_plan *p, int from)
@@ -342,7 +343,8 @@ void mo_card_take_back(mo_card_plan *p, int from, int to)
                       .to = stream_of(p),
                       .n = (int32_t)card->frame->width,
                       .most = (int32_t)p->tokens,
-                      .bad = mo_card_bad(card, card->frame->layer_count, false)};
+                      .bad = mo_card_bad(card, card->frame->layer_count, false),
+                      .waited = mo_card_waited(card, from)};
     mo_card_begin(p, to);
 }
 

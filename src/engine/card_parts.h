@@ -3,6 +3,7 @@
 #define MO_ENGINE_CARD_PARTS_H
 
 #include "engine/card.h"
+#include "engine/card_clock.h"
 #include "engine/card_host.h"
 #include "engine/card_pass.h"
 
@@ -70,7 +71,7 @@ typedef struct mo_card_pinned {
     float *rows;    /* [few * used][D] what the CPU computed */
     void *hidden;   /* acts [few * used][F]: what it hands on before down */
     float *logits;  /* [CARD_LOGITS][vocab] */
-    uint32_t *bad;  /* [2 * layers + 2] */
+    uint32_t *bad;  /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
     uint8_t *works; /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
     mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
@@ -176,7 +177,10 @@ struct mo_card {
     mo_adopted
         adopted[2]; /* host memory that was pinned in place: the loader's; the ring of layers from disk */
     double cpu_s_per_byte, fetch_s_per_byte;
-    mo_card_watch *watch;      /* NULL: nobody asks */
+    mo_card_watch *watch; /* NULL: nobody asks */
+    mo_card_clock *clock;
+    int unmeasured; /* layer + 1 whose copies were still under way when it was answered */
+    int64_t unmeasured_bytes;
     mo_device_report counters; /* what is counted of it */
 };
 
@@ -201,6 +205,16 @@ mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols);
 static inline mo_daddr mo_card_bad(const mo_card *c, int layer, bool cache)
 {
     return c->room.step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
+}
+
+/* Behind them, what it waited for the host's reply. */
+static inline int64_t mo_card_bad_words(int layers)
+{
+    return 3 * (int64_t)layers + 2;
+}
+static inline mo_daddr mo_card_waited(const mo_card *c, int layer)
+{
+    return c->room.step + (mo_daddr)(4 * (2 * (int64_t)c->frame->layer_count + 2 + layer));
 }
 
 /* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
@@ -291,6 +305,10 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, 
 mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
 mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
+/* Copies that were still under way when the last served layer was answered are done by now: takes their time. */
+mo_status mo_card_measure_last(mo_card *card, mo_error *err);
+/* Lie the brick's matrices in pinned memory? */
+bool mo_card_is_pinned(const mo_card *card, int layer, int expert);
 void mo_card_add(mo_walk *walk, const mo_need *need, bool apart, bool down);
 /* The worklist of one expert, written for a stage and sent; returns where the device finds it. */
 mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, int expert, mo_daddr base);

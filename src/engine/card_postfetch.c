@@ -3,6 +3,7 @@
  * then COPY_IN_FLIGHT, then GPU_READY, and is forgotten after the layer. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/card_parts.h"
@@ -66,8 +67,12 @@ static mo_status begin(mo_card *card, int layer, mo_transfer *t, int64_t *sent, 
     if (status == MO_OK) {
         t->state = MO_COPY_IN_FLIGHT;
         *sent += bytes;
+        if (!mo_card_is_pinned(card, layer, t->expert)) {
+            mo_card_clock_fall(card->clock, layer, MO_FALLBACK_UNPINNED);
+        }
     } else if (status != MO_EDEVICE) {
         card->counters.fetch_failed++;
+        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_FAILED);
         t->failed = true;
         status = MO_OK;
     }
@@ -84,10 +89,16 @@ mo_status mo_card_send(mo_card *card, mo_walk *walk, mo_card_service *s, mo_erro
     const mo_postfetch *p = &card->postfetch;
     mo_status status = mo_event_record(card->fetch_from, copies(card), err);
     int by_cpu = 0;
-    for (int i = 0; i < s->count && s->sent < card->stage_count && status == MO_OK; i++) {
+    mo_card_clock_fetch(card->clock, s->layer, mo_clock_ns());
+    for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &walk->w->needs[i];
-        if (s->stored && !(n->in && n->down)) {
-            continue; /* still on disk: the CPU's when it lands */
+        if (s->sent == card->stage_count) {
+            mo_card_clock_fall(card->clock, s->layer, MO_FALLBACK_NO_STAGE);
+            continue;
+        }
+        if (s->stored && !(n->in && n->down)) { /* still on disk: the CPU's when it lands */
+            mo_card_clock_fall(card->clock, s->layer, MO_FALLBACK_ON_DISK);
+            continue;
         }
         mo_transfer *t = &card->transfers[s->sent];
         *t = (mo_transfer){.expert = n->expert, .need = i, .stage = s->sent};
@@ -119,7 +130,7 @@ static mo_status begin_queued(mo_card *card, mo_card_service *s, mo_error *err)
 }
 
 /* Is it there, or worth waiting for? */
-static mo_status settle(mo_card *card, mo_transfer *t, mo_error *err)
+static mo_status settle(mo_card *card, int layer, mo_transfer *t, mo_error *err)
 {
     bool done = false;
     if (t->state != MO_COPY_IN_FLIGHT) {
@@ -130,6 +141,7 @@ static mo_status settle(mo_card *card, mo_transfer *t, mo_error *err)
         t->state = MO_GPU_READY; /* the device waits for the rest of it */
     } else if (status == MO_OK) {
         card->counters.late++;
+        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_LATE);
         t->state = MO_CPU_ONLY;
     }
     return status;
@@ -176,12 +188,14 @@ static mo_status launch_all(mo_card *card, mo_walk *walk, const mo_card_service 
 
 mo_status mo_card_receive(mo_card *card, mo_walk *walk, mo_card_service *s, bool *fetched, mo_error *err)
 {
+    const int64_t done = mo_clock_ns();
     mo_status status = begin_queued(card, s, err);
+    mo_card_clock_waited(card->clock, s->layer, done, mo_clock_ns());
     bool late = false;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
         mo_transfer *t = &card->transfers[i];
         mo_need *n = &walk->w->needs[t->need];
-        status = settle(card, t, err);
+        status = settle(card, s->layer, t, err);
         const bool here = t->state == MO_GPU_READY;
         fetched[t->expert] = here;
         card->counters.fetched += here;
@@ -203,5 +217,8 @@ mo_status mo_card_receive(mo_card *card, mo_walk *walk, mo_card_service *s, bool
     }
     s->fetched = s->sent;
     card->counters.fetched_bytes += (uint64_t)s->fetched_bytes;
-    return status == MO_OK ? mo_event_wait(card->lane_done, err) : status;
+    const int64_t launched = mo_clock_ns();
+    status = status == MO_OK ? mo_event_wait(card->lane_done, err) : status;
+    mo_card_clock_waited(card->clock, s->layer, launched, mo_clock_ns());
+    return status;
 }

@@ -67,7 +67,7 @@ mo_card_block mo_card_lay_block(const mo_card *card, int64_t tokens)
 {
     cutter c = {0};
     mo_card_block b;
-    b.bad = (int64_t)cut(&c, 2 * card->frame->layer_count + 2, sizeof(uint32_t));
+    b.bad = (int64_t)cut(&c, mo_card_bad_words(card->frame->layer_count), sizeof(uint32_t));
     b.sequence = (int64_t)cut(&c, 1, sizeof(uint32_t));
     b.places = (int64_t)cut(&c, tokens, sizeof(mo_dplace));
     b.slices = (int64_t)cut(&c, tokens, sizeof(mo_dslice));
@@ -157,7 +157,7 @@ static void lay_pinned(const mo_card *card, cutter *c, mo_card_pinned *p)
     p->rows = (float *)cut(c, few * card->frame->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
     p->logits = (float *)cut(c, CARD_LOGITS * card->frame->vocab, sizeof(float));
-    p->bad = (uint32_t *)cut(c, 2 * layers + 2, sizeof(uint32_t));
+    p->bad = (uint32_t *)cut(c, mo_card_bad_words(layers), sizeof(uint32_t));
     p->works = (uint8_t *)cut(c, CARD_STAGES * p->work_bytes, 1);
     p->groups = (mo_dgroup *)cut(c, 3 * card->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/card_parts.h"
 
@@ -250,6 +251,7 @@ static mo_status run_few(mo_card *card, mo_walk *walk, const atomic_bool *cancel
     mo_status status = find_set(card, walk, &set, err);
     if (status == MO_OK) {
         status = run_segment(card, &set->segments[0], err);
+        mo_card_clock_launched(card->clock, mo_clock_ns());
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
         const mo_card_segment *s = &set->segments[i];
@@ -441,6 +443,18 @@ static void tell_choices(mo_card *card, mo_walk *walk)
     }
 }
 
+/* The profile's mode says what becomes of the step's times. */
+static mo_status end_clock(mo_card *card, const mo_walk *walk, mo_error *err)
+{
+    const mo_status status = mo_card_measure_last(card, err);
+    if (status == MO_OK) {
+        mo_card_clock_end(card->clock, card->pinned.bad + 2 * card->frame->layer_count + 2,
+                          walk->engine->tally, walk->engine->timed, mo_clock_ns(), &card->counters.fetch_ns,
+                          &card->counters.hidden_ns);
+    }
+    return status;
+}
+
 static mo_status finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
 {
     mo_status status = few ? MO_OK : batch_logits(card, walk, err);
@@ -448,7 +462,7 @@ static mo_status finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
     const size_t choices = sizeof(int32_t) * (size_t)(layers * mo_card_choice_rows(card, walk->tokens));
     if (status == MO_OK) {
         status = mo_copy_out(card->main, card->pinned.bad, card->room.step,
-                             sizeof(uint32_t) * (size_t)(2 * layers + 2), err);
+                             sizeof(uint32_t) * (size_t)mo_card_bad_words(layers), err);
     }
     if (status == MO_OK && few && card->extent.expert_width) {
         status = mo_copy_out(card->main, card->pinned.all_ids, card->room.ids, choices, err);
@@ -462,6 +476,9 @@ static mo_status finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
     }
     if (status == MO_OK) {
         status = check_flags(card, err);
+    }
+    if (status == MO_OK && few) {
+        status = end_clock(card, walk, err);
     }
     if (status == MO_OK && few) {
         tell_choices(card, walk);
@@ -479,6 +496,7 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
         }
     }
     card->pass++;
+    mo_card_clock_begin(card->clock, walk->engine->tally != NULL, mo_clock_ns());
     mo_pool_expect(walk->engine->pool, few && !card->shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = clear_seats(card, walk, err);
     if (status == MO_OK && !few) {

@@ -106,6 +106,12 @@ static void add_layer(mo_profile_layer *into, const mo_profile_layer *from)
     for (int t = 0; t < MO_TIMES; t++) {
         into->time_ns[t] = mo_profile_add(into->time_ns[t], from->time_ns[t]);
     }
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        into->lanes[i] = mo_profile_add(into->lanes[i], from->lanes[i]);
+    }
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        into->fallbacks[i] = mo_profile_add(into->fallbacks[i], from->fallbacks[i]);
+    }
 }
 
 /* The layers of both, each with the larger number of experts. The arrays have room for all of them. */
@@ -196,6 +202,12 @@ static void subtract_layer(mo_profile_layer *l, const mo_profile_layer *b)
     for (int t = 0; t < MO_TIMES; t++) {
         l->time_ns[t] = less(l->time_ns[t], b->time_ns[t]);
     }
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        l->lanes[i] = less(l->lanes[i], b->lanes[i]);
+    }
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        l->fallbacks[i] = less(l->fallbacks[i], b->fallbacks[i]);
+    }
 }
 
 void mo_profile_subtract(mo_profile *p, const mo_profile *before)
@@ -225,6 +237,12 @@ static void halve_layer(mo_profile_layer *l)
     l->timed /= 2;
     for (int t = 0; t < MO_TIMES; t++) {
         l->time_ns[t] /= 2;
+    }
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        l->lanes[i] /= 2;
+    }
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        l->fallbacks[i] /= 2;
     }
 }
 

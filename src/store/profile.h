@@ -42,6 +42,15 @@ typedef enum mo_layer_time {
     MO_TIMES
 } mo_layer_time;
 
+/* How often the lanes of a layer ran, or had nothing to do. */
+typedef enum mo_lane_count {
+    MO_LANE_HOT_RUNS,
+    MO_LANE_COLD_RUNS,
+    MO_LANE_HOT_SKIPS,
+    MO_LANE_COLD_SKIPS,
+    MO_LANE_COUNTS
+} mo_lane_count;
+
 typedef struct mo_profile_layer {
     int32_t layer;   /* number in the model */
     int32_t experts; /* that it has room for: in a file's profile, up to the highest that was chosen */
@@ -51,6 +60,8 @@ typedef struct mo_profile_layer {
     double cold_slots;                            /* picks that the cold lane computed */
     uint64_t timed;                               /* calls whose times were taken */
     uint64_t time_ns[MO_TIMES];                   /* sums over those */
+    uint64_t lanes[MO_LANE_COUNTS];
+    uint64_t fallbacks[MO_FALLBACKS];
 } mo_profile_layer;
 
 typedef struct mo_profile {

@@ -110,16 +110,18 @@ static json_t *pairs(const mo_profile_layer *l, count_fn count)
 
 typedef struct sums {
     uint64_t calls, hot, cold, timed, time_ns[MO_TIMES];
+    uint64_t lanes[MO_LANE_COUNTS], fallbacks[MO_FALLBACKS];
 } sums;
 
 static sums layer_sums(const mo_profile_layer *l)
 {
-    sums s = {mo_profile_calls(l),
-              mo_profile_slots(l, MO_FOUND_HOT),
-              mo_profile_slots(l, MO_FOUND_COLD),
-              l->timed,
-              {0}};
+    sums s = {.calls = mo_profile_calls(l),
+              .hot = mo_profile_slots(l, MO_FOUND_HOT),
+              .cold = mo_profile_slots(l, MO_FOUND_COLD),
+              .timed = l->timed};
     memcpy(s.time_ns, l->time_ns, sizeof s.time_ns);
+    memcpy(s.lanes, l->lanes, sizeof s.lanes);
+    memcpy(s.fallbacks, l->fallbacks, sizeof s.fallbacks);
     return s;
 }
 
@@ -144,6 +146,29 @@ static bool is_brief(int time)
     return time == MO_TIME_HOT || time == MO_TIME_COLD || time == MO_TIME_JOIN;
 }
 
+/* The reasons only where there are any, as the schema has it. */
+static void put_lanes(writer *w, const sums *s)
+{
+    uint64_t all = 0;
+    writer reasons = begin();
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        put_count(w, mo_profile_key_lane[i], s->lanes[i]);
+    }
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        all = mo_profile_add(all, s->fallbacks[i]);
+        if (s->fallbacks[i]) {
+            put_count(&reasons, mo_fallback_text((mo_fallback)i), s->fallbacks[i]);
+        }
+    }
+    json_t *object = end(&reasons);
+    put_count(w, MO_PROFILE_KEY_FALLBACKS, all);
+    if (all) {
+        put(w, MO_PROFILE_KEY_REASONS, object);
+    } else {
+        json_decref(object);
+    }
+}
+
 /* What layers and the summary have in common. */
 static void put_times(writer *w, const sums *s, mo_profile_mode mode)
 {
@@ -157,6 +182,7 @@ static void put_times(writer *w, const sums *s, mo_profile_mode mode)
         const double over =
             per_call_us(s, MO_TIME_HOT) + per_call_us(s, MO_TIME_COLD) - per_call_us(s, MO_TIME_REGION);
         put_real(w, "parallel_overlap_estimate_per_call_us", over > 0 ? over : 0);
+        put_lanes(w, s);
     }
 }
 
@@ -203,6 +229,12 @@ static sums all_sums(const mo_profile *p)
         all.timed = mo_profile_add(all.timed, s.timed);
         for (int t = 0; t < MO_TIMES; t++) {
             all.time_ns[t] = mo_profile_add(all.time_ns[t], s.time_ns[t]);
+        }
+        for (int k = 0; k < MO_LANE_COUNTS; k++) {
+            all.lanes[k] = mo_profile_add(all.lanes[k], s.lanes[k]);
+        }
+        for (int k = 0; k < MO_FALLBACKS; k++) {
+            all.fallbacks[k] = mo_profile_add(all.fallbacks[k], s.fallbacks[k]);
         }
     }
     return all;
@@ -275,6 +307,20 @@ const char *mo_profile_mode_name(mo_profile_mode mode)
     case MO_PROFILE_FULL: return "full";
     }
     return "unknown";
+}
+
+const char *mo_fallback_text(mo_fallback why)
+{
+    switch (why) {
+    case MO_FALLBACK_LATE: return "late_copy";
+    case MO_FALLBACK_FAILED: return "failed_copy";
+    case MO_FALLBACK_NO_STAGE: return "no_stage";
+    case MO_FALLBACK_ON_DISK: return "not_in_ram";
+    case MO_FALLBACK_UNPINNED: return "not_pinned";
+    case MO_FALLBACK_OTHER:
+    case MO_FALLBACKS: break;
+    }
+    return "other";
 }
 
 static json_t *root_json(const mo_profile *p, mo_profile_mode mode)

@@ -228,6 +228,33 @@ static mo_status fail_layer(const seen *s, mo_error *err)
                    (int)s->number);
 }
 
+/* Counts of lanes; reasons that are not ours, and fallbacks without one, become "other". */
+static bool take_lanes(const seen *s, mo_profile_layer *l)
+{
+    const json_t *reasons = json_object_get(s->json, MO_PROFILE_KEY_REASONS);
+    uint64_t n, all, known = 0;
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        if (!integer(s->json, mo_profile_key_lane[i], INT64_MAX, 0, &n)) {
+            return false;
+        }
+        l->lanes[i] = mo_profile_add(l->lanes[i], n);
+    }
+    if (!integer(s->json, MO_PROFILE_KEY_FALLBACKS, INT64_MAX, 0, &all) ||
+        (reasons && !json_is_object(reasons))) {
+        return false;
+    }
+    for (int i = 0; i < MO_FALLBACK_OTHER; i++) {
+        if (!integer(reasons, mo_fallback_text((mo_fallback)i), INT64_MAX, 0, &n)) {
+            return false;
+        }
+        l->fallbacks[i] = mo_profile_add(l->fallbacks[i], n);
+        known = mo_profile_add(known, n);
+    }
+    uint64_t *other = &l->fallbacks[MO_FALLBACK_OTHER];
+    *other = mo_profile_add(*other, all > known ? all - known : 0);
+    return true;
+}
+
 /* Averages become sums: over the calls, or over one where the file does not say how many. */
 static mo_status take_layer(const seen *s, mo_profile_layer *l, mo_error *err)
 {
@@ -235,7 +262,7 @@ static mo_status take_layer(const seen *s, mo_profile_layer *l, mo_error *err)
     double cold_per_call;
     if (!integer(s->json, "calls", INT64_MAX, 0, &calls) ||
         !integer(s->json, "cold_slots_total", INT64_MAX, 0, &cold_total) ||
-        !number(s->json, "cold_slots_per_call", &cold_per_call)) {
+        !number(s->json, "cold_slots_per_call", &cold_per_call) || !take_lanes(s, l)) {
         return fail_layer(s, err);
     }
     const uint64_t of = calls ? calls : 1;

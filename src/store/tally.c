@@ -109,6 +109,15 @@ void mo_tally_time(mo_tally_layer *l, const uint64_t time_ns[MO_TIMES])
     }
 }
 
+void mo_tally_lanes(mo_tally_layer *l, bool hot, bool cold, const uint64_t fallbacks[MO_FALLBACKS])
+{
+    mo_tally_add(&l->lanes[hot ? MO_LANE_HOT_RUNS : MO_LANE_HOT_SKIPS], 1);
+    mo_tally_add(&l->lanes[cold ? MO_LANE_COLD_RUNS : MO_LANE_COLD_SKIPS], 1);
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        mo_tally_add(&l->fallbacks[i], fallbacks[i]);
+    }
+}
+
 mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err)
 {
     *out = (mo_touch){.touched = calloc((size_t)t->cells + 1, 1), .count = t->cells};
@@ -166,6 +175,12 @@ static void read_layer(const mo_tally_layer *l, mo_profile_layer *to)
     to->timed = get(&l->timed);
     for (int i = 0; i < MO_TIMES; i++) {
         to->time_ns[i] = get(&l->time_ns[i]);
+    }
+    for (int i = 0; i < MO_LANE_COUNTS; i++) {
+        to->lanes[i] = get(&l->lanes[i]);
+    }
+    for (int i = 0; i < MO_FALLBACKS; i++) {
+        to->fallbacks[i] = get(&l->fallbacks[i]);
     }
 }
 

@@ -17,6 +17,7 @@ typedef struct mo_tally_layer {
     mo_tally_count *hits[MO_PROFILE_PHASES][MO_FOUNDS]; /* [experts] */
     mo_tally_count *prompts;                            /* [experts] */
     mo_tally_count timed, time_ns[MO_TIMES];
+    mo_tally_count lanes[MO_LANE_COUNTS], fallbacks[MO_FALLBACKS];
 } mo_tally_layer;
 
 typedef struct mo_tally mo_tally;
@@ -49,6 +50,9 @@ static inline void mo_tally_pick(mo_tally_layer *l, mo_trace_phase phase, mo_fou
 
 /* A pass whose times were taken; passes may be sampled. */
 void mo_tally_time(mo_tally_layer *l, const uint64_t time_ns[MO_TIMES]);
+
+/* A pass with lanes: which of them ran, and what fell back. */
+void mo_tally_lanes(mo_tally_layer *l, bool hot, bool cold, const uint64_t fallbacks[MO_FALLBACKS]);
 
 /* ---- Prompts ----
  * Which experts one conversation has touched; conversations may run side by side, each with its own. */

@@ -336,10 +336,10 @@ MO_KERNEL(mo_publish_flag, mo_op_publish)
 
 enum { AWAIT_ROWS = 256 }; /* names of rows that are read together */
 
-static __device__ __forceinline__ bool host_answered(const mo_dreply *reply, uint32_t sequence)
+static __device__ __forceinline__ bool host_answered(const mo_dreply *reply, uint32_t sequence,
+                                                     uint64_t began)
 {
     const uint64_t limit_ns = 10000000000u;
-    const uint64_t began = mo_nanoseconds();
     while (mo_read_system(&reply->flag) != sequence) {
         if (mo_read_system(&reply->abort) != 0 || mo_nanoseconds() - began > limit_ns) {
             return false;
@@ -366,7 +366,12 @@ MO_KERNEL(mo_await, mo_op_await)
     __shared__ int32_t count;
     const mo_dreply *reply = mo_at<const mo_dreply>(op.reply);
     if (threadIdx.x == 0) {
-        const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence));
+        const uint64_t began = mo_nanoseconds();
+        const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence), began);
+        if (blockIdx.x == 0 && op.waited) { /* all blocks wait for the same answer: one tells */
+            const uint64_t ns = mo_nanoseconds() - began;
+            *mo_at<uint32_t>(op.waited) = ns < 0xffffffffu ? (uint32_t)ns : 0xffffffffu;
+        }
         const int32_t told = answered ? (int32_t)mo_read_system((const uint32_t *)&reply->count) : -1;
         count = told >= 0 && told <= op.most ? told : -1;
         if (count < 0 && op.bad) {
