@@ -47,6 +47,15 @@ static mo_status retire(mo_card *card, mo_error *err)
     return mo_event_record(s->done, card->main, err);
 }
 
+mo_status mo_card_begin_batch(mo_card *card, mo_error *err)
+{
+    mo_status status = MO_OK;
+    while (card->stage_tail < card->stage_head && status == MO_OK) {
+        status = retire(card, err);
+    }
+    return status;
+}
+
 static bool room_ahead(const mo_card *card)
 {
     return card->stage_head - card->stage_tail < (uint64_t)card->stage_count;

@@ -265,6 +265,8 @@ void mo_card_abort(mo_card *card);
 
 /* ---- Batches (card_batch.c) ---- */
 
+/* Forgets what an earlier batch sent ahead for its last layer and did not need. */
+mo_status mo_card_begin_batch(mo_card *card, mo_error *err);
 /* The experts of a layer, expert by expert. */
 mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,
                              mo_error *err);

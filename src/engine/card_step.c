@@ -232,7 +232,7 @@ static mo_status run_batch(mo_card *card, mo_walk *walk, const atomic_bool *canc
                       .kv = walk->slices[0].state->kv,
                       .ops = ops,
                       .limit = card->batch_ops_limit};
-    mo_status status = MO_OK;
+    mo_status status = mo_card_begin_batch(card, err);
     mo_card_begin(&p);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
