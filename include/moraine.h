@@ -528,10 +528,12 @@ typedef struct mo_device_report {
         fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */
     uint64_t late;    /* sent, but not there in time: the CPU computed them as well */
     uint64_t fetched_bytes, cpu_bytes;
-    uint64_t wait_ns;                 /* the host waited for the device's choice */
-    uint64_t cpu_ns;                  /* the CPU computed experts */
-    uint64_t fetch_ns, hidden_ns;     /* copies were under way; of that while the CPU computed */
-    double cpu_bytes_s, link_bytes_s; /* as they were found while running */
+    uint64_t wait_ns;                    /* the host waited for the device's choice */
+    uint64_t cpu_ns;                     /* the CPU computed experts */
+    uint64_t fetch_ns, hidden_ns;        /* copies were under way; of that while the CPU computed */
+    double cpu_bytes_s, link_bytes_s;    /* as they were found while running */
+    uint64_t updates;                    /* of the hot cache, by its rate */
+    uint64_t exchanged, exchange_failed; /* experts in slots, by updates and by hand; copies that failed */
 } mo_device_report;
 
 MO_API void mo_model_device(mo_model *model, mo_device_report *out);

@@ -195,7 +195,8 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
                         mo_card_service *out, mo_status *status, mo_error *err)
 {
     mo_card_stage *s = &card->stages[stage];
-    const mo_daddr slot = mo_vram_has(card->vram, layer) ? mo_vram_take(card->vram, layer, need->expert) : 0;
+    const bool admit = !card->hot.rules && mo_vram_has(card->vram, layer);
+    const mo_daddr slot = admit ? mo_vram_take(card->vram, layer, need->expert) : 0;
     const mo_daddr to = slot ? slot : s->plain;
     int64_t bytes = 0;
     *status = mo_card_copy_brick(card, card->fetch, layer, need->expert,
@@ -279,6 +280,9 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
     mo_status status = await_choice(card, layer, err);
+    if (status == MO_OK && card->options.serial) { /* its hot experts end with what is queued */
+        status = mo_stream_wait(card->main, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -416,6 +420,7 @@ static void write_reply(mo_card *card, const mo_walk *walk, const mo_card_servic
 /* After the layer: what the copies took, and how much of that lay under the CPU's work. */
 static mo_status measure_fetch(mo_card *card, const mo_card_service *s, double cpu_seconds, mo_error *err)
 {
+    const double beside = card->options.serial ? 0 : cpu_seconds;
     bool done = false;
     double seconds = 0;
     mo_status status = mo_event_query(card->fetch_to, &done, err);
@@ -425,13 +430,13 @@ static mo_status measure_fetch(mo_card *card, const mo_card_service *s, double c
     if (status == MO_OK && done) {
         learn(&card->fetch_s_per_byte, seconds, s->fetched_bytes);
         card->counters.fetch_ns += (uint64_t)(seconds * 1e9);
-        card->counters.hidden_ns += (uint64_t)((seconds < cpu_seconds ? seconds : cpu_seconds) * 1e9);
+        card->counters.hidden_ns += (uint64_t)((seconds < beside ? seconds : beside) * 1e9);
     } else if (status == MO_OK) { /* it takes longer than the CPU did: count that much, and fetch less */
         if (cpu_seconds > card->fetch_s_per_byte * (double)s->fetched_bytes) {
             learn(&card->fetch_s_per_byte, cpu_seconds * 1.1, s->fetched_bytes);
         }
         card->counters.fetch_ns += (uint64_t)(cpu_seconds * 1.1e9);
-        card->counters.hidden_ns += (uint64_t)(cpu_seconds * 1e9);
+        card->counters.hidden_ns += (uint64_t)(beside * 1e9);
     }
     return status;
 }
@@ -458,9 +463,9 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
         fetched[w->needs[i].expert] = w->needs[i].down_done;
         bytes += w->needs[i].down_done ? 0 : card->layers[s->layer].brick_bytes;
     }
+    mo_status status = card->options.serial && s->fetched ? mo_event_wait(card->lane_done, err) : MO_OK;
     const int64_t began = mo_clock_ns();
-    mo_status status = MO_OK;
-    if (bytes > 0 || s->sent) {
+    if (status == MO_OK && (bytes > 0 || s->sent)) {
         memcpy(walk->in.x, card->pinned.in, sizeof(float) * (size_t)(walk->tokens * n));
         for (int64_t t = 0; t < walk->tokens; t++) {
             mo_walk_quantise(walk->k, &walk->in, t);

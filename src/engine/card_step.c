@@ -413,7 +413,10 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
         }
     }
     card->pass++;
-    mo_status status = clear_seats(card, walk, err);
+    mo_status status = mo_card_hot_turn(card, walk, err);
+    if (status == MO_OK) {
+        status = clear_seats(card, walk, err);
+    }
     if (status == MO_OK) {
         status = send_block(card, walk, err);
     }
