@@ -20,6 +20,9 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->cpu_ns -= before->cpu_ns;
     r->fetch_ns -= before->fetch_ns;
     r->hidden_ns -= before->hidden_ns;
+    r->updates -= before->updates;
+    r->exchanged -= before->exchanged;
+    r->exchange_failed -= before->exchange_failed;
 }
 
 static double percent(uint64_t part, uint64_t whole)
@@ -54,6 +57,11 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
         printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9,
                r->link_bytes_s * 1e-9);
     }
+    if (r->updates || r->exchanged) {
+        printf("  hot cache      %" PRIu64 " updates, %" PRIu64 " experts exchanged, %" PRIu64
+               " copies failed\n",
+               r->updates, r->exchanged, r->exchange_failed);
+    }
     if (r->late) {
         printf("  late copies    %" PRIu64 ", computed by the CPU\n", r->late);
     }
@@ -68,7 +76,9 @@ json_t *cli_device_json(const mo_device_report *r)
         return json_null();
     }
     return json_pack(
-        "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f}",
+        "{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:"
+        "I,s:I,s:"
+        "I}",
         "name", r->name, "lost", r->lost, "limit_bytes", (json_int_t)r->limit_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "core_bytes", (json_int_t)r->core_bytes, "work_bytes",
         (json_int_t)r->work_bytes, "stage_bytes", (json_int_t)r->stage_bytes, "slots", (int)r->slots,
@@ -78,5 +88,6 @@ json_t *cli_device_json(const mo_device_report *r)
         (json_int_t)r->fetched_bytes, "cpu_bytes", (json_int_t)r->cpu_bytes, "wait_seconds",
         (double)r->wait_ns * 1e-9, "cpu_seconds", (double)r->cpu_ns * 1e-9, "fetch_seconds",
         (double)r->fetch_ns * 1e-9, "hidden_seconds", (double)r->hidden_ns * 1e-9, "cpu_bytes_s",
-        r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
+        r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s, "updates", (json_int_t)r->updates, "exchanged",
+        (json_int_t)r->exchanged, "exchange_failed", (json_int_t)r->exchange_failed);
 }

@@ -317,6 +317,11 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, mo_
     if (l->perf_out && l->mode == MO_PROFILE_OFF) {
         l->mode = MO_PROFILE_FULL; /* a file of counts asks for counting */
     }
+    if (l->rate > 0.0 && l->mode == MO_PROFILE_OFF) {
+        mo_log(
+            MO_LOG_WARN, "learning",
+            "the hot cache has an update rate, but stays as it is: LLAMA_MOE_LAYER_PERF=off counts nothing");
+    }
     if (l->warm_file && !l->store) {
         mo_log(MO_LOG_WARN, "learning",
                "%s is neither read nor written: the model has no experts that come and go", l->warm_file);
