@@ -420,6 +420,7 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *
                                                (card->stages[0].plain != card->stages[0].memory ? 2 : 1)
                                          : 0;
+    out->stage_bytes += card->hot.stage_bytes;
     out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
     out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
     mo_vram_slots(card->vram, &out->slots, &out->filled, &out->slot_bytes);

@@ -23,7 +23,7 @@ enum {
 
 static int64_t largest_room(const mo_card *card, const mo_vram_layer *shapes)
 {
-    int64_t largest = 0;
+    int64_t largest = 1;
     for (int i = 0; i < card->frame->layer_count; i++) {
         const int64_t room = mo_vram_room(shapes[i].bytes);
         largest = room > largest ? room : largest;
@@ -155,7 +155,7 @@ mo_status mo_card_hot_choose(mo_card *card, int64_t left, mo_vram_layer *shapes,
     uint64_t *room = calloc((size_t)card->frame->layer_count + 1, sizeof *room);
     mo_status status = room ? plan_budget(card, left, shapes, &budget, &spare, err)
                             : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
-    for (int i = 0; status == MO_OK && i < card->frame->layer_count; i++) {
+    for (int i = 0; room && i < card->frame->layer_count; i++) {
         room[i] = (uint64_t)mo_vram_room(shapes[i].bytes);
     }
     if (status == MO_OK) {
@@ -283,7 +283,7 @@ static mo_status plan_update(mo_card *card, const mo_tally *tally, mo_error *err
     mo_card_cache *h = &card->hot;
     mo_profile *window = NULL;
     mo_exchange *list = NULL;
-    mo_exchange_stats stats;
+    mo_exchange_stats stats = {0};
     size_t count = 0;
     mo_status status = mo_tally_snapshot(tally, &window, err);
     if (status == MO_OK && h->before) {
