@@ -293,13 +293,15 @@ typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0 } mo_kv_type;
 /* How weights that stay on disk are read: past the page cache, through it, or as measured when opened. */
 typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;
 
-/* The static cache of founding document 001, under its own options: experts chosen from a profile lie in RAM, do not
- * change while a request runs, and are exchanged after it by a rate. Without it the policy decides. */
+/* The cache of founding document 001, under its own options: experts chosen from a profile. With a device they lie in its
+ * memory, and by a rate others take their places, in the background, after every request and every 64 tokens of an
+ * answer; RAM follows its policy. Without a device they lie in RAM, do not change while a request runs, and are
+ * exchanged after it. Without the cache the policy decides. */
 typedef struct mo_hot_cache_options {
     const char *file;         /* a profile in that document's JSON, ours or the fork's; NULL: none */
-    int64_t max_mib;          /* of experts in RAM; 0: off; -1: what the ceiling leaves free */
+    int64_t max_mib;          /* of experts; 0: off; -1: what the ceiling leaves free */
     int64_t auto_reserve_mib; /* left free by -1; by default 1024 */
-    double update_rate;       /* share of the experts in it that may be exchanged after a request, 0 to 1 */
+    double update_rate;       /* share of the experts in it that an update may exchange, 0 to 1 */
     const char *weighting;    /* flat, balanced, pressure, smooth or time; NULL: flat */
     double layer_curve;       /* how much layers differ, 0 to 1; by default 0.5 */
 } mo_hot_cache_options;
@@ -581,6 +583,8 @@ typedef struct mo_device_report {
     double layer_p50_s,
         layer_p99_s;     /* of all passes through such layers, each from reply to reply; 0: none */
     double round_trip_s; /* as the device was probed: its part of every core_ns; 0: not known */
+    uint64_t updates;    /* of the hot cache, by its rate */
+    uint64_t exchanged, exchange_failed; /* experts in slots, by updates and by hand; copies that failed */
 } mo_device_report;
 
 MO_API void mo_model_device(mo_model *model, mo_device_report *out);
@@ -875,17 +879,17 @@ MO_API mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, 
 /* What applying a profile did, as document 001 reports it. */
 typedef struct mo_profile_applied {
     bool success;          /* everything that was planned was done */
-    bool active;           /* there are experts in RAM that can be exchanged */
+    bool active;           /* there are experts that can be exchanged */
     double update_rate;    /* 1 */
     uint64_t exchanged;    /* experts */
     uint64_t candidates;   /* exchanges that would help */
     uint64_t max_exchange; /* of them, as many as the rate allows */
-    uint64_t hot_experts;  /* in RAM */
+    uint64_t hot_experts;  /* on the device, or in RAM */
     uint64_t layers_changed;
 } mo_profile_applied;
 
-/* Brings the experts that a profile (JSON of document 001) ranks highest into RAM, layer by layer in the place of
- * those it ranks lowest. MO_EFORMAT when it is none, or another model's. *out is filled in any case. */
+/* Brings the experts that a profile (JSON of document 001) ranks highest to the device, where it holds experts, or else
+ * into RAM, layer by layer in the place of those it ranks lowest. MO_EFORMAT when it is none, or another model's. *out is filled in any case. */
 MO_API mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length,
                                         mo_profile_applied *out, mo_error *err);
 

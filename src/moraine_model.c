@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/sweep.h"
 #include "device/choice.h"
+#include "engine/hot_toggles.h"
 #include "engine/session.h"
 #include "moraine_model.h"
 #include "store/hot_budget.h"
@@ -85,7 +86,8 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
 }
 
 /* A device that cannot take the model is an error when it was asked for by name; otherwise the CPU runs it. */
-static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err)
+static mo_status open_card(mo_model *m, const mo_model_options *o, const mo_hot_request *hot, bool serial,
+                           mo_error *err)
 {
     if (!m->device) {
         return MO_OK;
@@ -107,7 +109,7 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
     const int64_t made_for = mo_checkpoint_frame(m->checkpoint)->context;
     mo_rates rates = mo_rates_here();
     const bool probed = mo_rates_for_device(&rates, info.name, info.link_bytes_s, info.memory_bytes_s);
-    const mo_card_options options = {
+    mo_card_options options = {
         .device = m->device,
         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
         .context = o->context                      ? o->context
@@ -118,6 +120,8 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         .cpu_moe = o->cpu_moe,
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .tiers = m->opening.tiers,
+        .hot = hot,
+        .serial = serial,
         .postfetch = &postfetch,
         .cpu_bytes_s = rates.measured ? rates.ram_bytes_s * rates.compute_share : 0,
         .link_bytes_s = probed ? rates.link_bytes_s : 0,
@@ -125,11 +129,14 @@ static mo_status open_card(mo_model *m, const mo_model_options *o, mo_error *err
         .progress = o->progress,
         .user = o->user,
     };
+    options.wishes = mo_learning_wishes(m->learning, &options.wish_count);
     if (status == MO_OK) {
         status = mo_card_open(m->checkpoint, &options, &m->card, err);
     }
     if (status != MO_OK && status != MO_ECANCELLED && !asked) {
-        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything", err->detail);
+        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", err->detail,
+               hot->file ? ", and without --device none there is no hot cache of " : "",
+               hot->file ? hot->file : "");
         return MO_OK;
     }
     return status;
@@ -170,6 +177,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     const mo_model_options o = options ? *options : mo_model_options_default();
     const mo_kernels *kernels = NULL;
     mo_hot_request hot;
+    mo_hot_toggles toggles;
     *out = NULL;
     mo_status status = check_options(&o, err);
     if (status == MO_OK) {
@@ -185,18 +193,24 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (!m) {
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
+    mo_hot_toggles_read(environ, &toggles);
+    for (int i = 0; i < toggles.lines; i++) {
+        mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
+    }
+    hot.no_fill = toggles.no_fill;
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
         status = mo_device_choose_aloud(o.device, &m->device, err);
     }
     if (status == MO_OK) {
-        status = open_files(m, path, &o, &hot, kernels, err);
+        /* with a device the hot cache is there, and RAM follows its policy */
+        status = open_files(m, path, &o, m->device ? NULL : &hot, kernels, err);
     }
     if (status == MO_OK) {
         status = mo_learning_open(&m->opening, &o.learning, &hot, o.progress, o.user, &m->learning, err);
     }
     if (status == MO_OK) {
-        status = open_card(m, &o, err);
+        status = open_card(m, &o, &hot, toggles.serial, err);
     }
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);

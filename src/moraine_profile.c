@@ -4,7 +4,7 @@
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     pthread_mutex_lock(&model->engine->lock);
-    const mo_status status = mo_learning_request_done(model->learning, err);
+    const mo_status status = mo_learning_request_done(model->learning, model->engine->card, err);
     pthread_mutex_unlock(&model->engine->lock);
     return status;
 }
@@ -39,7 +39,8 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
 {
     mo_exchange_stats stats;
     pthread_mutex_lock(&model->engine->lock);
-    const mo_status status = mo_learning_apply_json(model->learning, json, length, &stats, err);
+    const mo_status status =
+        mo_learning_apply_json(model->learning, model->engine->card, json, length, &stats, err);
     pthread_mutex_unlock(&model->engine->lock);
     *out = (mo_profile_applied){.success = status == MO_OK,
                                 .active = stats.active,

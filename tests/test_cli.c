@@ -690,6 +690,18 @@ static void test_learning(void **state)
         assert_int_equal(strlen(errors), 0);
     }
     shell("test -s warm && test -s mine.json");
+    setenv("MORAINE_SIM", "memory=2G", 1); /* the start line of document 001, and an update rate */
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--device sim --cpu-moe --moe-hot-cache perf.json "
+                         "--moe-hot-cache-max-mib -1"),
+                     0);
+    assert_string_equal(output, plain);
+    assert_int_equal(strlen(errors), 0);
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--device sim --moe-hot-cache perf.json "
+                         "--moe-hot-cache-max-mib 2 --moe-hot-cache-update-rate 1"),
+                     0);
+    assert_string_equal(output, plain);
+    assert_int_equal(strlen(errors), 0);
+    unsetenv("MORAINE_SIM");
     assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--cpu-moe"), 0);
     assert_string_equal(output, plain);
     assert_non_null(strstr(errors, "note: --cpu-moe"));
@@ -769,6 +781,11 @@ static void test_learning_in_chat(void **state)
     assert_non_null(strstr(output, "{\"success\":true,\"active\":true,\"update_rate\":1.0,\"exchanged\":"));
     assert_non_null(strstr(errors, "told.json"));
     assert_non_null(strstr(errors, "none.json"));
+    assert_int_equal(run("chat " MO_TEST_MODEL
+                         " --profile off --temp 0 -n 8 --ctx 256 --batch 32 --device sim "
+                         "--moe-hot-cache told.json --moe-hot-cache-max-mib 2 <lines"),
+                     0); /* what was told fills the slots already, so little is left to do */
+    assert_non_null(strstr(output, "{\"success\":true,\"active\":true,\"update_rate\":1.0,\"exchanged\":"));
 }
 
 /* ---- Models larger than RAM ---- */

@@ -612,6 +612,39 @@ static void exchange_from_profile(void **state)
     mo_profile_free(p);
 }
 
+/* What the window saw is expected again: the picks that an exchange would turn into hits pay for its copy. */
+static void exchange_pays_back(void **state)
+{
+    (void)state;
+    const char *layers = "{\"layer\":0,\"hot_experts\":[[1,10]],\"cold_experts\":[[0,20],[2,14]]},"
+                         "{\"layer\":3,\"cold_experts\":[[5,80]]}";
+    mo_profile *p = profile_of(layers);
+    const mo_exchange all[] = {
+        {.layer = 0, .evict = 1, .add = 0}, /* 10 more of what may be prompts: 10 / 8 */
+        {.layer = 0, .evict = 1, .add = 2}, /* 4 / 8 */
+        {.layer = 3, .evict = 0, .add = 5}, /* 80 / 8 */
+        {.layer = 7, .evict = 0, .add = 1}, /* nothing known */
+        {.layer = 0, .evict = 0, .add = 1}, /* fewer than before */
+    };
+    const struct {
+        double miss, copy;
+        size_t left;
+        int32_t first;
+    } cases[] = {{1, 1, 2, 0}, {1, 0.4, 3, 0}, {1, 9, 1, 3}, {1, 11, 0, 0}, {5, 9, 1, 3}, {5, 6, 2, 0}};
+    const double phase = mo_profile_heat(mo_profile_find(p, 3), 5) == 80 ? 1 : MO_PROFILE_ANSWER;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_exchange list[5];
+        memcpy(list, all, sizeof all);
+        const mo_exchange_rates rates = {.miss = cases[i].miss, .copy = cases[i].copy * phase};
+        const size_t left = mo_exchange_pay_back(list, 5, p, &rates);
+        assert_int_equal(left, cases[i].left);
+        assert_true(left == 0 || list[0].layer == cases[i].first);
+    }
+    assert_int_equal(mo_exchange_layers(all, 5), 3);
+    assert_int_equal(mo_exchange_layers(all, 0), 0);
+    mo_profile_free(p);
+}
+
 /* Applied step by step, any hot set becomes the desired one in as few steps as the rate allows, and then
  * rests. */
 static void exchange_settles(void **state)
@@ -867,6 +900,7 @@ int main(void)
         cmocka_unit_test(exchange_ties),
         cmocka_unit_test(exchange_keeps),
         cmocka_unit_test(exchange_from_profile),
+        cmocka_unit_test(exchange_pays_back),
         cmocka_unit_test(exchange_settles),
         cmocka_unit_test(worklist_orders),
         cmocka_unit_test(split_equals_whole),

@@ -84,6 +84,7 @@ static mo_model_options some_options(double share)
     o.context = CONTEXT;
     o.batch = BATCH;
     o.io = MO_IO_CACHED;
+    o.device = "none"; /* what is looked at here is RAM */
     o.ram_bytes = share < 1.0 ? ceiling_of(model_path, share) : 0;
     return o;
 }

@@ -70,7 +70,7 @@ static void help(void)
                     "  /undo    forget the last question and answer\n"
                     "  /speed   tokens per second of the last answer\n"
                     "  /profile [FILE]  which experts were used, as JSON, here or in a file\n"
-                    "  /apply FILE      bring the experts that a profile prefers into RAM\n"
+                    "  /apply FILE      bring the experts that a profile prefers to the device, or into RAM\n"
                     "  /help    this list\n"
                     "  /exit    leave; Ctrl-D does too. Ctrl-C ends an answer.\n");
 }

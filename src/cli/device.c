@@ -23,6 +23,9 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->passed_bytes -= before->passed_bytes;
     r->passed_ns -= before->passed_ns;
     r->host_ns -= before->host_ns;
+    r->updates -= before->updates;
+    r->exchanged -= before->exchanged;
+    r->exchange_failed -= before->exchange_failed;
 }
 
 static double percent(uint64_t part, uint64_t whole)
@@ -74,6 +77,11 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
         printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9,
                r->link_bytes_s * 1e-9);
     }
+    if (r->updates || r->exchanged) {
+        printf("  hot cache      %" PRIu64 " updates, %" PRIu64 " experts exchanged, %" PRIu64
+               " copies failed\n",
+               r->updates, r->exchanged, r->exchange_failed);
+    }
     if (r->late) {
         printf("  late copies    %" PRIu64 ", computed by the CPU\n", r->late);
     }
@@ -104,5 +112,8 @@ json_t *cli_device_json(const mo_device_report *r)
                                   (int)r->host_layers, "ring_bytes", (json_int_t)r->passing_bytes,
                                   "passed_bytes", (json_int_t)r->passed_bytes, "passed_seconds",
                                   (double)r->passed_ns * 1e-9, "cpu_seconds", (double)r->host_ns * 1e-9));
+    json_object_set_new(out, "hot_cache",
+                        json_pack("{s:I,s:I,s:I}", "updates", (json_int_t)r->updates, "exchanged",
+                                  (json_int_t)r->exchanged, "failed", (json_int_t)r->exchange_failed));
     return out;
 }

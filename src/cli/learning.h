@@ -40,7 +40,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "FILE",                                                                                             \
-         "a static cache of the experts that this profile prefers, instead of --policy",                     \
+         "a cache of the experts that this profile prefers, instead of --policy: of the device, or in RAM",  \
          &(l).options.hot_cache.file,                                                                        \
          0,                                                                                                  \
          0},                                                                                                 \
@@ -48,7 +48,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_INTEGER,                                                                                        \
          "N",                                                                                                \
-         "its size in RAM; -1: what is free; 0: off (0)",                                                    \
+         "its size, on the device or in RAM; -1: what is free; 0: off (0)",                                  \
          &(l).options.hot_cache.max_mib,                                                                     \
          -1,                                                                                                 \
          INT64_MAX >> 20},                                                                                   \
@@ -64,7 +64,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_REAL,                                                                                           \
          "X",                                                                                                \
-         "share of it that may be exchanged after a request, 0 to 1 (0: it stays as it is)",                 \
+         "share of it that an update may exchange, 0 to 1 (0: it stays as it is)",                           \
          &(l).options.hot_cache.update_rate,                                                                 \
          0,                                                                                                  \
          0},                                                                                                 \
@@ -94,7 +94,9 @@ typedef struct cli_learning {
          0},                                                                                                 \
     {                                                                                                        \
         "cpu-moe", 0, CLI_FLAG, NULL,                                                                        \
-            "experts stay out of the device's memory; without a device they do anyway", &(l).cpu_moe, 0, 0   \
+            "experts stay out of the device's memory, but for the hot cache; without a device they do "      \
+            "anyway",                                                                                        \
+            &(l).cpu_moe, 0, 0                                                                               \
     }
 
 /* Puts the options where they belong; the environment may name the mode of counting. */

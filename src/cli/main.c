@@ -48,9 +48,9 @@ static void print_help(FILE *stream)
         "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
         "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
         "built-in pebble); LLAMA_MOE_LAYER_PERF says how the use of experts is counted (full, update,\n"
-        "off); LLAMA_POSTFETCH_* set how experts travel to a device, as moraine(1) lists them; MORAINE_LOG\n"
-        "says how much is told on stderr (error, warning, note, debug; warning is the default); NO_COLOR\n"
-        "turns bold text off.\n");
+        "off); LLAMA_POSTFETCH_* set how experts travel to a device and LLAMA_MOE_HOT_CACHE_* how the hot\n"
+        "cache works there, as moraine(1) lists them; MORAINE_LOG says how much is told on stderr (error,\n"
+        "warning, note, debug; warning is the default); NO_COLOR turns bold text off.\n");
 }
 
 static const char *const level_names[] = {"error", "warning", "note", "debug"};

@@ -72,8 +72,9 @@ int64_t mo_card_least_stages(const mo_card *card)
 /* Bytes of slots for every expert; 0 when none is to stay. */
 static int64_t all_slots(const mo_card *card)
 {
+    const bool hot = card->options.hot && card->options.hot->file; /* has a budget of its own */
     int64_t bytes = 0;
-    for (int i = 0; i < card->frame->layer_count && !card->options.cpu_moe; i++) {
+    for (int i = 0; i < card->frame->layer_count && !card->options.cpu_moe && !hot; i++) {
         const mo_layer *l = &card->frame->layers[i];
         bytes += l->routed ? l->moe.experts * card->layers[i].brick_bytes : 0;
     }
@@ -128,9 +129,16 @@ static mo_status make_slots(mo_card *card, mo_error *err)
     }
     const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
     int64_t budget = card->limit - card->taken - mo_card_kept(card);
-    budget = budget < 0 || card->options.cpu_moe ? 0 : budget;
-    const mo_status status =
-        mo_vram_open(card->device, shapes, layers, budget, card->options.policy, &card->vram, err);
+    mo_status status = MO_OK;
+    if (card->options.hot && card->options.hot->file) {
+        status = mo_card_hot_choose(card, budget, shapes, err);
+        budget = MO_VRAM_BY_LAYER;
+    } else {
+        budget = budget < 0 || card->options.cpu_moe ? 0 : budget;
+    }
+    if (status == MO_OK) {
+        status = mo_vram_open(card->device, shapes, layers, budget, card->options.policy, &card->vram, err);
+    }
     if (status == MO_OK) {
         int32_t slots, filled;
         int64_t bytes;
@@ -247,80 +255,17 @@ mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int ex
     return status;
 }
 
-/* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
-static mo_status send_to_slot(mo_card *card, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
-                              mo_error *err)
-{
-    mo_op ops[1];
-    mo_card_plan p = {.card = card, .ops = ops, .limit = 1};
-    const mo_card_stage *s = &card->stages[number % card->stage_count];
-    const bool interleaved = mo_card_interleaved(card, layer);
-    mo_status status = MO_OK;
-    if (interleaved && number >= card->stage_count) {
-        status = mo_stream_after(card->fetch, s->done, err);
-    }
-    for (int tries = 0, again = status == MO_OK; again;) {
-        status =
-            mo_card_copy_brick(card, card->fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
-        again = mo_card_again(card, card->fetch, &tries, &status, err);
-    }
-    if (status == MO_OK) {
-        status = mo_event_record(s->ready, card->fetch, err);
-    }
-    if (status == MO_OK) {
-        status = mo_stream_after(card->main, s->ready, err);
-    }
-    if (status == MO_OK && interleaved) {
-        mo_card_restore(&p, layer, s->memory, to, 1, -1);
-        status = mo_card_launch(card->main, &p, err);
-    }
-    return status == MO_OK ? mo_event_record(s->done, card->main, err) : status;
-}
-
-/* Experts that are in RAM go into the slots, those of the same number in every layer together. */
-static mo_status fill_slots(mo_card *card, mo_error *err)
-{
-    const mo_frame *f = card->frame;
-    int32_t slots, filled;
-    int64_t all, done = 0;
-    int next = 0;
-    mo_status status = MO_OK;
-    mo_vram_slots(card->vram, &slots, &filled, &all);
-    for (int64_t e = 0; e < card->extent.experts && status == MO_OK; e++) {
-        for (int i = 0; i < f->layer_count && status == MO_OK; i++) {
-            const mo_layer *l = &f->layers[i];
-            int32_t left;
-            mo_vram_slots(card->vram, &slots, &left, &all);
-            if (!l->routed || e >= l->moe.experts || !l->moe.bricks[e].gate.w.data || left == slots) {
-                continue;
-            }
-            const mo_daddr to = mo_vram_take_free(card->vram, i, (int)e);
-            if (!to) {
-                continue;
-            }
-            int64_t bytes = 0;
-            status = send_to_slot(card, i, (int)e, to, next++, &bytes, err);
-            mo_vram_landed(card->vram, i, (int)e);
-            done += bytes;
-            if (status == MO_OK && card->options.progress &&
-                !card->options.progress(card->options.user, done < all ? done : all, all)) {
-                status = mo_fail(err, MO_ECANCELLED, "sending the model to the device was stopped");
-            }
-        }
-    }
-    if (status == MO_OK) {
-        status = mo_vram_switch(card->vram, card->main, err);
-    }
-    return status == MO_OK ? mo_stream_wait(card->main, err) : status;
-}
-
 static mo_status set_limit(mo_card *card, mo_error *err)
 {
     mo_device_info info;
     mo_device_describe(card->device, &info);
     card->shares_cores = strcmp(info.kind, "cuda") != 0;
-    const int64_t free_bytes = info.free_bytes > RESERVE_BYTES ? info.free_bytes - RESERVE_BYTES : 0;
+    const mo_hot_request *hot = card->options.hot && card->options.hot->file ? card->options.hot : NULL;
+    const bool less = hot && hot->max_mib < 0 && hot->reserve_mib < RESERVE_BYTES >> 20; /* as asked for */
+    const int64_t reserve = less ? hot->reserve_mib << 20 : RESERVE_BYTES;
+    const int64_t free_bytes = info.free_bytes > reserve ? info.free_bytes - reserve : 0;
     card->limit = card->options.vram_bytes > 0 ? card->options.vram_bytes : free_bytes;
+    card->margin = card->options.vram_bytes > 0 ? 0 : info.free_bytes - free_bytes;
     if (card->options.vram_bytes > 0 && card->limit > info.free_bytes) {
         mo_log(MO_LOG_WARN, "device",
                "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes", info.name,
@@ -369,7 +314,7 @@ static mo_status open_card(mo_card *card, mo_error *err)
     }
     if (status == MO_OK) {
         adopt_weights(card);
-        status = fill_slots(card, err);
+        status = mo_card_fill(card, err);
     }
     return status;
 }
@@ -405,6 +350,9 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
         return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
     }
     const mo_status status = open_card(card, err);
+    card->options.hot = NULL; /* the caller's, and not needed any more */
+    card->options.wishes = NULL;
+    card->options.wish_count = 0;
     if (status != MO_OK) {
         mo_card_close(card);
         return status;
@@ -431,6 +379,7 @@ void mo_card_close(mo_card *card)
     mo_stream_destroy(card->main);
     mo_stream_destroy(card->fetch);
     mo_stream_destroy(card->lane);
+    mo_card_hot_close(card);
     drop_sets(card);
     release_weights(card);
     mo_card_pass_close(card);
@@ -562,6 +511,7 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *
                                                (card->stages[0].plain != card->stages[0].memory ? 2 : 1)
                                          : 0;
+    out->stage_bytes += card->hot.stage_bytes;
     out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
     out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
     out->round_trip_s = card->options.round_trip_s;

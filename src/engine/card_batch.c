@@ -334,6 +334,14 @@ static bool goes_ahead(const mo_card *card, const mo_walk *walk, int layer, bool
 mo_status mo_card_begin_batch(mo_card *card, const mo_walk *walk, bool experts, mo_error *err)
 {
     int first = 0;
+    mo_status status = MO_OK;
+    while (card->ring_tail < card->ring_head &&
+           status == MO_OK) { /* steps of few tokens may have used its place */
+        status = mo_card_ring_retire(card, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
     while (first < card->frame->layer_count && !card->frame->layers[first].routed) {
         first++;
     }

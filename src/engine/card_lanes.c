@@ -197,7 +197,8 @@ static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, 
                         mo_card_service *out, mo_status *status, mo_error *err)
 {
     mo_card_stage *s = &card->stages[stage];
-    const mo_daddr slot = mo_vram_has(card->vram, layer) ? mo_vram_take(card->vram, layer, need->expert) : 0;
+    const bool admit = !card->hot.rules && mo_vram_has(card->vram, layer);
+    const mo_daddr slot = admit ? mo_vram_take(card->vram, layer, need->expert) : 0;
     const mo_daddr to = slot ? slot : s->plain;
     int64_t bytes = 0;
     *status = mo_card_copy_brick(card, card->fetch, layer, need->expert,
@@ -292,6 +293,9 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
     mo_status status = mo_card_await_flag(card, layer, err);
+    if (status == MO_OK && card->options.serial) { /* its hot experts end with what is queued */
+        status = mo_stream_wait(card->main, err);
+    }
     if (status == MO_OK) {
         status = mo_card_measure_last(card, err);
     }
@@ -493,9 +497,9 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
         fetched[w->needs[i].expert] = w->needs[i].down_done;
         bytes += w->needs[i].down_done ? 0 : card->layers[s->layer].brick_bytes;
     }
+    mo_status status = card->options.serial && s->fetched ? mo_event_wait(card->lane_done, err) : MO_OK;
     const int64_t began = mo_clock_ns();
-    mo_status status = MO_OK;
-    if (bytes > 0 || s->sent) {
+    if (status == MO_OK && (bytes > 0 || s->sent)) {
         memcpy(walk->in.x, card->pinned.in, sizeof(float) * (size_t)(walk->tokens * n));
         for (int64_t t = 0; t < walk->tokens; t++) {
             mo_walk_quantise(walk->k, &walk->in, t);

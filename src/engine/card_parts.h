@@ -6,6 +6,7 @@
 #include "engine/card_clock.h"
 #include "engine/card_host.h"
 #include "engine/card_pass.h"
+#include "store/packing.h"
 
 enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
@@ -14,6 +15,7 @@ enum {
     CARD_STAGES = MO_VRAM_STAGES,
     CARD_WINDOW = 16, /* most experts of a batch that cross and are computed together */
     CARD_OPS = 64,    /* most ops of a layer */
+    CARD_MOVES = 4,   /* most exchanges of the hot cache under way at once */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -124,6 +126,30 @@ typedef struct mo_transfer {
     bool whole, failed;
 } mo_transfer;
 
+/* The hot cache of document 001. */
+typedef struct
+    mo_card_move { /* an exchange whose copy is under way: to a spare slot, while the old expert serves */
+    mo_exchange x;
+    bool busy;
+    mo_event *ready;
+    mo_daddr stage; /* where RAM has another layout */
+} mo_card_move;
+typedef struct mo_card_cache {
+    bool rules; /* its file has chosen what lies in slots; the policy keeps away */
+    mo_weighting_options weighting;
+    double rate;
+    mo_packing packing; /* until the slots are filled */
+    mo_stream *stream;  /* of the copies */
+    mo_daddr stages;
+    int64_t stage_bytes;
+    mo_card_move moves[CARD_MOVES];
+    int move_count;
+    mo_exchange *list; /* planned and not begun */
+    size_t count;
+    mo_profile *before; /* what was counted when the last update looked; NULL: nothing */
+    int64_t tokens;     /* generated since */
+} mo_card_cache;
+
 /* What ops take, one at a time, when somebody asks: nothing overlaps then. */
 typedef struct mo_card_watch {
     double seconds[MO_OP_KINDS];
@@ -172,6 +198,8 @@ struct mo_card {
     int64_t session_bytes; /* left for the state of one session */
     int64_t taken, limit;  /* bytes of device memory, and the ceiling */
     bool shares_cores;     /* the device is made of this machine's threads */
+    int64_t margin;        /* free memory above a ceiling that nobody gave */
+    mo_card_cache hot;
     uint32_t sequence;
     uint64_t pass;
     mo_adopted
@@ -192,6 +220,12 @@ typedef struct mo_seat {
     float *logits; /* the session's own row, pinned where it lies; NULL: it could not be */
     bool hosted;   /* the layers that the CPU computes have their newest state in RAM */
 } mo_seat;
+
+/* Of experts that are not in RAM for good; NULL: all are. */
+static inline mo_store *mo_card_store(const mo_card *c)
+{
+    return c->options.tiers ? c->options.tiers->store : NULL;
+}
 
 /* ---- Memory (card_room.c) ---- */
 
@@ -227,6 +261,23 @@ static inline mo_daddr mo_card_choice(const mo_card *c, mo_daddr array, int64_t 
 {
     return array + (mo_daddr)(layer * mo_card_choice_rows(c, tokens) * 4);
 }
+
+/* ---- Slots at the start (card_fill.c) ---- */
+
+mo_status mo_card_fill(mo_card *card, mo_error *err);
+/* Sends an expert that is in RAM to a slot, in the order of the main stream; stages take turns by number. Between
+ * steps. */
+mo_status mo_card_send_to_slot(mo_card *card, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
+                               mo_error *err);
+bool mo_card_in_ram(const mo_card *card, int layer, int expert);
+
+/* ---- The hot cache (card_hot.c) ---- */
+
+/* Chooses experts for at most `left` bytes, takes what exchanges need, and says how many slots each layer has. */
+mo_status mo_card_hot_choose(mo_card *card, int64_t left, mo_vram_layer *shapes, mo_error *err);
+/* Before a step: what has arrived is switched to, the next copies begin, and now and then an update is planned. */
+mo_status mo_card_hot_turn(mo_card *card, const mo_walk *walk, mo_error *err);
+void mo_card_hot_close(mo_card *card);
 
 /* ---- Core (card_core.c) ---- */
 
@@ -327,7 +378,8 @@ void mo_card_abort(mo_card *card);
 
 /* ---- Batches (card_batch.c) ---- */
 
-/* Before anything of the step is sent: experts that it will probably need set out. */
+/* Before anything of the step is sent: forgets what an earlier batch sent ahead and did not need; experts that this one
+ * will probably need set out. */
 mo_status mo_card_begin_batch(mo_card *card, const mo_walk *walk, bool experts, mo_error *err);
 /* The experts of a layer, expert by expert. */
 mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int layer, bool experts,

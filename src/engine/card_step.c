@@ -498,7 +498,10 @@ mo_status mo_card_step(mo_card *card, mo_walk *walk, const atomic_bool *cancel, 
     card->pass++;
     mo_card_clock_begin(card->clock, walk->engine->tally != NULL, mo_clock_ns());
     mo_pool_expect(walk->engine->pool, few && !card->shares_cores ? STAY_AWAKE_NS : 0);
-    mo_status status = clear_seats(card, walk, err);
+    mo_status status = mo_card_hot_turn(card, walk, err);
+    if (status == MO_OK) {
+        status = clear_seats(card, walk, err);
+    }
     if (status == MO_OK && !few) {
         status = mo_card_begin_batch(card, walk, !walk->slices[0].routers_only, err);
     }

@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "store/hot_budget.h"
-#include "store/packing.h"
 #include "store/plan_text.h"
 #include "store/profile_file.h"
 
@@ -169,28 +168,25 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
 
 /* ---- Choosing ---- */
 
-/* What each routed layer's experts take in a slot. */
-static mo_packing_layer *list_layers(const mo_bricks *b, const mo_profile_shape *shape)
+/* The routed layers as packing wants them. */
+static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *room)
 {
     mo_packing_layer *layers = calloc((size_t)shape->layers + 1, sizeof *layers);
     for (int32_t i = 0; layers && i < shape->layers; i++) {
-        layers[i] = (mo_packing_layer){.layer = shape->layer[i], .experts = shape->experts[i]};
-        for (int32_t e = 0; e < shape->experts[i]; e++) {
-            const mo_brick_home *home = &b->home[mo_bricks_of(b, shape->layer[i], e)];
-            const uint64_t room = (uint64_t)b->classes[home->size_class].room;
-            layers[i].bytes = room > layers[i].bytes ? room : layers[i].bytes;
-        }
+        layers[i] = (mo_packing_layer){
+            .layer = shape->layer[i], .experts = shape->experts[i], .bytes = room[shape->layer[i]]};
     }
     return layers;
 }
 
-static mo_status pack(const mo_hot_request *r, const mo_bricks *bricks, const mo_profile_shape *shape,
-                      const mo_profile *profile, uint64_t budget, mo_packing *out, mo_error *err)
+static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, const mo_profile *profile,
+                      const uint64_t *room, uint64_t budget, mo_packing *out, mo_error *err)
 {
-    const mo_packing_options options = mo_packing_options_default();
+    mo_packing_options options = mo_packing_options_default();
     mo_ranked *ranking = NULL;
     size_t ranked = 0;
-    mo_packing_layer *layers = list_layers(bricks, shape);
+    options.fill = !r->no_fill;
+    mo_packing_layer *layers = list_layers(shape, room);
     mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
                               : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
@@ -199,6 +195,40 @@ static mo_status pack(const mo_hot_request *r, const mo_bricks *bricks, const mo
     free(ranking);
     free(layers);
     return status;
+}
+
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+                      uint64_t budget, mo_packing *out, mo_error *err)
+{
+    mo_profile_shape shape = {0};
+    mo_profile *profile = NULL;
+    *out = (mo_packing){0};
+    mo_status status = mo_shape_make(model, &shape, err);
+    if (status == MO_OK) {
+        status = mo_profile_named(r->file, &shape, &profile, NULL, err);
+    }
+    if (status == MO_OK && !mo_profile_usable(profile)) {
+        status =
+            mo_fail(err, MO_EFORMAT, "%s: the profile counts no experts at all; record one first", r->file);
+    }
+    if (status == MO_OK) {
+        status = pack(r, &shape, profile, room, budget, out, err);
+    }
+    mo_profile_free(profile);
+    mo_shape_drop(&shape);
+    return status;
+}
+
+/* What an expert of each layer takes in a slot in RAM. */
+static uint64_t *rooms_in_ram(const mo_bricks *b)
+{
+    uint64_t *room = calloc((size_t)b->layers + 1, sizeof *room);
+    for (int32_t i = 0; room && i < b->expert_count; i++) {
+        const mo_brick_home *home = &b->home[i];
+        const uint64_t bytes = (uint64_t)b->classes[home->size_class].room;
+        room[home->layer] = bytes > room[home->layer] ? bytes : room[home->layer];
+    }
+    return room;
 }
 
 static mo_status take_packing(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
@@ -241,21 +271,11 @@ static mo_status take_room(const mo_bricks *b, const mo_hot_set *set, mo_plan *p
 mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model, const mo_bricks *bricks,
                             uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err)
 {
-    mo_profile_shape shape = {0};
-    mo_profile *profile = NULL;
     mo_packing packing = {0};
+    uint64_t *room = rooms_in_ram(bricks);
     *out = (mo_hot_set){0};
-    mo_status status = mo_shape_make(model, &shape, err);
-    if (status == MO_OK) {
-        status = mo_profile_named(r->file, &shape, &profile, NULL, err);
-    }
-    if (status == MO_OK && !mo_profile_usable(profile)) {
-        status =
-            mo_fail(err, MO_EFORMAT, "%s: the profile counts no experts at all; record one first", r->file);
-    }
-    if (status == MO_OK) {
-        status = pack(r, bricks, &shape, profile, budget, &packing, err);
-    }
+    mo_status status = room ? mo_hot_pack(r, model, room, budget, &packing, err)
+                            : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
         status = take_packing(&packing, bricks, out, err);
     }
@@ -263,8 +283,7 @@ mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
         status = take_room(bricks, out, plan, err);
     }
     mo_packing_free(&packing);
-    mo_profile_free(profile);
-    mo_shape_drop(&shape);
+    free(room);
     if (status != MO_OK) {
         mo_hot_set_drop(out);
     }

@@ -1,8 +1,10 @@
-/* Hot set: the cache of founding document 001 in the RAM tier. Which experts lie in slots is chosen from a profile by
+/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (card_hot.c has the
+ * device's). Which experts lie in slots is chosen from a profile by
  * weighting and packing, and does not change while a request runs; what it misses passes through a few slots more. */
 #ifndef MO_ENGINE_HOT_SET_H
 #define MO_ENGINE_HOT_SET_H
 
+#include "store/packing.h"
 #include "store/plan.h"
 #include "store/store.h"
 #include "store/weighting.h"
@@ -13,6 +15,7 @@ typedef struct mo_hot_request {
     int64_t max_mib, reserve_mib;
     mo_weighting_options weighting;
     double rate;
+    bool no_fill; /* room that the profile does not fill stays empty */
 } mo_hot_request;
 
 /* Checks options and translates them. A budget of 0 turns the cache off, which is said in the log when a file was
@@ -26,6 +29,11 @@ void mo_shape_drop(mo_profile_shape *shape); /* a zeroed one is allowed */
 /* A file that was named on purpose, fitted to the model; with what it says about itself in *found (may be NULL). */
 mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_profile **out, uint64_t *found,
                            mo_error *err);
+
+/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes room[i]. Free with
+ * mo_packing_free(). MO_EFORMAT when the profile is another model's, or knows nothing. */
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+                      uint64_t budget, mo_packing *out, mo_error *err);
 
 typedef struct mo_hot_set {
     mo_store_wish *wishes; /* NULL: no hot set */

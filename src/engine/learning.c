@@ -26,7 +26,9 @@ struct mo_learning {
     bool still; /* a hot set rules */
     mo_weighting_options weighting;
     double rate;
-    bool *hot; /* [layers of the frame][experts] of the hot set; NULL without one */
+    bool *hot;             /* [layers of the frame][experts] of the hot set; NULL without one */
+    mo_store_wish *wishes; /* what the profile knew at the opening; NULL: there was none */
+    int32_t wish_count;
 };
 
 /* ---- Small steps ---- */
@@ -156,15 +158,6 @@ static mo_status warm_store(const mo_learning *l, const mo_store_wish *wishes, i
     return mo_store_warm(l->store, wishes, count, most, show, &b, err);
 }
 
-/* Tokens of a prompt share reads, those of an answer do not: so many of the first weigh as one of the second. */
-enum { PROMPT_SHARE = 8 };
-
-static uint64_t heat_of(const mo_profile_layer *l, int32_t expert)
-{
-    const uint64_t answers = mo_profile_hits(l, expert, true), all = mo_profile_hits(l, expert, false);
-    return all > UINT64_MAX / PROMPT_SHARE ? UINT64_MAX : PROMPT_SHARE * answers + (all - answers);
-}
-
 static int hottest_first(const void *left, const void *right)
 {
     const mo_store_wish *a = left, *b = right;
@@ -189,35 +182,44 @@ static void limit_keeping(const mo_learning *l, mo_store_wish *wishes, int count
     }
 }
 
-static mo_status warm_from_profile(const mo_learning *l, const mo_profile *p, mo_progress_fn progress,
-                                   void *user, mo_error *err)
+/* What the profile knows, hottest first. */
+static mo_status list_wishes(mo_learning *l, const mo_profile *p, mo_error *err)
 {
     size_t cells = 0;
-    int count = 0;
     for (int32_t i = 0; i < p->layers; i++) {
         cells += (size_t)p->layer[i].experts;
     }
-    mo_store_wish *wishes = calloc(cells + 1, sizeof *wishes);
-    if (!wishes) {
+    l->wishes = calloc(cells + 1, sizeof *l->wishes);
+    if (!l->wishes) {
         return no_memory(err);
     }
     for (int32_t i = 0; i < p->layers; i++) {
         const mo_profile_layer *layer = &p->layer[i];
         for (int32_t e = 0; e < layer->experts; e++) {
-            const uint64_t heat = heat_of(layer, e);
+            const uint64_t heat = mo_profile_heat(layer, e);
             if (heat > 0) {
-                wishes[count++] = (mo_store_wish){.layer = layer->layer,
-                                                  .expert = e,
-                                                  .hits = heat,
-                                                  .keep = mo_profile_universal(p, layer, e)};
+                l->wishes[l->wish_count++] = (mo_store_wish){.layer = layer->layer,
+                                                             .expert = e,
+                                                             .hits = heat,
+                                                             .keep = mo_profile_universal(p, layer, e)};
             }
         }
     }
-    qsort(wishes, (size_t)count, sizeof *wishes, hottest_first);
-    limit_keeping(l, wishes, count);
-    const mo_status status = warm_store(l, wishes, count, count ? wishes[0].hits : 0, progress, user, err);
-    free(wishes);
-    return status;
+    qsort(l->wishes, (size_t)l->wish_count, sizeof *l->wishes, hottest_first);
+    return MO_OK;
+}
+
+const mo_store_wish *mo_learning_wishes(const mo_learning *l, int32_t *count)
+{
+    *count = l->wish_count;
+    return l->wishes;
+}
+
+static mo_status warm_from_profile(mo_learning *l, mo_progress_fn progress, void *user, mo_error *err)
+{
+    limit_keeping(l, l->wishes, l->wish_count);
+    return warm_store(l, l->wishes, l->wish_count, l->wish_count ? l->wishes[0].hits : 0, progress, user,
+                      err);
 }
 
 static mo_status warm_from_file(const mo_learning *l, mo_progress_fn progress, void *user, mo_error *err)
@@ -260,8 +262,7 @@ static mo_status excuse(mo_status status, const mo_error *fault, mo_error *err)
     return MO_OK;
 }
 
-static mo_status warm(mo_learning *l, const mo_profile *known, mo_progress_fn progress, void *user,
-                      mo_error *err)
+static mo_status warm(mo_learning *l, mo_progress_fn progress, void *user, mo_error *err)
 {
     mo_error fault = {0};
     if (!l->store) {
@@ -274,8 +275,8 @@ static mo_status warm(mo_learning *l, const mo_profile *known, mo_progress_fn pr
     if (l->warm_file) {
         status = excuse(warm_from_file(l, progress, user, &fault), &fault, err);
     }
-    if (status == MO_OK && known) { /* also tells the policy about what is there already */
-        status = excuse(warm_from_profile(l, known, progress, user, &fault), &fault, err);
+    if (status == MO_OK && l->wishes) { /* also tells the policy about what is there already */
+        status = excuse(warm_from_profile(l, progress, user, &fault), &fault, err);
     }
     return status;
 }
@@ -316,14 +317,21 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, mo_
     if (l->perf_out && l->mode == MO_PROFILE_OFF) {
         l->mode = MO_PROFILE_FULL; /* a file of counts asks for counting */
     }
+    if (l->rate > 0.0 && l->mode == MO_PROFILE_OFF) {
+        mo_log(
+            MO_LOG_WARN, "learning",
+            "the hot cache has an update rate, but stays as it is: LLAMA_MOE_LAYER_PERF=off counts nothing");
+    }
     if (l->warm_file && !l->store) {
         mo_log(MO_LOG_WARN, "learning",
                "%s is neither read nor written: the model has no experts that come and go", l->warm_file);
     }
     mo_profile *known = l->shape.layers > 0 ? read_profile(l, o->profile) : NULL;
-    status = warm(l, known, progress, user, err);
+    if (known) {
+        status = list_wishes(l, known, err);
+    }
     mo_profile_free(known);
-    return status;
+    return status == MO_OK ? warm(l, progress, user, err) : status;
 }
 
 static void destroy(mo_learning *l)
@@ -335,6 +343,7 @@ static void destroy(mo_learning *l)
     free(l->warm_file);
     free(l->perf_out);
     free(l->hot);
+    free(l->wishes);
     free(l);
 }
 
@@ -517,26 +526,16 @@ static mo_status exchange(mo_learning *l, const mo_exchange *x, mo_error *err)
     return status;
 }
 
-static uint64_t layers_of(const mo_exchange *list, size_t count)
-{
-    uint64_t layers = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t k = 0;
-        while (k < i && list[k].layer != list[i].layer) {
-            k++;
-        }
-        layers += k == i;
-    }
-    return layers;
-}
-
-mo_status mo_learning_apply(mo_learning *l, const mo_profile *profile, double rate, mo_exchange_stats *stats,
-                            mo_error *err)
+mo_status mo_learning_apply(mo_learning *l, mo_card *card, const mo_profile *profile, double rate,
+                            mo_exchange_stats *stats, mo_error *err)
 {
     mo_resident *residents = NULL;
     mo_exchange *list = NULL;
     size_t count = 0, done = 0;
     *stats = (mo_exchange_stats){0};
+    if (card && mo_card_has_slots(card)) {
+        return mo_card_apply(card, profile, &l->weighting, rate, mo_learning_tally(l), stats, err);
+    }
     if (l->store) {
         mo_store_settle(l->store);
     }
@@ -550,14 +549,14 @@ mo_status mo_learning_apply(mo_learning *l, const mo_profile *profile, double ra
         done += status == MO_OK;
     }
     stats->exchanged = done;
-    stats->layers_changed = layers_of(list, done);
+    stats->layers_changed = mo_exchange_layers(list, done);
     free(list);
     free(residents);
     return status;
 }
 
-mo_status mo_learning_apply_json(mo_learning *l, const char *json, size_t length, mo_exchange_stats *stats,
-                                 mo_error *err)
+mo_status mo_learning_apply_json(mo_learning *l, mo_card *card, const char *json, size_t length,
+                                 mo_exchange_stats *stats, mo_error *err)
 {
     mo_profile *read = NULL, *fitted = NULL;
     *stats = (mo_exchange_stats){0};
@@ -570,7 +569,7 @@ mo_status mo_learning_apply_json(mo_learning *l, const char *json, size_t length
             mo_fail(err, MO_EFORMAT, "the profile counts no experts at all, so there is nothing to apply");
     }
     if (status == MO_OK) {
-        status = mo_learning_apply(l, fitted, 1.0, stats, err);
+        status = mo_learning_apply(l, card, fitted, 1.0, stats, err);
     }
     if (status == MO_OK) {
         status = begin_anew(l, &l->updated, err);
@@ -580,15 +579,18 @@ mo_status mo_learning_apply_json(mo_learning *l, const char *json, size_t length
     return status;
 }
 
-mo_status mo_learning_request_done(mo_learning *l, mo_error *err)
+mo_status mo_learning_request_done(mo_learning *l, mo_card *card, mo_error *err)
 {
     mo_status status = l->perf_out ? write_perf(l, err) : MO_OK;
+    if (status == MO_OK && card) {
+        status = mo_card_request_done(card, mo_learning_tally(l), err);
+    }
     if (status == MO_OK && l->still && l->rate > 0.0 && l->mode != MO_PROFILE_OFF) {
         mo_profile *window = NULL;
         mo_exchange_stats stats;
         status = counted_since(l, l->updated, &window, err);
         if (status == MO_OK) {
-            status = mo_learning_apply(l, window, l->rate, &stats, err);
+            status = mo_learning_apply(l, NULL, window, l->rate, &stats, err);
         }
         if (status == MO_OK) {
             mo_log(MO_LOG_INFO, "learning",

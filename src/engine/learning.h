@@ -7,8 +7,8 @@
 #ifndef MO_ENGINE_LEARNING_H
 #define MO_ENGINE_LEARNING_H
 
+#include "engine/card.h"
 #include "engine/opening.h"
-#include "store/exchange.h"
 #include "store/profile_json.h"
 #include "store/tally.h"
 
@@ -33,22 +33,26 @@ mo_tally *mo_learning_tally(const mo_learning *l);
 bool mo_learning_times(const mo_learning *l); /* are layers timed? */
 mo_profile_mode mo_learning_mode(const mo_learning *l);
 
+/* The experts that the model's profile knew at the opening, hottest first; NULL: there was none. */
+const mo_store_wish *mo_learning_wishes(const mo_learning *l, int32_t *count);
+
 /* What was counted since the opening or a reset, as JSON; free() *text. */
 mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo_error *err);
 
 /* Counts begin at 0 again, in this mode. What was counted before is still saved. */
 mo_status mo_learning_reset(mo_learning *l, mo_profile_mode mode, mo_error *err);
 
-/* Exchanges what the profile ranks higher for what it ranks lower, at most the rate's share of the hot experts. A
- * read that failed ends it: *stats tells what was done. */
-mo_status mo_learning_apply(mo_learning *l, const mo_profile *profile, double rate, mo_exchange_stats *stats,
-                            mo_error *err);
+/* Exchanges what the profile ranks higher for what it ranks lower, at most the rate's share of the hot experts: on the
+ * card where there is one that holds experts (NULL: none), otherwise in RAM. A read or a copy that failed ends it:
+ * *stats tells what was done. */
+mo_status mo_learning_apply(mo_learning *l, mo_card *card, const mo_profile *profile, double rate,
+                            mo_exchange_stats *stats, mo_error *err);
 /* The same with any text in the schema of document 001 and all of the hot experts; the next update looks at what is
  * counted from then on. */
-mo_status mo_learning_apply_json(mo_learning *l, const char *json, size_t length, mo_exchange_stats *stats,
-                                 mo_error *err);
+mo_status mo_learning_apply_json(mo_learning *l, mo_card *card, const char *json, size_t length,
+                                 mo_exchange_stats *stats, mo_error *err);
 
-/* A request has ended: the hot set is updated by its rate, the perf file written. */
-mo_status mo_learning_request_done(mo_learning *l, mo_error *err);
+/* A request has ended: the hot set is updated by its rate, the card's or RAM's, and the perf file written. */
+mo_status mo_learning_request_done(mo_learning *l, mo_card *card, mo_error *err);
 
 #endif

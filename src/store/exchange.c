@@ -184,7 +184,7 @@ static bool make_room(planner *p)
     return p->first && p->score && p->layer && p->leaving && p->list;
 }
 
-static uint64_t count_layers(const mo_exchange *list, size_t n)
+uint64_t mo_exchange_layers(const mo_exchange *list, size_t n)
 {
     uint64_t layers = 0;
     for (size_t i = 0; i < n; i++) {
@@ -207,7 +207,7 @@ static void plan_all(planner *p, double rate, mo_exchange_stats *stats)
     stats->candidates = p->candidates;
     stats->max_exchange = mo_exchange_limit(rate, stats->hot_experts, p->candidates);
     stats->exchanged = stats->max_exchange;
-    stats->layers_changed = count_layers(p->list, (size_t)stats->exchanged);
+    stats->layers_changed = mo_exchange_layers(p->list, (size_t)stats->exchanged);
 }
 
 mo_status mo_exchange_plan(const mo_ranked *ranking, size_t ranked, const mo_resident *residents,
@@ -263,4 +263,19 @@ mo_status mo_exchange_from_profile(const mo_profile *p, const mo_weighting_optio
     const double slots = (double)stats->hot_slots + (double)stats->cold_slots;
     stats->hit_rate = slots > 0 ? (double)stats->hot_slots / slots : 0;
     return status;
+}
+
+size_t mo_exchange_pay_back(mo_exchange *list, size_t count, const mo_profile *window,
+                            const mo_exchange_rates *rates)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const mo_profile_layer *l = mo_profile_find(window, list[i].layer);
+        const double add = l ? (double)mo_profile_heat(l, list[i].add) : 0;
+        const double evict = l ? (double)mo_profile_heat(l, list[i].evict) : 0;
+        if ((add - evict) / MO_PROFILE_ANSWER * rates->miss > rates->copy) { /* bytes are on both sides */
+            list[kept++] = list[i];
+        }
+    }
+    return kept;
 }

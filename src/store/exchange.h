@@ -52,4 +52,19 @@ mo_status mo_exchange_from_profile(const mo_profile *p, const mo_weighting_optio
                                    mo_exchange **out, size_t *exchanges, mo_exchange_stats *stats,
                                    mo_error *err);
 
+/* Rates of the wires that experts use, in seconds per byte. */
+typedef struct mo_exchange_rates {
+    double miss; /* a pick of an expert that is not in the upper tier */
+    double copy; /* bringing it there */
+} mo_exchange_rates;
+
+/* Leaves out, of a plan made from a window of picks, the exchanges that would not pay: what the window saw is expected
+ * of the next one, and the picks that an exchange would turn into hits must save more time than its copy takes. The
+ * order stays; returns how many do. Pure. */
+size_t mo_exchange_pay_back(mo_exchange *list, size_t count, const mo_profile *window,
+                            const mo_exchange_rates *rates);
+
+/* Layers that a list changes. */
+uint64_t mo_exchange_layers(const mo_exchange *list, size_t count);
+
 #endif

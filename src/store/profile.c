@@ -359,6 +359,12 @@ uint64_t mo_profile_hits(const mo_profile_layer *l, int32_t expert, bool generat
                           mo_profile_hits_at(l, expert, MO_FOUND_COLD, generation_only));
 }
 
+uint64_t mo_profile_heat(const mo_profile_layer *l, int32_t expert)
+{
+    const uint64_t answers = mo_profile_hits(l, expert, true), all = mo_profile_hits(l, expert, false);
+    return all > UINT64_MAX / MO_PROFILE_ANSWER ? UINT64_MAX : MO_PROFILE_ANSWER * answers + (all - answers);
+}
+
 uint64_t mo_profile_slots(const mo_profile_layer *l, mo_found place)
 {
     uint64_t sum = 0;

@@ -19,6 +19,7 @@ enum {
     MO_PROFILE_TOKENS_MAX = 1 << 18,
     MO_PROFILE_PROMPTS_MAX = 512,
     MO_PROFILE_PROMPTS_MIN = 4, /* below it, no expert counts as universal */
+    MO_PROFILE_ANSWER = 8,      /* so many picks of prompts weigh as one of generation */
     /* What a file may ask for: ids and numbers below the first, layers times experts up to the second. */
     MO_PROFILE_ID_MAX = 1 << 16,
     MO_PROFILE_CELLS_MAX = 1 << 20,
@@ -108,6 +109,10 @@ mo_profile_layer *mo_profile_find(const mo_profile *p, int32_t layer);
 /* Picks of an expert, of both phases or of generation alone. */
 uint64_t mo_profile_hits(const mo_profile_layer *l, int32_t expert, bool generation_only);
 uint64_t mo_profile_hits_at(const mo_profile_layer *l, int32_t expert, mo_found place, bool generation_only);
+
+/* How much an expert would be missed: MO_PROFILE_ANSWER for each pick of generation, 1 for each of a prompt, whose
+ * tokens share what they bring. Stops at the largest number. */
+uint64_t mo_profile_heat(const mo_profile_layer *l, int32_t expert);
 
 /* Picks of the whole layer that were found there. */
 uint64_t mo_profile_slots(const mo_profile_layer *l, mo_found place);

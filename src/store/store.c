@@ -582,6 +582,22 @@ mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error
     return status;
 }
 
+mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_store_settle(s);
+    if (slot_number(s, brick) >= 0) {
+        pin(s, brick); /* which receive() takes back */
+    } else if (take_slot(s, brick, MO_READ_NOW)) {
+        submit(s, &brick, 1);
+    } else {
+        return mo_fail(err, MO_ENOMEM,
+                       "layer %d, expert %d: every place in RAM is in use; choose a larger --ram", layer,
+                       expert);
+    }
+    return receive(s, brick, err);
+}
+
 void mo_store_settle(mo_store *s)
 {
     uint64_t seen = mo_disk_ended(s->disk);

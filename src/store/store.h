@@ -87,6 +87,10 @@ mo_status mo_store_warm(mo_store *store, const mo_store_wish *wishes, int count,
  * when evict is not resident or add is; a still store keeps an `add` that is only passing through. */
 mo_status mo_store_exchange(mo_store *store, int layer, int evict, int add, mo_error *err);
 
+/* Makes sure that the brick is in RAM, where its views point at it until the next call that reads: for who copies it
+ * at once. MO_ENOMEM when every slot is kept. */
+mo_status mo_store_bring(mo_store *store, int layer, int expert, mo_error *err);
+
 /* Waits until nothing that was guessed is under way. */
 void mo_store_settle(mo_store *store);
 

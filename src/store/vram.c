@@ -84,6 +84,18 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
     return MO_OK;
 }
 
+/* Slots as the layers ask for them. */
+static void sum_slots(mo_vram *v, const mo_vram_layer *layers)
+{
+    for (int i = 0; i < v->layer_count; i++) {
+        if (v->layers[i].of >= 0) {
+            size_class *c = &v->classes[v->layers[i].of];
+            const int32_t left = c->bricks - c->count;
+            c->count += layers[i].slots < left ? layers[i].slots : left;
+        }
+    }
+}
+
 /* Shares the budget: every class gets the same part of its bricks. */
 static void share(mo_vram *v, int64_t budget)
 {
@@ -166,7 +178,11 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
     v->layer_count = layer_count;
     mo_status status = sort_layers(v, layers, err);
     if (status == MO_OK) {
-        share(v, budget);
+        if (budget == MO_VRAM_BY_LAYER) {
+            sum_slots(v, layers);
+        } else {
+            share(v, budget);
+        }
         status = open_map(v, err);
     }
     for (int i = 0; i < v->class_count && status == MO_OK; i++) {
@@ -245,6 +261,12 @@ void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t pic
 {
     const layer_map *l = layer_at(v, layer, expert);
     mo_slots_touch(v->classes[l->of].slots, l->first + expert, now, picks);
+}
+
+void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t most)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    mo_slots_seed(v->classes[l->of].slots, l->first + expert, hits, most);
 }
 
 static void set_entry(mo_vram *v, int64_t entry, mo_daddr address)

@@ -14,7 +14,10 @@ typedef struct mo_vram mo_vram;
 typedef struct mo_vram_layer {
     int64_t bytes;
     int experts;
+    int32_t slots; /* where no budget is given: what the layer brings to the pool of its size */
 } mo_vram_layer;
+
+#define MO_VRAM_BY_LAYER ((int64_t)-1) /* a budget: the layers say how many slots there are */
 
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
 int64_t mo_vram_room(int64_t brick_bytes);
@@ -25,8 +28,8 @@ int64_t mo_vram_room(int64_t brick_bytes);
 enum { MO_VRAM_STAGES_LEAST = 2, MO_VRAM_STAGES = 192 };
 int mo_vram_stages(int64_t room, int64_t ceiling, int64_t spare, int64_t all);
 
-/* Takes slots for as many bricks as `budget` bytes hold, evenly over the sizes. A budget of 0 is allowed: no slots. The
- * policy is kept, not owned; NULL: the default. */
+/* Takes slots for as many bricks as `budget` bytes hold, evenly over the sizes, or MO_VRAM_BY_LAYER. A budget of 0 is
+ * allowed: no slots. The policy is kept, not owned; NULL: the default. */
 mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
                        const mo_policy *policy, mo_vram **out, mo_error *err);
 void mo_vram_close(mo_vram *v); /* NULL is allowed */
@@ -46,6 +49,8 @@ mo_daddr mo_vram_table(const mo_vram *v, int layer);
 
 /* The brick was routed to by so many tokens in pass `now` (counted from 1). */
 void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t picks);
+/* A profile knows it by so many hits, its favourite by `most`: for the policy, before the first touch. */
+void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t most);
 
 /* Gives the brick a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
  * slot is in use. The map on the device loses the evicted one with the next mo_vram_switch(). */

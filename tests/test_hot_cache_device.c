@@ -1,0 +1,700 @@
+/* The cache of document 001 in a device's slots: chosen from a profile, within its budget, exchanged while tokens are
+ * generated, and never a different bit. The device is a simulated one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "device/sim.h"
+#include "engine/card_parts.h"
+#include "engine/hot_toggles.h"
+#include "moraine_model.h"
+
+/* Under ThreadSanitizer, which takes its time: the same ways on a shorter text. */
+#if defined(__SANITIZE_THREAD__)
+enum { TOKENS = 64 };
+#else
+enum { TOKENS = 160 };
+#endif
+enum { LAYERS = 7, EXPERTS = 64, CONTEXT = 256 };
+
+static const char model_path[] = MO_TEST_MODEL; /* pebble: its routing is that of a trained model */
+static char folder[] = "/tmp/moraine-hot-XXXXXX";
+static int32_t tokens[TOKENS];
+static int64_t vocab;
+static float *plain; /* [TOKENS][vocab] what the CPU alone gives */
+
+/* ---- What is said ---- */
+
+static int warnings, updates;
+static char last_warning[1024], last_update[1024];
+
+static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)user;
+    (void)subsystem;
+    if (level == MO_LOG_WARN) {
+        warnings++;
+        snprintf(last_warning, sizeof last_warning, "%s", text);
+    }
+    if (strstr(text, "of the picks were hot")) {
+        updates++;
+        snprintf(last_update, sizeof last_update, "%s", text);
+    }
+}
+
+static void check_status(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fail_msg("%s", err->detail);
+    }
+}
+
+static const char *in_folder(const char *name)
+{
+    static char paths[8][256];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* ---- Models ---- */
+
+static mo_model_options options_for(const char *device)
+{
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = CONTEXT;
+    o.batch = 32;
+    o.io = MO_IO_CACHED;
+    o.device = device;
+    o.learning.profile = "off";
+    return o;
+}
+
+static mo_model_options hot_options(double rate, int64_t mib)
+{
+    mo_model_options o = options_for("sim");
+    o.cpu_moe = true;
+    o.learning.hot_cache.file = in_folder("hot.json");
+    o.learning.hot_cache.max_mib = mib;
+    o.learning.hot_cache.auto_reserve_mib = 0;
+    o.learning.hot_cache.update_rate = rate;
+    return o;
+}
+
+static mo_model *open_model(const mo_model_options *o)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    check_status(mo_model_open(model_path, o, &model, &err), &err);
+    return model;
+}
+
+static mo_session *open_session(mo_model *model)
+{
+    mo_error err = {.detail = ""};
+    mo_session *session = NULL;
+    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    return session;
+}
+
+typedef struct sink {
+    float *rows;
+} sink;
+
+static void take_row(void *user, int64_t position, const float *row)
+{
+    const sink *s = user;
+    memcpy(s->rows + position * vocab, row, sizeof(float) * (size_t)vocab);
+}
+
+/* Feeds the text: a prompt, then token by token (or so many at a time), with requests that end in between. A step whose
+ * own copy fails is asked for again. */
+static void feed(mo_model *model, mo_session *session, int64_t step, int64_t request, float *rows)
+{
+    mo_error err = {.detail = ""};
+    sink s = {rows};
+    for (int64_t n = 32; n <= TOKENS; n = n == TOKENS ? n + 1 : n + step > TOKENS ? TOKENS : n + step) {
+        const mo_feed f = {
+            .session = session, .tokens = tokens, .count = n, .logits = rows ? take_row : NULL, .user = &s};
+        if (mo_session_feed(&f, &err) != MO_OK) {
+            check_status(mo_session_feed(&f, &err), &err);
+        }
+        if (request && (n - 32) % request == 0) {
+            check_status(mo_model_request_done(model, &err), &err);
+        }
+    }
+}
+
+static void expect_plain(const float *rows, const char *what)
+{
+    for (int64_t t = 0; t < TOKENS; t++) {
+        if (memcmp(rows + t * vocab, plain + t * vocab, sizeof(float) * (size_t)vocab) != 0) {
+            fail_msg("%s: the logits of token %d differ", what, (int)t);
+        }
+    }
+}
+
+/* Runs the text through the model and closes it. */
+static void run_and_compare(const mo_model_options *o, int64_t step, int64_t request,
+                            mo_device_report *report, const char *what)
+{
+    float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+    mo_model *model = open_model(o);
+    mo_session *session = open_session(model);
+    model->card->cpu_s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
+    feed(model, session, step, request, rows);
+    expect_plain(rows, what);
+    mo_model_device(model, report);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    free(rows);
+}
+
+/* ---- What lies in slots ---- */
+
+typedef struct places {
+    bool in[LAYERS][EXPERTS];
+    int count;
+} places;
+
+static places places_of(const mo_model *model)
+{
+    places p = {.count = 0};
+    for (int l = 0; l < LAYERS; l++) {
+        for (int e = 0; e < EXPERTS; e++) {
+            p.in[l][e] = mo_vram_find(model->card->vram, l, e) != 0;
+            p.count += p.in[l][e];
+        }
+    }
+    return p;
+}
+
+static int differing(const places *a, const places *b)
+{
+    int n = 0;
+    for (int l = 0; l < LAYERS; l++) {
+        for (int e = 0; e < EXPERTS; e++) {
+            n += a->in[l][e] && !b->in[l][e];
+        }
+    }
+    return n;
+}
+
+static char *profile_text(const char *path, size_t *length)
+{
+    char *text = calloc(1, 1 << 20);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    *length = fread(text, 1, (1 << 20) - 1, f);
+    fclose(f);
+    return text;
+}
+
+/* A profile in which layer l likes experts first, first + step, ...: never the ones of another text. */
+static void write_profile(const char *path, int first)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "{\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\",\"layers\":[");
+    for (int l = 0; l < LAYERS; l++) {
+        fprintf(f, "%s{\"layer\":%d,\"experts\":[", l ? "," : "", l);
+        for (int i = 0; i < 16; i++) {
+            fprintf(f, "%s[%d,%d]", i ? "," : "", (first + l + 3 * i) % EXPERTS, 1000 - 10 * i);
+        }
+        fprintf(f, "]}");
+    }
+    fprintf(f, "]}\n");
+    fclose(f);
+}
+
+/* ---- At the start ---- */
+
+static void the_profile_fills_the_slots(void **state)
+{
+    (void)state;
+    const char *const weightings[] = {NULL, "balanced", "time"};
+    for (int i = 0; i < 3; i++) {
+        mo_error err = {.detail = ""};
+        mo_packing packing;
+        mo_hot_request request;
+        uint64_t room[LAYERS];
+        mo_model_options o = hot_options(0.0, 2);
+        o.learning.hot_cache.weighting = weightings[i];
+        mo_model *model = open_model(&o);
+        check_status(mo_hot_request_make(&o.learning.hot_cache, &request, &err), &err);
+        for (int l = 0; l < LAYERS; l++) {
+            room[l] = (uint64_t)mo_vram_room(model->card->layers[l].brick_bytes);
+        }
+        check_status(mo_hot_pack(&request, model->checkpoint, room, (uint64_t)2 << 20, &packing, &err), &err);
+        const places p = places_of(model);
+        assert_int_equal(p.count, packing.count);
+        assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
+        for (size_t k = 0; k < packing.count; k++) {
+            assert_true(p.in[packing.entry[k].layer][packing.entry[k].expert]);
+        }
+        for (int l = 0; l < LAYERS; l++) { /* the profile's favourites are among them */
+            assert_true(p.in[l][(5 + l) % EXPERTS] && p.in[l][(8 + l) % EXPERTS]);
+        }
+        mo_packing_free(&packing);
+        mo_model_close(model);
+    }
+}
+
+/* The start line of the document, with its reserve of 1024 MiB, and what is left beside it. */
+static void the_start_line_works(void **state)
+{
+    (void)state;
+    mo_device_report report;
+    setenv("MORAINE_SIM", "memory=2G", 1);
+    mo_model_options o = options_for("sim");
+    o.cpu_moe = true;
+    o.learning.hot_cache.file = in_folder("hot.json");
+    o.learning.hot_cache.max_mib = -1;
+    run_and_compare(&o, 1, 0, &report, "the start line");
+    assert_int_equal(report.slots, LAYERS * EXPERTS); /* there is room for all */
+    assert_int_equal(report.filled, report.slots);
+    assert_int_equal(report.asked, report.hits);
+
+    o.learning.hot_cache.auto_reserve_mib = 2040; /* of 2048 MiB: little is left */
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    if (mo_model_open(model_path, &o, &model, &err) == MO_OK) {
+        mo_model_device(model, &report);
+        assert_true(report.slot_bytes <= (int64_t)8 << 20);
+        assert_true(report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
+        mo_model_close(model);
+    } else {
+        assert_non_null(strstr(err.detail, "--moe-hot-cache-auto-reserve-mib"));
+    }
+    unsetenv("MORAINE_SIM");
+}
+
+/* A ceiling that leaves about so many MiB for experts. */
+static int64_t vram_for(int64_t mib)
+{
+    mo_device_report report;
+    mo_model_options o = options_for("sim");
+    o.cpu_moe = true;
+    o.vram_bytes = (int64_t)24 << 20;
+    mo_model *model = open_model(&o);
+    mo_session *session = open_session(model);
+    mo_model_device(model, &report);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return report.peak_bytes + (mib << 20);
+}
+
+static void budgets_are_kept(void **state)
+{
+    (void)state;
+    const int64_t ceiling = vram_for(6);
+    for (int64_t mib = 1; mib <= 9; mib += 4) {
+        for (int rate = 0; rate < 2; rate++) {
+            mo_device_report report;
+            mo_model_options o = hot_options(rate * 0.5, mib);
+            o.cpu_moe = mib != 5;
+            mo_model *model = open_model(&o);
+            mo_model_device(model, &report);
+            const int64_t room = report.slot_bytes / report.slots;
+            assert_true(report.slot_bytes <= mib << 20);
+            assert_true(report.slot_bytes + room > mib << 20); /* and not one more would fit */
+            assert_int_equal(report.slots - report.filled, model->card->hot.move_count);
+            assert_int_equal(model->card->hot.move_count > 0, rate > 0);
+            mo_model_close(model);
+        }
+    }
+    /* Under a ceiling, -1 takes what it leaves, less the reserve, and the rest still fits. */
+    for (int64_t reserve = 0; reserve <= 3; reserve += 3) {
+        for (int rate = 0; rate < 2; rate++) {
+            mo_device_report report;
+            mo_model_options o = hot_options(rate * 0.5, -1);
+            o.vram_bytes = ceiling;
+            o.learning.hot_cache.auto_reserve_mib = reserve;
+            mo_model *model = open_model(&o);
+            mo_session *session = open_session(model);
+            mo_model_device(model, &report);
+            assert_true(report.peak_bytes + (reserve << 20) <= o.vram_bytes);
+            assert_true(report.peak_bytes + (reserve << 20) + ((int64_t)2 << 20) > o.vram_bytes);
+            mo_session_destroy(session);
+            mo_model_close(model);
+        }
+    }
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options o = hot_options(0, 4096);
+    o.vram_bytes = ceiling;
+    assert_int_equal(mo_model_open(model_path, &o, &model, &err), MO_ENOMEM);
+    assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
+}
+
+/* Without a hot cache, the learned profile says who comes first. */
+static void the_learned_profile_fills_the_slots(void **state)
+{
+    (void)state;
+    const int64_t vram = vram_for(5);
+    mo_model_options o = options_for("sim");
+    o.vram_bytes = vram;
+    mo_model *model = open_model(&o);
+    const places by_number = places_of(model);
+    mo_model_close(model);
+    assert_true(by_number.in[0][0] && by_number.in[LAYERS - 1][0] && !by_number.in[0][EXPERTS - 1]);
+    o.learning.profile = in_folder("hot.json"); /* another's: it is read, not added to */
+    model = open_model(&o);
+    const places learned = places_of(model);
+    assert_int_equal(learned.count, by_number.count);
+    for (int l = 0; l < LAYERS; l++) {
+        for (int i = 0; i < 10; i++) {
+            assert_true(learned.in[l][(5 + l + 3 * i) % EXPERTS]);
+        }
+    }
+    mo_model_close(model);
+    assert_true(differing(&by_number, &learned) > 20);
+}
+
+/* ---- While running ---- */
+
+static void a_rate_of_0_stands_still(void **state)
+{
+    (void)state;
+    const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_AUTO, MO_POSTFETCH_EXPERT};
+    for (int i = 0; i < 3; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(0.0, 2);
+        o.postfetch = modes[i];
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        model->card->cpu_s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        updates = 0;
+        feed(model, session, 1, 20, rows);
+        const places after = places_of(model);
+        assert_memory_equal(&before, &after, sizeof before);
+        mo_model_device(model, &report);
+        assert_int_equal(report.exchanged + report.updates + (uint64_t)updates, 0);
+        assert_true(i == 0 || report.fetched > 0);
+        expect_plain(rows, "rate 0");
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
+}
+
+static void updates_change_no_bit(void **state)
+{
+    (void)state;
+    const struct {
+        const char *isa; /* RAM's layout depends on it */
+        int64_t step, request;
+        mo_postfetch_mode postfetch;
+    } ways[] = {{NULL, 1, 4, MO_POSTFETCH_DEFAULT},
+                {NULL, 1, 0, MO_POSTFETCH_OFF}, /* nobody says that requests end */
+                {"scalar", 2, 2, MO_POSTFETCH_EXPERT},
+                {NULL, 7, 7, MO_POSTFETCH_DOWN},
+                {NULL, 20, 20, MO_POSTFETCH_DEFAULT}};
+    for (int i = 0; i < 5; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(1.0, 2);
+        o.isa = ways[i].isa;
+        o.postfetch = ways[i].postfetch;
+        updates = 0;
+        run_and_compare(&o, ways[i].step, ways[i].request, &report, "updates");
+        if (report.exchanged == 0 && (ways[i].request || TOKENS > 100)) {
+            fail_msg("way %d exchanged nothing in %d updates: %s", i, updates, last_update);
+        }
+        assert_int_equal(report.exchange_failed, 0);
+        assert_int_equal(report.updates, updates);
+        assert_true(report.peak_bytes <= report.limit_bytes);
+        assert_true(updates == 0 || strstr(last_update, "would have helped"));
+    }
+}
+
+/* The experts of the text are found: more and more of its picks hit, and the number of residents stays. */
+static void updates_help(void **state)
+{
+    (void)state;
+    double rate[2];
+    for (int i = 0; i < 2; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(i * 0.5, 2);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        feed(model, session, 1, 8, NULL);
+        const places after = places_of(model);
+        assert_int_equal(before.count, after.count);
+        for (int l = 0; l < LAYERS; l++) {
+            int n = 0;
+            for (int e = 0; e < EXPERTS; e++) {
+                n += before.in[l][e] - after.in[l][e];
+            }
+            assert_int_equal(n, 0); /* a layer's share never changes */
+        }
+        mo_model_device(model, &report);
+        rate[i] = (double)report.hits / (double)report.asked;
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+    print_message("hits: %.1f %% as it was chosen, %.1f %% with updates\n", 100 * rate[0], 100 * rate[1]);
+    assert_true(rate[1] > rate[0] + 0.05);
+}
+
+/* An update moves at most the rate's share, and nothing when a copy costs more than it saves. */
+static void updates_are_capped(void **state)
+{
+    (void)state;
+    for (int dear = 0; dear < 2; dear++) {
+        mo_error err = {.detail = ""};
+        mo_model_options o = hot_options(0.05, 2);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = 60}, &err),
+                     &err);
+        model->card->fetch_s_per_byte = dear ? 1e-2 : 1e-12;
+        check_status(mo_model_request_done(model, &err), &err);
+        const size_t planned = model->card->hot.count;
+        int begun = 0;
+        for (int i = 0; i < model->card->hot.move_count; i++) {
+            begun += model->card->hot.moves[i].busy;
+        }
+        assert_true((int)planned + begun <= (before.count * 5 + 99) / 100);
+        assert_int_equal(planned + (size_t)begun > 0, !dear);
+        const places same = places_of(model);
+        assert_memory_equal(&before, &same, sizeof before); /* until the copies are there */
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+}
+
+/* With fewer experts in RAM than the model has, RAM goes its own way. */
+static void three_tiers(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
+    warnings = 0;
+    check_status(mo_plan_file(model_path, &ask, &plan, &err), &err);
+    for (int i = 0; i < 2; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(0.5, 2);
+        o.ram_bytes = i ? plan.least_bytes + (1 << 20) : (plan.least_bytes + plan.whole_bytes) / 2;
+        run_and_compare(&o, 1, 10, &report, "three tiers");
+        assert_true(report.exchanged > 0);
+    }
+    if (warnings) {
+        fail_msg("%s", last_warning);
+    }
+}
+
+/* ---- By hand ---- */
+
+static void applying_is_reported(void **state)
+{
+    (void)state;
+    size_t length;
+    write_profile(in_folder("other.json"), 40);
+    char *text = profile_text(in_folder("other.json"), &length);
+    const int64_t vram = vram_for(3);
+    for (int way = 0; way < 3; way++) { /* a static cache; one with updates; our own policy */
+        mo_error err = {.detail = ""};
+        mo_profile_applied a;
+        mo_model_options o = way == 2 ? options_for("sim") : hot_options(way * 0.5, 2);
+        o.vram_bytes = way == 2 ? vram : 0;
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        const places after = places_of(model);
+        assert_true(a.success && a.active && a.update_rate == 1.0);
+        assert_true(a.candidates > 0 && a.exchanged == a.candidates && a.max_exchange == a.candidates);
+        assert_int_equal(a.hot_experts, before.count);
+        assert_int_equal(a.exchanged, differing(&before, &after));
+        assert_int_equal(before.count, after.count);
+        assert_true(a.layers_changed > 0 && a.layers_changed <= LAYERS);
+        for (int l = 0; l < LAYERS; l++) {
+            assert_true(after.in[l][(40 + l) % EXPERTS] && after.in[l][(43 + l) % EXPERTS]);
+        }
+        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        assert_true(a.success && a.candidates == 0 && a.exchanged == 0);
+        feed(model, session, 1, 16, rows);
+        expect_plain(rows, "applied");
+        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err); /* with copies under way */
+        assert_true(a.success);
+        feed(model, session, 1, 16, rows);
+        expect_plain(rows, "applied again");
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
+    free(text);
+}
+
+/* ---- Faults ---- */
+
+static void a_failed_copy_loses_nothing(void **state)
+{
+    (void)state;
+    size_t length;
+    write_profile(in_folder("other.json"), 40);
+    char *text = profile_text(in_folder("other.json"), &length);
+    uint64_t failed = 0;
+    for (int after = 0; after < 4; after++) { /* an expert is three copies */
+        mo_error err = {.detail = ""};
+        mo_device_report report;
+        mo_profile_applied a;
+        mo_model_options o = hot_options(after % 2 ? 1.0 : 0.0, 2);
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        mo_sim_arm(model->device, MO_SIM_COPY, after);
+        assert_int_not_equal(mo_model_profile_apply(model, text, length, &a, &err), MO_OK);
+        assert_true(!a.success && a.exchanged < a.candidates);
+        places now = places_of(model);
+        assert_int_equal(now.count, before.count);
+        assert_int_equal(differing(&before, &now), a.exchanged);
+        for (int64_t n = 32; n <= TOKENS; n++) {
+            const mo_feed f = {
+                .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
+            check_status(mo_session_feed(&f, &err), &err);
+            if (n % 16 == 0) { /* copies of an update begin at once */
+                mo_sim_arm(model->device, MO_SIM_COPY, after);
+                check_status(mo_model_request_done(model, &err), &err);
+                mo_sim_arm(model->device, MO_SIM_NONE, 0);
+            }
+        }
+        expect_plain(rows, "a copy failed");
+        mo_model_device(model, &report);
+        now = places_of(model);
+        assert_int_equal(now.count, before.count);
+        failed += after % 2 ? report.exchange_failed : 0;
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
+    assert_true(failed > 2); /* beside those by hand */
+    free(text);
+}
+
+/* ---- The environment ---- */
+
+static void lanes_one_after_the_other(void **state)
+{
+    (void)state;
+    const char *const values[] = {"off", "force", "auto", "sideways"};
+    for (int i = 0; i < 4; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(0.5, 2);
+        setenv("LLAMA_MOE_HOT_CACHE_PARALLEL", values[i], 1);
+        warnings = 0;
+        run_and_compare(&o, 1, 10, &report, values[i]);
+        assert_int_equal(warnings, i == 3);
+        assert_true(i != 0 || report.hidden_ns == 0);
+    }
+    assert_non_null(strstr(last_warning, "auto, off or force"));
+    warnings = 0;
+    unsetenv("LLAMA_MOE_HOT_CACHE_PARALLEL");
+}
+
+static void toggles_are_explained(void **state)
+{
+    (void)state;
+    mo_hot_toggles t;
+    char *none[] = {"PATH=x", "LLAMA_MOE_HOT_CACHE_PARALLEL=", "LLAMA_MOE_HOT_CACHE_MERGE_SUM_ROWS=", NULL};
+    mo_hot_toggles_read(none, &t);
+    assert_true(t.lines == 0 && !t.serial && !t.no_fill);
+    char *some[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=off",
+                    "LLAMA_MOE_HOT_CACHE_MERGE_SUM_ROWS=0",
+                    "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off",
+                    "LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE=auto",
+                    "LLAMA_MOE_HOT_CACHE_QWEN_WEIGHTING=x",
+                    "LLAMA_MOE_HOT_CACHE_PARALEL=off",
+                    NULL};
+    mo_hot_toggles_read(some, &t);
+    assert_true(t.serial && t.no_fill);
+    assert_int_equal(t.lines, 3);
+    assert_non_null(strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: about ggml"));
+    assert_non_null(strstr(t.line[1], "--moe-hot-cache-weighting"));
+    assert_non_null(strstr(t.line[2], "PARALEL: no setting"));
+    char *wrong[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=maybe", "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=2", NULL};
+    mo_hot_toggles_read(wrong, &t);
+    assert_true(t.lines == 2 && !t.serial && !t.no_fill);
+}
+
+/* ---- All ---- */
+
+static int prepare(void **state)
+{
+    (void)state;
+    mo_model_info info;
+    mo_log_set(on_log, NULL, MO_LOG_INFO);
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    setenv("XDG_CACHE_HOME", folder, 1);
+    write_profile(in_folder("hot.json"), 5);
+    uint64_t seed = 7;
+    for (int i = 0; i < TOKENS; i++) { /* a few words, again and again: habits that can be learned */
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = 100 + (int32_t)(seed >> 60) * 37;
+    }
+    const mo_model_options o = options_for("none");
+    mo_model *model = open_model(&o);
+    mo_model_describe(model, &info);
+    vocab = info.vocab;
+    plain = calloc((size_t)(TOKENS * vocab), sizeof *plain);
+    mo_session *session = open_session(model);
+    feed(model, session, 1, 0, plain);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    char command[300];
+    free(plain);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_profile_fills_the_slots),
+        cmocka_unit_test(the_start_line_works),
+        cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(the_learned_profile_fills_the_slots),
+        cmocka_unit_test(a_rate_of_0_stands_still),
+        cmocka_unit_test(updates_change_no_bit),
+        cmocka_unit_test(updates_help),
+        cmocka_unit_test(updates_are_capped),
+        cmocka_unit_test(three_tiers),
+        cmocka_unit_test(applying_is_reported),
+        cmocka_unit_test(a_failed_copy_loses_nothing),
+        cmocka_unit_test(lanes_one_after_the_other),
+        cmocka_unit_test(toggles_are_explained),
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    if (access(model_path, R_OK) != 0) {
+        printf("%s is not there: skipped\n", model_path);
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, prepare, clean);
+}
