@@ -4,7 +4,8 @@
 # of ROUNDS interleaved rounds, because such machines are often shared. Models are made in DIRECTORY (about 65 GB in all for
 # the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
 # GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
-# Then, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
+# Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
+# expects; at last, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
 # how much of the copies lay beside the CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -105,6 +106,43 @@ for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
     row "$name: prefill 2048, all experts in RAM" prefill_best_tps "$even $prefill --cpu-moe"
     row "$name: decode, the CPU alone" decode_best_tps "$even --device none --ctx 512 --prefill 0 --decode 64"
     run_rows
+done
+
+# Dense: everything there, and half: the rate of the copies beside the probed one shows whether the link is busy.
+for spec in ${GPU_DENSE-llama-3-8b:Q8_0:0 llama-3-70b:Q6_K:12}; do
+    IFS=: read -r name format layers <<<"$spec"
+    [[ "$name: dense" =~ ${GPU_ONLY:-.} ]] || continue
+    path=$directory/$name-$format-$layers.gguf
+    # shellcheck disable=SC2046
+    [ -f "$path" ] || "$moraine" synth "$name" --format "$format" $([ "$layers" = 0 ] || echo --layers "$layers") -o "$path" >&2
+    decode="$path --device $device --ctx 512 --prefill 0 --decode 32"
+    prefill="$path --device $device --ctx 2048 --batch 2048 --prefill 2048 --decode 0"
+    whole=$("$moraine" bench $decode --rounds 1 --profile off --json 2>/dev/null | awk -F'[:,]' '/"peak_bytes"/ {print $2}' RS='[,}]')
+    half=$((whole / 2))
+    row "$name $format: dense, decode, all on the GPU" decode_best_tps "$decode"
+    row "$name $format: dense, decode, half" decode_best_tps "$decode --vram $half"
+    row "$name $format: dense, prefill 2048, all on the GPU" prefill_best_tps "$prefill"
+    row "$name $format: dense, prefill 2048, half" prefill_best_tps "$prefill --vram $half"
+    run_rows
+    "$moraine" bench $decode --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/do not fit/,/crossed/p'
+    "$moraine" bench $prefill --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/crossed/p'
+done
+
+# Small cards, played by this one.
+for spec in ${GPU_SMALL-qwen3-next-80b-a3b:24 gpt-oss-120b:18}; do
+    IFS=: read -r name layers <<<"$spec"
+    [[ "$name: small cards" =~ ${GPU_ONLY:-.} ]] || continue
+    path=$directory/$name-$layers.gguf
+    [ -f "$path" ] || "$moraine" synth "$name" --layers "$layers" -o "$path" >&2
+    for vram in 4G 8G; do
+        row "$name: small cards, $vram" decode_best_tps "$path --device $device --ctx 512 --prefill 0 --decode 64 --vram $vram"
+    done
+    run_rows
+    for vram in 4G 8G; do
+        expected=$("$moraine" plan "$path" --device "$device" --ctx 512 --vram $vram --json 2>/dev/null | field tokens_per_second)
+        awk -v b="${best["$name: small cards, $vram"]:-0}" -v e="${expected:-0}" -v v=$vram \
+            'BEGIN {if (e > 0) printf "    the plan expects %.1f with %s: %.0f %% (80 are asked)\n", e, v, 100 * b / e}'
+    done
 done
 
 name=${GPU_MODELS:-gpt-oss-20b}

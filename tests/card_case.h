@@ -17,6 +17,7 @@ typedef struct setting {
     const char *device; /* NULL: none */
     int64_t vram, ram;
     int64_t step, batch;
+    int threads; /* 0: two; -1: one per core */
     mo_kv_type kv;
     bool cpu_moe;
     mo_postfetch_mode postfetch;
@@ -28,7 +29,7 @@ static inline mo_model *open_model(const char *path, const setting *s)
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
     mo_model_options options = mo_model_options_default();
-    options.threads = 2;
+    options.threads = s->threads < 0 ? 0 : 2;
     options.context = 600;
     options.batch = s->batch ? s->batch : 64;
     options.kv = s->kv;

@@ -180,11 +180,15 @@ static void adopt_weights(mo_card *card)
         region = mo_ring_region(card->passage.tiers->ring, &bytes);
         adopt(card, region, bytes, "layers from disk", &card->adopted[1]);
     }
+    for (int i = 0; mo_card_store(card) && i < MO_BRICK_CLASSES; i++) {
+        region = mo_store_region(mo_card_store(card), i, &bytes);
+        adopt(card, region, bytes, "slots for experts", &card->adopted[2 + i]);
+    }
 }
 
 static void release_weights(mo_card *card)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CARD_ADOPTED; i++) {
         for (size_t at = 0; at < card->adopted[i].bytes; at += card->adopted[i].piece) {
             mo_device_release(card->device, card->adopted[i].memory + at);
         }
@@ -194,7 +198,7 @@ static void release_weights(mo_card *card)
 /* How far a copy from here may go at once: it may not cross from one pinned piece to the next. */
 static size_t pinned_run(const mo_card *card, const uint8_t *from, size_t run)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CARD_ADOPTED; i++) {
         const mo_adopted *a = &card->adopted[i];
         if (a->memory && from >= a->memory && from < a->memory + a->bytes) {
             const size_t at = (size_t)(from - a->memory), end = a->bytes - at,
@@ -224,7 +228,7 @@ bool mo_card_is_pinned(const mo_card *card, int layer, int expert)
     bool pinned = true;
     for (int i = 0; i < 3; i++) {
         bool here = false;
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < CARD_ADOPTED; k++) {
             const mo_adopted *a = &card->adopted[k];
             here |= a->memory && parts[i] >= a->memory && parts[i] < a->memory + a->bytes;
         }

@@ -13,9 +13,10 @@ enum {
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
     CARD_STAGES = MO_VRAM_STAGES,
-    CARD_WINDOW = 16, /* most experts of a batch that cross and are computed together */
-    CARD_OPS = 64,    /* most ops of a layer */
-    CARD_MOVES = 4,   /* most exchanges of the hot cache under way at once */
+    CARD_WINDOW = 16,                    /* most experts of a batch that cross and are computed together */
+    CARD_OPS = 64,                       /* most ops of a layer */
+    CARD_ADOPTED = 2 + MO_BRICK_CLASSES, /* host memory that was pinned in place */
+    CARD_MOVES = 4,                      /* most exchanges of the hot cache under way at once */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -203,7 +204,7 @@ struct mo_card {
     uint32_t sequence;
     uint64_t pass;
     mo_adopted
-        adopted[2]; /* host memory that was pinned in place: the loader's; the ring of layers from disk */
+        adopted[CARD_ADOPTED]; /* the loader's memory, the ring of layers from disk, the store's slots */
     double cpu_s_per_byte, fetch_s_per_byte;
     mo_card_watch *watch; /* NULL: nobody asks */
     mo_card_clock *clock;

@@ -717,6 +717,12 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
 }
 
 /* Memory that must not be swapped out: the plan counted on it. */
+uint8_t *mo_store_region(const mo_store *s, int number, size_t *bytes)
+{
+    *bytes = number < s->class_count ? s->classes[number].memory_bytes : 0;
+    return number < s->class_count ? s->classes[number].memory : NULL;
+}
+
 static void lock_memory(const mo_store *s)
 {
     for (int i = 0; i < s->class_count; i++) {

@@ -133,4 +133,7 @@ const mo_disk *mo_store_disk(const mo_store *store);
 const mo_policy *mo_store_policy(const mo_store *store);
 const mo_bricks *mo_store_bricks(const mo_store *store);
 
+/* The memory of the slots of size class `number`, page-aligned; NULL when there is no such class. */
+uint8_t *mo_store_region(const mo_store *store, int number, size_t *bytes);
+
 #endif
