@@ -604,7 +604,7 @@ static void lanes_one_after_the_other(void **state)
         warnings = 0;
         run_and_compare(&o, 1, 10, &report, values[i]);
         assert_int_equal(warnings, i == 3);
-        assert_true(i != 0 || report.hidden_ns == 0);
+        assert_true(i != 0 || 2 * report.hidden_ns <= report.fetch_ns); /* but for what stamps take */
     }
     assert_non_null(strstr(last_warning, "auto, off or force"));
     warnings = 0;
