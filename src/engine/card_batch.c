@@ -214,9 +214,6 @@ static mo_status compute_window(mo_card *card, const mo_walk *walk, mo_card_plan
     const mo_card_window *w = mo_card_window_at(card, part->window);
     const mo_status status = mo_stream_after(card->main, w->ready, err);
     p->count = 0;
-    if (mo_card_interleaved(card, w->layer)) {
-        mo_card_restore_window(p, w);
-    }
     return status == MO_OK ? compute(card, walk, p, w->layer, part->first, part->count, err) : status;
 }
 

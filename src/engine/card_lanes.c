@@ -8,10 +8,6 @@
 #include "base/status.h"
 #include "engine/card_parts.h"
 
-/* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
-#define FETCH_PAYS_S 20e-6
-/* What a fetch costs before its first byte. */
-#define FETCH_START_S 15e-6
 /* Rates between which a measurement makes sense. */
 #define FASTEST_BYTES_S 1e12
 #define SLOWEST_BYTES_S 1e7
@@ -143,150 +139,6 @@ static void tally(const mo_walk *walk, int layer, int count)
     }
 }
 
-/* ---- The fetch lane --------------------------------------------------------------------------- */
-
-/* How many of `count` bricks to fetch, so that the link and the CPU end together. */
-static int share_of_fetch(const mo_card *card, int layer, int count)
-{
-    if (card->postfetch.mode == MO_POSTFETCH_OFF || card->postfetch.force_cpu) {
-        return 0;
-    }
-    const double bytes = (double)card->layers[layer].brick_bytes;
-    const double cpu = bytes * card->cpu_s_per_byte, link = bytes * card->fetch_s_per_byte;
-    const int most = count < card->stage_count ? count : card->stage_count;
-    double best = count * cpu - FETCH_PAYS_S;
-    int chosen = 0;
-    for (int f = 1; f <= most; f++) {
-        const double by_link = FETCH_START_S + f * link, by_cpu = (count - f) * cpu;
-        const double both = by_link > by_cpu ? by_link : by_cpu;
-        if (both < best) {
-            best = both;
-            chosen = f;
-        }
-    }
-    return chosen;
-}
-
-mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, int expert, mo_daddr base)
-{
-    uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
-    mo_dwork *head = (mo_dwork *)(void *)list;
-    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
-    *head = (mo_dwork){0};
-    for (int64_t i = 0; i < walk->tokens * walk->layer->moe.used; i++) {
-        if (walk->w->ids[i] == expert) {
-            items[head->count++] = (mo_dwork_item){.base = base,
-                                                   .expert = expert,
-                                                   .token = (int32_t)(i / walk->layer->moe.used),
-                                                   .row = (int32_t)i};
-        }
-    }
-    return card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
-}
-
-mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err)
-{
-    const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
-    const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    return mo_copy_in(card->lane, card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), list,
-                      sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
-}
-
-/* One brick: to a slot of the pool, which it then keeps, or to a stage. False: the CPU has to compute it. */
-static bool fetch_brick(mo_card *card, mo_walk *walk, int layer, mo_need *need, int stage,
-                        mo_card_service *out, mo_status *status, mo_error *err)
-{
-    mo_card_stage *s = &card->stages[stage];
-    const bool admit = !card->hot.rules && mo_vram_has(card->vram, layer);
-    const mo_daddr slot = admit ? mo_vram_take(card->vram, layer, need->expert) : 0;
-    const mo_daddr to = slot ? slot : s->plain;
-    int64_t bytes = 0;
-    *status = mo_card_copy_brick(card, card->fetch, layer, need->expert,
-                                 mo_card_interleaved(card, layer) ? s->memory : to, &bytes, err);
-    s->to = to;
-    if (*status != MO_OK) {
-        if (slot) {
-            mo_vram_drop(card->vram, layer, need->expert);
-        }
-        card->counters.fetch_failed++;
-        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_FAILED);
-        *status = *status == MO_EDEVICE ? MO_EDEVICE : MO_OK; /* a copy that failed is the CPU's */
-        return false;
-    }
-    *status = mo_event_record(s->ready, card->fetch, err);
-    if (slot) { /* pinned as long as others look for slots: it is still being copied and computed */
-        mo_vram_landed(card->vram, layer, need->expert);
-        mo_vram_pin(card->vram, layer, need->expert);
-    }
-    mo_card_list_work(card, walk, stage, need->expert, to);
-    if (!mo_card_is_pinned(card, layer, need->expert)) {
-        mo_card_clock_fall(card->clock, layer, MO_FALLBACK_UNPINNED);
-    }
-    out->fetched_bytes += bytes;
-    out->fetched++;
-    return true;
-}
-
-/* The device computes what arrives, brick by brick, beside the stream that waits for the CPU. */
-static mo_status compute_fetched(mo_card *card, const mo_walk *walk, int layer, int stage, mo_error *err)
-{
-    mo_op ops[3];
-    mo_card_plan p = {
-        .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 3};
-    const uint8_t *list = card->pinned.works + stage * card->pinned.work_bytes;
-    const mo_daddr work = card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
-    const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    mo_status status = mo_card_send_work(card, stage, err);
-    if (status == MO_OK) {
-        status = mo_stream_after(card->lane, card->stages[stage].ready, err);
-    }
-    if (mo_card_interleaved(card, layer)) {
-        mo_card_restore(&p, layer, card->stages[stage].memory, card->stages[stage].to, 1, -1);
-    }
-    mo_card_brick(&p, layer, work, items);
-    return status == MO_OK ? mo_card_launch(card->lane, &p, err) : status;
-}
-
-static mo_status fetch_some(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err)
-{
-    mo_need *needs = walk->w->needs;
-    const bool stored = walk->engine->tiers && walk->engine->tiers->store;
-    int ready = 0;
-    for (int i = 0; i < out->count; i++) {
-        ready += !stored || (needs[i].in && needs[i].down);
-    }
-    const int wanted = share_of_fetch(card, layer, ready);
-    mo_status status = wanted ? mo_event_record(card->fetch_from, card->fetch, err) : MO_OK;
-    mo_card_clock_fetch(card->clock, layer, wanted ? mo_clock_ns() : 0);
-    for (int i = 0; i < out->count && out->fetched < wanted && status == MO_OK; i++) {
-        mo_need *n = &needs[i];
-        const int stage = out->fetched;
-        if ((!stored || (n->in && n->down)) && fetch_brick(card, walk, layer, n, stage, out, &status, err)) {
-            n->in_done = n->down_done = true; /* not the CPU's */
-            if (status == MO_OK) {
-                status = compute_fetched(card, walk, layer, stage, err);
-            }
-        }
-    }
-    for (int i = 0; i < out->count; i++) {
-        if (needs[i].in_done && mo_vram_find(card->vram, layer, needs[i].expert)) {
-            mo_vram_unpin(card->vram, layer, needs[i].expert);
-        }
-    }
-    if (status == MO_OK && out->fetched) {
-        status = mo_event_record(card->fetch_to, card->fetch, err);
-    }
-    if (status == MO_OK && out->fetched) {
-        status = mo_event_record(card->lane_done, card->lane, err);
-    }
-    if (status == MO_OK && out->fetched) {
-        status = mo_stream_after(card->main, card->lane_done, err);
-    }
-    card->counters.fetched += (uint64_t)out->fetched;
-    card->counters.fetched_bytes += (uint64_t)out->fetched_bytes;
-    return status;
-}
-
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err)
 {
     *out = (mo_card_service){.layer = layer};
@@ -312,12 +164,16 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
         mo_store_want(store, layer, walk->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
-    if (status == MO_OK && out->count > 0) {
-        status = by_document ? mo_card_send(card, walk, out, err) : fetch_some(card, walk, layer, out, err);
+    if (status == MO_OK && out->count > 0 && by_document) {
+        status = mo_card_send(card, walk, out, err);
+    } else if (status == MO_OK) {
+        mo_card_plan_fetch(card, walk, out);
+        /* With work for the CPU all calls of the driver are made beside it. */
+        out->deferred = out->count > out->fetched && !out->stored && !card->options.serial;
     }
     unpin_hot(card, walk, layer);
-    if (status == MO_OK) {
-        status = mo_vram_switch(card->vram, card->main, err);
+    if (status == MO_OK && !out->deferred) {
+        status = mo_card_submit(card, walk, out, err);
     }
     if (status != MO_OK && store) {
         mo_store_leave(store);
@@ -485,6 +341,24 @@ static mo_status release(mo_card *card, mo_walk *walk, const mo_card_service *s,
     return status;
 }
 
+/* The driver's calls were made meanwhile; copies that failed are the CPU's after all. */
+static mo_status finish_errand(mo_card *card, mo_walk *walk, const mo_card_service *s, bool *fetched,
+                               int64_t *bytes, mo_error *err)
+{
+    if (s->status != MO_OK) {
+        *err = s->error;
+        return s->status;
+    }
+    for (int i = 0; i < s->count; i++) {
+        const mo_need *n = &walk->w->needs[i];
+        if (!n->down_done) {
+            fetched[n->expert] = false;
+            *bytes += card->layers[s->layer].brick_bytes;
+        }
+    }
+    return mo_card_compute(card, walk, s, err);
+}
+
 mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_error *err)
 {
     const mo_moe *moe = &walk->layer->moe;
@@ -509,7 +383,15 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
         if (s->apart) {
             w->down = card->pinned.rows;
         }
+        if (s->deferred) {
+            walk->errand = (mo_errand){.fn = mo_card_errand, .ctx = s};
+            s->walk = walk;
+            s->card = card;
+        }
         status = mo_card_compute(card, walk, s, err);
+        if (status == MO_OK && s->deferred) {
+            status = finish_errand(card, walk, s, fetched, &bytes, err);
+        }
         if (status == MO_OK && s->sent) {
             status = mo_card_receive(card, walk, s, fetched, err);
         }

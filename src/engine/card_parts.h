@@ -108,9 +108,9 @@ typedef struct mo_card_stage {
 
 /* Stages of a batch that are filled together: experts of a layer, all gates, then all ups, then all downs. */
 typedef struct mo_card_window {
-    mo_event *ready, *done;
-    mo_daddr memory, plain; /* as a stage's */
-    int layer, count;       /* what it holds, or will */
+    mo_event *arrived, *ready, *done; /* its bytes; in the file's layout; computed */
+    mo_daddr memory, plain;           /* as a stage's */
+    int layer, count;                 /* what it holds, or will */
     int16_t expert[CARD_WINDOW];
 } mo_card_window;
 
@@ -349,12 +349,26 @@ typedef struct mo_card_service {
     bool apart;  /* rows of an expert are where its ranks are */
     int sent;    /* transfers of Post-Fetch */
     int64_t fetched_bytes;
-    int fetched;
+    int fetched;                 /* experts that are to cross, */
+    int16_t need[CARD_STAGES];   /* and their numbers among the needs */
+    bool deferred;               /* the driver's calls are made while the CPU computes, by whoever is free: */
+    const mo_card_segment *next; /* also the launch of what follows; NULL: it was launched */
+    mo_card *card;
+    mo_walk *walk;
+    mo_status status; /* what came of that */
+    mo_error error;
 } mo_card_service;
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
 mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
 /* Waits until the device has published what the host is to see of the layer. */
 mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
+/* The fetch lane (card_fetch.c): decides what crosses; makes the calls for it, and for what follows; the same as an errand
+ * of a service. */
+void mo_card_plan_fetch(mo_card *card, mo_walk *walk, mo_card_service *service);
+mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+void mo_card_errand(void *service);
+/* Launches a prepared piece of a step (card_step.c). */
+mo_status mo_card_run_segment(mo_card *card, const mo_card_segment *segment, mo_error *err);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
 mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
 /* Copies that were still under way when the last served layer was answered are done by now: takes their time. */

@@ -29,7 +29,10 @@ mo_status mo_card_make_ring(mo_card *card, mo_error *err)
         w->memory = card->stages[i * size].memory;
         w->plain = card->stages[i * size].plain;
         card->window_count++;
-        status = mo_event_create(card->device, &w->ready, err);
+        status = mo_event_create(card->device, &w->arrived, err);
+        if (status == MO_OK) {
+            status = mo_event_create(card->device, &w->ready, err);
+        }
         if (status == MO_OK) {
             status = mo_event_create(card->device, &w->done, err);
         }
@@ -40,6 +43,7 @@ mo_status mo_card_make_ring(mo_card *card, mo_error *err)
 void mo_card_drop_ring(mo_card *card)
 {
     for (int i = 0; i < card->window_count; i++) {
+        mo_event_destroy(card->windows[i].arrived);
         mo_event_destroy(card->windows[i].ready);
         mo_event_destroy(card->windows[i].done);
     }
@@ -120,6 +124,23 @@ static mo_status copy_part(mo_card *card, const mo_card_window *w, int part, int
     return status;
 }
 
+/* To the file's layout, beside the stream that computes: of the 350 ms of a prompt of 2048 this took 58 when it stood in
+ * its way (Qwen3-30B on an H200). */
+static mo_status straighten(mo_card *card, const mo_card_window *w, mo_error *err)
+{
+    mo_op ops[3];
+    mo_card_plan p = {.card = card, .ops = ops, .limit = 3};
+    mo_card_restore_window(&p, w);
+    mo_status status = mo_event_record(w->arrived, card->fetch, err);
+    if (status == MO_OK) {
+        status = mo_stream_after(card->lane, w->arrived, err);
+    }
+    if (status == MO_OK) {
+        status = mo_card_launch(card->lane, &p, err);
+    }
+    return status == MO_OK ? mo_event_record(w->ready, card->lane, err) : status;
+}
+
 mo_status mo_card_ring_send(mo_card *card, int layer, const int *experts, int count, mo_error *err)
 {
     mo_card_window *w = mo_card_window_at(card, card->ring_head);
@@ -143,7 +164,8 @@ mo_status mo_card_ring_send(mo_card *card, int layer, const int *experts, int co
         bytes += copied;
     }
     if (status == MO_OK) {
-        status = mo_event_record(w->ready, card->fetch, err);
+        status = mo_card_interleaved(card, layer) ? straighten(card, w, err)
+                                                  : mo_event_record(w->ready, card->fetch, err);
     }
     card->ring_head++;
     card->counters.fetched += (uint64_t)count;

@@ -236,7 +236,7 @@ static mo_status find_set(mo_card *card, const mo_walk *walk, mo_card_set **out,
     return status;
 }
 
-static mo_status run_segment(mo_card *card, const mo_card_segment *s, mo_error *err)
+mo_status mo_card_run_segment(mo_card *card, const mo_card_segment *s, mo_error *err)
 {
     mo_status status = s->passing >= 0 ? mo_card_pass_enter(card, s->passing, err) : MO_OK;
     if (status == MO_OK) {
@@ -250,7 +250,7 @@ static mo_status run_few(mo_card *card, mo_walk *walk, const atomic_bool *cancel
     mo_card_set *set;
     mo_status status = find_set(card, walk, &set, err);
     if (status == MO_OK) {
-        status = run_segment(card, &set->segments[0], err);
+        status = mo_card_run_segment(card, &set->segments[0], err);
         mo_card_clock_launched(card->clock, mo_clock_ns());
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
@@ -266,8 +266,10 @@ static mo_status run_few(mo_card *card, mo_walk *walk, const atomic_bool *cancel
         } else if (hosted) {
             status = mo_card_host_meet(card, walk, s->host_from, err);
         }
-        if (status == MO_OK) {
-            status = run_segment(card, &set->segments[i + 1], err);
+        if (status == MO_OK && service.deferred) {
+            service.next = &set->segments[i + 1];
+        } else if (status == MO_OK) {
+            status = mo_card_run_segment(card, &set->segments[i + 1], err);
         }
         if (status == MO_OK && open) {
             status = mo_card_reply(card, walk, &service, err);

@@ -223,11 +223,31 @@ void mo_walk_begin_round(mo_walk *walk)
     walk->row_count = walk->side_count = 0;
 }
 
+/* A phase with an errand before its first item. */
+typedef struct accompanied {
+    mo_phase phase;
+    mo_errand errand;
+} accompanied;
+
+static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const accompanied *a = ctx;
+    if (begin == 0) {
+        a->errand.fn(a->errand.ctx);
+        begin = 1;
+    }
+    if (end > begin) {
+        a->phase.fn(a->phase.ctx, begin - 1, end - 1, thread);
+    }
+}
+
 void mo_walk_run_round(mo_walk *walk, bool last)
 {
     mo_phase phases[4];
     int count = 0;
-    phases[count++] = mo_jobs_phase(&walk->w->ffn_in);
+    accompanied in = {.phase = mo_jobs_phase(&walk->w->ffn_in), .errand = walk->errand};
+    walk->errand = (mo_errand){0};
+    phases[count++] = in.errand.fn ? (mo_phase){run_accompanied, &in, in.phase.count + 1, 1} : in.phase;
     phases[count++] = (mo_phase){activate_rows, walk, walk->row_count + walk->side_count, 1};
     phases[count++] = mo_jobs_phase(&walk->w->ffn_out);
     if (last) {

@@ -11,6 +11,12 @@
 /* Most phases one region may have. */
 enum { MO_PHASES_MAX = 12 };
 
+/* Something that a thread does beside the others' products. */
+typedef struct mo_errand {
+    void (*fn)(void *ctx); /* NULL: nothing */
+    void *ctx;
+} mo_errand;
+
 typedef struct mo_walk {
     mo_engine *engine;
     const mo_frame *frame;
@@ -27,6 +33,7 @@ typedef struct mo_walk {
     int64_t side_count;   /* and tokens of the part beside them */
     int64_t tile;         /* attention: tokens that share a pass over the keys */
     int64_t rope_row;     /* floats before the layer's rope in w->rope; -1: none */
+    mo_errand errand;     /* whoever comes first does it in the next round, which ends after it */
     atomic_bool overflow; /* a key or value does not fit the KV format */
     atomic_bool infinite; /* the residual stream is not finite */
     atomic_bool unread;   /* an embedding could not be read; who sets it first writes read_error */
