@@ -36,7 +36,7 @@ static bool opens(const char *path, const setting *s, mo_device_report *report)
 }
 
 /* The lowest ceiling that works, to 4 KiB, and what lies there; where opening takes its time, the lowest of the plan. */
-static int64_t least_vram(const char *path, mo_device_report *report)
+static int64_t search_least(const char *path)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
@@ -45,19 +45,37 @@ static int64_t least_vram(const char *path, mo_device_report *report)
     if (mo_plan_file(path, &ask, &plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
+    mo_device_report report;
     setting s = {.device = device_name, .kv = MO_KV_F16};
     int64_t low = 0, high = plan.device.least_bytes;
     while (strcmp(device_name, "sim") == 0 && high - low > 4096) {
         s.vram = (low + high) / 2;
-        if (opens(path, &s, report)) {
+        if (opens(path, &s, &report)) {
             high = s.vram;
         } else {
             low = s.vram;
         }
     }
-    s.vram = high;
-    assert_true(opens(path, &s, report));
     return high;
+}
+
+static int64_t least_vram(const char *path, mo_device_report *report)
+{
+    static struct {
+        const char *path;
+        int64_t bytes;
+    } known[ORACLE_MODELS_MAX];
+    int i = 0;
+    while (i < ORACLE_MODELS_MAX - 1 && known[i].path && known[i].path != path) {
+        i++;
+    }
+    if (known[i].path != path) {
+        known[i].bytes = search_least(path);
+        known[i].path = path;
+    }
+    const setting s = {.device = device_name, .vram = known[i].bytes, .kv = MO_KV_F16};
+    assert_true(opens(path, &s, report));
+    return s.vram;
 }
 
 /* From the lowest ceiling on, none is refused and none is passed, until everything stays. */
