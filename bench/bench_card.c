@@ -1,5 +1,5 @@
 /* bench_card MODEL [DEVICE] [TOKENS] [ram]: what each kind of op of a token costs on a device, one at a time, and all of
- * them as one program; on a GPU also with small ops joined to the kernels before them and without, by pairs and in all.
+ * them as one program; on a GPU also with choices joined to the routers before them and without, by pairs and in all.
  * Of more than 8 tokens, a prompt: as it runs, its copies of experts alone, and op by op; ram: no expert stays on the
  * device. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
 #include <stdio.h>
@@ -69,29 +69,24 @@ static double time_pair(mo_card *card, const mo_op *pair)
     return time_program(card, ops, 2 * REPEATS) / REPEATS;
 }
 
-/* The neighbours that a GPU may join, apart and joined. */
+/* Routers and choices, which a GPU may join, apart and joined. */
 static void print_pairs(mo_card *card, const mo_card_plan *p)
 {
-    static const mo_op_kind pairs[][2] = {
-        {MO_OP_PRODUCT, MO_OP_STREAM}, {MO_OP_PRODUCT, MO_OP_CHOOSE}, {MO_OP_EXPERTS_DOWN, MO_OP_STREAM}};
-    printf("%-23s %6s %10s %10s\n", "neighbours in a program", "count", "us apart", "us joined");
-    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
-        double apart = 0, joined = 0;
-        int count = 0;
-        for (int i = 0; i + 1 < p->count; i++) {
-            if (p->ops[i].kind == pairs[k][0] && p->ops[i + 1].kind == pairs[k][1]) {
-                mo_cuda_fuse(card->device, false);
-                apart += time_pair(card, p->ops + i);
-                mo_cuda_fuse(card->device, true);
-                joined += time_pair(card, p->ops + i);
-                count++;
-            }
+    double apart = 0, joined = 0;
+    int count = 0;
+    for (int i = 0; i + 1 < p->count; i++) {
+        if (p->ops[i].kind == MO_OP_PRODUCT && p->ops[i + 1].kind == MO_OP_CHOOSE) {
+            mo_cuda_fuse(card->device, false);
+            apart += time_pair(card, p->ops + i);
+            mo_cuda_fuse(card->device, true);
+            joined += time_pair(card, p->ops + i);
+            count++;
         }
-        if (count) {
-            char name[32];
-            snprintf(name, sizeof name, "%s, %s", names[pairs[k][0]], names[pairs[k][1]]);
-            printf("%-23s %6d %10.2f %10.2f\n", name, count, apart * 1e6 / count, joined * 1e6 / count);
-        }
+    }
+    if (count) {
+        printf("%-23s %6s %10s %10s\n", "neighbours in a program", "count", "us apart", "us joined");
+        printf("%-23s %6d %10.2f %10.2f\n", "router, choose", count, apart * 1e6 / count,
+               joined * 1e6 / count);
     }
 }
 

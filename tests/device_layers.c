@@ -74,9 +74,6 @@ static void mix(box *b, layer *l, int variant)
 {
     const mo_dacts mixed = box_acts_filled(b, l->tokens, 256 * box_pick(b, 1, 2), 0);
     multiply(b, l, mixed, l->type, l->n, l->y);
-    if (variant % 7 == 6) { /* something between them */
-        add(l, MO_OP_LOGITS)->logits = (mo_op_logits){.x = l->y, .count = l->n, .bad = l->bad};
-    }
     mo_op_stream *o = stream(b, l);
     o->y = variant % 11 == 10 ? 0 : l->y;
     o->y_norm = maybe(b, l->n, 10);
@@ -95,6 +92,10 @@ static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
         table[e] = box_chance(b, 85) ? bricks[e] : 0;
     }
     multiply(b, l, l->in, types[variant % 5], EXPERTS, scores);
+    if (variant % 7 == 6) { /* something between them */
+        const int count = l->tokens * EXPERTS;
+        add(l, MO_OP_LOGITS)->logits = (mo_op_logits){.x = scores, .count = count, .bad = l->bad};
+    }
     add(l, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = scores,
                                                   .select_bias = maybe(b, EXPERTS, 40),
                                                   .ids = l->ids,
@@ -180,9 +181,6 @@ static void build(box *b, layer *l, int variant)
     route(b, l, variant, bricks);
     add(l, MO_OP_EXPERTS_IN)->experts = o;
     add(l, MO_OP_EXPERTS_DOWN)->experts = o;
-    if (variant % 9 == 2) { /* a part of every layer's work that stands between */
-        multiply(b, l, l->in, l->type, l->n, some(b, (int64_t)l->tokens * l->n));
-    }
     merge(b, l, variant);
 }
 

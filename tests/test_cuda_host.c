@@ -525,13 +525,6 @@ static mo_op a_product(int type, int rows)
     return op;
 }
 
-static mo_op a_stream(void)
-{
-    mo_op op = {.kind = MO_OP_STREAM, .stream = {.x = 0x10000, .tokens = 1, .n = WIDE, .y = 0x30000}};
-    op.stream.norm[0] = (mo_op_norm){.weight = 0x50000, .scale = 1.0f, .out = acts_at(0x20000, WIDE)};
-    return op;
-}
-
 static mo_op a_choice(void)
 {
     return (mo_op){.kind = MO_OP_CHOOSE,
@@ -541,14 +534,6 @@ static mo_op a_choice(void)
                               .tokens = 1,
                               .experts = CHOICES,
                               .used = PICKED}};
-}
-
-static mo_op a_down(void)
-{
-    mo_op op = {.kind = MO_OP_EXPERTS_DOWN,
-                .experts = {.work = 0x70000, .most = PICKED, .hidden = acts_at(0x80000, WIDE), .y = 0x90000}};
-    op.experts.down = (mo_dmatrix){.type = MO_Q4_K, .rows = WIDE, .cols = WIDE};
-    return op;
 }
 
 /* How many kernels a program of these ops has. */
@@ -572,65 +557,53 @@ static void expect(mo_device *device, mo_op first, mo_op second, bool together)
     assert_int_equal(kernels_of(device, ops, 2), together ? 1 : 2);
 }
 
-static void tails(void **state)
+static void routers(void **state)
 {
     (void)state;
     mo_device *device = open_toy();
-    const mo_op quantised = a_product(MO_Q8_0, WIDE), router = a_product(MO_F32, CHOICES);
-    mo_op op = a_stream();
-    expect(device, quantised, op, true);
-    expect(device, a_down(), op, true);
-    expect(device, router, a_choice(), true);
-    expect(device, op, quantised, false); /* the other way round */
-    expect(device, a_choice(), router, false);
-    expect(device, op, op, false);
-    expect(device, router, op, false); /* kernels that have no tail */
-    expect(device, quantised, a_choice(), false);
-    expect(device, a_down(), a_choice(), false);
-    mo_op other = quantised;
-    op.stream.tokens = other.product.tokens = 2; /* more tokens than one */
-    expect(device, other, op, false);
-    expect(device, a_down(), op, false);
-    op = a_choice();
-    op.choose.tokens = 2;
+    const mo_op router = a_product(MO_F32, CHOICES), choice = a_choice();
+    expect(device, router, choice, true);
+    expect(device, a_product(MO_F16, CHOICES), choice, true);
+    expect(device, a_product(MO_BF16, CHOICES), choice, true);
+    expect(device, choice, router, false); /* the other way round */
+    expect(device, router, router, false);
+    expect(device, choice, choice, false);
+    expect(device, a_product(MO_Q8_0, CHOICES), choice, false); /* no router of floats */
+    mo_op op = choice, other = router;
+    op.choose.tokens = 2; /* more tokens than one */
     expect(device, router, op, false);
-    op = a_stream(); /* streams that are too much for one block among many */
-    op.stream.y_norm = 0x50000;
-    expect(device, quantised, op, false);
-    op = a_stream();
-    op.stream.feed = 1;
-    op.stream.post_norm = 0x50000;
-    expect(device, quantised, op, false);
-    op = a_stream();
-    op.stream.n = op.stream.norm[0].out.cols = 8192;
-    expect(device, quantised, op, false);
-    op = a_stream();
-    op.stream.x += 4;
-    expect(device, quantised, op, false);
-    op = a_choice(); /* more experts than such a block has threads */
+    other.product.tokens = 2;
+    expect(device, other, choice, false);
+    expect(device, other, op, false);
+    op = choice; /* more experts than such a block has threads */
     op.choose.experts = MO_OP_EXPERTS;
     expect(device, router, op, false);
-    op = router;
+    op = router; /* rows that cannot be copied 16 bytes at a time */
     op.product.matrix[0].data += 4;
-    expect(device, op, a_choice(), false);
+    expect(device, op, choice, false);
+    op = router;
+    op.product.count = 2; /* two matrices */
+    op.product.matrix[1] = op.product.matrix[0];
+    op.product.y[1] = 0x38000;
+    op.product.stride[1] = CHOICES;
+    expect(device, op, choice, false);
 
-    const mo_op layer[] = {quantised,  a_stream(), router,    a_choice(), a_down(),
-                           a_stream(), a_down(),   logits_op, a_stream(), quantised};
-    assert_int_equal(kernels_of(device, layer, 10), 7);
+    const mo_op layers[] = {router, choice, logits_op, router, logits_op, choice, router, choice, router};
+    assert_int_equal(kernels_of(device, layers, 9), 7);
     mo_cuda_fuse(device, false);
-    assert_int_equal(kernels_of(device, layer, 10), 10);
+    assert_int_equal(kernels_of(device, layers, 9), 9);
     mo_cuda_fuse(device, true);
-    assert_int_equal(kernels_of(device, layer, 10), 7);
+    assert_int_equal(kernels_of(device, layers, 9), 7);
     mo_device_close(device);
     assert_int_equal(play.objects, 0);
 }
 
 /* The environment decides when a device is chosen by its name, and what it says must make sense. */
-static void tails_by_environment(void **state)
+static void routers_by_environment(void **state)
 {
     (void)state;
     static const char *const names[] = {"cuda", "auto"};
-    const mo_op ops[] = {a_down(), a_stream()};
+    const mo_op ops[] = {a_product(MO_F32, CHOICES), a_choice()};
     mo_error err;
     mo_device *device;
     for (int i = 0; i < 6; i++) {
@@ -656,7 +629,7 @@ static void counters(void **state)
 {
     (void)state;
     enum { MANY = 300 };
-    const mo_op ops[] = {a_down(), a_stream()};
+    const mo_op ops[] = {a_product(MO_F32, CHOICES), a_choice()};
     static const char *const refusing[] = {"cuMemAlloc_v2", "cuMemsetD8Async"};
     for (size_t i = 0; i < sizeof refusing / sizeof *refusing; i++) {
         mo_device *device = open_toy();
@@ -785,8 +758,8 @@ int main(void)
         PLAYED(memory_refused),
         PLAYED(launches),
         PLAYED(programs),
-        PLAYED(tails),
-        PLAYED(tails_by_environment),
+        PLAYED(routers),
+        PLAYED(routers_by_environment),
         PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),

@@ -239,5 +239,5 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
 
 void mo_cuda_fuse(mo_device *device, bool fuse)
 {
-    ((mo_cuda_device *)device)->no_tails = !fuse;
+    ((mo_cuda_device *)device)->apart = !fuse;
 }

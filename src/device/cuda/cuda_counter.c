@@ -1,4 +1,4 @@
-/* Counters: a word of device memory for each program that has tails (tail.h), zero whenever none of its kernels runs. One
+/* Counters: a word of device memory for each program that has routers (router.h), zero whenever none of its kernels runs. One
  * small piece of memory serves all, and is asked for when the first is needed. */
 #include "device/cuda/cuda_parts.h"
 
@@ -33,9 +33,9 @@ mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
 {
     mo_error err = {0};
     if (!d->counters && make_counters(d, &err) != MO_OK) {
-        d->no_tails = true;
+        d->apart = true;
         mo_log(MO_LOG_WARN, "cuda",
-               "%s; small kernels are not joined with those before them, which costs some us per layer",
+               "%s; routers and choices have kernels of their own, which costs about 1 us per layer",
                err.detail);
         return 0;
     }
@@ -45,10 +45,11 @@ mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
             return d->counters + (mo_daddr)i * COUNTER;
         }
     }
-    mo_log(MO_LOG_WARN, "cuda",
-           "%d programs have kernels that are joined; those of another one are not, which costs some us per "
-           "layer",
-           MO_CUDA_COUNTERS);
+    mo_log(
+        MO_LOG_WARN, "cuda",
+        "%d programs have routers joined with their choices; those of another one are not, which costs about "
+        "1 us per layer",
+        MO_CUDA_COUNTERS);
     return 0;
 }
 

@@ -270,25 +270,17 @@ mo_status mo_cuda_prepare(mo_cuda_device *d, const mo_op *op, mo_cuda_step *step
     return MO_OK;
 }
 
-mo_status mo_cuda_prepare_tail(mo_cuda_device *d, const mo_op *first, const mo_op *second, mo_tail *tail,
-                               mo_cuda_step *step, int *made, mo_error *err)
+mo_status mo_cuda_prepare_router(mo_cuda_device *d, const mo_op *first, const mo_op *second,
+                                 mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err)
 {
     mo_cuda_launch launch;
-    *made = mo_cuda_launch_tail(first, second, d->code, d->sms, &launch);
+    *made = mo_cuda_launch_router(first, second, d->code, d->sms, &launch);
     if (*made == 0) {
         return MO_OK;
     }
-    if (first->kind == MO_OP_PRODUCT) {
-        tail->product = first->product;
-    } else {
-        tail->experts = first->experts;
-    }
-    if (second->kind == MO_OP_STREAM) {
-        tail->stream = second->stream;
-    } else {
-        tail->choose = second->choose;
-    }
-    return make_step(d, &launch, tail, step, err);
+    router->product = first->product;
+    router->choose = second->choose;
+    return make_step(d, &launch, router, step, err);
 }
 
 mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, mo_error *err)

@@ -8,13 +8,13 @@
 #include "device/backend.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/tail.h"
+#include "device/cuda/router.h"
 
 enum {
     MO_CUDA_OLDEST = 75,    /* capability: the oldest that the kernels are written for */
     MO_CUDA_MODULES = 32,   /* .cu files */
     MO_CUDA_KERNELS = 1024, /* places for kernels that were looked up: a power of two */
-    MO_CUDA_COUNTERS = 256, /* programs that have tails */
+    MO_CUDA_COUNTERS = 256, /* programs that have routers */
 };
 
 /* A kernel that was looked up. Names have static storage, so their address is the key. */
@@ -45,7 +45,7 @@ typedef struct mo_cuda_device {
     void *capture;  /* stream on which programs are recorded; nothing ever runs on it */
     bool no_graphs; /* refused once: programs are launched op by op */
 
-    bool no_tails;     /* not wanted, or refused once: every op has kernels of its own */
+    bool apart;        /* joining is not wanted, or was refused once: every op has kernels of its own */
     mo_daddr counters; /* uint32[MO_CUDA_COUNTERS], zeros while nothing runs; 0: not needed yet */
     bool counter_taken[MO_CUDA_COUNTERS];
 
@@ -70,7 +70,7 @@ typedef struct mo_cuda_step {
     void *function;
     uint32_t grid[3], block[3];
     uint32_t shared;
-    const void *parameter; /* the op's own struct or a mo_tail; not the step's */
+    const void *parameter; /* the op's own struct or a mo_cuda_router; not the step's */
 } mo_cuda_step;
 
 /* ---- cuda_status.c ---- */
@@ -131,10 +131,10 @@ void mo_cuda_unload(mo_cuda_device *device);
 mo_status mo_cuda_prepare(mo_cuda_device *device, const mo_op *op, mo_cuda_step *steps, int *count,
                           mo_error *err);
 
-/* The same for two ops that go together; otherwise *made is 0. tail: becomes the step's parameter, `arrived` is the
- * caller's. */
-mo_status mo_cuda_prepare_tail(mo_cuda_device *device, const mo_op *first, const mo_op *second, mo_tail *tail,
-                               mo_cuda_step *step, int *made, mo_error *err);
+/* The same for a product and a choice that go together; otherwise *made is 0. router: becomes the step's parameter,
+ * `arrived` is the caller's. */
+mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, const mo_op *second,
+                                 mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err);
 
 /* Starts one kernel; what it was prepared for is where it was. */
 mo_status mo_cuda_start(mo_cuda_device *device, void *stream, const mo_cuda_step *step, mo_error *err);
@@ -143,8 +143,8 @@ mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err);
 
 /* ---- cuda_counter.c ---- */
 
-/* A counter in device memory for the tails of one program, whose kernels run one after the other. 0: there is none,
- * and a warning has said so; tails are then not to be made. By the thread that makes and ends programs. */
+/* A counter in device memory for the routers of one program, whose kernels run one after the other. 0: there is none,
+ * and a warning has said so; routers are then not to be made. By the thread that makes and ends programs. */
 mo_daddr mo_cuda_counter_take(mo_cuda_device *device);
 void mo_cuda_counter_give(mo_cuda_device *device, mo_daddr counter); /* 0 is allowed */
 void mo_cuda_counters_free(mo_cuda_device *device);

@@ -12,42 +12,42 @@ typedef struct mo_cuda_program {
     void *graph; /* ready to run; NULL: the steps are started one by one */
     int step_count;
     mo_cuda_step *steps;
-    mo_op *ops;       /* own copy */
-    mo_tail *tails;   /* of ops that go together */
-    mo_daddr counter; /* of all tails: kernels of a program follow each other; 0: none */
-    bool no_tails;    /* there was no counter */
+    mo_op *ops;              /* own copy */
+    mo_cuda_router *routers; /* of ops that go together */
+    mo_daddr counter;        /* of all routers: kernels of a program follow each other; 0: none */
+    bool apart;              /* there was no counter */
 } mo_cuda_program;
 
 /* Op i and the next as one kernel, where that is possible; otherwise *made is 0. */
-static mo_status prepare_tail(mo_cuda_device *d, mo_cuda_program *p, int i, int count, mo_tail *tail,
-                              int *made, mo_error *err)
+static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
+                                mo_cuda_router *router, int *made, mo_error *err)
 {
     *made = 0;
-    if (d->no_tails || p->no_tails || i + 1 >= count) {
+    if (d->apart || p->apart || i + 1 >= count) {
         return MO_OK;
     }
     mo_status status =
-        mo_cuda_prepare_tail(d, &p->ops[i], &p->ops[i + 1], tail, p->steps + p->step_count, made, err);
+        mo_cuda_prepare_router(d, &p->ops[i], &p->ops[i + 1], router, p->steps + p->step_count, made, err);
     if (status != MO_OK || *made == 0) {
         return status;
     }
     if (!p->counter) {
         p->counter = mo_cuda_counter_take(d);
     }
-    tail->arrived = p->counter;
-    p->no_tails = p->counter == 0;
-    *made = !p->no_tails;
+    router->arrived = p->counter;
+    p->apart = p->counter == 0;
+    *made = !p->apart;
     return MO_OK;
 }
 
 static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count, mo_error *err)
 {
-    mo_tail *tail = p->tails;
+    mo_cuda_router *router = p->routers;
     for (int i = 0; i < count; i++) {
         int made = 0;
-        mo_status status = prepare_tail(d, p, i, count, tail, &made, err);
+        mo_status status = prepare_router(d, p, i, count, router, &made, err);
         if (made) {
-            tail++;
+            router++;
             i++;
         } else if (status == MO_OK) {
             status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
@@ -73,10 +73,10 @@ static void drop_steps(mo_cuda_program *p)
 {
     free(p->steps);
     free(p->ops);
-    free(p->tails);
+    free(p->routers);
     p->steps = NULL;
     p->ops = NULL;
-    p->tails = NULL;
+    p->routers = NULL;
 }
 
 /* Relaxed: what other threads do with the driver meanwhile is no business of the recording. */
@@ -134,8 +134,8 @@ static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, i
     const size_t room = count > 0 ? (size_t)count : 1;
     p->steps = calloc(room * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
     p->ops = calloc(room, sizeof *p->ops);
-    p->tails = calloc(room / 2 + 1, sizeof *p->tails);
-    if (!p->steps || !p->ops || !p->tails) {
+    p->routers = calloc(room / 2 + 1, sizeof *p->routers);
+    if (!p->steps || !p->ops || !p->routers) {
         return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
     }
     if (count > 0) {

@@ -7,7 +7,7 @@
 
 enum { MO_CUDA_KERNELS_PER_OP = 8 };
 
-/* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value; or a mo_tail. */
+/* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value; or a mo_cuda_router. */
 typedef struct mo_cuda_launch {
     const char *kernel; /* a name with static storage: exported by a .cu file */
     uint32_t grid[3], block[3];
@@ -33,8 +33,8 @@ int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch
 /* Any op, by the function above that knows it. */
 int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
-/* Two ops, the second right after the first, as one kernel: 1 and *out, whose parameter is a mo_tail (tail.h). 0: each
- * goes alone. */
-int mo_cuda_launch_tail(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_launch *out);
+/* A product and a choice right after it as one kernel: 1 and *out, whose parameter is a mo_cuda_router (router.h). 0: these
+ * two ops, whatever they are, go alone. */
+int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_launch *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Products of quantised matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
 #include "device/cuda/activation.cuh"
 #include "device/cuda/row.cuh"
-#include "device/cuda/slab_block.cuh"
+#include "device/cuda/slab.cuh"
 
 /* ---- Several matrices, one token ---- */
 
@@ -9,10 +9,47 @@ MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_THREADS, 4);
 MO_KERNEL(mo_slab_product, mo_op_product)
 {
     MO_DYNAMIC_SHARED(memory);
-    mo_slab_product_block(op, memory);
+    int slab = blockIdx.x, which = 0;
+    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols, 0);
+    for (;;) { /* the matrix that has this slab; slabs of all lie in one row */
+        const int slabs = op.matrix[which].data ? (op.matrix[which].rows + shape.rows - 1) / shape.rows : 0;
+        if (slab < slabs) {
+            break;
+        }
+        slab -= slabs;
+        if (++which == op.count) {
+            return;
+        }
+        shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 0);
+    }
+    const mo_dmatrix &m = op.matrix[which];
+    const int row0 = slab * shape.rows;
+    const uint8_t *data = mo_at<const uint8_t>(m.data);
+    mo_slab_place place;
+    place.data = data + (int64_t)row0 * shape.row_bytes;
+    place.limit = data + (int64_t)m.rows * shape.row_bytes;
+    place.rows = min(shape.rows, m.rows - row0);
+    const mo_rows_acts acts = mo_rows_acts_of(op.in, 0, 1);
+    float *y = mo_at<float>(op.y[which]) + row0;
+    const float *scale = mo_at<const float>(m.scale),
+                *bias = m.bias ? mo_at<const float>(m.bias) + row0 : NULL;
+    const auto sink = [&](int row, float value) { y[row] = mo_rows_finish(value, scale, bias, row); };
+#define MO_WAY(TYPE)                                                                                         \
+    case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
+    switch (m.type) {
+        MO_SLAB_TYPES(MO_WAY)
+    default: break; /* not launched */
+    }
+#undef MO_WAY
 }
 
 /* ---- Experts ---- */
+
+static __device__ __forceinline__ float mo_slab_finish(const mo_dmatrix &m, int expert, int row, float value)
+{
+    value = m.scale ? value * mo_at<const float>(m.scale)[expert] : value;
+    return m.bias ? value + mo_at<const float>(m.bias)[(int64_t)expert * m.rows + row] : value;
+}
 
 /* Grid: tiles of 32 rows, items. */
 MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_THREADS, 2);
@@ -55,9 +92,33 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     }
 }
 
+/* Grid: slabs, items. */
 MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_THREADS, 4);
 MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
-    mo_slab_down_block(op, memory);
+    const mo_dwork *work = mo_at<const mo_dwork>(op.work);
+    if ((int)blockIdx.y >= work->count) {
+        return;
+    }
+    const mo_dwork_item item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
+    const mo_slab_shape shape = mo_slab_cut(op.down.type, op.hidden.cols, 0);
+    const int row0 = blockIdx.x * shape.rows;
+    const uint8_t *data = mo_at<const uint8_t>(item.base) + op.down_at;
+    mo_slab_place place;
+    place.data = data + (int64_t)row0 * shape.row_bytes;
+    place.limit = data + (int64_t)op.down.rows * shape.row_bytes;
+    place.rows = min(shape.rows, op.down.rows - row0);
+    const mo_rows_acts acts = mo_rows_acts_of(op.hidden, item.row, 1);
+    float *y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
+    const auto sink = [&](int row, float value) {
+        y[row] = mo_slab_finish(op.down, item.expert, row0 + row, value);
+    };
+#define MO_WAY(TYPE)                                                                                         \
+    case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
+    switch (op.down.type) {
+        MO_SLAB_TYPES(MO_WAY)
+    default: break; /* not launched */
+    }
+#undef MO_WAY
 }

@@ -1,7 +1,7 @@
 /* The residual stream and what is small beside it: merge and norms, activations, logits, and the exchange with the
  * host. */
 #include "device/cuda/activation.cuh"
-#include "device/cuda/stream.cuh"
+#include "device/cuda/row.cuh"
 
 /* ---- The stream: one thread block per token --------------------------------------------------- */
 
@@ -28,6 +28,49 @@ static __device__ __forceinline__ spread<QUADS> load_row(const float *row, int n
     return s;
 }
 
+static __device__ __forceinline__ float4 scaled(float4 v, float by)
+{
+    return make_float4(v.x * by, v.y * by, v.z * by, v.w * by);
+}
+
+static __device__ __forceinline__ float4 axpy(float a, float4 x, float4 y)
+{
+    return make_float4(fmaf(a, x.x, y.x), fmaf(a, x.y, y.y), fmaf(a, x.z, y.z), fmaf(a, x.w, y.w));
+}
+
+static __device__ __forceinline__ float4 normed(float4 v, float r, float4 w)
+{
+    return make_float4((v.x * r) * w.x, (v.y * r) * w.y, (v.z * r) * w.z, (v.w * r) * w.w);
+}
+
+/* The sum of squares of a row in shared memory, by one warp; every lane gets it. As mo_square_sum(), with more registers:
+ * a lane's sum is a chain, and the values of its next links are read while it goes on. Absent ones are zeros, which leave
+ * a sum of squares as it is. */
+static __device__ __forceinline__ float square_sum_ahead(const float *row, int n)
+{
+    constexpr int LINKS = 8;
+    const int lane = threadIdx.x & 31;
+    float next[LINKS], acc = 0.0f;
+    MO_UNROLL()
+    for (int j = 0; j < LINKS; j++) {
+        next[j] = lane + 32 * j < n ? row[lane + 32 * j] : 0.0f;
+    }
+    for (int first = 0; first < n; first += 32 * LINKS) {
+        float now[LINKS];
+        MO_UNROLL()
+        for (int j = 0; j < LINKS; j++) {
+            const int after = first + 32 * (LINKS + j) + lane;
+            now[j] = next[j];
+            next[j] = after < n ? row[after] : 0.0f;
+        }
+        MO_UNROLL()
+        for (int j = 0; j < LINKS; j++) {
+            acc = fmaf(now[j], now[j], acc);
+        }
+    }
+    return mo_lane_sum(acc);
+}
+
 /* Shared memory of a block: the row whose squares are summed (by one warp: the order of the definition is a chain per
  * lane), and the factor that comes of it. */
 typedef struct bench {
@@ -46,7 +89,16 @@ static __device__ __forceinline__ float row_factor(const bench &b, const spread<
             *(float4 *)(b.row + quad_at(k)) = s.v[k];
         }
     }
-    return mo_stream_factor<QUADS == 1>(b.row, b.factor, b.n, b.eps);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const float squares = QUADS == 1 ? square_sum_ahead(b.row, b.n) : mo_square_sum(b.row, b.n);
+        const float factor = mo_norm_factor(squares, b.n, b.eps);
+        if (threadIdx.x == 0) {
+            *b.factor = factor;
+        }
+    }
+    __syncthreads();
+    return *b.factor;
 }
 
 /* s = norm(s) * weight */
@@ -57,7 +109,7 @@ static __device__ __forceinline__ void norm_row(const bench &b, spread<QUADS> &s
     const float r = row_factor(b, s);
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
-        s.v[k] = mo_norm_quad(s.v[k], r, w.v[k]);
+        s.v[k] = normed(s.v[k], r, w.v[k]);
     }
 }
 
@@ -66,40 +118,94 @@ static __device__ __forceinline__ void add_row(spread<QUADS> &s, const spread<QU
 {
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
-        s.v[k] = mo_add_quad(s.v[k], other.v[k]);
+        s.v[k] = make_float4(s.v[k].x + other.v[k].x, s.v[k].y + other.v[k].y, s.v[k].z + other.v[k].z,
+                             s.v[k].w + other.v[k].w);
     }
 }
 
-/* The experts' outputs with their weights, then the shared part. The loads of SOME rows are under way together; those of
- * a short row's first ones before it is known which of them count. */
+/* Whose outputs a token takes: rows of op.down and their weights, in shared memory. */
+typedef struct picks {
+    int32_t row[MO_OP_USED]; /* -1: passed over */
+    float weight[MO_OP_USED];
+} picks;
+
+static __device__ __forceinline__ void load_picks(const mo_op_stream &op, int64_t t, picks &p)
+{
+    for (int r = threadIdx.x; r < op.used; r += blockDim.x) {
+        const int64_t i = t * op.used + r;
+        const int32_t row = op.row_of ? mo_at<const int32_t>(op.row_of)[i] : (int32_t)i;
+        p.row[r] = mo_at<const int32_t>(op.ids)[i] >= 0 ? row : -1;
+        p.weight[r] = mo_at<const float>(op.weights)[i];
+    }
+    __syncthreads();
+}
+
+/* The quads at `at` of token t's first SOME outputs, in router order, before it is known which of them count. */
+template <int SOME, bool WIDE>
+static __device__ __forceinline__ void expect_outputs(const mo_op_stream &op, int64_t t, int at, float4 *y)
+{
+    const float *down = mo_at<const float>(op.down) + t * op.used * op.n;
+    MO_UNROLL()
+    for (int r = 0; r < SOME; r++) {
+        if (r < op.used) {
+            y[r] = mo_load_quad<WIDE>(down + (int64_t)r * op.n, at, op.n);
+        }
+    }
+}
+
+/* One quad of the experts' outputs in router order; the loads of SOME rows are under way together. expected: those of
+ * the first SOME are in y already. */
+template <int SOME, bool WIDE>
+static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, const picks &p, int at,
+                                                    bool expected, float4 *y)
+{
+    const float *down = mo_at<const float>(op.down);
+    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int first = 0; first < op.used; first += SOME) {
+        if (!expected || first > 0) {
+            MO_UNROLL()
+            for (int i = 0; i < SOME; i++) {
+                const int r = first + i;
+                if (r < op.used && p.row[r] >= 0) {
+                    y[i] = mo_load_quad<WIDE>(down + (int64_t)p.row[r] * op.n, at, op.n);
+                }
+            }
+        }
+        MO_UNROLL()
+        for (int i = 0; i < SOME; i++) {
+            const int r = first + i;
+            if (r < op.used && p.row[r] >= 0) {
+                acc = axpy(p.weight[r], y[i], acc);
+            }
+        }
+    }
+    return acc;
+}
+
+/* The experts' outputs with their weights, then the shared part. Where outputs lie in router order (row_of is 0), those of
+ * a short row are asked for at once: who counts is another wait for memory. */
 template <int QUADS, bool WIDE>
 static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream &op, int64_t t)
 {
-    __shared__ mo_stream_picks p;
+    __shared__ picks p;
     constexpr int SOME = QUADS == 1 ? 8 : 2;
     const bool expected = QUADS == 1 && !op.row_of;
     spread<QUADS> s;
     float4 y[SOME];
     if (expected) {
-        mo_stream_expect<SOME, WIDE>(op, t, quad_at(0), y);
+        expect_outputs<SOME, WIDE>(op, t, quad_at(0), y);
     }
-    mo_stream_pick(op, t, p);
+    load_picks(op, t, p);
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
-        s.v[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        for (int first = 0; first < op.used; first += SOME) {
-            if (!expected || first > 0) {
-                mo_stream_fetch<SOME, WIDE>(op, p, first, quad_at(k), y);
-            }
-            s.v[k] = mo_stream_take<SOME>(op, p, first, y, s.v[k]);
-        }
+        s.v[k] = merge_quad<SOME, WIDE>(op, p, quad_at(k), expected, y);
     }
     if (op.shared) {
-        const float g = mo_stream_gate(op, t);
+        const float g = op.shared_gate ? mo_sigmoid(mo_at<const float>(op.shared_gate)[t]) : 1.0f;
         const float *shared = mo_at<const float>(op.shared) + t * op.n;
         MO_UNROLL()
         for (int k = 0; k < QUADS; k++) {
-            s.v[k] = mo_axpy_quad(g, mo_load_quad<WIDE>(shared, quad_at(k), op.n), s.v[k]);
+            s.v[k] = axpy(g, mo_load_quad<WIDE>(shared, quad_at(k), op.n), s.v[k]);
         }
     }
     return s;
@@ -137,20 +243,39 @@ static __device__ __forceinline__ spread<QUADS> merge_feed(const mo_op_stream &o
 template <int QUADS, bool WIDE>
 static __device__ __forceinline__ void keep_row(const mo_op_stream &op, float *row, spread<QUADS> &x)
 {
-    const bool scaled = op.out_scale != 0;
-    const float scale = scaled ? *mo_at<const float>(op.out_scale) : 1.0f;
+    const float scale = op.out_scale ? *mo_at<const float>(op.out_scale) : 1.0f;
     bool bad = false;
     MO_UNROLL()
     for (int k = 0; k < QUADS; k++) {
         float4 &v = x.v[k];
-        if (scaled) {
-            v = mo_scale_quad(v, scale);
+        if (op.out_scale) {
+            v = scaled(v, scale);
         }
         mo_store_quad<WIDE>(row, quad_at(k), op.n, v);
-        bad |= quad_at(k) < op.n && mo_stream_bad(v);
+        bad |= quad_at(k) < op.n &&
+               (mo_not_finite(v.x) || mo_not_finite(v.y) || mo_not_finite(v.z) || mo_not_finite(v.w));
     }
     if (bad && op.bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
+    }
+}
+
+/* One quad of a normed copy of token t's row, and its codes. The whole warp calls it. */
+template <bool WIDE>
+static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t t, int at, int n, float4 x,
+                                                 float r, float4 weight)
+{
+    float4 v = norm.weight ? normed(x, r, weight) : scaled(x, r);
+    if (norm.scale != 1.0f) {
+        v = scaled(v, norm.scale);
+    }
+    if (norm.multiply) {
+        const float4 m = mo_load_quad<WIDE>(mo_at<const float>(norm.multiply), at, n);
+        v = make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w);
+    }
+    mo_store_quad<WIDE>(mo_at<float>(norm.out.x) + t * n, at, n, v);
+    if (n % 32 == 0) {
+        mo_quantise_quad(norm.out, t, at, v);
     }
 }
 
@@ -198,7 +323,7 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
             if (QUADS != 1 && op.norm[i].weight) {
                 weight = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), at, op.n);
             }
-            mo_stream_norm<WIDE>(op.norm[i], t, at, op.n, x.v[k], r, weight);
+            norm_quad<WIDE>(op.norm[i], t, at, op.n, x.v[k], r, weight);
         }
     }
 }
