@@ -109,12 +109,12 @@ for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
 done
 
 # Dense: everything there, and half: the rate of the copies beside the probed one shows whether the link is busy.
-for spec in ${GPU_DENSE-llama-3-8b:Q8_0:0 llama-3-70b:Q6_K:12}; do
+for spec in ${GPU_DENSE-llama-3-8b:q8_0:0 llama-3-70b:q6_k:12}; do
     IFS=: read -r name format layers <<<"$spec"
     [[ "$name: dense" =~ ${GPU_ONLY:-.} ]] || continue
     path=$directory/$name-$format-$layers.gguf
     # shellcheck disable=SC2046
-    [ -f "$path" ] || "$moraine" synth "$name" --format "$format" $([ "$layers" = 0 ] || echo --layers "$layers") -o "$path" >&2
+    [ -f "$path" ] || "$moraine" synth "$name" --type "$format" $([ "$layers" = 0 ] || echo --layers "$layers") -o "$path" >&2
     decode="$path --device $device --ctx 512 --prefill 0 --decode 32"
     prefill="$path --device $device --ctx 2048 --batch 2048 --prefill 2048 --decode 0"
     whole=$("$moraine" bench $decode --rounds 1 --profile off --json 2>/dev/null | awk -F'[:,]' '/"peak_bytes"/ {print $2}' RS='[,}]')

@@ -9,6 +9,7 @@
 
 #include "random.h"
 #include "store/plan.h"
+#include "store/plan_device.h"
 #include "store/plan_limits.h"
 #include "store/plan_text.h"
 #include "store/rates.h"
@@ -558,7 +559,7 @@ static void all_of_it_in_vram(void **state)
     assert_int_equal(d->work, 70 * 1000000);
     assert_true(d->hit_rate == 1 && d->miss_seconds == 0 && !d->fetch);
     const double bytes = 390e6 + 48.0 * (3023872 + 2654208);
-    assert_true(fabs(1 / p.tokens_per_second - (bytes / 900e9 + 12 * 40e-6)) < 1e-9);
+    assert_true(fabs(1 / p.tokens_per_second - (bytes / 900e9 + 12 * MO_PLAN_LAYER_SECONDS)) < 1e-9);
     assert_int_equal(d->token_bytes, (int64_t)bytes);
     /* One byte less, and a few experts pass. */
     p = planned_with(&m, 10 * GB, d->whole - 1, &card);
