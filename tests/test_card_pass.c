@@ -45,7 +45,7 @@ static int64_t search_least(const char *path)
     if (mo_plan_file(path, &ask, &plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    mo_device_report report;
+    mo_device_report report = {0};
     setting s = {.device = device_name, .kv = MO_KV_F16};
     int64_t low = 0, high = plan.device.least_bytes;
     while (strcmp(device_name, "sim") == 0 && high - low > 4096) {
@@ -84,7 +84,7 @@ static void no_cliff(void **state)
     (void)state;
     const int step = strcmp(device_name, "sim") == 0 ? MODEL_STEP : 6; /* opening takes its time elsewhere */
     for (int i = 0; i < model_count; i += step) {
-        mo_device_report report;
+        mo_device_report report = {0};
         const int64_t least = least_vram(models[i].path, &report);
         const int64_t ring = report.passing_bytes;
         assert_true(report.passing_layers + report.host_layers > 0 || strcmp(device_name, "sim") != 0);
@@ -106,7 +106,7 @@ static void layers_pass_from_ram(void **state)
     const bool sim = strcmp(device_name, "sim") == 0;
     for (int i = 0; i < model_count; i += MODEL_STEP) {
         for (int j = 0; j < (sim ? 3 : 1); j++) {
-            mo_device_report report;
+            mo_device_report report = {0};
             if (links[j]) {
                 setenv("MORAINE_SIM", links[j], 1);
             }
@@ -134,7 +134,7 @@ static void kinds_of_steps_take_turns(void **state)
         const oracle *o = &models[i];
         mo_error err = {.detail = ""};
         mo_snapshot *snapshot = NULL;
-        mo_device_report report;
+        mo_device_report report = {0};
         const int64_t vram = least_vram(o->path, &report) + ((int64_t)4 << 20);
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
@@ -170,7 +170,7 @@ static void layers_pass_from_disk(void **state)
     for (int i = 0; i < model_count; i += MODEL_STEP) {
         const oracle *o = &models[i];
         mo_plan_report plan;
-        mo_device_report report;
+        mo_device_report report = {0};
         mo_error err = {.detail = ""};
         const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
         assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
@@ -198,7 +198,7 @@ static void passages_are_counted(void **state)
 {
     (void)state;
     const oracle *o = &models[0];
-    mo_device_report report;
+    mo_device_report report = {0};
     setenv("MORAINE_SIM", "link=1e12", 1);
     const int64_t vram = least_vram(o->path, &report);
     mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
@@ -224,7 +224,7 @@ static void plans_come_true(void **state)
     (void)state;
     for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += MODEL_STEP) {
         mo_plan_report plan;
-        mo_device_report report;
+        mo_device_report report = {0};
         mo_error err = {.detail = ""};
         mo_plan_ask ask = {.context = 600, .batch = 64, .device = "sim", .vram_bytes = (int64_t)1 << 30};
         assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, &err), MO_OK);
@@ -252,7 +252,7 @@ static void faults_while_passing(void **state)
     for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += 3) {
         const oracle *o = &models[i];
         mo_plan_report plan;
-        mo_device_report report;
+        mo_device_report report = {0};
         mo_error err = {.detail = ""};
         const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
         assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);

@@ -4,7 +4,7 @@
 # A stage is one build and the programs to run in it. Test programs speak TAP (cmocka does when asked;
 # the scripts do by hand); each `ok` line counts. A program that dies counts as a failure.
 #
-# Compilers and lint run behind the tests of another stage, niced: most test programs leave a core idle.
+# Programs of a stage run beside each other, one per core; compilers and lint run behind them, niced.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
@@ -62,6 +62,28 @@ run() { # stage, program name, command...
     rm -f "$log"
 }
 
+# Programs that run beside each other: process number -> name, log, and when it began.
+declare -A running=() log_of=() began_at=()
+reap() { # stage: waits for one of them and counts it
+    local ended status log
+    wait -n -p ended "${!running[@]}"
+    status=$?
+    log=${log_of[$ended]} began=${began_at[$ended]}
+    count "$1" "${running[$ended]}" "$status" "$log"
+    rm -f "$log"
+    unset "running[$ended]" "log_of[$ended]" "began_at[$ended]"
+}
+launch() { # stage, program name, command...: as soon as there is a core for it
+    local name=$2 log stage=$1
+    shift 2
+    while [ "${#running[@]}" -ge "$(nproc)" ]; do
+        reap "$stage"
+    done
+    log=$(mktemp)
+    timeout -s KILL 900 "$@" >"$log" 2>&1 &
+    running[$!]=$name log_of[$!]=$log began_at[$!]=$SECONDS
+}
+
 stage() { # name, build directory, emulator, programs (or "all"), cmake options...
     local name=$1 directory=$2 emulator=$3 programs=$4 program
     shift 4
@@ -79,13 +101,16 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     [ "$programs" = all ] && programs=$(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | sort)
     for program in $programs; do # NAME, or NAME:TEST for one test of it
         # shellcheck disable=SC2086
-        run "$name" "$program" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
+        launch "$name" "$program" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
+    done
+    while [ "${#running[@]}" -gt 0 ]; do
+        reap "$name"
     done
 }
 
 concurrent="test_pool test_synth test_text:threads_share_a_tokenizer test_engine:together test_engine:at_the_same_time test_quantize test_disk
 test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays
-test_device test_postfetch test_probe_device test_card test_card_pass test_card_batch:windows_have_holes
+test_device test_postfetch test_probe_device test_card test_card_pass:kinds_of_steps_take_turns test_card_pass:layers_pass_from_disk test_card_batch:windows_have_holes
 test_hot_cache_device:updates_change_no_bit"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
 portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat

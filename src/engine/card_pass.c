@@ -21,7 +21,7 @@ static void spread(const mo_card *card, bool disk, int count, bool *passes)
     for (int i = 0; i < card->frame->layer_count; i++) {
         all += on_disk(&card->passage, i) == disk;
     }
-    for (int i = 0, n = 0; i < card->frame->layer_count; i++) {
+    for (int i = 0, n = 0; all > 0 && i < card->frame->layer_count; i++) {
         if (on_disk(&card->passage, i) == disk) {
             passes[i] = (int64_t)(n + 1) * count / all > (int64_t)n * count / all;
             n++;
