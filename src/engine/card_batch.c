@@ -171,13 +171,20 @@ static mo_status copy_out(mo_card *card, void *to, mo_daddr from, size_t bytes, 
     return status;
 }
 
-/* Which rows belong to whom, and all groups where they are known: side by side. */
-static mo_status send_order(mo_card *card, int64_t rows, bool groups, mo_error *err)
+/* Which rows belong to whom, and all groups where they are known: side by side. The device fetches them itself: a copy
+ * would wait behind the megabytes of experts that are crossing. */
+static mo_status send_order(mo_card *card, mo_card_plan *p, int layer, int64_t rows, bool groups,
+                            mo_error *err)
 {
-    const mo_card_pinned *p = &card->pinned;
-    const uint8_t *from = groups ? (const uint8_t *)p->groups : (const uint8_t *)p->picks;
-    return copy_in(card, groups ? card->room.groups : card->room.picks, from,
-                   (size_t)((const uint8_t *)(p->row_of + rows) - from), err);
+    const mo_card_pinned *pinned = &card->pinned;
+    const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
+    p->count = 0;
+    const int64_t bytes =
+        (const uint8_t *)(pinned->row_of + rows) - from; /* both sides have room for whole words */
+    mo_card_take_in(p, layer, from, groups ? card->room.groups : card->room.picks, (bytes + 15) / 16 * 16);
+    const mo_status status = mo_card_launch(card->main, p, err);
+    p->count = 0;
+    return status;
 }
 
 /* Groups that come to be known later. */
@@ -398,7 +405,7 @@ mo_status mo_card_feed_batch(mo_card *card, mo_walk *walk, mo_card_plan *p, int 
     for (int i = 0; i < o.portions && !stored; i++) {
         put_portion(card, walk, layer, &o, i);
     }
-    status = send_order(card, rows, !stored, err);
+    status = send_order(card, p, layer, rows, !stored, err);
     if (status == MO_OK && stored && o.hot) {
         status = send_groups(card, 0, o.hot, err);
     }

@@ -307,6 +307,18 @@ void mo_card_publish(mo_card_plan *p, int layer)
     op->flag = seen(card, &card->pinned.flags[layer]);
 }
 
+void mo_card_take_in(mo_card_plan *p, int layer, const void *pinned, mo_daddr to, int64_t bytes)
+{
+    const mo_card *card = p->card;
+    mo_op_publish *op = &add(p, MO_OP_PUBLISH)->publish;
+    op->from[0] = seen(card, pinned);
+    op->to[0] = to;
+    op->bytes[0] = bytes;
+    op->ranges = 1;
+    op->sequence = block_at(p, mo_card_lay_block(card, p->tokens).sequence);
+    op->flag = seen(card, &card->pinned.flags[layer]); /* nobody waits for it any more */
+}
+
 void mo_card_await(mo_card_plan *p, int layer)
 {
     const mo_card *card = p->card;

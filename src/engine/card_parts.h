@@ -320,6 +320,8 @@ void mo_card_publish(mo_card_plan *p, int layer);
 void mo_card_hot(mo_card_plan *p, int layer);
 void mo_card_side(mo_card_plan *p, int layer);
 void mo_card_await(mo_card_plan *p, int layer);
+/* The device reads so many bytes of pinned memory by itself. */
+void mo_card_take_in(mo_card_plan *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
 /* grouped: rows lie sorted by expert (row_of); experts: false leaves them out. */
 void mo_card_merge(mo_card_plan *p, int layer, bool grouped, bool experts);
 void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows);
