@@ -303,7 +303,7 @@ static void faults_while_passing(void **state)
     assert_true(lost > 0 || strcmp(device_name, "sim") != 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const char *asked = getenv("MO_TEST_DEVICE");
     device_name = asked ? asked : "sim";
@@ -317,6 +317,9 @@ int main(void)
         cmocka_unit_test(plans_come_true),
         cmocka_unit_test(faults_while_passing),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     oracle_free(models, model_count);
     return failed;

@@ -501,7 +501,7 @@ static void test_exchange(void **state)
 
 /* ---- All -------------------------------------------------------------------------------------- */
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct CMUnitTest tests[32] = {cmocka_unit_test(test_memory),   cmocka_unit_test(test_order),
                                    cmocka_unit_test(test_bad),      cmocka_unit_test(test_programs),
@@ -514,8 +514,9 @@ int main(void)
             tests[count++] = (struct CMUnitTest){c->name, test_case, NULL, NULL, (void *)(uintptr_t)c};
         }
     }
-    if (getenv("MO_TEST_ONLY")) { /* a test's name, or a pattern of names */
-        cmocka_set_test_filter(getenv("MO_TEST_ONLY"));
+    const char *only = argc > 1 ? argv[1] : getenv("MO_TEST_ONLY");
+    if (only) { /* a test's name, or a pattern of names: test_* are all but the ops one by one */
+        cmocka_set_test_filter(only);
     }
     printf("devices:");
     for (const char **name = device_names; *name; name++) {
