@@ -1,15 +1,14 @@
 /* Events of the simulated device: each recording has a number, and is done when its stream gets there. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "device/sim_parts.h"
 
-void mo_sim_event_reach(mo_sim *sim, mo_sim_event *event, uint64_t number)
+void mo_sim_event_reach(mo_sim *sim, mo_sim_event *event, uint64_t number, int64_t time_ns)
 {
     if (sim->failure.status == MO_OK && number > event->done && number != event->hung) {
         event->done = number;
-        event->time_ns = mo_clock_ns();
+        event->time_ns = time_ns;
     }
 }
 

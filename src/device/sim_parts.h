@@ -102,7 +102,7 @@ typedef struct mo_sim_event {
 } mo_sim_event;
 
 /* With the lock held. */
-void mo_sim_event_reach(mo_sim *sim, mo_sim_event *event, uint64_t number);
+void mo_sim_event_reach(mo_sim *sim, mo_sim_event *event, uint64_t number, int64_t time_ns);
 void mo_sim_event_drop(mo_sim *sim, mo_sim_event *event);
 
 /* ---- Programs ---- */

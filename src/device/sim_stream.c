@@ -48,15 +48,16 @@ static void obey(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *comma
 {
     switch (command->kind) {
     case MO_SIM_DO_RECORD:
-        mo_sim_event_reach(sim, command->event.event, command->event.number);
+        mo_sim_event_reach(sim, command->event.event, command->event.number, command->ready_ns);
         mo_sim_event_drop(sim, command->event.event);
         return;
     case MO_SIM_DO_AFTER:
         while (sim->failure.status == MO_OK && command->event.event->done < command->event.number) {
             pthread_cond_wait(&sim->changed, &sim->lock);
         }
+        stream->over_ns = command->event.event->time_ns > command->ready_ns ? command->event.event->time_ns
+                                                                            : command->ready_ns;
         mo_sim_event_drop(sim, command->event.event);
-        stream->over_ns = mo_clock_ns();
         return;
     default: break;
     }
