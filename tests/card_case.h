@@ -13,6 +13,17 @@
 #include "moraine.h"
 #include "oracle.h"
 
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+static const char *device_name = "sim"; /* MO_TEST_DEVICE in the environment names another */
+
+static inline void read_models(void)
+{
+    const char *asked = getenv("MO_TEST_DEVICE");
+    device_name = asked ? asked : device_name;
+    model_count = oracle_read(models);
+}
+
 typedef struct setting {
     const char *device; /* NULL: none */
     int64_t vram, ram;
@@ -24,10 +35,8 @@ typedef struct setting {
     const char *perf; /* NULL: full */
 } setting;
 
-static inline mo_model *open_model(const char *path, const setting *s)
+static inline mo_status try_open(const char *path, const setting *s, mo_model **out, mo_error *err)
 {
-    mo_error err = {.detail = ""};
-    mo_model *model = NULL;
     mo_model_options options = mo_model_options_default();
     options.threads = s->threads < 0 ? 0 : 2;
     options.context = 600;
@@ -40,7 +49,14 @@ static inline mo_model *open_model(const char *path, const setting *s)
     options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */
     options.learning.perf_mode = s->perf;
-    if (mo_model_open(path, &options, &model, &err) != MO_OK) {
+    return mo_model_open(path, &options, out, err);
+}
+
+static inline mo_model *open_model(const char *path, const setting *s)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    if (try_open(path, s, &model, &err) != MO_OK) {
         fail_msg("%s: %s", path, err.detail);
     }
     return model;
@@ -77,6 +93,25 @@ static inline void feed(mo_session *session, const int32_t *tokens, int64_t coun
     if (mo_session_feed(&f, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
+}
+
+/* All of the oracle's tokens, one by one, on a device that may have failed a copy of the step itself: then nothing is
+ * lost, and the step is asked for again. The logits are those of `want`. */
+static inline void expect_despite_faults(const oracle *o, mo_session *session, const float *want)
+{
+    mo_error err = {.detail = ""};
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    const mo_feed f = {.session = session,
+                       .tokens = o->tokens,
+                       .count = ORACLE_TOKENS,
+                       .step = 1,
+                       .logits = take_row,
+                       .user = &s};
+    mo_status status = mo_session_feed(&f, &err);
+    status = status == MO_OK ? status : mo_session_feed(&f, &err);
+    assert_int_equal(status, MO_OK);
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+    free(s.rows);
 }
 
 /* Logits of all positions; free() them. */

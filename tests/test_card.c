@@ -5,9 +5,6 @@
 #include "store/profile_json.h"
 
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
-static oracle models[ORACLE_MODELS_MAX];
-static int model_count;
-static const char *device_name = "sim";
 
 /* Under ThreadSanitizer, which takes its time: the same ways on fewer models. */
 #if defined(__SANITIZE_THREAD__)
@@ -454,15 +451,8 @@ static void a_lost_device_costs_only_speed(void **state)
         snprintf(setting_text, sizeof setting_text, "fault=lost:%d", after[i]);
         setenv("MORAINE_SIM", setting_text, 1);
         mo_model *model = NULL;
-        mo_model_options options = mo_model_options_default();
         mo_error err = {.detail = ""};
-        options.threads = 2;
-        options.context = 600;
-        options.batch = 64;
-        options.device = "sim";
-        options.cpu_moe = i % 2 == 1;
-        options.learning.profile = "off";
-        if (mo_model_open(o->path, &options, &model, &err) != MO_OK) {
+        if (try_open(o->path, &(setting){.device = "sim", .cpu_moe = i % 2 == 1}, &model, &err) != MO_OK) {
             continue; /* lost while the model was sent: an error, since the device was asked for */
         }
         warnings = 0;
@@ -497,37 +487,15 @@ static void a_failed_copy_goes_to_the_cpu(void **state)
         char text[64];
         snprintf(text, sizeof text, "fault=copy:%d", after);
         setenv("MORAINE_SIM", text, 1);
-        mo_model_options options = mo_model_options_default();
         mo_error err = {.detail = ""};
         mo_model *model = NULL;
-        options.threads = 2;
-        options.context = 600;
-        options.batch = 64;
-        options.device = "sim";
-        options.cpu_moe = true;
-        options.learning.profile = "off";
-        if (mo_model_open(o->path, &options, &model, &err) == MO_OK) {
-            mo_session *session = NULL;
-            sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-            if (mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
-                const mo_feed f = {.session = session,
-                                   .tokens = o->tokens,
-                                   .count = ORACLE_TOKENS,
-                                   .step = 1,
-                                   .logits = take_row,
-                                   .user = &s};
-                mo_status status = mo_session_feed(&f, &err);
-                if (status !=
-                    MO_OK) { /* the copy of a step itself: nothing is lost, the step is asked for again */
-                    status = mo_session_feed(&f, &err);
-                }
-                assert_int_equal(status, MO_OK);
-                assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-                mo_session_destroy(session);
-            }
-            free(s.rows);
-            mo_model_close(model);
+        mo_session *session = NULL;
+        if (try_open(o->path, &(setting){.device = "sim", .cpu_moe = true}, &model, &err) == MO_OK &&
+            mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+            expect_despite_faults(o, session, want);
         }
+        mo_session_destroy(session);
+        mo_model_close(model);
     }
     unsetenv("MORAINE_SIM");
     free(want);
@@ -538,13 +506,10 @@ static void a_small_ceiling_is_refused(void **state)
 {
     (void)state;
     const oracle *o = find_model("qwen3moe");
-    mo_model_options options = mo_model_options_default();
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
-    options.device = device_name;
-    options.vram_bytes = 100000;
-    options.learning.profile = "off";
-    assert_int_not_equal(mo_model_open(o->path, &options, &model, &err), MO_OK);
+    const setting small = {.device = device_name, .vram = 100000};
+    assert_int_not_equal(try_open(o->path, &small, &model, &err), MO_OK);
     assert_non_null(strstr(err.detail, "--device none"));
 }
 
@@ -585,9 +550,7 @@ static void a_model_of_true_size(void **state)
 
 int main(void)
 {
-    const char *asked = getenv("MO_TEST_DEVICE");
-    device_name = asked ? asked : "sim";
-    model_count = oracle_read(models);
+    read_models();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_on_the_device),
         cmocka_unit_test(some_experts_on_the_device),

@@ -2,10 +2,6 @@
  * the bits are those of the CPU. */
 #include "card_case.h"
 
-static oracle models[ORACLE_MODELS_MAX];
-static int model_count;
-static const char *device_name = "sim";
-
 #if defined(__SANITIZE_THREAD__)
 enum { MODEL_STEP = 5 };
 #else
@@ -14,18 +10,9 @@ enum { MODEL_STEP = 1 };
 
 static bool opens(const char *path, const setting *s, mo_device_report *report)
 {
-    mo_model_options options = mo_model_options_default();
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
-    options.threads = 2;
-    options.context = 600;
-    options.batch = s->batch ? s->batch : 64;
-    options.device = s->device;
-    options.vram_bytes = s->vram;
-    options.ram_bytes = s->ram;
-    options.cpu_moe = s->cpu_moe;
-    options.learning.profile = "off";
-    if (mo_model_open(path, &options, &model, &err) != MO_OK) {
+    if (try_open(path, s, &model, &err) != MO_OK) {
         return false;
     }
     mo_session *session = open_session(model, s->kv);
@@ -162,6 +149,16 @@ static void kinds_of_steps_take_turns(void **state)
     }
 }
 
+/* The lowest ceiling of RAM without a device. */
+static int64_t least_ram(const oracle *o)
+{
+    mo_plan_report plan;
+    mo_error err = {.detail = ""};
+    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
+    return plan.least_bytes;
+}
+
 /* RAM does not hold all layers either: they come from the disk, through RAM. */
 static void layers_pass_from_disk(void **state)
 {
@@ -172,10 +169,7 @@ static void layers_pass_from_disk(void **state)
         mo_plan_report plan;
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
-        const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
-        assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
-        const mo_plan_ask tight = {
-            .context = 600, .batch = 64, .device = "none", .ram_bytes = plan.least_bytes};
+        const mo_plan_ask tight = {.context = 600, .batch = 64, .device = "none", .ram_bytes = least_ram(o)};
         assert_int_equal(mo_plan_file(o->path, &tight, &plan, &err), MO_OK);
         if (plan.streamed_layers == 0) {
             continue;
@@ -184,7 +178,7 @@ static void layers_pass_from_disk(void **state)
         const int64_t vram = least_vram(o->path, &report);
         for (int j = 0; j < 4; j++) {
             const setting set = {.device = device_name,
-                                 .ram = plan.least_bytes,
+                                 .ram = tight.ram_bytes,
                                  .vram = j < 3 ? vram + j * report.passing_bytes / 3 : 0,
                                  .step = j % 2 ? 0 : 1};
             expect_same(o, &set, "from disk");
@@ -251,48 +245,23 @@ static void faults_while_passing(void **state)
     int lost = 0;
     for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += 3) {
         const oracle *o = &models[i];
-        mo_plan_report plan;
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
-        const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
-        assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
-        const int64_t vram = least_vram(o->path, &report);
+        const int64_t vram = least_vram(o->path, &report), ram = least_ram(o);
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
         for (int j = 0; j < 6; j++) {
             char text[64];
             snprintf(text, sizeof text, "%sfault=%s:%d", j % 3 ? "link=1e12," : "", j % 2 ? "copy" : "lost",
                      250 + 130 * j);
             setenv("MORAINE_SIM", text, 1);
-            const setting set = {.device = "sim", .vram = vram, .ram = j > 2 ? plan.least_bytes : 0};
-            mo_model_options options = mo_model_options_default();
+            const setting set = {.device = "sim", .vram = vram, .ram = j > 2 ? ram : 0};
             mo_model *model = NULL;
-            options.threads = 2;
-            options.context = 600;
-            options.batch = 64;
-            options.device = "sim";
-            options.vram_bytes = set.vram;
-            options.ram_bytes = set.ram;
-            options.learning.profile = "off";
             mo_session *session = NULL;
-            if (mo_model_open(o->path, &options, &model, &err) == MO_OK &&
+            if (try_open(o->path, &set, &model, &err) == MO_OK &&
                 mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
-                sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)),
-                          .vocab = o->vocab};
-                const mo_feed f = {.session = session,
-                                   .tokens = o->tokens,
-                                   .count = ORACLE_TOKENS,
-                                   .step = 1,
-                                   .logits = take_row,
-                                   .user = &s};
-                mo_status status = mo_session_feed(&f, &err);
-                if (status != MO_OK) { /* the copy of a step itself: nothing is lost, it is asked for again */
-                    status = mo_session_feed(&f, &err);
-                }
-                assert_int_equal(status, MO_OK);
-                assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+                expect_despite_faults(o, session, want);
                 mo_model_device(model, &report);
                 lost += report.lost;
-                free(s.rows);
             }
             mo_session_destroy(session);
             mo_model_close(model);
@@ -305,9 +274,7 @@ static void faults_while_passing(void **state)
 
 int main(int argc, char **argv)
 {
-    const char *asked = getenv("MO_TEST_DEVICE");
-    device_name = asked ? asked : "sim";
-    model_count = oracle_read(models);
+    read_models();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_cliff),
         cmocka_unit_test(layers_pass_from_ram),

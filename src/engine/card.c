@@ -45,8 +45,7 @@ static mo_status make_streams(mo_card *card, mo_error *err)
     return status;
 }
 
-/* Are experts of some layer interleaved in RAM? Then those on their way need two places. */
-static bool any_interleaved(const mo_card *card)
+bool mo_card_any_interleaved(const mo_card *card)
 {
     bool interleaved = false;
     for (int i = 0; i < card->frame->layer_count; i++) {
@@ -57,16 +56,13 @@ static bool any_interleaved(const mo_card *card)
 
 int64_t mo_card_kept(const mo_card *card)
 {
-    int64_t entries = 1;
-    for (int i = 0; i < card->frame->layer_count; i++) {
-        entries += card->frame->layers[i].routed ? card->frame->layers[i].moe.experts : 0;
-    }
-    return card->session_bytes + entries * (int64_t)sizeof(mo_daddr);
+    return card->session_bytes + mo_card_map_bytes(card->frame);
 }
 
 int64_t mo_card_least_stages(const mo_card *card)
 {
-    return MO_VRAM_STAGES_LEAST * (any_interleaved(card) ? 2 : 1) * mo_card_largest_brick(card->frame);
+    return MO_VRAM_STAGES_LEAST * (mo_card_any_interleaved(card) ? 2 : 1) *
+           mo_card_largest_brick(card->frame);
 }
 
 /* Bytes of slots for every expert; 0 when none is to stay. */
@@ -87,19 +83,18 @@ static mo_status make_stages(mo_card *card, mo_error *err)
     if (brick == 0) {
         return MO_OK;
     }
-    const bool interleaved = any_interleaved(card);
+    const bool interleaved = mo_card_any_interleaved(card);
     const int64_t each = interleaved ? 2 * brick : brick;
     const int64_t spare = card->limit - card->taken - mo_card_kept(card);
-    int64_t count = mo_vram_stages(each, card->limit, spare, all_slots(card));
-    if (card->options.stage_bytes > 0) {
-        count = card->options.stage_bytes / each;
-        count = count < MO_VRAM_STAGES_LEAST ? MO_VRAM_STAGES_LEAST
-                : count > CARD_STAGES        ? CARD_STAGES
-                                             : count;
-    }
+    const int64_t asked = card->options.stage_bytes;
+    const int64_t bytes = asked == 0 ? mo_vram_staging(each, card->limit, spare, all_slots(card))
+                          : asked < MO_VRAM_STAGES_LEAST * each ? MO_VRAM_STAGES_LEAST * each
+                                                                : asked;
+    const int64_t count = bytes / each < CARD_STAGES ? bytes / each : CARD_STAGES;
     card->stage_bytes = brick;
+    card->staging_bytes = bytes;
     mo_daddr memory = 0;
-    mo_status status = mo_card_take(card, count * each, "room for experts on their way", &memory, err);
+    mo_status status = mo_card_take(card, bytes, "room for experts on their way", &memory, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_card_stage *s = &card->stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
@@ -120,14 +115,11 @@ static mo_status make_slots(mo_card *card, mo_error *err)
     if (!shapes) {
         return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
     }
-    int64_t entries = 0;
     for (int i = 0; i < layers; i++) {
         const mo_layer *l = &card->frame->layers[i];
         shapes[i] =
             (mo_vram_layer){.bytes = card->layers[i].brick_bytes, .experts = l->routed ? l->moe.experts : 0};
-        entries += shapes[i].experts;
     }
-    const int64_t map = (entries + 1) * (int64_t)sizeof(mo_daddr);
     int64_t budget = card->limit - card->taken - mo_card_kept(card);
     mo_status status = MO_OK;
     if (card->options.hot && card->options.hot->file) {
@@ -143,7 +135,7 @@ static mo_status make_slots(mo_card *card, mo_error *err)
         int32_t slots, filled;
         int64_t bytes;
         mo_vram_slots(card->vram, &slots, &filled, &bytes);
-        card->taken += bytes + map;
+        card->taken += bytes + mo_card_map_bytes(card->frame);
         card->counters.peak_bytes = card->taken;
     }
     free(shapes);
@@ -512,9 +504,7 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     out->host_layers = card->host.count;
     out->passing_bytes = card->passage.count ? card->passage.ring * card->passage.room : 0;
     out->work_bytes = card->room.bytes;
-    out->stage_bytes = card->stage_count ? card->stage_count * card->stage_bytes *
-                                               (card->stages[0].plain != card->stages[0].memory ? 2 : 1)
-                                         : 0;
+    out->stage_bytes = card->staging_bytes;
     out->stage_bytes += card->hot.stage_bytes;
     out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
     out->link_bytes_s = 1.0 / card->fetch_s_per_byte;

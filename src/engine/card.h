@@ -1,6 +1,6 @@
-/* Card: a model on a device. The core of every layer and the output matrix lie in its memory, so do the states of
- * sessions that sit on it and as many experts as its slots hold; the others are computed by the CPU or fetched while
- * it works. Whatever lies where, the bits are the same.
+/* Card: a model on a device. The output matrix and the core of as many layers as fit lie in its memory, so do the states of
+ * sessions that sit on it and as many experts as its slots hold. Other layers pass through or are computed by the CPU,
+ * other experts are computed by the CPU or fetched while it works. Whatever lies where, the bits are the same.
  *
  * RAM keeps everything it would hold without a device: a device that is lost costs speed and the states on it, which
  * are made again from the tokens. */

@@ -21,16 +21,6 @@ enum {
 
 /* ---- Choosing ---- */
 
-static int64_t largest_room(const mo_card *card, const mo_vram_layer *shapes)
-{
-    int64_t largest = 1;
-    for (int i = 0; i < card->frame->layer_count; i++) {
-        const int64_t room = mo_vram_room(shapes[i].bytes);
-        largest = room > largest ? room : largest;
-    }
-    return largest;
-}
-
 static int64_t all_rooms(const mo_card *card, const mo_vram_layer *shapes)
 {
     int64_t bytes = 0;
@@ -55,13 +45,9 @@ static mo_status prepare_moves(mo_card *card, int64_t budget, int64_t largest, m
 {
     mo_card_cache *h = &card->hot;
     const int64_t wanted = budget / largest / SLOTS_A_MOVE;
-    bool interleaved = false;
     mo_status status = mo_stream_create(card->device, &h->stream, err);
     h->move_count = (int)(wanted < 1 ? 1 : wanted > CARD_MOVES ? CARD_MOVES : wanted);
-    for (int i = 0; i < card->frame->layer_count; i++) {
-        interleaved |= card->frame->layers[i].routed && mo_card_interleaved(card, i);
-    }
-    if (status == MO_OK && interleaved) {
+    if (status == MO_OK && mo_card_any_interleaved(card)) {
         h->stage_bytes = h->move_count * largest;
         status = mo_card_take(card, h->stage_bytes, "experts on their way to the hot cache", &h->stages, err);
     }
@@ -77,7 +63,7 @@ static mo_status plan_budget(mo_card *card, int64_t left, const mo_vram_layer *s
                              uint64_t *spare, mo_error *err)
 {
     const mo_hot_request *r = card->options.hot;
-    const int64_t all = all_rooms(card, shapes), largest = largest_room(card, shapes);
+    const int64_t all = all_rooms(card, shapes), largest = mo_card_largest_brick(card->frame);
     const int64_t before = card->taken;
     *spare = 0;
     left = left > 0 ? left : 0;

@@ -189,7 +189,7 @@ struct mo_card {
     mo_card_set sets[CARD_PROGRAMS];
     mo_card_stage stages[CARD_STAGES];
     int stage_count;
-    int64_t stage_bytes;
+    int64_t stage_bytes, staging_bytes;  /* of one, as it lies in RAM; of all */
     mo_card_window windows[CARD_STAGES]; /* the same memory, in a batch */
     int window_count, window_size;
     uint64_t ring_head, ring_tail; /* windows: filled, and used */
@@ -285,7 +285,8 @@ void mo_card_hot_close(mo_card *card);
 mo_status mo_card_upload(mo_card *card, mo_error *err);
 int64_t mo_card_core_bytes(const mo_frame *frame);
 bool mo_card_core_interleaved(const mo_frame *frame);
-/* Bytes of a session's table on a device. */
+/* Bytes of the map of experts, and of a session's table, on a device. */
+int64_t mo_card_map_bytes(const mo_frame *frame);
 int64_t mo_card_seat_bytes(const mo_frame *frame);
 /* Bytes of the largest expert on a device; 0 when there are none. */
 int64_t mo_card_largest_brick(const mo_frame *frame);
@@ -337,8 +338,9 @@ void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 void mo_card_groups(mo_card_plan *p, int layer, const mo_card_span *span);
 mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err);
 
-/* Are the layer's experts interleaved in RAM? */
+/* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
 bool mo_card_interleaved(const mo_card *card, int layer);
+bool mo_card_any_interleaved(const mo_card *card);
 
 /* ---- Lanes (card_lanes.c) ---- */
 

@@ -124,8 +124,7 @@ static mo_status copy_part(mo_card *card, const mo_card_window *w, int part, int
     return status;
 }
 
-/* To the file's layout, beside the stream that computes: of the 350 ms of a prompt of 2048 this took 58 when it stood in
- * its way (Qwen3-30B on an H200). */
+/* To the file's layout, beside the stream that computes. */
 static mo_status straighten(mo_card *card, const mo_card_window *w, mo_error *err)
 {
     mo_op ops[3];

@@ -184,6 +184,15 @@ mo_status mo_card_take_pinned(mo_card *card, mo_error *err)
     return MO_OK;
 }
 
+int64_t mo_card_map_bytes(const mo_frame *frame)
+{
+    int64_t entries = 1;
+    for (int i = 0; i < frame->layer_count; i++) {
+        entries += frame->layers[i].routed ? frame->layers[i].moe.experts : 0;
+    }
+    return entries * (int64_t)sizeof(mo_daddr);
+}
+
 int64_t mo_card_seat_bytes(const mo_frame *frame)
 {
     return (frame->layer_count + 8) * (int64_t)sizeof(mo_dstate);
@@ -215,13 +224,9 @@ mo_card_needs mo_card_measure(const mo_frame *frame, int64_t batch, int64_t cont
     card.pinned.work_bytes = work_bytes(CARD_FEW * card.extent.used);
     card.group_limit = card.extent.experts;
     lay_room(&card, &c, &card.room);
-    int64_t entries = 1;
-    for (int i = 0; i < frame->layer_count; i++) {
-        entries += frame->layers[i].routed ? frame->layers[i].moe.experts : 0;
-    }
     return (mo_card_needs){.core = mo_card_core_bytes(frame),
                            .work = c.used,
                            .stage_room = 2 * mo_card_largest_brick(frame),
-                           .map = entries * (int64_t)sizeof(mo_daddr),
+                           .map = mo_card_map_bytes(frame),
                            .seat = mo_card_seat_bytes(frame)};
 }

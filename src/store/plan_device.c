@@ -48,7 +48,7 @@ static int64_t staging(const mo_plan_model *m, int64_t ceiling, int64_t spare, i
         largest = room > largest ? room : largest;
     }
     if (largest > 0 && m->device_stage_room) {
-        return mo_plan_times(mo_vram_stages(m->device_stage_room, ceiling, spare, all), m->device_stage_room);
+        return mo_vram_staging(m->device_stage_room, ceiling, spare, all);
     }
     return mo_plan_times(m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT, largest);
 }

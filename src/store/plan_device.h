@@ -8,13 +8,15 @@
 /* What a layer's work takes beyond its bytes: some ten kernels, each waiting for the one before. 70 to 80 us with
  * gpt-oss-20b and Qwen3-30B entirely on an H200. */
 #define MO_PLAN_LAYER_SECONDS 70e-6
-#define MO_PLAN_HAND_SECONDS  30e-6 /* hidden rows to the CPU for a layer, and back */
-#define MO_PLAN_TRIP_SECONDS  10e-6 /* a layer asks the host for experts; rates may know better */
+#define MO_PLAN_HAND_SECONDS                                                                                 \
+    30e-6 /* hidden rows to the CPU for a layer, and back: a round trip and two launches, not measured */
+#define MO_PLAN_TRIP_SECONDS 10e-6 /* a layer asks the host for experts; rates may know better */
 #define MO_PLAN_FETCH_SECONDS                                                                                \
     20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
 
 /* What it costs that so many layers pass through a ring of so many slots, in passages: without a slot to spare the link
- * waits while a layer is put in order. */
+ * waits while a layer is put in order, which is reckoned (a layer's bytes twice through VRAM beside once over the link), not
+ * measured. */
 static inline double mo_plan_ring_cost(int layers, int ring)
 {
     return layers * (ring < MO_PLAN_DEVICE_RING ? 1.04 : 1.0);

@@ -150,20 +150,20 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     return MO_OK;
 }
 
-int mo_vram_stages(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t mo_vram_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
 {
     /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
-    const int64_t most = (int64_t)1 << 30;
-    int64_t bytes = most < ceiling / 16 ? most : ceiling / 16;
-    const int64_t beside = spare - all;
-    if (all > 0 && beside >= MO_VRAM_STAGES_LEAST * room) {
-        bytes = MO_VRAM_STAGES_LEAST * room;
+    const int64_t most = (int64_t)1 << 30, least = MO_VRAM_STAGES_LEAST * room;
+    if (all > 0 && spare - all >= least) {
+        return least;
     }
-    bytes = bytes < spare ? bytes : spare;
-    const int64_t count = room > 0 ? bytes / room : 0;
-    return count < MO_VRAM_STAGES_LEAST ? MO_VRAM_STAGES_LEAST
-           : count > MO_VRAM_STAGES     ? MO_VRAM_STAGES
-                                        : (int)count;
+    const int64_t bytes = smaller(smaller(most, ceiling / 16), smaller(spare, MO_VRAM_STAGES * room));
+    return bytes > least ? bytes : least;
 }
 
 mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,

@@ -22,11 +22,11 @@ typedef struct mo_vram_layer {
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
 int64_t mo_vram_room(int64_t brick_bytes);
 
-/* Stages: places for experts that pass through, each `room` bytes, of which some `spare` bytes are left under the
- * ceiling, slots for all experts (0: they are not to stay) taking `all` of them. As many as keep a link busy; no more
- * than the fewest where every expert can stay instead. */
+/* Bytes of stages, places for experts that pass through, each `room` bytes: `spare` are left under the ceiling, and slots
+ * for all experts would take `all` (0: they are not to stay). As many as keep a link busy; the fewest where every expert
+ * can stay instead. Not rounded to whole stages, so that a higher ceiling never leaves less for slots. */
 enum { MO_VRAM_STAGES_LEAST = 2, MO_VRAM_STAGES = 192 };
-int mo_vram_stages(int64_t room, int64_t ceiling, int64_t spare, int64_t all);
+int64_t mo_vram_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all);
 
 /* Takes slots for as many bricks as `budget` bytes hold, evenly over the sizes, or MO_VRAM_BY_LAYER. A budget of 0 is
  * allowed: no slots. The policy is kept, not owned; NULL: the default. */

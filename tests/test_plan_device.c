@@ -1,0 +1,436 @@
+/* Plans with a device: what lies in its memory, what that makes of a token's time, and refusals. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plan_case.h"
+#include "store/plan_device.h"
+#include "store/plan_limits.h"
+
+static const mo_rates card = {.ram_bytes_s = 60e9,
+                              .compute_share = 0.75,
+                              .disk_bytes_s = 4e9,
+                              .link_bytes_s = 25e9,
+                              .vram_bytes_s = 900e9,
+                              .host_bytes_s = 70e9,
+                              .measured = true};
+
+static mo_status plan_both(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r, mo_plan *p,
+                           mo_error *err)
+{
+    memset(p, 0x5A, sizeof *p);
+    const mo_plan before = *p;
+    const mo_status status = mo_plan_make(m, l, r, p, err);
+    if (status != MO_OK) {
+        assert_memory_equal(p, &before, sizeof *p);
+    }
+    return status;
+}
+
+static mo_plan planned_with(const mo_plan_model *m, int64_t ram, int64_t vram, const mo_rates *r)
+{
+    mo_plan p;
+    mo_error err;
+    const mo_plan_limits l = {.ram_bytes = ram, .vram_bytes = vram};
+    if (plan_both(m, &l, r, &p, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return p;
+}
+
+static void check_device(const mo_plan_model *m, const mo_plan *p)
+{
+    const mo_plan_device *d = &p->device;
+    int64_t slots = 0;
+    assert_true(d->used <= d->ceiling && p->used <= p->ceiling);
+    assert_true(d->least <= d->used && d->least <= d->whole);
+    assert_int_equal(d->used, d->core + d->vectors + d->kv + d->work + d->staging + d->ring_bytes + d->slots);
+    assert_int_equal(p->used,
+                     p->core + p->vectors + p->table + p->kv + p->work + p->other + p->staging + p->slots);
+    assert_int_equal(d->layers + d->streamed, m->layers);
+    assert_true(d->streamed ? d->ring == MO_PLAN_DEVICE_RING || d->ring == MO_PLAN_DEVICE_RING_LEAST
+                            : d->ring == 0);
+    for (int i = 0; i < m->class_count; i++) {
+        const mo_plan_class *c = &m->classes[i];
+        assert_true(d->class_slots[i] >= 0 && d->class_slots[i] <= c->bricks);
+        assert_true(d->streamed == 0 || d->class_slots[i] == 0);
+        /* Every expert has a place in RAM, in VRAM, or passes through slots from disk. */
+        assert_true(p->class_slots[i] >= (d->class_slots[i] == c->bricks ? 0 : fewest(m, c)));
+        assert_true(p->class_slots[i] <= c->bricks);
+        slots += d->class_slots[i] * (m->device_room[i] ? m->device_room[i] : c->room);
+    }
+    assert_int_equal(slots, d->slots);
+    assert_true(d->hit_rate >= 0 && d->hit_rate <= p->hit_rate && p->hit_rate <= 1);
+    assert_true(d->fetch_share >= 0 && d->fetch_share <= 1);
+    assert_true(p->token_ram_bytes >= 0 && p->token_disk_bytes >= 0);
+    assert_true(strlen(d->lane) > 3);
+    assert_int_equal(p->kv, 0);
+    assert_int_equal(p->table, 0);
+}
+
+static void all_of_it_in_vram(void **state)
+{
+    (void)state;
+    mo_plan_model m = qwen();
+    m.device_work_bytes = 70 * 1000000;
+    mo_plan p = planned_with(&m, GB, 100 * GIB, &card);
+    const mo_plan_device *d = &p.device;
+    check_device(&m, &p);
+    assert_int_equal(p.mode, MO_PLAN_RESIDENT);
+    assert_true(p.slots == 0 && p.core == 0 && p.token_ram_bytes == 0 && p.token_disk_bytes == 0);
+    assert_int_equal(p.used, m.vector_bytes + m.work_bytes + m.other_bytes + m.staging_bytes);
+    assert_int_equal(d->class_slots[0] + d->class_slots[1], 1536);
+    assert_int_equal(d->staging, 0);
+    assert_int_equal(d->used, d->whole);
+    assert_int_equal(d->core, m.core_bytes + 12 * 49152); /* each layer with its padding */
+    assert_int_equal(d->kv, m.kv_bytes);
+    assert_int_equal(d->work, 70 * 1000000);
+    assert_true(d->hit_rate == 1 && d->miss_seconds == 0 && !d->fetch);
+    const double bytes = 390e6 + 48.0 * (3023872 + 2654208);
+    assert_true(fabs(1 / p.tokens_per_second - (bytes / 900e9 + 12 * MO_PLAN_LAYER_SECONDS)) < 1e-9);
+    assert_int_equal(d->token_bytes, (int64_t)bytes);
+    /* One byte less, and a few experts pass. */
+    p = planned_with(&m, 10 * GB, d->whole - 1, &card);
+    check_device(&m, &p);
+    assert_int_equal(p.mode, MO_PLAN_SLOTS);
+    assert_int_equal(d->staging, 4 * m.classes[0].room);
+    assert_true(d->hit_rate > 0.98 && d->hit_rate < 1 && p.token_disk_bytes == 0);
+    /* Figures of the device's own. */
+    m.device_core_bytes = 500 * 1000000;
+    m.device_stage_room = 5 * 1000000;
+    m.device_map_bytes = 1000;
+    m.device_room[0] = m.device_room[1] = 3023872 + 256;
+    p = planned_with(&m, 10 * GB, 3 * GB, &card);
+    check_device(&m, &p);
+    assert_int_equal(d->core + d->vectors, 500 * 1000000);
+    assert_int_equal(d->staging, 3 * GB / 16); /* as many as keep a link busy */
+    assert_int_equal(d->work, 70 * 1000000 + 1000);
+    m.tied = true; /* the embedding is the output matrix, and lies there */
+    m.device_core_bytes = 0;
+    p = planned_with(&m, 10 * GB, 100 * GB, &card);
+    assert_int_equal(p.device.core, m.core_bytes + m.table_bytes + 12 * 49152);
+    assert_int_equal(p.table, 0);
+}
+
+static void experts_fill_what_is_left(void **state)
+{
+    (void)state;
+    const mo_plan_model m = gpt_oss_120b(8192);
+    const mo_plan p = planned_with(&m, 80 * GB, 8 * GIB, &card);
+    const mo_plan_device *d = &p.device;
+    check_device(&m, &p);
+    assert_int_equal(d->class_slots[0], (d->ceiling - (d->used - d->slots)) / m.classes[0].room);
+    assert_int_equal(d->streamed, 0);
+    assert_int_equal(p.core, 0);
+    assert_int_equal(p.class_slots[0], 4608 - d->class_slots[0]); /* RAM has the others, and no more */
+    assert_int_equal(p.token_disk_bytes, 0);
+    assert_true(p.hit_rate == 1);
+    /* RAM for a third of them: the rest comes from disk. */
+    const mo_plan q = planned_with(&m, 20 * GB, 8 * GIB, &card);
+    check_device(&m, &q);
+    const double there = (double)(q.class_slots[0] + q.device.class_slots[0]) / 4608;
+    assert_true(fabs(q.hit_rate - there) < 1e-12);
+    assert_true(q.disk_seconds > 0 && q.tokens_per_second < p.tokens_per_second);
+    assert_true(q.tokens_per_second > planned(&m, 20 * GB, &card).tokens_per_second); /* with than without */
+}
+
+static void experts_stay_out_when_told(void **state)
+{
+    (void)state;
+    const mo_plan_model m = gpt_oss_120b(8192);
+    mo_plan p;
+    mo_error err;
+    mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 100 * GIB, .cpu_moe = true};
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    check_device(&m, &p);
+    assert_int_equal(p.device.slots, 0);
+    assert_int_equal(p.class_slots[0], 4608);
+    l.vram_expert_bytes = 2 * GIB; /* a hot cache beside it */
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    check_device(&m, &p);
+    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
+    l.cpu_moe = false;
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
+}
+
+/* RAM that could do without the device holds what it holds without it. */
+static void ram_keeps_everything(void **state)
+{
+    (void)state;
+    const mo_plan_model m = qwen();
+    mo_error err;
+    mo_plan p;
+    for (int64_t ram = GB; ram < 8 * GB; ram += GB) {
+        const mo_plan_limits l = {.ram_bytes = ram, .vram_bytes = 2 * GB, .ram_keeps = true};
+        const mo_plan alone = planned(&m, ram, &card);
+        assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+        assert_int_equal(p.used, alone.used);
+        assert_int_equal(p.mode, alone.mode);
+        assert_int_equal(p.kv, alone.kv);
+        assert_int_equal(p.expert_resident, alone.expert_resident);
+        assert_memory_equal(p.class_slots, alone.class_slots, sizeof p.class_slots);
+        assert_true(p.tokens_per_second > alone.tokens_per_second);
+        assert_true(p.hit_rate >= alone.hit_rate && p.device.used <= 2 * GB);
+    }
+}
+
+static void fetch_lane_by_cost(void **state)
+{
+    (void)state;
+    mo_plan_model m = gpt_oss_120b(8192);
+    mo_plan p = planned_with(&m, 80 * GB, 34 * GB, &card); /* half of the experts: 26 MB missing in a layer */
+    const mo_plan_device *d = &p.device;
+    assert_true(d->hit_rate > 0.48 && d->hit_rate < 0.56);
+    assert_true(d->fetch && fabs(d->fetch_share - 25.0 / 70) < 1e-9);
+    assert_true(strncmp(d->lane, "on: ", 4) == 0);
+    const double missing = (1 - d->hit_rate) * 144 * 13219200;
+    assert_true(fabs(d->miss_seconds - (missing / 70e9 + 36 * 20e-6)) < 1e-9);
+    assert_true(fabs((double)d->token_link_bytes - missing * 25 / 70) < 2);
+    assert_true(fabs((double)p.token_ram_bytes - missing) < 2);
+    /* Small experts, most of which are there: 3.5 MB missing, 28 us saved at most. */
+    m.classes[0] = (mo_plan_class){
+        .bytes = 1769472, .room = 1781760, .bricks = 24576, .used_per_token = 480, .used = 10};
+    m.layers = m.routed_layers = m.dense_layers = 48;
+    m.dense_bytes = 48 * (int64_t)20000000;
+    p = planned_with(&m, 80 * GB, 43 * GB, &card);
+    assert_true(d->hit_rate > 0.88 && d->hit_rate < 1);
+    assert_true(!d->fetch && d->token_link_bytes == 0);
+    assert_true(strncmp(d->lane, "off: for the", 12) == 0);
+    assert_true(fabs(d->miss_seconds - (1 - d->hit_rate) * 480 * 1769472 / 45e9) < 1e-9);
+    /* As asked for, whatever it costs. */
+    mo_error err;
+    mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 43 * GB, .postfetch = MO_POSTFETCH_EXPERT};
+    const double alone = p.tokens_per_second, bytes = (1 - d->hit_rate) * 480 * 1769472;
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_true(d->fetch && p.tokens_per_second < alone);
+    l.postfetch = MO_POSTFETCH_DOWN;
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_true(d->fetch && fabs(d->fetch_share - 1.0 / 3) < 1e-9 && p.tokens_per_second < alone);
+    assert_true(fabs(d->miss_seconds - (bytes * 2 / 3 / 45e9 + bytes / 3 / 900e9 + 48 * 20e-6)) < 1e-9);
+    l.postfetch = MO_POSTFETCH_OFF;
+    l.vram_bytes = 4 * GB;
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_true(!d->fetch && strstr(d->lane, "--postfetch"));
+    /* A CPU that takes all the memory gives: nothing is won. */
+    mo_rates r = card;
+    r.compute_share = 1;
+    r.host_bytes_s = 60e9;
+    p = planned_with(&m, 80 * GB, 8 * GB, &r);
+    assert_true(!d->fetch && strstr(d->lane, "CPU alone"));
+    /* A device that nobody measured. */
+    r = card;
+    r.link_bytes_s = r.vram_bytes_s = r.host_bytes_s = 0;
+    p = planned_with(&m, 80 * GB, 8 * GB, &r);
+    assert_true(p.tokens_per_second > 0);
+}
+
+static void refuses_a_small_device(void **state)
+{
+    (void)state;
+    const mo_plan_model models[] = {qwen(), dense_70b(4096), gpt_oss_120b(131072)};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        const mo_plan_model *m = &models[i];
+        mo_error err;
+        mo_plan p;
+        char number[64];
+        const mo_plan_device big = planned_with(m, 200 * GB, 200 * GB, &card).device;
+        const mo_plan at_least = planned_with(m, 200 * GB, big.least, &card);
+        check_device(m, &at_least);
+        assert_int_equal(at_least.device.used, big.least);
+        assert_int_equal(at_least.device.streamed, m->dense_layers);
+        mo_plan_limits l = {.ram_bytes = 200 * GB, .vram_bytes = big.least - 1};
+        assert_int_equal(plan_both(m, &l, &card, &p, &err), MO_EDEVICE);
+        snprintf(number, sizeof number, "(%lld bytes)", (long long)big.least);
+        assert_says(&err, number);
+        assert_says(&err, "--vram");
+        assert_says(&err, "--device none");
+        assert_true(strlen(err.detail) < 600);
+        l = (mo_plan_limits){.ram_bytes = 1, .vram_bytes = 200 * GB}; /* RAM is refused as before */
+        assert_int_equal(plan_both(m, &l, &card, &p, &err), MO_ENOMEM);
+        assert_says(&err, "--ram");
+    }
+}
+
+/* More VRAM is never slower, and a little of it never matters much. */
+static void sweep_device(const mo_plan_model *m, const mo_rates *r, int64_t ram, int steps, double jump)
+{
+    const mo_plan_device big = planned_with(m, ram, INT64_MAX, r).device;
+    mo_plan last = planned_with(m, ram, big.least, r);
+    for (int i = 1; i <= steps; i++) {
+        const int64_t step = (big.whole - big.least) / steps;
+        const mo_plan p = planned_with(m, ram, i < steps ? big.least + i * step : big.whole, r);
+        check_device(m, &p);
+        assert_true(p.tokens_per_second >= last.tokens_per_second);
+        assert_true(p.tokens_per_second <= last.tokens_per_second * jump);
+        assert_true(p.device.layers >= last.device.layers);
+        assert_true(p.device.hit_rate >= last.device.hit_rate && p.hit_rate >= last.hit_rate);
+        last = p;
+    }
+    assert_true(last.device.hit_rate == 1 && last.device.streamed == 0);
+}
+
+static void device_degrades_without_a_cliff(void **state)
+{
+    (void)state;
+    const mo_plan_model routed = qwen(), large = gpt_oss_120b(8192), dense = dense_70b(4096);
+    sweep_device(&routed, &card, 20 * GB, 4096,
+                 1.7); /* three of twelve layers pass, or none, and the link is free */
+    sweep_device(&routed, &card, GB, 4096, 1.4);
+    sweep_device(&large, &card, 80 * GB, 4096, 1.1);
+    sweep_device(&large, &card, 20 * GB, 4096, 1.1);
+    /* The last layer that stays makes the ring needless, through which three must pass, at 27 ms each. */
+    sweep_device(&dense, &card, 80 * GB, 4096, 2.3);
+    sweep_device(&dense, &card, 20 * GB, 4096, 4); /* from disk */
+}
+
+static void random_devices(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    for (int n = 0; n < 300; n++) {
+        mo_plan_model m = random_model(&seed);
+        m.device_work_bytes = random_below(&seed, 64 * MIB);
+        m.device_stage_room = random_below(&seed, 2) ? 0 : random_below(&seed, 32 * MIB) + 1;
+        m.device_map_bytes = random_below(&seed, MIB);
+        for (int i = 0; i < m.class_count; i++) {
+            m.device_room[i] = random_below(&seed, 2) ? 0 : m.classes[i].bytes + 700;
+        }
+        mo_rates r = {.ram_bytes_s = 1e9 + (double)random_below(&seed, 100) * 1e9,
+                      .compute_share = 0.1 + (double)random_below(&seed, 90) / 100,
+                      .disk_bytes_s = 1e8 + (double)random_below(&seed, 100) * 1e8,
+                      .link_bytes_s = 1e9 + (double)random_below(&seed, 60) * 1e9};
+        r.host_bytes_s = random_below(&seed, 2) ? 0 : r.ram_bytes_s * 1.2;
+        r.vram_bytes_s = r.ram_bytes_s + r.link_bytes_s + (double)random_below(&seed, 3000) * 1e9;
+        const mo_plan all = planned_with(&m, INT64_MAX, INT64_MAX, &r);
+        const int64_t ram = planned(&m, INT64_MAX, &r).least + random_below(&seed, 4 * GIB);
+        mo_plan last = planned_with(&m, ram, all.device.least ? all.device.least : 1, &r);
+        check_device(&m, &last);
+        for (int i = 0; i < 40; i++) {
+            const int64_t more = random_below(&seed, (all.device.whole - all.device.least) / 30 + 2);
+            const mo_plan p = planned_with(&m, ram, last.device.ceiling + more, &r);
+            check_device(&m, &p);
+            /* Rounding apart: hits and misses are sums of their own. */
+            assert_true(p.tokens_per_second >= last.tokens_per_second * (1 - 1e-12));
+            const mo_plan wide = planned_with(&m, ram + random_below(&seed, GIB), p.device.ceiling, &r);
+            assert_true(wide.tokens_per_second >= p.tokens_per_second * (1 - 1e-12));
+            last = p;
+        }
+    }
+}
+
+/* Layers that do not fit: the CPU computes some while others cross, and the more there are the longer it takes. */
+static void the_cpu_takes_layers(void **state)
+{
+    (void)state;
+    uint64_t seed = 21;
+    for (int n = 0; n < 200; n++) {
+        const double cpu = 1e-3 * (double)(1 + random_below(&seed, 50)),
+                     link = 1e-3 * (double)random_below(&seed, 50);
+        double last = 0;
+        for (int count = 0; count < 40; count++) {
+            double seconds;
+            const int candidates = (int)random_below(&seed, count + 1);
+            const int share = mo_plan_split_layers(count, candidates, cpu, link, &seconds);
+            assert_true(share >= 0 && share <= candidates);
+            assert_true(seconds == fmax(share * cpu, (count - share) * link) && seconds <= count * link);
+            mo_plan_split_layers(count, count, cpu, link, &seconds);
+            assert_true(seconds >= last);
+            last = seconds;
+        }
+    }
+    mo_plan p;
+    mo_error err;
+    const mo_plan_model m = dense_70b(4096);
+    mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 24 * GB};
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    const double alone = p.tokens_per_second;
+    const int64_t crossing = p.device.token_link_bytes;
+    assert_int_equal(p.device.by_cpu, 0);
+    l.cpu_layers = true;
+    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    check_device(&m, &p);
+    assert_true(p.device.by_cpu > 0 && p.device.by_cpu < p.device.streamed);
+    assert_true(p.tokens_per_second > 1.5 * alone && p.device.token_link_bytes < crossing);
+    assert_int_equal(p.device.token_link_bytes, (p.device.streamed - p.device.by_cpu) * m.dense_layer_bytes);
+}
+
+static void vram_ceilings(void **state)
+{
+    (void)state;
+    mo_plan_limits l = {0};
+    mo_plan_limits_device(0, 24 * GIB, &l);
+    assert_int_equal(l.vram_bytes, 24 * GIB - 256 * MIB);
+    assert_non_null(strstr(l.vram_why, "24.0 GiB free"));
+    mo_plan_limits_device(4 * GIB, 24 * GIB, &l);
+    assert_int_equal(l.vram_bytes, 4 * GIB);
+    assert_string_equal(l.vram_why, "--vram asks for 4.00 GiB");
+    mo_plan_limits_device(32 * GIB, 24 * GIB, &l);
+    assert_int_equal(l.vram_bytes, 24 * GIB);
+    assert_non_null(strstr(l.vram_why, "only 24.0 GiB"));
+    mo_plan_limits_device(0, 400 * MIB, &l);
+    assert_int_equal(l.vram_bytes, 300 * MIB);
+    mo_plan_limits_device(0, 0, &l);
+    assert_int_equal(l.vram_bytes, 1);
+}
+
+/* Document 002's tables: 29 layers in VRAM at a context of 512, 24 at 4096 (its keys and values are F32, and its
+ * workspace grows with the context); 0.2 tokens/s over eight lanes, 0.4 over sixteen. */
+static void machine_002_with_its_card(void **state)
+{
+    (void)state;
+    mo_rates r;
+    mo_error err;
+    mo_plan_limits l = {.reserve_bytes = -1};
+    assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-002.json", &r, &err), MO_OK);
+    assert_int_equal(mo_plan_limits_find(NULL, &r, &l, &err), MO_OK);
+    mo_plan_limits_device(0, r.vram_bytes, &l);
+    mo_plan_model near = dense_70b(512), far = dense_70b(4096);
+    near.kv_bytes *= 2;
+    far.kv_bytes *= 2;
+    near.device_work_bytes = 400 * 1000000;
+    far.device_work_bytes = 400 * 1000000 + (int64_t)4096 * 300000;
+    const mo_plan a = planned_with(&near, l.ram_bytes, l.vram_bytes, &r);
+    const mo_plan b = planned_with(&far, l.ram_bytes, l.vram_bytes, &r);
+    check_device(&near, &a);
+    check_device(&far, &b);
+    assert_true(abs(a.device.layers - 29) <= 2);
+    assert_true(abs(b.device.layers - 24) <= 2);
+    assert_true(a.device.streamed + a.device.layers == 80 && a.device.ring == MO_PLAN_DEVICE_RING);
+    assert_int_equal(a.mode, MO_PLAN_RESIDENT); /* the other layers lie in RAM */
+    assert_int_equal(a.core, a.device.streamed * near.dense_layer_bytes);
+    assert_int_equal(a.device.token_link_bytes, a.token_ram_bytes);
+    assert_true(a.tokens_per_second > 0.17 && a.tokens_per_second < 0.22);
+    assert_true(b.tokens_per_second < a.tokens_per_second);
+    mo_rates wide = r;
+    wide.link_bytes_s = 13e9;
+    const mo_plan c = planned_with(&near, l.ram_bytes, l.vram_bytes, &wide);
+    assert_true(c.tokens_per_second > 0.35 && c.tokens_per_second < 0.45);
+    /* Experts move down as well, and a faster link raises the speed where it is used. */
+    const mo_plan_model brief = gpt_oss_120b(4096), lengthy = gpt_oss_120b(131072);
+    const mo_plan d = planned_with(&brief, l.ram_bytes, l.vram_bytes, &r);
+    const mo_plan e = planned_with(&lengthy, l.ram_bytes, l.vram_bytes, &r);
+    assert_true(d.device.class_slots[0] > e.device.class_slots[0]);
+    assert_true(d.tokens_per_second > e.tokens_per_second);
+    const mo_plan f = planned_with(&brief, 100 * GB, l.vram_bytes, &r);
+    assert_true(f.device.fetch);
+    assert_true(planned_with(&brief, 100 * GB, l.vram_bytes, &wide).tokens_per_second > f.tokens_per_second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_of_it_in_vram),
+        cmocka_unit_test(experts_fill_what_is_left),
+        cmocka_unit_test(experts_stay_out_when_told),
+        cmocka_unit_test(ram_keeps_everything),
+        cmocka_unit_test(fetch_lane_by_cost),
+        cmocka_unit_test(refuses_a_small_device),
+        cmocka_unit_test(device_degrades_without_a_cliff),
+        cmocka_unit_test(random_devices),
+        cmocka_unit_test(the_cpu_takes_layers),
+        cmocka_unit_test(vram_ceilings),
+        cmocka_unit_test(machine_002_with_its_card),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
