@@ -1,5 +1,6 @@
-/* bench_card MODEL [DEVICE] [TOKENS] [ram]: what each kind of op of a token costs on a device, one at a time, and all of
- * them as one program; on a GPU also with choices joined to the routers before them and without, by pairs and in all.
+/* bench_card MODEL [DEVICE] [TOKENS] [POSITION | ram]: what each kind of op of a token at that position costs on a device,
+ * one at a time, and all of them as one program; on a GPU also with every choice apart from its router, and with every
+ * kernel after the one before it.
  * Of more than 8 tokens, a prompt: as it runs, its copies of experts alone, and op by op; ram: no expert stays on the
  * device. Figures are for finding out where time goes; `moraine bench` tells how fast a model runs. */
 #include <stdio.h>
@@ -99,19 +100,23 @@ static void print_programs(mo_card *card, const mo_card_plan *p)
         printf("%-14s %6s %10s %10.3f\n", "one program", "", "", time_program(card, p->ops, p->count) * 1e3);
         return;
     }
-    double best[2] = {1e9, 1e9};
-    for (int round = 0; round < 2 * ROUNDS; round++) { /* one after the other: clocks change */
-        mo_cuda_fuse(card->device, round % 2);
+    double best[3] = {1e9, 1e9, 1e9};
+    for (int round = 0; round < 3 * ROUNDS; round++) { /* one after the other: clocks change */
+        const int way = round % 3;
+        mo_cuda_fuse(card->device, way != 1);
+        mo_cuda_early(card->device, way != 2);
         const double seconds = time_program(card, p->ops, p->count);
-        best[round % 2] = seconds < best[round % 2] ? seconds : best[round % 2];
+        best[way] = seconds < best[way] ? seconds : best[way];
     }
-    printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[1] * 1e3);
-    printf("%-14s %6s %10s %10.3f\n", "nothing joined", "", "", best[0] * 1e3);
+    mo_cuda_early(card->device, true);
+    printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[0] * 1e3);
+    printf("%-14s %6s %10s %10.3f\n", "nothing joined", "", "", best[1] * 1e3);
+    printf("%-14s %6s %10s %10.3f\n", "nothing early", "", "", best[2] * 1e3);
     print_pairs(card, p);
 }
 
-/* A step of zeros: positions 0, the first session. */
-static void send_step(mo_card *card, mo_state *state, int64_t tokens)
+/* A step from a position on, of the first session, whose cache is as it is. */
+static void send_step(mo_card *card, mo_state *state, int64_t tokens, int64_t position)
 {
     mo_error err = {0};
     const mo_card_block b = mo_card_lay_block(card, tokens);
@@ -120,9 +125,9 @@ static void send_step(mo_card *card, mo_state *state, int64_t tokens)
     mo_dslice *slices = (mo_dslice *)(void *)(card->pinned.block + b.slices);
     float *x = (float *)(void *)(card->pinned.block + b.x);
     for (int64_t t = 0; t < tokens; t++) {
-        places[t] = (mo_dplace){.layers = state->seat->table, .position = t, .into = (int32_t)t};
+        places[t] = (mo_dplace){.layers = state->seat->table, .position = position + t, .into = (int32_t)t};
     }
-    slices[0] = (mo_dslice){.layers = state->seat->table, .count = (int32_t)tokens};
+    slices[0] = (mo_dslice){.layers = state->seat->table, .position = position, .count = (int32_t)tokens};
     for (int64_t i = 0; i < tokens * card->frame->width; i++) {
         x[i] = (float)((i * 7919) % 1000) / 1000.0f - 0.5f;
     }
@@ -239,10 +244,11 @@ int main(int argc, char **argv)
     mo_event *from, *to;
     mo_state state;
     if (argc < 2) {
-        fprintf(stderr, "usage: bench_card MODEL [DEVICE] [TOKENS] [ram]\n");
+        fprintf(stderr, "usage: bench_card MODEL [DEVICE] [TOKENS] [POSITION | ram]\n");
         return 2;
     }
-    const int64_t tokens = argc > 3 ? atoll(argv[3]) : 1;
+    const int64_t tokens = argc > 3 ? atoll(argv[3]) : 1, position = argc > 4 ? atoll(argv[4]) : 0;
+    const int64_t end = tokens + position;
     check(mo_device_choose(argc > 2 ? argv[2] : "auto", &device, NULL, 0, &err), &err);
     if (!device) {
         fprintf(stderr, "no device\n");
@@ -254,7 +260,7 @@ int main(int argc, char **argv)
     check(mo_checkpoint_load(argv[1], &layout, &model, &err), &err);
     const mo_card_options options = {.device = device,
                                      .batch = tokens > 8 ? tokens : 8,
-                                     .context = tokens > 512 ? tokens : 512,
+                                     .context = end > 512 ? end : 512,
                                      .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0};
     check(mo_card_open(model, &options, &card, &err), &err);
     if (tokens > CARD_FEW) {
@@ -265,15 +271,16 @@ int main(int argc, char **argv)
         mo_pool_destroy(pool);
         return 0;
     }
-    check(mo_state_init(&state, card->frame, MO_KV_F16, 512, 8, &err), &err);
+    check(mo_state_init(&state, card->frame, MO_KV_F16, options.context, 8, &err), &err);
     check(mo_seat_take(card, &state, &err), &err);
     check(mo_event_create(device, &from, &err), &err);
     check(mo_event_create(device, &to, &err), &err);
     const int limit = card->frame->layer_count * CARD_OPS + CARD_OPS;
-    mo_card_plan p = {.card = card, .tokens = tokens, .chunks = 1, .slices = 1, .limit = limit};
+    const int64_t chunks = (end + MO_CHUNK - 1) / MO_CHUNK;
+    mo_card_plan p = {.card = card, .tokens = tokens, .chunks = chunks, .slices = 1, .limit = limit};
     p.ops = malloc(sizeof *p.ops * (size_t)limit);
     list_ops(card, &p);
-    send_step(card, &state, tokens);
+    send_step(card, &state, tokens, position);
     check(mo_card_launch(card->main, &p, &err), &err);
     check(mo_stream_wait(card->main, &err), &err);
     double total[MO_OP_KINDS] = {0}, all = 0;

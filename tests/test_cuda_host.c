@@ -624,6 +624,121 @@ static void routers_by_environment(void **state)
     assert_int_equal(play.objects, 0);
 }
 
+/* ---- Kernels that come early ---- */
+
+static int told_version = 12030;
+
+static int play_version(int *version)
+{
+    *version = told_version;
+    return answer("cuDriverGetVersion");
+}
+
+static int play_launch_ex(const mo_cuda_config *config, void *function, void **parameters, void **extra)
+{
+    (void)function;
+    assert_non_null(parameters[0]);
+    assert_null(extra);
+    assert_int_equal(config->attribute_count, 1);
+    assert_int_equal(config->attributes[0].id, MO_CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION);
+    assert_int_equal(config->attributes[0].value[0], 1);
+    assert_true(config->grid[0] > 0 && config->block[0] > 0);
+    return answer("cuLaunchKernelEx");
+}
+
+/* Three kernels, of which so many are early. */
+static void expect_early(mo_device *device, int early)
+{
+    const mo_op ops[] = {logits_op, a_choice(), logits_op};
+    assert_int_equal(kernels_of(device, ops, 3), 3 - early);
+    assert_int_equal(seen("cuLaunchKernelEx"), early);
+}
+
+static void early(void **state)
+{
+    (void)state;
+    mo_error err;
+    driver.driver_get_version = play_version;
+    mo_device *device = open_toy(); /* the driver has no such call */
+    expect_early(device, 0);
+    mo_device_close(device);
+    driver.launch_kernel_ex = play_launch_ex;
+    device = open_toy();
+    expect_early(device, 2); /* the first follows what is not of the program */
+    mo_cuda_early(device, false);
+    expect_early(device, 0);
+    mo_cuda_early(device, true);
+    expect_early(device, 2);
+    mo_stream *stream;
+    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    seen(NULL);
+    assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_OK);
+    assert_int_equal(seen("cuLaunchKernelEx"), 0);
+    mo_stream_destroy(stream);
+    mo_device_close(device);
+
+    told_version = 12020; /* graphs do not know of it */
+    device = open_toy();
+    mo_cuda_early(device, true);
+    expect_early(device, 0);
+    mo_device_close(device);
+    told_version = 12030;
+    play.compute = 89; /* the kernels do not */
+    device = open_toy();
+    mo_cuda_early(device, true);
+    expect_early(device, 0);
+    mo_device_close(device);
+    play.compute = 90;
+    assert_int_equal(play.objects, 0);
+}
+
+/* Refused once: the program is recorded again, and this and the next are graphs of punctual kernels. */
+static void early_refused(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_program *program;
+    mo_stream *stream;
+    const mo_op ops[] = {logits_op, logits_op};
+    driver.driver_get_version = play_version;
+    driver.launch_kernel_ex = play_launch_ex;
+    mo_device *device = open_toy();
+    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    fail_at("cuLaunchKernelEx", 801);
+    assert_int_equal(mo_program_create(device, ops, 2, &program, &err), MO_OK);
+    assert_int_equal(seen("cuLaunchKernelEx"), 1);
+    assert_int_equal(seen("cuStreamBeginCapture"), 2);
+    fail_at(NULL, 0);
+    assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
+    assert_int_equal(seen("cuGraphLaunch"), 1);
+    mo_program_destroy(program);
+    expect_early(device, 0);
+    mo_stream_destroy(stream);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
+static void early_by_environment(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *device;
+    driver.driver_get_version = play_version;
+    driver.launch_kernel_ex = play_launch_ex;
+    static const char *const values[] = {"0", "1"};
+    for (int i = 0; i < 2; i++) {
+        setenv("MORAINE_CUDA_EARLY", values[i], 1);
+        assert_int_equal(mo_device_choose("cuda", &device, NULL, 0, &err), MO_OK);
+        expect_early(device, 2 * i);
+        mo_device_close(device);
+    }
+    setenv("MORAINE_CUDA_EARLY", "soon", 1);
+    assert_int_equal(mo_device_choose("cuda", &device, NULL, 0, &err), MO_EINVAL);
+    assert_says(err, "MORAINE_CUDA_EARLY: \"soon\" is not understood");
+    unsetenv("MORAINE_CUDA_EARLY");
+    assert_int_equal(play.objects, 0);
+}
+
 /* Without memory for their counters ops go alone; counters of programs that ended serve others. */
 static void counters(void **state)
 {
@@ -760,6 +875,9 @@ int main(void)
         PLAYED(programs),
         PLAYED(routers),
         PLAYED(routers_by_environment),
+        PLAYED(early),
+        PLAYED(early_refused),
+        PLAYED(early_by_environment),
         PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),

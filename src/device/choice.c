@@ -119,16 +119,30 @@ static mo_status open_sim(mo_device **out, mo_error *err)
 
 /* ---- The GPU ---- */
 
+/* A variable that is 0 or 1; *out stays as it is where there is none. */
+static mo_status read_switch(const char *name, bool *out, mo_error *err)
+{
+    const char *text = getenv(name);
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        return mo_fail(err, MO_EINVAL, "%s: \"%.60s\" is not understood: 0 or 1 is needed", name, text);
+    }
+    *out = text ? *text == '1' : *out;
+    return MO_OK;
+}
+
 static mo_status open_cuda(mo_device **out, mo_error *err)
 {
-    const char *text = getenv("MORAINE_CUDA_FUSE");
-    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
-        return mo_fail(err, MO_EINVAL, "MORAINE_CUDA_FUSE: \"%.60s\" is not understood: 0 or 1 is needed",
-                       text);
+    bool fuse = true, early = true;
+    mo_status status = read_switch("MORAINE_CUDA_FUSE", &fuse, err);
+    if (status == MO_OK) {
+        status = read_switch("MORAINE_CUDA_EARLY", &early, err);
     }
-    const mo_status status = mo_cuda_open(0, 0, out, err);
-    if (status == MO_OK && text) {
-        mo_cuda_fuse(*out, *text == '1');
+    if (status == MO_OK) {
+        status = mo_cuda_open(0, 0, out, err);
+    }
+    if (status == MO_OK) {
+        mo_cuda_fuse(*out, fuse);
+        mo_cuda_early(*out, early);
     }
     return status;
 }

@@ -20,4 +20,8 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err);
  * programs; the device is one of mo_cuda_open(). */
 void mo_cuda_fuse(mo_device *device, bool fuse);
 
+/* The same for kernels that come to the device while the one before still runs, bring their weights and wait (where GPU and
+ * driver can, they do unless told otherwise). */
+void mo_cuda_early(mo_device *device, bool early);
+
 #endif

@@ -263,7 +263,9 @@ typedef struct mo_op_experts {
     mo_dacts in, hidden;
     mo_dmatrix gate, up, down; /* shapes; scale and bias of expert 0; data unused */
     int64_t up_at, down_at;
-    mo_daddr y; /* float[rows][down.rows] */
+    mo_daddr y;          /* float[rows][down.rows] */
+    int32_t list_stands; /* a device's own note: the op before did not make the list. 0 from everybody else */
+    int32_t unused;
 } mo_op_experts;
 
 /* x = softcap(x) when cap > 0; *bad is set to 1 where one is not finite. */

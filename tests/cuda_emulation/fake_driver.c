@@ -395,6 +395,19 @@ static int launch_kernel(void *function, unsigned grid_x, unsigned grid_y, unsig
     return fake_leave(fake_enqueue_kernel(f, grid, block, shared_bytes, stream, parameters[0]));
 }
 
+/* Kernels come one after the other here, so that early is as good as in time. */
+static int launch_kernel_ex(const mo_cuda_config *config, void *function, void **parameters, void **extra)
+{
+    if (config->attribute_count != 1 ||
+        config->attributes[0].id != MO_CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION ||
+        config->attributes[0].value[0] != 1) {
+        return MO_CUDA_INVALID_VALUE;
+    }
+    return launch_kernel(function, config->grid[0], config->grid[1], config->grid[2], config->block[0],
+                         config->block[1], config->block[2], config->shared_bytes, config->stream, parameters,
+                         extra);
+}
+
 /* ---- In place of the driver ---- */
 
 static const mo_cuda_driver table = {
@@ -438,6 +451,7 @@ static const mo_cuda_driver table = {
     .func_get_attribute = func_get_attribute,
     .func_set_attribute = func_set_attribute,
     .launch_kernel = launch_kernel,
+    .launch_kernel_ex = launch_kernel_ex,
     .stream_begin_capture = fake_begin_capture,
     .stream_end_capture = fake_end_capture,
     .graph_instantiate = fake_graph_instantiate,

@@ -15,6 +15,7 @@ MO_KERNEL(mo_heads_norm_all, mo_op_heads)
     const int64_t stride = queries ? (int64_t)n * (op.gated ? 2 : 1) : n;
     float *x = mo_at<float>(queries ? op.q : op.k) + t * stride;
     const float *w = mo_at<const float>(queries ? op.q_norm : op.k_norm);
+    mo_grid_begin();
     if (threadIdx.x < 32) {
         const float r = mo_norm_factor(mo_square_sum(x, n), n, op.eps);
         if (threadIdx.x == 0) {
@@ -40,27 +41,82 @@ static __device__ __forceinline__ float take_head(float *row, const float *x, in
     return acc;
 }
 
-/* The norm of a row that was taken; weight may be NULL. */
-static __device__ __forceinline__ void norm_head(float *row, int n, float squares, const float *weight,
-                                                 float eps)
+/* What stands from the beginning of the step, of a lane: the first weights of a norm and the first angles. They are asked
+ * for before the products are there. Longer heads read the rest when they come to it. */
+enum { HELD_WEIGHTS = 8, HELD_PAIRS = 4 };
+typedef struct held {
+    const float *weight; /* the norm's; NULL: none */
+    const float *c, *s;  /* of the token; c is NULL where nothing is rotated */
+    float w[HELD_WEIGHTS], cosine[HELD_PAIRS], sine[HELD_PAIRS];
+} held;
+
+static __device__ __forceinline__ held hold(const mo_op_heads &op, mo_daddr weight, int64_t t)
+{
+    const int lane = threadIdx.x & 31;
+    held h;
+    h.weight = weight && !op.norm_all ? mo_at<const float>(weight) : NULL;
+    h.c = op.rope ? mo_at<const float>(op.rope) + t * op.rope_stride : NULL;
+    h.s = op.rope ? h.c + op.rope_rows * op.rope_stride : NULL;
+    MO_UNROLL()
+    for (int j = 0; j < HELD_WEIGHTS; j++) {
+        h.w[j] = h.weight && lane + 32 * j < op.k_len ? h.weight[lane + 32 * j] : 0.0f;
+    }
+    MO_UNROLL()
+    for (int j = 0; j < HELD_PAIRS; j++) {
+        const bool there = h.c && lane + 32 * j < op.n_rot / 2;
+        h.cosine[j] = there ? h.c[lane + 32 * j] : 0.0f;
+        h.sine[j] = there ? h.s[lane + 32 * j] : 0.0f;
+    }
+    return h;
+}
+
+/* The norm of a row that was taken. */
+static __device__ __forceinline__ void norm_head(float *row, int n, float squares, float eps)
 {
     const float r = mo_norm_factor(mo_lane_sum(squares), n, eps);
     MO_UNROLL(4)
     for (int i = threadIdx.x & 31; i < n; i += 32) {
-        row[i] = weight ? (row[i] * r) * weight[i] : row[i] * r;
+        row[i] = row[i] * r;
     }
 }
 
-static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float *row, int64_t t)
+static __device__ __forceinline__ void norm_head_by(float *row, int n, float squares, float eps,
+                                                    const held &h)
 {
-    const float *c = mo_at<const float>(op.rope) + t * op.rope_stride;
-    const float *s = c + op.rope_rows * op.rope_stride;
-    for (int p = threadIdx.x & 31; p < op.n_rot / 2; p += 32) {
-        const int first = op.neox ? p : 2 * p;
-        const int second = op.neox ? p + op.n_rot / 2 : 2 * p + 1;
-        const float a = row[first], b = row[second];
-        row[first] = fmaf(a, c[p], -(b * s[p]));
-        row[second] = fmaf(a, s[p], b * c[p]);
+    const int lane = threadIdx.x & 31;
+    const float r = mo_norm_factor(mo_lane_sum(squares), n, eps);
+    MO_UNROLL()
+    for (int j = 0; j < HELD_WEIGHTS; j++) {
+        const int i = lane + 32 * j;
+        if (i < n) {
+            row[i] = (row[i] * r) * h.w[j];
+        }
+    }
+    for (int i = lane + 32 * HELD_WEIGHTS; i < n; i += 32) {
+        row[i] = (row[i] * r) * h.weight[i];
+    }
+}
+
+static __device__ __forceinline__ void rotate_pair(const mo_op_heads &op, float *row, int p, float c, float s)
+{
+    const int first = op.neox ? p : 2 * p;
+    const int second = op.neox ? p + op.n_rot / 2 : 2 * p + 1;
+    const float a = row[first], b = row[second];
+    row[first] = fmaf(a, c, -(b * s));
+    row[second] = fmaf(a, s, b * c);
+}
+
+static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float *row, const held &h)
+{
+    const int lane = threadIdx.x & 31;
+    MO_UNROLL()
+    for (int j = 0; j < HELD_PAIRS; j++) {
+        if (lane + 32 * j < op.n_rot / 2) {
+            rotate_pair(op, row, lane + 32 * j, h.cosine[j], h.sine[j]);
+        }
+    }
+    for (int p = lane + 32 * HELD_PAIRS; p < op.n_rot / 2; p += 32) {
+        rotate_pair(op, row, p, h.c[p], h.s[p]);
     }
     __syncwarp();
 }
@@ -83,26 +139,27 @@ static __device__ __forceinline__ void store_head(const mo_op_heads &op, const f
 
 /* Queries and keys: the norm of each head, and its rotation. */
 static __device__ __forceinline__ void norm_and_rotate(const mo_op_heads &op, float *row, float squares,
-                                                       mo_daddr weight, int64_t t)
+                                                       const held &h)
 {
-    if (weight && !op.norm_all) {
-        norm_head(row, op.k_len, squares, mo_at<const float>(weight), op.eps);
+    if (h.weight) {
+        norm_head_by(row, op.k_len, squares, op.eps, h);
     }
     __syncwarp();
-    if (op.rope) {
-        rotate_head(op, row, t);
+    if (h.c) {
+        rotate_head(op, row, h);
     }
 }
 
 static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, float *row, int64_t t, int head)
 {
     float *x = mo_at<float>(op.q) + (t * op.heads + head) * op.k_len * (op.gated ? 2 : 1);
-    norm_and_rotate(op, row, take_head(row, x, op.k_len), op.q_norm, t);
+    const held kept = hold(op, op.q_norm, t);
+    mo_grid_begin();
+    norm_and_rotate(op, row, take_head(row, x, op.k_len), kept);
     give_head(x, row, op.k_len);
 }
 
-/* A key, or a value. What it is made of is asked for before its place in the cache is known: that takes two looks into
- * memory, one after the other. */
+/* A key, or a value. Its place in the cache takes two looks into memory, one after the other. */
 static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
                                                      bool value)
 {
@@ -110,12 +167,14 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     float *key = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
     float *x = value ? mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len : key;
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
-    const float squares = take_head(row, value && op.v_from_k ? key : x, n);
+    const held kept = hold(op, op.k_norm, t);
     const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    mo_grid_begin();
+    const float squares = take_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
-        norm_and_rotate(op, row, squares, op.k_norm, t);
+        norm_and_rotate(op, row, squares, kept);
     } else if (op.v_norm) {
-        norm_head(row, n, squares, NULL, op.eps);
+        norm_head(row, n, squares, op.eps);
     }
     __syncwarp();
     uint8_t *out = mo_at<uint8_t>(value ? state.v : state.k);
@@ -134,6 +193,7 @@ MO_KERNEL(mo_heads, mo_op_heads)
     const int64_t t = warp / vectors;
     const int which = (int)(warp % vectors), entry = which - op.heads;
     if (t >= op.tokens) {
+        mo_grid_begin();
         return;
     }
     if (entry < 0) {
@@ -151,6 +211,7 @@ MO_KERNEL(mo_heads, mo_op_heads)
 typedef struct view {
     mo_dstate state;
     int64_t position, first; /* the token's own, and the first it sees */
+    int64_t old;             /* positions before this one were there before the step */
     int64_t chunk;           /* the first position's chunk */
     int chunks;
 } view;
@@ -162,6 +223,7 @@ static __device__ __forceinline__ view view_of(const mo_op_attend &op, int64_t t
     v.state = mo_at<const mo_dstate>(place.layers)[op.layer];
     v.position = place.position;
     v.first = mo_first_seen(op.window, place.position);
+    v.old = place.position - place.into;
     v.chunk = v.first / MO_CHUNK_LENGTH;
     v.chunks = (int)(place.position / MO_CHUNK_LENGTH - v.chunk) + 1;
     return v;
@@ -246,23 +308,25 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
     const int64_t t = blockIdx.z;
     const int group = op.heads / op.kv_heads;
     const int head = blockIdx.y, kv_head = head / group;
-    const view v = view_of(op, t);
-    if ((int)blockIdx.x >= v.chunks) {
-        return;
-    }
+    const view v = view_of(op, t); /* a step's places stand from its beginning */
     const int some = queries_at_once(op, v.chunks);
     const int first = head % group * some;
-    if (first >= group) {
+    if ((int)blockIdx.x >= v.chunks || first >= group) {
+        mo_grid_begin();
         return;
     }
     const int begin = kv_head * group + first;
     mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
     enter_chunk(c, v, kv_head, v.chunk + blockIdx.x);
+    /* What earlier steps left in the cache does not wait for this one's. */
+    const int expected = mo_chunk_expect(
+        c, (int)min((int64_t)MO_CHUNK_LENGTH, v.old - (v.chunk + blockIdx.x) * (int64_t)MO_CHUNK_LENGTH));
+    mo_grid_begin();
     if (c.kv == MO_KV_Q8_0) {
         mo_chunk_queries(c);
         __syncthreads();
     }
-    mo_chunk_run(c);
+    mo_chunk_run(c, expected);
     if (op.chunks == 1) {
         finish_chunk(op, c, t, begin);
         return;
@@ -304,6 +368,7 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     const int64_t t = blockIdx.y;
     float *m = (float *)space, *l = m + threads, *a = l + threads, *b = a + threads;
     const view v = view_of(op, t);
+    mo_grid_begin();
     const int64_t step = (int64_t)op.heads * (op.v_len + 2);
     const float *o = partial_of(op, t, 0, head) + 2 + min(j, op.v_len - 1);
     float early[EARLY]; /* asked for before anything is known of them */
@@ -365,6 +430,7 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
 /* Codes of mixed rows whose heads do not end where blocks do. */
 MO_KERNEL(mo_attend_quantise, mo_op_attend)
 {
+    mo_grid_begin();
     mo_quantise_row(op.mixed, blockIdx.x);
 }
 
@@ -390,7 +456,7 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     }
     for (int i = 0; i < v.chunks; i++) {
         enter_chunk(c, v, kv_head, v.chunk + i);
-        mo_chunk_run(c);
+        mo_chunk_run(c, 0);
         for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
             const int q = x / op.v_len;
             O[x] = i == 0 ? c.o[x] : mo_joined(mo_join_of(M[q], c.m[q]), O[x], c.o[x]);

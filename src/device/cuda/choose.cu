@@ -6,6 +6,7 @@ MO_BOUNDED(mo_choose_list, mo_op_choose, 1024, 1);
 MO_KERNEL(mo_choose_list, mo_op_choose)
 {
     __shared__ int counts[32];
+    mo_grid_begin();
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const int rows = op.tokens * op.used;
     int done = 0;
@@ -37,5 +38,6 @@ MO_BOUNDED(mo_choose, mo_op_choose, MO_OP_EXPERTS, 1);
 MO_KERNEL(mo_choose, mo_op_choose)
 {
     __shared__ __align__(16) mo_choose_desk d;
+    mo_grid_begin();
     mo_choose_one(op, d, blockIdx.x);
 }

@@ -66,14 +66,14 @@ template <int KEYS, int STEP> static __device__ __forceinline__ void mo_tree_ste
     }
 }
 
-/* Keys of 32 * PARTS elements: as many keys as fit are held in registers while all queries pass. */
+/* Keys of 32 * PARTS elements: as many keys as fit are held in registers while all queries pass. Warps take turns, so that
+ * few keys are many warps' work. */
 template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_scores_of(const mo_chunk &c)
 {
     constexpr int KEYS = 64 / PARTS > 32 ? 32 : 64 / PARTS;
     const int lane = threadIdx.x & 31;
-    const int end = threadIdx.x / 32 * 32 + 32;
-    for (int u = end - 32; u < end; u += KEYS) {
-        if (u >= c.to || u + KEYS <= c.from) {
+    for (int u = threadIdx.x / 32 * KEYS; u < c.to; u += MO_CHUNK_THREADS / 32 * KEYS) {
+        if (u + KEYS <= c.from) {
             continue;
         }
         float key[KEYS][PARTS];
@@ -262,12 +262,12 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
 
 /* ---- Values ----------------------------------------------------------------------------------- */
 
-/* Asks for the values of positions [first, first + count), which follow each other in the cache; those before the first
- * that is seen are 0. */
-static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count)
+/* Asks for the values of positions [first, first + count), which follow each other in the cache, but for the first `there`;
+ * those before the first that is seen are 0. */
+static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count, int there)
 {
     const uint8_t *from = c.v + (int64_t)first * c.v_bytes;
-    const int bytes = count * c.v_bytes, skipped = max(0, c.from - first) * c.v_bytes;
+    const int bytes = count * c.v_bytes, skipped = max(there, c.from - first) * c.v_bytes;
     const uint64_t start = (uint64_t)(from + skipped) | (uint64_t)(c.values + skipped);
     int done = skipped;
     if ((start & 15) == 0) {
@@ -284,7 +284,7 @@ static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int fir
     for (int i = done + threadIdx.x; i < bytes; i += MO_CHUNK_THREADS) {
         c.values[i] = from[i];
     }
-    for (int i = threadIdx.x; i < skipped; i += MO_CHUNK_THREADS) {
+    for (int i = there * c.v_bytes + threadIdx.x; i < min(skipped, bytes); i += MO_CHUNK_THREADS) {
         c.values[i] = 0;
     }
     mo_async_commit();
@@ -390,7 +390,7 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
         const int count = min(c.piece, c.to - first);
         if (first > start) {
             __syncthreads();
-            mo_chunk_fetch(c, first, count);
+            mo_chunk_fetch(c, first, count, 0);
         }
         mo_async_wait<0>();
         __syncthreads();
@@ -404,11 +404,25 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
     }
 }
 
-/* Everything of one chunk; every thread has passed a barrier since mo_chunk_queries() and the chunk before. */
-static __device__ __forceinline__ void mo_chunk_run(const mo_chunk &c)
+/* Of the first c.piece positions, those before `end`: their values, and their keys as near as memory lets them come.
+ * Gives how many were asked for. */
+static __device__ __forceinline__ int mo_chunk_expect(const mo_chunk &c, int end)
+{
+    const int start = mo_chunk_start(c), count = max(0, min(c.piece, min(end, c.to) - start));
+    mo_chunk_fetch(c, start, count, 0);
+    const uint8_t *keys = c.k + (int64_t)start * c.k_bytes;
+    for (int i = 128 * threadIdx.x; i < count * c.k_bytes; i += 128 * MO_CHUNK_THREADS) {
+        mo_prefetch(keys + i);
+    }
+    return count;
+}
+
+/* Everything of one chunk, of which the values of the first `expected` positions have been asked for; every thread has
+ * passed a barrier since mo_chunk_queries() and the chunk before. */
+static __device__ __forceinline__ void mo_chunk_run(const mo_chunk &c, int expected)
 {
     const int start = mo_chunk_start(c);
-    mo_chunk_fetch(c, start, min(c.piece, c.to - start));
+    mo_chunk_fetch(c, start, min(c.piece, c.to - start), expected);
     mo_chunk_scores(c);
     __syncthreads();
     mo_chunk_weights(c);

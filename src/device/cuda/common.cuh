@@ -67,6 +67,14 @@ static inline void mo_prefetch(const void *global)
     (void)global;
 }
 
+static inline void mo_grid_wait(void)
+{
+}
+
+static inline void mo_grid_release(void)
+{
+}
+
 #else
 
 #define MO_KERNEL(name, args)   extern "C" __global__ void name(const __grid_constant__ args op)
@@ -127,7 +135,32 @@ static __device__ __forceinline__ void mo_prefetch(const void *global)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
+/* A kernel that is launched early (launch.h) may be on the device while the one before it still runs. Here it waits until
+ * that one has ended and what it wrote is seen; before, it reads nothing but weights and what the step began with, and
+ * writes nothing. Every block comes here, or the kernel after this one could begin too soon. */
+static __device__ __forceinline__ void mo_grid_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/* The kernel after this one may come to the device as soon as all blocks have been here or have ended. After
+ * mo_grid_wait(), so that never more than one kernel waits beside the one that runs. */
+static __device__ __forceinline__ void mo_grid_release(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#endif
+
+static __device__ __forceinline__ void mo_grid_begin(void)
+{
+    mo_grid_wait();
+    mo_grid_release();
+}
 
 /* The sum of 32 lanes as the definition's tree; every lane gets it. */
 static __device__ __forceinline__ float mo_lane_sum(float v)

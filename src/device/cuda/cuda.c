@@ -198,6 +198,14 @@ static mo_status open_parts(mo_cuda_device *d, int ptx, mo_error *err)
     return status;
 }
 
+/* Kernels that wait by themselves need code and a driver that know of it: graphs do since 12.3. */
+static bool can_be_early(const mo_cuda_device *d)
+{
+    int version = 0;
+    return d->code >= 90 && d->driver->launch_kernel_ex &&
+           d->driver->driver_get_version(&version) == MO_CUDA_OK && version >= 12030;
+}
+
 mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
 {
     static atomic_ulong openings;
@@ -232,6 +240,7 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
         }
         return status == MO_ENOMEM ? status : MO_EDEVICE;
     }
+    d->punctual = !can_be_early(d);
     d->ready = true;
     *out = &d->base;
     return MO_OK;
@@ -240,4 +249,10 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
 void mo_cuda_fuse(mo_device *device, bool fuse)
 {
     ((mo_cuda_device *)device)->apart = !fuse;
+}
+
+void mo_cuda_early(mo_device *device, bool early)
+{
+    mo_cuda_device *d = (mo_cuda_device *)device;
+    d->punctual = !early || !can_be_early(d);
 }

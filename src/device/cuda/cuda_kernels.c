@@ -246,6 +246,7 @@ static mo_status make_step(mo_cuda_device *d, const mo_cuda_launch *l, const voi
                               .grid = {l->grid[0], l->grid[1], l->grid[2]},
                               .block = {l->block[0], l->block[1], l->block[2]},
                               .shared = l->shared,
+                              .early = l->early,
                               .parameter = parameter};
     }
     return status;
@@ -283,10 +284,21 @@ mo_status mo_cuda_prepare_router(mo_cuda_device *d, const mo_op *first, const mo
     return make_step(d, &launch, router, step, err);
 }
 
-mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, mo_error *err)
+mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, bool early, mo_error *err)
 {
     /* The driver copies what the kernel takes. */
     void *parameters[] = {(void *)(uintptr_t)step->parameter};
+    if (early) {
+        mo_cuda_attribute serialization = {.id = MO_CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION, .value = {1}};
+        const mo_cuda_config config = {.grid = {step->grid[0], step->grid[1], step->grid[2]},
+                                       .block = {step->block[0], step->block[1], step->block[2]},
+                                       .shared_bytes = step->shared,
+                                       .stream = stream,
+                                       .attributes = &serialization,
+                                       .attribute_count = 1};
+        return mo_cuda_check(d, d->driver->launch_kernel_ex(&config, step->function, parameters, NULL),
+                             "cuLaunchKernelEx", err);
+    }
     const int result =
         d->driver->launch_kernel(step->function, step->grid[0], step->grid[1], step->grid[2], step->block[0],
                                  step->block[1], step->block[2], step->shared, stream, parameters, NULL);
@@ -303,7 +315,7 @@ mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err)
         status = mo_cuda_prepare(d, op, steps, &count, err);
     }
     for (int i = 0; i < count && status == MO_OK; i++) {
-        status = mo_cuda_start(d, ((mo_cuda_stream *)stream)->handle, &steps[i], err);
+        status = mo_cuda_start(d, ((mo_cuda_stream *)stream)->handle, &steps[i], false, err);
     }
     return status;
 }

@@ -45,7 +45,8 @@ typedef struct mo_cuda_device {
     void *capture;  /* stream on which programs are recorded; nothing ever runs on it */
     bool no_graphs; /* refused once: programs are launched op by op */
 
-    bool apart;        /* joining is not wanted, or was refused once: every op has kernels of its own */
+    bool punctual; /* kernels begin when the one before has ended: asked for, or nothing else is possible */
+    bool apart;    /* joining is not wanted, or was refused once: every op has kernels of its own */
     mo_daddr counters; /* uint32[MO_CUDA_COUNTERS], zeros while nothing runs; 0: not needed yet */
     bool counter_taken[MO_CUDA_COUNTERS];
 
@@ -70,6 +71,7 @@ typedef struct mo_cuda_step {
     void *function;
     uint32_t grid[3], block[3];
     uint32_t shared;
+    bool early;            /* may be put on the device while the kernel before it runs */
     const void *parameter; /* the op's own struct or a mo_cuda_router; not the step's */
 } mo_cuda_step;
 
@@ -136,8 +138,10 @@ mo_status mo_cuda_prepare(mo_cuda_device *device, const mo_op *op, mo_cuda_step 
 mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, const mo_op *second,
                                  mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err);
 
-/* Starts one kernel; what it was prepared for is where it was. */
-mo_status mo_cuda_start(mo_cuda_device *device, void *stream, const mo_cuda_step *step, mo_error *err);
+/* Starts one kernel; what it was prepared for is where it was. early: as early as it can begin, which is only for
+ * kernels whose step says so. */
+mo_status mo_cuda_start(mo_cuda_device *device, void *stream, const mo_cuda_step *step, bool early,
+                        mo_error *err);
 
 mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err);
 

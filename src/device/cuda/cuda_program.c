@@ -40,11 +40,20 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
     return MO_OK;
 }
 
+/* Gate and up went through the same worklist right before: whoever made it has ended when they began. */
+static bool list_stands(const mo_op *ops, int i)
+{
+    return i > 0 && ops[i - 1].kind == MO_OP_EXPERTS_IN && ops[i - 1].experts.work == ops[i].experts.work;
+}
+
 static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count, mo_error *err)
 {
     mo_cuda_router *router = p->routers;
     for (int i = 0; i < count; i++) {
         int made = 0;
+        if (p->ops[i].kind == MO_OP_EXPERTS_DOWN) {
+            p->ops[i].experts.list_stands = list_stands(p->ops, i);
+        }
         mo_status status = prepare_router(d, p, i, count, router, &made, err);
         if (made) {
             router++;
@@ -64,7 +73,9 @@ static mo_status start_steps(mo_cuda_device *d, const mo_cuda_program *p, void *
 {
     mo_status status = MO_OK;
     for (int i = 0; i < p->step_count && status == MO_OK; i++) {
-        status = mo_cuda_start(d, stream, &p->steps[i], err);
+        /* The first follows what is not of this program, and may have brought the weights. */
+        const bool early = i > 0 && p->steps[i].early && !d->punctual;
+        status = mo_cuda_start(d, stream, &p->steps[i], early, err);
     }
     return status;
 }
@@ -116,6 +127,12 @@ static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err
     }
     mo_error why;
     mo_status status = record(d, p, &why);
+    if (status != MO_OK && status != MO_EDEVICE && status != MO_ENOMEM && !d->punctual) {
+        d->punctual = true;
+        mo_log(MO_LOG_WARN, "cuda",
+               "%s; kernels begin when the one before has ended, which costs about 1 us each", why.detail);
+        status = record(d, p, &why);
+    }
     if (status == MO_OK) {
         drop_steps(p);
         return MO_OK;

@@ -25,6 +25,7 @@ MO_KERNEL(mo_convolve, mo_op_convolve)
     const float *weight = mo_at<const float>(op.weight) + (int64_t)h * n;
     float *after = mo_at<float>(op.after) + t * channels + (int64_t)h * n;
     float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + (int64_t)h * n;
+    mo_grid_begin();
     const bool alone = op.tokens == op.slice_count; /* one token per slice: nobody else reads these inputs */
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         float acc = 0.0f;
@@ -60,6 +61,7 @@ MO_KERNEL(mo_convolve_keep, mo_op_convolve)
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * op.head;
     const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    mo_grid_begin();
     if (c >= channels) {
         return;
     }
@@ -91,6 +93,7 @@ MO_KERNEL(mo_recur_finish, mo_op_recur)
     const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const int64_t t = warp / op.v_heads;
     const int h = (int)(warp % op.v_heads);
+    mo_grid_begin();
     if (t >= op.tokens) {
         return;
     }
@@ -112,6 +115,7 @@ MO_KERNEL(mo_recur_finish, mo_op_recur)
 /* Codes of mixed rows whose heads do not end where blocks do. */
 MO_KERNEL(mo_recur_quantise, mo_op_recur)
 {
+    mo_grid_begin();
     mo_quantise_row(op.mixed, blockIdx.x);
 }
 
@@ -214,8 +218,9 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
     float S[HEAD];
     MO_UNROLL()
     for (int i = 0; i < HEAD; i++) {
-        S[i] = state[i * HEAD];
+        S[i] = state[i * HEAD]; /* nobody else has it: it is as the step before left it */
     }
+    mo_grid_begin();
     float a = 0.0f, o = 0.0f;
     for (int first = 0; first < slice.count; first += inputs<HEAD>::TOKENS) {
         const int count = min((int)inputs<HEAD>::TOKENS, slice.count - first);
@@ -263,6 +268,7 @@ MO_KERNEL(mo_recur_any, mo_op_recur)
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * n;
     const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
     float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * n * n;
+    mo_grid_begin();
     for (int64_t t = slice.first; t < slice.first + slice.count; t++) {
         const float *c = mo_at<const float>(op.after) + t * channels;
         const float *q = c + key_head_of(op, h) * n;

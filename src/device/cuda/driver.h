@@ -9,6 +9,21 @@
 
 #include "moraine.h"
 
+/* How a kernel is launched, as the driver lays it out: CUlaunchAttribute, CUlaunchConfig. */
+typedef struct mo_cuda_attribute {
+    int id;
+    int unused;
+    int value[16]; /* a union of 64 bytes */
+} mo_cuda_attribute;
+
+typedef struct mo_cuda_config {
+    unsigned grid[3], block[3];
+    unsigned shared_bytes;
+    void *stream;
+    mo_cuda_attribute *attributes;
+    unsigned attribute_count;
+} mo_cuda_config;
+
 /* X(member, symbol, parameters). Suffixes: the first forms of these calls had 32-bit sizes or fewer parameters.
  * The second list may be absent from the library (it came with driver 12.4): members are then NULL. */
 /* clang-format off */
@@ -65,7 +80,9 @@
 #define MO_CUDA_CALLS_LATER(X)                                                                                       \
     X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *count, void *module))                        \
     X(module_enumerate_functions, "cuModuleEnumerateFunctions", (void **functions, unsigned count, void *module))    \
-    X(func_load, "cuFuncLoad", (void *function))
+    X(func_load, "cuFuncLoad", (void *function))                                                                     \
+    X(launch_kernel_ex, "cuLaunchKernelEx",                                                                          \
+      (const mo_cuda_config *config, void *function, void **parameters, void **extra))
 /* clang-format on */
 
 typedef struct mo_cuda_driver {
@@ -115,6 +132,7 @@ enum {
     MO_CUDA_STREAM_NON_BLOCKING = 1,
     MO_CUDA_EVENT_DEFAULT = 0,
     MO_CUDA_CAPTURE_RELAXED = 2,
+    MO_CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION = 6,
 };
 
 #endif

@@ -116,6 +116,7 @@ MO_BOUNDED(mo_experts_in, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1), 3
 MO_KERNEL(mo_experts_in, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
+    mo_grid_begin();
     mo_experts_tile(op, memory);
 }
 
@@ -123,5 +124,6 @@ MO_BOUNDED(mo_experts_down, mo_op_experts, MO_ROWS_THREADS + mo_rows_folders(1),
 MO_KERNEL(mo_experts_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
+    mo_grid_begin();
     mo_experts_rows(op, memory);
 }

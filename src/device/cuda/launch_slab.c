@@ -25,6 +25,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
         return 0;
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_slab_product",
+                              .early = true,
                               .grid = {(uint32_t)slabs, 1, 1},
                               .block = {MO_SLAB_THREADS, 1, 1},
                               .shared = (uint32_t)shared};
@@ -39,6 +40,7 @@ int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
         return 0;
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_slab_in",
+                              .early = true,
                               .grid = {(uint32_t)op->gate.rows / MO_SLAB_TILE, (uint32_t)op->most, 1},
                               .block = {MO_SLAB_TILE_THREADS, 1, 1},
                               .shared = (uint32_t)mo_slab_tile_shared(&s)};
@@ -53,6 +55,7 @@ int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
     }
     out[0] = (mo_cuda_launch){
         .kernel = "mo_slab_down",
+        .early = true,
         .grid = {(uint32_t)(op->down.rows + s.rows - 1) / (uint32_t)s.rows, (uint32_t)op->most, 1},
         .block = {MO_SLAB_THREADS, 1, 1},
         .shared = (uint32_t)mo_slab_shared(&s)};

@@ -58,6 +58,7 @@ static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, u
     MO_KERNEL(mo_product_##TOKENS, mo_op_product)                                                            \
     {                                                                                                        \
         MO_DYNAMIC_SHARED(memory);                                                                           \
+        mo_grid_begin();                                                                                     \
         mo_product_few<TOKENS>(op, memory);                                                                  \
     }
 

@@ -81,6 +81,7 @@ static __device__ __forceinline__ void score_rows(const mo_op_product &op, uint8
     for (int i = 16 * threadIdx.x; i < rows * row_bytes; i += 16 * blockDim.x) {
         mo_async_copy16(bytes + i, data + i);
     }
+    mo_grid_begin();
     for (int i = 16 * threadIdx.x; i < 4 * cols; i += 16 * blockDim.x) {
         mo_async_copy16(memory + i, in + i);
     }

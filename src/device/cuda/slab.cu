@@ -18,6 +18,7 @@ MO_KERNEL(mo_slab_product, mo_op_product)
         }
         slab -= slabs;
         if (++which == op.count) {
+            mo_grid_begin();
             return;
         }
         shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 0);
@@ -56,6 +57,7 @@ MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_THREADS, 2);
 MO_KERNEL(mo_slab_in, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
+    mo_grid_begin();
     const mo_dwork *work = mo_at<const mo_dwork>(op.work);
     if ((int)blockIdx.y >= work->count) {
         return;
@@ -92,16 +94,39 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     }
 }
 
+/* The block's item of a worklist that may have been made a moment ago: past this multiprocessor's own cache, which nobody
+ * has told that the list is new. One thread looks, since all blocks look at the same place; there is room for op.most
+ * items, so that an item need not wait for the count. False: the list has no such item. */
+static __device__ __forceinline__ bool mo_item_now(mo_daddr list, int index, mo_dwork_item *item)
+{
+    __shared__ mo_dwork_item found;
+    __shared__ int32_t count;
+    if (threadIdx.x == 0) {
+        const mo_dwork *work = mo_at<const mo_dwork>(list);
+        const volatile mo_dwork_item *from = (const volatile mo_dwork_item *)(work + 1) + index;
+        found.base = from->base;
+        found.expert = from->expert;
+        found.row = from->row;
+        count = *(const volatile int32_t *)&work->count;
+    }
+    __syncthreads();
+    *item = found;
+    return index < count;
+}
+
 /* Grid: slabs, items. */
 MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_THREADS, 4);
 MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
-    const mo_dwork *work = mo_at<const mo_dwork>(op.work);
-    if ((int)blockIdx.y >= work->count) {
+    if (!op.list_stands) {
+        mo_grid_wait();
+    }
+    mo_dwork_item item;
+    if (!mo_item_now(op.work, blockIdx.y, &item)) {
+        mo_grid_begin();
         return;
     }
-    const mo_dwork_item item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
     const mo_slab_shape shape = mo_slab_cut(op.down.type, op.hidden.cols, 0);
     const int row0 = blockIdx.x * shape.rows;
     const uint8_t *data = mo_at<const uint8_t>(item.base) + op.down_at;

@@ -130,6 +130,7 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
     mo_ring ring = mo_slab_ring(memory, bytes, shape.step_bytes);
     __syncthreads();
     mo_slab_bring(ring, 0, place, shape.row_bytes);
+    mo_grid_begin(); /* the weights are on their way meanwhile */
     mo_slab_take_acts<TYPE>(from, acts, shape.blocks);
 #ifdef MO_RING_BULK
     mo_ring_wait(&ring, 0);

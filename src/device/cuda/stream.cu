@@ -286,7 +286,6 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
     const bench b = {(float *)space, &factor, op.n, op.eps};
     const int64_t t = blockIdx.x;
     float *row = mo_at<float>(op.x) + t * op.n;
-    spread<QUADS> x = load_row<QUADS, WIDE>(row, op.n);
     /* Short rows have room for the norms' weights from the beginning: one wait for memory less. */
     float4 early[MO_OP_NORMS];
     bool any = false;
@@ -297,6 +296,8 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
             early[i] = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), quad_at(0), op.n);
         }
     }
+    mo_grid_begin();
+    spread<QUADS> x = load_row<QUADS, WIDE>(row, op.n);
     if (op.feed) {
         add_row(x, merge_feed<QUADS, WIDE>(op, b, t));
     } else if (op.y) {
@@ -356,6 +357,7 @@ template <bool WIDE> static __device__ __forceinline__ void activate(const mo_op
 {
     const int64_t row = blockIdx.x;
     const int at = 4 * (int)(blockIdx.y * blockDim.x + threadIdx.x);
+    mo_grid_begin();
     const float4 g = mo_load_quad<WIDE>(mo_at<const float>(op.gate) + row * op.n, at, op.n);
     const float4 u = mo_load_quad<WIDE>(mo_at<const float>(op.up) + row * op.n, at, op.n);
     const float4 v =
@@ -382,6 +384,7 @@ MO_KERNEL(mo_activate_odd, mo_op_activate)
 MO_KERNEL(mo_logits, mo_op_logits)
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    mo_grid_begin();
     if (i >= op.count) {
         return;
     }
@@ -439,6 +442,7 @@ static __device__ __forceinline__ void raise_flag(const mo_op_publish &op)
 /* A few kilobytes: one block of threads. */
 MO_KERNEL(mo_publish, mo_op_publish)
 {
+    mo_grid_begin();
     copy_ranges(op, threadIdx.x, blockDim.x);
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -449,11 +453,13 @@ MO_KERNEL(mo_publish, mo_op_publish)
 /* More: many blocks, and the flag in a kernel of its own. */
 MO_KERNEL(mo_publish_copy, mo_op_publish)
 {
+    mo_grid_begin();
     copy_ranges(op, (int64_t)blockIdx.x * blockDim.x + threadIdx.x, (int64_t)gridDim.x * blockDim.x);
 }
 
 MO_KERNEL(mo_publish_flag, mo_op_publish)
 {
+    mo_grid_begin();
     raise_flag(op);
 }
 
@@ -490,6 +496,7 @@ MO_KERNEL(mo_await, mo_op_await)
     __shared__ int32_t rows[AWAIT_ROWS];
     __shared__ int32_t count;
     const mo_dreply *reply = mo_at<const mo_dreply>(op.reply);
+    mo_grid_wait(); /* and nobody is let in: this kernel may take long, and others need the room */
     if (threadIdx.x == 0) {
         const uint64_t began = mo_nanoseconds();
         const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence), began);
