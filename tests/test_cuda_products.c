@@ -14,6 +14,7 @@
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/rows.h"
+#include "device/cuda/slab.h"
 #include "device/op_host.h"
 #include "numeric/kinds.h"
 #include "numeric/reference.h"
@@ -296,6 +297,39 @@ static void test_cuts(void **state)
     }
 }
 
+/* Slabs: what threads share lies within the room, and tiles leave room for three of their blocks where they can. */
+static void test_slab_cuts(void **state)
+{
+    (void)state;
+    for (int i = FLOATS; i < BLOCK_TYPES; i++) {
+        const mo_format *f = mo_format_of(block_types[i]);
+        for (int cols = f->block_values; cols < 60000;
+             cols += cols / 9 / f->block_values * f->block_values + f->block_values) {
+            const mo_slab_shape one = mo_slab_cut(f->type, cols);
+            assert_int_equal(one.row_bytes, mo_format_row_bytes(f, cols));
+            assert_true(one.pitch >= mo_rows_terms(f->type) * one.blocks && one.pitch / 4 % 2 == 1);
+            assert_in_range(mo_slab_threads(&one, MO_SLAB_THREADS), 64, MO_SLAB_THREADS);
+            for (int tiles = 1; tiles <= 1024; tiles *= 32) {
+                const mo_slab_shape s = mo_slab_tile_cut(f->type, cols, tiles);
+                if (s.slots == 0) {
+                    assert_true(cols > 7168);
+                    continue;
+                }
+                const int slabs = 2 * MO_SLAB_TILE >> s.rows_log2;
+                assert_in_range(s.rows_log2, 0, 5);
+                assert_in_range(s.slots, 2, slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS);
+                assert_in_range(s.shared, 1, MO_SLAB_SHARED);
+                assert_true(cols > 2048 ||
+                            s.shared <= (tiles > MO_SLAB_FEW ? MO_SLAB_MANY_ROOM : MO_SLAB_FEW_ROOM));
+                assert_in_range(mo_slab_threads(&s, MO_SLAB_TILE_THREADS), 64, MO_SLAB_TILE_THREADS);
+            }
+        }
+    }
+    const mo_slab_shape oss = mo_slab_tile_cut(MO_MXFP4, 2880, 360); /* four experts of gpt-oss: one wave */
+    assert_true(3 * (oss.shared + 1024) <= 228 * 1024);
+    assert_int_equal(mo_slab_threads(&oss, MO_SLAB_TILE_THREADS), 384);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -449,16 +483,32 @@ static void test_experts_of_odd_shapes(void **state)
         {MO_F16, MO_F32, MO_BF16, 33, 50, 4, 2, 2, MO_SWIGLU, false},
         {MO_Q8_0, MO_F16, MO_F32, 64, 70, 4, 2, 2, MO_SWIGLU, true},
         {MO_Q8_0, MO_Q8_0, MO_Q8_0, 20480, 32, 2, 1, 1, MO_GEGLU, false},
+        {MO_Q8_0, MO_Q8_0, MO_Q8_0, 18432, 32, 2, 2, 1, MO_GEGLU, true}, /* a tile with two slots */
+        {MO_Q4_K, MO_Q4_K, MO_Q6_K, 2048, 256, 2, 2, 1, MO_SWIGLU, false},
+        {MO_Q5_1, MO_Q5_1, MO_Q4_1, 4128, 64, 2, 2, 1, MO_SWIGLU, true},
     };
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         check_experts(&layers[i]);
     }
+    assert_int_equal(mo_slab_tile_cut(MO_Q8_0, 18432, 2).slots, 2);
+}
+
+/* Many tiles: other slabs, and slots that are filled again and again. Rows of an odd number of bytes. */
+static void test_many_tiles(void **state)
+{
+    (void)state;
+    const layer l = {MO_MXFP4, MO_MXFP4, MO_Q8_0, 2080, 96, 8, 11, 8, MO_SWIGLU_OSS, true};
+    const int tiles = l.hidden / MO_SLAB_TILE * l.used * l.tokens;
+    const mo_slab_shape s = mo_slab_tile_cut(l.gate, l.width, tiles);
+    assert_true(tiles > MO_SLAB_FEW && s.slots < 2 * MO_SLAB_TILE >> s.rows_log2 && s.row_bytes % 2 == 1);
+    check_experts_on(&l, 90);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_cuts, give_back),
+        cmocka_unit_test_teardown(test_slab_cuts, give_back),
         cmocka_unit_test_teardown(test_refusals, give_back),
         cmocka_unit_test_teardown(test_every_format_and_number_of_tokens, give_back),
         cmocka_unit_test_teardown(test_hostile_values, give_back),
@@ -467,6 +517,7 @@ int main(void)
         cmocka_unit_test_teardown(test_several_matrices, give_back),
         cmocka_unit_test_teardown(test_experts_of_every_format, give_back),
         cmocka_unit_test_teardown(test_experts_of_odd_shapes, give_back),
+        cmocka_unit_test_teardown(test_many_tiles, give_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 
 struct mo_ring {
     uint8_t *steps;    /* [ahead][step_bytes], 16-byte aligned */
-    uint64_t *arrived; /* [MO_ROWS_AHEAD] barriers */
+    uint64_t *arrived; /* barriers, one for each */
     uint32_t phases;   /* bit i: which phase of barrier i is awaited next */
     uint32_t step_bytes;
     int32_t ahead; /* steps there is room for: 2 to 4 */
@@ -33,18 +33,20 @@ struct mo_ring_runs {
     int32_t stride; /* in the step, where each keeps its place modulo 16 */
 };
 
-/* All threads, before a __syncthreads(). */
-static __device__ __forceinline__ void mo_ring_begin(mo_ring *ring)
+/* All threads, before a __syncthreads(); thread 0 may bring steps right away. steps: that there is room for. */
+static __device__ __forceinline__ void mo_ring_begin(mo_ring *ring, int steps)
 {
     ring->phases = 0;
 #ifdef MO_RING_BULK
     if (threadIdx.x == 0) {
-        for (int i = 0; i < MO_ROWS_AHEAD; i++) {
+        for (int i = 0; i < steps; i++) {
             const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(ring->arrived + i);
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the copies see them */
     }
+#else
+    (void)steps;
 #endif
 }
 

@@ -387,7 +387,7 @@ static __device__ __forceinline__ mo_ring mo_rows_begin(mo_rows_head *head)
     ring.arrived = head->arrived;
     ring.step_bytes = 0;
     ring.ahead = 0;
-    mo_ring_begin(&ring);
+    mo_ring_begin(&ring, MO_ROWS_AHEAD);
     return ring;
 }
 

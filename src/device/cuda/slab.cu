@@ -5,14 +5,14 @@
 
 /* ---- Several matrices, one token ---- */
 
-MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_THREADS, 4);
+MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_product, mo_op_product)
 {
     MO_DYNAMIC_SHARED(memory);
     int slab = blockIdx.x, which = 0;
-    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols, 0);
+    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols);
     for (;;) { /* the matrix that has this slab; slabs of all lie in one row */
-        const int slabs = op.matrix[which].data ? (op.matrix[which].rows + shape.rows - 1) / shape.rows : 0;
+        const int slabs = op.matrix[which].data ? mo_slab_count(&shape, op.matrix[which].rows) : 0;
         if (slab < slabs) {
             break;
         }
@@ -21,22 +21,20 @@ MO_KERNEL(mo_slab_product, mo_op_product)
             mo_grid_begin();
             return;
         }
-        shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 0);
+        shape = mo_slab_cut(op.matrix[which].type, op.in.cols);
     }
     const mo_dmatrix &m = op.matrix[which];
-    const int row0 = slab * shape.rows;
-    const uint8_t *data = mo_at<const uint8_t>(m.data);
-    mo_slab_place place;
-    place.data = data + (int64_t)row0 * shape.row_bytes;
-    place.limit = data + (int64_t)m.rows * shape.row_bytes;
-    place.rows = min(shape.rows, m.rows - row0);
+    const int row0 = slab << shape.rows_log2;
+    const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
+    mo_slab_head *head = (mo_slab_head *)memory;
+    mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
+    if (threadIdx.x == 32) {
+        head->y = mo_at<float>(op.y[which]) + row0;
+    }
     const mo_rows_acts acts = mo_rows_acts_of(op.in, 0, 1);
-    float *y = mo_at<float>(op.y[which]) + row0;
-    const float *scale = mo_at<const float>(m.scale),
-                *bias = m.bias ? mo_at<const float>(m.bias) + row0 : NULL;
-    const auto sink = [&](int row, float value) { y[row] = mo_rows_finish(value, scale, bias, row); };
+    const auto sink = [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); };
 #define MO_WAY(TYPE)                                                                                         \
-    case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
+    case TYPE: mo_slab_one<TYPE>(memory, op.in.cols, acts, place, sink); break;
     switch (m.type) {
         MO_SLAB_TYPES(MO_WAY)
     default: break; /* not launched */
@@ -46,51 +44,64 @@ MO_KERNEL(mo_slab_product, mo_op_product)
 
 /* ---- Experts ---- */
 
-static __device__ __forceinline__ float mo_slab_finish(const mo_dmatrix &m, int expert, int row, float value)
+/* The block's item. Its address does not wait for the count: there is room for op.most. */
+static __device__ __forceinline__ bool mo_slab_item(const mo_op_experts &op, mo_dwork_item *item)
 {
-    value = m.scale ? value * mo_at<const float>(m.scale)[expert] : value;
-    return m.bias ? value + mo_at<const float>(m.bias)[(int64_t)expert * m.rows + row] : value;
+    const mo_dwork *work = mo_at<const mo_dwork>(op.work);
+    *item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
+    return (int)blockIdx.y < work->count;
+}
+
+template <int TYPE>
+static __device__ __forceinline__ mo_slab_source mo_slab_source_of(const mo_op_experts &op,
+                                                                   const uint8_t *gate, int row0)
+{
+    const int64_t row_bytes = mo_slab_shape_of(TYPE, op.in.cols).row_bytes;
+    mo_slab_source source;
+    source.gate = gate + row0 * row_bytes;
+    source.up = source.gate + op.up_at;
+    source.gate_limit = gate + op.gate.rows * row_bytes;
+    source.up_limit = source.gate_limit + op.up_at;
+    return source;
 }
 
 /* Grid: tiles of 32 rows, items. */
-MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_THREADS, 2);
+MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_BOUND, MO_SLAB_TILE_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_in, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
     mo_grid_begin();
-    const mo_dwork *work = mo_at<const mo_dwork>(op.work);
-    if ((int)blockIdx.y >= work->count) {
+    mo_dwork_item item;
+    if (!mo_slab_item(op, &item)) {
         return;
     }
-    const mo_dwork_item item = ((const mo_dwork_item *)(work + 1))[blockIdx.y];
-    const mo_slab_shape shape = mo_slab_cut(op.gate.type, op.in.cols, MO_SLAB_TILE / 2);
+    mo_slab_head *head = (mo_slab_head *)memory;
     const int row0 = blockIdx.x * MO_SLAB_TILE;
-    float *result = (float *)(memory + 64 + shape.acts_bytes + 4 * shape.step_bytes + shape.terms_bytes);
-    mo_slab_place place[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const uint8_t *data = mo_at<const uint8_t>(item.base) + (i < 2 ? 0 : op.up_at);
-        place[i].data = data + (int64_t)(row0 + i % 2 * shape.rows) * shape.row_bytes;
-        place[i].limit = data + (int64_t)op.gate.rows * shape.row_bytes;
-        place[i].rows = shape.rows;
+    if (threadIdx.x == 32) {
+        head->row = item.row;
     }
+    mo_slab_take_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
+    mo_slab_take_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
+    const uint8_t *gate = mo_at<const uint8_t>(item.base);
     const mo_rows_acts acts = mo_rows_acts_of(op.in, item.token, 1);
 #define MO_WAY(TYPE)                                                                                         \
-    case TYPE: mo_slab_tile<TYPE>(memory, shape, acts, place, result); break;
+    case TYPE:                                                                                               \
+        mo_slab_tile<TYPE>(memory, op.in.cols, mo_slab_source_of<TYPE>(op, gate, row0), acts, head->result); \
+        break;
     switch (op.gate.type) {
         MO_SLAB_TYPES(MO_WAY)
-    default: break; /* not launched */
+    default: return; /* not launched */
     }
 #undef MO_WAY
     __syncthreads();
-    if (threadIdx.x < 32) {
-        const int lane = threadIdx.x, row = row0 + lane;
-        const float hidden =
-            mo_activation_of(op.activation, mo_slab_finish(op.gate, item.expert, row, result[lane]),
-                             mo_slab_finish(op.up, item.expert, row, result[MO_SLAB_TILE + lane]));
-        mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
+    if (threadIdx.x < MO_SLAB_TILE) {
+        const int lane = threadIdx.x, row = head->row;
+        const float g = mo_slab_finish(head, 0, op.gate, lane, head->result[lane]);
+        const float u = mo_slab_finish(head, 1, op.up, lane, head->result[MO_SLAB_TILE + lane]);
+        const float hidden = mo_activation_of(op.activation, g, u);
+        mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + row0 + lane] = hidden;
         __syncwarp();
-        mo_quantise_block(op.hidden, item.row, blockIdx.x, hidden);
+        mo_quantise_block(op.hidden, row, blockIdx.x, hidden);
     }
 }
 
@@ -115,7 +126,7 @@ static __device__ __forceinline__ bool mo_item_now(mo_daddr list, int index, mo_
 }
 
 /* Grid: slabs, items. */
-MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_THREADS, 4);
+MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
@@ -127,20 +138,21 @@ MO_KERNEL(mo_slab_down, mo_op_experts)
         mo_grid_begin();
         return;
     }
-    const mo_slab_shape shape = mo_slab_cut(op.down.type, op.hidden.cols, 0);
-    const int row0 = blockIdx.x * shape.rows;
-    const uint8_t *data = mo_at<const uint8_t>(item.base) + op.down_at;
-    mo_slab_place place;
-    place.data = data + (int64_t)row0 * shape.row_bytes;
-    place.limit = data + (int64_t)op.down.rows * shape.row_bytes;
-    place.rows = min(shape.rows, op.down.rows - row0);
+    const mo_slab_shape shape = mo_slab_cut(op.down.type, op.hidden.cols);
+    const int row0 = blockIdx.x << shape.rows_log2;
+    const mo_slab_place place =
+        mo_slab_place_of(shape, mo_at<const uint8_t>(item.base) + op.down_at, row0, op.down.rows);
+    mo_slab_head *head = (mo_slab_head *)memory;
+    mo_slab_take_finish(head, 0, op.down, item.expert, row0, place.rows);
+    if (threadIdx.x == 32) {
+        head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
+    }
     const mo_rows_acts acts = mo_rows_acts_of(op.hidden, item.row, 1);
-    float *y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
     const auto sink = [&](int row, float value) {
-        y[row] = mo_slab_finish(op.down, item.expert, row0 + row, value);
+        head->y[row] = mo_slab_finish(head, 0, op.down, row, value);
     };
 #define MO_WAY(TYPE)                                                                                         \
-    case TYPE: mo_slab_one<TYPE>(memory, shape, acts, place, sink); break;
+    case TYPE: mo_slab_one<TYPE>(memory, op.hidden.cols, acts, place, sink); break;
     switch (op.down.type) {
         MO_SLAB_TYPES(MO_WAY)
     default: break; /* not launched */

@@ -1,111 +1,128 @@
-/* Slab: the product of a few consecutive rows of one quantised matrix with one token, by one thread block. See slab.h. */
+/* Slab: the product of a few consecutive rows of quantised matrices with one token, by one thread block. See slab.h. */
 #ifndef MO_CUDA_SLAB_CUH
 #define MO_CUDA_SLAB_CUH
 
 #include "device/cuda/rows.cuh"
 #include "device/cuda/slab.h"
 
-/* The token's activations in shared memory: codes in two halves of 16 bytes, so that neighbours meet no bank twice. */
-struct mo_slab_acts {
-    mo_quad *low, *high; /* [blocks] */
-    float *d, *s;
-    uint32_t *sums;
+/* Where a tile's slabs lie: those of gate, then those of up. */
+struct mo_slab_source {
+    const uint8_t *gate, *up;             /* first row */
+    const uint8_t *gate_limit, *up_limit; /* end of the matrix */
 };
 
-static __device__ __forceinline__ mo_slab_acts mo_slab_acts_at(uint8_t *memory, const mo_slab_shape &shape)
+/* The head of shared memory: what is needed seldom, so that registers are free for the decoding. Behind it: the
+ * activations' scales, and those times the sums of their codes, one float per block each; the slabs' bytes; terms. */
+struct mo_slab_head {
+    uint64_t arrived[MO_SLAB_SLOTS];
+    mo_rows_acts acts;
+    mo_slab_source source; /* of a tile */
+    float *y;              /* of one slab: its first row's */
+    int32_t row;           /* of the hidden activations */
+    float scale[2];
+    float bias[2 * MO_SLAB_TILE]; /* of the block's rows: brought early, because memory is far away */
+    float result[2 * MO_SLAB_TILE];
+};
+static_assert(sizeof(mo_slab_head) <= MO_SLAB_HEAD && MO_SLAB_HEAD % 16 == 0,
+              "the rest begins behind the head");
+
+/* ---- Finishing ---- */
+
+/* Scale and bias of an expert's rows, the first of which is row0, to the head of shared memory: by the second warp, so
+ * that the first has nothing to wait for. which: 0, or 1 for up. Other matrices are the only expert. */
+static __device__ __forceinline__ void mo_slab_take_finish(mo_slab_head *head, int which, const mo_dmatrix &m,
+                                                           int expert, int row0, int rows)
 {
-    mo_slab_acts a;
-    a.low = (mo_quad *)memory;
-    a.high = a.low + shape.blocks;
-    a.d = (float *)(a.high + shape.blocks);
-    a.s = a.d + shape.blocks;
-    a.sums = (uint32_t *)(a.s + shape.blocks);
-    return a;
+    const int row = (int)threadIdx.x - 32;
+    if (m.bias && row >= 0 && row < rows) {
+        head->bias[MO_SLAB_TILE * which + row] =
+            mo_at<const float>(m.bias)[(int64_t)expert * m.rows + row0 + row];
+    }
+    if (m.scale && row == 0) {
+        head->scale[which] = mo_at<const float>(m.scale)[expert];
+    }
 }
 
-/* All threads; a barrier follows. */
+/* After a barrier. row: of the block's. */
+static __device__ __forceinline__ float mo_slab_finish(const mo_slab_head *head, int which,
+                                                       const mo_dmatrix &m, int row, float value)
+{
+    return mo_rows_finish(value, m.scale ? head->scale + which : NULL,
+                          m.bias ? head->bias + MO_SLAB_TILE * which : NULL, row);
+}
+
+/* ---- Activations ---- */
+
+/* What a thread decodes: rows place, place + places, ... of a slab; of each its unit, and where a row has more units than
+ * the block threads, those blockDim.x further on. */
+struct mo_slab_share {
+    int32_t unit, place, places;
+};
+
+static __device__ __forceinline__ mo_slab_share mo_slab_share_of(const mo_slab_shape &shape)
+{
+    mo_slab_share share;
+    const uint32_t units = shape.units, threads = blockDim.x;
+    const bool wide = units > threads; /* every thread has several units */
+    share.places = wide ? 1 : threads / units;
+    share.place = wide ? 0 : threadIdx.x / units;
+    share.unit = threadIdx.x - share.place * units;
+    if (share.place >= share.places) {
+        share.unit = units; /* nothing */
+    }
+    return share;
+}
+
+/* The codes that one unit of a row meets, as mo_decode() leaves the row's. */
+template <int TYPE> struct mo_slab_codes {
+    uint32_t q[mo_rows_unit(TYPE)][8], sums[mo_rows_unit(TYPE)];
+};
+
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_take_acts(const mo_rows_acts &from, const mo_slab_acts &to,
-                                                         int blocks)
+static __device__ __forceinline__ void mo_slab_take_codes(const mo_rows_acts &from, int unit,
+                                                          mo_slab_codes<TYPE> *codes)
+{
+#pragma unroll
+    for (int p = 0; p < mo_rows_unit(TYPE); p++) {
+        const int block = mo_block_of<TYPE>(unit, p);
+        mo_rows_codes(from, 0, block, codes->q[p]);
+        codes->sums[p] = mo_needs_sums<TYPE> ? from.sums[block] : 0;
+        if constexpr (mo_has_table<TYPE>) {
+            mo_arrange<TYPE>(codes->q[p]);
+        }
+    }
+}
+
+/* What the fold needs: all threads; a barrier follows. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_take_scales(const mo_rows_acts &from, float *d, float *s,
+                                                           int blocks)
 {
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
-        uint32_t q[8];
-        mo_words_at<16, 8>(from.q + 32 * b, q);
-        if constexpr (mo_has_table<TYPE>) {
-            mo_arrange<TYPE>(q);
-        }
-        mo_quad low, high;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            low.word[i] = q[i];
-            high.word[i] = q[4 + i];
-        }
-        to.low[b] = low;
-        to.high[b] = high;
-        to.d[b] = from.d[b];
+        d[b] = from.d[b];
         if constexpr (mo_needs_s<TYPE>) {
-            to.s[b] = from.s[b];
-        }
-        if constexpr (mo_needs_sums<TYPE>) {
-            to.sums[b] = from.sums[b];
+            s[b] = from.s[b];
         }
     }
 }
 
-/* bytes: the slab's first row; terms: [rows][pitch]. All threads. */
-template <int TYPE>
-static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape, const mo_slab_acts &acts,
-                                                      const uint8_t *bytes, float *terms, int rows)
-{
-    constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
-    constexpr bool RAW = mo_has_table<TYPE>;
-    const int pairs = rows * shape.units, row_bytes = shape.row_bytes, units = shape.units,
-              pitch = shape.pitch;
-    /* i / units, exact as long as i * units < 2^22 */
-    const uint32_t inverse = ((1u << 22) + (uint32_t)units - 1) / (uint32_t)units;
-    const int threads = blockDim.x;
-    MO_UNROLL(2)
-    for (int i = threadIdx.x; i < pairs; i += threads) {
-        const int row = (int)((uint32_t)i * inverse >> 22), unit = i - row * units;
-        const uint8_t *block_bytes = bytes + row * row_bytes + unit / UNITS * mo_rows_bytes(TYPE);
-#pragma unroll
-        for (int p = 0; p < PARTS; p++) {
-            const int block = mo_block_of<TYPE>(unit, p);
-            const mo_quad low = acts.low[block], high = acts.high[block];
-            uint32_t q[8];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q[j] = low.word[j];
-                q[4 + j] = high.word[j];
-            }
-            mo_terms32 w;
-            mo_decode<TYPE, RAW>(block_bytes, unit % UNITS, p, &w);
-            mo_terms_of<TYPE, RAW>(w, q, mo_needs_sums<TYPE> ? acts.sums[block] : 0,
-                                   terms + row * pitch + TERMS * block);
-        }
-    }
-}
+/* ---- Bytes ---- */
 
-/* Where a slab's rows lie in memory. */
-struct mo_slab_place {
-    const uint8_t *data;  /* its first row */
-    const uint8_t *limit; /* end of the matrix */
-    int32_t rows;         /* that it has: the last slab of a matrix may have fewer */
-};
-
-static __device__ __forceinline__ mo_ring mo_slab_ring(uint8_t *memory, uint8_t *steps, int step_bytes)
+/* All threads; since 9.0 thread 0 may then bring slabs, the others wait for them after a barrier. */
+static __device__ __forceinline__ mo_ring mo_slab_begin(uint8_t *memory, const mo_slab_shape &shape)
 {
     mo_ring ring;
-    ring.arrived = (uint64_t *)memory;
-    ring.steps = steps;
-    ring.step_bytes = step_bytes;
-    ring.ahead = MO_ROWS_AHEAD;
-    mo_ring_begin(&ring);
+    ring.arrived = ((mo_slab_head *)memory)->arrived;
+    ring.steps = memory + MO_SLAB_HEAD + 2 * shape.scale_bytes;
+    ring.step_bytes = shape.step_bytes;
+    ring.ahead = shape.slots;
+    mo_ring_begin(&ring, shape.slots);
     return ring;
 }
 
-static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int slot,
-                                                     const mo_slab_place &place, int row_bytes)
+/* Sends a slab on its way. limit: the end of its matrix. */
+static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int slot, const uint8_t *from,
+                                                     int bytes, const uint8_t *limit)
 {
 #ifdef MO_RING_BULK
     if (threadIdx.x != 0) {
@@ -113,77 +130,260 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int sl
     }
 #endif
     mo_ring_run run;
-    run.from = place.data;
-    run.bytes = (uint32_t)(place.rows * row_bytes);
-    mo_ring_bring(ring, slot, run, place.limit);
+    run.from = from;
+    run.bytes = (uint32_t)bytes;
+    mo_ring_bring(ring, slot, run, limit);
 }
 
-/* One slab: sink(row, value) gets every row, from one thread each. memory: mo_slab_shared() bytes. */
-template <int TYPE, typename SINK>
-static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape,
-                                                   const mo_rows_acts &from, const mo_slab_place &place,
-                                                   const SINK &sink)
+/* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */
+static __device__ __forceinline__ void mo_slab_wait(mo_ring *ring, int slot, int behind)
 {
-    const mo_slab_acts acts = mo_slab_acts_at(memory + 64, shape);
-    uint8_t *bytes = memory + 64 + shape.acts_bytes;
-    float *terms = (float *)(bytes + shape.step_bytes);
-    mo_ring ring = mo_slab_ring(memory, bytes, shape.step_bytes);
-    __syncthreads();
-    mo_slab_bring(ring, 0, place, shape.row_bytes);
-    mo_grid_begin(); /* the weights are on their way meanwhile */
-    mo_slab_take_acts<TYPE>(from, acts, shape.blocks);
 #ifdef MO_RING_BULK
-    mo_ring_wait(&ring, 0);
+    (void)behind;
+    mo_ring_wait(ring, slot);
 #else
-    mo_async_wait<0>();
-#endif
-    __syncthreads();
-    mo_slab_decode<TYPE>(shape, acts, bytes + ((uintptr_t)place.data & 15), terms, place.rows);
-    __syncthreads();
-    if ((int)threadIdx.x < place.rows) {
-        sink(threadIdx.x,
-             mo_rows_fold<TYPE>(0.0f, terms + threadIdx.x * shape.pitch, acts.d, acts.s, shape.blocks));
+    (void)ring;
+    (void)slot;
+    switch (behind) {
+    case 0: mo_async_wait<0>(); break;
+    case 1: mo_async_wait<1>(); break;
+    case 2: mo_async_wait<2>(); break;
+    case 3: mo_async_wait<3>(); break;
+    case 4: mo_async_wait<4>(); break;
+    case 5: mo_async_wait<5>(); break;
+    case 6: mo_async_wait<6>(); break;
+    default: mo_async_wait<MO_SLAB_SLOTS - 1>(); break;
     }
+    __syncthreads();
+#endif
 }
 
-/* A tile: 32 rows of gate and the same of up, in four slabs of 16. result[0..31] gate, [32..63] up. All threads come
- * here; the results are everybody's after a barrier. memory: mo_slab_tile_shared() bytes. */
+/* ---- Terms ---- */
+
+/* The terms of one unit of a row. to: the row's. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
-                                                    const mo_rows_acts &from, const mo_slab_place place[4],
-                                                    float *result)
+static __device__ __forceinline__ void mo_slab_put(float *to, int unit,
+                                                   const float (*terms)[mo_rows_terms(TYPE)])
 {
-    const mo_slab_acts acts = mo_slab_acts_at(memory + 64, shape);
-    uint8_t *bytes = memory + 64 + shape.acts_bytes;
-    uint8_t *own = bytes + 4 * shape.step_bytes; /* terms of the first slab */
-    mo_ring ring = mo_slab_ring(memory, bytes, shape.step_bytes);
-    __syncthreads();
-    for (int i = 0; i < 4; i++) {
-        mo_slab_bring(ring, i, place[i], shape.row_bytes);
-    }
-    mo_slab_take_acts<TYPE>(from, acts, shape.blocks);
-    for (int i = 0; i < 4; i++) {
-#ifdef MO_RING_BULK
-        mo_ring_wait(&ring, i);
-#else
-        switch (i) {
-        case 0: mo_async_wait<3>(); break;
-        case 1: mo_async_wait<2>(); break;
-        case 2: mo_async_wait<1>(); break;
-        default: mo_async_wait<0>(); break;
+    constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE);
+    if constexpr (PARTS == 2 && TERMS == 2) {
+        ((float4 *)to)[unit] = make_float4(terms[0][0], terms[0][1], terms[1][0], terms[1][1]);
+    } else if constexpr (TERMS == 2) {
+        ((float2 *)to)[unit] = make_float2(terms[0][0], terms[0][1]);
+    } else {
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) {
+            to[mo_block_of<TYPE>(unit, p)] = terms[p][0];
         }
-#endif
-        __syncthreads(); /* the slab is here, and the one before has been read */
-        float *terms = (float *)(i == 0 ? own : bytes + (i - 1) * shape.step_bytes);
-        mo_slab_decode<TYPE>(shape, acts, bytes + i * shape.step_bytes + ((uintptr_t)place[i].data & 15),
-                             terms, place[i].rows);
+    }
+}
+
+/* A thread's rows of a slab, one unit of each. bytes: the slab's first row; terms: of that. */
+template <int TYPE>
+static __device__ __forceinline__ void
+mo_slab_decode_unit(const mo_slab_shape &shape, const mo_slab_share &share, int unit,
+                    const mo_slab_codes<TYPE> &codes, const uint8_t *bytes, float *terms, int rows)
+{
+    constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
+    constexpr bool RAW = mo_has_table<TYPE>;
+    const int bytes_on = share.places * shape.row_bytes, terms_on = share.places * shape.pitch;
+    const uint8_t *block = bytes + share.place * shape.row_bytes + unit / UNITS * mo_rows_bytes(TYPE);
+    float *to = terms + share.place * shape.pitch;
+    MO_UNROLL(1)
+    for (int row = share.place; row < rows; row += share.places) {
+        float term[PARTS][TERMS];
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) {
+            mo_terms32 w;
+            mo_decode<TYPE, RAW>(block, unit % UNITS, p, &w);
+            mo_terms_of<TYPE, RAW>(w, codes.q[p], codes.sums[p], term[p]);
+        }
+        mo_slab_put<TYPE>(to, unit, term);
+        block += bytes_on;
+        to += terms_on;
+    }
+}
+
+/* A thread's share of a slab. codes: of its first unit; where rows are so long that it has several, anything. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape, const mo_slab_share &share,
+                                                      const mo_rows_acts &from, mo_slab_codes<TYPE> *codes,
+                                                      const uint8_t *bytes, float *terms, int rows)
+{
+    const bool several = shape.units > (int)blockDim.x;
+    MO_UNROLL(1)
+    for (int unit = share.unit; unit < shape.units; unit += blockDim.x) {
+        if (several) {
+            mo_slab_take_codes<TYPE>(from, unit, codes);
+        }
+        mo_slab_decode_unit<TYPE>(shape, share, unit, *codes, bytes, terms, rows);
+    }
+}
+
+static __device__ __forceinline__ void mo_slab_spread(float4 quad, float *out)
+{
+    out[0] = quad.x;
+    out[1] = quad.y;
+    out[2] = quad.z;
+    out[3] = quad.w;
+}
+
+/* One thread: a row. The next few terms are read, four at a time, while the chain goes through these. */
+template <int TYPE>
+static __device__ __forceinline__ float mo_slab_fold(const float *terms, const float *d, const float *s,
+                                                     int blocks)
+{
+    constexpr int TERMS = mo_rows_terms(TYPE), AT_ONCE = 8 / TERMS, QUADS = AT_ONCE / 4;
+    float4 next[2], dx[QUADS], sx[QUADS];
+    const int whole = blocks / AT_ONCE;
+    float acc = 0.0f;
+    const auto read = [&](int group) {
+#pragma unroll
+        for (int i = 0; i < QUADS; i++) {
+            dx[i] = ((const float4 *)d)[QUADS * group + i];
+            sx[i] = ((const float4 *)(mo_needs_s<TYPE> ? s : d))[QUADS * group + i];
+        }
+        next[0] = ((const float4 *)terms)[2 * group];
+        next[1] = ((const float4 *)terms)[2 * group + 1];
+    };
+    if (whole > 0) {
+        read(0);
+    }
+    MO_UNROLL(2)
+    for (int group = 0; group < whole; group++) {
+        float now[8], dn[AT_ONCE], sn[AT_ONCE];
+        mo_slab_spread(next[0], now);
+        mo_slab_spread(next[1], now + 4);
+#pragma unroll
+        for (int i = 0; i < QUADS; i++) {
+            mo_slab_spread(dx[i], dn + 4 * i);
+            mo_slab_spread(sx[i], sn + 4 * i);
+        }
+        if (group + 1 < whole) {
+            read(group + 1);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            acc = mo_fold_step<TYPE>(acc, now + TERMS * i, dn[i], sn[i]);
+        }
+    }
+    for (int b = whole * AT_ONCE; b < blocks; b++) {
+        acc = mo_fold_step<TYPE>(acc, terms + TERMS * b, d[b], mo_needs_s<TYPE> ? s[b] : 0.0f);
+    }
+    return acc;
+}
+
+/* ---- One slab ---- */
+
+/* Where it lies in memory. */
+struct mo_slab_place {
+    const uint8_t *data;  /* its first row */
+    const uint8_t *limit; /* end of the matrix */
+    int32_t rows;         /* that it has: the last slab of a matrix may have fewer */
+};
+
+static __device__ __forceinline__ mo_slab_place mo_slab_place_of(const mo_slab_shape &shape,
+                                                                 const uint8_t *matrix, int row0, int rows)
+{
+    mo_slab_place place;
+    place.data = matrix + (int64_t)row0 * shape.row_bytes;
+    place.limit = matrix + (int64_t)rows * shape.row_bytes;
+    place.rows = min(1 << shape.rows_log2, rows - row0);
+    return place;
+}
+
+/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes. Weights are asked for before
+ * activations are read. */
+template <int TYPE, typename SINK>
+static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, int cols, const mo_rows_acts &from,
+                                                   const mo_slab_place &place, const SINK &sink)
+{
+    const mo_slab_shape shape = mo_slab_cut(TYPE, cols);
+    mo_slab_head *head = (mo_slab_head *)memory;
+    float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
+    mo_ring ring = mo_slab_begin(memory, shape);
+    float *terms = (float *)(ring.steps + shape.step_bytes);
+    const int row = threadIdx.x, rows = place.rows;
+    mo_slab_bring(ring, 0, place.data, rows * shape.row_bytes, place.limit);
+    if (threadIdx.x == 0) {
+        head->acts = from;
+    }
+    mo_grid_begin(); /* what the kernels before have written is read from here on */
+    const mo_slab_share share = mo_slab_share_of(shape);
+    mo_slab_codes<TYPE> codes;
+    if (share.unit < shape.units) {
+        mo_slab_take_codes<TYPE>(from, share.unit, &codes);
+    }
+    mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
+    __syncthreads();
+    mo_slab_wait(&ring, 0, 0);
+    mo_slab_decode<TYPE>(shape, share, head->acts, &codes, ring.steps + ((uintptr_t)place.data & 15), terms,
+                         rows);
+    __syncthreads();
+    if (row < rows) {
+        sink(row, mo_slab_fold<TYPE>(terms + row * shape.pitch, d, s, shape.blocks));
+    }
+}
+
+/* ---- A tile ---- */
+
+/* Sends slab number `slab` of a tile on its way. */
+static __device__ __forceinline__ void mo_slab_bring_next(const mo_ring &ring, const mo_slab_source &source,
+                                                          const mo_slab_shape &shape, int slab, int slot)
+{
+    const int half = MO_SLAB_TILE >> shape.rows_log2, bytes = shape.row_bytes << shape.rows_log2;
+    const bool up = slab >= half;
+    mo_slab_bring(ring, slot, (up ? source.up : source.gate) + (up ? slab - half : slab) * bytes, bytes,
+                  up ? source.up_limit : source.gate_limit);
+}
+
+/* 32 rows of gate and the same of up. result[0..31] gate, [32..63] up: everybody's after a barrier. All threads come
+ * here. memory: shape.shared bytes. Weights are asked for before activations are read. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, int cols, const mo_slab_source &source,
+                                                    const mo_rows_acts &from, float *result)
+{
+    const mo_slab_shape shape = mo_slab_tile_cut(TYPE, cols, (int64_t)gridDim.x * gridDim.y);
+    mo_slab_head *head = (mo_slab_head *)memory;
+    float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
+    mo_ring ring = mo_slab_begin(memory, shape);
+    float *const terms = (float *)(ring.steps + shape.slots * shape.step_bytes);
+    const int slots = shape.slots, slabs = 2 * MO_SLAB_TILE >> shape.rows_log2;
+    for (int i = 0; i < slots; i++) {
+        mo_slab_bring_next(ring, source, shape, i, i);
+    }
+    if (threadIdx.x == 0) {
+        head->source = source;
+        head->acts = from;
+    }
+    const mo_slab_share share = mo_slab_share_of(shape);
+    mo_slab_codes<TYPE> codes;
+    if (share.unit < shape.units) {
+        mo_slab_take_codes<TYPE>(from, share.unit, &codes);
+    }
+    mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
+    uint32_t off = (uint32_t)(uintptr_t)source.gate;
+    const uint32_t up_off = (uint32_t)(uintptr_t)source.up;
+    __syncthreads();
+    MO_UNROLL(1)
+    for (int i = 0, slot = 0; i < slabs; i++) {
+        if (i > 0 && i - 1 + slots < slabs) {
+            __syncthreads(); /* the slab before has been read: its slot is free */
+            mo_slab_bring_next(ring, head->source, shape, i - 1 + slots, slot == 0 ? slots - 1 : slot - 1);
+        } else if (i > 0) {
+            mo_ring_pass();
+        }
+        mo_slab_wait(&ring, slot, slots - 1);
+        off = 2 * i == slabs ? up_off : off;
+        mo_slab_decode<TYPE>(shape, share, head->acts, &codes,
+                             ring.steps + slot * shape.step_bytes + (off & 15),
+                             terms + (i << shape.rows_log2) * shape.pitch, 1 << shape.rows_log2);
+        off += shape.row_bytes << shape.rows_log2;
+        slot = slot + 1 == slots ? 0 : slot + 1;
     }
     __syncthreads();
-    const int slab = threadIdx.x / shape.rows, row = threadIdx.x - slab * shape.rows;
-    if (slab < 4 && row < place[slab].rows) {
-        const float *terms = (const float *)(slab == 0 ? own : bytes + (slab - 1) * shape.step_bytes);
-        result[threadIdx.x] =
-            mo_rows_fold<TYPE>(0.0f, terms + row * shape.pitch, acts.d, acts.s, shape.blocks);
+    if (threadIdx.x < 2 * MO_SLAB_TILE) {
+        result[threadIdx.x] = mo_slab_fold<TYPE>(terms + threadIdx.x * shape.pitch, d, s, shape.blocks);
     }
 }
 

@@ -1,59 +1,147 @@
-/* Slab: how the kernels for one token cut quantised matrices, for the kernels and for those who launch them. A thread
- * block takes a few consecutive rows, asks for all their bytes at once, turns them into terms of the fold when they are
- * there, and one thread per row folds. Many small blocks on a multiprocessor hide each other's waiting. Plain C: included
- * by C and by CUDA C++. */
+/* Slab: how the kernels for one token cut quantised matrices, for the kernels and for those who launch them. A slab is a
+ * few consecutive rows whose bytes are asked for at once; threads turn them into terms of the fold when they are there,
+ * and one thread per row folds. A thread keeps its columns: the activations' codes stay in its registers from row to row.
+ * Small thread blocks, many on a multiprocessor, hide each other's waiting. Plain C: included by C and by CUDA C++. */
 #ifndef MO_DEVICE_CUDA_SLAB_H
 #define MO_DEVICE_CUDA_SLAB_H
 
 #include "device/cuda/rows.h"
 
 enum {
-    MO_SLAB_BYTES = 26 * 1024, /* of a slab, at most, unless one row is longer */
-    MO_SLAB_ROWS = 32,         /* most rows of a slab */
-    MO_SLAB_THREADS = 256,
-    MO_SLAB_TILE = 32, /* rows of gate, and of up: a block of the hidden activations */
-    MO_SLAB_TILE_THREADS = 512,
+    MO_SLAB_HEAD = 704,          /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
+    MO_SLAB_BYTES = 26 * 1024,   /* of a slab that is alone in its block, at most, unless one row is longer */
+    MO_SLAB_ROWS = 32,           /* most rows of a slab */
+    MO_SLAB_SLOTS = 8,           /* most slabs in shared memory */
+    MO_SLAB_TILE = 32,           /* rows of gate, and of up: a block of the hidden activations */
     MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the ring of rows.h */
+};
+
+/* Threads of a block: most that a launch takes, and most that the kernels are compiled for, which with so many blocks on
+ * a multiprocessor leaves a thread 56 registers. Smaller blocks may then be more: 6 of 192 threads, 3 of 384. */
+enum {
+    MO_SLAB_THREADS = 256,
+    MO_SLAB_BOUND = 288,
+    MO_SLAB_BOUND_BLOCKS = 4,
+    MO_SLAB_TILE_THREADS = 384,
+    MO_SLAB_FEW_THREADS = 512,
+    MO_SLAB_TILE_BOUND = 576,
+    MO_SLAB_TILE_BOUND_BLOCKS = 2,
+};
+
+/* Tiles. Many: what lets a multiprocessor of 228 KiB hold three blocks, so that four experts of gpt-oss go in one wave.
+ * Few: all are under way at once anyway, so each may have more room, and more threads. */
+enum {
+    MO_SLAB_FEW = 256,              /* tiles of a launch, at most */
+    MO_SLAB_MANY_ROOM = 75 * 1024,  /* bytes of shared memory */
+    MO_SLAB_FEW_ROOM = 99 * 1024,   /* every device from 8.0 on has them */
+    MO_SLAB_MANY_BYTES = 13 * 1024, /* of a slab, at most, unless four rows are longer */
+    MO_SLAB_FEW_BYTES = 20 * 1024,
 };
 
 typedef struct mo_slab_shape {
     int32_t row_bytes, blocks, units; /* of a row; units: what one thread decodes at a time */
-    int32_t rows;                     /* of a slab: a power of two */
-    int32_t pitch;                    /* floats from the terms of one row to the next */
-    int32_t step_bytes;               /* room for a slab's bytes */
-    int32_t terms_bytes;              /* of a slab */
-    int32_t acts_bytes;               /* codes, scales, sums of the activations */
+    int32_t rows_log2;                /* of a slab: this power of two */
+    int32_t slots;                    /* slabs in shared memory; 0: there is no room */
+    int32_t pitch; /* floats from the terms of one row to the next: four times an odd number, so that folding
+                            threads read four at once and meet no bank twice */
+    int32_t step_bytes;  /* room for a slab's bytes */
+    int32_t terms_bytes; /* of all rows of the block */
+    int32_t scale_bytes; /* room for one float per block of activations */
+    int32_t shared;      /* bytes of shared memory: head, two such floats, slabs, terms */
 } mo_slab_shape;
 
-/* rows: 0 chooses; otherwise so many. */
-MO_ROWS_CONST mo_slab_shape mo_slab_cut(int type, int cols, int rows)
+/* What does not depend on the rows of a slab. No division: kernels make shapes anew at their start. */
+MO_ROWS_CONST mo_slab_shape mo_slab_shape_of(int type, int cols)
 {
     mo_slab_shape s = {};
-    s.row_bytes = cols / mo_rows_values(type) * mo_rows_bytes(type);
-    s.blocks = cols / 32;
-    s.units = s.blocks / mo_rows_unit(type);
-    s.rows = rows ? rows : MO_SLAB_ROWS;
-    while (!rows && s.rows > 1 && s.rows * s.row_bytes > MO_SLAB_BYTES) {
-        s.rows /= 2;
-    }
-    s.pitch = mo_rows_terms(type) * (s.blocks | 1);
-    s.step_bytes = (s.rows * s.row_bytes + 15) / 16 * 16 + 16 + MO_ROWS_SLACK;
-    s.terms_bytes = (s.rows * s.pitch * 4 + 15) / 16 * 16;
-    s.acts_bytes = (cols + 12 * s.blocks + 15) / 16 * 16;
+    s.row_bytes = (cols >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+    s.blocks = cols >> 5;
+    s.units = mo_rows_unit(type) == 2 ? s.blocks >> 1 : s.blocks;
+    s.pitch = ((mo_rows_terms(type) * s.blocks + 3) >> 2 | 1) << 2;
+    s.scale_bytes = (s.blocks + 3) >> 2 << 4;
     return s;
 }
 
-/* Shared memory of a block with one slab: barriers, activations, bytes, terms. */
-MO_ROWS_CONST int mo_slab_shared(const mo_slab_shape *s)
+/* Bytes of 2^rows_log2 rows, wherever in 16 bytes they begin. */
+MO_ROWS_CONST int mo_slab_step_bytes(int row_bytes, int rows_log2)
 {
-    return 64 + s->acts_bytes + s->step_bytes + s->terms_bytes;
+    return ((row_bytes << rows_log2) + 30) / 16 * 16 + MO_ROWS_SLACK;
 }
 
-/* Shared memory of a block with a tile of gate and up, in four slabs: the terms of the first have a place of their own,
- * those of the others lie over the bytes of the one before. */
-MO_ROWS_CONST int mo_slab_tile_shared(const mo_slab_shape *s)
+/* A block with one slab. */
+MO_ROWS_CONST mo_slab_shape mo_slab_cut(int type, int cols)
 {
-    return 64 + s->acts_bytes + 4 * s->step_bytes + s->terms_bytes + 4 * 2 * MO_SLAB_TILE;
+    mo_slab_shape s = mo_slab_shape_of(type, cols);
+    s.rows_log2 = 5;
+    while (s.rows_log2 > 0 && s.row_bytes << s.rows_log2 > MO_SLAB_BYTES) {
+        s.rows_log2--;
+    }
+    s.slots = 1;
+    s.step_bytes = mo_slab_step_bytes(s.row_bytes, s.rows_log2);
+    s.terms_bytes = 4 * s.pitch << s.rows_log2;
+    s.shared = MO_SLAB_HEAD + 2 * s.scale_bytes + s.step_bytes + s.terms_bytes;
+    return s;
+}
+
+/* Slabs of a matrix of so many rows. */
+MO_ROWS_CONST int mo_slab_count(const mo_slab_shape *s, int rows)
+{
+    return (int)(((int64_t)rows + (1 << s->rows_log2) - 1) >> s->rows_log2);
+}
+
+/* Cuts a tile into slabs of 2^rows_log2 rows or fewer, so that at least `least` of them fit into `room`. */
+MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int rows_log2, int room, int least)
+{
+    const int fixed = MO_SLAB_HEAD + 2 * s->scale_bytes + s->terms_bytes;
+    for (s->rows_log2 = rows_log2; s->rows_log2 >= 0; s->rows_log2--) {
+        const int slabs = 2 * MO_SLAB_TILE >> s->rows_log2,
+                  most = slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS;
+        s->step_bytes = mo_slab_step_bytes(s->row_bytes, s->rows_log2);
+        if (fixed + (least < most ? least : most) * s->step_bytes <= room) {
+            const int slots = (room - fixed) / s->step_bytes;
+            s->slots = slots < most ? slots : most;
+            s->shared = fixed + s->slots * s->step_bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have room for
+ * their terms. Three slots at least, of smaller slabs if need be; where even those do not fit, more room than lets a
+ * multiprocessor hold many blocks. tiles: of the launch. */
+MO_ROWS_CONST mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
+{
+    mo_slab_shape s = mo_slab_shape_of(type, cols);
+    const bool few = tiles <= MO_SLAB_FEW;
+    const int most = few ? MO_SLAB_FEW_BYTES : MO_SLAB_MANY_BYTES;
+    s.terms_bytes = 2 * MO_SLAB_TILE * 4 * s.pitch;
+    int rows_log2 = 5;
+    while (rows_log2 > 2 && s.row_bytes << rows_log2 > most) {
+        rows_log2--;
+    }
+    if ((!few && mo_slab_tile_fit(&s, rows_log2, MO_SLAB_MANY_ROOM, 3)) ||
+        mo_slab_tile_fit(&s, rows_log2, MO_SLAB_FEW_ROOM, 3)) {
+        return s;
+    }
+    mo_slab_tile_fit(&s, rows_log2, MO_SLAB_SHARED, 2);
+    return s;
+}
+
+/* Threads of a block, at most `most`: whole rows side by side, as many as divide the slab's; all units of a row in turns of
+ * equal length where they are more. 64 at least. */
+MO_ROWS_CONST int mo_slab_threads(const mo_slab_shape *s, int most)
+{
+    int threads = s->units;
+    if (s->units > most) {
+        const int turns = (s->units + most - 1) / most;
+        threads = (s->units + turns - 1) / turns;
+    }
+    for (int log2 = s->rows_log2; log2 > 0 && 2 * threads <= most; log2--) {
+        threads *= 2;
+    }
+    threads = (threads + 31) / 32 * 32;
+    return threads < 64 ? 64 : threads;
 }
 
 #endif
