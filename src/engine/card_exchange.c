@@ -239,8 +239,8 @@ static mo_status begin_some(mo_card *card, mo_error *err)
 mo_status mo_card_hot_turn(mo_card *card, const mo_walk *walk, mo_error *err)
 {
     mo_card_cache *h = &card->hot;
-    if (h->move_count == 0) {
-        return MO_OK;
+    if (h->move_count == 0) { /* what the map was not told when a copy failed */
+        return mo_vram_switch(card->vram, card->main, err);
     }
     mo_status status = land(card, false, err);
     h->tokens += walk->slices[0].prompt ? 0 : walk->tokens;
@@ -268,10 +268,45 @@ mo_status mo_card_request_done(mo_card *card, const mo_tally *tally, mo_error *e
 
 /* ---- By hand ---- */
 
+/* The old expert comes back after a copy in its place failed. False: that failed as well, and *err says why. */
+static bool put_back(mo_card *card, const mo_exchange *x, int number, mo_error *err)
+{
+    int64_t bytes = 0;
+    if (mo_card_store(card) && mo_store_bring(mo_card_store(card), x->layer, x->evict, err) != MO_OK) {
+        return false;
+    }
+    const mo_daddr to = mo_vram_take_free(card->vram, x->layer, x->evict);
+    if (mo_card_send_to_slot(card, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
+        mo_stream_wait(card->main, err) != MO_OK) {
+        mo_vram_drop(card->vram, x->layer, x->evict);
+        return false;
+    }
+    mo_vram_landed(card->vram, x->layer, x->evict);
+    return true;
+}
+
+/* After a copy that failed: nothing of it lies in a slot, the old expert does if it can, and *err tells which. */
+static mo_status give_up(mo_card *card, const mo_exchange *x, bool in_place, int number, mo_status status,
+                         mo_error *err)
+{
+    mo_error second = {0};
+    if (status != MO_EDEVICE) { /* parts that went well may still be on their way to the slot */
+        mo_stream_wait(card->fetch, &second);
+    }
+    mo_vram_drop(card->vram, x->layer, x->add);
+    card->counters.exchange_failed++;
+    if (status == MO_EDEVICE) {
+        return status;
+    }
+    const bool kept = !in_place || put_back(card, x, number, &second);
+    return mo_fail_prefix(err, status, "layer %d: expert %d cannot take the place of expert %d, %s", x->layer,
+                          x->add, x->evict,
+                          kept ? "which stays" : "which could not come back either; the CPU computes both");
+}
+
 /* The new expert goes to a spare slot, or else in the old one's place; then the old one comes back if the copy fails. */
 static mo_status exchange_now(mo_card *card, const mo_exchange *x, int number, mo_error *err)
 {
-    mo_error second = {0};
     int64_t bytes = 0;
     mo_status status =
         mo_card_store(card) ? mo_store_bring(mo_card_store(card), x->layer, x->add, err) : MO_OK;
@@ -288,27 +323,15 @@ static mo_status exchange_now(mo_card *card, const mo_exchange *x, int number, m
     if (status == MO_OK && mo_card_store(card)) {
         status = mo_stream_wait(card->main, err);
     }
-    if (status == MO_OK) {
-        mo_vram_landed(card->vram, x->layer, x->add);
-        card->counters.exchanged++;
-        if (!in_place) {
-            mo_vram_drop(card->vram, x->layer, x->evict);
-        }
-        return MO_OK;
+    if (status != MO_OK) {
+        return give_up(card, x, in_place, number + 1, status, err);
     }
-    mo_vram_drop(card->vram, x->layer, x->add);
-    card->counters.exchange_failed++;
-    if (in_place && status != MO_EDEVICE &&
-        (!mo_card_store(card) || mo_store_bring(mo_card_store(card), x->layer, x->evict, &second) == MO_OK)) {
-        to = mo_vram_take_free(card->vram, x->layer, x->evict);
-        if (mo_card_send_to_slot(card, x->layer, x->evict, to, number + 1, &bytes, &second) == MO_OK &&
-            mo_stream_wait(card->main, &second) == MO_OK) {
-            mo_vram_landed(card->vram, x->layer, x->evict);
-        } else {
-            mo_vram_drop(card->vram, x->layer, x->evict);
-        }
+    mo_vram_landed(card->vram, x->layer, x->add);
+    card->counters.exchanged++;
+    if (!in_place) {
+        mo_vram_drop(card->vram, x->layer, x->evict);
     }
-    return status;
+    return MO_OK;
 }
 
 /* Nothing is under way, and nothing that a batch sent ahead counts: its stages are used here. */
@@ -323,6 +346,23 @@ static mo_status rest(mo_card *card, mo_error *err)
         status = mo_card_ring_retire(card, err);
     }
     return status;
+}
+
+/* And waits: before that stages are in use that a batch would fill. A map that cannot be told now is told by the next
+ * step. */
+static mo_status tell_map(mo_card *card, mo_error *err)
+{
+    mo_error second = {0};
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_vram_switch(card->vram, card->main, err);
+    } while (mo_card_again(card, card->main, &tries, &status, err));
+    const mo_status waited = mo_stream_wait(card->main, &second);
+    if (status == MO_OK && waited != MO_OK) {
+        *err = second;
+    }
+    return status == MO_OK ? waited : status;
 }
 
 mo_status mo_card_apply(mo_card *card, const mo_profile *profile, const mo_weighting_options *weighting,
@@ -343,10 +383,7 @@ mo_status mo_card_apply(mo_card *card, const mo_profile *profile, const mo_weigh
     stats->layers_changed = mo_exchange_layers(list, done);
     free(list);
     mo_error later = {0}; /* the map is told what was done, whatever else went wrong */
-    mo_status told = mo_vram_switch(card->vram, card->main, &later);
-    if (told == MO_OK) {
-        told = mo_stream_wait(card->main, &later);
-    }
+    mo_status told = tell_map(card, &later);
     if (status == MO_OK && told != MO_OK) {
         *err = later;
         status = told;

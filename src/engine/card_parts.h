@@ -278,7 +278,7 @@ bool mo_card_in_ram(const mo_card *card, int layer, int expert);
 mo_status mo_card_hot_choose(mo_card *card, int64_t left, mo_vram_layer *shapes, mo_error *err);
 void mo_card_hot_close(mo_card *card);
 /* Before a step (card_exchange.c): what has arrived is switched to, the next copies begin, and now and then an update is
- * planned. */
+ * planned. Brings the map up to date also where there is no hot cache. */
 mo_status mo_card_hot_turn(mo_card *card, const mo_walk *walk, mo_error *err);
 
 /* ---- Core (card_core.c) ---- */
