@@ -34,7 +34,7 @@ static float *plain; /* [TOKENS][vocab] what the CPU alone gives */
 /* ---- What is said ---- */
 
 static int warnings, updates;
-static char last_warning[1024], last_update[1024];
+static char last_warning[1024], last_update[1024], last_start[1024];
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
 {
@@ -43,6 +43,9 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     if (level == MO_LOG_WARN) {
         warnings++;
         snprintf(last_warning, sizeof last_warning, "%s", text);
+    }
+    if (strstr(text, "the hot cache has")) {
+        snprintf(last_start, sizeof last_start, "%s", text);
     }
     if (strstr(text, "of the picks were hot")) {
         updates++;
@@ -254,6 +257,7 @@ static void the_profile_fills_the_slots(void **state)
         const places p = places_of(model);
         assert_int_equal(p.count, packing.count);
         assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
+        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers"));
         for (size_t k = 0; k < packing.count; k++) {
             assert_true(p.in[packing.entry[k].layer][packing.entry[k].expert]);
         }

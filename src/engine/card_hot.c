@@ -107,7 +107,11 @@ static void tell(const mo_card *card, const mo_vram_layer *shapes, uint64_t budg
     int32_t layers = 0, routed = 0;
     int64_t experts = 0;
     for (int i = 0; i < card->frame->layer_count; i++) {
-        layers += shapes[i].slots > 0;
+        bool any = false;
+        for (size_t k = 0; k < p->count && !any; k++) {
+            any = p->entry[k].layer == i;
+        }
+        layers += any;
         routed += shapes[i].experts > 0;
         experts += shapes[i].experts;
     }
