@@ -425,6 +425,11 @@ static void test_fault_copy(void **state)
     assert_int_equal(mo_copy_out(stream, &value, at, 4, &err), MO_OK);
     assert_int_equal(mo_stream_wait(stream, &err), MO_OK);
     assert_int_equal(value, 5); /* what failed has not happened */
+    mo_sim_arm_row(device, MO_SIM_COPY, 1, 3);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(mo_copy_in(stream, at, &value, 4, &err), i < 1 || i > 3 ? MO_OK : MO_EIO);
+    }
+    assert_int_equal(mo_stream_wait(stream, &err), MO_OK);
     mo_stream_destroy(stream);
     mo_device_free(device, at);
     mo_device_close(device);

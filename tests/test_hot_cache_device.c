@@ -34,7 +34,7 @@ static float *plain; /* [TOKENS][vocab] what the CPU alone gives */
 /* ---- What is said ---- */
 
 static int warnings, updates;
-static char last_warning[1024], last_update[1024];
+static char last_warning[1024], last_update[1024], last_start[1024];
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
 {
@@ -43,6 +43,9 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     if (level == MO_LOG_WARN) {
         warnings++;
         snprintf(last_warning, sizeof last_warning, "%s", text);
+    }
+    if (strstr(text, "the hot cache has")) {
+        snprintf(last_start, sizeof last_start, "%s", text);
     }
     if (strstr(text, "of the picks were hot")) {
         updates++;
@@ -190,6 +193,21 @@ static int differing(const places *a, const places *b)
     return n;
 }
 
+/* The device's map says the same. */
+static void expect_map(const mo_model *model)
+{
+    mo_error err = {.detail = ""};
+    mo_daddr map[EXPERTS];
+    for (int l = 0; l < LAYERS; l++) {
+        check_status(
+            mo_copy_out(model->card->main, map, mo_vram_table(model->card->vram, l), sizeof map, &err), &err);
+        check_status(mo_stream_wait(model->card->main, &err), &err);
+        for (int e = 0; e < EXPERTS; e++) {
+            assert_int_equal(map[e], mo_vram_find(model->card->vram, l, e));
+        }
+    }
+}
+
 static char *profile_text(const char *path, size_t *length)
 {
     char *text = calloc(1, 1 << 20);
@@ -239,6 +257,7 @@ static void the_profile_fills_the_slots(void **state)
         const places p = places_of(model);
         assert_int_equal(p.count, packing.count);
         assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
+        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers"));
         for (size_t k = 0; k < packing.count; k++) {
             assert_true(p.in[packing.entry[k].layer][packing.entry[k].expert]);
         }
@@ -591,6 +610,94 @@ static void a_failed_copy_loses_nothing(void **state)
     free(text);
 }
 
+/* By hand, and copies fail in a row: two are an expert's, two those of the expert that was to come back to its place, two
+ * the map's. Three ways: in place, to a spare slot, and in place where our own policy has the slots. */
+static void a_copy_that_fails_again_ends_an_apply(void **state)
+{
+    (void)state;
+    size_t length;
+    write_profile(in_folder("other.json"), 40);
+    char *text = profile_text(in_folder("other.json"), &length);
+    const int64_t vram = vram_for(3);
+    for (int i = 0; i < 9; i++) {
+        const int way = i % 3, count = 2 + i / 3 * 2;
+        const int after = count == 2 ? 1 : 121; /* an expert is three copies */
+        const bool empty = way != 1 && count > 2;
+        mo_error err = {.detail = ""};
+        mo_device_report report;
+        mo_profile_applied a;
+        mo_model_options o = way == 2 ? options_for("sim") : hot_options(way, 2);
+        o.vram_bytes = way == 2 ? vram : 0;
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        const places before = places_of(model);
+        mo_sim_arm_row(model->device, MO_SIM_COPY, after, count);
+        assert_int_equal(mo_model_profile_apply(model, text, length, &a, &err), MO_EIO);
+        mo_sim_arm(model->device, MO_SIM_NONE, 0);
+        assert_non_null(strstr(err.detail, empty ? "which could not come back either" : "which stays"));
+        assert_non_null(strstr(err.detail, "failed twice"));
+        assert_non_null(strstr(err.detail, "as the simulated GPU was told"));
+        assert_true(!a.success && a.active && a.candidates > 40);
+        assert_int_equal(a.exchanged, after / 3);
+        const places after_all = places_of(model);
+        assert_int_equal(after_all.count, before.count - empty);
+        assert_int_equal(differing(&before, &after_all), a.exchanged + empty);
+        mo_model_device(model, &report);
+        assert_int_equal(report.exchanged, a.exchanged);
+        assert_int_equal(report.exchange_failed, 1);
+        assert_int_equal(report.fetch_failed, way == 1 && count > 4 ? 4 : count);
+        const mo_feed prompt = {.session = session, .tokens = tokens, .count = 31};
+        check_status(mo_session_feed(&prompt, &err), &err);
+        expect_map(model); /* told by then at the latest */
+        mo_session_destroy(session);
+        session = open_session(model);
+        feed(model, session, 1, 16, rows);
+        expect_plain(rows, "a copy failed twice");
+        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        assert_true(a.success && a.exchanged == a.candidates);
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
+    free(text);
+}
+
+/* Any copy of a step, where experts that cross take slots as our own policy says: those that became the CPU's are, and a
+ * step that failed leaves no slot that says it holds what never came. */
+static void a_step_that_failed_is_asked_for_again(void **state)
+{
+    (void)state;
+    mo_device_report report;
+    int failed = 0;
+    mo_model_options o = options_for("sim");
+    o.vram_bytes = vram_for(3);
+    float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+    mo_model *model = open_model(&o);
+    for (int turn = 0; turn < 2; turn++) {
+        mo_session *session = open_session(model);
+        memset(rows, 0, sizeof *rows * (size_t)(TOKENS * vocab));
+        for (int64_t n = 32; n <= TOKENS; n++) {
+            mo_error err = {.detail = ""};
+            const mo_feed f = {
+                .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
+            model->card->cpu_s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
+            mo_sim_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40);
+            if (mo_session_feed(&f, &err) != MO_OK) {
+                failed++;
+                check_status(mo_session_feed(&f, &err), &err);
+            }
+            mo_sim_arm(model->device, MO_SIM_NONE, 0);
+        }
+        expect_plain(rows, "steps that failed");
+        mo_session_destroy(session);
+    }
+    mo_model_device(model, &report);
+    assert_true(failed > 10 && report.fetched > 100 && report.fetch_failed > 10);
+    mo_model_close(model);
+    free(rows);
+}
+
 /* ---- The environment ---- */
 
 static void lanes_one_after_the_other(void **state)
@@ -688,6 +795,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(three_tiers),
         cmocka_unit_test(applying_is_reported),
         cmocka_unit_test(a_failed_copy_loses_nothing),
+        cmocka_unit_test(a_copy_that_fails_again_ends_an_apply),
+        cmocka_unit_test(a_step_that_failed_is_asked_for_again),
         cmocka_unit_test(lanes_one_after_the_other),
         cmocka_unit_test(toggles_are_explained),
     };

@@ -196,16 +196,42 @@ static void simulated(void **state)
     assert_int_equal(info.total_bytes, 3 * MIB);
     assert_true(info.link_bytes_s == 1.5e9);
     mo_device_close(device);
-    setenv("MORAINE_SIM", "fault=alloc:1,memory=4M", 1);
-    assert_int_equal(mo_device_choose("sim", &device, NULL, 0, &err), MO_OK);
-    mo_daddr a, b;
-    assert_int_equal(mo_device_alloc(device, 256, &a, &err), MO_OK);
-    assert_int_not_equal(mo_device_alloc(device, 256, &b, &err), MO_OK);
-    mo_device_free(device, a);
-    mo_device_close(device);
-    static const char *const bad[] = {
-        "memory",    "memory=",      "memory=many", "memory=0",    "memory=1X",   "link=-5", "fault",
-        "fault=odd", "fault=lost:x", "speed=5",     "memory=1G2G", "hang=999999", "=3",      "fault=copy:"};
+    for (int count = 1; count <= 3; count++) {
+        char text[64];
+        mo_daddr a, b;
+        snprintf(text, sizeof text, count == 1 ? "fault=alloc:1,memory=4M" : "fault=alloc:1:%d,memory=4M",
+                 count);
+        setenv("MORAINE_SIM", text, 1);
+        assert_int_equal(mo_device_choose("sim", &device, NULL, 0, &err), MO_OK);
+        assert_int_equal(mo_device_alloc(device, 256, &a, &err), MO_OK);
+        for (int i = 0; i < count; i++) {
+            assert_int_equal(mo_device_alloc(device, 256, &b, &err), MO_ENOMEM);
+        }
+        assert_int_equal(mo_device_alloc(device, 256, &b, &err), MO_OK);
+        mo_device_free(device, a);
+        mo_device_free(device, b);
+        mo_device_close(device);
+    }
+    static const char *const bad[] = {"memory",
+                                      "memory=",
+                                      "memory=many",
+                                      "memory=0",
+                                      "memory=1X",
+                                      "link=-5",
+                                      "fault",
+                                      "fault=odd",
+                                      "fault=lost:x",
+                                      "speed=5",
+                                      "memory=1G2G",
+                                      "hang=999999",
+                                      "=3",
+                                      "fault=copy:",
+                                      "fault=copy:1:0",
+                                      "fault=copy:1:",
+                                      "fault=copy::2",
+                                      "fault=copy:1:2:3",
+                                      "fault=copy:1:-1",
+                                      "fault=lost:1:2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         setenv("MORAINE_SIM", bad[i], 1);
         assert_int_equal(mo_device_choose("sim", &device, NULL, 0, &err), MO_EINVAL);

@@ -45,7 +45,22 @@ static bool is_word(const char *text, size_t length, const char *word)
     return strlen(word) == length && memcmp(text, word, length) == 0;
 }
 
-/* "lost:100" */
+/* ":100", and behind it perhaps ":3" */
+static bool read_counts(const char *text, size_t length, mo_sim_options *o)
+{
+    const char *colon = memchr(text + 1, ':', length - 1);
+    const size_t first = colon ? (size_t)(colon - text) : length;
+    double after = 0, count = 1;
+    if (!read_amount(text + 1, first - 1, 1000, &after) ||
+        (colon && (!read_amount(colon + 1, length - first - 1, 1000, &count) || count < 1))) {
+        return false;
+    }
+    o->after = (int64_t)after;
+    o->count = (int64_t)count;
+    return o->fault != MO_SIM_LOST || o->count == 1;
+}
+
+/* "lost:100", "copy:5:2" */
 static bool read_fault(const char *text, size_t length, mo_sim_options *o)
 {
     static const struct {
@@ -58,15 +73,10 @@ static bool read_fault(const char *text, size_t length, mo_sim_options *o)
                   {"lost", MO_SIM_LOST}};
     const char *colon = memchr(text, ':', length);
     const size_t word = colon ? (size_t)(colon - text) : length;
-    double after = 0;
-    if (colon && !read_amount(colon + 1, length - word - 1, 1000, &after)) {
-        return false;
-    }
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         if (is_word(text, word, faults[i].name)) {
             o->fault = faults[i].fault;
-            o->after = (int64_t)after;
-            return true;
+            return !colon || read_counts(colon, length - word, o);
         }
     }
     return false;
@@ -96,7 +106,8 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
         return bad_sim(text, length,
-                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, hang or lost with :N",
+                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, hang or lost with "
+                       ":AFTER, and but for lost with :COUNT behind that",
                        err);
     }
     return MO_OK;

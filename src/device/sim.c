@@ -34,7 +34,9 @@ bool mo_sim_hits(mo_sim *sim, mo_sim_fault kind, int64_t calls)
         sim->left -= calls;
         return false;
     }
-    sim->fault = MO_SIM_NONE;
+    if (--sim->hits == 0) {
+        sim->fault = MO_SIM_NONE;
+    }
     return true;
 }
 
@@ -148,9 +150,12 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     const mo_kernels *kernels = options->kernels;
     *out = NULL;
     if (options->memory_bytes < 0 || options->link_bytes_s < 0.0 || options->after < 0 ||
-        options->hang_ms < 0) {
+        options->count < 0 || options->hang_ms < 0) {
         return mo_fail(err, MO_EINVAL,
                        "a simulated GPU needs sizes, rates, counts and times that are not negative");
+    }
+    if (options->fault == MO_SIM_LOST && options->count > 1) {
+        return mo_fail(err, MO_EINVAL, "a simulated GPU can be lost only once");
     }
     if (!kernels && mo_kernels_select(NULL, &kernels, err) != MO_OK) {
         return MO_EINVAL;
@@ -166,6 +171,7 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     sim->runner = (mo_op_host){.kernels = kernels, .resolve = resolve, .stopped = stopped, .user = sim};
     sim->fault = options->fault;
     sim->left = options->after;
+    sim->hits = options->count ? options->count : 1;
     mo_sim_memory_open(&sim->memory, sim->options.memory_bytes);
     pthread_mutex_init(&sim->lock, NULL);
     pthread_condattr_t attributes;
@@ -179,11 +185,17 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
 
 void mo_sim_arm(mo_device *device, mo_sim_fault fault, int64_t after)
 {
-    assert(device && device->backend == &backend && after >= 0);
+    mo_sim_arm_row(device, fault, after, 1);
+}
+
+void mo_sim_arm_row(mo_device *device, mo_sim_fault fault, int64_t after, int64_t count)
+{
+    assert(device && device->backend == &backend && after >= 0 && count >= 1);
     mo_sim *sim = mo_sim_of(device);
     pthread_mutex_lock(&sim->lock);
     sim->fault = fault;
     sim->left = after;
+    sim->hits = count;
     pthread_mutex_unlock(&sim->lock);
 }
 

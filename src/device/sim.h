@@ -25,13 +25,15 @@ typedef struct mo_sim_options {
     int64_t
         after; /* the fault hits the call of its kind after so many that went well (LOST: ops and copies counted
                       together) */
-    int hang_ms; /* 0: 200 */
+    int64_t count; /* and so many calls of its kind in a row; 0: one. LOST is for good, so it has no count */
+    int hang_ms;   /* 0: 200 */
 } mo_sim_options;
 
 mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *err);
 
-/* While it runs: arms another fault (counting begins now), or none. A fault hits once. */
+/* While it runs: arms another fault (counting begins now), or none. It hits once; or `count` calls in a row. */
 void mo_sim_arm(mo_device *device, mo_sim_fault fault, int64_t after);
+void mo_sim_arm_row(mo_device *device, mo_sim_fault fault, int64_t after, int64_t count);
 
 /* Bytes of device memory in use, and the most that ever were. */
 void mo_sim_usage(mo_device *device, int64_t *now, int64_t *peak);

@@ -61,7 +61,8 @@ typedef struct mo_sim {
     mo_error failure;       /* status MO_OK: none */
     atomic_bool lost;       /* the same, for those who hold no lock */
     mo_sim_fault fault;     /* armed */
-    int64_t left;           /* calls of its kind that still go well */
+    int64_t left;           /* calls of its kind that still go well, */
+    int64_t hits;           /* and after them those that do not */
     bool hung;              /* there is an event that will never be done */
     int executing;    /* commands that streams work on now; one that waits for an event is not counted */
     int64_t progress; /* commands done */

@@ -357,16 +357,6 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     return MO_OK;
 }
 
-static void drop_sets(mo_card *card)
-{
-    for (int i = 0; i < CARD_PROGRAMS; i++) {
-        for (int s = 0; s < card->sets[i].count; s++) {
-            mo_program_destroy(card->sets[i].segments[s].program);
-        }
-        free(card->sets[i].segments);
-    }
-}
-
 void mo_card_close(mo_card *card)
 {
     if (!card) {
@@ -376,7 +366,7 @@ void mo_card_close(mo_card *card)
     mo_stream_destroy(card->fetch);
     mo_stream_destroy(card->lane);
     mo_card_hot_close(card);
-    drop_sets(card);
+    mo_card_drop_sets(card);
     release_weights(card);
     mo_card_pass_close(card);
     mo_vram_close(card->vram);

@@ -76,7 +76,7 @@ void mo_seat_adopt(mo_state *state, float *logits, size_t bytes);
 mo_status mo_seat_pull(const mo_state *state, mo_error *err);
 mo_status mo_seat_push(mo_state *state, mo_error *err);
 
-/* ---- The cache of document 001 (card_hot.c) ----
+/* ---- The cache of document 001 (card_exchange.c) ----
  * The caller holds the engine's lock, and no step runs. */
 
 bool mo_card_has_slots(const mo_card *card);

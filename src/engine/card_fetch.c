@@ -201,12 +201,25 @@ static mo_status fetch_all(mo_card *card, mo_walk *walk, mo_card_service *s, mo_
     return status == MO_OK ? mo_stream_after(card->main, card->lane_done, err) : status;
 }
 
+/* The step ends here, and nobody knows what has come to the slots that were given away: they are empty. */
+static void forget(mo_card *card, const mo_walk *walk, const mo_card_service *s)
+{
+    for (int i = 0; i < s->fetched; i++) {
+        const int expert = walk->w->needs[s->need[i]].expert;
+        if (mo_vram_find(card->vram, s->layer, expert)) {
+            mo_vram_drop(card->vram, s->layer, expert);
+        }
+    }
+}
+
 mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *s, mo_error *err)
 {
     mo_status status = s->fetched ? fetch_all(card, walk, s, err) : MO_OK;
-    if (status == MO_OK) {
-        status = mo_vram_switch(card->vram, card->main, err);
+    if (status != MO_OK) {
+        forget(card, walk, s);
+        return status;
     }
+    status = mo_vram_switch(card->vram, card->main, err);
     return status == MO_OK && s->next ? mo_card_run_segment(card, s->next, err) : status;
 }
 

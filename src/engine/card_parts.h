@@ -276,9 +276,10 @@ bool mo_card_in_ram(const mo_card *card, int layer, int expert);
 
 /* Chooses experts for at most `left` bytes, takes what exchanges need, and says how many slots each layer has. */
 mo_status mo_card_hot_choose(mo_card *card, int64_t left, mo_vram_layer *shapes, mo_error *err);
-/* Before a step: what has arrived is switched to, the next copies begin, and now and then an update is planned. */
-mo_status mo_card_hot_turn(mo_card *card, const mo_walk *walk, mo_error *err);
 void mo_card_hot_close(mo_card *card);
+/* Before a step (card_exchange.c): what has arrived is switched to, the next copies begin, and now and then an update is
+ * planned. Brings the map up to date also where there is no hot cache. */
+mo_status mo_card_hot_turn(mo_card *card, const mo_walk *walk, mo_error *err);
 
 /* ---- Core (card_core.c) ---- */
 
@@ -295,7 +296,7 @@ int64_t mo_card_kept(const mo_card *card);
 /* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
 int64_t mo_card_least_stages(const mo_card *card);
 
-/* ---- Ops (card_ops.c) ---- */
+/* ---- Ops (card_ops.c; a layer's halves: card_mix.c, card_feed.c) ---- */
 
 typedef struct mo_card_plan {
     const mo_card *card;
@@ -342,6 +343,36 @@ mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err
 bool mo_card_interleaved(const mo_card *card, int layer);
 bool mo_card_any_interleaved(const mo_card *card);
 
+/* ---- Sets of programs (card_set.c) ---- */
+
+/* Does the host have a part in the layer, in steps of few tokens? */
+static inline bool mo_card_layer_open(const mo_card *c, int layer)
+{
+    return c->frame->layers[layer].routed && !mo_vram_closed(c->vram, layer);
+}
+
+/* Does it pass through the ring of layers? */
+static inline bool mo_card_layer_passes(const mo_card *c, int layer)
+{
+    return c->passage.number[layer] >= 0;
+}
+
+/* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
+int64_t mo_card_chunks_seen(const mo_walk *walk);
+bool mo_card_wants_logits(const mo_walk *walk);
+/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest. It is the
+ * card's, and good until the next call. */
+mo_status mo_card_find_set(mo_card *card, const mo_walk *walk, mo_card_set **out, mo_error *err);
+void mo_card_drop_sets(mo_card *card);
+/* Launches a prepared piece of a step. */
+mo_status mo_card_run_segment(mo_card *card, const mo_card_segment *segment, mo_error *err);
+
+/* ---- The end of a step (card_finish.c) ---- */
+
+/* After everything was launched: waits for it, brings logits, choices and times to those who asked, and fails where a
+ * flag says that the step is worth nothing. */
+mo_status mo_card_finish(mo_card *card, mo_walk *walk, bool few, mo_error *err);
+
 /* ---- Lanes (card_lanes.c) ---- */
 
 /* The host's part of an open layer of a step of few tokens. Between the two calls the next segment is launched: it will
@@ -371,8 +402,6 @@ mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 void mo_card_plan_fetch(mo_card *card, mo_walk *walk, mo_card_service *service);
 mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
 void mo_card_errand(void *service);
-/* Launches a prepared piece of a step (card_step.c). */
-mo_status mo_card_run_segment(mo_card *card, const mo_card_segment *segment, mo_error *err);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
 mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *service, mo_error *err);
 /* Copies that were still under way when the last served layer was answered are done by now: takes their time. */

@@ -191,10 +191,9 @@ mo_status mo_card_pass_open(mo_card *card, mo_error *err)
     } else if (count > 0) {
         status = take_ring(card, passes, count, err);
         mo_log(MO_LOG_INFO, "device",
-               "%d of %d layers do not fit into %.1f GiB of device memory: for every token %d cross the link "
-               "and the "
-               "CPU computes %d",
-               count, layers, (double)card->limit / (1 << 30), count - card->host.count, card->host.count);
+               "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
+               "and the CPU computes %d",
+               count, layers, (double)card->limit / (1 << 20), count - card->host.count, card->host.count);
     }
     free(passes);
     return status;

@@ -1,6 +1,6 @@
-/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (card_hot.c has the
- * device's). Which experts lie in slots is chosen from a profile by
- * weighting and packing, and does not change while a request runs; what it misses passes through a few slots more. */
+/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (card_hot.c and
+ * card_exchange.c have the device's). Which experts lie in slots is chosen from a profile by weighting and packing,
+ * and does not change while a request runs; what it misses passes through a few slots more. */
 #ifndef MO_ENGINE_HOT_SET_H
 #define MO_ENGINE_HOT_SET_H
 

@@ -356,11 +356,14 @@ mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err)
         status =
             mo_copy_in(stream, v->map + (mo_daddr)e * sizeof(mo_daddr), &v->mirror[e], sizeof(mo_daddr), err);
     }
+    if (status != MO_OK) { /* all of them once more, the next time */
+        return status;
+    }
     for (int64_t i = 0; i < v->changes; i++) {
         v->marked[v->changed[i]] = 0;
     }
     v->changes = 0;
-    return status;
+    return MO_OK;
 }
 
 void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes)

@@ -65,7 +65,8 @@ void mo_vram_drop(mo_vram *v, int layer, int expert); /* they never came */
 void mo_vram_pin(mo_vram *v, int layer, int expert);
 void mo_vram_unpin(mo_vram *v, int layer, int expert);
 
-/* Brings the device's map up to date, in the order of the stream. */
+/* Brings the device's map up to date, in the order of the stream. After a failure it is not: call again before the map is
+ * read. */
 mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err);
 
 /* Slots, how many hold a brick, and the bytes of all. */
