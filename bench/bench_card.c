@@ -39,7 +39,7 @@ static double time_op(mo_card *card, const mo_op *op, mo_event *from, mo_event *
         check(mo_op_launch(card->main, op, &err), &err);
     }
     check(mo_event_record(to, card->main, &err), &err);
-    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_dstream_wait(card->main, &err), &err);
     check(mo_event_seconds(from, to, &seconds, &err), &err);
     return seconds / REPEATS;
 }
@@ -50,12 +50,12 @@ static double time_program(mo_card *card, const mo_op *ops, int count)
     mo_program *program;
     check(mo_program_create(card->device, ops, count, &program, &err), &err);
     check(mo_program_run(program, card->main, &err), &err);
-    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_dstream_wait(card->main, &err), &err);
     const int64_t began = mo_clock_ns();
     for (int i = 0; i < REPEATS; i++) {
         check(mo_program_run(program, card->main, &err), &err);
     }
-    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_dstream_wait(card->main, &err), &err);
     mo_program_destroy(program);
     return (double)(mo_clock_ns() - began) * 1e-9 / REPEATS;
 }
@@ -156,11 +156,11 @@ static double time_copies(mo_card *card, int64_t *bytes)
     const int64_t began = mo_clock_ns();
     check(mo_card_ring_ahead(card, 0, &err), &err);
     while (card->ring_tail < card->ring_head) {
-        check(mo_stream_after(card->main, mo_card_window_at(card, card->ring_tail)->ready, &err), &err);
+        check(mo_dstream_after(card->main, mo_card_window_at(card, card->ring_tail)->ready, &err), &err);
         check(mo_card_ring_ahead(card, 0, &err), &err);
         check(mo_card_ring_retire(card, &err), &err);
     }
-    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_dstream_wait(card->main, &err), &err);
     *bytes = (int64_t)(card->counters.fetched_bytes - before);
     return (double)(mo_clock_ns() - began) * 1e-9;
 }
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
     list_ops(card, &p);
     send_step(card, &state, tokens, position);
     check(mo_card_launch(card->main, &p, &err), &err);
-    check(mo_stream_wait(card->main, &err), &err);
+    check(mo_dstream_wait(card->main, &err), &err);
     double total[MO_OP_KINDS] = {0}, all = 0;
     int count[MO_OP_KINDS] = {0};
     for (int i = 0; i < p.count; i++) {

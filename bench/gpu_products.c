@@ -18,7 +18,7 @@ enum { ROUNDS = 7, OPS = 40, TOKENS_MAX = 8, USED_MAX = 8 };
 
 typedef struct bench {
     mo_device *device;
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_event *from, *to;
     mo_daddr pool, acts, hidden, y, work;
     int64_t at; /* in the pool */
@@ -57,7 +57,7 @@ static void fill_pool(bench *b)
     for (int64_t at = 0; noise && at < POOL_BYTES; at += PIECE) {
         check(mo_copy_in(b->stream, b->pool + (mo_daddr)at, noise, PIECE, &err), &err);
     }
-    check(mo_stream_wait(b->stream, &err), &err);
+    check(mo_dstream_wait(b->stream, &err), &err);
     free(noise);
 }
 
@@ -100,7 +100,7 @@ static double time_ops(bench *b, const mo_op *ops, int count)
         check(mo_event_record(b->from, b->stream, &err), &err);
         check(mo_program_run(program, b->stream, &err), &err);
         check(mo_event_record(b->to, b->stream, &err), &err);
-        check(mo_stream_wait(b->stream, &err), &err);
+        check(mo_dstream_wait(b->stream, &err), &err);
         check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
         best = i > 0 && seconds < best ? seconds : best;
     }
@@ -117,7 +117,7 @@ static double time_copy(bench *b)
         check(mo_event_record(b->from, b->stream, &err), &err);
         check(mo_copy_within(b->stream, b->pool, b->pool + POOL_BYTES / 2, POOL_BYTES / 2, &err), &err);
         check(mo_event_record(b->to, b->stream, &err), &err);
-        check(mo_stream_wait(b->stream, &err), &err);
+        check(mo_dstream_wait(b->stream, &err), &err);
         check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
         best = i > 0 && seconds < best ? seconds : best;
     }
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
         return 1;
     }
     check(mo_cuda_open(index, 0, &b.device, &err), &err);
-    check(mo_stream_create(b.device, &b.stream, &err), &err);
+    check(mo_dstream_create(b.device, &b.stream, &err), &err);
     check(mo_event_create(b.device, &b.from, &err), &err);
     check(mo_event_create(b.device, &b.to, &err), &err);
     const int64_t acts_bytes = (int64_t)mo_acts_bytes(TOKENS_MAX * USED_MAX, 32768);
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
     }
     mo_event_destroy(b.from);
     mo_event_destroy(b.to);
-    mo_stream_destroy(b.stream);
+    mo_dstream_destroy(b.stream);
     mo_device_close(b.device);
     return 0;
 }

@@ -79,13 +79,13 @@ void box_open(box *b, const char *device)
     b->want = malloc(ROOM);
     b->got = malloc(ROOM);
     assert_true(b->want && b->got);
-    assert_int_equal(mo_stream_create(b->device, &b->stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(b->device, &b->stream, &err), MO_OK);
     assert_int_equal(mo_device_alloc(b->device, ROOM, &b->base, &err), MO_OK);
 }
 
 void box_close(box *b)
 {
-    mo_stream_destroy(b->stream);
+    mo_dstream_destroy(b->stream);
     mo_device_free(b->device, b->base);
     mo_device_close(b->device);
     free(b->want);
@@ -254,7 +254,7 @@ static mo_status run_program(box *b, const mo_op *op, mo_error *err)
     if (status == MO_OK) {
         status = mo_program_run(program, b->stream, err);
         if (status == MO_OK) {
-            status = mo_stream_wait(b->stream, err);
+            status = mo_dstream_wait(b->stream, err);
         }
         mo_program_destroy(program);
     }
@@ -268,12 +268,12 @@ mo_status box_run(box *b, const mo_op *op, bool as_program, mo_error *err)
         status = as_program ? run_program(b, op, err) : mo_op_launch(b->stream, op, err);
     }
     if (status == MO_OK) {
-        status = mo_stream_wait(b->stream, err);
+        status = mo_dstream_wait(b->stream, err);
     }
     if (status == MO_OK) {
         status = mo_copy_out(b->stream, b->got, b->base, b->used, err);
     }
-    return status == MO_OK ? mo_stream_wait(b->stream, err) : status;
+    return status == MO_OK ? mo_dstream_wait(b->stream, err) : status;
 }
 
 static bool is_ignored(const box *b, size_t at)

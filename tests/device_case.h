@@ -12,7 +12,7 @@ enum { IGNORED_MAX = 16 };
 
 typedef struct box {
     mo_device *device;
-    mo_stream *stream;
+    mo_dstream *stream;
     bool small; /* the device is an emulation that takes long: smaller matrices, shorter texts */
     mo_daddr base;
     uint8_t *want, *got; /* [room] images of the memory at base */

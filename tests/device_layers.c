@@ -208,7 +208,7 @@ static void run(box *b, const layer *l)
         good(mo_program_run(program, b->stream, &err), &err);
     }
     good(mo_copy_out(b->stream, b->got, b->base, b->used, &err), &err);
-    good(mo_stream_wait(b->stream, &err), &err);
+    good(mo_dstream_wait(b->stream, &err), &err);
     mo_program_destroy(program);
     for (int i = 0; i < ROUNDS * l->count; i++) {
         good(mo_op_run(&host, &l->ops[i % l->count], &err), &err);

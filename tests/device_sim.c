@@ -25,10 +25,10 @@ static mo_device *open_sim(mo_sim_options options)
     return device;
 }
 
-static mo_stream *open_stream(mo_device *device)
+static mo_dstream *open_stream(mo_device *device)
 {
-    mo_stream *stream;
-    assert_int_equal(mo_stream_create(device, &stream, NULL), MO_OK);
+    mo_dstream *stream;
+    assert_int_equal(mo_dstream_create(device, &stream, NULL), MO_OK);
     return stream;
 }
 
@@ -70,7 +70,7 @@ static bool run_foreign(box *b, const device_case *c, const mo_op *op, const uin
         assert_int_equal(mo_device_alloc(b->device, 1, &none, &again), MO_EDEVICE);
         assert_string_equal(again.detail, err.detail);
     }
-    mo_stream_destroy(b->stream);
+    mo_dstream_destroy(b->stream);
     mo_device_free(b->device, base);
     mo_device_close(b->device);
     return status != MO_OK;
@@ -90,7 +90,7 @@ static void check_foreign(const device_case *c, int variant)
     memcpy(input, b.want, b.used);
     c->reference(&b, &op);
     memcpy(result, b.want, b.used);
-    mo_stream_destroy(b.stream);
+    mo_dstream_destroy(b.stream);
     mo_device_free(b.device, b.base);
     mo_device_close(b.device);
     const mo_daddr foreign[] = {(mo_daddr)(uintptr_t)b.want, b.base + b.room - 2};
@@ -135,11 +135,11 @@ static void test_foreign_ops(void **state)
     }
 }
 
-typedef mo_status (*copy_fn)(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err);
+typedef mo_status (*copy_fn)(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err);
 
 static uint8_t outside[64];
 
-static mo_status to_host_pointer(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err)
+static mo_status to_host_pointer(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err)
 {
     (void)device;
     (void)at;
@@ -147,25 +147,25 @@ static mo_status to_host_pointer(mo_device *device, mo_stream *stream, mo_daddr 
     return mo_copy_in(stream, (mo_daddr)(uintptr_t)outside, &value, 1, err);
 }
 
-static mo_status from_device_address(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err)
+static mo_status from_device_address(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err)
 {
     (void)device;
     return mo_copy_in(stream, at, (const void *)(uintptr_t)(at + 64), 8, err);
 }
 
-static mo_status beyond_the_end(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err)
+static mo_status beyond_the_end(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err)
 {
     (void)device;
     return mo_copy_out(stream, outside, at + 1000 - 63, 64, err);
 }
 
-static mo_status before_the_begin(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err)
+static mo_status before_the_begin(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err)
 {
     (void)device;
     return mo_device_clear(stream, at - 1, 2, err);
 }
 
-static mo_status after_free(mo_device *device, mo_stream *stream, mo_daddr at, mo_error *err)
+static mo_status after_free(mo_device *device, mo_dstream *stream, mo_daddr at, mo_error *err)
 {
     mo_daddr other, third;
     assert_int_equal(mo_device_alloc(device, 100, &other, err), MO_OK);
@@ -183,13 +183,13 @@ static void test_foreign_copies(void **state)
                                     after_free};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mo_device *device = open_sim((mo_sim_options){0});
-        mo_stream *stream = open_stream(device);
+        mo_dstream *stream = open_stream(device);
         mo_daddr at;
         mo_error err = {0};
         assert_int_equal(mo_device_alloc(device, 1000, &at, &err), MO_OK);
         assert_int_equal(wrong[i](device, stream, at, &err), MO_EDEVICE);
         assert_non_null(strstr(err.detail, "0x"));
-        mo_stream_destroy(stream);
+        mo_dstream_destroy(stream);
         mo_device_free(device, at);
         mo_device_close(device);
     }
@@ -237,7 +237,7 @@ enum { LINK_BYTES = 1 << 20 };
 
 typedef struct link_case {
     mo_device *device;
-    mo_stream *stream[2];
+    mo_dstream *stream[2];
     mo_daddr at[2], seen;
     uint8_t *pinned;
 } link_case;
@@ -257,7 +257,7 @@ static void link_open(link_case *l, double rate)
 static void link_close(link_case *l)
 {
     for (int i = 0; i < 2; i++) {
-        mo_stream_destroy(l->stream[i]);
+        mo_dstream_destroy(l->stream[i]);
         mo_device_free(l->device, l->at[i]);
     }
     mo_device_unpin(l->device, l->pinned);
@@ -284,8 +284,8 @@ static double both_in(link_case *l)
     const int64_t begin = mo_clock_ns();
     assert_int_equal(mo_copy_in(l->stream[0], l->at[0], l->pinned, LINK_BYTES, NULL), MO_OK);
     assert_int_equal(mo_copy_in(l->stream[1], l->at[1], l->pinned, LINK_BYTES, NULL), MO_OK);
-    mo_stream_wait(l->stream[0], NULL);
-    mo_stream_wait(l->stream[1], NULL);
+    mo_dstream_wait(l->stream[0], NULL);
+    mo_dstream_wait(l->stream[1], NULL);
     return seconds_since(begin);
 }
 
@@ -294,8 +294,8 @@ static double in_and_out(link_case *l)
     const int64_t begin = mo_clock_ns();
     assert_int_equal(mo_copy_in(l->stream[0], l->at[0], l->pinned, LINK_BYTES, NULL), MO_OK);
     assert_int_equal(mo_copy_out(l->stream[1], l->pinned + LINK_BYTES, l->at[1], LINK_BYTES, NULL), MO_OK);
-    mo_stream_wait(l->stream[0], NULL);
-    mo_stream_wait(l->stream[1], NULL);
+    mo_dstream_wait(l->stream[0], NULL);
+    mo_dstream_wait(l->stream[1], NULL);
     return seconds_since(begin);
 }
 
@@ -305,7 +305,7 @@ static double many_small(link_case *l)
     for (int j = 0; j < 64; j++) {
         assert_int_equal(mo_copy_in(l->stream[0], l->at[0], l->pinned, LINK_BYTES / 64, NULL), MO_OK);
     }
-    mo_stream_wait(l->stream[0], NULL);
+    mo_dstream_wait(l->stream[0], NULL);
     return seconds_since(begin);
 }
 
@@ -315,7 +315,7 @@ static double enqueueing(link_case *l)
     const int64_t begin = mo_clock_ns();
     assert_int_equal(mo_copy_in(l->stream[0], l->at[0], l->pinned, LINK_BYTES, NULL), MO_OK);
     const double seconds = seconds_since(begin);
-    mo_stream_wait(l->stream[0], NULL);
+    mo_dstream_wait(l->stream[0], NULL);
     return seconds;
 }
 
@@ -357,7 +357,7 @@ static void test_asynchrony(void **state)
     assert_int_equal(mo_event_create(l.device, &after, NULL), MO_OK);
     mo_copy_in(l.stream[0], l.at[0], l.pinned, LINK_BYTES, NULL);
     mo_event_record(event, l.stream[0], NULL);
-    mo_stream_after(l.stream[1], event, NULL);
+    mo_dstream_after(l.stream[1], event, NULL);
     mo_copy_within(l.stream[1], l.at[1], l.at[0], LINK_BYTES, NULL);
     mo_event_record(after, l.stream[1], NULL);
     assert_int_equal(mo_event_query(event, &done, NULL), MO_OK);
@@ -413,7 +413,7 @@ static void test_fault_copy(void **state)
 {
     (void)state;
     mo_device *device = open_sim((mo_sim_options){.fault = MO_SIM_COPY, .after = 1});
-    mo_stream *stream = open_stream(device);
+    mo_dstream *stream = open_stream(device);
     mo_daddr at;
     uint32_t value = 5;
     mo_error err = {0};
@@ -423,14 +423,14 @@ static void test_fault_copy(void **state)
     assert_int_equal(mo_copy_in(stream, at, &value, 4, &err), MO_EIO);
     assert_true(err.detail[0] != '\0');
     assert_int_equal(mo_copy_out(stream, &value, at, 4, &err), MO_OK);
-    assert_int_equal(mo_stream_wait(stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(stream, &err), MO_OK);
     assert_int_equal(value, 5); /* what failed has not happened */
     mo_sim_arm_row(device, MO_SIM_COPY, 1, 3);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(mo_copy_in(stream, at, &value, 4, &err), i < 1 || i > 3 ? MO_OK : MO_EIO);
     }
-    assert_int_equal(mo_stream_wait(stream, &err), MO_OK);
-    mo_stream_destroy(stream);
+    assert_int_equal(mo_dstream_wait(stream, &err), MO_OK);
+    mo_dstream_destroy(stream);
     mo_device_free(device, at);
     mo_device_close(device);
 }
@@ -440,7 +440,7 @@ static void test_fault_hang(void **state)
     (void)state;
     for (int way = 0; way < 3; way++) {
         mo_device *device = open_sim((mo_sim_options){.fault = MO_SIM_HANG, .after = 1, .hang_ms = 50});
-        mo_stream *stream = open_stream(device), *other = open_stream(device);
+        mo_dstream *stream = open_stream(device), *other = open_stream(device);
         mo_event *good, *hung;
         bool done = true;
         mo_error err = {0};
@@ -449,16 +449,16 @@ static void test_fault_hang(void **state)
         assert_int_equal(mo_event_record(good, stream, &err), MO_OK);
         assert_int_equal(mo_event_record(hung, stream, &err), MO_OK);
         assert_int_equal(mo_event_wait(good, &err), MO_OK);
-        assert_int_equal(mo_stream_wait(stream, &err), MO_OK); /* the stream itself goes on */
+        assert_int_equal(mo_dstream_wait(stream, &err), MO_OK); /* the stream itself goes on */
         assert_int_equal(mo_event_query(hung, &done, &err), MO_OK);
         assert_false(done);
         const int64_t begin = mo_clock_ns();
         if (way == 0) {
             assert_int_equal(mo_event_wait(hung, &err), MO_EDEVICE);
         } else {
-            assert_int_equal(mo_stream_after(other, hung, &err), MO_OK);
+            assert_int_equal(mo_dstream_after(other, hung, &err), MO_OK);
             if (way == 1) {
-                assert_int_equal(mo_stream_wait(other, &err), MO_EDEVICE);
+                assert_int_equal(mo_dstream_wait(other, &err), MO_EDEVICE);
             }
         }
         if (way < 2) {
@@ -466,8 +466,8 @@ static void test_fault_hang(void **state)
             assert_non_null(strstr(err.detail, "50 ms"));
             assert_int_equal(mo_event_query(good, &done, &err), MO_EDEVICE);
         }
-        mo_stream_destroy(stream);
-        mo_stream_destroy(other);
+        mo_dstream_destroy(stream);
+        mo_dstream_destroy(other);
         mo_event_destroy(good);
         mo_event_destroy(hung);
         mo_device_close(device);
@@ -489,7 +489,7 @@ static void test_fault_lost(void **state)
     (void)state;
     for (int64_t after = 0; after < 6; after++) {
         mo_device *device = open_sim((mo_sim_options){.link_bytes_s = 1e6});
-        mo_stream *stream = open_stream(device), *busy = open_stream(device);
+        mo_dstream *stream = open_stream(device), *busy = open_stream(device);
         mo_event *event;
         mo_program *program;
         mo_daddr at, seen, none;
@@ -510,7 +510,7 @@ static void test_fault_lost(void **state)
         assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
         assert_int_equal(mo_copy_in(busy, at + 4096, (uint8_t *)pinned + 4096, 9 << 20, &err), MO_OK);
         mo_event_record(event, busy, &err);
-        mo_stream_after(stream, event, &err);
+        mo_dstream_after(stream, event, &err);
         mo_sim_arm(device, MO_SIM_LOST, after);
         int64_t went = 0;
         const int64_t begin = mo_clock_ns();
@@ -524,18 +524,18 @@ static void test_fault_lost(void **state)
         }
         assert_int_equal(went, after);
         void *memory;
-        mo_stream *third;
+        mo_dstream *third;
         mo_event *late;
         mo_program *more;
         double seconds;
-        assert_int_equal(mo_stream_wait(stream, &err), MO_EDEVICE);
+        assert_int_equal(mo_dstream_wait(stream, &err), MO_EDEVICE);
         assert_string_equal(err.detail, first.detail);
-        assert_int_equal(mo_stream_wait(busy, &err), MO_EDEVICE);
+        assert_int_equal(mo_dstream_wait(busy, &err), MO_EDEVICE);
         assert_int_equal(mo_event_wait(event, &err), MO_EDEVICE);
         assert_int_equal(mo_event_query(event, &done, &err), MO_EDEVICE);
         assert_int_equal(mo_event_record(event, stream, &err), MO_EDEVICE);
         assert_int_equal(mo_event_seconds(event, event, &seconds, &err), MO_EDEVICE);
-        assert_int_equal(mo_stream_after(stream, event, &err), MO_EDEVICE);
+        assert_int_equal(mo_dstream_after(stream, event, &err), MO_EDEVICE);
         assert_int_equal(mo_device_alloc(device, 1, &none, &err), MO_EDEVICE);
         assert_int_equal(mo_device_pin(device, 1, &memory, &none, &err), MO_EDEVICE);
         assert_int_equal(mo_copy_in(stream, at, &sequence, 4, &err), MO_EDEVICE);
@@ -543,15 +543,15 @@ static void test_fault_lost(void **state)
         assert_int_equal(mo_device_clear(stream, at, 4, &err), MO_EDEVICE);
         assert_int_equal(mo_op_launch(stream, &ops[0], &err), MO_EDEVICE);
         assert_int_equal(mo_program_run(program, stream, &err), MO_EDEVICE);
-        assert_int_equal(mo_stream_create(device, &third, &err), MO_EDEVICE);
+        assert_int_equal(mo_dstream_create(device, &third, &err), MO_EDEVICE);
         assert_int_equal(mo_event_create(device, &late, &err), MO_EDEVICE);
         assert_int_equal(mo_program_create(device, ops, 2, &more, &err), MO_EDEVICE);
         mo_program_destroy(program);
         mo_device_free(device, at);
         mo_device_unpin(device, pinned);
         mo_event_destroy(event);
-        mo_stream_destroy(stream);
-        mo_stream_destroy(busy);
+        mo_dstream_destroy(stream);
+        mo_dstream_destroy(busy);
         mo_device_close(device);
         assert_true(seconds_since(begin) < 5.0); /* nobody waited for the ten seconds, or for the link */
     }
@@ -562,7 +562,7 @@ static void test_fault_programs(void **state)
 {
     (void)state;
     mo_device *device = open_sim((mo_sim_options){.fault = MO_SIM_LOST, .after = 5});
-    mo_stream *stream = open_stream(device);
+    mo_dstream *stream = open_stream(device);
     mo_daddr at;
     mo_program *program;
     mo_error err = {0};
@@ -574,7 +574,7 @@ static void test_fault_programs(void **state)
     assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
     assert_int_equal(mo_program_run(program, stream, &err), MO_EDEVICE);
     mo_program_destroy(program);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_free(device, at);
     mo_device_close(device);
 }

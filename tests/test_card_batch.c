@@ -54,7 +54,7 @@ static mo_status count_copy(mo_error *err)
     return MO_OK;
 }
 
-static mo_status copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+static mo_status copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     const mo_status status = count_copy(err);
     seen.block_at = from == seen.block ? seen.copies - 1 : seen.block_at;
@@ -62,31 +62,31 @@ static mo_status copy_in(mo_stream *stream, mo_daddr to, const void *from, size_
     return status == MO_OK ? real->copy_in(stream, to, from, bytes, err) : status;
 }
 
-static mo_status copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+static mo_status copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     const mo_status status = count_copy(err);
     return status == MO_OK ? real->copy_out(stream, to, from, bytes, err) : status;
 }
 
-static mo_status event_record(mo_event *event, mo_stream *stream, mo_error *err)
+static mo_status event_record(mo_event *event, mo_dstream *stream, mo_error *err)
 {
     seen.calls++;
     return real->event_record(event, stream, err);
 }
 
-static mo_status stream_after(mo_stream *stream, mo_event *event, mo_error *err)
+static mo_status stream_after(mo_dstream *stream, mo_event *event, mo_error *err)
 {
     seen.calls++;
     return real->stream_after(stream, event, err);
 }
 
-static mo_status stream_wait(mo_stream *stream, mo_error *err)
+static mo_status stream_wait(mo_dstream *stream, mo_error *err)
 {
     seen.calls++;
     return real->stream_wait(stream, err);
 }
 
-static mo_status launch(mo_stream *stream, const mo_op *op, mo_error *err)
+static mo_status launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     seen.calls++;
     return real->launch(stream, op, err);

@@ -60,7 +60,7 @@ static void says_what_it_is(void **state)
 /* What both sides of the round trip know. */
 typedef struct trip {
     mo_device *device;
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_daddr values, sequence, rows, bad; /* on the device */
     float *sent;                          /* pinned, from here on: [ROWS][N] that the device publishes */
     uint32_t *flag;
@@ -94,7 +94,7 @@ static void prepare(trip *t, int compute)
     mo_error err;
     memset(t, 0, sizeof *t);
     t->device = open_gpu(compute);
-    assert_int_equal(mo_stream_create(t->device, &t->stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(t->device, &t->stream, &err), MO_OK);
     t->values = on_device(t, ROWS * N * sizeof(float));
     t->sequence = on_device(t, sizeof(uint32_t));
     t->bad = on_device(t, 2 * sizeof(uint32_t)); /* and behind it, what the kernel waited */
@@ -126,7 +126,7 @@ static void prepare(trip *t, int compute)
 static void finish(trip *t)
 {
     mo_program_destroy(t->program);
-    mo_stream_destroy(t->stream);
+    mo_dstream_destroy(t->stream);
     mo_device_free(t->device, t->values);
     mo_device_free(t->device, t->sequence);
     mo_device_free(t->device, t->bad);
@@ -173,14 +173,14 @@ static void round_trips(void **state)
             usleep(500);
             __atomic_store_n(&t.reply->flag, round, __ATOMIC_RELEASE);
             assert_int_equal(mo_copy_out(t.stream, told, t.bad, sizeof told, &err), MO_OK);
-            assert_int_equal(mo_stream_wait(t.stream, &err), MO_OK);
+            assert_int_equal(mo_dstream_wait(t.stream, &err), MO_OK);
             assert_int_equal(told[0], 0);
             assert_true(told[1] <= mo_clock_ns() - began);
             longest = told[1] > longest ? told[1] : longest;
         }
         float got[ROWS * N];
         assert_int_equal(mo_copy_out(t.stream, got, t.values, sizeof got, &err), MO_OK);
-        assert_int_equal(mo_stream_wait(t.stream, &err), MO_OK);
+        assert_int_equal(mo_dstream_wait(t.stream, &err), MO_OK);
         assert_memory_equal(got, values, sizeof values);
         assert_true(longest > 0);
         finish(&t);
@@ -194,37 +194,37 @@ static void streams_run_beside(void **state)
     trip t;
     prepare(&t, 90);
     mo_error err;
-    mo_stream *beside = NULL;
+    mo_dstream *beside = NULL;
     mo_event *event = NULL;
     bool done = true;
     const uint32_t round = 1;
     uint32_t flag_after = 0;
     float rows[ROWS * N] = {0};
-    assert_int_equal(mo_stream_create(t.device, &beside, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(t.device, &beside, &err), MO_OK);
     assert_int_equal(mo_event_create(t.device, &event, &err), MO_OK);
     assert_int_equal(mo_copy_in(t.stream, t.sequence, &round, sizeof round, &err), MO_OK);
     assert_int_equal(mo_program_run(t.program, t.stream, &err), MO_OK);
     assert_int_equal(mo_event_record(event, t.stream, &err), MO_OK);
     wait_for_flag(t.flag, round);
     assert_int_equal(mo_copy_out(beside, rows, t.values, sizeof rows, &err), MO_OK);
-    assert_int_equal(mo_stream_wait(beside, &err), MO_OK); /* the other stream still waits */
+    assert_int_equal(mo_dstream_wait(beside, &err), MO_OK); /* the other stream still waits */
     assert_int_equal(mo_event_query(event, &done, &err), MO_OK);
     assert_false(done);
-    assert_int_equal(mo_stream_after(beside, event, &err), MO_OK);
+    assert_int_equal(mo_dstream_after(beside, event, &err), MO_OK);
     assert_int_equal(mo_copy_out(beside, rows, t.values, sizeof rows, &err), MO_OK);
     t.reply->count = 1;
     t.reply->row[0] = 3;
     t.answer[3 * N + 7] = 2.5f;
     __atomic_store_n(&t.reply->flag, round, __ATOMIC_RELEASE);
-    assert_int_equal(mo_stream_wait(beside, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(beside, &err), MO_OK);
     assert_true(rows[3 * N + 7] == 2.5f);
     assert_int_equal(mo_event_query(event, &done, &err), MO_OK);
     assert_true(done);
     assert_int_equal(mo_copy_out(beside, &flag_after, t.seen_flag, sizeof flag_after, &err), MO_OK);
-    assert_int_equal(mo_stream_wait(beside, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(beside, &err), MO_OK);
     assert_int_equal(flag_after, round);
     mo_event_destroy(event);
-    mo_stream_destroy(beside);
+    mo_dstream_destroy(beside);
     finish(&t);
 }
 
@@ -254,13 +254,13 @@ static void lost_in_the_middle(void **state)
     assert_int_equal(mo_program_run(t.program, t.stream, &err), MO_OK);
     wait_for_flag(t.flag, round);
     mo_fake_gpu_break(719);
-    assert_int_equal(mo_stream_wait(t.stream, &err), MO_EDEVICE);
+    assert_int_equal(mo_dstream_wait(t.stream, &err), MO_EDEVICE);
     assert_int_equal(mo_program_run(t.program, t.stream, &err), MO_EDEVICE);
     mo_fake_gpu_break(0); /* a driver that has recovered: this device stays lost */
     mo_daddr address = 0;
     assert_int_equal(mo_device_alloc(t.device, 4, &address, &err), MO_EDEVICE);
     mo_program_destroy(t.program);
-    mo_stream_destroy(t.stream);
+    mo_dstream_destroy(t.stream);
     mo_device_unpin(t.device, t.sent);
     mo_device_unpin(t.device, t.flag);
     mo_device_unpin(t.device, t.reply);

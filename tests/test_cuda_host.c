@@ -446,9 +446,9 @@ static void launches(void **state)
 {
     (void)state;
     mo_error err;
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_device *device = open_toy();
-    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_OK);
     }
@@ -458,7 +458,7 @@ static void launches(void **state)
     assert_int_equal(seen("cuCtxSetCurrent"), 0);
     fail_at("cuLaunchKernel", 701);
     assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_EUNSUPPORTED);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_close(device);
     assert_int_equal(play.objects, 0);
 }
@@ -467,11 +467,11 @@ static void programs(void **state)
 {
     (void)state;
     mo_error err;
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_program *program;
     const mo_op ops[] = {logits_op, logits_op};
     mo_device *device = open_toy();
-    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     assert_int_equal(mo_program_create(device, ops, 2, &program, &err), MO_OK);
     seen(NULL);
     assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
@@ -483,8 +483,8 @@ static void programs(void **state)
     for (size_t i = 0; i < sizeof refusing / sizeof *refusing;
          i++) { /* each on a device of its own: it remembers */
         mo_device *other = open_toy();
-        mo_stream *on;
-        assert_int_equal(mo_stream_create(other, &on, &err), MO_OK);
+        mo_dstream *on;
+        assert_int_equal(mo_dstream_create(other, &on, &err), MO_OK);
         fail_at(refusing[i], 801);
         assert_int_equal(mo_program_create(other, ops, 2, &program, &err), MO_OK);
         assert_int_equal(seen("cuStreamBeginCapture"), 1);
@@ -496,13 +496,13 @@ static void programs(void **state)
         assert_int_equal(mo_program_create(other, ops, 2, &program, &err), MO_OK);
         assert_int_equal(seen("cuStreamBeginCapture"), 0);
         mo_program_destroy(program);
-        mo_stream_destroy(on);
+        mo_dstream_destroy(on);
         mo_device_close(other);
     }
     assert_int_equal(mo_program_create(device, ops, 0, &program, &err), MO_OK);
     assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
     mo_program_destroy(program);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_close(device);
     assert_int_equal(play.objects, 0);
 }
@@ -669,12 +669,12 @@ static void early(void **state)
     expect_early(device, 0);
     mo_cuda_early(device, true);
     expect_early(device, 2);
-    mo_stream *stream;
-    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    mo_dstream *stream;
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     seen(NULL);
     assert_int_equal(mo_op_launch(stream, &logits_op, &err), MO_OK);
     assert_int_equal(seen("cuLaunchKernelEx"), 0);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_close(device);
 
     told_version = 12020; /* graphs do not know of it */
@@ -698,12 +698,12 @@ static void early_refused(void **state)
     (void)state;
     mo_error err;
     mo_program *program;
-    mo_stream *stream;
+    mo_dstream *stream;
     const mo_op ops[] = {logits_op, logits_op};
     driver.driver_get_version = play_version;
     driver.launch_kernel_ex = play_launch_ex;
     mo_device *device = open_toy();
-    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     fail_at("cuLaunchKernelEx", 801);
     assert_int_equal(mo_program_create(device, ops, 2, &program, &err), MO_OK);
     assert_int_equal(seen("cuLaunchKernelEx"), 1);
@@ -713,7 +713,7 @@ static void early_refused(void **state)
     assert_int_equal(seen("cuGraphLaunch"), 1);
     mo_program_destroy(program);
     expect_early(device, 0);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_close(device);
     assert_int_equal(play.objects, 0);
 }
@@ -778,14 +778,14 @@ static void lost(void **state)
 {
     (void)state;
     mo_error err;
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_event *event;
     mo_program *program;
     mo_daddr address, seen_at;
     void *memory;
     bool done;
     mo_device *device = open_toy();
-    assert_int_equal(mo_stream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     assert_int_equal(mo_event_create(device, &event, &err), MO_OK);
     assert_int_equal(mo_program_create(device, &logits_op, 1, &program, &err), MO_OK);
     assert_int_equal(mo_device_alloc(device, 1, &address, &err), MO_OK);
@@ -794,7 +794,7 @@ static void lost(void **state)
     assert_int_equal(mo_event_query(event, &done, &err), MO_OK);
     assert_false(done);
     fail_at("cuStreamSynchronize", 700);
-    assert_int_equal(mo_stream_wait(stream, &err), MO_EDEVICE);
+    assert_int_equal(mo_dstream_wait(stream, &err), MO_EDEVICE);
     assert_says(err,
                 "Toy 0 (cuda 0) is lost: cuStreamSynchronize said CUDA_ERROR_OF_THE_PLAY (as it was told)");
     seen(NULL);
@@ -806,7 +806,7 @@ static void lost(void **state)
     assert_int_equal(mo_copy_within(stream, address, address + 256, 1, &err), MO_EDEVICE);
     assert_int_equal(mo_device_clear(stream, address, 1, &err), MO_EDEVICE);
     assert_int_equal(mo_event_record(event, stream, &err), MO_EDEVICE);
-    assert_int_equal(mo_stream_after(stream, event, &err), MO_EDEVICE);
+    assert_int_equal(mo_dstream_after(stream, event, &err), MO_EDEVICE);
     assert_int_equal(mo_event_query(event, &done, &err), MO_EDEVICE);
     assert_int_equal(mo_event_wait(event, &err), MO_EDEVICE);
     assert_int_equal(mo_event_seconds(event, event, &seconds, &err), MO_EDEVICE);
@@ -816,7 +816,7 @@ static void lost(void **state)
     mo_device_describe(device, &info);
     mo_program_destroy(program);
     mo_event_destroy(event);
-    mo_stream_destroy(stream);
+    mo_dstream_destroy(stream);
     mo_device_free(device, address);
     assert_string_equal(play.calls, "");
     mo_device_unpin(device, memory);

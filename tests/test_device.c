@@ -59,7 +59,7 @@ static void check_allocation(mo_device *device)
 }
 
 /* Through the device and back, from `host` memory of any kind. */
-static void check_copies(mo_device *device, mo_stream *stream, uint8_t *host, size_t room)
+static void check_copies(mo_device *device, mo_dstream *stream, uint8_t *host, size_t room)
 {
     mo_daddr a, b;
     GOOD(mo_device_alloc(device, room, &a, err));
@@ -73,10 +73,10 @@ static void check_copies(mo_device *device, mo_stream *stream, uint8_t *host, si
         GOOD(mo_device_clear(stream, a, room, err));
         GOOD(mo_copy_in(stream, a + shift, host + shift, n, err));
         GOOD(mo_copy_within(stream, b, a, shift + n, err));
-        GOOD(mo_stream_wait(stream, err));
+        GOOD(mo_dstream_wait(stream, err));
         memset(host, 0xEE, room);
         GOOD(mo_copy_out(stream, host, b, shift + n, err));
-        GOOD(mo_stream_wait(stream, err));
+        GOOD(mo_dstream_wait(stream, err));
         for (size_t j = 0; j < shift; j++) {
             assert_int_equal(host[j], 0);
         }
@@ -95,11 +95,11 @@ static void test_memory(void **state)
     enum { ROOM = 70000 };
     for (const char **name = device_names; *name; name++) {
         mo_device *device = device_open(*name);
-        mo_stream *stream;
+        mo_dstream *stream;
         mo_device_info info;
         mo_device_describe(device, &info);
         assert_true(info.name[0] && info.kind && info.total_bytes > 0);
-        GOOD(mo_stream_create(device, &stream, err));
+        GOOD(mo_dstream_create(device, &stream, err));
         check_allocation(device);
 
         uint8_t *plain = malloc(ROOM);
@@ -121,8 +121,8 @@ static void test_memory(void **state)
         mo_device_release(device, adopted);
         check_copies(device, stream, adopted, ROOM);
         free(adopted);
-        mo_stream_destroy(stream);
-        mo_stream_destroy(NULL);
+        mo_dstream_destroy(stream);
+        mo_dstream_destroy(NULL);
         mo_device_close(device);
     }
     mo_device_close(NULL);
@@ -137,7 +137,7 @@ static void test_order(void **state)
     enum { STREAMS = 3, ROUNDS = 20, BYTES = 100000 };
     for (const char **name = device_names; *name; name++) {
         mo_device *device = device_open(*name);
-        mo_stream *stream[STREAMS];
+        mo_dstream *stream[STREAMS];
         mo_event *event[STREAMS], *begin, *end;
         mo_daddr at[STREAMS + 1];
         uint8_t *pinned;
@@ -146,7 +146,7 @@ static void test_order(void **state)
         GOOD(mo_event_create(device, &begin, err));
         GOOD(mo_event_create(device, &end, err));
         for (int i = 0; i < STREAMS; i++) {
-            GOOD(mo_stream_create(device, &stream[i], err));
+            GOOD(mo_dstream_create(device, &stream[i], err));
             GOOD(mo_event_create(device, &event[i], err));
         }
         for (int i = 0; i <= STREAMS; i++) {
@@ -162,7 +162,7 @@ static void test_order(void **state)
             for (int i = 0; i < STREAMS; i++) {
                 GOOD(mo_copy_within(stream[i], at[i + 1], at[i], BYTES, err));
                 GOOD(mo_event_record(event[i], stream[i], err));
-                GOOD(mo_stream_after(stream[(i + 1) % STREAMS], event[i], err));
+                GOOD(mo_dstream_after(stream[(i + 1) % STREAMS], event[i], err));
             }
             GOOD(mo_copy_out(stream[0], pinned + BYTES, at[STREAMS], BYTES, err));
             GOOD(mo_event_record(end, stream[0], err));
@@ -179,7 +179,7 @@ static void test_order(void **state)
             assert_true(seconds >= 0.0 && seconds < 60.0);
         }
         for (int i = 0; i < STREAMS; i++) {
-            mo_stream_destroy(stream[i]);
+            mo_dstream_destroy(stream[i]);
             mo_event_destroy(event[i]);
         }
         for (int i = 0; i <= STREAMS; i++) {
@@ -355,7 +355,7 @@ static void test_programs(void **state)
             GOOD(mo_op_launch(b.stream, &ops[i % CHAIN], err));
         }
         GOOD(mo_copy_out(b.stream, b.got, b.base, b.used, err));
-        GOOD(mo_stream_wait(b.stream, err));
+        GOOD(mo_dstream_wait(b.stream, err));
         GOOD(mo_program_create(b.device, ops, CHAIN, &program, err));
         GOOD(mo_program_create(b.device, NULL, 0, &empty, err));
         memset(ops, 0, sizeof ops); /* a program has its own copy */
@@ -365,7 +365,7 @@ static void test_programs(void **state)
             GOOD(mo_program_run(empty, b.stream, err));
         }
         GOOD(mo_copy_out(b.stream, b.want, b.base, b.used, err));
-        GOOD(mo_stream_wait(b.stream, err));
+        GOOD(mo_dstream_wait(b.stream, err));
         box_check(&b, "a program", 0);
         mo_program_destroy(program);
         mo_program_destroy(empty);
@@ -410,7 +410,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-static void talk_once(mo_device *device, mo_stream *stream, talk *k, uint8_t *pinned, mo_daddr seen)
+static void talk_once(mo_device *device, mo_dstream *stream, talk *k, uint8_t *pinned, mo_daddr seen)
 {
     const size_t bytes = sizeof(float) * TALK_ROWS * TALK_N;
     mo_daddr memory;
@@ -447,7 +447,7 @@ static void talk_once(mo_device *device, mo_stream *stream, talk *k, uint8_t *pi
         GOOD(mo_op_launch(stream, &await, err));
         GOOD(mo_copy_out(stream, image, target, bytes, err));
         GOOD(mo_copy_out(stream, waited, memory + 512, sizeof waited, err));
-        GOOD(mo_stream_wait(stream, err));
+        GOOD(mo_dstream_wait(stream, err));
         assert_true((int64_t)waited[0] <= mo_clock_ns() - began);
         assert_int_equal(waited[1], 0);
         for (int i = 0; i < TALK_ROWS * TALK_N; i++) {
@@ -458,15 +458,15 @@ static void talk_once(mo_device *device, mo_stream *stream, talk *k, uint8_t *pi
     }
     uint32_t bad[2] = {TALK_ROUNDS + 1, 9};
     GOOD(mo_copy_out(stream, &bad[1], memory + 256, 4, err));
-    GOOD(mo_stream_wait(stream, err));
+    GOOD(mo_dstream_wait(stream, err));
     assert_int_equal(bad[1], 0);
     /* Nobody answers any more: the host says so. */
     __atomic_store_n(&k->reply->abort, 1, __ATOMIC_RELEASE);
     GOOD(mo_copy_in(stream, memory, bad, 4, err));
     GOOD(mo_op_launch(stream, &await, err));
-    GOOD(mo_stream_wait(stream, err));
+    GOOD(mo_dstream_wait(stream, err));
     GOOD(mo_copy_out(stream, bad, memory + 256, 4, err));
-    GOOD(mo_stream_wait(stream, err));
+    GOOD(mo_dstream_wait(stream, err));
     assert_int_equal(bad[0], 2);
     mo_device_free(device, memory);
     free(image);
@@ -478,11 +478,11 @@ static void test_exchange(void **state)
     const size_t bytes = sizeof(float) * TALK_ROWS * TALK_N;
     for (const char **name = device_names; *name; name++) {
         mo_device *device = device_open(*name);
-        mo_stream *stream;
+        mo_dstream *stream;
         void *memory;
         mo_daddr seen;
         pthread_t host;
-        GOOD(mo_stream_create(device, &stream, err));
+        GOOD(mo_dstream_create(device, &stream, err));
         GOOD(mo_device_pin(device, 4096 + 2 * bytes, &memory, &seen, err));
         uint8_t *pinned = memset(memory, 0, 4096 + 2 * bytes);
         talk k = {.flag = (uint32_t *)(void *)pinned,
@@ -493,7 +493,7 @@ static void test_exchange(void **state)
         talk_once(device, stream, &k, pinned, seen);
         pthread_join(host, NULL);
         assert_false(k.late);
-        mo_stream_destroy(stream);
+        mo_dstream_destroy(stream);
         mo_device_unpin(device, pinned);
         mo_device_close(device);
     }

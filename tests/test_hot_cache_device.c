@@ -201,7 +201,7 @@ static void expect_map(const mo_model *model)
     for (int l = 0; l < LAYERS; l++) {
         check_status(
             mo_copy_out(model->card->main, map, mo_vram_table(model->card->vram, l), sizeof map, &err), &err);
-        check_status(mo_stream_wait(model->card->main, &err), &err);
+        check_status(mo_dstream_wait(model->card->main, &err), &err);
         for (int e = 0; e < EXPERTS; e++) {
             assert_int_equal(map[e], mo_vram_find(model->card->vram, l, e));
         }

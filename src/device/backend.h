@@ -14,31 +14,31 @@ typedef struct mo_backend {
     void (*unpin)(mo_device *, void *);
     mo_status (*adopt)(mo_device *, void *, size_t, mo_error *);
     void (*release)(mo_device *, void *);
-    mo_status (*stream_create)(mo_device *, mo_stream **, mo_error *);
-    void (*stream_destroy)(mo_stream *);
-    mo_status (*stream_wait)(mo_stream *, mo_error *);
-    mo_status (*copy_in)(mo_stream *, mo_daddr, const void *, size_t, mo_error *);
-    mo_status (*copy_out)(mo_stream *, void *, mo_daddr, size_t, mo_error *);
-    mo_status (*copy_within)(mo_stream *, mo_daddr, mo_daddr, size_t, mo_error *);
-    mo_status (*clear)(mo_stream *, mo_daddr, size_t, mo_error *);
+    mo_status (*stream_create)(mo_device *, mo_dstream **, mo_error *);
+    void (*stream_destroy)(mo_dstream *);
+    mo_status (*stream_wait)(mo_dstream *, mo_error *);
+    mo_status (*copy_in)(mo_dstream *, mo_daddr, const void *, size_t, mo_error *);
+    mo_status (*copy_out)(mo_dstream *, void *, mo_daddr, size_t, mo_error *);
+    mo_status (*copy_within)(mo_dstream *, mo_daddr, mo_daddr, size_t, mo_error *);
+    mo_status (*clear)(mo_dstream *, mo_daddr, size_t, mo_error *);
     mo_status (*event_create)(mo_device *, mo_event **, mo_error *);
     void (*event_destroy)(mo_event *);
-    mo_status (*event_record)(mo_event *, mo_stream *, mo_error *);
-    mo_status (*stream_after)(mo_stream *, mo_event *, mo_error *);
+    mo_status (*event_record)(mo_event *, mo_dstream *, mo_error *);
+    mo_status (*stream_after)(mo_dstream *, mo_event *, mo_error *);
     mo_status (*event_query)(mo_event *, bool *, mo_error *);
     mo_status (*event_wait)(mo_event *, mo_error *);
     mo_status (*event_seconds)(mo_event *, mo_event *, double *, mo_error *);
-    mo_status (*launch)(mo_stream *, const mo_op *, mo_error *);
+    mo_status (*launch)(mo_dstream *, const mo_op *, mo_error *);
     mo_status (*program_create)(mo_device *, const mo_op *, int, mo_program **, mo_error *);
     void (*program_destroy)(mo_program *);
-    mo_status (*program_run)(mo_program *, mo_stream *, mo_error *);
+    mo_status (*program_run)(mo_program *, mo_dstream *, mo_error *);
 } mo_backend;
 
 /* Every implementation's structs begin with these. */
 struct mo_device {
     const mo_backend *backend;
 };
-struct mo_stream {
+struct mo_dstream {
     mo_device *device;
 };
 struct mo_event {

@@ -68,41 +68,41 @@ void mo_device_release(mo_device *device, void *memory)
 
 /* ---- Streams and events ----------------------------------------------------------------------- */
 
-mo_status mo_stream_create(mo_device *device, mo_stream **out, mo_error *err)
+mo_status mo_dstream_create(mo_device *device, mo_dstream **out, mo_error *err)
 {
     assert(device && out);
     *out = NULL;
     return device->backend->stream_create(device, out, err);
 }
 
-void mo_stream_destroy(mo_stream *stream)
+void mo_dstream_destroy(mo_dstream *stream)
 {
     if (stream) {
         stream->device->backend->stream_destroy(stream);
     }
 }
 
-mo_status mo_stream_wait(mo_stream *stream, mo_error *err)
+mo_status mo_dstream_wait(mo_dstream *stream, mo_error *err)
 {
     assert(stream);
     return stream->device->backend->stream_wait(stream, err);
 }
 
-mo_status mo_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+mo_status mo_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || (to && from));
     return bytes == 0 ? MO_OK : stream->device->backend->copy_in(stream, to, from, bytes, err);
 }
 
-mo_status mo_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || (to && from));
     return bytes == 0 ? MO_OK : stream->device->backend->copy_out(stream, to, from, bytes, err);
 }
 
-mo_status mo_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || (to && from));
@@ -110,7 +110,7 @@ mo_status mo_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t b
     return bytes == 0 ? MO_OK : stream->device->backend->copy_within(stream, to, from, bytes, err);
 }
 
-mo_status mo_device_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err)
+mo_status mo_device_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || to);
@@ -131,13 +131,13 @@ void mo_event_destroy(mo_event *event)
     }
 }
 
-mo_status mo_event_record(mo_event *event, mo_stream *stream, mo_error *err)
+mo_status mo_event_record(mo_event *event, mo_dstream *stream, mo_error *err)
 {
     assert(event && stream && event->device == stream->device);
     return event->device->backend->event_record(event, stream, err);
 }
 
-mo_status mo_stream_after(mo_stream *stream, mo_event *event, mo_error *err)
+mo_status mo_dstream_after(mo_dstream *stream, mo_event *event, mo_error *err)
 {
     assert(event && stream && event->device == stream->device);
     return event->device->backend->stream_after(stream, event, err);
@@ -243,7 +243,7 @@ static void check_op(const mo_op *op)
     }
 }
 
-mo_status mo_op_launch(mo_stream *stream, const mo_op *op, mo_error *err)
+mo_status mo_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     assert(stream && op);
     check_op(op);
@@ -267,7 +267,7 @@ void mo_program_destroy(mo_program *program)
     }
 }
 
-mo_status mo_program_run(mo_program *program, mo_stream *stream, mo_error *err)
+mo_status mo_program_run(mo_program *program, mo_dstream *stream, mo_error *err)
 {
     assert(program && stream && program->device == stream->device);
     return program->device->backend->program_run(program, stream, err);

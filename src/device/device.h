@@ -14,7 +14,7 @@
 #include "moraine.h"
 
 typedef struct mo_device mo_device;
-typedef struct mo_stream mo_stream;
+typedef struct mo_dstream mo_dstream;
 typedef struct mo_event mo_event;
 typedef struct mo_program mo_program; /* a list of ops, prepared */
 
@@ -49,22 +49,22 @@ void mo_device_release(mo_device *device, void *memory);
 
 /* ---- Streams and events ---- */
 
-mo_status mo_stream_create(mo_device *device, mo_stream **out, mo_error *err);
-void mo_stream_destroy(mo_stream *stream);                  /* waits for its work; NULL is allowed */
-mo_status mo_stream_wait(mo_stream *stream, mo_error *err); /* until everything enqueued is done */
+mo_status mo_dstream_create(mo_device *device, mo_dstream **out, mo_error *err);
+void mo_dstream_destroy(mo_dstream *stream);                  /* waits for its work; NULL is allowed */
+mo_status mo_dstream_wait(mo_dstream *stream, mo_error *err); /* until everything enqueued is done */
 
 /* Copies between host and device. Asynchronous when the host side is pinned; otherwise the call may take as long as
  * the copy. The host side stays untouched until the copy is done. */
-mo_status mo_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
-mo_status mo_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_device_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err); /* zeros */
+mo_status mo_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
+mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_device_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err); /* zeros */
 
 mo_status mo_event_create(mo_device *device, mo_event **out, mo_error *err);
 void mo_event_destroy(mo_event *event); /* NULL is allowed */
-mo_status mo_event_record(mo_event *event, mo_stream *stream, mo_error *err);
-mo_status mo_stream_after(mo_stream *stream, mo_event *event,
-                          mo_error *err); /* what follows waits for the event */
+mo_status mo_event_record(mo_event *event, mo_dstream *stream, mo_error *err);
+mo_status mo_dstream_after(mo_dstream *stream, mo_event *event,
+                           mo_error *err); /* what follows waits for the event */
 mo_status mo_event_query(mo_event *event, bool *done, mo_error *err);
 mo_status mo_event_wait(mo_event *event, mo_error *err);
 /* Seconds between two events that are done. */
@@ -73,11 +73,11 @@ mo_status mo_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *
 /* ---- Work ---- */
 
 /* Enqueues one op; its description is copied. */
-mo_status mo_op_launch(mo_stream *stream, const mo_op *op, mo_error *err);
+mo_status mo_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err);
 
 /* Prepares ops that will run many times in this order. */
 mo_status mo_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out, mo_error *err);
 void mo_program_destroy(mo_program *program); /* not under way; NULL is allowed */
-mo_status mo_program_run(mo_program *program, mo_stream *stream, mo_error *err);
+mo_status mo_program_run(mo_program *program, mo_dstream *stream, mo_error *err);
 
 #endif

@@ -109,7 +109,7 @@ static void release(mo_device *device, void *memory)
 
 /* ---- Streams and events ----------------------------------------------------------------------- */
 
-static mo_status stream_create(mo_device *device, mo_stream **out, mo_error *err)
+static mo_status stream_create(mo_device *device, mo_dstream **out, mo_error *err)
 {
     *out = calloc(1, sizeof **out);
     if (!*out) {
@@ -119,17 +119,17 @@ static mo_status stream_create(mo_device *device, mo_stream **out, mo_error *err
     return MO_OK;
 }
 
-static void stream_destroy(mo_stream *stream)
+static void stream_destroy(mo_dstream *stream)
 {
     free(stream);
 }
 
-static mo_status stream_wait(mo_stream *stream, mo_error *err)
+static mo_status stream_wait(mo_dstream *stream, mo_error *err)
 {
     return state_of(stream->device, err);
 }
 
-static mo_status copy(mo_stream *stream, void *to, const void *from, size_t bytes, mo_error *err)
+static mo_status copy(mo_dstream *stream, void *to, const void *from, size_t bytes, mo_error *err)
 {
     const mo_status status = state_of(stream->device, err);
     if (status == MO_OK) {
@@ -138,22 +138,22 @@ static mo_status copy(mo_stream *stream, void *to, const void *from, size_t byte
     return status;
 }
 
-static mo_status copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+static mo_status copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     return copy(stream, (void *)(uintptr_t)to, from, bytes, err);
 }
 
-static mo_status copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+static mo_status copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     return copy(stream, to, (const void *)(uintptr_t)from, bytes, err);
 }
 
-static mo_status copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+static mo_status copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
 {
     return copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, err);
 }
 
-static mo_status clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err)
+static mo_status clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     const mo_status status = state_of(stream->device, err);
     if (status == MO_OK) {
@@ -178,7 +178,7 @@ static void event_destroy(mo_event *event)
     free(event);
 }
 
-static mo_status event_record(mo_event *base, mo_stream *stream, mo_error *err)
+static mo_status event_record(mo_event *base, mo_dstream *stream, mo_error *err)
 {
     host_event *event = (host_event *)base;
     event->time_ns = mo_clock_ns();
@@ -186,7 +186,7 @@ static mo_status event_record(mo_event *base, mo_stream *stream, mo_error *err)
     return state_of(stream->device, err);
 }
 
-static mo_status stream_after(mo_stream *stream, mo_event *event, mo_error *err)
+static mo_status stream_after(mo_dstream *stream, mo_event *event, mo_error *err)
 {
     (void)event;
     return state_of(stream->device, err);
@@ -222,7 +222,7 @@ static void *resolve(void *user, mo_daddr address, int64_t bytes)
     return (void *)(uintptr_t)address;
 }
 
-static mo_status launch(mo_stream *stream, const mo_op *op, mo_error *err)
+static mo_status launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     host_device *host = (host_device *)stream->device;
     mo_host_float_mode();
@@ -253,7 +253,7 @@ static void program_destroy(mo_program *program)
     free(program);
 }
 
-static mo_status program_run(mo_program *base, mo_stream *stream, mo_error *err)
+static mo_status program_run(mo_program *base, mo_dstream *stream, mo_error *err)
 {
     const host_program *program = (const host_program *)base;
     mo_status status = state_of(stream->device, err);

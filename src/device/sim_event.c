@@ -59,7 +59,7 @@ static mo_status push(mo_sim_stream *stream, mo_sim_kind kind, mo_sim_event *eve
     return status;
 }
 
-mo_status mo_sim_event_record(mo_event *base, mo_stream *stream, mo_error *err)
+mo_status mo_sim_event_record(mo_event *base, mo_dstream *stream, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
     mo_sim_event *event = (mo_sim_event *)base;
@@ -82,7 +82,7 @@ mo_status mo_sim_event_record(mo_event *base, mo_stream *stream, mo_error *err)
     return status;
 }
 
-mo_status mo_sim_stream_after(mo_stream *stream, mo_event *base, mo_error *err)
+mo_status mo_sim_stream_after(mo_dstream *stream, mo_event *base, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
     mo_sim_event *event = (mo_sim_event *)base;

@@ -150,7 +150,7 @@ typedef struct mo_sim_command {
 } mo_sim_command;
 
 typedef struct mo_sim_stream {
-    mo_stream base;
+    mo_dstream base;
     pthread_t thread;
     pthread_cond_t work; /* there is a command, or the end */
     mo_sim_command *queue;
@@ -178,26 +178,26 @@ void mo_sim_unpin(mo_device *device, void *memory);
 mo_status mo_sim_adopt(mo_device *device, void *memory, size_t bytes, mo_error *err);
 void mo_sim_release(mo_device *device, void *memory);
 
-mo_status mo_sim_stream_create(mo_device *device, mo_stream **out, mo_error *err);
-void mo_sim_stream_destroy(mo_stream *stream);
-mo_status mo_sim_stream_wait(mo_stream *stream, mo_error *err);
+mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *err);
+void mo_sim_stream_destroy(mo_dstream *stream);
+mo_status mo_sim_stream_wait(mo_dstream *stream, mo_error *err);
 
 mo_status mo_sim_event_create(mo_device *device, mo_event **out, mo_error *err);
 void mo_sim_event_destroy(mo_event *event);
-mo_status mo_sim_event_record(mo_event *event, mo_stream *stream, mo_error *err);
-mo_status mo_sim_stream_after(mo_stream *stream, mo_event *event, mo_error *err);
+mo_status mo_sim_event_record(mo_event *event, mo_dstream *stream, mo_error *err);
+mo_status mo_sim_stream_after(mo_dstream *stream, mo_event *event, mo_error *err);
 mo_status mo_sim_event_query(mo_event *event, bool *done, mo_error *err);
 mo_status mo_sim_event_wait(mo_event *event, mo_error *err);
 mo_status mo_sim_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *err);
 
-mo_status mo_sim_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
-mo_status mo_sim_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_sim_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_sim_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err);
-mo_status mo_sim_launch(mo_stream *stream, const mo_op *op, mo_error *err);
+mo_status mo_sim_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
+mo_status mo_sim_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_sim_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_sim_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err);
+mo_status mo_sim_launch(mo_dstream *stream, const mo_op *op, mo_error *err);
 mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out,
                                 mo_error *err);
 void mo_sim_program_destroy(mo_program *program);
-mo_status mo_sim_program_run(mo_program *program, mo_stream *stream, mo_error *err);
+mo_status mo_sim_program_run(mo_program *program, mo_dstream *stream, mo_error *err);
 
 #endif

@@ -123,7 +123,7 @@ static int start(mo_sim_stream *stream)
 
 /* ---- The device's calls ----------------------------------------------------------------------- */
 
-mo_status mo_sim_stream_create(mo_device *device, mo_stream **out, mo_error *err)
+mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(device);
     pthread_mutex_lock(&sim->lock);
@@ -169,7 +169,7 @@ mo_status mo_sim_wait_number(mo_sim_stream *stream, uint64_t number, mo_error *e
     return mo_sim_wait(mo_sim_of(stream->base.device), reached, &g, err);
 }
 
-mo_status mo_sim_stream_wait(mo_stream *base, mo_error *err)
+mo_status mo_sim_stream_wait(mo_dstream *base, mo_error *err)
 {
     mo_sim_stream *stream = (mo_sim_stream *)base;
     mo_sim *sim = mo_sim_of(base->device);
@@ -179,7 +179,7 @@ mo_status mo_sim_stream_wait(mo_stream *base, mo_error *err)
     return status;
 }
 
-void mo_sim_stream_destroy(mo_stream *base)
+void mo_sim_stream_destroy(mo_dstream *base)
 {
     mo_sim_stream *stream = (mo_sim_stream *)base;
     mo_sim *sim = mo_sim_of(base->device);

@@ -162,7 +162,7 @@ static mo_status push_work(mo_sim_stream *stream, const mo_sim_command *command,
 }
 
 /* A copy or a clearing: its addresses are looked at now, so that the call that is wrong fails. */
-static mo_status push_copy(mo_stream *base, const mo_sim_command *command, mo_error *err)
+static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_error *err)
 {
     mo_sim_stream *stream = (mo_sim_stream *)base;
     mo_sim *sim = mo_sim_of(base->device);
@@ -191,7 +191,7 @@ static mo_status push_copy(mo_stream *base, const mo_sim_command *command, mo_er
     return status;
 }
 
-mo_status mo_sim_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+mo_status mo_sim_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     return push_copy(
         stream,
@@ -199,7 +199,7 @@ mo_status mo_sim_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_
         err);
 }
 
-mo_status mo_sim_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_sim_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     return push_copy(
         stream,
@@ -207,7 +207,7 @@ mo_status mo_sim_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t byt
         err);
 }
 
-mo_status mo_sim_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_sim_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
 {
     return push_copy(
         stream,
@@ -215,13 +215,13 @@ mo_status mo_sim_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size
         err);
 }
 
-mo_status mo_sim_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err)
+mo_status mo_sim_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     return push_copy(stream, &(mo_sim_command){.kind = MO_SIM_DO_CLEAR, .copy = {.to = to, .bytes = bytes}},
                      err);
 }
 
-mo_status mo_sim_launch(mo_stream *base, const mo_op *op, mo_error *err)
+mo_status mo_sim_launch(mo_dstream *base, const mo_op *op, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
     const mo_sim_command command = {.kind = MO_SIM_DO_OP, .op = *op};
@@ -275,7 +275,7 @@ void mo_sim_program_destroy(mo_program *base)
     pthread_mutex_unlock(&sim->lock);
 }
 
-mo_status mo_sim_program_run(mo_program *base, mo_stream *stream, mo_error *err)
+mo_status mo_sim_program_run(mo_program *base, mo_dstream *stream, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
     mo_sim_program *program = (mo_sim_program *)base;

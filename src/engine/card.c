@@ -33,11 +33,11 @@ static void find_ropes(mo_card *card)
 
 static mo_status make_streams(mo_card *card, mo_error *err)
 {
-    mo_stream **streams[] = {&card->main, &card->fetch, &card->lane};
+    mo_dstream **streams[] = {&card->main, &card->fetch, &card->lane};
     mo_event **events[] = {&card->fetch_from, &card->fetch_to, &card->lane_done};
     mo_status status = MO_OK;
     for (int i = 0; i < 3 && status == MO_OK; i++) {
-        status = mo_stream_create(card->device, streams[i], err);
+        status = mo_dstream_create(card->device, streams[i], err);
         if (status == MO_OK) {
             status = mo_event_create(card->device, events[i], err);
         }
@@ -202,8 +202,8 @@ static size_t pinned_run(const mo_card *card, const uint8_t *from, size_t run)
     return run;
 }
 
-mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
-                             mo_error *err)
+mo_status mo_card_copy_range(mo_card *card, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                             mo_daddr to, mo_error *err)
 {
     mo_status status = MO_OK;
     for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
@@ -229,14 +229,14 @@ bool mo_card_is_pinned(const mo_card *card, int layer, int expert)
     return pinned;
 }
 
-mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
+mo_status mo_card_copy_matrix(mo_card *card, mo_dstream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err)
 {
     const int64_t bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
     return mo_card_copy_range(card, stream, w->data, (size_t)bytes, to, err);
 }
 
-mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
+mo_status mo_card_copy_brick(mo_card *card, mo_dstream *stream, int layer, int expert, mo_daddr to,
                              int64_t *bytes, mo_error *err)
 {
     const mo_brick *b = &card->frame->layers[layer].moe.bricks[expert];
@@ -362,9 +362,9 @@ void mo_card_close(mo_card *card)
     if (!card) {
         return;
     }
-    mo_stream_destroy(card->main);
-    mo_stream_destroy(card->fetch);
-    mo_stream_destroy(card->lane);
+    mo_dstream_destroy(card->main);
+    mo_dstream_destroy(card->fetch);
+    mo_dstream_destroy(card->lane);
     mo_card_hot_close(card);
     mo_card_drop_sets(card);
     release_weights(card);
@@ -422,7 +422,7 @@ mo_status mo_seat_take(mo_card *card, mo_state *state, mo_error *err)
         status = mo_copy_in(card->main, seat->table, table, (size_t)layers * sizeof *table, err);
     }
     if (status == MO_OK) {
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     free(table);
     state->seat = seat;
@@ -467,7 +467,7 @@ mo_status mo_seat_pull(const mo_state *state, mo_error *err)
     if (status == MO_OK) {
         status = mo_copy_out(seat->card->main, state->memory, seat->memory, (size_t)seat->bytes, err);
     }
-    return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(seat->card->main, err) : status;
 }
 
 mo_status mo_seat_push(mo_state *state, mo_error *err)
@@ -480,7 +480,7 @@ mo_status mo_seat_push(mo_state *state, mo_error *err)
     const mo_status status =
         mo_copy_in(seat->card->main, seat->memory, state->memory, (size_t)seat->bytes, err);
     state->cleared = false;
-    return status == MO_OK ? mo_stream_wait(seat->card->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(seat->card->main, err) : status;
 }
 
 /* ---- Instruments ------------------------------------------------------------------------------ */

@@ -219,7 +219,7 @@ static mo_status compute_window(mo_card *card, const mo_walk *walk, mo_card_plan
                                 mo_error *err)
 {
     const mo_card_window *w = mo_card_window_at(card, part->window);
-    const mo_status status = mo_stream_after(card->main, w->ready, err);
+    const mo_status status = mo_dstream_after(card->main, w->ready, err);
     p->count = 0;
     return status == MO_OK ? compute(card, walk, p, w->layer, part->first, part->count, err) : status;
 }
@@ -365,7 +365,7 @@ static mo_status read_choice(mo_card *card, mo_walk *walk, int layer, mo_error *
                           mo_card_choice(card, card->room.weights, walk->tokens, layer), bytes, err);
     }
     if (status == MO_OK) {
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     if (status == MO_OK) {
         memcpy(walk->w->ids, card->pinned.ids, bytes);

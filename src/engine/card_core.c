@@ -132,7 +132,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
     if (packed &&
         p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
-        p->status = mo_stream_wait(p->card->main, p->err);
+        p->status = mo_dstream_wait(p->card->main, p->err);
     }
     free(packed);
     return at;
@@ -215,7 +215,7 @@ static mo_status leave_behind(packer *p, int layer)
 {
     const mo_tiers *tiers = p->card->passage.tiers;
     const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
-    const mo_status status = read ? mo_stream_wait(p->card->main, p->err) : MO_OK;
+    const mo_status status = read ? mo_dstream_wait(p->card->main, p->err) : MO_OK;
     mo_card_pass_forget(p->card, layer);
     return status;
 }
@@ -295,7 +295,7 @@ mo_status mo_card_upload(mo_card *card, mo_error *err)
     if (p.status == MO_OK) {
         put_all(&p, card->frame, card);
     }
-    status = p.status == MO_OK ? mo_stream_wait(card->main, err) : p.status;
+    status = p.status == MO_OK ? mo_dstream_wait(card->main, err) : p.status;
     mo_card_give(card, p.buffer, bytes);
     return status == MO_OK ? mo_card_pass_ready(card, err) : status;
 }

@@ -156,7 +156,7 @@ static void update(mo_card *card, const mo_tally *tally)
 static mo_status land(mo_card *card, bool wait, mo_error *err)
 {
     mo_card_cache *h = &card->hot;
-    mo_status status = wait && h->stream ? mo_stream_wait(h->stream, err) : MO_OK;
+    mo_status status = wait && h->stream ? mo_dstream_wait(h->stream, err) : MO_OK;
     for (int i = 0; i < h->move_count && status == MO_OK; i++) {
         mo_card_move *m = &h->moves[i];
         bool done = false;
@@ -177,7 +177,7 @@ static mo_status send(mo_card *card, const mo_card_move *m, const mo_exchange *x
 {
     mo_op ops[1];
     mo_card_plan p = {.card = card, .ops = ops, .limit = 1};
-    mo_stream *stream = card->hot.stream;
+    mo_dstream *stream = card->hot.stream;
     const bool interleaved = mo_card_interleaved(card, x->layer);
     int64_t bytes = 0;
     mo_status status =
@@ -277,7 +277,7 @@ static bool put_back(mo_card *card, const mo_exchange *x, int number, mo_error *
     }
     const mo_daddr to = mo_vram_take_free(card->vram, x->layer, x->evict);
     if (mo_card_send_to_slot(card, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
-        mo_stream_wait(card->main, err) != MO_OK) {
+        mo_dstream_wait(card->main, err) != MO_OK) {
         mo_vram_drop(card->vram, x->layer, x->evict);
         return false;
     }
@@ -291,7 +291,7 @@ static mo_status give_up(mo_card *card, const mo_exchange *x, bool in_place, int
 {
     mo_error second = {0};
     if (status != MO_EDEVICE) { /* parts that went well may still be on their way to the slot */
-        mo_stream_wait(card->fetch, &second);
+        mo_dstream_wait(card->fetch, &second);
     }
     mo_vram_drop(card->vram, x->layer, x->add);
     card->counters.exchange_failed++;
@@ -321,7 +321,7 @@ static mo_status exchange_now(mo_card *card, const mo_exchange *x, int number, m
     }
     status = mo_card_send_to_slot(card, x->layer, x->add, to, number, &bytes, err);
     if (status == MO_OK && mo_card_store(card)) {
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     if (status != MO_OK) {
         return give_up(card, x, in_place, number + 1, status, err);
@@ -340,7 +340,7 @@ static mo_status rest(mo_card *card, mo_error *err)
     mo_status status = land(card, true, err);
     card->hot.count = 0;
     if (status == MO_OK) {
-        status = mo_stream_wait(card->fetch, err);
+        status = mo_dstream_wait(card->fetch, err);
     }
     while (status == MO_OK && card->ring_tail < card->ring_head) {
         status = mo_card_ring_retire(card, err);
@@ -358,7 +358,7 @@ static mo_status tell_map(mo_card *card, mo_error *err)
     do {
         status = mo_vram_switch(card->vram, card->main, err);
     } while (mo_card_again(card, card->main, &tries, &status, err));
-    const mo_status waited = mo_stream_wait(card->main, &second);
+    const mo_status waited = mo_dstream_wait(card->main, &second);
     if (status == MO_OK && waited != MO_OK) {
         *err = second;
     }

@@ -169,7 +169,7 @@ static mo_status compute(mo_card *card, const mo_walk *walk, const mo_card_servi
     const int32_t items = ((const mo_dwork *)(const void *)list_of(card, 0))->count;
     mo_status status = items ? mo_card_send_work(card, 0, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_stream_after(card->lane, card->fetch_to, err);
+        status = mo_dstream_after(card->lane, card->fetch_to, err);
     }
     if (status == MO_OK && items && mo_card_interleaved(card, s->layer)) {
         status = straighten(card, walk, s, err);
@@ -198,7 +198,7 @@ static mo_status fetch_all(mo_card *card, mo_walk *walk, mo_card_service *s, mo_
     if (status == MO_OK) {
         status = mo_event_record(card->lane_done, card->lane, err);
     }
-    return status == MO_OK ? mo_stream_after(card->main, card->lane_done, err) : status;
+    return status == MO_OK ? mo_dstream_after(card->main, card->lane_done, err) : status;
 }
 
 /* The step ends here, and nobody knows what has come to the slots that were given away: they are empty. */

@@ -19,7 +19,7 @@ mo_status mo_card_send_to_slot(mo_card *card, int layer, int expert, mo_daddr to
     const bool interleaved = mo_card_interleaved(card, layer);
     mo_status status = MO_OK;
     if (interleaved && number >= card->stage_count) {
-        status = mo_stream_after(card->fetch, s->done, err);
+        status = mo_dstream_after(card->fetch, s->done, err);
     }
     for (int tries = 0, again = status == MO_OK; again;) {
         status =
@@ -30,7 +30,7 @@ mo_status mo_card_send_to_slot(mo_card *card, int layer, int expert, mo_daddr to
         status = mo_event_record(s->ready, card->fetch, err);
     }
     if (status == MO_OK) {
-        status = mo_stream_after(card->main, s->ready, err);
+        status = mo_dstream_after(card->main, s->ready, err);
     }
     if (status == MO_OK && interleaved) {
         mo_card_restore(&p, layer, s->memory, to, 1, -1);
@@ -67,7 +67,7 @@ static mo_status fill_one(filling *f, int layer, int expert, mo_error *err)
         status = mo_card_send_to_slot(card, layer, expert, to, f->sent++, &bytes, err);
     }
     if (status == MO_OK && f->bring && stored) { /* the next one may take its place in RAM */
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     mo_vram_landed(card->vram, layer, expert);
     f->done += bytes;
@@ -138,5 +138,5 @@ mo_status mo_card_fill(mo_card *card, mo_error *err)
     if (status == MO_OK) {
         status = mo_vram_switch(card->vram, card->main, err);
     }
-    return status == MO_OK ? mo_stream_wait(card->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(card->main, err) : status;
 }

@@ -59,7 +59,7 @@ static mo_status fetch_logits(mo_card *card, const mo_walk *walk, int64_t first,
     mo_status status = mo_copy_out(card->main, direct ? only->logits : card->pinned.logits, card->room.logits,
                                    sizeof(float) * (size_t)(rows * card->frame->vocab), err);
     if (status == MO_OK) {
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     if (status == MO_OK && !direct) {
         hand_out(card, walk, first, rows);
@@ -152,7 +152,7 @@ mo_status mo_card_finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
     }
     if (status == MO_OK) {
         status = few && mo_card_wants_logits(walk) ? fetch_logits(card, walk, 0, walk->tokens, err)
-                                                   : mo_stream_wait(card->main, err);
+                                                   : mo_dstream_wait(card->main, err);
     }
     if (status == MO_OK) {
         status = check_flags(card, err);

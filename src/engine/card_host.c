@@ -40,7 +40,7 @@ static mo_status move(mo_card *card, const mo_state *s, bool to_device, mo_error
                                : mo_copy_out(card->main, here, there, bytes, err);
         }
     }
-    return status == MO_OK ? mo_stream_wait(card->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(card->main, err) : status;
 }
 
 mo_status mo_card_host_return(mo_card *card, const mo_state *state, mo_error *err)

@@ -36,7 +36,7 @@ static mo_status prepare_moves(mo_card *card, int64_t budget, int64_t largest, m
 {
     mo_card_cache *h = &card->hot;
     const int64_t wanted = budget / largest / SLOTS_A_MOVE;
-    mo_status status = mo_stream_create(card->device, &h->stream, err);
+    mo_status status = mo_dstream_create(card->device, &h->stream, err);
     h->move_count = (int)(wanted < 1 ? 1 : wanted > CARD_MOVES ? CARD_MOVES : wanted);
     if (status == MO_OK && mo_card_any_interleaved(card)) {
         h->stage_bytes = h->move_count * largest;
@@ -160,7 +160,7 @@ mo_status mo_card_hot_choose(mo_card *card, int64_t left, mo_vram_layer *shapes,
 void mo_card_hot_close(mo_card *card)
 {
     mo_card_cache *h = &card->hot;
-    mo_stream_destroy(h->stream);
+    mo_dstream_destroy(h->stream);
     for (int i = 0; i < CARD_MOVES; i++) {
         mo_event_destroy(h->moves[i].ready);
     }

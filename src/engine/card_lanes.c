@@ -146,7 +146,7 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     walk->layer = &card->frame->layers[layer];
     mo_status status = mo_card_await_flag(card, layer, err);
     if (status == MO_OK && card->options.serial) { /* its hot experts end with what is queued */
-        status = mo_stream_wait(card->main, err);
+        status = mo_dstream_wait(card->main, err);
     }
     if (status == MO_OK) {
         status = mo_card_measure_last(card, err);
@@ -428,9 +428,9 @@ void mo_card_abort(mo_card *card)
         mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + i * card->pinned.reply_bytes);
         __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
     }
-    mo_stream_wait(card->lane, &ignored); /* a lost device fails here at once, which is known already */
-    mo_stream_wait(card->main, &ignored);
-    mo_stream_wait(card->fetch, &ignored);
+    mo_dstream_wait(card->lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_dstream_wait(card->main, &ignored);
+    mo_dstream_wait(card->fetch, &ignored);
     for (int i = 0; i < layers; i++) {
         mo_dreply *reply = (mo_dreply *)(void *)(card->pinned.replies + i * card->pinned.reply_bytes);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);

@@ -101,14 +101,14 @@ void mo_card_logits(mo_card_plan *p, int64_t first, int64_t rows)
                        .cap = card->frame->softcap};
 }
 
-mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err)
+mo_status mo_card_launch(mo_dstream *stream, const mo_card_plan *p, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < p->count && status == MO_OK; i++) {
         const int64_t began = p->card->watch ? mo_clock_ns() : 0;
         status = mo_op_launch(stream, &p->ops[i], err);
         if (p->card->watch && status == MO_OK) { /* a benchmark wants to know what each takes */
-            status = mo_stream_wait(stream, err);
+            status = mo_dstream_wait(stream, err);
             p->card->watch->seconds[p->ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
             p->card->watch->count[p->ops[i].kind]++;
         }

@@ -140,7 +140,7 @@ typedef struct mo_card_cache {
     mo_weighting_options weighting;
     double rate;
     mo_packing packing; /* until the slots are filled */
-    mo_stream *stream;  /* of the copies */
+    mo_dstream *stream; /* of the copies */
     mo_daddr stages;
     int64_t stage_bytes;
     mo_card_move moves[CARD_MOVES];
@@ -172,7 +172,7 @@ struct mo_card {
     mo_extent extent;
     int rope_count;
     const mo_rope *ropes[8];
-    mo_stream *main, *fetch, *lane;
+    mo_dstream *main, *fetch, *lane;
     mo_event *fetch_from, *fetch_to, *lane_done;
     mo_daddr core;
     int64_t core_bytes;
@@ -337,7 +337,7 @@ void mo_card_restore_window(mo_card_plan *p, const mo_card_window *w);
 void mo_card_down(mo_card_plan *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
 void mo_card_groups(mo_card_plan *p, int layer, const mo_card_span *span);
-mo_status mo_card_launch(mo_stream *stream, const mo_card_plan *p, mo_error *err);
+mo_status mo_card_launch(mo_dstream *stream, const mo_card_plan *p, mo_error *err);
 
 /* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
 bool mo_card_interleaved(const mo_card *card, int layer);
@@ -449,16 +449,16 @@ mo_status mo_card_ring_ahead(mo_card *card, int layer, mo_error *err);
 mo_status mo_card_ring_retire(mo_card *card, mo_error *err);
 /* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
  * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
-bool mo_card_again(mo_card *card, mo_stream *stream, int *tries, mo_status *status, mo_error *err);
+bool mo_card_again(mo_card *card, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);
 
 /* ---- Copies from RAM (card.c) ---- */
 
 /* Copies a stretch, a matrix, or a brick's matrices; *bytes of them. */
-mo_status mo_card_copy_range(mo_card *card, mo_stream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
-                             mo_error *err);
-mo_status mo_card_copy_matrix(mo_card *card, mo_stream *stream, const mo_weights *w, mo_daddr to,
+mo_status mo_card_copy_range(mo_card *card, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                             mo_daddr to, mo_error *err);
+mo_status mo_card_copy_matrix(mo_card *card, mo_dstream *stream, const mo_weights *w, mo_daddr to,
                               mo_error *err);
-mo_status mo_card_copy_brick(mo_card *card, mo_stream *stream, int layer, int expert, mo_daddr to,
+mo_status mo_card_copy_brick(mo_card *card, mo_dstream *stream, int layer, int expert, mo_daddr to,
                              int64_t *bytes, mo_error *err);
 
 #endif

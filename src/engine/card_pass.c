@@ -149,7 +149,7 @@ static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_erro
     mo_status status =
         mo_card_take(card, p->ring * p->room, "a ring for layers that do not fit", &p->memory, err);
     if (status == MO_OK) {
-        status = mo_stream_create(card->device, &p->stream, err);
+        status = mo_dstream_create(card->device, &p->stream, err);
     }
     mo_event **events[] = {p->began, p->ready, p->done};
     for (int i = 0; i < 3 * PASS_RING && status == MO_OK; i++) {
@@ -202,7 +202,7 @@ mo_status mo_card_pass_open(mo_card *card, mo_error *err)
 void mo_card_pass_close(mo_card *card)
 {
     mo_card_pass *p = &card->passage;
-    mo_stream_destroy(p->stream);
+    mo_dstream_destroy(p->stream);
     if (p->held >= 0 && p->tiers) {
         mo_ring_leave(p->tiers->ring, p->held);
     }
@@ -357,7 +357,7 @@ static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
         measure(card, slot);
     }
     if (p->used[slot]) {
-        status = mo_stream_after(p->stream, p->done[slot], err);
+        status = mo_dstream_after(p->stream, p->done[slot], err);
     }
     if (status == MO_OK) {
         status = mo_event_record(p->began[slot], p->stream, err);
@@ -412,7 +412,7 @@ mo_status mo_card_pass_enter(mo_card *card, int layer, mo_error *err)
     const mo_pass_layer *l = &p->layers[p->number[layer]];
     const int slot = l->slot;
     if (status == MO_OK) {
-        status = mo_stream_after(card->main, p->ready[slot], err);
+        status = mo_dstream_after(card->main, p->ready[slot], err);
     }
     if (status == MO_OK && p->interleaved) {
         status = restore(card, l, err);
@@ -469,7 +469,7 @@ void mo_card_pass_abort(mo_card *card)
     if (p->count == 0) {
         return;
     }
-    mo_stream_wait(p->stream, &ignored);
+    mo_dstream_wait(p->stream, &ignored);
     if (p->held >= 0) {
         mo_ring_leave(p->tiers->ring, p->held);
         p->held = -1;

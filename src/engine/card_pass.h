@@ -43,7 +43,7 @@ typedef struct mo_card_pass {
         few; /* [few_count] numbers of those that pass in steps of few tokens: the CPU does not compute them */
     int few_count;
     bool batch; /* the step is one: all of them pass */
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_event *began[PASS_RING], *ready[PASS_RING], *done[PASS_RING];
     bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
     uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */

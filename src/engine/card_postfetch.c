@@ -40,7 +40,7 @@ mo_status mo_card_size_transfers(mo_card *card, mo_error *err)
     return status;
 }
 
-static mo_stream *copies(const mo_card *card)
+static mo_dstream *copies(const mo_card *card)
 {
     return card->postfetch.dedicated_streams ? card->fetch : card->lane;
 }
@@ -160,7 +160,7 @@ static mo_status launch(mo_card *card, mo_walk *walk, const mo_card_service *s, 
     const int64_t items = walk->w->needs[t->need].picks;
     mo_status status = mo_card_send_work(card, t->stage, err);
     if (status == MO_OK) {
-        status = mo_stream_after(card->lane, card->stages[t->stage].ready, err);
+        status = mo_dstream_after(card->lane, card->stages[t->stage].ready, err);
     }
     if (interleaved) {
         mo_card_restore(&p, s->layer, stage->memory, stage->plain, 1, t->whole ? -1 : 2);

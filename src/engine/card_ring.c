@@ -76,13 +76,13 @@ static int64_t bytes_of(const mo_weights *w)
 
 /* ---- Copies that must arrive ------------------------------------------------------------------ */
 
-bool mo_card_again(mo_card *card, mo_stream *stream, int *tries, mo_status *status, mo_error *err)
+bool mo_card_again(mo_card *card, mo_dstream *stream, int *tries, mo_status *status, mo_error *err)
 {
     if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {
         return false;
     }
     if (*status == MO_OK) { /* the second try: whatever is wrong with it shows now */
-        *status = mo_stream_wait(stream, err);
+        *status = mo_dstream_wait(stream, err);
         return false;
     }
     card->counters.fetch_failed++;
@@ -92,7 +92,7 @@ bool mo_card_again(mo_card *card, mo_stream *stream, int *tries, mo_status *stat
         return false;
     }
     mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");
-    const mo_status waited = mo_stream_wait(stream, err);
+    const mo_status waited = mo_dstream_wait(stream, err);
     *status = waited == MO_OK ? *status : waited;
     return waited == MO_OK;
 }
@@ -132,7 +132,7 @@ static mo_status straighten(mo_card *card, const mo_card_window *w, mo_error *er
     mo_card_restore_window(&p, w);
     mo_status status = mo_event_record(w->arrived, card->fetch, err);
     if (status == MO_OK) {
-        status = mo_stream_after(card->lane, w->arrived, err);
+        status = mo_dstream_after(card->lane, w->arrived, err);
     }
     if (status == MO_OK) {
         status = mo_card_launch(card->lane, &p, err);
@@ -151,7 +151,7 @@ mo_status mo_card_ring_send(mo_card *card, int layer, const int *experts, int co
         w->expert[i] = (int16_t)experts[i];
     }
     if (card->ring_head >= (uint64_t)card->window_count) { /* until then nobody has used it */
-        status = mo_stream_after(card->fetch, w->done, err);
+        status = mo_dstream_after(card->fetch, w->done, err);
     }
     for (int part = 0; part < 3 && status == MO_OK; part++) {
         int tries = 0;

@@ -30,7 +30,7 @@ typedef struct probe {
     const mo_probe_device_options *options;
     mo_probe_device_report report;
     int64_t largest; /* of copies */
-    mo_stream *stream;
+    mo_dstream *stream;
     mo_event *begin, *end;
     mo_daddr room;
     void *pinned, *plain;
@@ -68,14 +68,14 @@ static mo_status measure_copies(const probe *p, direction way, void *host, int64
                                 mo_error *err)
 {
     mo_status status = copy(p, way, host, bytes, err); /* the first one finds what nobody has touched */
-    status = status ? status : mo_stream_wait(p->stream, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
     const int64_t end = mo_clock_ns() + point_ns(p);
     for (*rate = 0; !status && (*rate == 0 || mo_clock_ns() < end);) {
         const int64_t begin = mo_clock_ns();
         for (int i = 0; i < QUEUED && !status; i++) {
             status = copy(p, way, host, bytes, err);
         }
-        status = status ? status : mo_stream_wait(p->stream, err);
+        status = status ? status : mo_dstream_wait(p->stream, err);
         *rate = larger(*rate, (double)(QUEUED * bytes) * 1e9 / (double)(mo_clock_ns() - begin + 1));
     }
     return status;
@@ -211,12 +211,12 @@ static mo_status measure_product(probe *p, int64_t bytes, mo_error *err)
     op.product.y[0] = memory + (mo_daddr)(acts + rows * row);
     op.product.stride[0] = rows;
     status = status ? status : mo_op_launch(p->stream, &op, err); /* code is loaded, memory is there */
-    status = status ? status : mo_stream_wait(p->stream, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
     double best = 0;
     for (int64_t begin = mo_clock_ns(); !status && (best == 0 || mo_clock_ns() - begin < point_ns(p));) {
         const int64_t before = mo_clock_ns();
         status = mo_op_launch(p->stream, &op, err);
-        status = status ? status : mo_stream_wait(p->stream, err);
+        status = status ? status : mo_dstream_wait(p->stream, err);
         best = larger(best, (double)(rows * row) * 1e9 / (double)(mo_clock_ns() - before + 1));
     }
     p->report.memory_bytes_s = best;
@@ -292,7 +292,7 @@ static mo_status measure_launch(probe *p, mo_daddr seen, mo_error *err)
     const int64_t begin = mo_clock_ns();
     for (int i = 0; i < LAUNCHES && !status; i++) {
         status = mo_op_launch(p->stream, &op, err);
-        status = status ? status : mo_stream_wait(p->stream, err);
+        status = status ? status : mo_dstream_wait(p->stream, err);
     }
     p->report.launch_seconds = (double)(mo_clock_ns() - begin) * 1e-9 / LAUNCHES;
     return status;
@@ -306,7 +306,7 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
         g.sequence[i] = i + 1;
     }
     mo_status status = mo_copy_in(p->stream, p->room, &g, sizeof g, err);
-    status = status ? status : mo_stream_wait(p->stream, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
     status = status ? status : measure_launch(p, seen, err);
     status = status ? status : next(p, "round trips", err);
     __atomic_store_n(&t->flag, 0, __ATOMIC_RELEASE);
@@ -318,7 +318,7 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
         return status;
     }
     status = answer(t, times, err);
-    status = status ? status : mo_stream_wait(p->stream, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
     if (!status) { /* from answer to answer; the middle one, since the host may be kept from looking */
         for (int i = 0; i < TRIPS; i++) {
             times[i] = times[i + 1] - times[i];
@@ -341,7 +341,7 @@ static mo_status measure_talk(probe *p, mo_error *err)
     memset(memory, 0, sizeof(talk));
     status = measure_trips(p, seen, memory, err);
     if (status) { /* what still runs looks there */
-        mo_stream_destroy(p->stream);
+        mo_dstream_destroy(p->stream);
         p->stream = NULL;
     }
     mo_device_unpin(p->device, memory);
@@ -374,7 +374,7 @@ static mo_status prepare(probe *p, mo_error *err)
     }
     memset(p->plain, 0x5A, (size_t)p->largest);
     mo_status status = mo_device_alloc(p->device, (size_t)p->largest, &p->room, err);
-    status = status ? status : mo_stream_create(p->device, &p->stream, err);
+    status = status ? status : mo_dstream_create(p->device, &p->stream, err);
     status = status ? status : mo_event_create(p->device, &p->begin, err);
     status = status ? status : mo_event_create(p->device, &p->end, err);
     if (!status) {
@@ -401,7 +401,7 @@ mo_status mo_probe_device(mo_device *device, const mo_probe_device_options *opti
     status = status ? status : measure_both(&p, err);
     status = status ? status : measure_product(&p, quarter < PRODUCT_BYTES ? quarter : PRODUCT_BYTES, err);
     status = status ? status : measure_talk(&p, err);
-    mo_stream_destroy(p.stream); /* waits for what is under way */
+    mo_dstream_destroy(p.stream); /* waits for what is under way */
     mo_event_destroy(p.begin);
     mo_event_destroy(p.end);
     mo_device_free(device, p.room);

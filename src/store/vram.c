@@ -345,7 +345,7 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert)
 /* More changes than this are sent as one copy of the whole map. */
 enum { SINGLE_CHANGES = 8 };
 
-mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err)
+mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
 {
     mo_status status = MO_OK;
     if (v->changes > SINGLE_CHANGES) {

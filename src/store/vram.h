@@ -67,7 +67,7 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert);
 
 /* Brings the device's map up to date, in the order of the stream. After a failure it is not: call again before the map is
  * read. */
-mo_status mo_vram_switch(mo_vram *v, mo_stream *stream, mo_error *err);
+mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err);
 
 /* Slots, how many hold a brick, and the bytes of all. */
 void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes);

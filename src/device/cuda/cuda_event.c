@@ -41,7 +41,7 @@ void mo_cuda_event_destroy(mo_event *event)
     free(event);
 }
 
-mo_status mo_cuda_event_record(mo_event *event, mo_stream *stream, mo_error *err)
+mo_status mo_cuda_event_record(mo_event *event, mo_dstream *stream, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)event->device;
     mo_status status = mo_cuda_enter(d, err);
@@ -52,7 +52,7 @@ mo_status mo_cuda_event_record(mo_event *event, mo_stream *stream, mo_error *err
     return status;
 }
 
-mo_status mo_cuda_stream_after(mo_stream *stream, mo_event *event, mo_error *err)
+mo_status mo_cuda_stream_after(mo_dstream *stream, mo_event *event, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)event->device;
     mo_status status = mo_cuda_enter(d, err);

@@ -305,7 +305,7 @@ mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *ste
     return mo_cuda_check(d, result, "cuLaunchKernel", err);
 }
 
-mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err)
+mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)stream->device;
     mo_cuda_step steps[MO_CUDA_KERNELS_PER_OP];

@@ -57,7 +57,7 @@ typedef struct mo_cuda_device {
 } mo_cuda_device;
 
 typedef struct mo_cuda_stream {
-    mo_stream base;
+    mo_dstream base;
     void *handle;
 } mo_cuda_stream;
 
@@ -104,20 +104,20 @@ void mo_cuda_release(mo_device *device, void *memory);
 
 /* ---- cuda_stream.c ---- */
 
-mo_status mo_cuda_stream_create(mo_device *device, mo_stream **out, mo_error *err);
-void mo_cuda_stream_destroy(mo_stream *stream);
-mo_status mo_cuda_stream_wait(mo_stream *stream, mo_error *err);
-mo_status mo_cuda_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
-mo_status mo_cuda_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_cuda_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
-mo_status mo_cuda_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err);
+mo_status mo_cuda_stream_create(mo_device *device, mo_dstream **out, mo_error *err);
+void mo_cuda_stream_destroy(mo_dstream *stream);
+mo_status mo_cuda_stream_wait(mo_dstream *stream, mo_error *err);
+mo_status mo_cuda_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
+mo_status mo_cuda_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_cuda_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
+mo_status mo_cuda_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err);
 
 /* ---- cuda_event.c ---- */
 
 mo_status mo_cuda_event_create(mo_device *device, mo_event **out, mo_error *err);
 void mo_cuda_event_destroy(mo_event *event);
-mo_status mo_cuda_event_record(mo_event *event, mo_stream *stream, mo_error *err);
-mo_status mo_cuda_stream_after(mo_stream *stream, mo_event *event, mo_error *err);
+mo_status mo_cuda_event_record(mo_event *event, mo_dstream *stream, mo_error *err);
+mo_status mo_cuda_stream_after(mo_dstream *stream, mo_event *event, mo_error *err);
 mo_status mo_cuda_event_query(mo_event *event, bool *done, mo_error *err);
 mo_status mo_cuda_event_wait(mo_event *event, mo_error *err);
 mo_status mo_cuda_event_seconds(mo_event *from, mo_event *to, double *out, mo_error *err);
@@ -143,7 +143,7 @@ mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, con
 mo_status mo_cuda_start(mo_cuda_device *device, void *stream, const mo_cuda_step *step, bool early,
                         mo_error *err);
 
-mo_status mo_cuda_op_launch(mo_stream *stream, const mo_op *op, mo_error *err);
+mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err);
 
 /* ---- cuda_counter.c ---- */
 
@@ -158,6 +158,6 @@ void mo_cuda_counters_free(mo_cuda_device *device);
 mo_status mo_cuda_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out,
                                  mo_error *err);
 void mo_cuda_program_destroy(mo_program *program);
-mo_status mo_cuda_program_run(mo_program *program, mo_stream *stream, mo_error *err);
+mo_status mo_cuda_program_run(mo_program *program, mo_dstream *stream, mo_error *err);
 
 #endif

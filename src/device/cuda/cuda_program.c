@@ -196,7 +196,7 @@ void mo_cuda_program_destroy(mo_program *program)
     free(p);
 }
 
-mo_status mo_cuda_program_run(mo_program *program, mo_stream *stream, mo_error *err)
+mo_status mo_cuda_program_run(mo_program *program, mo_dstream *stream, mo_error *err)
 {
     mo_cuda_program *p = (mo_cuda_program *)program;
     mo_cuda_device *d = (mo_cuda_device *)program->device;

@@ -5,17 +5,17 @@
 
 #include "base/status.h"
 
-static mo_cuda_device *device_of(const mo_stream *stream)
+static mo_cuda_device *device_of(const mo_dstream *stream)
 {
     return (mo_cuda_device *)stream->device;
 }
 
-static void *handle_of(mo_stream *stream)
+static void *handle_of(mo_dstream *stream)
 {
     return ((mo_cuda_stream *)stream)->handle;
 }
 
-mo_status mo_cuda_stream_create(mo_device *device, mo_stream **out, mo_error *err)
+mo_status mo_cuda_stream_create(mo_device *device, mo_dstream **out, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
     mo_status status = mo_cuda_enter(d, err);
@@ -37,7 +37,7 @@ mo_status mo_cuda_stream_create(mo_device *device, mo_stream **out, mo_error *er
     return MO_OK;
 }
 
-void mo_cuda_stream_destroy(mo_stream *stream)
+void mo_cuda_stream_destroy(mo_dstream *stream)
 {
     mo_cuda_device *d = device_of(stream);
     if (mo_cuda_enter(d, NULL) == MO_OK) {
@@ -49,7 +49,7 @@ void mo_cuda_stream_destroy(mo_stream *stream)
     free(stream);
 }
 
-mo_status mo_cuda_stream_wait(mo_stream *stream, mo_error *err)
+mo_status mo_cuda_stream_wait(mo_dstream *stream, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);
     mo_status status = mo_cuda_enter(d, err);
@@ -58,7 +58,7 @@ mo_status mo_cuda_stream_wait(mo_stream *stream, mo_error *err)
                                            "cuStreamSynchronize", err);
 }
 
-mo_status mo_cuda_copy_in(mo_stream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+mo_status mo_cuda_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);
     mo_status status = mo_cuda_enter(d, err);
@@ -68,7 +68,7 @@ mo_status mo_cuda_copy_in(mo_stream *stream, mo_daddr to, const void *from, size
                                "cuMemcpyHtoDAsync", err);
 }
 
-mo_status mo_cuda_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_cuda_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);
     mo_status status = mo_cuda_enter(d, err);
@@ -78,7 +78,7 @@ mo_status mo_cuda_copy_out(mo_stream *stream, void *to, mo_daddr from, size_t by
                                "cuMemcpyDtoHAsync", err);
 }
 
-mo_status mo_cuda_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+mo_status mo_cuda_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);
     mo_status status = mo_cuda_enter(d, err);
@@ -88,7 +88,7 @@ mo_status mo_cuda_copy_within(mo_stream *stream, mo_daddr to, mo_daddr from, siz
                                "cuMemcpyDtoDAsync", err);
 }
 
-mo_status mo_cuda_clear(mo_stream *stream, mo_daddr to, size_t bytes, mo_error *err)
+mo_status mo_cuda_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);
     mo_status status = mo_cuda_enter(d, err);
