@@ -96,6 +96,16 @@ template <> struct mo_table<MO_MXFP4> : mo_table_e2m1_words {
 template <> struct mo_table<MO_NVFP4> : mo_table_e2m1_words {
 };
 
+/* The words that mo_table_sum() looks up in. */
+struct mo_table_words {
+    uint32_t low0, low1, rest0, rest1;
+};
+template <int TYPE> static __device__ __forceinline__ mo_table_words mo_table_words_of(void)
+{
+    typedef mo_table<TYPE> table;
+    return {table::low0, table::low1, table::rest0, table::rest1};
+}
+
 template <int TYPE>
 static constexpr bool mo_has_table =
     TYPE == MO_IQ4_NL || TYPE == MO_IQ4_XS || TYPE == MO_MXFP4 || TYPE == MO_NVFP4;
@@ -118,16 +128,14 @@ static __device__ __forceinline__ void mo_look_up(uint32_t q, uint32_t *low_nibb
 /* The sum of the entries of q's eight nibbles times codes in the order of mo_arrange(): half of the lookups and no
  * reordering, because a nibble of 8 and more makes the byte choice give a sign and not an entry. Twice the products,
  * but those are not what there is too little of. */
-template <int TYPE>
-static __device__ __forceinline__ void mo_table_sum(uint32_t q, const uint32_t *codes, int32_t *sum,
-                                                    int32_t *rest)
+static __device__ __forceinline__ void mo_table_sum(const mo_table_words &table, uint32_t q,
+                                                    const uint32_t *codes, int32_t *sum, int32_t *rest)
 {
-    typedef mo_table<TYPE> table;
     const uint32_t other = q ^ 0x88888888u;
-    *sum = __dp4a((int)mo_choose_bytes(table::low0, table::low1, q), (int)codes[0], *sum);
-    *sum = __dp4a((int)mo_choose_bytes(table::low0, table::low1, q >> 16), (int)codes[1], *sum);
-    *rest = __dp4a((int)mo_choose_bytes(table::rest0, table::rest1, other), (int)codes[0], *rest);
-    *rest = __dp4a((int)mo_choose_bytes(table::rest0, table::rest1, other >> 16), (int)codes[1], *rest);
+    *sum = __dp4a((int)mo_choose_bytes(table.low0, table.low1, q), (int)codes[0], *sum);
+    *sum = __dp4a((int)mo_choose_bytes(table.low0, table.low1, q >> 16), (int)codes[1], *sum);
+    *rest = __dp4a((int)mo_choose_bytes(table.rest0, table.rest1, other), (int)codes[0], *rest);
+    *rest = __dp4a((int)mo_choose_bytes(table.rest0, table.rest1, other >> 16), (int)codes[1], *rest);
 }
 
 /* Activation codes of a block of 32 in the order of the nibbles of a format with a table. */
@@ -203,17 +211,14 @@ static __device__ __forceinline__ void mo_fifth_bits(uint32_t high, uint32_t cod
     }
 }
 
-/* The sub-scale and minimum of a block of Q4_K or Q5_K; head: the first 16 bytes of the file's block. */
+/* The sub-scale and minimum of a block of Q4_K or Q5_K; head: the first 16 bytes of the file's block. Lanes of a warp have
+ * different units, hence masks and no branch. */
 static __device__ __forceinline__ void mo_k_scales(const mo_quad &head, int unit, int part, mo_terms32 *o)
 {
-    uint32_t scales, mins;
-    if (unit < 2) {
-        scales = head.word[1] & 0x3F3F3F3Fu;
-        mins = head.word[2] & 0x3F3F3F3Fu;
-    } else {
-        scales = (head.word[3] & MO_NIBBLES) | (head.word[1] >> 2 & 0x30303030u);
-        mins = (head.word[3] >> 4 & MO_NIBBLES) | (head.word[2] >> 2 & 0x30303030u);
-    }
+    const bool late = unit >= 2;
+    const uint32_t low = late ? MO_NIBBLES : 0, high = late ? 0x30303030u : 0x3F3F3F3Fu, by = late ? 2 : 0;
+    const uint32_t scales = (head.word[3] & low) | (head.word[1] >> by & high);
+    const uint32_t mins = (head.word[3] >> 4 & low) | (head.word[2] >> by & high);
     const int at = 16 * (unit & 1) + 8 * part;
     o->dw = mo_half((uint16_t)head.word[0]) * (float)(scales >> at & 255);
     o->min = -(mo_half((uint16_t)(head.word[0] >> 16)) * (float)(mins >> at & 255));
@@ -347,7 +352,8 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
  * codes' halves, as two int16. RAW as in mo_decode(), with codes from mo_arrange(). */
 template <int TYPE, bool RAW>
 static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const uint32_t q[8], uint32_t sums,
-                                                   float *terms)
+                                                   float *terms,
+                                                   const mo_table_words &table = mo_table_words_of<TYPE>())
 {
     const int32_t sum0 = (int16_t)sums, sum1 = (int16_t)(sums >> 16);
     int32_t low = 0, high = 0;
@@ -355,8 +361,8 @@ static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const ui
         int32_t low_rest = 0, high_rest = 0;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            mo_table_sum<TYPE>(w.code[i], q + 2 * i, &low, &low_rest);
-            mo_table_sum<TYPE>(w.code[2 + i], q + 4 + 2 * i, &high, &high_rest);
+            mo_table_sum(table, w.code[i], q + 2 * i, &low, &low_rest);
+            mo_table_sum(table, w.code[2 + i], q + 4 + 2 * i, &high, &high_rest);
         }
         low += mo_table<TYPE>::rest_sign * low_rest;
         high += mo_table<TYPE>::rest_sign * high_rest;

@@ -5,6 +5,25 @@
 
 /* ---- Several matrices, one token ---- */
 
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &op, uint8_t *memory, int which,
+                                                          int slab)
+{
+    const mo_dmatrix &m = op.matrix[which];
+    mo_slab_head *head = (mo_slab_head *)memory;
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols);
+    mo_ring ring = mo_slab_begin(memory, shape);
+    const int row0 = slab << shape.rows_log2;
+    const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
+    mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
+    if (threadIdx.x == 32) {
+        head->y = mo_at<float>(op.y[which]) + row0;
+    }
+    mo_slab_one<TYPE>(memory, shape, ring, mo_rows_acts_of(op.in, 0, 1), place,
+                      [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); });
+}
+
+/* Grid: slabs. */
 MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_product, mo_op_product)
 {
@@ -22,23 +41,13 @@ MO_KERNEL(mo_slab_product, mo_op_product)
         }
         shape = mo_slab_cut(op.matrix[which].type, op.in.cols);
     }
-    const mo_dmatrix &m = op.matrix[which];
-    const int row0 = slab << shape.rows_log2;
-    const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
-    mo_slab_head *head = (mo_slab_head *)memory;
-    mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
-    if (threadIdx.x == 32) {
-        head->y = mo_at<float>(op.y[which]) + row0;
-    }
-    const mo_rows_acts acts = mo_rows_acts_of(op.in, 0, 1);
-    const auto sink = [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); };
+    switch (op.matrix[which].type) {
 #define MO_WAY(TYPE)                                                                                         \
-    case TYPE: mo_slab_one<TYPE>(memory, op.in.cols, acts, place, sink); break;
-    switch (m.type) {
+    case TYPE: mo_slab_product_of<TYPE>(op, memory, which, slab); break;
         MO_SLAB_TYPES(MO_WAY)
+#undef MO_WAY
     default: break; /* not launched */
     }
-#undef MO_WAY
 }
 
 /* ---- Experts ---- */
@@ -51,17 +60,33 @@ static __device__ __forceinline__ bool mo_slab_item(const mo_op_experts &op, mo_
     return (int)blockIdx.y < work->count;
 }
 
+/* Leaves the products of 32 rows of gate and up in the head. False: there is no such item. What does not depend on the
+ * item is done while it comes. */
 template <int TYPE>
-static __device__ __forceinline__ mo_slab_source mo_slab_source_of(const mo_op_experts &op,
-                                                                   const uint8_t *gate, int row0)
+static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, uint8_t *memory)
 {
-    const int64_t row_bytes = mo_slab_shape_of(TYPE, op.in.cols).row_bytes;
+    mo_slab_head *head = (mo_slab_head *)memory;
+    mo_dwork_item item;
+    const bool mine = mo_slab_item(op, &item);
+    const mo_slab_shape shape = mo_slab_tile_cut(TYPE, op.in.cols, (int64_t)gridDim.x * gridDim.y);
+    mo_ring ring = mo_slab_begin(memory, shape);
+    if (!mine) {
+        return false;
+    }
+    const int row0 = blockIdx.x * MO_SLAB_TILE;
+    const uint8_t *gate = mo_at<const uint8_t>(item.base);
     mo_slab_source source;
-    source.gate = gate + row0 * row_bytes;
+    source.gate = gate + (int64_t)row0 * shape.row_bytes;
     source.up = source.gate + op.up_at;
-    source.gate_limit = gate + op.gate.rows * row_bytes;
+    source.gate_limit = gate + (int64_t)op.gate.rows * shape.row_bytes;
     source.up_limit = source.gate_limit + op.up_at;
-    return source;
+    if (threadIdx.x == 32) {
+        head->row = item.row;
+    }
+    mo_slab_take_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
+    mo_slab_take_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
+    mo_slab_tile<TYPE>(memory, shape, ring, mo_rows_acts_of(op.in, item.token, 1), source);
+    return true;
 }
 
 /* Grid: tiles of 32 rows, items. */
@@ -69,38 +94,51 @@ MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_BOUND, MO_SLAB_TILE_BOUND_BLO
 MO_KERNEL(mo_slab_in, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
-    mo_dwork_item item;
-    if (!mo_slab_item(op, &item)) {
+    bool mine = false;
+    switch (op.gate.type) {
+#define MO_WAY(TYPE)                                                                                         \
+    case TYPE: mine = mo_slab_in_of<TYPE>(op, memory); break;
+        MO_SLAB_TYPES(MO_WAY)
+#undef MO_WAY
+    default: break; /* not launched */
+    }
+    if (!mine) {
         return;
     }
-    mo_slab_head *head = (mo_slab_head *)memory;
-    const int row0 = blockIdx.x * MO_SLAB_TILE;
-    if (threadIdx.x == 32) {
-        head->row = item.row;
-    }
-    mo_slab_take_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
-    mo_slab_take_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
-    const uint8_t *gate = mo_at<const uint8_t>(item.base);
-    const mo_rows_acts acts = mo_rows_acts_of(op.in, item.token, 1);
-#define MO_WAY(TYPE)                                                                                         \
-    case TYPE:                                                                                               \
-        mo_slab_tile<TYPE>(memory, op.in.cols, mo_slab_source_of<TYPE>(op, gate, row0), acts, head->result); \
-        break;
-    switch (op.gate.type) {
-        MO_SLAB_TYPES(MO_WAY)
-    default: return; /* not launched */
-    }
-#undef MO_WAY
     __syncthreads();
     if (threadIdx.x < MO_SLAB_TILE) {
+        const mo_slab_head *head = (const mo_slab_head *)memory;
         const int lane = threadIdx.x, row = head->row;
-        const float g = mo_slab_finish(head, 0, op.gate, lane, head->result[lane]);
-        const float u = mo_slab_finish(head, 1, op.up, lane, head->result[MO_SLAB_TILE + lane]);
-        const float hidden = mo_activation_of(op.activation, g, u);
-        mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + row0 + lane] = hidden;
+        const float gate = mo_slab_finish(head, 0, op.gate, lane, head->result[lane]);
+        const float up = mo_slab_finish(head, 1, op.up, lane, head->result[MO_SLAB_TILE + lane]);
+        const float hidden = mo_activation_of(op.activation, gate, up);
+        mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + blockIdx.x * MO_SLAB_TILE + lane] = hidden;
         __syncwarp();
         mo_quantise_block(op.hidden, row, blockIdx.x, hidden);
     }
+}
+
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, uint8_t *memory)
+{
+    mo_slab_head *head = (mo_slab_head *)memory;
+    mo_dwork_item item;
+    const bool mine = mo_slab_item(op, &item);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols);
+    mo_ring ring = mo_slab_begin(memory, shape);
+    if (!mine) {
+        return;
+    }
+    const int row0 = blockIdx.x << shape.rows_log2;
+    const mo_slab_place place =
+        mo_slab_place_of(shape, mo_at<const uint8_t>(item.base) + op.down_at, row0, op.down.rows);
+    mo_slab_take_finish(head, 0, op.down, item.expert, row0, place.rows);
+    if (threadIdx.x == 32) {
+        head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
+    }
+    mo_slab_one<TYPE>(
+        memory, shape, ring, mo_rows_acts_of(op.hidden, item.row, 1), place,
+        [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, op.down, row, value); });
 }
 
 /* Grid: slabs, items. */
@@ -108,28 +146,11 @@ MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
-    mo_dwork_item item;
-    if (!mo_slab_item(op, &item)) {
-        return;
-    }
-    const mo_slab_shape shape = mo_slab_cut(op.down.type, op.hidden.cols);
-    const int row0 = blockIdx.x << shape.rows_log2;
-    const mo_slab_place place =
-        mo_slab_place_of(shape, mo_at<const uint8_t>(item.base) + op.down_at, row0, op.down.rows);
-    mo_slab_head *head = (mo_slab_head *)memory;
-    mo_slab_take_finish(head, 0, op.down, item.expert, row0, place.rows);
-    if (threadIdx.x == 32) {
-        head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
-    }
-    const mo_rows_acts acts = mo_rows_acts_of(op.hidden, item.row, 1);
-    const auto sink = [&](int row, float value) {
-        head->y[row] = mo_slab_finish(head, 0, op.down, row, value);
-    };
-#define MO_WAY(TYPE)                                                                                         \
-    case TYPE: mo_slab_one<TYPE>(memory, op.hidden.cols, acts, place, sink); break;
     switch (op.down.type) {
+#define MO_WAY(TYPE)                                                                                         \
+    case TYPE: mo_slab_down_of<TYPE>(op, memory); break;
         MO_SLAB_TYPES(MO_WAY)
+#undef MO_WAY
     default: break; /* not launched */
     }
-#undef MO_WAY
 }

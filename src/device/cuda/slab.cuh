@@ -16,6 +16,7 @@ struct mo_slab_source {
 struct mo_slab_head {
     uint64_t arrived[MO_SLAB_SLOTS];
     mo_rows_acts acts;
+    mo_table_words table;
     mo_slab_source source; /* of a tile */
     float *y;              /* of one slab: its first row's */
     int32_t row;           /* of the hidden activations */
@@ -76,6 +77,7 @@ static __device__ __forceinline__ mo_slab_share mo_slab_share_of(const mo_slab_s
 /* The codes that one unit of a row meets, as mo_decode() leaves the row's. */
 template <int TYPE> struct mo_slab_codes {
     uint32_t q[mo_rows_unit(TYPE)][8], sums[mo_rows_unit(TYPE)];
+    mo_table_words table;
 };
 
 template <int TYPE>
@@ -89,6 +91,30 @@ static __device__ __forceinline__ void mo_slab_take_codes(const mo_rows_acts &fr
         codes->sums[p] = mo_needs_sums<TYPE> ? from.sums[block] : 0;
         if constexpr (mo_has_table<TYPE>) {
             mo_arrange<TYPE>(codes->q[p]);
+        }
+    }
+}
+
+/* Thread 0, for the others. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_share_out(mo_slab_head *head, const mo_rows_acts &acts)
+{
+    head->acts = acts;
+    head->table = mo_table_words_of<TYPE>();
+}
+
+/* After a barrier. The format's table comes from memory, because the compiler does not keep constants in registers: it
+ * would load them anew at each of sixteen uses for a block. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_slab_take_table(const mo_slab_head *head,
+                                                          mo_slab_codes<TYPE> *codes)
+{
+    typedef mo_table<TYPE> table;
+    if constexpr (mo_has_table<TYPE>) {
+        codes->table = head->table;
+        if constexpr (table::rest0 == table::low0 && table::rest1 == table::low1) {
+            codes->table.rest0 = codes->table.low0;
+            codes->table.rest1 = codes->table.low1;
         }
     }
 }
@@ -196,7 +222,7 @@ mo_slab_decode_unit(const mo_slab_shape &shape, const mo_slab_share &share, int 
         for (int p = 0; p < PARTS; p++) {
             mo_terms32 w;
             mo_decode<TYPE, RAW>(block, unit % UNITS, p, &w);
-            mo_terms_of<TYPE, RAW>(w, codes.q[p], codes.sums[p], term[p]);
+            mo_terms_of<TYPE, RAW>(w, codes.q[p], codes.sums[p], term[p], codes.table);
         }
         mo_slab_put<TYPE>(to, unit, term);
         block += bytes_on;
@@ -292,21 +318,20 @@ static __device__ __forceinline__ mo_slab_place mo_slab_place_of(const mo_slab_s
     return place;
 }
 
-/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes. Weights are asked for before
- * activations are read. */
+/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights
+ * are asked for before activations are read. */
 template <int TYPE, typename SINK>
-static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, int cols, const mo_rows_acts &from,
-                                                   const mo_slab_place &place, const SINK &sink)
+static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape, mo_ring &ring,
+                                                   const mo_rows_acts &from, const mo_slab_place &place,
+                                                   const SINK &sink)
 {
-    const mo_slab_shape shape = mo_slab_cut(TYPE, cols);
     mo_slab_head *head = (mo_slab_head *)memory;
     float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
-    mo_ring ring = mo_slab_begin(memory, shape);
     float *terms = (float *)(ring.steps + shape.step_bytes);
     const int row = threadIdx.x, rows = place.rows;
     mo_slab_bring(ring, 0, place.data, rows * shape.row_bytes, place.limit);
     if (threadIdx.x == 0) {
-        head->acts = from;
+        mo_slab_share_out<TYPE>(head, from);
     }
     /* what the kernels before have written is read from here on */
     const mo_slab_share share = mo_slab_share_of(shape);
@@ -316,6 +341,7 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, int cols, co
     }
     mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
     __syncthreads();
+    mo_slab_take_table<TYPE>(head, &codes);
     mo_slab_wait(&ring, 0, 0);
     mo_slab_decode<TYPE>(shape, share, head->acts, &codes, ring.steps + ((uintptr_t)place.data & 15), terms,
                          rows);
@@ -337,16 +363,15 @@ static __device__ __forceinline__ void mo_slab_bring_next(const mo_ring &ring, c
                   up ? source.up_limit : source.gate_limit);
 }
 
-/* 32 rows of gate and the same of up. result[0..31] gate, [32..63] up: everybody's after a barrier. All threads come
- * here. memory: shape.shared bytes. Weights are asked for before activations are read. */
+/* 32 rows of gate and the same of up. head->result: gate's, then up's, everybody's after a barrier. All threads come
+ * here. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights are asked for before activations are read. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, int cols, const mo_slab_source &source,
-                                                    const mo_rows_acts &from, float *result)
+static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
+                                                    mo_ring &ring, const mo_rows_acts &from,
+                                                    const mo_slab_source &source)
 {
-    const mo_slab_shape shape = mo_slab_tile_cut(TYPE, cols, (int64_t)gridDim.x * gridDim.y);
     mo_slab_head *head = (mo_slab_head *)memory;
     float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
-    mo_ring ring = mo_slab_begin(memory, shape);
     float *const terms = (float *)(ring.steps + shape.slots * shape.step_bytes);
     const int slots = shape.slots, slabs = 2 * MO_SLAB_TILE >> shape.rows_log2;
     for (int i = 0; i < slots; i++) {
@@ -354,7 +379,7 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, int cols, c
     }
     if (threadIdx.x == 0) {
         head->source = source;
-        head->acts = from;
+        mo_slab_share_out<TYPE>(head, from);
     }
     /* what the kernels before have written is read from here on */
     const mo_slab_share share = mo_slab_share_of(shape);
@@ -366,6 +391,7 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, int cols, c
     uint32_t off = (uint32_t)(uintptr_t)source.gate;
     const uint32_t up_off = (uint32_t)(uintptr_t)source.up;
     __syncthreads();
+    mo_slab_take_table<TYPE>(head, &codes);
     MO_UNROLL(1)
     for (int i = 0, slot = 0; i < slabs; i++) {
         if (i > 0 && i - 1 + slots < slabs) {
@@ -384,7 +410,7 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, int cols, c
     }
     __syncthreads();
     if (threadIdx.x < 2 * MO_SLAB_TILE) {
-        result[threadIdx.x] = mo_slab_fold<TYPE>(terms + threadIdx.x * shape.pitch, d, s, shape.blocks);
+        head->result[threadIdx.x] = mo_slab_fold<TYPE>(terms + threadIdx.x * shape.pitch, d, s, shape.blocks);
     }
 }
 
