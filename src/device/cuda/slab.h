@@ -89,11 +89,11 @@ MO_ROWS_CONST int mo_slab_count(const mo_slab_shape *s, int rows)
     return (int)(((int64_t)rows + (1 << s->rows_log2) - 1) >> s->rows_log2);
 }
 
-/* Cuts a tile into slabs of 2^rows_log2 rows or fewer, so that at least `least` of them fit into `room`. */
-MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int rows_log2, int room, int least)
+/* Cuts a tile into slabs of 2^most_log2 to 2^least_log2 rows, so that at least `least` of them fit into `room`. */
+MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int room, int least)
 {
     const int fixed = MO_SLAB_HEAD + 2 * s->scale_bytes + s->terms_bytes;
-    for (s->rows_log2 = rows_log2; s->rows_log2 >= 0; s->rows_log2--) {
+    for (s->rows_log2 = most_log2; s->rows_log2 >= least_log2; s->rows_log2--) {
         const int slabs = 2 * MO_SLAB_TILE >> s->rows_log2,
                   most = slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS;
         s->step_bytes = mo_slab_step_bytes(s->row_bytes, s->rows_log2);
@@ -108,8 +108,8 @@ MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int rows_log2, int room, i
 }
 
 /* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have room for
- * their terms. Three slots at least, of smaller slabs if need be; where even those do not fit, more room than lets a
- * multiprocessor hold many blocks. tiles: of the launch. */
+ * their terms. Three slots at least, of slabs of four rows if need be; where even those do not fit, more room than lets
+ * a multiprocessor hold many blocks. tiles: of the launch. */
 MO_ROWS_CONST mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
 {
     mo_slab_shape s = mo_slab_shape_of(type, cols);
@@ -120,11 +120,11 @@ MO_ROWS_CONST mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
     while (rows_log2 > 2 && s.row_bytes << rows_log2 > most) {
         rows_log2--;
     }
-    if ((!few && mo_slab_tile_fit(&s, rows_log2, MO_SLAB_MANY_ROOM, 3)) ||
-        mo_slab_tile_fit(&s, rows_log2, MO_SLAB_FEW_ROOM, 3)) {
+    if ((!few && mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_MANY_ROOM, 3)) ||
+        mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_FEW_ROOM, 3)) {
         return s;
     }
-    mo_slab_tile_fit(&s, rows_log2, MO_SLAB_SHARED, 2);
+    mo_slab_tile_fit(&s, rows_log2, 0, MO_SLAB_SHARED, 2);
     return s;
 }
 
