@@ -113,13 +113,16 @@ static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetc
     }
 }
 
-/* What was said and does nothing, because Post-Fetch does nothing. */
+/* What was said and does nothing, because Post-Fetch does nothing or goes by what it measures. */
 static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes *notes)
 {
-    const char *why = p->mode == MO_POSTFETCH_OFF ? "Post-Fetch is off" : "LLAMA_POSTFETCH_FORCE_CPU is 1";
-    char names[160] = "";
+    const bool automatic = p->mode == MO_POSTFETCH_AUTO && !p->force_cpu;
+    const char *why = automatic                     ? "Post-Fetch is auto and goes by measured rates"
+                      : p->mode == MO_POSTFETCH_OFF ? "Post-Fetch is off"
+                                                    : "LLAMA_POSTFETCH_FORCE_CPU is 1";
+    char names[224] = "";
     size_t used = 0;
-    for (int i = BLOCK_ON_MISS; i < DEBUG; i++) {
+    for (int i = BLOCK_ON_MISS; i < (automatic ? VARIABLES : DEBUG); i++) {
         if (v[i].given && used < sizeof names) {
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
                                      variables[i].name);
@@ -158,7 +161,7 @@ mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, 
     if (asked) {
         note_overruled(option, v, notes);
     }
-    if (p.mode == MO_POSTFETCH_OFF || p.force_cpu) {
+    if (p.mode == MO_POSTFETCH_OFF || p.mode == MO_POSTFETCH_AUTO || p.force_cpu) {
         note_idle(&p, v, notes);
     } else if (p.cpu_limit == 0) {
         note(notes, "%s=0 leaves the CPU no work, so copies have nothing to hide behind",

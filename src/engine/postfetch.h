@@ -21,7 +21,7 @@ enum { MO_POSTFETCH_NOTES = 8 };
 
 /* What the user should hear once, at start. */
 typedef struct mo_postfetch_notes {
-    char line[MO_POSTFETCH_NOTES][224];
+    char line[MO_POSTFETCH_NOTES][320];
     int count; /* further ones are dropped */
 } mo_postfetch_notes;
 
