@@ -154,7 +154,7 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
     mo_model *model = open_model(o);
     mo_session *session = open_session(model);
-    model->card->cpu_s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
+    model->card->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
     feed(model, session, step, request, rows);
     expect_plain(rows, what);
     mo_model_device(model, report);
@@ -392,7 +392,7 @@ static void a_rate_of_0_stands_still(void **state)
         o.postfetch = modes[i];
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
-        model->card->cpu_s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
+        model->card->cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
         mo_session *session = open_session(model);
         const places before = places_of(model);
         updates = 0;
@@ -481,7 +481,7 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = 60}, &err),
                      &err);
-        model->card->fetch_s_per_byte = dear ? 1e-2 : 1e-12;
+        model->card->fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
         const size_t planned = model->card->hot.count;
         int begun = 0;
@@ -681,7 +681,7 @@ static void a_step_that_failed_is_asked_for_again(void **state)
             mo_error err = {.detail = ""};
             const mo_feed f = {
                 .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
-            model->card->cpu_s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
+            model->card->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             mo_sim_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40);
             if (mo_session_feed(&f, &err) != MO_OK) {
                 failed++;

@@ -333,8 +333,8 @@ mo_status mo_card_open(const mo_checkpoint *model, const mo_card_options *option
     card->session_bytes =
         (int64_t)mo_state_bytes(card->frame, options->kv, options->context, options->batch) +
         mo_card_seat_bytes(card->frame);
-    card->cpu_s_per_byte = 1.0 / (options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
-    card->fetch_s_per_byte = 1.0 / (options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
+    card->cpu_rate = mo_lane_rate_of(options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
+    card->fetch_rate = mo_lane_rate_of(options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {
         card->postfetch = *options->postfetch;
     }
@@ -496,8 +496,8 @@ void mo_card_report(const mo_card *card, mo_device_report *out)
     out->work_bytes = card->room.bytes;
     out->stage_bytes = card->staging_bytes;
     out->stage_bytes += card->hot.stage_bytes;
-    out->cpu_bytes_s = 1.0 / card->cpu_s_per_byte;
-    out->link_bytes_s = 1.0 / card->fetch_s_per_byte;
+    out->cpu_bytes_s = 1.0 / card->cpu_rate.s_per_byte;
+    out->link_bytes_s = 1.0 / card->fetch_rate.s_per_byte;
     out->round_trip_s = card->options.round_trip_s;
     mo_vram_slots(card->vram, &out->slots, &out->filled, &out->slot_bytes);
     mo_card_clock_report(card->clock, out);

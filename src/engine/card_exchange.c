@@ -87,7 +87,7 @@ static mo_status plan(const mo_card *card, const mo_profile *profile, const mo_w
 static mo_exchange_rates rates_of(const mo_card *card)
 {
     const bool fetches = card->postfetch.mode != MO_POSTFETCH_OFF && !card->postfetch.force_cpu;
-    const double cpu = card->cpu_s_per_byte, link = card->fetch_s_per_byte;
+    const double cpu = card->cpu_rate.s_per_byte, link = card->fetch_rate.s_per_byte;
     return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : cpu, .copy = link};
 }
 

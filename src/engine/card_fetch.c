@@ -5,31 +5,14 @@
 #include "base/status.h"
 #include "engine/card_parts.h"
 
-/* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
-#define FETCH_PAYS_S 20e-6
-/* What a fetch costs before its first byte. */
-#define FETCH_START_S 15e-6
-
 /* How many of `count` bricks to fetch, so that the link and the CPU end together. */
-static int share_of_fetch(const mo_card *card, int layer, int count)
+static int share_of_fetch(mo_card *card, int layer, int count)
 {
     if (card->postfetch.mode == MO_POSTFETCH_OFF || card->postfetch.force_cpu) {
         return 0;
     }
-    const double bytes = (double)card->layers[layer].brick_bytes;
-    const double cpu = bytes * card->cpu_s_per_byte, link = bytes * card->fetch_s_per_byte;
     const int most = count < card->stage_count ? count : card->stage_count;
-    double best = count * cpu - FETCH_PAYS_S;
-    int chosen = 0;
-    for (int f = 1; f <= most; f++) {
-        const double by_link = FETCH_START_S + f * link, by_cpu = (count - f) * cpu;
-        const double both = by_link > by_cpu ? by_link : by_cpu;
-        if (both < best) {
-            best = both;
-            chosen = f;
-        }
-    }
-    return chosen;
+    return mo_lane_share(&card->cpu_rate, &card->fetch_rate, card->layers[layer].brick_bytes, count, most);
 }
 
 /* ---- Worklists -------------------------------------------------------------------------------- */

@@ -10,8 +10,8 @@ int mo_card_host_share(const mo_card *card, int count, int candidates, int64_t l
 {
     double seconds;
     return mo_plan_split_layers(count, candidates,
-                                (double)layer_bytes * card->cpu_s_per_byte + MO_PLAN_HAND_SECONDS,
-                                (double)layer_bytes * card->fetch_s_per_byte, &seconds);
+                                (double)layer_bytes * card->cpu_rate.s_per_byte + MO_PLAN_HAND_SECONDS,
+                                (double)layer_bytes * card->fetch_rate.s_per_byte, &seconds);
 }
 
 /* ---- States ------------------------------------------------------------------------------------ */

@@ -8,9 +8,6 @@
 #include "base/status.h"
 #include "engine/card_parts.h"
 
-/* Rates between which a measurement makes sense. */
-#define FASTEST_BYTES_S 1e12
-#define SLOWEST_BYTES_S 1e7
 /* The host looks whether the device still lives after waiting so long for it, and gives it up in the end. */
 #define LOOK_NS    ((int64_t)50 * 1000 * 1000)
 #define SPIN_NS    ((int64_t)50 * 1000)
@@ -264,16 +261,6 @@ mo_status mo_card_compute(mo_card *card, mo_walk *walk, const mo_card_service *s
     return status;
 }
 
-/* Rates follow what happens: a tenth of every new observation. */
-static void learn(double *rate, double seconds, int64_t bytes)
-{
-    const double now = bytes > 0 ? seconds / (double)bytes : 0.0;
-    if (now > 1.0 / FASTEST_BYTES_S &&
-        now < 1.0 / SLOWEST_BYTES_S) { /* anything else is a fault of the clock */
-        *rate += 0.1 * (now - *rate);
-    }
-}
-
 /* Which rows the CPU made, and for several tokens the rows themselves. False: the device makes none. */
 static bool write_reply(mo_card *card, const mo_walk *walk, const mo_card_service *s, const bool *fetched)
 {
@@ -301,7 +288,7 @@ static mo_status measure_fetch(mo_card *card, int layer, int64_t bytes, mo_error
     double seconds = 0;
     const mo_status status = mo_event_seconds(card->fetch_from, card->fetch_to, &seconds, err);
     if (status == MO_OK) {
-        learn(&card->fetch_s_per_byte, seconds, bytes);
+        mo_lane_rate_observe(&card->fetch_rate, seconds, bytes);
         mo_card_clock_fetched(card->clock, layer, (int64_t)(seconds * 1e9));
     }
     return status;
@@ -407,7 +394,7 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
         }
         mo_card_clock_replied(card->clock, s->layer, device, crossed, now);
         if (!s->stored && !s->sent) {
-            learn(&card->cpu_s_per_byte, seconds, bytes);
+            mo_lane_rate_observe(&card->cpu_rate, seconds, bytes);
         }
         card->counters.cpu_bytes += (uint64_t)bytes;
         card->counters.by_cpu += (uint64_t)(s->count - crossed);

@@ -6,6 +6,7 @@
 #include "engine/card_clock.h"
 #include "engine/card_host.h"
 #include "engine/card_pass.h"
+#include "engine/lane_rate.h"
 #include "store/packing.h"
 
 enum {
@@ -205,7 +206,7 @@ struct mo_card {
     uint64_t pass;
     mo_adopted
         adopted[CARD_ADOPTED]; /* the loader's memory, the ring of layers from disk, the store's slots */
-    double cpu_s_per_byte, fetch_s_per_byte;
+    mo_lane_rate cpu_rate, fetch_rate;
     mo_card_watch *watch; /* NULL: nobody asks */
     mo_card_clock *clock;
     int unmeasured; /* layer + 1 whose copies were still under way when it was answered */

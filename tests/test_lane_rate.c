@@ -1,0 +1,124 @@
+/* What lanes are believed to be able to do, and what they get. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "engine/lane_rate.h"
+
+#define GB 1e9
+
+static bool near(const mo_lane_rate *rate, double bytes_s, double share)
+{
+    return fabs(rate->s_per_byte * bytes_s - 1.0) <= share;
+}
+
+static void observe(mo_lane_rate *rate, double bytes_s, int times)
+{
+    const int64_t bytes = 10000000;
+    for (int i = 0; i < times; i++) {
+        mo_lane_rate_observe(rate, (double)bytes / bytes_s, bytes);
+    }
+}
+
+static void follows_what_happens(void **state)
+{
+    (void)state;
+    mo_lane_rate rate = mo_lane_rate_of(100 * GB);
+    assert_true(near(&rate, 100 * GB, 1e-12));
+    observe(&rate, 20 * GB, 60);
+    assert_true(near(&rate, 20 * GB, 0.01));
+    observe(&rate, 200 * GB, 100);
+    assert_true(near(&rate, 200 * GB, 0.01));
+    const mo_lane_rate before = rate;
+    mo_lane_rate_observe(&rate, 1.0, 0); /* nothing was done */
+    mo_lane_rate_observe(&rate, 0.0, 1000);
+    mo_lane_rate_observe(&rate, -1.0, 1000);
+    mo_lane_rate_observe(&rate, 10.0, 1000);
+    assert_true(rate.s_per_byte == before.s_per_byte && rate.last == before.last);
+}
+
+/* A moment in which the machine stands still is one; two are a change. */
+static void one_moment_is_no_change(void **state)
+{
+    (void)state;
+    mo_lane_rate rate = mo_lane_rate_of(100 * GB);
+    observe(&rate, 1 * GB, 1);
+    assert_true(near(&rate, 100 * GB, 0.11));
+    observe(&rate, 100 * GB, 20);
+    assert_true(near(&rate, 100 * GB, 0.02));
+    observe(&rate, 1 * GB, 2);
+    assert_true(rate.s_per_byte * 10 * GB > 1.0);
+}
+
+static void equal_lanes_share(void **state)
+{
+    (void)state;
+    mo_lane_rate cpu = mo_lane_rate_of(50 * GB), link = mo_lane_rate_of(50 * GB);
+    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 8, 8), 4);
+    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 8, 2), 2);
+    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 0, 8), 0);
+    assert_int_equal(mo_lane_share(&cpu, &link, 10000, 8, 8), 0); /* too small to be sent */
+    assert_true(near(&cpu, 50 * GB, 1e-12) && near(&link, 50 * GB, 1e-12));
+}
+
+/* A lane that seems slow gets nothing, and is tried again; never because it seems faster than it was at first. */
+static void idle_lanes_are_tried_again(void **state)
+{
+    (void)state;
+    mo_lane_rate cpu = mo_lane_rate_of(100 * GB), link = mo_lane_rate_of(50 * GB);
+    int layers = 0;
+    cpu.s_per_byte = 1.0 / (2 * GB);
+    while (mo_lane_share(&cpu, &link, 10000000, 4, 4) == 4 && layers < 10000) {
+        layers++;
+    }
+    assert_true(layers > 20 && layers < 1000);
+    cpu = mo_lane_rate_of(1 * GB);
+    for (int i = 0; i < 10000; i++) {
+        assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 4, 4), 4);
+    }
+    assert_true(near(&cpu, 1 * GB, 1e-12));
+    cpu = mo_lane_rate_of(100 * GB);
+    link.s_per_byte = 1.0 / (0.1 * GB);
+    for (layers = 0; mo_lane_share(&cpu, &link, 10000000, 4, 4) == 0 && layers < 10000;) {
+        layers++;
+    }
+    assert_true(layers > 20 && layers < 1000);
+}
+
+/* A shared machine: now and then the CPU's lane takes milliseconds. In the end both lanes still end together. */
+static void survives_a_shared_machine(void **state)
+{
+    (void)state;
+    const int64_t bytes = 13000000;
+    const double cpu_s = (double)bytes / (100 * GB), link_s = (double)bytes / (50 * GB);
+    mo_lane_rate cpu = mo_lane_rate_of(60 * GB), link = mo_lane_rate_of(52 * GB);
+    uint32_t random = 1;
+    double seconds = 0;
+    enum { LAYERS = 20000, COUNT = 4 };
+    for (int i = 0; i < LAYERS; i++) {
+        const int f = mo_lane_share(&cpu, &link, bytes, COUNT, COUNT);
+        random = random * 1664525u + 1013904223u;
+        const double pause = f < COUNT && random >> 24 < 3 ? 5e-3 : 0.0; /* one layer of a hundred */
+        const double by_cpu = (COUNT - f) * cpu_s + pause, by_link = f * link_s;
+        mo_lane_rate_observe(&cpu, by_cpu, (COUNT - f) * bytes);
+        mo_lane_rate_observe(&link, by_link, f * bytes);
+        seconds += (by_cpu - pause > by_link ? by_cpu - pause : by_link);
+    }
+    assert_true(seconds / LAYERS < 1.1 * 3 * cpu_s); /* one of four crosses: the best there is */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_what_happens),      cmocka_unit_test(one_moment_is_no_change),
+        cmocka_unit_test(equal_lanes_share),         cmocka_unit_test(idle_lanes_are_tried_again),
+        cmocka_unit_test(survives_a_shared_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
