@@ -43,9 +43,12 @@ static void print_passage(const mo_device_report *r, uint64_t tokens)
     printf("  layers         %d do not fit: %d cross the link through %s, %d are the CPU's\n",
            r->passing_layers + r->host_layers, r->passing_layers,
            cli_bytes_text((uint64_t)r->passing_bytes, a), r->host_layers);
-    if (tokens && r->passed_ns) {
-        printf("                 crossed at %.1f GB/s; a token took the CPU %.2f ms\n",
-               (double)r->passed_bytes / (double)r->passed_ns, (double)r->host_ns * 1e-6 / (double)tokens);
+    if (r->passed_ns) {
+        printf("                 crossed at %.1f GB/s", (double)r->passed_bytes / (double)r->passed_ns);
+        if (tokens && r->host_layers) {
+            printf("; a token took the CPU %.2f ms", (double)r->host_ns * 1e-6 / (double)tokens);
+        }
+        printf("\n");
     }
 }
 

@@ -76,7 +76,6 @@ static int sort_choice(mo_card *card, mo_walk *walk, int layer, bool apart)
         }
         walk->engine->counters.bricks_run++;
         card->counters.asked++;
-        mo_vram_touch(card->vram, layer, e, card->pass, picks);
         if (mo_vram_find(card->vram, layer, e)) {
             card->counters.hits++;
             mo_vram_pin(card->vram, layer, e);
@@ -106,7 +105,7 @@ static int sort_choice(mo_card *card, mo_walk *walk, int layer, bool apart)
     return count;
 }
 
-static void unpin_hot(mo_card *card, const mo_walk *walk, int layer)
+void mo_card_unpin_hot(mo_card *card, const mo_walk *walk, int layer)
 {
     const mo_moe *moe = &walk->layer->moe;
     for (int e = 0; e < moe->experts; e++) {
@@ -168,9 +167,11 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
         /* With work for the CPU all calls of the driver are made beside it. */
         out->deferred = out->count > out->fetched && !out->stored && !card->options.serial;
     }
-    unpin_hot(card, walk, layer);
     if (status == MO_OK && !out->deferred) {
         status = mo_card_submit(card, walk, out, err);
+    }
+    if (status != MO_OK || !out->deferred) {
+        mo_card_unpin_hot(card, walk, layer);
     }
     if (status != MO_OK && store) {
         mo_store_leave(store);

@@ -401,6 +401,8 @@ mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 /* The fetch lane (card_fetch.c): decides what crosses; makes the calls for it, and for what follows; the same as an errand
  * of a service. */
 void mo_card_plan_fetch(mo_card *card, mo_walk *walk, mo_card_service *service);
+/* Hot experts of the layer may go again; they stay as long as others look for places. */
+void mo_card_unpin_hot(mo_card *card, const mo_walk *walk, int layer);
 mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
 void mo_card_errand(void *service);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */
