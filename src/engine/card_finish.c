@@ -155,6 +155,7 @@ mo_status mo_card_finish(mo_card *card, mo_walk *walk, bool few, mo_error *err)
                                                    : mo_dstream_wait(card->main, err);
     }
     if (status == MO_OK) {
+        mo_card_pass_measure(card);
         status = check_flags(card, err);
     }
     if (status == MO_OK && few) {

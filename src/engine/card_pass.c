@@ -151,9 +151,12 @@ static mo_status take_ring(mo_card *card, const bool *passes, int count, mo_erro
     if (status == MO_OK) {
         status = mo_dstream_create(card->device, &p->stream, err);
     }
-    mo_event **events[] = {p->began, p->ready, p->done};
-    for (int i = 0; i < 3 * PASS_RING && status == MO_OK; i++) {
-        status = mo_event_create(card->device, &events[i / PASS_RING][i % PASS_RING], err);
+    for (int i = 0; i < PASS_RING && status == MO_OK; i++) {
+        status = mo_event_create(card->device, &p->done[i], err);
+    }
+    for (int i = 0; i < p->count && status == MO_OK; i++) {
+        status = mo_event_create(card->device, &p->layers[i].began, err);
+        status = status == MO_OK ? mo_event_create(card->device, &p->layers[i].ready, err) : status;
     }
     if (status == MO_OK) {
         status = mo_event_create(card->device, &p->copied, err);
@@ -207,9 +210,11 @@ void mo_card_pass_close(mo_card *card)
         mo_ring_leave(p->tiers->ring, p->held);
     }
     for (int i = 0; i < PASS_RING; i++) {
-        mo_event_destroy(p->began[i]);
-        mo_event_destroy(p->ready[i]);
         mo_event_destroy(p->done[i]);
+    }
+    for (int i = 0; p->layers && i < p->count; i++) {
+        mo_event_destroy(p->layers[i].began);
+        mo_event_destroy(p->layers[i].ready);
     }
     mo_event_destroy(p->copied);
     mo_device_free(card->device, p->memory);
@@ -235,7 +240,7 @@ static mo_daddr slot_of(const mo_card_pass *p, const mo_pass_layer *l)
 }
 
 /* The layer of a position of the endless stream. */
-static const mo_pass_layer *layer_at(const mo_card_pass *p, uint64_t position)
+static mo_pass_layer *layer_at(const mo_card_pass *p, uint64_t position)
 {
     return p->batch ? &p->layers[position % (uint64_t)p->count]
                     : &p->layers[p->few[position % (uint64_t)p->few_count]];
@@ -288,18 +293,24 @@ mo_status mo_card_pass_ready(mo_card *card, mo_error *err)
 
 /* ---- Passing ------------------------------------------------------------------------------------ */
 
-/* What the last copy into the slot took. */
-static void measure(mo_card *card, int slot)
+/* What the layer's last copy took. */
+static void measure(mo_card *card, mo_pass_layer *l)
 {
-    mo_card_pass *p = &card->passage;
     mo_error ignored = {0};
     double seconds = 0;
     bool done = false;
-    if (mo_event_query(p->ready[slot], &done, &ignored) == MO_OK && done &&
-        mo_event_seconds(p->began[slot], p->ready[slot], &seconds, &ignored) == MO_OK) {
-        const mo_pass_layer *l = layer_at(p, p->holds[slot] - 1);
+    if (l->timed && mo_event_query(l->ready, &done, &ignored) == MO_OK && done &&
+        mo_event_seconds(l->began, l->ready, &seconds, &ignored) == MO_OK) {
         card->counters.passed_bytes += (uint64_t)l->used;
         card->counters.passed_ns += (uint64_t)(seconds * 1e9);
+        l->timed = false;
+    }
+}
+
+void mo_card_pass_measure(mo_card *card)
+{
+    for (int i = 0; i < card->passage.count; i++) {
+        measure(card, &card->passage.layers[i]);
     }
 }
 
@@ -334,7 +345,7 @@ static mo_status copy_layer(mo_card *card, const mo_pass_layer *l, mo_daddr to, 
 static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
 {
     mo_card_pass *p = &card->passage;
-    const mo_pass_layer *l = layer_at(p, p->asked);
+    mo_pass_layer *l = layer_at(p, p->asked);
     const int slot = l->slot;
     mo_status status = MO_OK;
     *sent = false;
@@ -353,21 +364,21 @@ static mo_status send(mo_card *card, bool wait, bool *sent, mo_error *err)
         }
         p->held = l->layer;
     }
-    if (p->holds[slot]) {
-        measure(card, slot);
-    }
+    measure(card, l); /* one that was sent ahead of the step before */
+    l->timed = false;
     if (p->used[slot]) {
         status = mo_dstream_after(p->stream, p->done[slot], err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(p->began[slot], p->stream, err);
+        status = mo_event_record(l->began, p->stream, err);
     }
     if (status == MO_OK && copy_layer(card, l, slot_of(p, l), err) != MO_OK) {
         card->counters.fetch_failed++; /* once more; a link that fails twice is not to be trusted */
         status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(card, l, slot_of(p, l), err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(p->ready[slot], p->stream, err);
+        status = mo_event_record(l->ready, p->stream, err);
+        l->timed = status == MO_OK;
     }
     if (status == MO_OK && p->held == l->layer) {
         status = mo_event_record(p->copied, p->stream, err);
@@ -412,7 +423,7 @@ mo_status mo_card_pass_enter(mo_card *card, int layer, mo_error *err)
     const mo_pass_layer *l = &p->layers[p->number[layer]];
     const int slot = l->slot;
     if (status == MO_OK) {
-        status = mo_dstream_after(card->main, p->ready[slot], err);
+        status = mo_dstream_after(card->main, l->ready, err);
     }
     if (status == MO_OK && p->interleaved) {
         status = restore(card, l, err);

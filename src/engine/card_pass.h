@@ -27,7 +27,9 @@ typedef struct mo_pass_layer {
     int layer, count;
     int slot; /* always the same, so that programs stay true */
     mo_pass_part parts[PASS_PARTS];
-    int64_t used; /* bytes of a slot */
+    int64_t used;            /* bytes of a slot */
+    mo_event *began, *ready; /* of its copy */
+    bool timed;              /* both were recorded, and nobody has looked what lay between */
 } mo_pass_layer;
 
 typedef struct mo_card_pass {
@@ -44,7 +46,7 @@ typedef struct mo_card_pass {
     int few_count;
     bool batch; /* the step is one: all of them pass */
     mo_dstream *stream;
-    mo_event *began[PASS_RING], *ready[PASS_RING], *done[PASS_RING];
+    mo_event *done[PASS_RING];
     bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
     uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */
     uint64_t head, asked;      /* positions: of the next layer to be computed; after the last that was sent */
@@ -74,6 +76,8 @@ mo_status mo_card_pass_enter(struct mo_card *card, int layer, mo_error *err);
 /* Everything that reads them has been launched: the slot is filled with the next that will need it. */
 mo_status mo_card_pass_leave(struct mo_card *card, int layer, mo_error *err);
 
+/* A step has ended: counts what its copies took, as far as they have. */
+void mo_card_pass_measure(struct mo_card *card);
 /* A step was given up, and nothing is under way any more: the next one begins anew. */
 void mo_card_pass_abort(struct mo_card *card);
 /* The device is lost: the CPU reads all layers again. */
