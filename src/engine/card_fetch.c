@@ -46,12 +46,17 @@ mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, 
     return card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
 }
 
-mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err)
+static mo_status send_work(mo_card *card, mo_dstream *stream, int stage, mo_error *err)
 {
     const uint8_t *list = list_of(card, stage);
     const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    return mo_copy_in(card->lane, card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), list,
+    return mo_copy_in(stream, card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), list,
                       sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
+}
+
+mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err)
+{
+    return send_work(card, card->lane, stage, err);
 }
 
 /* ---- Deciding --------------------------------------------------------------------------------- */
@@ -88,10 +93,21 @@ static void touch(mo_card *card, const mo_walk *walk, int layer)
     }
 }
 
+static bool crosses(const mo_walk *walk, const mo_card_service *s, int i)
+{
+    return walk->w->needs[s->need[i]].down_done; /* not after a copy that failed */
+}
+
+/* Places for all that cross, and a list of them. */
 static void give_places(mo_card *card, const mo_walk *walk, const mo_card_service *s)
 {
+    touch(card, walk, s->layer);
     for (int i = 0; i < s->fetched; i++) {
-        give_place(card, s->layer, walk->w->needs[s->need[i]].expert, i);
+        if (crosses(walk, s, i)) {
+            give_place(card, s->layer, walk->w->needs[s->need[i]].expert, i);
+        } else {
+            card->stages[i].to = card->stages[i].plain;
+        }
     }
     for (int i = 0; i < s->fetched; i++) {
         const int expert = walk->w->needs[s->need[i]].expert;
@@ -130,7 +146,6 @@ static mo_status copy_brick(mo_card *card, mo_walk *walk, int stage, mo_card_ser
         mo_card_copy_brick(card, card->fetch, s->layer, need->expert,
                            mo_card_interleaved(card, s->layer) ? to->memory : to->to, &bytes, err);
     if (status == MO_OK) {
-        add_work(walk, list_of(card, 0), need->expert, to->to);
         s->fetched_bytes += bytes;
         card->counters.fetched++;
         card->counters.fetched_bytes += (uint64_t)bytes;
@@ -143,6 +158,19 @@ static mo_status copy_brick(mo_card *card, mo_walk *walk, int stage, mo_card_ser
     mo_card_clock_fall(card->clock, s->layer, MO_FALLBACK_FAILED);
     need->in_done = need->down_done = false;
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
+}
+
+/* The list of what crosses, on the stream of the copies: behind them it would be the last to arrive. */
+static mo_status send_list(mo_card *card, const mo_walk *walk, const mo_card_service *s, mo_error *err)
+{
+    uint8_t *list = list_of(card, 0);
+    *(mo_dwork *)(void *)list = (mo_dwork){0};
+    for (int i = 0; i < s->fetched; i++) {
+        if (crosses(walk, s, i)) {
+            add_work(walk, list, walk->w->needs[s->need[i]].expert, card->stages[i].to);
+        }
+    }
+    return send_work(card, card->fetch, 0, err);
 }
 
 /* To the file's layout: those that stay in stages lie side by side and take one op. */
@@ -172,10 +200,7 @@ static mo_status compute(mo_card *card, const mo_walk *walk, const mo_card_servi
     mo_card_plan p = {
         .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
     const int32_t items = ((const mo_dwork *)(const void *)list_of(card, 0))->count;
-    mo_status status = items ? mo_card_send_work(card, 0, err) : MO_OK;
-    if (status == MO_OK) {
-        status = mo_dstream_after(card->lane, card->fetch_to, err);
-    }
+    mo_status status = mo_dstream_after(card->lane, card->fetch_to, err);
     if (status == MO_OK && items && mo_card_interleaved(card, s->layer)) {
         status = straighten(card, walk, s, err);
     }
@@ -186,13 +211,32 @@ static mo_status compute(mo_card *card, const mo_walk *walk, const mo_card_servi
     return status;
 }
 
+/* Copies [from, to) of what crosses; *failed counts those that did not. */
+static mo_status copy_bricks(mo_card *card, mo_walk *walk, mo_card_service *s, int from, int to, int *failed,
+                             mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = from; i < to && status == MO_OK; i++) {
+        status = copy_brick(card, walk, i, s, err);
+        *failed += !crosses(walk, s, i);
+    }
+    return status;
+}
+
+/* Where bricks are put in order after they have arrived, the first sets out before anybody thinks about places. */
 static mo_status fetch_all(mo_card *card, mo_walk *walk, mo_card_service *s, mo_error *err)
 {
+    const int first = mo_card_interleaved(card, s->layer) ? 1 : 0;
+    int failed = 0;
     mo_status status = mo_event_record(card->fetch_from, card->fetch, err);
     mo_card_clock_fetch(card->clock, s->layer, mo_clock_ns());
-    *(mo_dwork *)(void *)list_of(card, 0) = (mo_dwork){0};
-    for (int i = 0; i < s->fetched && status == MO_OK; i++) {
-        status = copy_brick(card, walk, i, s, err);
+    status = status == MO_OK ? copy_bricks(card, walk, s, 0, first, &failed, err) : status;
+    give_places(card, walk, s);
+    status = status == MO_OK ? send_list(card, walk, s, err) : status;
+    failed = 0;
+    status = status == MO_OK ? copy_bricks(card, walk, s, first, s->fetched, &failed, err) : status;
+    if (status == MO_OK && failed) {
+        status = send_list(card, walk, s, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(card->fetch_to, card->fetch, err);
@@ -219,9 +263,12 @@ static void forget(mo_card *card, const mo_walk *walk, const mo_card_service *s)
 
 mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *s, mo_error *err)
 {
-    touch(card, walk, s->layer);
-    give_places(card, walk, s);
-    mo_status status = s->fetched ? fetch_all(card, walk, s, err) : MO_OK;
+    mo_status status = MO_OK;
+    if (s->fetched) {
+        status = fetch_all(card, walk, s, err);
+    } else {
+        touch(card, walk, s->layer);
+    }
     if (status != MO_OK) {
         forget(card, walk, s);
         return status;

@@ -7,8 +7,9 @@
 #define BACK_SHARE      0.01 /* of the way back to the start, per layer without work */
 /* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
 #define FETCH_PAYS_S 20e-6
-/* What a fetch costs before its first byte. */
-#define FETCH_START_S 15e-6
+/* What a fetch costs beside its bytes: until the first sets out, and until what arrived last is computed. Of a small
+ * expert that is as much as its copy. */
+#define FETCH_START_S 45e-6
 
 mo_lane_rate mo_lane_rate_of(double bytes_s)
 {
