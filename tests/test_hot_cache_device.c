@@ -1,5 +1,5 @@
 /* The cache of document 001 in a device's slots: chosen from a profile, within its budget, exchanged while tokens are
- * generated, and never a different bit. The device is a simulated one. */
+ * generated, and never a different bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "device/sim.h"
+#include "device_faults.h"
 #include "engine/card_parts.h"
 #include "engine/hot_toggles.h"
 #include "moraine_model.h"
@@ -25,6 +25,7 @@ enum { TOKENS = 112 };
 #endif
 enum { LAYERS = 7, EXPERTS = 64, CONTEXT = 256 };
 
+static const char *device_name = "sim";
 static const char model_path[] = MO_TEST_MODEL; /* pebble: its routing is that of a trained model */
 static char folder[] = "/tmp/moraine-hot-XXXXXX";
 static int32_t tokens[TOKENS];
@@ -85,7 +86,7 @@ static mo_model_options options_for(const char *device)
 
 static mo_model_options hot_options(double rate, int64_t mib)
 {
-    mo_model_options o = options_for("sim");
+    mo_model_options o = options_for(device_name);
     o.cpu_moe = true;
     o.learning.hot_cache.file = in_folder("hot.json");
     o.learning.hot_cache.max_mib = mib;
@@ -274,8 +275,11 @@ static void the_start_line_works(void **state)
 {
     (void)state;
     mo_device_report report;
+    if (strcmp(device_name, "sim") != 0) {
+        skip(); /* a device of just that size */
+    }
     setenv("MORAINE_SIM", "memory=2G", 1);
-    mo_model_options o = options_for("sim");
+    mo_model_options o = options_for(device_name);
     o.cpu_moe = true;
     o.learning.hot_cache.file = in_folder("hot.json");
     o.learning.hot_cache.max_mib = -1;
@@ -302,7 +306,7 @@ static void the_start_line_works(void **state)
 static int64_t vram_for(int64_t mib)
 {
     mo_device_report report;
-    mo_model_options o = options_for("sim");
+    mo_model_options o = options_for(device_name);
     o.cpu_moe = true;
     o.vram_bytes = (int64_t)24 << 20;
     mo_model *model = open_model(&o);
@@ -361,7 +365,7 @@ static void the_learned_profile_fills_the_slots(void **state)
 {
     (void)state;
     const int64_t vram = vram_for(5);
-    mo_model_options o = options_for("sim");
+    mo_model_options o = options_for(device_name);
     o.vram_bytes = vram;
     mo_model *model = open_model(&o);
     const places by_number = places_of(model);
@@ -518,6 +522,45 @@ static void three_tiers(void **state)
     }
 }
 
+/* A layer whose last expert arrives while it runs needs the host no more, once its programs are made anew. Until then
+ * nobody counts its choices twice. */
+static void choices_are_counted_once(void **state)
+{
+    (void)state;
+    enum { STEPS = 100, WORDS = 64, HAS_LAYERS = 3, USED = 2 };
+    static const char path[] =
+        MO_TEST_DATA "/oracle/llama-moe.gguf"; /* of 8 experts each soon has been asked for */
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    mo_counters counters;
+    int32_t words[STEPS];
+    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
+    check_status(mo_plan_file(path, &ask, &plan, &err), &err);
+    mo_model_options o = options_for(device_name);
+    o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
+    mo_model *model = NULL;
+    check_status(mo_model_open(path, &o, &model, &err), &err);
+    mo_session *session = open_session(model);
+    int open_first = 0, open_last = 0;
+    for (int l = 0; l < HAS_LAYERS; l++) {
+        open_first += !mo_vram_closed(model->card->vram, l);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        words[i] = (i * 37 + i / 7) % WORDS;
+        model->card->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = words, .count = i + 1}, &err),
+                     &err);
+        mo_model_counters(model, &counters);
+        assert_int_equal(counters.expert_picks, (uint64_t)(i + 1) * HAS_LAYERS * USED);
+    }
+    for (int l = 0; l < HAS_LAYERS; l++) {
+        open_last += !mo_vram_closed(model->card->vram, l);
+    }
+    assert_true(open_first > 0 && open_last < open_first);
+    mo_session_destroy(session);
+    mo_model_close(model);
+}
+
 /* ---- By hand ---- */
 
 static void applying_is_reported(void **state)
@@ -530,7 +573,7 @@ static void applying_is_reported(void **state)
     for (int way = 0; way < 3; way++) { /* a static cache; one with updates; our own policy */
         mo_error err = {.detail = ""};
         mo_profile_applied a;
-        mo_model_options o = way == 2 ? options_for("sim") : hot_options(way * 0.5, 2);
+        mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way * 0.5, 2);
         o.vram_bytes = way == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
@@ -580,7 +623,7 @@ static void a_failed_copy_loses_nothing(void **state)
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
         const places before = places_of(model);
-        mo_sim_arm(model->device, MO_SIM_COPY, after);
+        faults_arm(model->device, MO_SIM_COPY, after, 1);
         check_status(mo_model_profile_apply(model, text, length, &a, &err), &err); /* made once more */
         assert_true(a.success && a.exchanged == a.candidates);
         places now = places_of(model);
@@ -591,9 +634,9 @@ static void a_failed_copy_loses_nothing(void **state)
                 .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
             check_status(mo_session_feed(&f, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
-                mo_sim_arm(model->device, MO_SIM_COPY, after);
+                faults_arm(model->device, MO_SIM_COPY, after, 1);
                 check_status(mo_model_request_done(model, &err), &err);
-                mo_sim_arm(model->device, MO_SIM_NONE, 0);
+                faults_arm(model->device, MO_SIM_NONE, 0, 1);
             }
         }
         expect_plain(rows, "a copy failed");
@@ -626,18 +669,19 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         mo_error err = {.detail = ""};
         mo_device_report report;
         mo_profile_applied a;
-        mo_model_options o = way == 2 ? options_for("sim") : hot_options(way, 2);
+        mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way, 2);
         o.vram_bytes = way == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
         const places before = places_of(model);
-        mo_sim_arm_row(model->device, MO_SIM_COPY, after, count);
-        assert_int_equal(mo_model_profile_apply(model, text, length, &a, &err), MO_EIO);
-        mo_sim_arm(model->device, MO_SIM_NONE, 0);
+        faults_arm(model->device, MO_SIM_COPY, after, count);
+        assert_int_not_equal(mo_model_profile_apply(model, text, length, &a, &err), MO_OK);
+        faults_arm(model->device, MO_SIM_NONE, 0, 1);
         assert_non_null(strstr(err.detail, empty ? "which could not come back either" : "which stays"));
         assert_non_null(strstr(err.detail, "failed twice"));
-        assert_non_null(strstr(err.detail, "as the simulated GPU was told"));
+        assert_non_null(
+            strstr(err.detail, faults.honest ? "cuMemcpyHtoDAsync said" : "as the simulated GPU was told"));
         assert_true(!a.success && a.active && a.candidates > 40);
         assert_int_equal(a.exchanged, after / 3);
         const places after_all = places_of(model);
@@ -670,7 +714,7 @@ static void a_step_that_failed_is_asked_for_again(void **state)
     (void)state;
     mo_device_report report;
     int failed = 0;
-    mo_model_options o = options_for("sim");
+    mo_model_options o = options_for(device_name);
     o.vram_bytes = vram_for(3);
     float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
     mo_model *model = open_model(&o);
@@ -682,12 +726,12 @@ static void a_step_that_failed_is_asked_for_again(void **state)
             const mo_feed f = {
                 .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
             model->card->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
-            mo_sim_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40);
+            faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
             if (mo_session_feed(&f, &err) != MO_OK) {
                 failed++;
                 check_status(mo_session_feed(&f, &err), &err);
             }
-            mo_sim_arm(model->device, MO_SIM_NONE, 0);
+            faults_arm(model->device, MO_SIM_NONE, 0, 1);
         }
         expect_plain(rows, "steps that failed");
         mo_session_destroy(session);
@@ -695,6 +739,32 @@ static void a_step_that_failed_is_asked_for_again(void **state)
     mo_model_device(model, &report);
     assert_true(failed > 10 && report.fetched > 100 && report.fetch_failed > 10);
     mo_model_close(model);
+    free(rows);
+}
+
+/* Exchanges are under way when the device goes: one line says so, and the text goes on. */
+static void a_lost_device_costs_only_speed(void **state)
+{
+    (void)state;
+    float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+    for (int i = 0; i < 3; i++) {
+        mo_device_report report;
+        mo_model_options o = hot_options(1.0, 2);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        memset(rows, 0, sizeof *rows * (size_t)(TOKENS * vocab));
+        warnings = 0;
+        faults_arm(model->device, MO_SIM_LOST, 20 + 150 * i, 1);
+        feed(model, session, 1, 4, rows);
+        faults_arm(model->device, MO_SIM_NONE, 0, 1);
+        expect_plain(rows, "a lost device");
+        mo_model_device(model, &report);
+        assert_true(report.lost);
+        assert_int_equal(warnings, 1);
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+    warnings = 0;
     free(rows);
 }
 
@@ -793,16 +863,22 @@ int main(int argc, char **argv)
         cmocka_unit_test(updates_help),
         cmocka_unit_test(updates_are_capped),
         cmocka_unit_test(three_tiers),
+        cmocka_unit_test(choices_are_counted_once),
         cmocka_unit_test(applying_is_reported),
         cmocka_unit_test(a_failed_copy_loses_nothing),
         cmocka_unit_test(a_copy_that_fails_again_ends_an_apply),
         cmocka_unit_test(a_step_that_failed_is_asked_for_again),
+        cmocka_unit_test(a_lost_device_costs_only_speed),
         cmocka_unit_test(lanes_one_after_the_other),
         cmocka_unit_test(toggles_are_explained),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
+    if (getenv("MO_TEST_DEVICE")) {
+        device_name = getenv("MO_TEST_DEVICE");
+    }
+    faults_begin(device_name);
     if (access(model_path, R_OK) != 0) {
         printf("%s is not there: skipped\n", model_path);
         return 0;

@@ -12,6 +12,7 @@ echo "== models"
 MO_TEST_DEVICE=cuda "$tests/test_card"
 MO_TEST_DEVICE=cuda "$tests/test_card_pass"
 MO_TEST_DEVICE=cuda "$tests/test_card_batch"
+MO_TEST_DEVICE=cuda "$tests/test_hot_cache_device"
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with room for 12 GB: a model of true size as well
     echo "== gpt-oss-20b"
     model=$GPU_SYNTH/gpt-oss-20b-skew0.gguf

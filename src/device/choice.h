@@ -10,8 +10,9 @@ enum { MO_DEVICE_WHY = 256 }; /* bytes that any reason fits into */
  * none, and `why` (why_bytes, may be NULL) says in one sentence for what reason; it is empty for "none". "cuda" that
  * cannot be opened is MO_EDEVICE, an unknown name MO_EINVAL. Close it with mo_device_close(). Any thread.
  *
- * "sim" is as MORAINE_SIM in the environment says: memory=SIZE, link=RATE (bytes per second), fault=KIND[:AFTER[:COUNT]] with
- * alloc, pin, copy, hang or lost (once, without COUNT), hang=MILLISECONDS, in any order, with commas between. A tool of developers. */
+ * "sim" is as MORAINE_SIM in the environment says: memory=SIZE, link=RATE (bytes per second),
+ * fault=KIND[:AFTER[:COUNT]] with alloc, pin, copy, hang or lost (once, without COUNT), hang=MILLISECONDS, in any order,
+ * with commas between. A tool of developers. */
 mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err);
 
 /* Does this machine have a GPU that "auto" would have liked to use? Then a reason for not using it is a warning;

@@ -46,17 +46,21 @@ mo_daddr mo_card_list_work(const mo_card *card, const mo_walk *walk, int stage, 
     return card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes);
 }
 
-static mo_status send_work(mo_card *card, mo_dstream *stream, int stage, mo_error *err)
+static int32_t items_of(const uint8_t *list)
 {
-    const uint8_t *list = list_of(card, stage);
-    const int32_t items = ((const mo_dwork *)(const void *)list)->count;
-    return mo_copy_in(stream, card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), list,
-                      sizeof(mo_dwork) + (size_t)items * sizeof(mo_dwork_item), err);
+    return ((const mo_dwork *)(const void *)list)->count;
+}
+
+static mo_status send_work(mo_dstream *stream, const uint8_t *list, mo_daddr to, mo_error *err)
+{
+    return mo_copy_in(stream, to, list, sizeof(mo_dwork) + (size_t)items_of(list) * sizeof(mo_dwork_item),
+                      err);
 }
 
 mo_status mo_card_send_work(mo_card *card, int stage, mo_error *err)
 {
-    return send_work(card, card->lane, stage, err);
+    return send_work(card->lane, list_of(card, stage),
+                     card->room.fetched + (mo_daddr)(stage * card->pinned.work_bytes), err);
 }
 
 /* ---- Deciding --------------------------------------------------------------------------------- */
@@ -98,7 +102,7 @@ static bool crosses(const mo_walk *walk, const mo_card_service *s, int i)
     return walk->w->needs[s->need[i]].down_done; /* not after a copy that failed */
 }
 
-/* Places for all that cross, and a list of them. */
+/* Places for all that cross. */
 static void give_places(mo_card *card, const mo_walk *walk, const mo_card_service *s)
 {
     touch(card, walk, s->layer);
@@ -160,17 +164,20 @@ static mo_status copy_brick(mo_card *card, mo_walk *walk, int stage, mo_card_ser
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
 }
 
-/* The list of what crosses, on the stream of the copies: behind them it would be the last to arrive. */
-static mo_status send_list(mo_card *card, const mo_walk *walk, const mo_card_service *s, mo_error *err)
+/* The list of what crosses, on the stream of the copies: behind them it would be the last to arrive. The second, after a
+ * copy that failed, has memory of its own: the first may be on its way. */
+static mo_status send_list(mo_card *card, const mo_walk *walk, const mo_card_service *s, int number,
+                           int32_t *items, mo_error *err)
 {
-    uint8_t *list = list_of(card, 0);
+    uint8_t *list = list_of(card, number);
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(walk, s, i)) {
             add_work(walk, list, walk->w->needs[s->need[i]].expert, card->stages[i].to);
         }
     }
-    return send_work(card, card->fetch, 0, err);
+    *items = items_of(list);
+    return send_work(card->fetch, list, card->room.fetched, err);
 }
 
 /* To the file's layout: those that stay in stages lie side by side and take one op. */
@@ -194,12 +201,12 @@ static mo_status straighten(mo_card *card, const mo_walk *walk, const mo_card_se
 
 /* The device computes what has arrived beside the stream that waits for the CPU: all of it at once, since every call
  * costs a thread as much as the products of a small expert take. */
-static mo_status compute(mo_card *card, const mo_walk *walk, const mo_card_service *s, mo_error *err)
+static mo_status compute(mo_card *card, const mo_walk *walk, const mo_card_service *s, int32_t items,
+                         mo_error *err)
 {
     mo_op ops[2];
     mo_card_plan p = {
         .card = card, .tokens = walk->tokens, .slices = walk->slice_count, .ops = ops, .limit = 2};
-    const int32_t items = ((const mo_dwork *)(const void *)list_of(card, 0))->count;
     mo_status status = mo_dstream_after(card->lane, card->fetch_to, err);
     if (status == MO_OK && items && mo_card_interleaved(card, s->layer)) {
         status = straighten(card, walk, s, err);
@@ -228,21 +235,27 @@ static mo_status fetch_all(mo_card *card, mo_walk *walk, mo_card_service *s, mo_
 {
     const int first = mo_card_interleaved(card, s->layer) ? 1 : 0;
     int failed = 0;
+    int32_t items = 0;
+    if (first == 0) {
+        give_places(card, walk, s);
+    }
     mo_status status = mo_event_record(card->fetch_from, card->fetch, err);
     mo_card_clock_fetch(card->clock, s->layer, mo_clock_ns());
     status = status == MO_OK ? copy_bricks(card, walk, s, 0, first, &failed, err) : status;
-    give_places(card, walk, s);
-    status = status == MO_OK ? send_list(card, walk, s, err) : status;
+    if (status == MO_OK && first > 0) {
+        give_places(card, walk, s);
+    }
+    status = status == MO_OK ? send_list(card, walk, s, 0, &items, err) : status;
     failed = 0;
     status = status == MO_OK ? copy_bricks(card, walk, s, first, s->fetched, &failed, err) : status;
     if (status == MO_OK && failed) {
-        status = send_list(card, walk, s, err);
+        status = send_list(card, walk, s, 1, &items, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(card->fetch_to, card->fetch, err);
     }
     if (status == MO_OK) {
-        status = compute(card, walk, s, err);
+        status = compute(card, walk, s, items, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(card->lane_done, card->lane, err);
@@ -280,6 +293,8 @@ mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *s, mo_er
 void mo_card_errand(void *ctx)
 {
     mo_card_service *s = ctx;
+    const int64_t began = mo_clock_ns();
     s->status = mo_card_submit(s->card, s->walk, s, &s->error);
     mo_card_unpin_hot(s->card, s->walk, s->layer);
+    s->errand_ns = mo_clock_ns() - began;
 }

@@ -93,7 +93,7 @@ static mo_status batch_logits(mo_card *card, const mo_walk *walk, mo_error *err)
     return status;
 }
 
-/* What layers chose, for those who count or listen. Open layers were counted when they were served. */
+/* What layers chose, for those who count or listen. Those that were served were counted then. */
 static void tell_choices(mo_card *card, mo_walk *walk)
 {
     const int64_t stride = mo_card_choice_rows(card, walk->tokens);
@@ -108,7 +108,7 @@ static void tell_choices(mo_card *card, mo_walk *walk)
         memcpy(walk->w->ids, card->pinned.all_ids + i * stride, sizeof(int32_t) * (size_t)rows);
         memcpy(walk->w->weights, card->pinned.all_weights + i * stride, sizeof(float) * (size_t)rows);
         mo_walk_tell_routes(walk);
-        if (mo_card_layer_open(card, i)) {
+        if (card->layers[i].served == card->pass) {
             continue;
         }
         mo_tally_layer *counts = walk->engine->tally ? mo_tally_find(walk->engine->tally, i) : NULL;

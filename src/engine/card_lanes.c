@@ -140,6 +140,7 @@ mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service
     *out = (mo_card_service){.layer = layer};
     walk->index = layer;
     walk->layer = &card->frame->layers[layer];
+    card->layers[layer].served = card->pass;
     mo_status status = mo_card_await_flag(card, layer, err);
     if (status == MO_OK && card->options.serial) { /* its hot experts end with what is queued */
         status = mo_dstream_wait(card->main, err);
@@ -394,7 +395,9 @@ mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *s, mo_err
             crossed += fetched[w->needs[i].expert];
         }
         mo_card_clock_replied(card->clock, s->layer, device, crossed, now);
-        if (!s->stored && !s->sent) {
+        /* A round that waited for the errand says nothing about products. */
+        const bool products = !s->deferred || (double)s->errand_ns * 1e-9 < 0.8 * seconds;
+        if (!s->stored && !s->sent && products) {
             mo_lane_rate_observe(&card->cpu_rate, seconds, bytes);
         }
         card->counters.cpu_bytes += (uint64_t)bytes;

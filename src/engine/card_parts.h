@@ -34,6 +34,7 @@ typedef struct mo_card_layer {
     mo_daddr select_bias, input_scale;
     mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
     int64_t up_at, down_at, brick_bytes;
+    uint64_t served;    /* the last pass in which the host was asked for its experts */
     float input_factor; /* 1 / sqrt(D), of gemma4's router */
 } mo_card_layer;
 
@@ -391,18 +392,19 @@ typedef struct mo_card_service {
     const mo_card_segment *next; /* also the launch of what follows; NULL: it was launched */
     mo_card *card;
     mo_walk *walk;
-    mo_status status; /* what came of that */
+    mo_status status;  /* what came of that */
+    int64_t errand_ns; /* what it took */
     mo_error error;
 } mo_card_service;
 mo_status mo_card_serve(mo_card *card, mo_walk *walk, int layer, mo_card_service *out, mo_error *err);
 mo_status mo_card_reply(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
+/* Hot experts of a layer that was served may go again; they stay as long as others look for places. */
+void mo_card_unpin_hot(mo_card *card, const mo_walk *walk, int layer);
 /* Waits until the device has published what the host is to see of the layer. */
 mo_status mo_card_await_flag(mo_card *card, int layer, mo_error *err);
 /* The fetch lane (card_fetch.c): decides what crosses; makes the calls for it, and for what follows; the same as an errand
  * of a service. */
 void mo_card_plan_fetch(mo_card *card, mo_walk *walk, mo_card_service *service);
-/* Hot experts of the layer may go again; they stay as long as others look for places. */
-void mo_card_unpin_hot(mo_card *card, const mo_walk *walk, int layer);
 mo_status mo_card_submit(mo_card *card, mo_walk *walk, mo_card_service *service, mo_error *err);
 void mo_card_errand(void *service);
 /* Rounds of the CPU until everything that is not done (or given to the device) is. */

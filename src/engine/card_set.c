@@ -73,8 +73,10 @@ static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_
             const int to = end_of_host(card, i);
             mo_card_hand_over(p, i);
             status = end_segment(card, set, p, from, i, false, err);
-            set->segments[set->count - 1].host_from = i;
-            set->segments[set->count - 1].host_to = to;
+            if (status == MO_OK) {
+                set->segments[set->count - 1].host_from = i;
+                set->segments[set->count - 1].host_to = to;
+            }
             mo_card_take_back(p, i, to);
             from = to;
             i = to - 1;

@@ -8,7 +8,8 @@
 /* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
 #define FETCH_PAYS_S 20e-6
 /* What a fetch costs beside its bytes: until the first sets out, and until what arrived last is computed. Of a small
- * expert that is as much as its copy. */
+ * expert that is as much as its copy. It is the link's alone; the plan's MO_PLAN_FETCH_SECONDS is what is left of it for a
+ * layer whose work is divided. */
 #define FETCH_START_S 45e-6
 
 mo_lane_rate mo_lane_rate_of(double bytes_s)

@@ -1,6 +1,6 @@
-/* Rate: how fast a lane is, from what it did, and what each of two gets. It begins with what was probed and follows what happens; but a machine that
- * others share sometimes stands still for milliseconds, and one such moment must not cost a lane its work: without work
- * nobody would see that it is fast again. */
+/* Rate: how fast a lane is, from what it did, and what each of two gets. It begins with what was probed and follows what
+ * happens; but a machine that others share sometimes stands still for milliseconds, and one such moment must not cost a
+ * lane its work: without work nobody would see that it is fast again. */
 #ifndef MO_ENGINE_LANE_RATE_H
 #define MO_ENGINE_LANE_RATE_H
 

@@ -1,9 +1,10 @@
 /* Chunk: attention of a few queries that share a KV head over one chunk of 256 positions, by 256 threads: scores,
  * weights with their sum, then the weighted values, each in the definition's order.
  *
- * Scores of F16 and F32 keys: a warp takes 32 keys. Lane i multiplies elements i, i + 32, ... of each key, as the
- * definition's lane i does, and the 32 sums of 32 lanes are made together: at each step of the tree half of the keys
- * go to one half of the lanes, so that in the end lane u holds the score of key u. Keys in Q8_0: a thread per key. */
+ * Scores of F16 and F32 keys: a warp takes 8, 16 or 32 keys at a time. Lane i multiplies elements i, i + 32, ... of each
+ * key, as the definition's lane i does, and the keys' sums over 32 lanes are made together: at each step of the tree half
+ * of the keys go to one half of the lanes, so that in the end a lane, or the first of 2 or 4 neighbours, holds the score
+ * of one key. Keys in Q8_0: a thread per key. */
 #ifndef MO_CUDA_CHUNK_CUH
 #define MO_CUDA_CHUNK_CUH
 
@@ -278,11 +279,11 @@ static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int fir
     } else if ((start & 3) == 0) {
         done += (bytes - skipped) / 4 * 4;
         for (int i = skipped + threadIdx.x * 4; i < done; i += MO_CHUNK_THREADS * 4) {
-            *(uint32_t *)(c.values + i) = *(const uint32_t *)(from + i);
+            *(uint32_t *)(c.values + i) = mo_read_word(from + i);
         }
     }
     for (int i = done + threadIdx.x; i < bytes; i += MO_CHUNK_THREADS) {
-        c.values[i] = from[i];
+        c.values[i] = mo_read_byte(from + i);
     }
     for (int i = there * c.v_bytes + threadIdx.x; i < min(skipped, bytes); i += MO_CHUNK_THREADS) {
         c.values[i] = 0;

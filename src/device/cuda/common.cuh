@@ -67,6 +67,16 @@ static inline void mo_prefetch(const void *global)
     (void)global;
 }
 
+static inline uint32_t mo_read_word(const uint8_t *p)
+{
+    return *(const uint32_t *)p;
+}
+
+static inline uint8_t mo_read_byte(const uint8_t *p)
+{
+    return *p;
+}
+
 static inline void mo_grid_wait(void)
 {
 }
@@ -133,6 +143,21 @@ static __device__ __forceinline__ uint64_t mo_nanoseconds(void)
 static __device__ __forceinline__ void mo_prefetch(const void *global)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+/* Past this multiprocessor's own cache: what lies beside it may not be written yet, and must not be found there later. */
+static __device__ __forceinline__ uint32_t mo_read_word(const uint8_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+static __device__ __forceinline__ uint8_t mo_read_byte(const uint8_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return (uint8_t)v;
 }
 
 /* A kernel that is launched early (launch.h) may be on the device while the one before it still runs. Here it waits until

@@ -25,7 +25,7 @@ typedef struct mo_cuda_config {
 } mo_cuda_config;
 
 /* X(member, symbol, parameters). Suffixes: the first forms of these calls had 32-bit sizes or fewer parameters.
- * The second list may be absent from the library (it came with driver 12.4): members are then NULL. */
+ * The second list may be absent from the library (it came with later drivers): members are then NULL. */
 /* clang-format off */
 #define MO_CUDA_CALLS(X)                                                                                             \
     X(init, "cuInit", (unsigned flags))                                                                              \

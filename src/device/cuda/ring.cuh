@@ -15,7 +15,7 @@ struct mo_ring {
     uint64_t *arrived; /* barriers, one for each */
     uint32_t phases;   /* bit i: which phase of barrier i is awaited next */
     uint32_t step_bytes;
-    int32_t ahead; /* steps there is room for: 2 to 4 */
+    int32_t ahead; /* steps there is room for: 2 to 4; a slab's ring has 1 to 8 and waits in its own way */
 };
 
 /* Bytes of memory for one step. What lies between them and the next multiple of 16 is copied too, unless it ends

@@ -122,21 +122,22 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
 /* The block's item of a worklist that may have been made a moment ago: past this multiprocessor's own cache, which nobody
  * has told that the list is new. One thread looks, since all blocks look at the same place; there is room for op.most
  * items, so that an item need not wait for the count. False: the list has no such item. */
-static __device__ __forceinline__ bool mo_item_now(mo_daddr list, int index, mo_dwork_item *item)
+static __device__ __forceinline__ bool mo_item_now(mo_slab_head *head, mo_daddr list, int index,
+                                                   mo_dwork_item *item)
 {
-    __shared__ mo_dwork_item found;
-    __shared__ int32_t count;
     if (threadIdx.x == 0) {
         const mo_dwork *work = mo_at<const mo_dwork>(list);
         const volatile mo_dwork_item *from = (const volatile mo_dwork_item *)(work + 1) + index;
-        found.base = from->base;
-        found.expert = from->expert;
-        found.row = from->row;
-        count = *(const volatile int32_t *)&work->count;
+        head->base = from->base;
+        head->expert = from->expert;
+        head->item_row = from->row;
+        head->count = *(const volatile int32_t *)&work->count;
     }
     __syncthreads();
-    *item = found;
-    return index < count;
+    item->base = head->base;
+    item->expert = head->expert;
+    item->row = head->item_row;
+    return index < head->count;
 }
 
 template <int TYPE>
@@ -149,7 +150,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
     if (!op.list_stands) {
         mo_grid_wait();
     }
-    if (!mo_item_now(op.work, blockIdx.y, &item)) {
+    if (!mo_item_now(head, op.work, blockIdx.y, &item)) {
         mo_grid_begin();
         return;
     }

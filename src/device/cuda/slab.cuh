@@ -20,6 +20,9 @@ struct mo_slab_head {
     mo_slab_source source; /* of a tile */
     float *y;              /* of one slab: its first row's */
     int32_t row;           /* of the hidden activations */
+    int32_t count;         /* of a worklist, and one of its items */
+    mo_daddr base;
+    int32_t expert, item_row;
     float scale[2];
     float bias[2 * MO_SLAB_TILE]; /* of the block's rows: brought early, because memory is far away */
     float result[2 * MO_SLAB_TILE];
