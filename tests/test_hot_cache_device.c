@@ -875,9 +875,8 @@ int main(int argc, char **argv)
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    if (getenv("MO_TEST_DEVICE")) {
-        device_name = getenv("MO_TEST_DEVICE");
-    }
+    const char *asked = getenv("MO_TEST_DEVICE");
+    device_name = asked ? asked : device_name;
     faults_begin(device_name);
     if (access(model_path, R_OK) != 0) {
         printf("%s is not there: skipped\n", model_path);
