@@ -8,9 +8,9 @@ static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 
 /* Under ThreadSanitizer, which takes its time: the same ways on fewer models. */
 #if defined(__SANITIZE_THREAD__)
-enum { MODEL_STEP = 4 };
+enum { MODEL_STEP = 4, TIERED_TOKENS = 20 };
 #else
-enum { MODEL_STEP = 1 };
+enum { MODEL_STEP = 1, TIERED_TOKENS = 40 };
 #endif
 
 static void everything_on_the_device(void **state)
@@ -367,7 +367,7 @@ static void states_are_saved_and_restored(void **state)
 static void experts_on_device_in_ram_and_on_disk(void **state)
 {
     (void)state;
-    enum { TOKENS = 40 };
+    enum { TOKENS = TIERED_TOKENS };
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     int32_t tokens[TOKENS];

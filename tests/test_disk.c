@@ -926,7 +926,7 @@ static void probe_measures(void **state)
     assert_true(report.disk_bytes_s > 0 && report.disk_reason[0]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_cached),      cmocka_unit_test(threads_direct),
@@ -940,5 +940,8 @@ int main(void)
         cmocka_unit_test(chooses_by_itself),   cmocka_unit_test(refused_direct),
         cmocka_unit_test(bad_requests),        cmocka_unit_test(probe_measures),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

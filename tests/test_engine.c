@@ -15,6 +15,12 @@
 #include "oracle.h"
 #include "random.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 
@@ -370,10 +376,14 @@ static void windows_keep_what_they_see(void **state)
         mo_model *model = open_model(o->path, &(setting){.context = 1024, .batch = 16});
         mo_session *whole = open_session(whole_model, MO_KV_F16);
         mo_session *session = open_session(model, MO_KV_F16);
-        assert_true(mo_session_bytes(model, MO_KV_F16, 0) <= mo_session_bytes(whole_model, MO_KV_F16, 0));
+        const uint64_t kept = mo_session_bytes(model, MO_KV_F16, 0),
+                       all = mo_session_bytes(whole_model, MO_KV_F16, 0);
+        assert_true(kept <= all);
+        /* Sanitizers take their time: there, only where a ring is kept. */
+        const bool skipped = SANITIZED && kept == all;
         const int32_t *const texts[] = {tokens, edited, tokens, tokens};
         const int64_t counts[] = {LONG, LONG, 600, LONG};
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < 4 && !skipped; n++) {
             feed(whole, texts[n], counts[n], 0, NULL);
             feed(session, texts[n], counts[n], 0, NULL);
             if (memcmp(mo_session_logits(session), mo_session_logits(whole), row) != 0) {

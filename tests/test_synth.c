@@ -637,7 +637,7 @@ static void wrong_options_are_explained(void **state)
     assert_int_equal(files_left(), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_the_published_size),
@@ -656,5 +656,8 @@ int main(void)
         cmocka_unit_test(existing_file_is_kept),
         cmocka_unit_test(wrong_options_are_explained),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("synth", tests, make_directory, remove_directory);
 }

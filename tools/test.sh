@@ -108,8 +108,8 @@ stage() { # name, build directory, emulator, programs (or "all"), cmake options.
     done
 }
 
-concurrent="test_pool test_synth test_text:threads_share_a_tokenizer test_engine:together test_engine:at_the_same_time test_quantize test_disk
-test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays
+concurrent="test_pool test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_text:threads_share_a_tokenizer test_engine:together test_engine:at_the_same_time test_quantize
+test_disk:threads_* test_disk:ring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays
 test_device:test_* test_postfetch test_probe_device test_card test_card_pass:kinds_of_steps_take_turns test_card_pass:layers_pass_from_disk test_card_batch:windows_have_holes
 test_hot_cache_device:updates_change_no_bit"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code.
