@@ -244,7 +244,7 @@ static void features(void **state)
                          __builtin_cpu_supports("avx512vl"));
     assert_false(cpu->dotprod || cpu->i8mm);
 #else
-    assert_false(cpu->avx2 || cpu->avx512_vnni || cpu->amx_int8);
+    assert_false(cpu->avx2 || cpu->avx_vnni || cpu->avx512_vnni || cpu->amx_int8);
 #endif
 }
 

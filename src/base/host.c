@@ -59,6 +59,11 @@ static void read_features(void)
     bool ymm = (saved & 0x6) == 0x6, zmm = (saved & 0xe6) == 0xe6, tmm = (saved & 0x60000) == 0x60000;
     bool fma = BIT(c, 12), avx = BIT(c, 28), f16c = BIT(c, 29);
     host_cpu.avx2 = ymm && avx && fma && f16c && BIT(b7, 5) && BIT(b7, 8);
+    uint32_t a71 = 0, b71, c71, d71; /* older processors do not have this leaf */
+    if (a7 >= 1) {
+        __cpuid_count(7, 1, a71, b71, c71, d71);
+    }
+    host_cpu.avx_vnni = host_cpu.avx2 && BIT(a71, 4);
     host_cpu.avx512_vnni = host_cpu.avx2 && zmm && BIT(b7, 16) && BIT(b7, 17) && BIT(b7, 30) && BIT(b7, 31) &&
                            BIT(c7, 1) && BIT(c7, 11);
     host_cpu.amx_int8 = host_cpu.avx512_vnni && tmm && BIT(d7, 24) && BIT(d7, 25) && ask_for_tiles();

@@ -7,6 +7,7 @@
 /* Instruction-set features the kernels ask for. The operating system's support (xgetbv) is included. */
 typedef struct mo_cpu {
     bool avx2;        /* AVX2, FMA, F16C, BMI2 */
+    bool avx_vnni;    /* AVX2 and the dpbusd of 256 bits without AVX-512 */
     bool avx512_vnni; /* AVX-512 F, BW, DQ, VL, VBMI and VNNI */
     bool amx_int8;    /* AMX-TILE and AMX-INT8, and the kernel lets us use them */
     bool dotprod;     /* aarch64 sdot/udot */

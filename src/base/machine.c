@@ -95,6 +95,7 @@ static void read_isa(mo_machine *out)
 {
     const mo_cpu *cpu = mo_host_cpu();
     append_word(out->isa, sizeof out->isa, cpu->avx2, "avx2");
+    append_word(out->isa, sizeof out->isa, cpu->avx_vnni, "avx-vnni");
     append_word(out->isa, sizeof out->isa, cpu->avx512_vnni, "avx512-vnni");
     append_word(out->isa, sizeof out->isa, cpu->amx_int8, "amx-int8");
     append_word(out->isa, sizeof out->isa, cpu->dotprod, "dotprod");

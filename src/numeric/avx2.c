@@ -1,4 +1,4 @@
-/* The table of the instruction set avx2. */
+/* The tables of the instruction sets avx2 and avxvnni, which differ in products only. */
 #include "numeric/lanes_avx2.h"
 #include "numeric/ops_body.h"
 #include "numeric/products.h"
@@ -7,5 +7,12 @@ const mo_kernels mo_kernels_avx2 = {
     .name = "avx2",
     .interleave = 8,
     .product = mo_avx2_product,
+    MO_OPS_BODY,
+};
+
+const mo_kernels mo_kernels_avxvnni = {
+    .name = "avxvnni",
+    .interleave = 8,
+    .product = mo_avxvnni_product,
     MO_OPS_BODY,
 };

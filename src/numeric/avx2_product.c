@@ -5,12 +5,6 @@
 #include "numeric/avx2_tile.h"
 #include "numeric/reference.h"
 
-MO_INLINE void tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                    bool first, const mo_rows *rows, float *y, int64_t y_stride)
-{
-    mo_avx2_tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride);
-}
-
 #include "numeric/x86_product.h"
 
 MO_PRODUCT(mo_avx2_product)
@@ -20,6 +14,7 @@ MO_PRODUCT(mo_avx2_product)
     } else if (w->interleave && w->interleave != LANES) {
         mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     } else {
-        quantised_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        quantised_product((tiler){mo_avx2_tile, TILE_TOKENS}, w, row_begin, row_end, acts, pick, count, y,
+                          y_stride);
     }
 }

@@ -78,7 +78,7 @@ MO_INLINE void rows_store(const mo_rows *r, float *y, __m256 v)
 
 typedef __m256i ivec;
 typedef __m256 fvec;
-enum { LANES = 8, WIDE_SIGNED = 1 }; /* codes of eight bits would overflow maddubs as unsigned */
+enum { LANES = 8 };
 
 MO_INLINE ivec bytes(int value)
 {

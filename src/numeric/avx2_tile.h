@@ -3,6 +3,9 @@
 #define MO_NUMERIC_AVX2_TILE_H
 
 #include "numeric/avx2_rows.h"
+
+enum { WIDE_SIGNED = 1 }; /* codes of eight bits would overflow maddubs as unsigned */
+
 #include "numeric/x86_unpack.h"
 
 /* Four integer and four float accumulators beside the operands. */

@@ -1,4 +1,4 @@
-/* The table of the instruction set avx512. */
+/* The tables of the instruction sets avx512 and amx, which differ in products only. */
 #include "numeric/lanes_avx512.h"
 #include "numeric/ops_body.h"
 #include "numeric/products.h"
@@ -7,5 +7,12 @@ const mo_kernels mo_kernels_avx512 = {
     .name = "avx512",
     .interleave = 16,
     .product = mo_avx512_product,
+    MO_OPS_BODY,
+};
+
+const mo_kernels mo_kernels_amx = {
+    .name = "amx",
+    .interleave = 16,
+    .product = mo_amx_product,
     MO_OPS_BODY,
 };

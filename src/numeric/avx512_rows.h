@@ -83,7 +83,7 @@ MO_INLINE void rows_store(const mo_rows *r, float *y, __m512 v)
 
 typedef __m512i ivec;
 typedef __m512 fvec;
-enum { LANES = 16, WIDE_SIGNED = 0 }; /* dpbusd takes every code as unsigned */
+enum { LANES = 16 };
 
 MO_INLINE ivec bytes(int value)
 {

@@ -17,10 +17,10 @@ MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, cons
 }
 
 /* Decoded blocks differ by their fold only: one type stands for each. */
-void mo_avx512_tile(mo_fold fold, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+void mo_avx512_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
                     bool first, const mo_rows *rows, float *y, int64_t y_stride)
 {
-    switch (fold) {
+    switch (mo_fold_of(type)) {
     case MO_FOLD_PLAIN: choose_width(MO_Q8_0, TILE_ARGUMENTS); break;
     case MO_FOLD_MINIMUM: choose_width(MO_Q4_K, TILE_ARGUMENTS); break;
     case MO_FOLD_HALVES: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;

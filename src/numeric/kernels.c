@@ -15,7 +15,9 @@ int mo_kernels_list(const mo_kernels **out, int limit)
         const mo_kernels *set;
     } sets[] = {
 #if defined(__x86_64__)
+        {cpu->amx_int8, &mo_kernels_amx},
         {cpu->avx512_vnni, &mo_kernels_avx512},
+        {cpu->avx_vnni, &mo_kernels_avxvnni},
         {cpu->avx2, &mo_kernels_avx2},
 #elif defined(__aarch64__)
         {cpu->i8mm && cpu->dotprod, &mo_kernels_i8mm},

@@ -10,12 +10,16 @@
               const int32_t *pick, int64_t count, float *y, int64_t y_stride)
 
 MO_PRODUCT(mo_avx2_product);
+MO_PRODUCT(mo_avxvnni_product);
 MO_PRODUCT(mo_avx512_product);
+MO_PRODUCT(mo_amx_product);
 MO_PRODUCT(mo_dotprod_product);
 MO_PRODUCT(mo_i8mm_product);
 
 extern const mo_kernels mo_kernels_avx2;
+extern const mo_kernels mo_kernels_avxvnni;
 extern const mo_kernels mo_kernels_avx512;
+extern const mo_kernels mo_kernels_amx;
 extern const mo_kernels mo_kernels_dotprod;
 extern const mo_kernels mo_kernels_i8mm;
 

@@ -1,8 +1,7 @@
 /* Product: what the products of the two x86 sets share. One token is folded as blocks are decoded; more
  * tokens share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
  *
- * Included once per set, after its vocabulary, its tile header (avx2_tile.h, avx512_tile.h) and
- *   tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride): a panel with up to TILE_TOKENS. */
+ * Included once per set, after its vocabulary and its tile header (avx2_tile.h, avx512_tile.h). */
 #ifndef MO_NUMERIC_X86_PRODUCT_H
 #define MO_NUMERIC_X86_PRODUCT_H
 
@@ -146,8 +145,15 @@ MO_INLINE void unpack_run(mo_type type, bool interleaved, const mo_rows *rows, i
     }
 }
 
+/* How panels meet tokens: up to `tokens` of them at a time. */
+typedef struct tiler {
+    mo_tile_function *run;
+    int tokens;
+} tiler;
+
 /* The slots of one stretch of columns: [chunk][token], `tokens` of them in each chunk. */
 typedef struct batch {
+    tiler tile;
     const mo_slot512 *slots;
     int64_t first, blocks; /* in blocks of 32 */
     int tokens, padded;
@@ -167,10 +173,10 @@ MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, con
     for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
         unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
-        for (int t = 0; k.panel && t < j->tokens; t += TILE_TOKENS) {
+        for (int t = 0; k.panel && t < j->tokens; t += j->tile.tokens) {
             const int left = j->tokens - t;
-            tile(type, panel, blocks, k.slot + t, left < TILE_TOKENS ? left : TILE_TOKENS, j->first + b == 0,
-                 rows, j->y + t * j->y_stride, j->y_stride);
+            j->tile.run(type, panel, blocks, k.slot + t, left < j->tile.tokens ? left : j->tile.tokens,
+                        j->first + b == 0, rows, j->y + t * j->y_stride, j->y_stride);
         }
     }
     if (j->tokens == 1) {
@@ -223,13 +229,14 @@ static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, co
 }
 
 /* Tokens begin .. begin + tokens - 1: as many columns at a time as the slots hold. */
-static void all_columns(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
-                        const int32_t *pick, int64_t begin, int tokens, float *y, int64_t y_stride)
+static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
+                        const mo_acts *acts, const int32_t *pick, int64_t begin, int tokens, float *y,
+                        int64_t y_stride)
 {
     _Alignas(64) mo_slot512 slots[MO_PACK_SLOTS];
     const mo_fold fold = mo_fold_of(w->type);
     const int32_t offset = code_offset(w->type);
-    const int width = tokens == 1 ? 1 : tokens <= 2 ? 2 : tokens <= 4 ? 4 : TILE_TOKENS;
+    const int width = tokens == 1 ? 1 : tokens <= 2 ? 2 : tokens <= 4 ? 4 : tile.tokens;
     const int padded = (tokens + width - 1) / width * width;
     const int64_t most = MO_PACK_SLOTS / padded * MO_PACK_BLOCKS;
     const int64_t blocks = w->cols / 32;
@@ -247,20 +254,21 @@ static void all_columns(const mo_weights *w, int64_t row_begin, int64_t row_end,
                 }
             }
         }
-        const batch j = {slots, first, here, tokens, padded, y + begin * y_stride, y_stride};
+        const batch j = {tile, slots, first, here, tokens, padded, y + begin * y_stride, y_stride};
         all_rows(w, row_begin, row_end, &j);
     }
 }
 
 /* Products of quantised matrices in the file's layout or interleaved by LANES rows. */
-static void quantised_product(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
-                              const int32_t *pick, int64_t count, float *y, int64_t y_stride)
+static void quantised_product(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
+                              const mo_acts *acts, const int32_t *pick, int64_t count, float *y,
+                              int64_t y_stride)
 {
     /* Batches of nearly equal size, so that the last one is not left with a few tokens. */
     const int64_t batches = (count + MO_PACK_SLOTS - 1) / MO_PACK_SLOTS;
     for (int64_t n = 0; n < batches; n++) {
         const int64_t begin = count * n / batches, end = count * (n + 1) / batches;
-        all_columns(w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride);
+        all_columns(tile, w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride);
     }
 }
 

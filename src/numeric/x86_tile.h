@@ -39,6 +39,11 @@ MO_INLINE fvec fold_sums(mo_fold fold, const mo_step *s, const mo_slot512 *slot,
     return acc;
 }
 
+/* A panel of decoded blocks of LANES rows with up to `tokens` neighbouring slots: y[t * y_stride + row] is
+ * continued, or begun when first. */
+typedef void mo_tile_function(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
+                              int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride);
+
 /* A panel of decoded blocks with `width` neighbouring slots, of which `tokens` are written:
  * y[t * y_stride + row] is continued, or begun when first. */
 MO_INLINE void run_tile(mo_type type, int width, const mo_step *panel, int blocks, const mo_slot512 *slots,

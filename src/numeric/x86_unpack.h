@@ -1,7 +1,7 @@
 /* Unpack: every quantised format as blocks of 32 codes of several rows, one row per lane. A format says
  * only how its bytes become codes and scales; mo_block_decode() is what it must agree with. Written in the
  * vocabulary of avx2_rows.h or avx512_rows.h (ivec, fvec, cursor_..., shift, ...), one of which is included
- * first. */
+ * first; WIDE_SIGNED says whether codes of eight bits stay signed. */
 #ifndef MO_NUMERIC_X86_UNPACK_H
 #define MO_NUMERIC_X86_UNPACK_H
 
