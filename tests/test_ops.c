@@ -282,10 +282,49 @@ static void run_attend(testcase *c, const mo_kernels *k)
         }
     }
     float *m = zeros(c, heads), *l = zeros(c, heads), *o = zeros(c, heads * kv.v_len);
-    k->attend(&kv, begin, end, q, heads, 0.125f, m, l, o);
+    k->attend(&kv, &(mo_span){begin, end}, 1, q, heads, 0.125f, m, l, o);
     emit_row(c, m, heads);
     emit_row(c, l, heads);
     emit_row(c, o, heads * kv.v_len);
+}
+
+/* Several tokens that see different parts of one chunk, as a prompt's do: every way to make scores. */
+static void run_attend_spans(testcase *c, const mo_kernels *k)
+{
+    static const int64_t lengths[] = {32, 64, 96, 128, 40, 256};
+    const int64_t n = lengths[c->seed % 6], tokens = pick(c, 1, 10), heads = pick(c, 1, n < 200 ? 12 : 9);
+    mo_kv_head kv = {
+        .type = (mo_kv_type)(c->seed / 6 % 3), .k_len = n, .v_len = c->seed % 5 ? n : pick(c, 1, 100)};
+    const int64_t window = c->seed % 4 == 1 ? pick(c, 1, 200) : MO_CHUNK,
+                  last = pick(c, 1, MO_CHUNK - tokens + 1);
+    mo_span spans[10];
+    for (int64_t i = 0; i < tokens; i++) { /* chunk 1 */
+        const int64_t end = last + i, begin = end > window ? end - window : 0;
+        spans[i] = (mo_span){MO_CHUNK + begin, MO_CHUNK + end};
+    }
+    kv.k_stride = mo_kv_bytes(kv.type, kv.k_len);
+    kv.v_stride = mo_kv_bytes(kv.type, kv.v_len);
+    uint8_t *keys = space(c, (size_t)(2 * MO_CHUNK * kv.k_stride)),
+            *values = space(c, (size_t)(2 * MO_CHUNK * kv.v_stride));
+    memset(keys, 0xFF, (size_t)(2 * MO_CHUNK * kv.k_stride)); /* what must not be read is not a number */
+    memset(values, 0xFF, (size_t)(2 * MO_CHUNK * kv.v_stride));
+    for (int64_t u = spans[0].begin; u < spans[tokens - 1].end; u++) {
+        float x[256];
+        for (int64_t i = 0; i < 256; i++) {
+            x[i] = value(c);
+        }
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.k_len, keys + u * kv.k_stride));
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.v_len, values + u * kv.v_stride));
+    }
+    kv.k = keys;
+    kv.v = values;
+    const int64_t rows = tokens * heads;
+    const float *q = row(c, rows * kv.k_len);
+    float *m = zeros(c, rows), *l = zeros(c, rows), *o = zeros(c, rows * kv.v_len);
+    k->attend(&kv, spans, tokens, q, heads, 0.125f, m, l, o);
+    emit_row(c, m, rows);
+    emit_row(c, l, rows);
+    emit_row(c, o, rows * kv.v_len);
 }
 
 static void run_merge(testcase *c, const mo_kernels *k)
@@ -360,6 +399,7 @@ static const struct entry {
     {"rope", run_rope, 120, 0x61f09cda84875270},
     {"kv_write", run_kv_write, 120, 0xc22a9feeb1fe4be4},
     {"attend", run_attend, 100, 0xdd324e1a4fe09cd2},
+    {"attend, spans", run_attend_spans, 72, 0x6552e108a387b321},
     {"attend_merge, attend_finish", run_merge, 120, 0x86fbc742210b8cfd},
     {"convolve", run_convolve, 120, 0x2cedfce94ba1d2a1},
     {"delta", run_delta, 60, 0x2bcd3cae0d6af416},

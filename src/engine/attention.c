@@ -120,25 +120,43 @@ static void finish_heads(const mo_walk *walk, mo_attend_space *s, int64_t t, int
     }
 }
 
-/* Merges `queries` results of a chunk into the running ones; the first chunk is taken as it is. */
+/* Merges `queries` results of a chunk, from row `from` on, into the running ones from row `to` on; the first
+ * chunk is taken as it is. */
 static void merge_queries(const mo_walk *walk, bool first, int64_t queries, const mo_attend_space *s,
-                          int64_t at)
+                          int64_t from, int64_t to)
 {
     const int64_t n = walk->layer->attention.v_len;
-    for (int64_t i = 0; i < queries; i++) {
+    for (const int64_t end = from + queries; from < end; from++, to++) {
         if (first) {
-            s->M[at + i] = s->m[i];
-            s->L[at + i] = s->l[i];
-            memcpy(s->O + (at + i) * n, s->o + i * n, sizeof(float) * (size_t)n);
+            s->M[to] = s->m[from];
+            s->L[to] = s->l[from];
+            memcpy(s->O + to * n, s->o + from * n, sizeof(float) * (size_t)n);
         } else {
-            walk->k->attend_merge(&s->M[at + i], &s->L[at + i], s->O + (at + i) * n, s->m[i], s->l[i],
-                                  s->o + i * n, n);
+            walk->k->attend_merge(&s->M[to], &s->L[to], s->O + to * n, s->m[from], s->l[from],
+                                  s->o + from * n, n);
         }
     }
 }
 
-/* `count` consecutive tokens of one session from token t on, over all their positions. Chunks that all of
- * them see whole are read once for all of them. */
+/* What tokens p0 .. p0 + count - 1 see of the chunk that begins at c. Those that see something of it follow each
+ * other: their number, and the first of them. */
+static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t p0, int64_t count, mo_span *spans,
+                             int64_t *first)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t begin = first_seen(a, p0 + i), end = p0 + i + 1;
+        const mo_span seen = {begin > c ? begin : c, end < c + MO_CHUNK ? end : c + MO_CHUNK};
+        if (seen.begin < seen.end) {
+            *first = found ? *first : i;
+            spans[found++] = seen;
+        }
+    }
+    return found;
+}
+
+/* `count` consecutive tokens of one session from token t on, over all their positions, chunk by chunk, each read
+ * once for all of them. */
 static void attend_tile(const mo_walk *walk, mo_attend_space *s, int64_t t, int64_t count, int h)
 {
     const mo_attention *a = &walk->layer->attention;
@@ -150,20 +168,14 @@ static void attend_tile(const mo_walk *walk, mo_attend_space *s, int64_t t, int6
         copy_queries(walk, t + i, h, s->q + i * group * a->k_len);
     }
     for (int64_t c = first_seen(a, p0) / MO_CHUNK * MO_CHUNK; c <= p1; c += MO_CHUNK) {
-        const int64_t end = c + MO_CHUNK;
-        if (first_seen(a, p1) <= c && p0 + 1 >= end) {
-            walk->k->attend(&kv, c, end, s->q, count * group, a->scale, s->m, s->l, s->o);
-            merge_queries(walk, first_seen(a, p0) / MO_CHUNK * MO_CHUNK == c, count * group, s, 0);
-            continue;
-        }
-        for (int64_t i = 0; i < count; i++) {
-            const int64_t from = first_seen(a, p0 + i) > c ? first_seen(a, p0 + i) : c;
-            const int64_t to = p0 + i + 1 < end ? p0 + i + 1 : end;
-            if (from >= to) {
-                continue;
-            }
-            walk->k->attend(&kv, from, to, s->q + i * group * a->k_len, group, a->scale, s->m, s->l, s->o);
-            merge_queries(walk, first_seen(a, p0 + i) / MO_CHUNK * MO_CHUNK == c, group, s, i * group);
+        mo_span spans[MO_QUERY_TILE];
+        int64_t first = 0;
+        const int64_t found = seen_of_chunk(a, c, p0, count, spans, &first);
+        walk->k->attend(&kv, spans, found, s->q + first * group * a->k_len, group, a->scale, s->m, s->l,
+                        s->o);
+        for (int64_t i = 0; i < found; i++) {
+            const bool begins = first_seen(a, p0 + first + i) / MO_CHUNK * MO_CHUNK == c;
+            merge_queries(walk, begins, group, s, i * group, (first + i) * group);
         }
     }
     for (int64_t i = 0; i < count; i++) {
@@ -225,12 +237,11 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         }
         const int64_t first = first_seen(a, walk->w->position[t]);
         const int64_t c = (first / MO_CHUNK + chunk - walk->w->chunk_first[t]) * MO_CHUNK;
-        const int64_t from = first > c ? first : c;
         const int64_t last = walk->w->position[t] + 1;
-        const int64_t to = last < c + MO_CHUNK ? last : c + MO_CHUNK;
+        const mo_span seen = {first > c ? first : c, last < c + MO_CHUNK ? last : c + MO_CHUNK};
         const mo_kv_head kv = mo_state_head(walk->w->state_of[t], walk->index, h);
         copy_queries(walk, t, h, s->q);
-        walk->k->attend(&kv, from, to, s->q, group, a->scale, s->m, s->l, s->o);
+        walk->k->attend(&kv, &seen, 1, s->q, group, a->scale, s->m, s->l, s->o);
         for (int g = 0; g < group; g++) {
             float *p = partial_of(walk, chunk, h * group + g);
             p[0] = s->m[g];
@@ -256,7 +267,7 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
                 s->l[g] = p[1];
                 memcpy(s->o + g * a->v_len, p + 2, sizeof(float) * (size_t)a->v_len);
             }
-            merge_queries(walk, chunk == walk->w->chunk_first[t], group, s, 0);
+            merge_queries(walk, chunk == walk->w->chunk_first[t], group, s, 0, 0);
         }
         finish_heads(walk, s, t, h, s->M, s->L, s->O);
     }

@@ -28,6 +28,11 @@ typedef struct mo_kv_head {
     int64_t ring;
 } mo_kv_head;
 
+/* Positions begin .. end - 1. */
+typedef struct mo_span {
+    int64_t begin, end;
+} mo_span;
+
 /* Positions of one attention chunk; chunks start at position 0 of the sequence. */
 #define MO_CHUNK 256
 
@@ -80,9 +85,10 @@ typedef struct mo_kernels {
      * (F16 overflow): the caller reports it and names --kv f32. */
     bool (*kv_write)(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
 
-    /* One chunk of attention for `heads` query heads that share the KV head: positions [begin, end) lie
-     * inside one chunk. q is [heads][k_len]; gives m[heads], l[heads] and o[heads][v_len]. */
-    void (*attend)(const mo_kv_head *kv, int64_t begin, int64_t end, const float *q, int64_t heads,
+    /* One chunk of attention for the queries of `count` tokens, `heads` of each that share the KV head; each token
+     * sees one of the spans, which are not empty and all lie inside the chunk. Rows of q (k_len), m, l and o
+     * (v_len) are [count][heads]. */
+    void (*attend)(const mo_kv_head *kv, const mo_span *spans, int64_t count, const float *q, int64_t heads,
                    float scale, float *m, float *l, float *o);
     /* Merges a later chunk (m, l, o) into (M, L, O). o NULL stands for zeros (a sink). */
     void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);

@@ -6,9 +6,10 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define LANES       8
-#define LANES_STRIP 4
-#define LANES_TILE  2
+#define LANES        8
+#define LANES_STRIP  4
+#define LANES_TILE   2
+#define LANES_VALUES 2
 
 typedef __m256 vf;
 typedef __m256i vi;

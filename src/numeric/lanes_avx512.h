@@ -14,6 +14,8 @@
 #define LANES_STRIP 4
 /* Keys that are multiplied with four query heads at a time: as many as registers allow. */
 #define LANES_TILE 4
+/* Registers of values that four queries add to at a time. */
+#define LANES_VALUES 4
 
 typedef __m512 vf;
 typedef __m512i vi;

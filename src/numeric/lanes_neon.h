@@ -6,9 +6,10 @@
 #include <arm_neon.h>
 #include <stdint.h>
 
-#define LANES       4
-#define LANES_STRIP 8
-#define LANES_TILE  4
+#define LANES        4
+#define LANES_STRIP  8
+#define LANES_TILE   4
+#define LANES_VALUES 4
 
 typedef float32x4_t vf;
 typedef int32x4_t vi;

@@ -249,9 +249,10 @@ static float score(const mo_kv_head *kv, const float *q, const uint8_t *key)
     return mo_reference_lane_sum(lane);
 }
 
-static void attend_one(const mo_kv_head *kv, int64_t begin, int64_t end, const float *q, float scale,
-                       float *m, float *l, float *o)
+static void attend_one(const mo_kv_head *kv, mo_span seen, const float *q, float scale, float *m, float *l,
+                       float *o)
 {
+    const int64_t begin = seen.begin, end = seen.end;
     const int64_t place = kv->ring ? begin % kv->ring : begin;
     float p[MO_CHUNK];
     for (int64_t u = begin; u < end; u++) {
@@ -273,11 +274,11 @@ static void attend_one(const mo_kv_head *kv, int64_t begin, int64_t end, const f
     }
 }
 
-void mo_reference_attend(const mo_kv_head *kv, int64_t begin, int64_t end, const float *q, int64_t heads,
-                         float scale, float *m, float *l, float *o)
+void mo_reference_attend(const mo_kv_head *kv, const mo_span *spans, int64_t count, const float *q,
+                         int64_t heads, float scale, float *m, float *l, float *o)
 {
-    for (int64_t h = 0; h < heads; h++) {
-        attend_one(kv, begin, end, q + h * kv->k_len, scale, m + h, l + h, o + h * kv->v_len);
+    for (int64_t i = 0; i < count * heads; i++) {
+        attend_one(kv, spans[i / heads], q + i * kv->k_len, scale, m + i, l + i, o + i * kv->v_len);
     }
 }
 
