@@ -47,8 +47,8 @@ MO_INLINE mo_four mo_four_of(mo_layout layout, const mo_weights *w, int64_t row_
     return f;
 }
 
-/* Integers enter the fold without a conversion, see MO_MAGIC. MXFP4 takes the magic number of half the size, whose
- * last place is worth a half: the sums come out halved, and the scale 2^(e-128) need not be. */
+/* Integers enter the fold without a conversion, see MO_MAGIC. MXFP4 takes the magic number of half the size,
+ * whose last place is worth a half: the sums come out halved, and the scale 2^(e-128) need not be. */
 MO_INLINE int32_t mo_magic_of(mo_type type)
 {
     const mo_fold fold = mo_shape_of(type).fold;
@@ -74,8 +74,9 @@ MO_INLINE int8x16_t mo_token_codes(const mo_token *x, int b, int half)
     return vld1q_s8(x->q + 32 * b + 16 * half);
 }
 
-/* The state of four filed rows: sums run on from block to block, so that no register is cleared between them, and a
- * block's sum is the difference of what they were before and after it. Integers wrap; the difference is exact. */
+/* The state of four filed rows: sums run on from block to block, so that no register is cleared between them,
+ * and a block's sum is the difference of what they were before and after it. Integers wrap; the difference is
+ * exact. */
 typedef struct mo_running {
     int32x4_t part[4]; /* of each row */
     int32x4_t before;  /* their sums after the last block, less the magic number */
@@ -96,8 +97,8 @@ MO_INLINE int32x4_t mo_running_take(mo_type type, mo_running *run)
     return since;
 }
 
-/* The integer sums of span n, without the share of the offset: sum[block][half], or [block][0] where halves are not kept
- * apart. Filed: one vector of partial sums per row, then a tree. */
+/* The integer sums of span n, without the share of the offset: sum[block][half], or [block][0] where halves
+ * are not kept apart. Filed: one vector of partial sums per row, then a tree. */
 MO_INLINE void mo_sums_filed(mo_type type, const mo_four *f, int n, const mo_token *x, mo_running *run,
                              int32x4_t sum[4][2])
 {
@@ -225,7 +226,8 @@ MO_INLINE mo_steady mo_steady_make(void)
     return s;
 }
 
-/* The heads of eight rows. MXFP4 has them as 2^(e-127), because the sums come halved, and makes all eight at once. */
+/* The heads of eight rows. MXFP4 has them as 2^(e-127), because the sums come halved, and makes all eight at
+ * once. */
 MO_INLINE void mo_heads_of(mo_type type, mo_layout layout, const mo_four f[2], const mo_steady *steady,
                            mo_head heads[2])
 {
@@ -246,8 +248,8 @@ MO_INLINE void mo_heads_of(mo_type type, mo_layout layout, const mo_four f[2], c
         e = vcreate_u8(eight);
     }
     const uint16x8_t high = vmaxq_u16(vshll_n_u8(e, 7), steady->least);
-    heads[0].d = vreinterpretq_f32_u16(vzip1q_u16(steady->zero, high));
-    heads[1].d = vreinterpretq_f32_u16(vzip2q_u16(steady->zero, high));
+    heads[0] = (mo_head){.d = vreinterpretq_f32_u16(vzip1q_u16(steady->zero, high))};
+    heads[1] = (mo_head){.d = vreinterpretq_f32_u16(vzip2q_u16(steady->zero, high))};
 }
 
 MO_INLINE void mo_store_rows(float *y, const float32x4_t *acc, int64_t rows)
