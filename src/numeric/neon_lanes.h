@@ -144,6 +144,18 @@ MO_INLINE uint32x4_t mo_byte_unsigned(uint8x16_t v, int k)
     }
 }
 
+/* The same as a float: the byte stays where it is and is read as a number with 8k bits behind the point. */
+MO_INLINE float32x4_t mo_byte_float(uint8x16_t v, int k)
+{
+    const uint32x4_t w = vreinterpretq_u32_u8(v);
+    switch (k) {
+    case 0: return vcvtq_f32_u32(vandq_u32(w, vdupq_n_u32(0xFF)));
+    case 1: return vcvtq_n_f32_u32(vandq_u32(w, vdupq_n_u32(0xFF00)), 8);
+    case 2: return vcvtq_n_f32_u32(vandq_u32(w, vdupq_n_u32(0xFF0000)), 16);
+    default: return vcvtq_f32_u32(vshrq_n_u32(w, 24));
+    }
+}
+
 /* acc + four codes of each row . word `lane` of the activations. */
 MO_INLINE int32x4_t mo_dot_lane(int32x4_t acc, int8x16_t codes, int8x16_t q, int lane)
 {
@@ -159,6 +171,9 @@ MO_INLINE int32x4_t mo_dot_lane(int32x4_t acc, int8x16_t codes, int8x16_t q, int
  * MO_MAGIC has, as a float, the value 1.5 * 2^23 + sum while |sum| < 2^22, and the difference is exact. */
 #define MO_MAGIC       0x4B400000
 #define MO_MAGIC_FLOAT 0x1.8p23f
+/* One step of the integer is worth a half here. */
+#define MO_MAGIC_HALVES       0x4AC00000
+#define MO_MAGIC_HALVES_FLOAT 0x1.8p22f
 
 MO_INLINE float32x4_t mo_float_unbias(int32x4_t biased)
 {

@@ -373,8 +373,8 @@ MO_INLINE mo_scales mo_scales_of(mo_type type, const mo_head *h, int j)
     switch (type) {
     case MO_Q4_K:
     case MO_Q5_K: /* both products are exact */
-        s.dw[0] = vmulq_f32(h->d, vcvtq_f32_u32(mo_byte_unsigned(h->scale[j / 4], j % 4)));
-        s.min = vmulq_f32(h->min, vcvtq_f32_u32(mo_byte_unsigned(h->mcode[j / 4], j % 4)));
+        s.dw[0] = vmulq_f32(h->d, mo_byte_float(h->scale[j / 4], j % 4));
+        s.min = vmulq_f32(h->min, mo_byte_float(h->mcode[j / 4], j % 4));
         break;
     case MO_IQ4_XS: s.scale[0] = mo_byte_signed(h->scale[j % 2], j / 2); break;
     case MO_NVFP4:
