@@ -365,6 +365,106 @@ static void budgets_are_kept(void **state)
     assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
 }
 
+static mo_plan_report plan_of(const mo_model_options *o)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    const mo_plan_ask ask = {.ram_bytes = o->ram_bytes,
+                             .context = o->context,
+                             .batch = o->batch,
+                             .device = o->device,
+                             .vram_bytes = o->vram_bytes,
+                             .cpu_moe = o->cpu_moe,
+                             .hot_cache = o->learning.hot_cache};
+    check_status(mo_plan_file(model_path, &ask, &plan, &err), &err);
+    return plan;
+}
+
+/* What `plan` says of the cache is what the card does with the same settings. */
+static void plans_know_the_cache(void **state)
+{
+    (void)state;
+    const int64_t ceiling = vram_for(6);
+    double slower = 0;
+    for (int64_t mib = -1; mib <= 5; mib += 3) {
+        for (int rate = 0; rate < 2; rate++) {
+            mo_device_report report;
+            mo_model_options o = hot_options(rate * 0.5, mib);
+            o.vram_bytes = ceiling;
+            o.cpu_moe = mib != 5;
+            const mo_plan_report plan = plan_of(&o);
+            mo_model *model = open_model(&o);
+            mo_model_device(model, &report);
+            mo_model_close(model);
+            const mo_plan_report_hot *h = &plan.hot;
+            assert_int_equal(h->layers, LAYERS);
+            assert_int_equal(h->whole_layers, 0);
+            assert_int_equal(h->moves > 0, rate > 0);
+            assert_int_equal(plan.device.slots, h->experts);
+            assert_int_equal(plan.device.slot_bytes, h->used_bytes);
+            assert_true(plan.device.used_bytes <= ceiling && h->used_bytes <= h->budget_bytes);
+            assert_true(h->hit_rate > plan.device.hit_rate); /* the profile has favourites */
+            assert_true(h->tokens_per_second > plan.tokens_per_second && plan.tokens_per_second > slower);
+            if (mib > 0) {
+                assert_int_equal(h->budget_bytes, mib << 20);
+                assert_int_equal(h->experts, report.filled);
+                assert_int_equal(h->used_bytes, report.slot_bytes);
+            } else { /* of layers and stages it is as cautious as ever */
+                assert_true(h->used_bytes <= report.slot_bytes);
+                assert_true(h->used_bytes + ((int64_t)2 << 20) > report.slot_bytes);
+            }
+        }
+    }
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = device_name, .vram_bytes = ceiling};
+    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the card refuses, the plan refuses */
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_ENOMEM);
+    assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
+    ask.hot_cache.file = NULL;
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_EINVAL);
+}
+
+/* Room for everything: no layer needs the host. And room that the environment leaves empty. */
+static void plans_know_how_it_is_filled(void **state)
+{
+    (void)state;
+    mo_model_options o = hot_options(0, 64);
+    mo_plan_report plan = plan_of(&o);
+    assert_int_equal(plan.hot.experts, LAYERS * EXPERTS);
+    assert_int_equal(plan.hot.whole_layers, LAYERS);
+    assert_int_equal(plan.hot.filled, LAYERS * (EXPERTS - 16)); /* write_profile() */
+    assert_true(plan.hot.hit_rate == 1 && plan.device.hit_rate == 1);
+    setenv("LLAMA_MOE_HOT_CACHE_FILL_RANDOM", "off", 1);
+    plan = plan_of(&o);
+    unsetenv("LLAMA_MOE_HOT_CACHE_FILL_RANDOM");
+    assert_int_equal(plan.hot.experts, LAYERS * 16);
+    assert_int_equal(plan.hot.filled, 0);
+    assert_true(plan.hot.hit_rate == 1 && plan.device.hit_rate < 0.3);
+}
+
+static void plans_know_the_cache_in_ram(void **state)
+{
+    (void)state;
+    mo_tier_report tiers;
+    mo_model_options o = hot_options(0, 2);
+    o.device = "none";
+    const mo_plan_report plan = plan_of(&o);
+    mo_model *model = open_model(&o);
+    mo_model_tiers(model, &tiers);
+    mo_model_close(model);
+    assert_string_equal(plan.mode, "slots");
+    assert_int_equal(plan.hot.budget_bytes, 2 << 20);
+    assert_true(plan.hot.experts > 30 && plan.hot.hit_rate > 0.25);
+    assert_int_equal(plan.classes[0].slots, tiers.slots);
+    assert_int_equal(plan.slot_bytes, tiers.slot_bytes);
+    assert_int_equal(plan.used_bytes, tiers.planned_bytes);
+    assert_true(plan.token_disk_bytes > 0 && plan.hot.tokens_per_second > plan.tokens_per_second);
+    o.learning.hot_cache.max_mib = 4096; /* all of them fit, so nothing is chosen */
+    assert_int_equal(plan_of(&o).hot.budget_bytes, 0);
+    assert_string_equal(plan_of(&o).mode, "resident");
+}
+
 /* Without a hot cache, the learned profile says who comes first. */
 static void the_learned_profile_fills_the_slots(void **state)
 {
@@ -863,6 +963,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_profile_fills_the_slots),
         cmocka_unit_test(the_start_line_works),
         cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(plans_know_the_cache),
+        cmocka_unit_test(plans_know_how_it_is_filled),
+        cmocka_unit_test(plans_know_the_cache_in_ram),
         cmocka_unit_test(the_learned_profile_fills_the_slots),
         cmocka_unit_test(a_rate_of_0_stands_still),
         cmocka_unit_test(updates_change_no_bit),

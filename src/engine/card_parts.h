@@ -6,6 +6,7 @@
 #include "engine/card_clock.h"
 #include "engine/card_host.h"
 #include "engine/card_pass.h"
+#include "engine/hot_room.h"
 #include "engine/lane_rate.h"
 #include "store/packing.h"
 
@@ -17,7 +18,6 @@ enum {
     CARD_WINDOW = 16,                    /* most experts of a batch that cross and are computed together */
     CARD_OPS = 64,                       /* most ops of a layer */
     CARD_ADOPTED = 2 + MO_BRICK_CLASSES, /* host memory that was pinned in place */
-    CARD_MOVES = 4,                      /* most exchanges of the hot cache under way at once */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -145,7 +145,7 @@ typedef struct mo_card_cache {
     mo_dstream *stream; /* of the copies */
     mo_daddr stages;
     int64_t stage_bytes;
-    mo_card_move moves[CARD_MOVES];
+    mo_card_move moves[MO_HOT_MOVES];
     int move_count;
     mo_exchange *list; /* planned and not begun */
     size_t count;
