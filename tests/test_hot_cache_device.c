@@ -666,6 +666,131 @@ static void choices_are_counted_once(void **state)
     mo_model_close(model);
 }
 
+/* ---- Layers that close ---- */
+
+/* How often the host served the layer until now. */
+static uint64_t served(mo_model *model, int layer)
+{
+    mo_device_layer list[LAYERS];
+    const int count = mo_model_device_layers(model, list, LAYERS);
+    uint64_t times = 0;
+    for (int i = 0; i < count && i < LAYERS; i++) {
+        times += list[i].layer == layer ? list[i].served : 0;
+    }
+    return times;
+}
+
+enum { SHORT = 24, SMALL_LAYERS = 3 };
+
+/* A short text of its own, so that no longer context makes programs anew. */
+static void short_text(mo_model *model, int number, float *rows)
+{
+    mo_error err = {.detail = ""};
+    int32_t words[SHORT];
+    sink s = {.rows = rows};
+    mo_session *session = open_session(model);
+    for (int i = 0; i < SHORT; i++) {
+        words[i] = (number * 11 + i * 37 + i / 7) % 64;
+    }
+    const mo_feed f = {
+        .session = session, .tokens = words, .count = SHORT, .step = 1, .logits = take_row, .user = &s};
+    check_status(mo_session_feed(&f, &err), &err);
+    mo_session_destroy(session);
+}
+
+/* Experts that come from disk fill a device that has room for all. While they do the host has a part in every step; once
+ * all of a layer's are there its programs are made anew without the host, also after it could not be done at first. */
+static void layers_that_close_need_no_host(void **state)
+{
+    (void)state;
+    enum { TEXTS = 20 };
+    static const char path[] = MO_TEST_DATA "/oracle/llama-moe.gguf"; /* 8 experts a layer */
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    mo_model_info info;
+    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
+    check_status(mo_plan_file(path, &ask, &plan, &err), &err);
+    mo_model_options with = options_for(device_name), without = options_for("none");
+    with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
+    mo_model *model = NULL, *alone = NULL;
+    check_status(mo_model_open(path, &with, &model, &err), &err);
+    check_status(mo_model_open(path, &without, &alone, &err), &err);
+    mo_model_describe(model, &info);
+    const int64_t before = vocab; /* that of take_row() */
+    vocab = info.vocab;
+    const size_t bytes = sizeof(float) * (size_t)(SHORT * vocab);
+    float *rows = malloc(bytes), *want = malloc(bytes);
+    bool open_first[SMALL_LAYERS];
+    uint64_t last[SMALL_LAYERS] = {0};
+    int closed = 0;
+    for (int l = 0; l < SMALL_LAYERS; l++) {
+        open_first[l] = !mo_vram_closed(model->card->vram, l);
+    }
+    warnings = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        model->card->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        for (int l = 0; l < SMALL_LAYERS; l++) {
+            last[l] = served(model, l);
+        }
+        if (i == 3 && !faults.honest) { /* just before the first renewal, which is then tried later */
+            faults_arm(model->device, MO_SIM_MAKE, 0, 1);
+        }
+        short_text(model, i, rows);
+        short_text(alone, i, want);
+        assert_memory_equal(rows, want, bytes);
+        for (int l = 0; i == 0 && l < SMALL_LAYERS; l++) {
+            assert_int_equal(served(model, l), open_first[l] ? SHORT : 0);
+        }
+    }
+    for (int l = 0; l < SMALL_LAYERS; l++) {
+        if (open_first[l] && mo_vram_closed(model->card->vram, l)) {
+            assert_int_equal(served(model, l), last[l]); /* not once in the last text */
+            closed++;
+        }
+    }
+    assert_true(closed > 0);
+    assert_int_equal(warnings, faults.honest ? 0 : 1);
+    vocab = before;
+    free(rows);
+    free(want);
+    mo_model_close(model);
+    mo_model_close(alone);
+}
+
+/* A hot cache that holds a whole layer: nobody can take a place there, so it is closed from the start. */
+static void whole_layers_need_no_host(void **state)
+{
+    (void)state;
+    FILE *f = fopen(in_folder("whole.json"), "w");
+    assert_non_null(f);
+    fprintf(f, "{\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\",\"layers\":[");
+    for (int l = 0; l < LAYERS; l++) {
+        fprintf(f, "%s{\"layer\":%d,\"experts\":[", l ? "," : "", l);
+        for (int e = 0; e < (l == 2 ? EXPERTS : 1); e++) {
+            fprintf(f, "%s[%d,%d]", e ? "," : "", e, 1000 - e);
+        }
+        fprintf(f, "]}");
+    }
+    fprintf(f, "]}\n");
+    fclose(f);
+    for (int rate = 0; rate < 2; rate++) {
+        mo_model_options o = hot_options(rate * 0.5, 2);
+        o.learning.hot_cache.file = in_folder("whole.json");
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        feed(model, session, 1, 10, rows);
+        expect_plain(rows, "a whole layer");
+        assert_int_equal(plan_of(&o).hot.whole_layers, 1);
+        for (int l = 0; l < LAYERS; l++) {
+            assert_int_equal(served(model, l) == 0, l == 2);
+        }
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
+}
+
 /* ---- By hand ---- */
 
 static void applying_is_reported(void **state)
@@ -973,6 +1098,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(updates_are_capped),
         cmocka_unit_test(three_tiers),
         cmocka_unit_test(choices_are_counted_once),
+        cmocka_unit_test(layers_that_close_need_no_host),
+        cmocka_unit_test(whole_layers_need_no_host),
         cmocka_unit_test(applying_is_reported),
         cmocka_unit_test(a_failed_copy_loses_nothing),
         cmocka_unit_test(a_copy_that_fails_again_ends_an_apply),
