@@ -448,8 +448,9 @@ typedef struct mo_plan_ask {
     const char
         *device; /* as in mo_model_options; of another machine: "none", or else what its file describes */
     int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
-    bool cpu_moe;       /* no expert stays in the device's memory */
+    bool cpu_moe;       /* no expert stays in the device's memory, but for a hot cache */
     mo_postfetch_mode postfetch;
+    mo_hot_cache_options hot_cache; /* as in mo_model_options */
 } mo_plan_ask;
 
 #define MO_PLAN_REPORT_CLASSES 16
@@ -480,6 +481,17 @@ typedef struct mo_plan_report_device {
     double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
     bool measured;                                     /* false: guesses */
 } mo_plan_report_device;
+
+/* The hot cache of document 001: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
+ * slot_bytes there. */
+typedef struct mo_plan_report_hot {
+    int64_t budget_bytes, used_bytes; /* 0: there is none */
+    int64_t experts, filled;          /* in it; of these the profile knows no pick */
+    int layers, whole_layers;         /* with experts in it; with all of theirs, so that they need no host */
+    int moves;                        /* slots of each size in which updates prepare exchanges */
+    double hit_rate;                  /* of the picks that the profile knows */
+    double tokens_per_second;         /* if a text's picks are those */
+} mo_plan_report_hot;
 
 /* What lies where, and how fast that will be. */
 typedef struct mo_plan_report {
@@ -513,10 +525,12 @@ typedef struct mo_plan_report {
     int64_t device_bytes; /* of memory that the device has; 0: none */
     bool measured;        /* false: modest defaults */
     mo_plan_report_device device;
+    mo_plan_report_hot hot;
 } mo_plan_report;
 
-/* Plans for a model file of which only the header is read. MO_ENOMEM when it cannot run under the ceiling, MO_EDEVICE
- * when that is the device's, or there is no such device: err says how much is needed and what to change. Any thread. */
+/* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run
+ * under the ceiling, MO_EDEVICE when that is the device's, or there is no such device: err says how much is needed and
+ * what to change. The environment's settings of the hot cache hold, as in mo_model_open(). Any thread. */
 MO_API mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err);
 
 /* Why an expert that was meant to cross to the device did not, or not beside the CPU's work. */

@@ -3,10 +3,14 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "device/choice.h"
+#include "engine/hot_plan.h"
+#include "engine/hot_toggles.h"
 #include "engine/postfetch.h"
 #include "engine/survey.h"
 #include "store/plan.h"
@@ -130,10 +134,22 @@ static mo_status survey(const char *path, const mo_plan_ask *ask, const mo_rates
 typedef struct means {
     mo_rates rates;
     mo_plan_limits limits;
+    mo_hot_request hot;
     bool measured;           /* the device's rates */
     int64_t device_bytes;    /* that it has */
+    int64_t margin;          /* free there above a ceiling that nobody gave */
     char why[MO_DEVICE_WHY]; /* there is no device */
 } means;
+
+/* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
+static void limit_device(const mo_plan_ask *ask, int64_t free_bytes, means *m)
+{
+    const bool less = m->hot.file && m->hot.max_mib < 0 && m->hot.reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
+    mo_plan_limits_device(ask->vram_bytes, free_bytes, less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB,
+                          &m->limits);
+    m->margin = ask->vram_bytes > 0 ? 0 : free_bytes - m->limits.vram_bytes;
+    m->limits.cpu_moe |= m->hot.file != NULL;
+}
 
 /* Another machine's device is what its file says. */
 static mo_status describe_device(const mo_plan_ask *ask, means *m, mo_error *err)
@@ -151,7 +167,7 @@ static mo_status describe_device(const mo_plan_ask *ask, means *m, mo_error *err
         char name[sizeof m->rates.device];
         snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
         m->measured = mo_rates_for_device(&m->rates, name, 0, 0);
-        mo_plan_limits_device(ask->vram_bytes, m->rates.vram_bytes, &m->limits);
+        limit_device(ask, m->rates.vram_bytes, m);
     } else if (!none) {
         snprintf(m->why, sizeof m->why, "the machine described has none");
     }
@@ -167,7 +183,7 @@ static mo_status find_device(const mo_plan_ask *ask, means *m, mo_error *err)
         mo_device_describe(device, &info);
         m->device_bytes = info.total_bytes;
         m->measured = mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
-        mo_plan_limits_device(ask->vram_bytes, info.free_bytes, &m->limits);
+        limit_device(ask, info.free_bytes, m);
     }
     if (status == MO_OK) {
         mo_device_close(device);
@@ -175,10 +191,25 @@ static mo_status find_device(const mo_plan_ask *ask, means *m, mo_error *err)
     return status;
 }
 
+static mo_status read_settings(const mo_plan_ask *ask, mo_hot_request *hot, mo_postfetch *fetch,
+                               mo_error *err)
+{
+    mo_hot_toggles toggles;
+    mo_status status = mo_hot_request_make(&ask->hot_cache, hot, err);
+    if (status == MO_OK && hot->file) {
+        mo_hot_toggles_read(environ, &toggles);
+        for (int i = 0; i < toggles.lines; i++) {
+            mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
+        }
+        hot->no_fill = toggles.no_fill;
+    }
+    return status == MO_OK ? mo_postfetch_settings(ask->postfetch, NULL, NULL, fetch, NULL, err) : status;
+}
+
 static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
 {
     mo_postfetch fetch;
-    mo_status status = mo_postfetch_settings(ask->postfetch, NULL, NULL, &fetch, NULL, err);
+    mo_status status = read_settings(ask, &m->hot, &fetch, err);
     if (status != MO_OK) {
         return status;
     }
@@ -195,10 +226,13 @@ static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
         m->rates = mo_rates_here();
     }
     if (status == MO_OK) {
-        status = mo_plan_limits_find(ask->machine ? NULL : "", &m->rates, &m->limits, err);
+        status = ask->machine ? describe_device(ask, m, err) : find_device(ask, m, err);
+    }
+    if (m->hot.file && m->hot.max_mib < 0 && m->limits.vram_bytes == 0 && ask->ram_bytes == 0) {
+        m->limits.reserve_bytes = m->hot.reserve_mib << 20; /* its reserve, not the plan's */
     }
     if (status == MO_OK) {
-        status = ask->machine ? describe_device(ask, m, err) : find_device(ask, m, err);
+        status = mo_plan_limits_find(ask->machine ? NULL : "", &m->rates, &m->limits, err);
     }
     if (status == MO_OK && m->limits.vram_bytes == 0 && ask->vram_bytes > 0) {
         status = mo_fail(err, MO_EDEVICE, "--vram needs a device, and there is none%s%s",
@@ -207,17 +241,57 @@ static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
     return status;
 }
 
-/* A device that was not asked for and is too small is left out, and the report says so. */
-static mo_status make(const mo_plan_ask *ask, const mo_plan_model *model, means *m, mo_plan *plan,
-                      mo_error *err)
+/* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
+ * picks would. */
+static mo_status add_hot_cache(const char *path, const mo_plan_ask *ask, const mo_plan_model *model,
+                               const means *m, mo_plan *plan, mo_plan_report_hot *out, mo_error *err)
+{
+    mo_hot_plan hot;
+    mo_plan learned;
+    const mo_status status =
+        plan->device.ceiling ? mo_hot_plan_device(path, &m->hot, m->margin, plan, &hot, err)
+                             : mo_hot_plan_ram(path, &m->hot, model, ask->ram_bytes == 0, plan, &hot, err);
+    if (status == MO_OK && hot.budget == 0) {
+        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose", m->hot.file);
+    }
+    if (status != MO_OK || hot.budget == 0) {
+        return status;
+    }
+    mo_plan_reckon(model, &m->limits, &m->rates, NULL, plan);
+    learned = *plan;
+    mo_plan_reckon(model, &m->limits, &m->rates, hot.hits, &learned);
+    *out = (mo_plan_report_hot){.budget_bytes = (int64_t)hot.budget,
+                                .used_bytes = (int64_t)hot.bytes,
+                                .experts = hot.experts,
+                                .filled = hot.filled,
+                                .layers = hot.layers,
+                                .whole_layers = hot.whole,
+                                .moves = hot.moves,
+                                .hit_rate = hot.hit_rate,
+                                .tokens_per_second = learned.tokens_per_second};
+    return MO_OK;
+}
+
+static mo_status make_once(const char *path, const mo_plan_ask *ask, const mo_plan_model *model,
+                           const means *m, mo_plan *plan, mo_plan_report_hot *hot, mo_error *err)
+{
+    const mo_status status = mo_plan_make(model, &m->limits, &m->rates, plan, err);
+    return status == MO_OK && m->hot.file ? add_hot_cache(path, ask, model, m, plan, hot, err) : status;
+}
+
+/* A device that was not asked for and is too small is left out, with its hot cache, and the report says so. */
+static mo_status make(const char *path, const mo_plan_ask *ask, const mo_plan_model *model, means *m,
+                      mo_plan *plan, mo_plan_report_hot *hot, mo_error *err)
 {
     mo_error small = {0};
     const bool any = !ask->vram_bytes && (!ask->device || strcmp(ask->device, "auto") == 0);
-    mo_status status = mo_plan_make(model, &m->limits, &m->rates, plan, &small);
-    if (status == MO_EDEVICE && any) {
+    const bool device = m->limits.vram_bytes > 0;
+    mo_status status = make_once(path, ask, model, m, plan, hot, &small);
+    if (any && device && (status == MO_EDEVICE || (status == MO_ENOMEM && m->hot.file))) {
         snprintf(m->why, sizeof m->why, "%.255s", small.detail);
         m->limits.vram_bytes = 0;
-        status = mo_plan_make(model, &m->limits, &m->rates, plan, &small);
+        m->hot.file = NULL;
+        status = make_once(path, ask, model, m, plan, hot, &small);
     }
     if (status != MO_OK && err) {
         *err = small;
@@ -230,12 +304,13 @@ mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report 
     means m = {0};
     mo_plan plan;
     mo_plan_model model;
+    mo_plan_report_hot hot = {0};
     mo_status status = find_means(ask, &m, err);
     if (status == MO_OK) {
         status = survey(path, ask, &m.rates, &model, err);
     }
     if (status == MO_OK) {
-        status = make(ask, &model, &m, &plan, err);
+        status = make(path, ask, &model, &m, &plan, &hot, err);
         status = status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
     }
     if (status != MO_OK) {
@@ -251,6 +326,7 @@ mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report 
         .context = model.context,
         .batch = model.batch,
         .device_bytes = m.device_bytes,
+        .hot = hot,
     };
     memcpy(out->why, plan.why, sizeof out->why);
     report_places(&model, &plan, out);

@@ -403,6 +403,11 @@ static void test_fault_memory(void **state)
     mo_device_unpin(device, none);
     mo_device_unpin(device, pinned);
     free(adopted);
+    mo_program *program = NULL;
+    mo_sim_arm(device, MO_SIM_MAKE, 0);
+    assert_int_equal(mo_program_create(device, NULL, 0, &program, &err), MO_ENOMEM);
+    assert_int_equal(mo_program_create(device, NULL, 0, &program, &err), MO_OK);
+    mo_program_destroy(program);
     for (int i = 0; i < 3; i++) {
         mo_device_free(device, at[i]);
     }

@@ -33,4 +33,36 @@ check "the installed program runs" "$scratch/usr/bin/moraine" --version
 check "the installed program runs without a model's name" bash -c "cd / && unset MORAINE_MODEL && test -n \"\$('$scratch/usr/bin/moraine' run -p 'Hello' --temp 0 -n 8 --quiet)\""
 check "the manual page is there" test -s "$scratch/usr/share/man/man1/moraine.1"
 check "completion offers the commands" bash -c "PATH='$scratch/usr/bin':\$PATH; . '$scratch/usr/share/bash-completion/completions/moraine'; COMP_WORDS=(moraine in) COMP_CWORD=1; _moraine; test \"\${COMPREPLY[0]}\" = inspect"
+
+# The other shells: in themselves where they are there, and everywhere by their words.
+zsh_file=$scratch/usr/share/zsh/vendor-completions/_moraine fish_file=$scratch/usr/share/fish/vendor_completions.d/moraine.fish
+check_in() { # shell, what, command...
+    if command -v "$1" >/dev/null; then
+        check "${@:2}"
+    else
+        number=$((number + 1))
+        echo "ok $number - $2 # SKIP there is no $1"
+    fi
+}
+same_values() { # every list of words that bash offers
+    grep -oE 'W "?[a-z][a-z0-9_ ]+' "$scratch/usr/share/bash-completion/completions/moraine" | sed -E 's/^W "?//; s/ +$//' | while read -r words; do
+        if ! grep -qF "$words" "$zsh_file" || ! grep -qF "$words" "$fish_file"; then
+            echo "$words"
+            exit 1
+        fi
+    done
+}
+zsh_offers() { # what is expected, words...
+    PATH="$scratch/usr/bin:$PATH" zsh -f -c 'words=("$@"); CURRENT=$#words; PREFIX=$words[-1]
+        _describe() { print -rl -- ${${(P)2}%%:*} }; compadd() { print -rl -- "$@" }; . '"'$zsh_file'" zsh "${@:2}" | grep -qx -- "$1"
+}
+fish_offers() { # what is expected, the line
+    PATH="$scratch/usr/bin:$PATH" HOME="$scratch" fish --no-config -c ". '$fish_file'; complete -C '$2'" | cut -f 1 | grep -qx -- "$1"
+}
+check "completion offers the same values in bash, zsh and fish" same_values
+check_in zsh "completion of zsh offers the commands" zsh_offers inspect moraine in
+check_in zsh "completion of zsh offers a command's options" zsh_offers --moe-hot-cache moraine plan --mo
+check_in fish "completion of fish offers the commands" fish_offers inspect 'moraine in'
+check_in fish "completion of fish offers a command's options" fish_offers --moe-hot-cache 'moraine plan --mo'
+check_in fish "completion of fish offers an option's values" fish_offers q8_0 'moraine plan --kv '
 echo "1..$number"

@@ -1,6 +1,9 @@
 /* Cores larger than a device's memory: layers that do not fit cross the link for every step, from RAM and from disk, and
  * the bits are those of the CPU. */
 #include "card_case.h"
+#include "store/rates.h"
+
+#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
 enum { MODEL_STEP = 5 };
@@ -272,6 +275,97 @@ static void faults_while_passing(void **state)
     assert_true(lost > 0 || strcmp(device_name, "sim") != 0);
 }
 
+/* As if somebody had measured a link on which nothing pays: the CPU takes every layer that does not fit, from the first
+ * on. */
+static void slow_link_begin(char *folder)
+{
+    char path[256];
+    mo_error err = {.detail = ""};
+    const mo_rates slow = {.ram_bytes_s = 1e11,
+                           .compute_share = 1,
+                           .disk_bytes_s = 1e9,
+                           .link_bytes_s = 1e6,
+                           .vram_bytes_s = 1e11,
+                           .measured = true};
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    assert_int_equal(mo_rates_path(path, sizeof path, &err), MO_OK);
+    assert_int_equal(mo_rates_save(path, &slow, &err), MO_OK);
+}
+
+static void slow_link_end(const char *folder, const char *cache_before)
+{
+    char path[256];
+    mo_error err = {.detail = ""};
+    assert_int_equal(mo_rates_path(path, sizeof path, &err), MO_OK);
+    unlink(path);
+    *strrchr(path, '/') = 0;
+    rmdir(path);
+    rmdir(folder);
+    if (cache_before) {
+        setenv("XDG_CACHE_HOME", cache_before, 1);
+    } else {
+        unsetenv("XDG_CACHE_HOME");
+    }
+}
+
+/* Four tokens on a device that refuses one program after so many. False: none was refused. */
+static bool refuses_a_program(const oracle *o, int64_t vram, int after, const float *want)
+{
+    enum { COUNT = 4 };
+    char text[32];
+    mo_error err = {.detail = ""};
+    snprintf(text, sizeof text, "fault=make:%d", after);
+    setenv("MORAINE_SIM", text, 1);
+    mo_model *model = open_model(o->path, &(setting){.device = "sim", .vram = vram});
+    unsetenv("MORAINE_SIM");
+    mo_session *session = open_session(model, MO_KV_F16);
+    sink s = {.rows = calloc((size_t)(COUNT * o->vocab), sizeof(float)), .vocab = o->vocab};
+    const mo_feed f = {
+        .session = session, .tokens = o->tokens, .count = COUNT, .step = 1, .logits = take_row, .user = &s};
+    const bool refused = mo_session_feed(&f, &err) != MO_OK;
+    assert_true(!refused || strstr(err.detail, "refuse a program"));
+    assert_true(!refused || mo_session_feed(&f, &err) == MO_OK);
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(COUNT * o->vocab));
+    free(s.rows);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return refused;
+}
+
+/* Whichever program cannot be made, the first of a set included (which once wrote before the set): the step fails, and
+ * when it is asked for again all are made, and the bits are the CPU's. */
+static void programs_that_cannot_be_made(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/moraine-link-XXXXXX";
+    int tried = 0;
+    if (strcmp(device_name, "sim") != 0) {
+        skip(); /* a GPU refuses none on command */
+    }
+    const char *cache = getenv("XDG_CACHE_HOME");
+    char *before = cache ? strdup(cache) : NULL;
+    slow_link_begin(folder);
+    for (int i = 0; i < model_count; i += 3) {
+        const oracle *o = &models[i];
+        mo_device_report report = {0};
+        const int64_t vram = least_vram(o->path, &report);
+        if (report.host_layers > 0 && report.passing_layers == 0) {
+            float *want = logits_of(o->path, o->tokens, 4, o->vocab, &(setting){.step = 1});
+            int after = 0;
+            while (refuses_a_program(o, vram, after, want)) {
+                after++;
+            }
+            assert_true(after > 0);
+            tried++;
+            free(want);
+        }
+    }
+    slow_link_end(folder, before);
+    free(before);
+    assert_true(tried > 0);
+}
+
 int main(int argc, char **argv)
 {
     read_models();
@@ -283,6 +377,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(passages_are_counted),
         cmocka_unit_test(plans_come_true),
         cmocka_unit_test(faults_while_passing),
+        cmocka_unit_test(programs_that_cannot_be_made),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

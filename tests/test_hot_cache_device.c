@@ -365,6 +365,106 @@ static void budgets_are_kept(void **state)
     assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
 }
 
+static mo_plan_report plan_of(const mo_model_options *o)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    const mo_plan_ask ask = {.ram_bytes = o->ram_bytes,
+                             .context = o->context,
+                             .batch = o->batch,
+                             .device = o->device,
+                             .vram_bytes = o->vram_bytes,
+                             .cpu_moe = o->cpu_moe,
+                             .hot_cache = o->learning.hot_cache};
+    check_status(mo_plan_file(model_path, &ask, &plan, &err), &err);
+    return plan;
+}
+
+/* What `plan` says of the cache is what the card does with the same settings. */
+static void plans_know_the_cache(void **state)
+{
+    (void)state;
+    const int64_t ceiling = vram_for(6);
+    double slower = 0;
+    for (int64_t mib = -1; mib <= 5; mib += 3) {
+        for (int rate = 0; rate < 2; rate++) {
+            mo_device_report report;
+            mo_model_options o = hot_options(rate * 0.5, mib);
+            o.vram_bytes = ceiling;
+            o.cpu_moe = mib != 5;
+            const mo_plan_report plan = plan_of(&o);
+            mo_model *model = open_model(&o);
+            mo_model_device(model, &report);
+            mo_model_close(model);
+            const mo_plan_report_hot *h = &plan.hot;
+            assert_int_equal(h->layers, LAYERS);
+            assert_int_equal(h->whole_layers, 0);
+            assert_int_equal(h->moves > 0, rate > 0);
+            assert_int_equal(plan.device.slots, h->experts);
+            assert_int_equal(plan.device.slot_bytes, h->used_bytes);
+            assert_true(plan.device.used_bytes <= ceiling && h->used_bytes <= h->budget_bytes);
+            assert_true(h->hit_rate > plan.device.hit_rate); /* the profile has favourites */
+            assert_true(h->tokens_per_second > plan.tokens_per_second && plan.tokens_per_second > slower);
+            if (mib > 0) {
+                assert_int_equal(h->budget_bytes, mib << 20);
+                assert_int_equal(h->experts, report.filled);
+                assert_int_equal(h->used_bytes, report.slot_bytes);
+            } else { /* of layers and stages it is as cautious as ever */
+                assert_true(h->used_bytes <= report.slot_bytes);
+                assert_true(h->used_bytes + ((int64_t)2 << 20) > report.slot_bytes);
+            }
+        }
+    }
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = device_name, .vram_bytes = ceiling};
+    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the card refuses, the plan refuses */
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_ENOMEM);
+    assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
+    ask.hot_cache.file = NULL;
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_EINVAL);
+}
+
+/* Room for everything: no layer needs the host. And room that the environment leaves empty. */
+static void plans_know_how_it_is_filled(void **state)
+{
+    (void)state;
+    mo_model_options o = hot_options(0, 64);
+    mo_plan_report plan = plan_of(&o);
+    assert_int_equal(plan.hot.experts, LAYERS * EXPERTS);
+    assert_int_equal(plan.hot.whole_layers, LAYERS);
+    assert_int_equal(plan.hot.filled, LAYERS * (EXPERTS - 16)); /* write_profile() */
+    assert_true(plan.hot.hit_rate == 1 && plan.device.hit_rate == 1);
+    setenv("LLAMA_MOE_HOT_CACHE_FILL_RANDOM", "off", 1);
+    plan = plan_of(&o);
+    unsetenv("LLAMA_MOE_HOT_CACHE_FILL_RANDOM");
+    assert_int_equal(plan.hot.experts, LAYERS * 16);
+    assert_int_equal(plan.hot.filled, 0);
+    assert_true(plan.hot.hit_rate == 1 && plan.device.hit_rate < 0.3);
+}
+
+static void plans_know_the_cache_in_ram(void **state)
+{
+    (void)state;
+    mo_tier_report tiers;
+    mo_model_options o = hot_options(0, 2);
+    o.device = "none";
+    const mo_plan_report plan = plan_of(&o);
+    mo_model *model = open_model(&o);
+    mo_model_tiers(model, &tiers);
+    mo_model_close(model);
+    assert_string_equal(plan.mode, "slots");
+    assert_int_equal(plan.hot.budget_bytes, 2 << 20);
+    assert_true(plan.hot.experts > 30 && plan.hot.hit_rate > 0.25);
+    assert_int_equal(plan.classes[0].slots, tiers.slots);
+    assert_int_equal(plan.slot_bytes, tiers.slot_bytes);
+    assert_int_equal(plan.used_bytes, tiers.planned_bytes);
+    assert_true(plan.token_disk_bytes > 0 && plan.hot.tokens_per_second > plan.tokens_per_second);
+    o.learning.hot_cache.max_mib = 4096; /* all of them fit, so nothing is chosen */
+    assert_int_equal(plan_of(&o).hot.budget_bytes, 0);
+    assert_string_equal(plan_of(&o).mode, "resident");
+}
+
 /* Without a hot cache, the learned profile says who comes first. */
 static void the_learned_profile_fills_the_slots(void **state)
 {
@@ -564,6 +664,131 @@ static void choices_are_counted_once(void **state)
     assert_true(open_first > 0 && open_last < open_first);
     mo_session_destroy(session);
     mo_model_close(model);
+}
+
+/* ---- Layers that close ---- */
+
+/* How often the host served the layer until now. */
+static uint64_t served(mo_model *model, int layer)
+{
+    mo_device_layer list[LAYERS];
+    const int count = mo_model_device_layers(model, list, LAYERS);
+    uint64_t times = 0;
+    for (int i = 0; i < count && i < LAYERS; i++) {
+        times += list[i].layer == layer ? list[i].served : 0;
+    }
+    return times;
+}
+
+enum { SHORT = 24, SMALL_LAYERS = 3 };
+
+/* A short text of its own, so that no longer context makes programs anew. */
+static void short_text(mo_model *model, int number, float *rows)
+{
+    mo_error err = {.detail = ""};
+    int32_t words[SHORT];
+    sink s = {.rows = rows};
+    mo_session *session = open_session(model);
+    for (int i = 0; i < SHORT; i++) {
+        words[i] = (number * 11 + i * 37 + i / 7) % 64;
+    }
+    const mo_feed f = {
+        .session = session, .tokens = words, .count = SHORT, .step = 1, .logits = take_row, .user = &s};
+    check_status(mo_session_feed(&f, &err), &err);
+    mo_session_destroy(session);
+}
+
+/* Experts that come from disk fill a device that has room for all. While they do the host has a part in every step; once
+ * all of a layer's are there its programs are made anew without the host, also after it could not be done at first. */
+static void layers_that_close_need_no_host(void **state)
+{
+    (void)state;
+    enum { TEXTS = 20 };
+    static const char path[] = MO_TEST_DATA "/oracle/llama-moe.gguf"; /* 8 experts a layer */
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    mo_model_info info;
+    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
+    check_status(mo_plan_file(path, &ask, &plan, &err), &err);
+    mo_model_options with = options_for(device_name), without = options_for("none");
+    with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
+    mo_model *model = NULL, *alone = NULL;
+    check_status(mo_model_open(path, &with, &model, &err), &err);
+    check_status(mo_model_open(path, &without, &alone, &err), &err);
+    mo_model_describe(model, &info);
+    const int64_t before = vocab; /* that of take_row() */
+    vocab = info.vocab;
+    const size_t bytes = sizeof(float) * (size_t)(SHORT * vocab);
+    float *rows = malloc(bytes), *want = malloc(bytes);
+    bool open_first[SMALL_LAYERS];
+    uint64_t last[SMALL_LAYERS] = {0};
+    int closed = 0;
+    for (int l = 0; l < SMALL_LAYERS; l++) {
+        open_first[l] = !mo_vram_closed(model->card->vram, l);
+    }
+    warnings = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        model->card->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        for (int l = 0; l < SMALL_LAYERS; l++) {
+            last[l] = served(model, l);
+        }
+        if (i == 3 && !faults.honest) { /* just before the first renewal, which is then tried later */
+            faults_arm(model->device, MO_SIM_MAKE, 0, 1);
+        }
+        short_text(model, i, rows);
+        short_text(alone, i, want);
+        assert_memory_equal(rows, want, bytes);
+        for (int l = 0; i == 0 && l < SMALL_LAYERS; l++) {
+            assert_int_equal(served(model, l), open_first[l] ? SHORT : 0);
+        }
+    }
+    for (int l = 0; l < SMALL_LAYERS; l++) {
+        if (open_first[l] && mo_vram_closed(model->card->vram, l)) {
+            assert_int_equal(served(model, l), last[l]); /* not once in the last text */
+            closed++;
+        }
+    }
+    assert_true(closed > 0);
+    assert_int_equal(warnings, faults.honest ? 0 : 1);
+    vocab = before;
+    free(rows);
+    free(want);
+    mo_model_close(model);
+    mo_model_close(alone);
+}
+
+/* A hot cache that holds a whole layer: nobody can take a place there, so it is closed from the start. */
+static void whole_layers_need_no_host(void **state)
+{
+    (void)state;
+    FILE *f = fopen(in_folder("whole.json"), "w");
+    assert_non_null(f);
+    fprintf(f, "{\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\",\"layers\":[");
+    for (int l = 0; l < LAYERS; l++) {
+        fprintf(f, "%s{\"layer\":%d,\"experts\":[", l ? "," : "", l);
+        for (int e = 0; e < (l == 2 ? EXPERTS : 1); e++) {
+            fprintf(f, "%s[%d,%d]", e ? "," : "", e, 1000 - e);
+        }
+        fprintf(f, "]}");
+    }
+    fprintf(f, "]}\n");
+    fclose(f);
+    for (int rate = 0; rate < 2; rate++) {
+        mo_model_options o = hot_options(rate * 0.5, 2);
+        o.learning.hot_cache.file = in_folder("whole.json");
+        float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+        mo_model *model = open_model(&o);
+        mo_session *session = open_session(model);
+        feed(model, session, 1, 10, rows);
+        expect_plain(rows, "a whole layer");
+        assert_int_equal(plan_of(&o).hot.whole_layers, 1);
+        for (int l = 0; l < LAYERS; l++) {
+            assert_int_equal(served(model, l) == 0, l == 2);
+        }
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(rows);
+    }
 }
 
 /* ---- By hand ---- */
@@ -863,6 +1088,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_profile_fills_the_slots),
         cmocka_unit_test(the_start_line_works),
         cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(plans_know_the_cache),
+        cmocka_unit_test(plans_know_how_it_is_filled),
+        cmocka_unit_test(plans_know_the_cache_in_ram),
         cmocka_unit_test(the_learned_profile_fills_the_slots),
         cmocka_unit_test(a_rate_of_0_stands_still),
         cmocka_unit_test(updates_change_no_bit),
@@ -870,6 +1098,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(updates_are_capped),
         cmocka_unit_test(three_tiers),
         cmocka_unit_test(choices_are_counted_once),
+        cmocka_unit_test(layers_that_close_need_no_host),
+        cmocka_unit_test(whole_layers_need_no_host),
         cmocka_unit_test(applying_is_reported),
         cmocka_unit_test(a_failed_copy_loses_nothing),
         cmocka_unit_test(a_copy_that_fails_again_ends_an_apply),

@@ -359,18 +359,18 @@ static void vram_ceilings(void **state)
 {
     (void)state;
     mo_plan_limits l = {0};
-    mo_plan_limits_device(0, 24 * GIB, &l);
+    mo_plan_limits_device(0, 24 * GIB, MO_PLAN_VRAM_RESERVE_MIB, &l);
     assert_int_equal(l.vram_bytes, 24 * GIB - 256 * MIB);
     assert_non_null(strstr(l.vram_why, "24.0 GiB free"));
-    mo_plan_limits_device(4 * GIB, 24 * GIB, &l);
+    mo_plan_limits_device(4 * GIB, 24 * GIB, MO_PLAN_VRAM_RESERVE_MIB, &l);
     assert_int_equal(l.vram_bytes, 4 * GIB);
     assert_string_equal(l.vram_why, "--vram asks for 4.00 GiB");
-    mo_plan_limits_device(32 * GIB, 24 * GIB, &l);
+    mo_plan_limits_device(32 * GIB, 24 * GIB, MO_PLAN_VRAM_RESERVE_MIB, &l);
     assert_int_equal(l.vram_bytes, 24 * GIB);
     assert_non_null(strstr(l.vram_why, "only 24.0 GiB"));
-    mo_plan_limits_device(0, 400 * MIB, &l);
+    mo_plan_limits_device(0, 400 * MIB, MO_PLAN_VRAM_RESERVE_MIB, &l);
     assert_int_equal(l.vram_bytes, 300 * MIB);
-    mo_plan_limits_device(0, 0, &l);
+    mo_plan_limits_device(0, 0, MO_PLAN_VRAM_RESERVE_MIB, &l);
     assert_int_equal(l.vram_bytes, 1);
 }
 
@@ -384,7 +384,7 @@ static void machine_002_with_its_card(void **state)
     mo_plan_limits l = {.reserve_bytes = -1};
     assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-002.json", &r, &err), MO_OK);
     assert_int_equal(mo_plan_limits_find(NULL, &r, &l, &err), MO_OK);
-    mo_plan_limits_device(0, r.vram_bytes, &l);
+    mo_plan_limits_device(0, r.vram_bytes, MO_PLAN_VRAM_RESERVE_MIB, &l);
     mo_plan_model near = dense_70b(512), far = dense_70b(4096);
     near.kv_bytes *= 2;
     far.kv_bytes *= 2;

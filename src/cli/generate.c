@@ -55,32 +55,30 @@ static bool parse_bias(const char *command, const char *text, mo_logit_bias **ou
     return false;
 }
 
-/* Tokens the vocabulary forbids, over whatever the user says of them. False when memory is out. */
+/* Forbids the tokens that the vocabulary suppresses, except those of which the user has spoken. False when
+ * memory is out. */
 static bool forbid_suppressed(const mo_model *model, mo_logit_bias **bias, size_t *count)
 {
-    size_t forbidden, kept = 0;
+    size_t forbidden;
     const int32_t *ids = mo_model_suppressed(model, &forbidden);
+    const size_t said = *count;
     if (forbidden == 0) {
         return true;
     }
-    mo_logit_bias *all = realloc(*bias, sizeof **bias * (*count + forbidden));
+    mo_logit_bias *all = realloc(*bias, sizeof **bias * (said + forbidden));
     if (!all) {
         return false;
     }
-    for (size_t i = 0; i < *count; i++) {
-        bool free_to_use = true;
-        for (size_t k = 0; k < forbidden; k++) {
-            free_to_use &= all[i].token != ids[k];
-        }
-        if (free_to_use) {
-            all[kept++] = all[i];
-        }
-    }
     for (size_t k = 0; k < forbidden; k++) {
-        all[kept++] = (mo_logit_bias){ids[k], -INFINITY};
+        size_t i = 0;
+        while (i < said && all[i].token != ids[k]) {
+            i++;
+        }
+        if (i == said) {
+            all[(*count)++] = (mo_logit_bias){ids[k], -INFINITY};
+        }
     }
     *bias = all;
-    *count = kept;
     return true;
 }
 

@@ -65,8 +65,9 @@ typedef struct cli_generation {
     size_t answer_length;
 } cli_generation;
 
-/* Opens a session and a sampler on the model; tokens the vocabulary suppresses are never picked. The seed is chosen when it is negative, and printed when the
- * choice is random. False after saying what is wrong. */
+/* Opens a session and a sampler on the model. Tokens the vocabulary suppresses are never picked, unless the
+ * user has given a bias for them. The seed is chosen when it is negative, and printed when the choice is random.
+ * False after saying what is wrong. */
 bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
                          const cli_sampling *s);
 void cli_generation_close(cli_generation *g);

@@ -17,6 +17,53 @@ typedef struct cli_learning {
         .options = {.hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5} }                            \
     }
 
+/* The cache of document 001; h is a mo_hot_cache_options that outlives them. */
+#define CLI_HOT_CACHE_OPTIONS(h)                                                                             \
+    {"moe-hot-cache",                                                                                        \
+     0,                                                                                                      \
+     CLI_TEXT,                                                                                               \
+     "FILE",                                                                                                 \
+     "a cache of the experts that this profile prefers, instead of --policy: of the device, or in RAM",      \
+     &(h).file,                                                                                              \
+     0,                                                                                                      \
+     0},                                                                                                     \
+        {"moe-hot-cache-max-mib",                                                                            \
+         0,                                                                                                  \
+         CLI_INTEGER,                                                                                        \
+         "N",                                                                                                \
+         "its size, on the device or in RAM; -1: what is free; 0: off (0)",                                  \
+         &(h).max_mib,                                                                                       \
+         -1,                                                                                                 \
+         INT64_MAX >> 20},                                                                                   \
+        {"moe-hot-cache-auto-reserve-mib",                                                                   \
+         0,                                                                                                  \
+         CLI_INTEGER,                                                                                        \
+         "N",                                                                                                \
+         "what a size of -1 leaves free (1024)",                                                             \
+         &(h).auto_reserve_mib,                                                                              \
+         0,                                                                                                  \
+         INT64_MAX >> 20},                                                                                   \
+        {"moe-hot-cache-update-rate",                                                                        \
+         0,                                                                                                  \
+         CLI_REAL,                                                                                           \
+         "X",                                                                                                \
+         "share of it that an update may exchange, 0 to 1 (0: it stays as it is)",                           \
+         &(h).update_rate,                                                                                   \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"moe-hot-cache-weighting",                                                                          \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "NAME",                                                                                             \
+         "how it is chosen: flat, balanced, pressure, smooth or time (flat)",                                \
+         &(h).weighting,                                                                                     \
+         0,                                                                                                  \
+         0},                                                                                                 \
+    {                                                                                                        \
+        "moe-hot-cache-layer-curve", 0, CLI_REAL, "X",                                                       \
+            "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)", &(h).layer_curve, 0, 0      \
+    }
+
 /* Entries for a command's option table; l is a cli_learning that outlives it. */
 #define CLI_LEARNING_OPTIONS(l)                                                                              \
     {"profile",                                                                                              \
@@ -36,54 +83,7 @@ typedef struct cli_learning {
          &(l).options.warm_file,                                                                             \
          0,                                                                                                  \
          0},                                                                                                 \
-        {"moe-hot-cache",                                                                                    \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "FILE",                                                                                             \
-         "a cache of the experts that this profile prefers, instead of --policy: of the device, or in RAM",  \
-         &(l).options.hot_cache.file,                                                                        \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"moe-hot-cache-max-mib",                                                                            \
-         0,                                                                                                  \
-         CLI_INTEGER,                                                                                        \
-         "N",                                                                                                \
-         "its size, on the device or in RAM; -1: what is free; 0: off (0)",                                  \
-         &(l).options.hot_cache.max_mib,                                                                     \
-         -1,                                                                                                 \
-         INT64_MAX >> 20},                                                                                   \
-        {"moe-hot-cache-auto-reserve-mib",                                                                   \
-         0,                                                                                                  \
-         CLI_INTEGER,                                                                                        \
-         "N",                                                                                                \
-         "what a size of -1 leaves free (1024)",                                                             \
-         &(l).options.hot_cache.auto_reserve_mib,                                                            \
-         0,                                                                                                  \
-         INT64_MAX >> 20},                                                                                   \
-        {"moe-hot-cache-update-rate",                                                                        \
-         0,                                                                                                  \
-         CLI_REAL,                                                                                           \
-         "X",                                                                                                \
-         "share of it that an update may exchange, 0 to 1 (0: it stays as it is)",                           \
-         &(l).options.hot_cache.update_rate,                                                                 \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"moe-hot-cache-weighting",                                                                          \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "NAME",                                                                                             \
-         "how it is chosen: flat, balanced, pressure, smooth or time (flat)",                                \
-         &(l).options.hot_cache.weighting,                                                                   \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"moe-hot-cache-layer-curve",                                                                        \
-         0,                                                                                                  \
-         CLI_REAL,                                                                                           \
-         "X",                                                                                                \
-         "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)",                                \
-         &(l).options.hot_cache.layer_curve,                                                                 \
-         0,                                                                                                  \
-         0},                                                                                                 \
+        CLI_HOT_CACHE_OPTIONS((l).options.hot_cache),                                                        \
         {"moe-layer-perf-out",                                                                               \
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \

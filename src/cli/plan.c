@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "default_model.h"
 #include "json.h"
+#include "learning.h"
 #include "loading.h"
 #include "options.h"
 #include "terminal.h"
@@ -176,6 +177,34 @@ static void print_speed(const mo_plan_report *r)
     printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
 }
 
+static void print_hot_cache(const mo_plan_report *r)
+{
+    const mo_plan_report_hot *h = &r->hot;
+    const bool device = r->device.ceiling_bytes > 0;
+    char budget[96], size[32];
+    int64_t in_slots, experts;
+    if (h->budget_bytes == 0) {
+        return;
+    }
+    count_experts(r, &in_slots, &experts);
+    snprintf(budget, sizeof budget, "of %s in %s%s", cli_bytes_text((uint64_t)h->budget_bytes, size),
+             device ? "VRAM" : "RAM", h->moves ? ", with places for exchanges" : "");
+    heading("Hot cache");
+    print_place("taken", h->used_bytes, budget);
+    printf("  %-18s%10lld  of %lld, in %d of %d layers", "experts", (long long)h->experts, (long long)experts,
+           h->layers, r->routed_layers);
+    if (h->whole_layers) {
+        printf("; %d %s all of theirs", h->whole_layers, h->whole_layers == 1 ? "has" : "have");
+    }
+    printf("\n");
+    if (h->filled) {
+        printf("  %-18s%10lld  of them, unknown to the profile\n", "filled up with", (long long)h->filled);
+    }
+    printf("  %-18s%8.1f %%  of the profile's picks are in it\n", "hits", 100 * h->hit_rate);
+    printf("  %-18s%10.2f  tokens/s, if a text picks as the profile does\n", "expected",
+           h->tokens_per_second);
+}
+
 static void print_device_reasons(const mo_plan_report *r)
 {
     const mo_plan_report_device *d = &r->device;
@@ -225,6 +254,7 @@ static int print_table(const char *path, const mo_plan_report *r, const char *kv
     print_classes(r);
     print_disk(r);
     print_speed(r);
+    print_hot_cache(r);
     print_reasons(r);
     return CLI_OK;
 }
@@ -289,6 +319,20 @@ static json_t *device_json(const mo_plan_report *r)
                      "rates", rates);
 }
 
+/* null where there is none. */
+static json_t *hot_json(const mo_plan_report *r)
+{
+    const mo_plan_report_hot *h = &r->hot;
+    if (h->budget_bytes == 0) {
+        return json_null();
+    }
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:f}", "place",
+                     r->device.ceiling_bytes ? "device" : "ram", "budget_bytes", (json_int_t)h->budget_bytes,
+                     "used_bytes", (json_int_t)h->used_bytes, "experts", (json_int_t)h->experts, "filled",
+                     (json_int_t)h->filled, "layers", h->layers, "whole_layers", h->whole_layers, "moves",
+                     h->moves, "hit_rate", h->hit_rate, "tokens_per_second", h->tokens_per_second);
+}
+
 static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 {
     json_t *disk = json_pack("{s:I, s:I, s:I}", "layers", (json_int_t)r->disk_core_bytes, "experts",
@@ -299,7 +343,7 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
     return cli_json_print(json_pack(
         "{s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, "
         "s:s, "
-        "s:o, s:f, s:o, s:I, s:o, s:o}",
+        "s:o, s:f, s:o, s:I, s:o, s:o, s:o}",
         "model", cli_json_string(path), "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes,
         "ceiling", cli_json_string(r->why), "available_bytes", (json_int_t)r->available_bytes, "used_bytes",
         (json_int_t)r->used_bytes, "least_bytes", (json_int_t)r->least_bytes, "whole_bytes",
@@ -308,7 +352,7 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
         "streamed_layers", r->streamed_layers, "ring", r->ring, "classes", classes_json(r), "context",
         (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
         "tokens_per_second", r->tokens_per_second, "rates", rates, "device_bytes",
-        (json_int_t)r->device_bytes, "device", device_json(r), "why_no_device",
+        (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache", hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? cli_json_string(r->device.why) : json_null()));
 }
 
@@ -331,7 +375,7 @@ int cli_plan(int argc, char **argv)
     bool json = false;
     uint64_t ram = RAM_NOT_GIVEN;
     cli_loading l = CLI_LOADING_DEFAULT;
-    mo_plan_ask ask = {0};
+    mo_plan_ask ask = {.hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
     const cli_option options[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
          "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 0,
@@ -347,7 +391,9 @@ int cli_plan(int argc, char **argv)
          "writes it (this machine)",
          &ask.machine, 0, 0},
         CLI_DEVICE_OPTIONS(l),
-        {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory", &ask.cpu_moe, 0, 0},
+        {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
+         &ask.cpu_moe, 0, 0},
+        CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {
@@ -360,6 +406,7 @@ int cli_plan(int argc, char **argv)
         .examples = "  moraine plan --ram 24G model.gguf\n"
                     "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
                     "  moraine plan --device cuda --vram 8G model.gguf\n"
+                    "  moraine plan --moe-hot-cache profile.json --moe-hot-cache-max-mib -1 model.gguf\n"
                     "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,

@@ -66,11 +66,8 @@ static bool read_fault(const char *text, size_t length, mo_sim_options *o)
     static const struct {
         const char *name;
         mo_sim_fault fault;
-    } faults[] = {{"alloc", MO_SIM_ALLOC},
-                  {"pin", MO_SIM_PIN},
-                  {"copy", MO_SIM_COPY},
-                  {"hang", MO_SIM_HANG},
-                  {"lost", MO_SIM_LOST}};
+    } faults[] = {{"alloc", MO_SIM_ALLOC}, {"pin", MO_SIM_PIN},   {"copy", MO_SIM_COPY},
+                  {"make", MO_SIM_MAKE},   {"hang", MO_SIM_HANG}, {"lost", MO_SIM_LOST}};
     const char *colon = memchr(text, ':', length);
     const size_t word = colon ? (size_t)(colon - text) : length;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -106,7 +103,7 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
         return bad_sim(text, length,
-                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, hang or lost with "
+                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, make, hang or lost with "
                        ":AFTER, and but for lost with :COUNT behind that",
                        err);
     }

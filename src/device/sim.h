@@ -13,6 +13,7 @@ typedef enum mo_sim_fault {
     MO_SIM_ALLOC, /* a device allocation fails */
     MO_SIM_PIN,   /* pinning is refused */
     MO_SIM_COPY,  /* one copy fails: its call gives MO_EIO, nothing is copied, the device goes on */
+    MO_SIM_MAKE,  /* a program cannot be made */
     MO_SIM_HANG,  /* an event is never done: waiting for it fails after `hang_ms`; the device is lost then */
     MO_SIM_LOST,  /* the device is lost: this and every later call fails */
 } mo_sim_fault;

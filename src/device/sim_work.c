@@ -256,7 +256,10 @@ mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, 
         memcpy(program->ops, ops, sizeof *ops * (size_t)count);
     }
     pthread_mutex_lock(&sim->lock);
-    const mo_status status = mo_sim_state(sim, err);
+    mo_status status = mo_sim_state(sim, err);
+    if (status == MO_OK && mo_sim_hits(sim, MO_SIM_MAKE, 1)) {
+        status = mo_fail(err, MO_ENOMEM, "the simulated GPU was told to refuse a program of %d ops", count);
+    }
     sim->programs += status == MO_OK;
     pthread_mutex_unlock(&sim->lock);
     if (status == MO_OK) {

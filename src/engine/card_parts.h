@@ -6,6 +6,7 @@
 #include "engine/card_clock.h"
 #include "engine/card_host.h"
 #include "engine/card_pass.h"
+#include "engine/hot_room.h"
 #include "engine/lane_rate.h"
 #include "store/packing.h"
 
@@ -13,11 +14,11 @@ enum {
     CARD_FEW = MO_OP_FEW, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     CARD_LOGITS = 32,     /* rows of logits made at once */
     CARD_PROGRAMS = 32,   /* sets of programs that are kept */
+    CARD_RENEW = 128,     /* steps after which one may be made anew because the host has less to do */
     CARD_STAGES = MO_VRAM_STAGES,
     CARD_WINDOW = 16,                    /* most experts of a batch that cross and are computed together */
     CARD_OPS = 64,                       /* most ops of a layer */
     CARD_ADOPTED = 2 + MO_BRICK_CLASSES, /* host memory that was pinned in place */
-    CARD_MOVES = 4,                      /* most exchanges of the hot cache under way at once */
 };
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -95,9 +96,11 @@ typedef struct mo_card_set {
     int64_t tokens, slices, chunks;
     mo_kv_type kv;
     bool logits;
-    uint64_t used; /* step of its last use */
+    uint64_t used, made; /* steps: of its last use; when it was made, or could not be made anew */
     int count;
     mo_card_segment *segments;
+    uint64_t closures; /* mo_vram_closures() when it was compared with the layers */
+    bool *open;        /* [layers of the model] as they were when it was made; part of the segments' memory */
 } mo_card_set;
 
 /* Stages: experts on their way. */
@@ -145,7 +148,7 @@ typedef struct mo_card_cache {
     mo_dstream *stream; /* of the copies */
     mo_daddr stages;
     int64_t stage_bytes;
-    mo_card_move moves[CARD_MOVES];
+    mo_card_move moves[MO_HOT_MOVES];
     int move_count;
     mo_exchange *list; /* planned and not begun */
     size_t count;
@@ -362,8 +365,9 @@ static inline bool mo_card_layer_passes(const mo_card *c, int layer)
 /* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
 int64_t mo_card_chunks_seen(const mo_walk *walk);
 bool mo_card_wants_logits(const mo_walk *walk);
-/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest. It is the
- * card's, and good until the next call. */
+/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest; and made
+ * anew, now and then, where layers have closed since: they need the host no more. It is the card's, and good until the
+ * next call. */
 mo_status mo_card_find_set(mo_card *card, const mo_walk *walk, mo_card_set **out, mo_error *err);
 void mo_card_drop_sets(mo_card *card);
 /* Launches a prepared piece of a step. */

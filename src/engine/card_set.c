@@ -2,6 +2,7 @@
  * layer passes through; steps of the same shape share it. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "engine/card_parts.h"
 
@@ -82,7 +83,7 @@ static mo_status build_set(mo_card *card, mo_card_set *set, mo_card_plan *p, mo_
             i = to - 1;
             continue;
         }
-        const bool open = mo_card_layer_open(card, i), alone = mo_card_layer_passes(card, i);
+        const bool open = set->open[i], alone = mo_card_layer_passes(card, i);
         if (alone && p->count > 0) { /* what is before it need not wait for it */
             status = end_segment(card, set, p, from, i, false, err);
             from = i;
@@ -124,50 +125,125 @@ static void drop_set(mo_card_set *set)
     *set = (mo_card_set){0};
 }
 
+/* What a step has to have in common with the steps that a set was made for. */
+static mo_card_set shape_of(const mo_card *card, const mo_walk *walk)
+{
+    return (mo_card_set){.tokens = walk->tokens,
+                         .slices = walk->slice_count,
+                         .chunks = chunk_bucket(card, mo_card_chunks_seen(walk)),
+                         .kv = walk->slices[0].state->kv,
+                         .logits = mo_card_wants_logits(walk),
+                         .used = card->pass,
+                         .made = card->pass,
+                         .closures = mo_vram_closures(card->vram)};
+}
+
+static bool same_shape(const mo_card_set *a, const mo_card_set *b)
+{
+    return a->tokens == b->tokens && a->slices == b->slices && a->chunks == b->chunks && a->kv == b->kv &&
+           a->logits == b->logits;
+}
+
+/* On failure nothing is left in *set. */
+static mo_status make_set(mo_card *card, const mo_card_set *shape, mo_card_set *set, mo_error *err)
+{
+    const size_t layers = (size_t)card->frame->layer_count, segments = 2 * layers + 1;
+    const int limit = (int)(layers * CARD_OPS + CARD_OPS);
+    mo_op *ops = malloc(sizeof *ops * (size_t)limit);
+    *set = *shape;
+    set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->open);
+    mo_card_plan p = {.card = card,
+                      .tokens = shape->tokens,
+                      .chunks = shape->chunks,
+                      .slices = shape->slices,
+                      .kv = shape->kv,
+                      .passing = -1,
+                      .ops = ops,
+                      .limit = limit};
+    mo_status status = MO_OK;
+    if (ops && set->segments) {
+        set->open = (bool *)(set->segments + segments);
+        for (int i = 0; i < (int)layers; i++) {
+            set->open[i] = mo_card_layer_open(card, i);
+        }
+        status = build_set(card, set, &p, err);
+    } else {
+        status = mo_fail(err, MO_ENOMEM, "no memory for the device's programs");
+    }
+    free(ops);
+    if (status != MO_OK) {
+        drop_set(set);
+    }
+    return status;
+}
+
+/* How many layers have closed since the set was made; -1: one that was closed is not any more, so it cannot be used. */
+static int closed_since(const mo_card *card, const mo_card_set *set)
+{
+    int closed = 0;
+    for (int i = 0; i < card->frame->layer_count; i++) {
+        const bool open = mo_card_layer_open(card, i);
+        if (open && !set->open[i]) {
+            return -1;
+        }
+        closed += set->open[i] && !open;
+    }
+    return closed;
+}
+
+/* Layers that have closed are served by the host until the set is made anew, with the same result. That takes some
+ * milliseconds, and saves a round trip for each of them in every step, so it is not done at once: others may follow. A
+ * set that cannot be made anew serves on. */
+static mo_status keep_true(mo_card *card, const mo_card_set *shape, mo_card_set *set, mo_error *err)
+{
+    mo_card_set fresh;
+    mo_error refused = {0};
+    if (set->closures == shape->closures) {
+        return MO_OK;
+    }
+    const int closed = closed_since(card, set);
+    if (closed == 0) {
+        set->closures = shape->closures;
+        return MO_OK;
+    }
+    if (closed > 0 && card->pass - set->made < CARD_RENEW) {
+        return MO_OK;
+    }
+    const mo_status status = make_set(card, shape, &fresh, &refused);
+    if (status == MO_OK) {
+        drop_set(set);
+        *set = fresh;
+        return MO_OK;
+    }
+    if (closed > 0 && status != MO_EDEVICE) {
+        set->made = card->pass;
+        mo_log(MO_LOG_WARN, "device",
+               "%d layers need the host no more, but go on asking it, which costs time: %s", closed,
+               refused.detail);
+        return MO_OK;
+    }
+    *err = refused;
+    return status;
+}
+
 mo_status mo_card_find_set(mo_card *card, const mo_walk *walk, mo_card_set **out, mo_error *err)
 {
-    const int64_t chunks = chunk_bucket(card, mo_card_chunks_seen(walk));
-    const bool logits = mo_card_wants_logits(walk);
+    const mo_card_set shape = shape_of(card, walk);
     mo_card_set *oldest = &card->sets[0];
     for (int i = 0; i < CARD_PROGRAMS; i++) {
         mo_card_set *s = &card->sets[i];
-        if (s->segments && s->tokens == walk->tokens && s->slices == walk->slice_count &&
-            s->chunks == chunks && s->logits == logits && s->kv == walk->slices[0].state->kv) {
+        if (s->segments && same_shape(s, &shape)) {
             s->used = card->pass;
             *out = s;
-            return MO_OK;
+            return keep_true(card, &shape, s, err);
         }
         if (s->used < oldest->used) {
             oldest = s;
         }
     }
-    const int limit = card->frame->layer_count * CARD_OPS + CARD_OPS;
     drop_set(oldest);
-    mo_op *ops = malloc(sizeof *ops * (size_t)limit);
-    oldest->segments = calloc(2 * (size_t)card->frame->layer_count + 1, sizeof *oldest->segments);
-    oldest->tokens = walk->tokens;
-    oldest->slices = walk->slice_count;
-    oldest->chunks = chunks;
-    oldest->logits = logits;
-    oldest->kv = walk->slices[0].state->kv;
-    oldest->used = card->pass;
-    mo_card_plan p = {.card = card,
-                      .tokens = walk->tokens,
-                      .chunks = chunks,
-                      .slices = walk->slice_count,
-                      .kv = walk->slices[0].state->kv,
-                      .passing = -1,
-                      .ops = ops,
-                      .limit = limit};
-    const mo_status status = ops && oldest->segments
-                                 ? build_set(card, oldest, &p, err)
-                                 : mo_fail(err, MO_ENOMEM, "no memory for the device's programs");
-    free(ops);
-    if (status != MO_OK) {
-        drop_set(oldest);
-    }
     *out = oldest;
-    return status;
+    return make_set(card, &shape, oldest, err);
 }
 
 void mo_card_drop_sets(mo_card *card)

@@ -285,9 +285,9 @@ static int64_t rounded(double bytes)
 
 /* The serial bound: the core's products, and for every layer the longer of its experts' products and the
  * reads of those that are missing; a streamed layer costs what its read takes longer than its products.
- * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks. Every sum is
- * made so that it falls when more lies in RAM, in floating point too. */
-static void reckon(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
+ * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
+ * knows better. Every sum is made so that it falls when more lies in RAM, in floating point too. */
+static void reckon(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
 {
     const double compute = r->ram_bytes_s * r->compute_share, disk = r->disk_bytes_s;
     const double core = (double)m->core_bytes + (double)p->table;
@@ -296,7 +296,8 @@ static void reckon(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
         const mo_plan_class *c = &m->classes[i];
         const double bytes = c->bricks ? c->used_per_token * (double)c->bytes : 0;
         const double there = p->mode == MO_PLAN_RESIDENT ? (double)c->bricks : (double)p->class_slots[i];
-        const double absent = c->bricks ? bytes * (1 - there / (double)c->bricks) : 0;
+        const double share = hits ? hits[i] : there / (double)c->bricks;
+        const double absent = c->bricks ? bytes * (1 - share) : 0;
         layers += fmax(bytes / compute, absent / disk);
         missing += absent;
         asked += bytes;
@@ -353,10 +354,23 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     }
     plan.device = on_device;
     if (device) {
-        mo_plan_device_reckon(model, &w.model, limits, rates, &plan);
+        mo_plan_device_reckon(model, &w.model, limits, rates, NULL, &plan);
     } else {
-        reckon(model, rates, &plan);
+        reckon(model, rates, NULL, &plan);
     }
     *out = plan;
     return MO_OK;
+}
+
+void mo_plan_reckon(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                    const double *hits, mo_plan *plan)
+{
+    if (plan->mode != MO_PLAN_RESIDENT) {
+        plan->expert_resident = 0; /* counted with the slots */
+    }
+    if (plan->device.ceiling) {
+        mo_plan_device_reckon(model, model, limits, rates, hits, plan);
+    } else {
+        reckon(model, rates, hits, plan);
+    }
 }

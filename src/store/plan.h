@@ -128,4 +128,10 @@ typedef struct mo_plan {
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
                        mo_plan *out, mo_error *err);
 
+/* Fills the speed once more, of a plan whose slots were changed after it was made; with a device for limits with
+ * ram_keeps. hits: for every class the share of its picks that find their expert in the upper tier (VRAM, or RAM without
+ * a device); NULL: evenly spread routing. */
+void mo_plan_reckon(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                    const double *hits, mo_plan *plan);
+
 #endif

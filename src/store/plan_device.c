@@ -259,9 +259,10 @@ static double fetch_seconds(double bytes, const wires *w, mo_postfetch_mode mode
     return bytes / w->both + MO_PLAN_FETCH_SECONDS;
 }
 
-/* Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks. */
+/* Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits` knows
+ * better. */
 static lane reckon_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, int i,
-                         const wires *w, double trip)
+                         const double *hits, const wires *w, double trip)
 {
     const mo_plan_class *c = &m->classes[i];
     lane n = {0};
@@ -271,14 +272,15 @@ static lane reckon_class(const mo_plan_model *m, const mo_plan_limits *l, const 
     const bool resident = p->mode == MO_PLAN_RESIDENT && l->ram_keeps;
     const double bricks = (double)c->bricks, here = (double)p->device.class_slots[i];
     const double in_ram = resident ? bricks : (double)p->class_slots[i];
-    const double there = fmin(bricks, l->ram_keeps ? fmax(here, in_ram) : here + in_ram);
+    const double hot = hits ? hits[i] * bricks : here; /* as many, used evenly, would serve as well */
+    const double there = fmin(bricks, l->ram_keeps ? fmax(hot, in_ram) : hot + in_ram);
     const int used = c->used ? c->used : m->used;
     const double layers = used > 0 ? c->used_per_token / used : m->routed_layers;
     double share;
     n.asked = c->used_per_token * (double)c->bytes;
-    n.missing = n.asked * (1 - here / bricks);
+    n.missing = n.asked * (1 - hot / bricks);
     n.absent = n.asked * (1 - there / bricks);
-    n.hit_s = n.asked * (here / bricks) / w->vram;
+    n.hit_s = n.asked * (hot / bricks) / w->vram;
     n.disk_s = n.absent / w->disk;
     n.layer_bytes = layers > 0 ? n.missing / layers : 0;
     n.layer_alone_s = n.layer_bytes / w->cpu;
@@ -361,7 +363,7 @@ static double reckon_passage(const mo_plan_model *m, const mo_plan_model *rest, 
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
  * beside them. Every sum is made so that it falls when more lies in RAM or in VRAM. */
 void mo_plan_device_reckon(const mo_plan_model *m, const mo_plan_model *rest, const mo_plan_limits *l,
-                           const mo_rates *r, mo_plan *p)
+                           const mo_rates *r, const double *hits, mo_plan *p)
 {
     const wires w = wires_of(r);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;
@@ -371,7 +373,7 @@ void mo_plan_device_reckon(const mo_plan_model *m, const mo_plan_model *rest, co
     double layers = 0, disk_bytes;
     d->link_seconds = reckon_passage(m, rest, l, &w, p, &disk_bytes);
     for (int i = 0; i < m->class_count; i++) {
-        const lane n = reckon_class(m, l, p, i, &w, trip);
+        const lane n = reckon_class(m, l, p, i, hits, &w, trip);
         layers += fmax(n.hit_s + n.miss_s + n.trip_s, n.disk_s);
         all.asked += n.asked;
         all.missing += n.missing;

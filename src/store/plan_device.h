@@ -34,8 +34,9 @@ bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limi
 /* What is left for RAM: the core of layers in passage, experts' classes as they were, no sessions. */
 mo_plan_model mo_plan_device_rest(const mo_plan_model *model, const mo_plan_device *device);
 
-/* Fills the speed of a plan whose places are decided; rest is what RAM was asked to hold. */
+/* Fills the speed of a plan whose places are decided; rest is what RAM was asked to hold, hits as in mo_plan_reckon(). */
 void mo_plan_device_reckon(const mo_plan_model *model, const mo_plan_model *rest,
-                           const mo_plan_limits *limits, const mo_rates *rates, mo_plan *plan);
+                           const mo_plan_limits *limits, const mo_rates *rates, const double *hits,
+                           mo_plan *plan);
 
 #endif

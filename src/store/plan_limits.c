@@ -107,11 +107,10 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
     return MO_OK;
 }
 
-void mo_plan_limits_device(int64_t asked, int64_t free_bytes, mo_plan_limits *l)
+void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mib, mo_plan_limits *l)
 {
     char size[32], there[32], reserve[32];
-    int64_t left = MO_PLAN_VRAM_RESERVE_MIB * MIB;
-    left = left < free_bytes / 4 ? left : free_bytes / 4;
+    const int64_t left = reserve_mib < free_bytes / 4 / MIB ? reserve_mib * MIB : free_bytes / 4;
     mo_plan_size_text(asked, size);
     mo_plan_size_text(free_bytes, there);
     mo_plan_size_text(left, reserve);

@@ -21,6 +21,7 @@ typedef struct layer_map {
     int of;        /* size class, -1: no bricks */
     int32_t first; /* number of its expert 0 in the class */
     int experts;
+    int missing;   /* of them: not on the device, by the mirror */
     int64_t entry; /* of its expert 0 in the map */
 } layer_map;
 
@@ -30,6 +31,8 @@ struct mo_vram {
     int class_count;
     layer_map *layers;
     int layer_count;
+    bool still;        /* the slots are the layers' own: who is there leaves for one of his layer only */
+    uint64_t closures; /* how often a layer closed, or opened again */
     int64_t entries;
     mo_daddr map;     /* mo_daddr[entries] on the device */
     mo_daddr *mirror; /* pinned: what the map holds, or will after the switch */
@@ -75,7 +78,7 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
         if (layers[i].bytes > 0) {
             l->of = class_of(v, mo_vram_room(layers[i].bytes));
             l->first = v->classes[l->of].bricks;
-            l->experts = layers[i].experts;
+            l->experts = l->missing = layers[i].experts;
             l->entry = v->entries;
             v->classes[l->of].bricks += layers[i].experts;
             v->entries += layers[i].experts;
@@ -179,6 +182,7 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
     mo_status status = sort_layers(v, layers, err);
     if (status == MO_OK) {
         if (budget == MO_VRAM_BY_LAYER) {
+            v->still = true;
             sum_slots(v, layers);
         } else {
             share(v, budget);
@@ -232,18 +236,13 @@ mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert)
 bool mo_vram_closed(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];
-    if (l->of < 0) {
-        return true;
-    }
-    if (v->classes[l->of].count < v->classes[l->of].bricks) {
-        return false;
-    }
-    for (int e = 0; e < l->experts; e++) {
-        if (v->mirror[l->entry + e] == 0) {
-            return false;
-        }
-    }
-    return true;
+    return l->of < 0 ||
+           (l->missing == 0 && (v->still || v->classes[l->of].count == v->classes[l->of].bricks));
+}
+
+uint64_t mo_vram_closures(const mo_vram *v)
+{
+    return v->closures;
 }
 
 bool mo_vram_has(const mo_vram *v, int layer)
@@ -269,25 +268,29 @@ void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t mos
     mo_slots_seed(v->classes[l->of].slots, l->first + expert, hits, most);
 }
 
-static void set_entry(mo_vram *v, int64_t entry, mo_daddr address)
+static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
 {
+    const int64_t entry = layer_at(v, layer, expert)->entry + expert;
+    const bool closed = mo_vram_closed(v, layer);
+    v->layers[layer].missing += (v->mirror[entry] != 0) - (address != 0);
     v->mirror[entry] = address;
+    v->closures += mo_vram_closed(v, layer) != closed;
     if (!v->marked[entry]) {
         v->marked[entry] = 1;
         v->changed[v->changes++] = entry;
     }
 }
 
-/* The entry of a brick that is known by its class and number. */
-static int64_t entry_of(const mo_vram *v, int of, int32_t brick)
+/* A brick that is known by its class and number has left. */
+static void clear_entry(mo_vram *v, int of, int32_t brick)
 {
     for (int i = 0; i < v->layer_count; i++) {
         const layer_map *l = &v->layers[i];
         if (l->of == of && brick >= l->first && brick < l->first + l->experts) {
-            return l->entry + brick - l->first;
+            set_entry(v, i, brick - l->first, 0);
+            return;
         }
     }
-    return -1;
 }
 
 mo_daddr mo_vram_take(mo_vram *v, int layer, int expert)
@@ -300,7 +303,7 @@ mo_daddr mo_vram_take(mo_vram *v, int layer, int expert)
         return 0;
     }
     if (evicted >= 0) {
-        set_entry(v, entry_of(v, l->of, evicted), 0);
+        clear_entry(v, l->of, evicted);
     }
     return c->memory + (mo_daddr)(slot * c->room);
 }
@@ -318,14 +321,14 @@ void mo_vram_landed(mo_vram *v, int layer, int expert)
     size_class *c = &v->classes[l->of];
     const int32_t slot = mo_slots_find(c->slots, l->first + expert);
     mo_slots_unpin(c->slots, l->first + expert);
-    set_entry(v, l->entry + expert, c->memory + (mo_daddr)(slot * c->room));
+    set_entry(v, layer, expert, c->memory + (mo_daddr)(slot * c->room));
 }
 
 void mo_vram_drop(mo_vram *v, int layer, int expert)
 {
     const layer_map *l = layer_at(v, layer, expert);
     mo_slots_drop(v->classes[l->of].slots, l->first + expert);
-    set_entry(v, l->entry + expert, 0);
+    set_entry(v, layer, expert, 0);
 }
 
 void mo_vram_pin(mo_vram *v, int layer, int expert)

@@ -17,7 +17,8 @@ typedef struct mo_vram_layer {
     int32_t slots; /* where no budget is given: what the layer brings to the pool of its size */
 } mo_vram_layer;
 
-#define MO_VRAM_BY_LAYER ((int64_t)-1) /* a budget: the layers say how many slots there are */
+#define MO_VRAM_BY_LAYER                                                                                     \
+    ((int64_t)-1) /* a budget: the layers say how many slots there are, and none takes another's */
 
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
 int64_t mo_vram_room(int64_t brick_bytes);
@@ -37,9 +38,11 @@ void mo_vram_close(mo_vram *v); /* NULL is allowed */
 /* Where the brick lies, 0: nowhere, or not yet. */
 mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
 
-/* Does every expert of the layer lie on the device, for good (nobody can be evicted: there are as many slots as
- * bricks)? */
+/* Does every expert of the layer lie on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
+ * (MO_VRAM_BY_LAYER) the caller exchanges bricks within their layer only. */
 bool mo_vram_closed(const mo_vram *v, int layer);
+/* How often a layer closed, or opened again because a brick was dropped: unchanged, so is what mo_vram_closed() says. */
+uint64_t mo_vram_closures(const mo_vram *v);
 
 /* Has the layer slots at all? */
 bool mo_vram_has(const mo_vram *v, int layer);
