@@ -449,6 +449,7 @@ static void plans_know_the_cache_in_ram(void **state)
     mo_tier_report tiers;
     mo_model_options o = hot_options(0, 2);
     o.device = "none";
+    o.threads = 0; /* as plans reckon: working memory grows with them */
     const mo_plan_report plan = plan_of(&o);
     mo_model *model = open_model(&o);
     mo_model_tiers(model, &tiers);
