@@ -18,8 +18,8 @@
 #include "moraine_model.h"
 #include "sanitized.h"
 
-/* Under ThreadSanitizer, which takes its time: the same ways on a shorter text. */
-enum { TOKENS = SANITIZED_THREADS ? 64 : 112 };
+/* Under sanitizers, which take their time: the same ways on a shorter text. */
+enum { TOKENS = SANITIZED ? 64 : 112 };
 enum { LAYERS = 7, EXPERTS = 64, CONTEXT = 256 };
 
 static const char *device_name = "sim";

@@ -165,6 +165,9 @@ all)
     ;;
 esac
 
-times | awk -F '[ ms]+' 'END { printf "%d minutes, of a core %d\n", '$((SECONDS / 60))', $1 + $3 + ($2 + $4) / 60 }'
+cpu=$(mktemp)
+times >"$cpu" # not of a pipe, which has none
+awk -F '[ ms]+' 'END { printf "%d minutes, of a core %.1f\n", '$((SECONDS / 60))', $1 + $3 + ($2 + $4) / 60 }' "$cpu"
+rm -f "$cpu"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
