@@ -2,16 +2,13 @@
  * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
 #include "card_case.h"
 #include "random.h"
+#include "sanitized.h"
 #include "store/profile_json.h"
 
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 
-/* Under ThreadSanitizer, which takes its time: the same ways on fewer models. */
-#if defined(__SANITIZE_THREAD__)
-enum { MODEL_STEP = 4, TIERED_TOKENS = 20 };
-#else
-enum { MODEL_STEP = 1, TIERED_TOKENS = 40 };
-#endif
+/* Under sanitizers, which take their time: the same ways on fewer models. */
+enum { MODEL_STEP = SANITIZED_THREADS ? 6 : SANITIZED ? 2 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
 
 static void everything_on_the_device(void **state)
 {

@@ -16,18 +16,10 @@
 #include "engine/card_parts.h"
 #include "engine/hot_toggles.h"
 #include "moraine_model.h"
+#include "sanitized.h"
 
-/* Under ThreadSanitizer, which takes its time: the same ways on a shorter text. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = true };
-#else
-enum { SANITIZED = false };
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { TOKENS = 64 };
-#else
-enum { TOKENS = 112 };
-#endif
+/* Under sanitizers, which take their time: the same ways on a shorter text. */
+enum { TOKENS = SANITIZED ? 64 : 112 };
 enum { LAYERS = 7, EXPERTS = 64, CONTEXT = 256 };
 
 static const char *device_name = "sim";

@@ -20,6 +20,7 @@
 
 #include "gguf/fingerprint.h"
 #include "moraine_model.h"
+#include "sanitized.h"
 #include "store/profile_file.h"
 #include "store/warm.h"
 
@@ -199,7 +200,7 @@ static void learn(const char *profile, double share)
     o.learning.profile = profile;
     mo_model *model = open_model(&o);
     for (int i = 0; i < STORIES; i++) {
-        answer(model, stories[i], 96);
+        answer(model, stories[i], SANITIZED_THREADS ? 32 : 96);
     }
     mo_model_close(model);
 }
@@ -225,7 +226,7 @@ static void second_start_is_warm(void **state)
     if (missing_model()) {
         skip();
     }
-    for (int percent = 25; percent <= 50; percent += 25) {
+    for (int percent = 25; percent <= (SANITIZED ? 25 : 50); percent += 25) {
         mo_model_options o = some_options(percent / 100.0);
         double cold[3], steady[3], warm[3];
         o.no_prediction = true; /* its hits would hide those of the profile */
@@ -431,7 +432,7 @@ static void static_cache_stays(void **state)
     assert_true(all > 20);
     assert_int_equal(still_there(model), all);
     for (int i = 0; i < 3; i++) {
-        answer(model, code_text, 60);
+        answer(model, code_text, SANITIZED_THREADS ? 20 : 60);
         check_status(mo_model_request_done(model, &err), &err);
         assert_int_equal(still_there(model), all);
     }

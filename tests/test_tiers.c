@@ -708,7 +708,7 @@ static void the_default_policy_is_never_far_from_the_best(void **state)
     static const double shares[] = {0.10, 0.25, 0.50};
     (void)state;
     mo_model *model = open_setting(&(setting){.budget = ALL});
-    for (size_t s = 0; s < sizeof scenes / sizeof *scenes; s++) {
+    for (size_t s = 0; s < (SANITIZED ? 1 : sizeof scenes / sizeof *scenes); s++) {
         mo_trace *trace = trace_of(model, &scenes[s]);
         for (int b = 0; b < 3; b++) {
             const double ours = hit_rate(trace, NULL, shares[b]);

@@ -9,6 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
+TIMEFORMAT='%U %S'
 
 # What runs behind the tests, by the build directory it makes, or `lint`: process numbers, which are those of their groups.
 declare -A behind=()
@@ -26,7 +27,7 @@ end_all() {
 }
 trap end_all EXIT
 
-count() { # stage, program, exit status, log
+count() { # stage, program, exit status, log, and its CPU time in seconds where that is known
     local ok bad skip
     skip=$(grep -c -E '^(not )?ok .*# SKIP' "$4")
     ok=$(grep -E '^ok ' "$4" | grep -vc '# SKIP')
@@ -41,7 +42,7 @@ count() { # stage, program, exit status, log
         printf ', %d FAILED (exit %d)\n' "$bad" "$3"
         sed 's/^/    /' "$4" | tail -n 60
     else
-        printf '  (%ds)\n' $((SECONDS - began))
+        printf '  (%ds%s)\n' $((SECONDS - began)) "${5:+, $5 s of a core}"
     fi
 }
 
@@ -52,87 +53,109 @@ collect() { # stage, program name, log: of what was started as `stage`
     unset "behind[$1]"
 }
 
-run() { # stage, program name, command...
-    local stage=$1 name=$2 log
-    shift 2
-    log=$(mktemp)
-    began=$SECONDS
-    timeout -s KILL 900 "$@" >"$log" 2>&1
-    count "$stage" "$name" $? "$log"
-    rm -f "$log"
-}
-
-# Programs that run beside each other: process number -> name, log, and when it began.
-declare -A running=() log_of=() began_at=()
-reap() { # stage: waits for one of them and counts it
+# Programs that run beside each other: process number -> stage, name, log, and when it began.
+declare -A running=() stage_of=() log_of=() began_at=()
+reap() { # waits for one of them and counts it
     local ended status log
     wait -n -p ended "${!running[@]}"
     status=$?
     log=${log_of[$ended]} began=${began_at[$ended]}
-    count "$1" "${running[$ended]}" "$status" "$log"
-    rm -f "$log"
-    unset "running[$ended]" "log_of[$ended]" "began_at[$ended]"
+    count "${stage_of[$ended]}" "${running[$ended]}" "$status" "$log" "$(awk 'END { printf "%.1f", $1 + $2 }' "$log.cpu")"
+    rm -f "$log" "$log.cpu"
+    unset "running[$ended]" "stage_of[$ended]" "log_of[$ended]" "began_at[$ended]"
 }
 launch() { # stage, program name, command...: as soon as there is a core for it
     local name=$2 log stage=$1
     shift 2
     while [ "${#running[@]}" -ge "$(nproc)" ]; do
-        reap "$stage"
+        reap
     done
     log=$(mktemp)
-    timeout -s KILL 900 "$@" >"$log" 2>&1 &
-    running[$!]=$name log_of[$!]=$log began_at[$!]=$SECONDS
+    { time timeout -s KILL 900 "$@" >"$log" 2>&1; } 2>"$log.cpu" &
+    running[$!]=$name stage_of[$!]=$stage log_of[$!]=$log began_at[$!]=$SECONDS
 }
 
-stage() { # name, build directory, emulator, programs (or "all"), cmake options...
-    local name=$1 directory=$2 emulator=$3 programs=$4 program
-    shift 4
+# targets PROGRAMS: what a build needs for them; nothing, which is everything, for all.
+targets() {
+    [ "$1" = all ] || echo "$1" | tr -s ' \n' '\n\n' | sed 's/:.*//' | sort -u | tr '\n' ' '
+}
+
+prepare() { # programs, build directory, cmake options...: builds behind what runs
+    local programs=$1
+    shift
+    start "$1" /dev/null env MO_TARGETS="$(targets "$programs")" tools/build.sh "$@"
+}
+
+stage() { # name, emulator, programs (or "all"), build directory, cmake options...
+    local name=$1 emulator=$2 programs=$3 directory=$4 program
+    shift 3
     began=$SECONDS
     if [ -n "${behind[$directory]:-}" ]; then
         wait "${behind[$directory]}" # what follows has nothing left to do, or says what failed
         unset "behind[$directory]"
     fi
-    if ! tools/build.sh "$directory" "$@"; then
+    if ! MO_TARGETS=$(targets "$programs") tools/build.sh "$@"; then
         echo "$name: the build FAILED"
         failed=$((failed + 1))
         return
     fi
     printf '%-10s built (%ds)\n' "$name" $((SECONDS - began))
-    [ "$programs" = all ] && programs=$(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | sort)
+    if [ "$programs" = all ]; then # those that take long first, so that none is left to one core at the end
+        programs="$slow $(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | grep -vxF "$(echo "$slow" | tr -s ' \n' '\n\n')")"
+    fi
     for program in $programs; do # NAME, or NAME:TEST for one test of it
+        [[ $program == test_* ]] || continue # built only
         # shellcheck disable=SC2086
         launch "$name" "$program" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
     done
+}
+finish() { # whatever still runs
     while [ "${#running[@]}" -gt 0 ]; do
-        reap "$name"
+        reap
     done
 }
 
-concurrent="test_pool test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_text:threads_share_a_tokenizer test_engine:together test_engine:at_the_same_time test_quantize
-test_disk:threads_* test_disk:ring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change test_profile test_store:arrivals_reversed test_store:every_read_fails_once test_store:streamed_layers test_learning:static_cache_stays
-test_device:test_* test_postfetch test_probe_device test_card test_card_pass:kinds_of_steps_take_turns test_card_pass:layers_pass_from_disk test_card_batch:windows_have_holes
-test_hot_cache_device:updates_change_no_bit"
-# Programs that make sense under the emulator: bits and formats; the rest is the same code.
-portable="test_pool test_format test_product test_ops test_math test_gguf test_synth test_text test_chat
-test_engine:fixed_fingerprints test_engine:together test_hot_cache"
+slow="test_store test_tiers test_engine test_hot_cache_device test_learning test_card test_card_pass test_device test_cli
+test_product test_text"
+# Programs with threads, and of those that have more the tests with threads; the longest first.
+concurrent="test_card test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
+test_card_batch:windows_have_holes test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
+test_quantize test_disk:threads_* test_disk:ring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
+test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
+test_card_pass:kinds_of_steps_take_turns test_card_pass:layers_pass_from_disk test_pool test_text:threads_share_a_tokenizer
+test_postfetch test_probe_device"
+# Programs that make sense under the emulator: bits and formats; the rest is the same code. The program and the library
+# are built as well.
+portable="test_product test_synth test_text test_engine:together test_math test_format test_engine:fixed_fingerprints test_pool
+test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_core"
+
+# Builds: a directory, and what cmake is told.
+native=(build -DMO_WERROR=ON)
+sanitize=(build-asan -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
+thread=(build-tsan -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
 case "${1:-all}" in
 quick)
-    stage native build "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" -DMO_WERROR=ON
+    stage native "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" "${native[@]}"
+    finish
     ;;
 all)
     # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
-    # nvcc) take minutes to compile.
-    start build /dev/null tools/build.sh build -DMO_WERROR=ON
-    stage sanitize build-asan "" all -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release
-    stage native build "" all -DMO_WERROR=ON
-    run native install.sh tests/install.sh build
+    # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
+    # the cores.
+    read -r -a cross <<<"build-cross -DMO_WERROR=ON $(tools/cross.sh flags)"
+    prepare all "${native[@]}"
+    stage sanitize "" all "${sanitize[@]}"
+    prepare "$concurrent" "${thread[@]}"
+    stage native "" all "${native[@]}"
+    launch native install.sh tests/install.sh build
+    prepare "$portable" "${cross[@]}"
+    stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)
     start lint "$lint_log" timeout -s KILL 900 tools/lint.sh
-    stage thread build-tsan "" "$concurrent" -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release
-    # shellcheck disable=SC2046
-    stage "$(tools/cross.sh name)" build-cross "$(tools/cross.sh emulator)" "$portable" -DMO_WERROR=ON $(tools/cross.sh flags)
-    run fuzz fuzz.sh tools/fuzz.sh 16
+    launch fuzz fuzz.sh tools/fuzz.sh 16
+    stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
+    finish
     collect lint lint.sh "$lint_log"
     rm -f "$lint_log"
     ;;
@@ -142,5 +165,9 @@ all)
     ;;
 esac
 
+cpu=$(mktemp)
+times >"$cpu" # not of a pipe, which has none
+awk -F '[ ms]+' 'END { printf "%d minutes, of a core %.1f\n", '$((SECONDS / 60))', $1 + $3 + ($2 + $4) / 60 }' "$cpu"
+rm -f "$cpu"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
