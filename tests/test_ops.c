@@ -282,7 +282,7 @@ static void run_attend(testcase *c, const mo_kernels *k)
         }
     }
     float *m = zeros(c, heads), *l = zeros(c, heads), *o = zeros(c, heads * kv.v_len);
-    k->attend(&kv, &(mo_span){begin, end}, 1, q, heads, 0.125f, m, l, o);
+    k->attend(&kv, &(mo_seen){begin, end}, 1, q, heads, 0.125f, m, l, o);
     emit_row(c, m, heads);
     emit_row(c, l, heads);
     emit_row(c, o, heads * kv.v_len);
@@ -297,10 +297,10 @@ static void run_attend_spans(testcase *c, const mo_kernels *k)
         .type = (mo_kv_type)(c->seed / 6 % 3), .k_len = n, .v_len = c->seed % 5 ? n : pick(c, 1, 100)};
     const int64_t window = c->seed % 4 == 1 ? pick(c, 1, 200) : MO_CHUNK,
                   last = pick(c, 1, MO_CHUNK - tokens + 1);
-    mo_span spans[10];
+    mo_seen spans[10];
     for (int64_t i = 0; i < tokens; i++) { /* chunk 1 */
         const int64_t end = last + i, begin = end > window ? end - window : 0;
-        spans[i] = (mo_span){MO_CHUNK + begin, MO_CHUNK + end};
+        spans[i] = (mo_seen){MO_CHUNK + begin, MO_CHUNK + end};
     }
     kv.k_stride = mo_kv_bytes(kv.type, kv.k_len);
     kv.v_stride = mo_kv_bytes(kv.type, kv.v_len);

@@ -150,7 +150,7 @@ static void attend_head(const mo_kernels *k, const attend_parts *p, int64_t t, i
     float *sum = p->partial + (t % MO_OP_FEW * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
-        const mo_span seen = {first > at ? first : at, last < at + MO_CHUNK ? last : at + MO_CHUNK};
+        const mo_seen seen = {first > at ? first : at, last < at + MO_CHUNK ? last : at + MO_CHUNK};
         k->attend(&kv, &seen, 1, q, 1, o->scale, &chunk[0], &chunk[1], chunk + 2);
         if (chunk != sum) {
             k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);

@@ -140,13 +140,13 @@ static void merge_queries(const mo_walk *walk, bool first, int64_t queries, cons
 
 /* What tokens p0 .. p0 + count - 1 see of the chunk that begins at c. Those that see something of it follow each
  * other: their number, and the first of them. */
-static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t p0, int64_t count, mo_span *spans,
+static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t p0, int64_t count, mo_seen *spans,
                              int64_t *first)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t begin = first_seen(a, p0 + i), end = p0 + i + 1;
-        const mo_span seen = {begin > c ? begin : c, end < c + MO_CHUNK ? end : c + MO_CHUNK};
+        const mo_seen seen = {begin > c ? begin : c, end < c + MO_CHUNK ? end : c + MO_CHUNK};
         if (seen.begin < seen.end) {
             *first = found ? *first : i;
             spans[found++] = seen;
@@ -168,7 +168,7 @@ static void attend_tile(const mo_walk *walk, mo_attend_space *s, int64_t t, int6
         copy_queries(walk, t + i, h, s->q + i * group * a->k_len);
     }
     for (int64_t c = first_seen(a, p0) / MO_CHUNK * MO_CHUNK; c <= p1; c += MO_CHUNK) {
-        mo_span spans[MO_QUERY_TILE];
+        mo_seen spans[MO_QUERY_TILE];
         int64_t first = 0;
         const int64_t found = seen_of_chunk(a, c, p0, count, spans, &first);
         walk->k->attend(&kv, spans, found, s->q + first * group * a->k_len, group, a->scale, s->m, s->l,
@@ -238,7 +238,7 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t first = first_seen(a, walk->w->position[t]);
         const int64_t c = (first / MO_CHUNK + chunk - walk->w->chunk_first[t]) * MO_CHUNK;
         const int64_t last = walk->w->position[t] + 1;
-        const mo_span seen = {first > c ? first : c, last < c + MO_CHUNK ? last : c + MO_CHUNK};
+        const mo_seen seen = {first > c ? first : c, last < c + MO_CHUNK ? last : c + MO_CHUNK};
         const mo_kv_head kv = mo_state_head(walk->w->state_of[t], walk->index, h);
         copy_queries(walk, t, h, s->q);
         walk->k->attend(&kv, &seen, 1, s->q, group, a->scale, s->m, s->l, s->o);

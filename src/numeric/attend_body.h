@@ -49,13 +49,13 @@ typedef struct attend_round {
     int64_t rows;
     int64_t k_pad; /* k_len to the next multiple of 32 */
     float scale;
-    mo_span seen[ROWS]; /* by each row */
+    mo_seen seen[ROWS]; /* by each row */
 } attend_round;
 
 /* What `rows` rows from `row` on see together. */
-INLINE mo_span seen_by(const attend_round *a, int64_t row, int64_t rows)
+INLINE mo_seen seen_by(const attend_round *a, int64_t row, int64_t rows)
 {
-    mo_span s = a->seen[row];
+    mo_seen s = a->seen[row];
     for (int64_t i = row + 1; i < row + rows; i++) {
         s.begin = a->seen[i].begin < s.begin ? a->seen[i].begin : s.begin;
         s.end = a->seen[i].end > s.end ? a->seen[i].end : s.end;
@@ -278,7 +278,7 @@ static void score_many(attend_space *s, const attend_round *a, const uint8_t *ke
     turn_floats(s, a, key, count);
     for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
         const int64_t rows = tile_rows(a, r);
-        const mo_span seen = seen_by(a, r, rows);
+        const mo_seen seen = seen_by(a, r, rows);
         if (seen.end <= begin || seen.begin >= begin + count) {
             continue;
         }
@@ -365,7 +365,7 @@ static void score_codes(attend_space *s, const attend_round *a, const uint8_t *k
     }
     for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
         const int64_t rows = tile_rows(a, r);
-        const mo_span seen = seen_by(a, r, rows);
+        const mo_seen seen = seen_by(a, r, rows);
         if (seen.end <= begin || seen.begin >= begin + count) {
             continue;
         }
@@ -437,7 +437,7 @@ static void add_values(attend_space *s, const attend_round *a, const uint8_t *va
     }
     for (int64_t r = 0; r < a->rows;) {
         const int64_t rows = r + TILE <= a->rows && see_alike(a, r) ? TILE : 1;
-        const mo_span seen = a->seen[r];
+        const mo_seen seen = a->seen[r];
         const int64_t from = seen.begin > begin ? seen.begin - begin : 0;
         const int64_t to = seen.end < begin + count ? seen.end - begin : count;
         if (from < to && rows == TILE) {
@@ -456,7 +456,7 @@ static void add_values(attend_space *s, const attend_round *a, const uint8_t *va
 static void weigh(attend_space *s, const attend_round *a, float *m, float *l)
 {
     for (int64_t r = 0; r < a->rows; r++) {
-        const mo_span seen = a->seen[r];
+        const mo_seen seen = a->seen[r];
         float *score = s->score[r];
         const int64_t begin = seen.begin % MO_CHUNK, end = begin + seen.end - seen.begin;
         const int64_t from = begin / 32 * 32, to = (end + 31) / 32 * 32;
@@ -475,7 +475,7 @@ static void attend_rows(attend_space *s, const attend_round *a, bool many, float
 {
     const mo_kv_head *kv = a->kv;
     const bool codes = kv->type == MO_KV_Q8_0;
-    const mo_span all = seen_by(a, 0, a->rows);
+    const mo_seen all = seen_by(a, 0, a->rows);
     const int64_t begin = all.begin, place = kv->ring ? begin % kv->ring : begin;
     const uint8_t *k = kv->k + place * kv->k_stride, *v = kv->v + place * kv->v_stride;
     const int64_t count = all.end - begin, at = begin % MO_CHUNK;
@@ -502,7 +502,7 @@ static void attend_rows(attend_space *s, const attend_round *a, bool many, float
     }
 }
 
-static void attend(const mo_kv_head *kv, const mo_span *spans, int64_t count, const float *q, int64_t heads,
+static void attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
                    float scale, float *m, float *l, float *o)
 {
     if (kv->k_len > LENGTH || kv->v_len > LENGTH) {

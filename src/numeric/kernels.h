@@ -29,9 +29,9 @@ typedef struct mo_kv_head {
 } mo_kv_head;
 
 /* Positions begin .. end - 1. */
-typedef struct mo_span {
+typedef struct mo_seen {
     int64_t begin, end;
-} mo_span;
+} mo_seen;
 
 /* Positions of one attention chunk; chunks start at position 0 of the sequence. */
 #define MO_CHUNK 256
@@ -88,7 +88,7 @@ typedef struct mo_kernels {
     /* One chunk of attention for the queries of `count` tokens, `heads` of each that share the KV head; each token
      * sees one of the spans, which are not empty and all lie inside the chunk. Rows of q (k_len), m, l and o
      * (v_len) are [count][heads]. */
-    void (*attend)(const mo_kv_head *kv, const mo_span *spans, int64_t count, const float *q, int64_t heads,
+    void (*attend)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
                    float scale, float *m, float *l, float *o);
     /* Merges a later chunk (m, l, o) into (M, L, O). o NULL stands for zeros (a sink). */
     void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);

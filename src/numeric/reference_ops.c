@@ -249,7 +249,7 @@ static float score(const mo_kv_head *kv, const float *q, const uint8_t *key)
     return mo_reference_lane_sum(lane);
 }
 
-static void attend_one(const mo_kv_head *kv, mo_span seen, const float *q, float scale, float *m, float *l,
+static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float scale, float *m, float *l,
                        float *o)
 {
     const int64_t begin = seen.begin, end = seen.end;
@@ -274,7 +274,7 @@ static void attend_one(const mo_kv_head *kv, mo_span seen, const float *q, float
     }
 }
 
-void mo_reference_attend(const mo_kv_head *kv, const mo_span *spans, int64_t count, const float *q,
+void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q,
                          int64_t heads, float scale, float *m, float *l, float *o)
 {
     for (int64_t i = 0; i < count * heads; i++) {
