@@ -14,9 +14,7 @@ MO_INLINE ivec add_products(ivec sum, ivec code, ivec q)
 
 #include "numeric/x86_vnni.h"
 
-/* A panel with up to TILE_TOKENS neighbouring slots: y[t * y_stride + row] is continued, or begun when
- * first. Slots are read up to the next of 2, 4, 8, 12; only `tokens` of them are written. */
-void mo_avx512_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                    bool first, const mo_rows *rows, float *y, int64_t y_stride);
+/* See x86_tile.h. Up to TILE_TOKENS slots, read up to the next of 2, 4, 8, 12. */
+mo_tile_function mo_avx512_tile;
 
 #endif

@@ -9,6 +9,8 @@
     void name(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,                  \
               const int32_t *pick, int64_t count, float *y, int64_t y_stride)
 
+typedef MO_PRODUCT(mo_product_function);
+
 MO_PRODUCT(mo_avx2_product);
 MO_PRODUCT(mo_avxvnni_product);
 MO_PRODUCT(mo_avx512_product);

@@ -5,6 +5,8 @@
 #ifndef MO_NUMERIC_X86_PRODUCT_H
 #define MO_NUMERIC_X86_PRODUCT_H
 
+#include "numeric/products.h"
+#include "numeric/reference.h"
 #include "numeric/x86_tile.h"
 
 MO_INLINE int file_values(mo_type type)
@@ -269,6 +271,20 @@ static void quantised_product(tiler tile, const mo_weights *w, int64_t row_begin
     for (int64_t n = 0; n < batches; n++) {
         const int64_t begin = count * n / batches, end = count * (n + 1) / batches;
         all_columns(tile, w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride);
+    }
+}
+
+/* Every matrix: floats by the set's function for them, and what another set interleaved by the definition. */
+static void any_product(tiler tile, mo_product_function *float_product, const mo_weights *w,
+                        int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,
+                        int64_t count, float *y, int64_t y_stride)
+{
+    if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        float_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else if (w->interleave && w->interleave != LANES) {
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else {
+        quantised_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride);
     }
 }
 

@@ -27,4 +27,34 @@ MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 
 
 #include "numeric/x86_tile.h"
 
+#define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
+
+/* In the narrowest of 2, 4, 8 and TILE_TOKENS. */
+MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
+                            int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    if (tokens > 8 || (tokens > 4 && TILE_TOKENS < 8)) {
+        run_tile(type, TILE_TOKENS, TILE_ARGUMENTS);
+    } else if (tokens > 4 && TILE_TOKENS >= 8) {
+        run_tile(type, 8, TILE_ARGUMENTS);
+    } else if (tokens > 2) {
+        run_tile(type, 4, TILE_ARGUMENTS);
+    } else {
+        run_tile(type, 2, TILE_ARGUMENTS);
+    }
+}
+
+/* Decoded blocks differ by their fold only: one type stands for each. */
+MO_INLINE void vnni_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                         bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    switch (mo_fold_of(type)) {
+    case MO_FOLD_PLAIN: choose_width(MO_Q8_0, TILE_ARGUMENTS); break;
+    case MO_FOLD_MINIMUM: choose_width(MO_Q4_K, TILE_ARGUMENTS); break;
+    case MO_FOLD_HALVES: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;
+    case MO_FOLD_Q2: choose_width(MO_Q2_K, TILE_ARGUMENTS); break;
+    case MO_FOLD_STEPS: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
+    }
+}
+
 #endif
