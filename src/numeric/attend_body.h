@@ -2,17 +2,17 @@
  *
  * Queries come by rows, as many at a time as share what is decoded. Their scores are made in one of three
  * ways: few queries with keys as they lie, a sum across lanes for each score; many queries with turned keys,
- * one position per lane, so that the 32 lanes of numerics.md are registers and no lanes meet; and codes of
- * Q8_0, turned as well. The values are then added with one value per lane. */
+ * one position per lane, so that the 32 lanes of numerics.md are registers and no lanes meet (where a set gains
+ * by it, LANES_TURN); and codes of Q8_0, turned as well. The values are then added with one value per lane. */
 #ifndef MO_NUMERIC_ATTEND_BODY_H
 #define MO_NUMERIC_ATTEND_BODY_H
 
 enum {
     ROWS = 64,     /* queries that share what was decoded */
-    FEW = 8,       /* the same for few queries, */
-    MANY = 16,     /* and how many are many: turning a key costs about what three scores do */
+    MANY = 16,     /* from so many on turning a key, which costs about what three scores do, pays */
     LENGTH = 1024, /* the longest key or value on the fast path */
-    CODES = 16384, /* of all queries of a round */
+    FLOATS = 8192, /* of all queries of a round, */
+    CODES = 16384, /* or codes */
     VALUES = 32,   /* positions whose values are decoded at a time */
     TILE = 4,      /* queries per register tile */
 };
@@ -25,9 +25,9 @@ typedef struct attend_space {
         struct {
             /* Both padded to a multiple of 32 with +0. A lane that underflowed to -0 becomes +0 by it,
              * which shows in the sign of a zero score at most, and so in nothing that is made of it. */
-            float q[FEW * LENGTH];
+            float q[FLOATS];
             float key[LANES * LENGTH];
-            vf part[FEW][LANES]; /* a register before its tree, for each query and position */
+            vf part[ROWS][LANES]; /* a register before its tree, for each query and position */
         } few;
         float turned[LENGTH][LANES]; /* keys, one position per lane */
         struct {
@@ -61,6 +61,13 @@ INLINE mo_seen seen_by(const attend_round *a, int64_t row, int64_t rows)
         s.end = a->seen[i].end > s.end ? a->seen[i].end : s.end;
     }
     return s;
+}
+
+/* Whether `rows` rows from `row` on see any of the `count` positions from `begin` on. */
+INLINE bool sees(const attend_round *a, int64_t row, int64_t rows, int64_t begin, int64_t count)
+{
+    const mo_seen seen = seen_by(a, row, rows);
+    return seen.begin < begin + count && seen.end > begin;
 }
 
 /* Whether TILE rows all see the same. */
@@ -162,8 +169,9 @@ INLINE void score_tile(attend_space *s, int64_t key, int64_t row, int rows, int6
     }
 }
 
-/* Scores of `count` positions from `key` on; `at` is the place of the first. */
-static void score_few(attend_space *s, const attend_round *a, const uint8_t *key, int64_t count, int64_t at)
+/* Scores of the `count` positions from `begin` on, whose keys lie at `key`; `at` is the place of the first. */
+static void score_few(attend_space *s, const attend_round *a, const uint8_t *key, int64_t count, int64_t at,
+                      int64_t begin)
 {
     const int64_t n = a->k_pad;
     for (int64_t u = 0; u < LANES; u++) {
@@ -173,17 +181,21 @@ static void score_few(attend_space *s, const attend_round *a, const uint8_t *key
             memset(s->few.key + u * n, 0, sizeof(float) * (size_t)n);
         }
     }
-    for (int64_t u = 0; u < LANES; u += LANES_TILE) {
-        int64_t r = 0;
-        for (; r + TILE <= a->rows; r += TILE) {
-            score_tile(s, u, r, TILE, n);
+    for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
+        const int64_t rows = tile_rows(a, r);
+        if (!sees(a, r, rows, begin, count)) {
+            continue;
         }
-        for (; r < a->rows; r++) {
-            score_tile(s, u, r, 1, n);
+        for (int64_t u = 0; u < LANES; u += LANES_TILE) {
+            if (rows == TILE) {
+                score_tile(s, u, r, TILE, n);
+            } else {
+                score_tile(s, u, r, 1, n);
+            }
         }
-    }
-    for (int64_t r = 0; r < a->rows; r++) {
-        put(s->score[r] + at, vf_mul(vf_set(a->scale), vf_sum_trees(s->few.part[r])), count);
+        for (int64_t h = r; h < r + rows; h++) {
+            put(s->score[h] + at, vf_mul(vf_set(a->scale), vf_sum_trees(s->few.part[h])), count);
+        }
     }
 }
 
@@ -278,8 +290,7 @@ static void score_many(attend_space *s, const attend_round *a, const uint8_t *ke
     turn_floats(s, a, key, count);
     for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
         const int64_t rows = tile_rows(a, r);
-        const mo_seen seen = seen_by(a, r, rows);
-        if (seen.end <= begin || seen.begin >= begin + count) {
+        if (!sees(a, r, rows, begin, count)) {
             continue;
         }
         vf score[TILE];
@@ -365,8 +376,7 @@ static void score_codes(attend_space *s, const attend_round *a, const uint8_t *k
     }
     for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
         const int64_t rows = tile_rows(a, r);
-        const mo_seen seen = seen_by(a, r, rows);
-        if (seen.end <= begin || seen.begin >= begin + count) {
+        if (!sees(a, r, rows, begin, count)) {
             continue;
         }
         vf acc[TILE];
@@ -491,7 +501,7 @@ static void attend_rows(attend_space *s, const attend_round *a, bool many, float
         } else if (many) {
             score_many(s, a, k + i * kv->k_stride, some, at + i, begin + i);
         } else {
-            score_few(s, a, k + i * kv->k_stride, some, at + i);
+            score_few(s, a, k + i * kv->k_stride, some, at + i, begin + i);
         }
     }
     weigh(s, a, m, l);
@@ -511,9 +521,9 @@ static void attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, co
     }
     attend_space space;
     const int64_t all = count * heads, pad = (kv->k_len + 31) / 32 * 32;
-    const bool many = kv->type != MO_KV_Q8_0 && kv->k_len % 32 == 0 && all >= MANY;
-    const int64_t fit = CODES / pad < ROWS ? CODES / pad : ROWS;
-    const int64_t most = kv->type == MO_KV_Q8_0 ? fit : many ? ROWS : FEW;
+    const bool many = LANES_TURN && kv->type != MO_KV_Q8_0 && kv->k_len % 32 == 0 && all >= MANY;
+    const int64_t fit = many ? ROWS : (kv->type == MO_KV_Q8_0 ? CODES : FLOATS) / pad;
+    const int64_t most = fit < ROWS ? fit : ROWS;
     for (int64_t r = 0; r < all; r += most) {
         attend_round round = {.kv = kv,
                               .q = q + r * kv->k_len,

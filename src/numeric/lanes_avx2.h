@@ -10,6 +10,7 @@
 #define LANES_STRIP  4
 #define LANES_TILE   2
 #define LANES_VALUES 2
+#define LANES_TURN   1
 
 typedef __m256 vf;
 typedef __m256i vi;

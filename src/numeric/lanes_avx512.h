@@ -16,6 +16,8 @@
 #define LANES_TILE 4
 /* Registers of values that four queries add to at a time. */
 #define LANES_VALUES 4
+/* Whether many queries gain by keys with one position per lane. */
+#define LANES_TURN 1
 
 typedef __m512 vf;
 typedef __m512i vi;
