@@ -251,9 +251,6 @@ static mo_status add_hot_cache(const char *path, const mo_plan_ask *ask, const m
     const mo_status status =
         plan->device.ceiling ? mo_hot_plan_device(path, &m->hot, m->margin, plan, &hot, err)
                              : mo_hot_plan_ram(path, &m->hot, model, ask->ram_bytes == 0, plan, &hot, err);
-    if (status == MO_OK && hot.budget == 0) {
-        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose", m->hot.file);
-    }
     if (status != MO_OK || hot.budget == 0) {
         return status;
     }

@@ -163,6 +163,10 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
                        " MiB kept free; lower --moe-hot-cache-auto-reserve-mib or raise --ram",
                        mo_plan_size_text(plan->ceiling, size), r->reserve_mib);
     }
+    if (!*slots) {
+        *bytes = 0;
+        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose", r->file);
+    }
     return MO_OK;
 }
 

@@ -41,8 +41,8 @@ typedef struct mo_hot_set {
     int32_t class_slots[MO_BRICK_CLASSES]; /* with those that misses pass through */
 } mo_hot_set;
 
-/* Would the experts of this plan lie in slots for the hot set's sake? Says how many bytes it may have. The plan was
- * made with the reserve taken off when `reserved`. MO_ENOMEM when there is no room for one. */
+/* Would the experts of this plan lie in slots for the hot set's sake? Says how many bytes it may have; the log says so
+ * where all of them fit and there is nothing to choose. The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when there is no room for one. */
 mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
                             bool reserved, uint64_t *bytes, bool *slots, mo_error *err);
 

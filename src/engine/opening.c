@@ -113,11 +113,7 @@ static mo_status plan_hot_set(const mo_opening_options *o, mo_opening *out, uint
     }
     const mo_status status =
         mo_hot_set_budget(o->hot, &out->asked, &out->plan, o->limits.ram_bytes == 0, bytes, &slots, err);
-    if (status == MO_OK && !slots) {
-        *bytes = 0;
-        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose",
-               o->hot->file);
-    } else if (status == MO_OK) {
+    if (status == MO_OK && slots) {
         out->plan.mode = MO_PLAN_SLOTS;
     }
     return status;
