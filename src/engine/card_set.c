@@ -191,9 +191,9 @@ static int closed_since(const mo_card *card, const mo_card_set *set)
     return closed;
 }
 
-/* Layers that have closed are served by the host until the set is made anew, with the same result. That takes some
- * milliseconds, and saves a round trip for each of them in every step, so it is not done at once: others may follow. A
- * set that cannot be made anew serves on. */
+/* Layers that have closed are served by the host until the set is made anew, with the same result. Making it costs
+ * about what it did at first (nobody has timed it on a GPU) and saves a round trip for each of them in every step, so it
+ * is not done at once: others may follow. A set that cannot be made anew serves on. */
 static mo_status keep_true(mo_card *card, const mo_card_set *shape, mo_card_set *set, mo_error *err)
 {
     mo_card_set fresh;

@@ -9,7 +9,7 @@
 
 enum {
     ROWS = 64,     /* queries that share what was decoded */
-    MANY = 16,     /* from so many on turning a key, which costs about what three scores do, pays */
+    MANY = 16,     /* from so many on turned keys pay, see docs/lab-notes.md */
     LENGTH = 1024, /* the longest key or value on the fast path */
     FLOATS = 8192, /* of all queries of a round, */
     CODES = 16384, /* or codes */
@@ -17,7 +17,7 @@ enum {
     TILE = 4,      /* queries per register tile */
 };
 
-/* What one call keeps on its stack: about 200 KiB. Rows of keys, queries and values follow each other without a gap:
+/* What one call keeps on its stack: 192 KiB, with AVX-512 224. Rows of keys, queries and values follow each other without a gap:
  * at a distance of a power of two they would share too few places in the first cache. */
 typedef struct attend_space {
     float score[ROWS][MO_CHUNK]; /* index u mod 256, -infinity where masked; then the weights p */

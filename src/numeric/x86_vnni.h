@@ -29,14 +29,14 @@ MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 
 
 #define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
 
-/* In the narrowest of 2, 4, 8 and TILE_TOKENS. */
+/* In the narrowest of 2, 4, 8 and TILE_TOKENS that holds them. */
 MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
                             int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
 {
-    if (tokens > 8 || (tokens > 4 && TILE_TOKENS < 8)) {
+    if (TILE_TOKENS > 8 && tokens > 8) {
         run_tile(type, TILE_TOKENS, TILE_ARGUMENTS);
-    } else if (tokens > 4 && TILE_TOKENS >= 8) {
-        run_tile(type, 8, TILE_ARGUMENTS);
+    } else if (tokens > 4) {
+        run_tile(type, TILE_TOKENS < 8 ? TILE_TOKENS : 8, TILE_ARGUMENTS);
     } else if (tokens > 2) {
         run_tile(type, 4, TILE_ARGUMENTS);
     } else {
