@@ -13,7 +13,7 @@
 #include "base/sweep.h"
 #include "numeric/kernels.h"
 #include "numeric/ops.h"
-#include "numeric/reference.h"
+#include "numeric/reference/reference.h"
 
 enum { TOKENS = 512, ROUNDS_MAX = 15, MATRICES = 16 };
 
@@ -95,7 +95,7 @@ typedef struct summary {
     double best, median;
 } summary;
 
-static summary summarise(double *values, int count)
+static summary summarize(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, compare);
     return (summary){values[count - 1], values[count / 2]};
@@ -130,7 +130,7 @@ static mo_acts make_acts(int64_t rows, int64_t cols, void **memory)
     }
     for (int64_t t = 0; t < rows; t++) {
         const int64_t n = cols / 32;
-        mo_reference_quantise(a.x + t * cols, cols, a.q + t * cols, a.d + t * n, a.s + t * n, a.sum + t * n,
+        mo_reference_quantize(a.x + t * cols, cols, a.q + t * cols, a.d + t * n, a.s + t * n, a.sum + t * n,
                               a.half_sum + 2 * t * n);
     }
     return a;
@@ -148,8 +148,8 @@ static void measure_vector(bench *b, work *w, const shape *s, bool grouped)
         read[r] = mo_sweep_rate(b->pool, w->one.data, (size_t)(matrices * w->matrix_bytes));
         rate[r] = (double)(matrices * w->matrix_bytes) / seconds_of(b, w, matrices) * 1e-9;
     }
-    report(b, "vector", s, w->one.type, w->k, grouped, "GB/s", summarise(rate, b->set.rounds),
-           summarise(read, b->set.rounds));
+    report(b, "vector", s, w->one.type, w->k, grouped, "GB/s", summarize(rate, b->set.rounds),
+           summarize(read, b->set.rounds));
 }
 
 /* Matrix: several of them in one region, as the experts of a layer are, so that no thread runs dry. */
@@ -168,7 +168,7 @@ static void measure_matrix(bench *b, work *w, const shape *s, bool grouped)
             2.0 * (double)(matrices * part.one.rows) * (double)s->cols * (double)part.count;
         rate[r] = operations / seconds_of(b, &part, matrices) * 1e-9;
     }
-    report(b, "matrix", s, w->one.type, w->k, grouped, "GOP/s", summarise(rate, b->set.rounds),
+    report(b, "matrix", s, w->one.type, w->k, grouped, "GOP/s", summarize(rate, b->set.rounds),
            (summary){0, 0});
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "device/device.h"
 #include "numeric/acts.h"
 #include "numeric/format.h"

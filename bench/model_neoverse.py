@@ -36,7 +36,7 @@ COMPILER = "cc" if platform.machine() == "aarch64" else "aarch64-linux-gnu-gcc"
 def assembly():
     """The compiler's text of the i8mm products, by the build's own command (dotprod's vector loops are the same)."""
     commands = json.loads((BUILD / "compile_commands.json").read_text())
-    entry = next(c for c in commands if c["file"].endswith("numeric/i8mm_product.c"))
+    entry = next(c for c in commands if c["file"].endswith("numeric/arm/i8mm_product.c"))
     words = shlex.split(entry["command"])
     at = words.index("-o")
     words = [w for w in words[:at] + words[at + 2 :] if w not in ("-c", "-g")] + ["-S", "-o", "-"]

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     }
     const size_t limit = argc > 3 ? strtoul(argv[3], NULL, 10) : 32;
     if (mo_model_open(argv[1], NULL, &model, &err) != MO_OK ||
-        mo_tokenise(model, argv[2], strlen(argv[2]), MO_TOKEN_SPECIAL, &prompt, &count, &err) != MO_OK ||
+        mo_tokenize(model, argv[2], strlen(argv[2]), MO_TOKEN_SPECIAL, &prompt, &count, &err) != MO_OK ||
         mo_session_create(model, MO_KV_F16, 0, &session, &err) != MO_OK ||
         mo_stream_open(model, &stream, &err) != MO_OK) {
         return fail(&err);

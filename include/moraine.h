@@ -201,7 +201,7 @@ typedef struct mo_file_summary {
 } mo_file_summary;
 
 /* Fails with MO_EFORMAT where metadata and tensors contradict each other. */
-MO_API mo_status mo_file_summarise(const mo_file *file, mo_file_summary *out, mo_error *err);
+MO_API mo_status mo_file_summarize(const mo_file *file, mo_file_summary *out, mo_error *err);
 
 /* ---- Synthetic models ------------------------------------------------------------------------- */
 
@@ -212,7 +212,7 @@ typedef struct mo_synth_options {
     int layers;       /* the first so many layers; 0: all */
     const char *type; /* format of every matrix, as in "Q8_0"; NULL: the mix the model is published in.
                        * Norms, biases, routers and other small tensors are F32 in any case. Where rows
-                       * do not fit the format's block, what quantisers take instead (Q4_K: Q5_0, ...) */
+                       * do not fit the format's block, what quantizers take instead (Q4_K: Q5_0, ...) */
     uint64_t seed;
     float skew;     /* of the router: 0 none, up to 8; see moraine synth --help */
     int threads;    /* 0: one per usable core; the file does not depend on it */
@@ -242,7 +242,7 @@ MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_opt
 
 /* ---- Other formats for a model's weights ------------------------------------------------------ */
 
-/* What a tensor counts as when a model is quantised. */
+/* What a tensor counts as when a model is quantized. */
 typedef enum mo_tensor_class {
     MO_CLASS_EXPERTS,   /* the matrices of routed experts */
     MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
@@ -255,35 +255,35 @@ typedef enum mo_tensor_class {
 /* "experts", "rest", ... A constant. */
 MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
 
-typedef struct mo_quantise_options {
+typedef struct mo_quantize_options {
     /* A format such as "Q8_0" for each class; NULL leaves the tensors as they are. output and embedding
      * follow rest when they are NULL. Tensors that have the format already are copied. */
     const char *experts, *rest, *output, *embedding;
     int threads;    /* 0: one per usable core; the file does not depend on it */
     bool overwrite; /* an existing file */
-} mo_quantise_options;
+} mo_quantize_options;
 
-MO_API mo_quantise_options mo_quantise_options_default(void);
+MO_API mo_quantize_options mo_quantize_options_default(void);
 
-typedef struct mo_quantise_class {
+typedef struct mo_quantize_class {
     int64_t tensors, values;
     int64_t bytes_before, bytes_after;
     int64_t converted; /* tensors that got another format */
     double error;      /* of those: root of the sum of squared differences over the sum of squares */
-} mo_quantise_class;
+} mo_quantize_class;
 
-typedef struct mo_quantise_report {
+typedef struct mo_quantize_report {
     int64_t file_bytes_before, file_bytes_after; /* before: all parts */
-    mo_quantise_class classes[MO_TENSOR_CLASSES];
-} mo_quantise_report;
+    mo_quantize_class classes[MO_TENSOR_CLASSES];
+} mo_quantize_report;
 
 /* Writes a model with its weights in other formats: one file with the same metadata, also where the source
  * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
  * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown or cannot hold
  * a tensor's rows; err then names those that can. The same bytes for any number of threads. Memory is a few
  * MiB per thread. progress may be NULL; it counts bytes of the new file. */
-MO_API mo_status mo_quantise(const char *source, const char *path, const mo_quantise_options *options,
-                             mo_progress_fn progress, void *user, mo_quantise_report *report, mo_error *err);
+MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
+                             mo_progress_fn progress, void *user, mo_quantize_report *report, mo_error *err);
 
 /* ---- Models ----------------------------------------------------------------------------------- */
 
@@ -418,7 +418,7 @@ typedef struct mo_tier_report {
     uint64_t disk_reads, disk_bytes, disk_busy_ns;
     double disk_probed_bytes_s; /* what moraine probe found; 0: it has not been run */
     const char
-        *disk_way; /* such as "direct reads, 4 threads"; "" when nothing is read; belongs to the model */
+        *disk_method; /* such as "direct reads, 4 threads"; "" when nothing is read; belongs to the model */
 } mo_tier_report;
 
 MO_API void mo_model_tiers(mo_model *model, mo_tier_report *out);
@@ -573,12 +573,12 @@ typedef struct mo_device_report {
     int64_t core_bytes, work_bytes, stage_bytes;
     int32_t slots, filled; /* for experts */
     int64_t slot_bytes;
-    int32_t passing_layers; /* whose core does not fit and crosses the link for every step */
+    int32_t streamed_layers; /* whose core does not fit and crosses the link for every step */
     int32_t
         host_layers; /* whose core does not fit either: the CPU computes them, but for prompts they cross too */
-    int64_t passing_bytes;            /* of the ring they pass through */
-    uint64_t passed_bytes, passed_ns; /* crossed that way, and what the copies took */
-    uint64_t host_ns;                 /* the CPU computed such layers */
+    int64_t layer_buffer_bytes;           /* of the ring they pass through */
+    uint64_t streamed_bytes, streamed_ns; /* crossed that way, and what the copies took */
+    uint64_t host_ns;                     /* the CPU computed such layers */
     uint64_t steps;
     uint64_t asked, hits, by_cpu, fetched,
         fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */
@@ -683,17 +683,17 @@ MO_API mo_status mo_probe_save(const mo_probe_report *report, const char *path, 
 /* ---- Text ------------------------------------------------------------------------------------- */
 
 typedef enum mo_token_flags {
-    MO_TOKEN_SPECIAL = 1, /* recognise special tokens written in the text, and add begin and end tokens as
+    MO_TOKEN_SPECIAL = 1, /* recognize special tokens written in the text, and add begin and end tokens as
                              the vocabulary asks */
     MO_TOKEN_CHAT = 2,    /* the same for a rendered conversation: a begin token that is there is not added */
 } mo_token_flags;
 
 /* Token ids of a text of any bytes; free() *ids. MO_EUNSUPPORTED when the model has no vocabulary. */
-MO_API mo_status mo_tokenise(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
+MO_API mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                              size_t *count, mo_error *err);
 
 /* The same from a model file alone, without loading weights. */
-MO_API mo_status mo_tokenise_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
+MO_API mo_status mo_tokenize_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
                                   size_t *count, mo_error *err);
 
 /* True for tokens that end an answer. */
@@ -724,7 +724,7 @@ typedef struct mo_message {
     const char *role, *content; /* role: system, user or assistant */
 } mo_message;
 
-/* The messages in the model's chat format with the opening of the next answer, to be tokenised with
+/* The messages in the model's chat format with the opening of the next answer, to be tokenized with
  * MO_TOKEN_CHAT; free() *text. think: let models that can think do so. */
 MO_API mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count, bool think,
                                char **text, mo_error *err);
@@ -871,11 +871,11 @@ typedef struct mo_replay_point {
     const char *policy;
     double budget_share, hit_rate; /* 0 to 1 */
 } mo_replay_point;
-MO_API mo_status mo_replay_picture(const mo_replay_point *points, int count, const char *title,
-                                   const char *path, mo_error *err);
+MO_API mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title,
+                                 const char *path, mo_error *err);
 
 /* A picture (SVG) of how often each expert of each layer was picked. */
-MO_API mo_status mo_trace_picture(const mo_trace *trace, const char *title, const char *path, mo_error *err);
+MO_API mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err);
 
 /* ---- Learning --------------------------------------------------------------------------------- */
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "device/cuda.h"
-#include "device/host.h"
-#include "device/sim.h"
+#include "device/cuda/cuda.h"
+#include "device/host/host.h"
+#include "device/sim/sim.h"
 
 /* ---- Devices ---------------------------------------------------------------------------------- */
 
@@ -191,11 +191,11 @@ mo_acts box_acts_at(const box *b, const mo_dacts *a)
                      .half_sum = box_at(b, a->half_sum)};
 }
 
-void box_quantise(const mo_acts *a, int64_t row)
+void box_quantize(const mo_acts *a, int64_t row)
 {
     const int64_t blocks = a->cols / 32;
     if (a->cols % 32 == 0) {
-        mo_kernels_scalar.quantise(a->x + row * a->cols, a->cols, a->q + row * a->cols, a->d + row * blocks,
+        mo_kernels_scalar.quantize(a->x + row * a->cols, a->cols, a->q + row * a->cols, a->d + row * blocks,
                                    a->s + row * blocks, a->sum + row * blocks,
                                    a->half_sum + 2 * row * blocks);
     }
@@ -207,7 +207,7 @@ mo_dacts box_acts_filled(box *b, int64_t rows, int64_t cols, int flavour)
     const mo_acts a = box_acts_at(b, &d);
     box_fill(b, a.x, rows * cols, flavour);
     for (int64_t i = 0; i < rows; i++) {
-        box_quantise(&a, i);
+        box_quantize(&a, i);
     }
     return d;
 }

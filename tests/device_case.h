@@ -61,7 +61,7 @@ enum { VALUE_FLAVOURS = 5 };
 mo_dacts box_acts(box *b, int64_t rows, int64_t cols);
 mo_dacts box_acts_filled(box *b, int64_t rows, int64_t cols, int flavour);
 mo_acts box_acts_at(const box *b, const mo_dacts *a);
-void box_quantise(const mo_acts *a, int64_t row);
+void box_quantize(const mo_acts *a, int64_t row);
 
 /* A matrix; experts > 0: scale and bias for so many, without data. */
 mo_dmatrix box_matrix(box *b, mo_type type, int64_t rows, int64_t cols, int experts, block_flavour kind);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "device/cuda/driver.h"
-#include "device/sim.h"
+#include "device/sim/sim.h"
 
 enum { FAULTS_GONE = 700 }; /* what a driver says after a kernel went astray */
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "device/op_host.h"
+#include "device/host/run.h"
 #include "device_case.h"
 #include "numeric/kinds.h"
 
@@ -106,7 +106,7 @@ static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
                                                   .experts = EXPERTS,
                                                   .used = l->used,
                                                   .gating = variant % 3,
-                                                  .normalise = box_chance(b, 50),
+                                                  .normalize = box_chance(b, 50),
                                                   .groups = variant % 4 == 3 ? 4 : 1,
                                                   .groups_used = variant % 4 == 3 ? 3 : 1,
                                                   .scale = box_chance(b, 50) ? 1.0f : 2.5f};

@@ -276,7 +276,7 @@ static void build_attend(box *b, mo_op *op, int variant)
         o->chunks = chunks > o->chunks ? chunks : o->chunks;
     }
     o->chunks += variant % 7 == 0; /* more room than needed */
-    const int64_t few = s.tokens < MO_OP_FEW ? s.tokens : MO_OP_FEW;
+    const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
     const int64_t room = few * o->chunks * h.heads * (h.v_len + 2);
     float *partial = box_floats(b, room);
     box_ignore(b, partial, 4 * room);
@@ -347,7 +347,7 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
     }
     free(k);
     free(v);
-    box_quantise(&mixed, t);
+    box_quantize(&mixed, t);
 }
 
 static void reference_attend(box *b, const mo_op *op)
@@ -496,7 +496,7 @@ static void recur_token(const box *b, const mo_op_recur *o, const mo_dslice *sli
         K.swiglu(y, z + (t * o->v_heads + h) * n, out, n);
         assert_true(K.finite(y, n));
     }
-    box_quantise(&mixed, t);
+    box_quantize(&mixed, t);
 }
 
 static void reference_recur(box *b, const mo_op *op)

@@ -177,7 +177,7 @@ static void stream_token(const box *b, const mo_op_stream *o, int64_t t, float *
                 K.multiply(a.x + t * n, box_at(b, norm->multiply), n);
             }
             all_finite(a.x + t * n, n);
-            box_quantise(&a, t);
+            box_quantize(&a, t);
         }
     }
 }
@@ -350,7 +350,7 @@ static void reference_activate(box *b, const mo_op *op)
     const float *gate = box_at(b, o->gate), *up = box_at(b, o->up);
     for (int64_t i = 0; i < o->rows; i++) {
         activate_row(o->activation, hidden.x + i * o->n, gate + i * o->n, up + i * o->n, o->n);
-        box_quantise(&hidden, i);
+        box_quantize(&hidden, i);
     }
 }
 
@@ -372,7 +372,7 @@ static void build_choose(box *b, mo_op *op, int variant)
     o->groups = shapes[s].groups;
     o->groups_used = shapes[s].groups_used;
     o->gating = 1 + variant % 3;
-    o->normalise = variant / 3 % 2;
+    o->normalize = variant / 3 % 2;
     o->scale = variant % 4 ? 1.0f : 2.5f;
     const int64_t all = (int64_t)o->tokens * o->experts, picks = (int64_t)o->tokens * o->used;
     float *scores = box_filled(b, all, variant / 2); /* flavour 4 and 2 have many ties */
@@ -456,7 +456,7 @@ static void choose_token(const box *b, const mo_op_choose *o, int64_t t)
         sum = sum + weights[r];
     }
     for (int r = 0; r < o->used; r++) {
-        weights[r] = o->normalise ? weights[r] / (sum > 0x1p-14f ? sum : 0x1p-14f) : weights[r];
+        weights[r] = o->normalize ? weights[r] / (sum > 0x1p-14f ? sum : 0x1p-14f) : weights[r];
         weights[r] = o->scale != 1.0f ? weights[r] * o->scale : weights[r];
     }
     all_finite(weights, o->used);
@@ -583,7 +583,7 @@ static void reference_experts(box *b, const mo_op *op)
             box_multiply(b, &o->gate, item->base, item->expert, &in, item->token, gate);
             box_multiply(b, &o->up, item->base + (mo_daddr)o->up_at, item->expert, &in, item->token, up);
             activate_row(o->activation, hidden.x + item->row * n, gate, up, n);
-            box_quantise(&hidden, item->row);
+            box_quantize(&hidden, item->row);
         } else {
             box_multiply(b, &o->down, item->base + (mo_daddr)o->down_at, item->expert, &hidden, item->row,
                          (float *)box_at(b, o->y) + (int64_t)item->row * o->down.rows);

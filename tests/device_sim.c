@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "device/op_host_parts.h"
-#include "device/sim.h"
+#include "device/host/operands.h"
+#include "device/sim/sim.h"
 #include "device_case.h"
 
 static mo_device *open_sim(mo_sim_options options)

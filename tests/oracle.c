@@ -44,7 +44,7 @@ static void read_ints(char *text, int32_t *out, int limit)
 }
 
 /* One "key values" line into the model being read. */
-static bool is_quantised(const char *name)
+static bool is_quantized(const char *name)
 {
     static const char *const ends[] = {"-q4k", "-mxfp4", "-nvfp4", "-mixq"};
     bool found = false;
@@ -66,7 +66,7 @@ static void take_line(oracle *o, const char *key, char *values)
         } else {
             o->path[0] = '\0';
         }
-        o->quantised = is_quantised(o->name);
+        o->quantized = is_quantized(o->name);
     } else if (strcmp(key, "tokens") == 0) {
         read_ints(values, o->tokens, ORACLE_TOKENS);
     } else if (strcmp(key, "greedy") == 0) {

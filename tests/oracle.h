@@ -18,7 +18,7 @@ typedef struct oracle {
     int32_t *topk; /* [moe layers][ORACLE_TOKENS][used], or NULL */
     int moe_layers, used;
     int moe_layer[64];
-    bool quantised; /* the expected values belong to the same weights without rounding of activations */
+    bool quantized; /* the expected values belong to the same weights without rounding of activations */
 } oracle;
 
 /* Reads every model whose file is there; returns how many. Ends the program when the data are damaged. */

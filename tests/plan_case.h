@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "plan/plan.h"
 #include "random.h"
-#include "store/plan.h"
 
 #define MIB ((int64_t)1 << 20)
 #define GIB ((int64_t)1 << 30)

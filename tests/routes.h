@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/trace.h"
 #include "random.h"
-#include "store/trace.h"
 
 enum { ROUTES_LAYERS = 8, ROUTES_EXPERTS = 128, ROUTES_USED = 16 }; /* limits */
 

@@ -1,4 +1,4 @@
-/* Chat: formats recognised, conversations written byte for byte, replies taken apart. */
+/* Chat: formats recognized, conversations written byte for byte, replies taken apart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -170,10 +170,10 @@ static void nonsense_is_refused(void **state)
     }
 }
 
-/* ---- Recognising ---- */
+/* ---- Recognizing ---- */
 
 /* What templates have that counts, newlines written as they write them. */
-static void templates_are_recognised(void **state)
+static void templates_are_recognized(void **state)
 {
     static const struct {
         const char *text;
@@ -216,7 +216,7 @@ static void templates_are_recognised(void **state)
     }
 }
 
-static void tokens_and_architectures_are_recognised(void **state)
+static void tokens_and_architectures_are_recognized(void **state)
 {
     static const struct {
         const char *architecture, *tokens[4];
@@ -298,8 +298,8 @@ static void expect_reply(const mo_tokenizer *t, mo_chat_format format, bool thin
     char got[2][256];
     mo_reply reply;
     mo_error err;
-    assert_int_equal(mo_tokenize(t, generated, strlen(generated), MO_TOKENIZE_SPECIAL, &ids, &count, &err),
-                     MO_OK);
+    assert_int_equal(
+        mo_tokenizer_encode(t, generated, strlen(generated), MO_TOKENIZE_SPECIAL, &ids, &count, &err), MO_OK);
     mo_reply_init(&reply, t, format, thinking);
     for (size_t i = 0; i <= count; i++) {
         mo_text out;
@@ -348,7 +348,7 @@ int main(void)
         cmocka_unit_test(chatml_is_written),        cmocka_unit_test(llama_and_mixtral_are_written),
         cmocka_unit_test(gemma_is_written),         cmocka_unit_test(glm_and_deepseek_are_written),
         cmocka_unit_test(harmony_is_written),       cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(templates_are_recognised), cmocka_unit_test(tokens_and_architectures_are_recognised),
+        cmocka_unit_test(templates_are_recognized), cmocka_unit_test(tokens_and_architectures_are_recognized),
         cmocka_unit_test(replies_are_taken_apart),
     };
     return cmocka_run_group_tests_name("chat", tests, NULL, NULL);

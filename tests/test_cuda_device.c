@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "cuda_emulation/emulated.h"
 #include "cuda_emulation/fake_driver.h"
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 
 enum { N = 64, ROWS = 4, ROUNDS = 5, MIB = 1024 * 1024 };
 

@@ -13,7 +13,7 @@
 #include "device/cuda/launch.h"
 #include "device/cuda/tile.h"
 #include "numeric/half.h"
-#include "numeric/reference.h"
+#include "numeric/reference/reference.h"
 #include "random.h"
 
 static const mo_type types[] = {MO_F32,  MO_F16,    MO_BF16,   MO_Q4_0,  MO_Q4_1, MO_Q5_0,
@@ -99,7 +99,7 @@ static mo_acts make_acts(int64_t rows, int64_t cols, uint64_t *seed, flavour kin
                 memset(acts.x + t * cols + 32 * b, 0, 32 * sizeof(float));
             }
         }
-        mo_reference_quantise(acts.x + t * cols, cols, acts.q + t * cols, acts.d + t * blocks,
+        mo_reference_quantize(acts.x + t * cols, cols, acts.q + t * cols, acts.d + t * blocks,
                               acts.s + t * blocks, acts.sum + t * blocks, acts.half_sum + 2 * t * blocks);
     }
     return acts;
@@ -269,7 +269,7 @@ static int64_t odd_cols(mo_type type)
 
 static void assert_shape(const char *kernel, mo_type type, const char *shape)
 {
-    if (mo_format_of(type)->kind == MO_KIND_QUANTISED && !strstr(kernel, shape)) {
+    if (mo_format_of(type)->kind == MO_KIND_QUANTIZED && !strstr(kernel, shape)) {
         fail_msg("%s: the test wants a %s tile, and %s ran", mo_format_of(type)->name, shape, kernel);
     }
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "device/choice.h"
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/images.h"
 #include "device/cuda/launch.h"
@@ -624,7 +624,7 @@ static void routers_by_environment(void **state)
     assert_int_equal(play.objects, 0);
 }
 
-/* ---- Kernels that come early ---- */
+/* ---- Kernels that come prelaunch ---- */
 
 static int told_version = 12030;
 
@@ -646,29 +646,29 @@ static int play_launch_ex(const mo_cuda_config *config, void *function, void **p
     return answer("cuLaunchKernelEx");
 }
 
-/* Three kernels, of which so many are early. */
-static void expect_early(mo_device *device, int early)
+/* Three kernels, of which so many are prelaunch. */
+static void expect_prelaunch(mo_device *device, int prelaunch)
 {
     const mo_op ops[] = {logits_op, a_choice(), logits_op};
-    assert_int_equal(kernels_of(device, ops, 3), 3 - early);
-    assert_int_equal(seen("cuLaunchKernelEx"), early);
+    assert_int_equal(kernels_of(device, ops, 3), 3 - prelaunch);
+    assert_int_equal(seen("cuLaunchKernelEx"), prelaunch);
 }
 
-static void early(void **state)
+static void prelaunch(void **state)
 {
     (void)state;
     mo_error err;
     driver.driver_get_version = play_version;
     mo_device *device = open_toy(); /* the driver has no such call */
-    expect_early(device, 0);
+    expect_prelaunch(device, 0);
     mo_device_close(device);
     driver.launch_kernel_ex = play_launch_ex;
     device = open_toy();
-    expect_early(device, 2); /* the first follows what is not of the program */
-    mo_cuda_early(device, false);
-    expect_early(device, 0);
-    mo_cuda_early(device, true);
-    expect_early(device, 2);
+    expect_prelaunch(device, 2); /* the first follows what is not of the program */
+    mo_cuda_prelaunch(device, false);
+    expect_prelaunch(device, 0);
+    mo_cuda_prelaunch(device, true);
+    expect_prelaunch(device, 2);
     mo_dstream *stream;
     assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
     seen(NULL);
@@ -679,21 +679,21 @@ static void early(void **state)
 
     told_version = 12020; /* graphs do not know of it */
     device = open_toy();
-    mo_cuda_early(device, true);
-    expect_early(device, 0);
+    mo_cuda_prelaunch(device, true);
+    expect_prelaunch(device, 0);
     mo_device_close(device);
     told_version = 12030;
     play.compute = 89; /* the kernels do not */
     device = open_toy();
-    mo_cuda_early(device, true);
-    expect_early(device, 0);
+    mo_cuda_prelaunch(device, true);
+    expect_prelaunch(device, 0);
     mo_device_close(device);
     play.compute = 90;
     assert_int_equal(play.objects, 0);
 }
 
 /* Refused once: the program is recorded again, and this and the next are graphs of punctual kernels. */
-static void early_refused(void **state)
+static void prelaunch_refused(void **state)
 {
     (void)state;
     mo_error err;
@@ -712,13 +712,13 @@ static void early_refused(void **state)
     assert_int_equal(mo_program_run(program, stream, &err), MO_OK);
     assert_int_equal(seen("cuGraphLaunch"), 1);
     mo_program_destroy(program);
-    expect_early(device, 0);
+    expect_prelaunch(device, 0);
     mo_dstream_destroy(stream);
     mo_device_close(device);
     assert_int_equal(play.objects, 0);
 }
 
-static void early_by_environment(void **state)
+static void prelaunch_by_environment(void **state)
 {
     (void)state;
     mo_error err;
@@ -727,15 +727,15 @@ static void early_by_environment(void **state)
     driver.launch_kernel_ex = play_launch_ex;
     static const char *const values[] = {"0", "1"};
     for (int i = 0; i < 2; i++) {
-        setenv("MORAINE_CUDA_EARLY", values[i], 1);
+        setenv("MORAINE_CUDA_PRELAUNCH", values[i], 1);
         assert_int_equal(mo_device_choose("cuda", &device, NULL, 0, &err), MO_OK);
-        expect_early(device, 2 * i);
+        expect_prelaunch(device, 2 * i);
         mo_device_close(device);
     }
-    setenv("MORAINE_CUDA_EARLY", "soon", 1);
+    setenv("MORAINE_CUDA_PRELAUNCH", "soon", 1);
     assert_int_equal(mo_device_choose("cuda", &device, NULL, 0, &err), MO_EINVAL);
-    assert_says(err, "MORAINE_CUDA_EARLY: \"soon\" is not understood");
-    unsetenv("MORAINE_CUDA_EARLY");
+    assert_says(err, "MORAINE_CUDA_PRELAUNCH: \"soon\" is not understood");
+    unsetenv("MORAINE_CUDA_PRELAUNCH");
     assert_int_equal(play.objects, 0);
 }
 
@@ -875,9 +875,9 @@ int main(void)
         PLAYED(programs),
         PLAYED(routers),
         PLAYED(routers_by_environment),
-        PLAYED(early),
-        PLAYED(early_refused),
-        PLAYED(early_by_environment),
+        PLAYED(prelaunch),
+        PLAYED(prelaunch_refused),
+        PLAYED(prelaunch_by_environment),
         PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "device/cuda/images.h"
 #include "device/cuda/launch.h"
 #include "numeric/format.h"
@@ -249,7 +249,7 @@ static void draw_choose(mo_op_choose *o)
     o->experts = ONE_OF(4, 8, 32, 128, 512, MO_OP_EXPERTS);
     o->used = ONE_OF(1, 2, 4);
     o->gating = ONE_OF(MO_GATING_SOFTMAX, MO_GATING_SIGMOID, MO_GATING_SOFTMAX_SELECTED);
-    o->normalise = ONE_OF(0, 1);
+    o->normalize = ONE_OF(0, 1);
     o->groups = ONE_OF(0, 1, 4);
     o->groups_used = o->groups > 1 ? 2 : o->groups;
     o->scale = 1;

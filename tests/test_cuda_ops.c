@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "cuda_emulation/emulated.h"
-#include "device/op_host.h"
+#include "device/host/run.h"
 #include "numeric/kinds.h"
 #include "random.h"
 
@@ -297,7 +297,7 @@ static void draw_choose(uint64_t draw)
         o->used = ONE_OF(1, 2, 4, 8, 10, 33, 64);
     } while (o->used > o->experts);
     o->gating = 1 + below(3);
-    o->normalise = below(2);
+    o->normalize = below(2);
     o->scale = chance(50) ? 1.0f : 2.5f;
     o->groups = o->experts % 4 == 0 ? ONE_OF(0, 1, 2, 4) : 1;
     o->groups_used = o->groups > 1 ? 1 + below(o->groups) : 1;
@@ -329,7 +329,7 @@ static void choice_of_no_numbers(void **state)
     begin(1);
     mo_op op = {.kind = MO_OP_CHOOSE};
     mo_op_choose *o = &op.choose;
-    *o = (mo_op_choose){.tokens = 1, .experts = 64, .used = 8, .gating = 1, .normalise = 1, .scale = 1.0f};
+    *o = (mo_op_choose){.tokens = 1, .experts = 64, .used = 8, .gating = 1, .normalize = 1, .scale = 1.0f};
     float *scores = filled(64);
     scores[9] = NAN;
     int32_t *ids = take(8 * 4);
@@ -463,7 +463,7 @@ static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t 
     o->chunks = (int)(s->last / 256) + 1 + below(3);
     o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
     o->sinks = floats_or_none(n.heads);
-    const int64_t few = s->tokens < MO_OP_FEW ? s->tokens : MO_OP_FEW;
+    const int64_t few = s->tokens < MO_OP_SMALL ? s->tokens : MO_OP_SMALL;
     const int64_t room = few * o->chunks * n.heads * (n.v_len + 2) * 4;
     o->partial = at(take(room));
     b.ignored = (size_t)(o->partial - at(b.memory));

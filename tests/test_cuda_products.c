@@ -15,9 +15,9 @@
 #include "device/cuda/launch.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/slab.h"
-#include "device/op_host.h"
+#include "device/host/run.h"
 #include "numeric/kinds.h"
-#include "numeric/reference.h"
+#include "numeric/reference/reference.h"
 
 enum { FLOATS = 3, TAKEN_MAX = 256 };
 
@@ -85,7 +85,7 @@ static mo_acts make_acts(int64_t rows, int64_t cols, uint64_t *seed, block_flavo
                 a.x[t * cols + 32 * b + i] *= 0x1p-110f;
             }
         }
-        mo_reference_quantise(a.x + t * cols, cols, a.q + t * cols, a.d + t * blocks, a.s + t * blocks,
+        mo_reference_quantize(a.x + t * cols, cols, a.q + t * cols, a.d + t * blocks, a.s + t * blocks,
                               a.sum + t * blocks, a.half_sum + 2 * t * blocks);
     }
     return a;

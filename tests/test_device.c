@@ -130,7 +130,7 @@ static void test_memory(void **state)
 
 /* ---- Streams and events ----------------------------------------------------------------------- */
 
-/* A value goes from stream to stream, each waiting for the one before: nobody may be early. */
+/* A value goes from stream to stream, each waiting for the one before: nobody may be prelaunch. */
 static void test_order(void **state)
 {
     (void)state;

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "plan/probe/probe.h"
 #include "random.h"
-#include "store/disk.h"
-#include "store/probe.h"
+#include "store/disk/disk.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -84,7 +84,7 @@ static mo_disk *open_disk(const mo_disk_options *options)
     return disk;
 }
 
-static void find_ways(void)
+static void find_methods(void)
 {
     mo_disk *disk;
     mo_error err;
@@ -117,7 +117,7 @@ static int set_up(void **state)
     }
     arena = aligned_alloc(MO_DISK_ALIGN, SLOTS * ROOM);
     memset(blank, 0xA5, sizeof blank);
-    find_ways();
+    find_methods();
     return arena ? 0 : -1;
 }
 
@@ -199,7 +199,7 @@ static bool is_right(const mo_read *r)
 static bool is_tidy(const mo_read *r, bool direct)
 {
     const uint8_t *begin = direct ? r->room : mo_disk_data(r);
-    const uint8_t *end = direct ? r->room + mo_disk_room(r->offset, r->bytes) : begin + r->bytes;
+    const uint8_t *end = direct ? r->room + mo_disk_capacity(r->offset, r->bytes) : begin + r->bytes;
     return memcmp(r->room, blank, (size_t)(begin - r->room)) == 0 &&
            memcmp(end, blank, (size_t)(r->room + ROOM - end)) == 0;
 }

@@ -130,7 +130,7 @@ static void check_oracle(const oracle *o, mo_kv_type kv, int64_t step, double li
 {
     const setting set = {.kv = kv};
     sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)), .vocab = o->vocab, .o = o};
-    s.any_order = o->quantised || kv != MO_KV_F32;
+    s.any_order = o->quantized || kv != MO_KV_F32;
     mo_model *model = open_model(o->path, &set);
     mo_session *session = open_session(model, kv);
     feed(session, o->tokens, ORACLE_TOKENS, step, &s);
@@ -143,7 +143,7 @@ static void check_oracle(const oracle *o, mo_kv_type kv, int64_t step, double li
 
     int32_t tokens[ORACLE_TOKENS + ORACLE_GREEDY];
     memcpy(tokens, o->tokens, sizeof o->tokens);
-    for (int i = 0; !o->quantised && i < ORACLE_GREEDY; i++) {
+    for (int i = 0; !o->quantized && i < ORACLE_GREEDY; i++) {
         const float *row = mo_session_logits(session);
         int32_t best = 0;
         for (int32_t v = 1; v < o->vocab; v++) {
@@ -165,10 +165,10 @@ static void oracle_logits(void **state)
 {
     (void)state;
     for (int i = 0; i < model_count; i++) {
-        const double limit = models[i].quantised ? 5e-3 : 1e-6;
+        const double limit = models[i].quantized ? 5e-3 : 1e-6;
         check_oracle(&models[i], MO_KV_F32, 0, limit);
         check_oracle(&models[i], MO_KV_F32, 1, limit);
-        check_oracle(&models[i], MO_KV_F16, 0, models[i].quantised ? 5e-3 : 1e-5);
+        check_oracle(&models[i], MO_KV_F16, 0, models[i].quantized ? 5e-3 : 1e-5);
     }
 }
 

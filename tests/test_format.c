@@ -1,5 +1,5 @@
 /* Formats: decoding is exact against stored values, encoding is at least as good as the reference
- * quantiser's and safe for any finite input, interleaving is undone by mo_weights_block(). */
+ * quantizer's and safe for any finite input, interleaving is undone by mo_weights_block(). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "numeric/block.h"
 #include "numeric/half.h"
-#include "numeric/quantise.h"
+#include "numeric/quantize/quantize.h"
 #include "numeric/weights.h"
 
 enum { ROWS = 16, COLS = 512, TYPES = 16 };
@@ -107,11 +107,11 @@ static void decodes_exactly(void **state)
     for (int i = 0; i < type_count; i++) {
         const stored *t = &types[i];
         float *out = malloc((size_t)t->f32_bytes);
-        mo_row_dequantise((mo_type)t->type, bin + t->raw, t->f32_bytes / 4, out);
+        mo_row_dequantize((mo_type)t->type, bin + t->raw, t->f32_bytes / 4, out);
         if (memcmp(out, bin + t->f32, (size_t)t->f32_bytes) != 0) {
-            fail_msg("%s: quantised blocks decode differently", t->name);
+            fail_msg("%s: quantized blocks decode differently", t->name);
         }
-        mo_row_dequantise((mo_type)t->type, bin + t->random_raw, t->random_f32_bytes / 4, out);
+        mo_row_dequantize((mo_type)t->type, bin + t->random_raw, t->random_f32_bytes / 4, out);
         if (memcmp(out, bin + t->random_f32, (size_t)t->random_f32_bytes) != 0) {
             fail_msg("%s: random blocks decode differently", t->name);
         }
@@ -290,8 +290,8 @@ static void encodes_as_well_as_the_reference(void **state)
         for (int r = 0; r < ROWS; r++) {
             uint8_t row[COLS * 4];
             float out[COLS];
-            assert_int_equal(mo_row_quantise((mo_type)t->type, source_row(r), COLS, row, NULL), MO_OK);
-            mo_row_dequantise((mo_type)t->type, row, COLS, out);
+            assert_int_equal(mo_row_quantize((mo_type)t->type, source_row(r), COLS, row, NULL), MO_OK);
+            mo_row_dequantize((mo_type)t->type, row, COLS, out);
             ours += squared_distance(out, source_row(r), COLS);
             theirs += squared_distance((const float *)(const void *)(bin + t->f32) + (size_t)r * COLS,
                                        source_row(r), COLS);
@@ -313,10 +313,10 @@ static void decoded_values_encode_to_themselves(void **state)
             uint8_t row[COLS * 4];
             float once[COLS];
             float twice[COLS];
-            assert_int_equal(mo_row_quantise(stable[i], source_row(r), COLS, row, NULL), MO_OK);
-            mo_row_dequantise(stable[i], row, COLS, once);
-            assert_int_equal(mo_row_quantise(stable[i], once, COLS, row, NULL), MO_OK);
-            mo_row_dequantise(stable[i], row, COLS, twice);
+            assert_int_equal(mo_row_quantize(stable[i], source_row(r), COLS, row, NULL), MO_OK);
+            mo_row_dequantize(stable[i], row, COLS, once);
+            assert_int_equal(mo_row_quantize(stable[i], once, COLS, row, NULL), MO_OK);
+            mo_row_dequantize(stable[i], row, COLS, twice);
             for (int c = 0; c < COLS; c++) {
                 if (once[c] != twice[c]) { /* -0 and +0 are equal */
                     fail_msg("%s: row %d column %d: %g became %g", mo_format_of(stable[i])->name, r, c,
@@ -367,10 +367,10 @@ static void edges_stay_finite(void **state)
             float out[COLS];
             const size_t bytes = (size_t)mo_format_row_bytes(f, COLS);
             row[bytes] = 0x5A;
-            assert_int_equal(mo_row_quantise(type, x, COLS, row, NULL), MO_OK);
+            assert_int_equal(mo_row_quantize(type, x, COLS, row, NULL), MO_OK);
             assert_int_equal(row[bytes], 0x5A);
             assert_int_equal(mo_format_check(type, row, (int64_t)bytes, NULL), MO_OK);
-            mo_row_dequantise(type, row, COLS, out);
+            mo_row_dequantize(type, row, COLS, out);
             for (int c = 0; c < COLS; c++) {
                 /* 16-bit roundings, and half a step of a coarse scale, may pass the largest value. */
                 if (!isfinite(out[c]) || fabs((double)out[c]) > most * 1.5) {
@@ -385,21 +385,21 @@ static void edges_stay_finite(void **state)
     }
 }
 
-static void quantise_says_what_is_wrong(void **state)
+static void quantize_says_what_is_wrong(void **state)
 {
     (void)state;
     float x[32] = {0};
     uint8_t out[64];
     mo_error err;
-    assert_int_equal(mo_row_quantise(MO_I32, x, 32, out, &err), MO_EINVAL);
-    assert_int_equal(mo_row_quantise((mo_type)16, x, 32, out, &err), MO_EINVAL);
-    assert_int_equal(mo_row_quantise(MO_Q8_0, x, 31, out, &err), MO_EINVAL);
-    assert_int_equal(mo_row_quantise(MO_Q8_0, x, -32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_I32, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize((mo_type)16, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_Q8_0, x, 31, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_Q8_0, x, -32, out, &err), MO_EINVAL);
     x[7] = NAN;
-    assert_int_equal(mo_row_quantise(MO_Q8_0, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_Q8_0, x, 32, out, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "column 7"));
     x[7] = -INFINITY;
-    assert_int_equal(mo_row_quantise(MO_F16, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_F16, x, 32, out, &err), MO_EINVAL);
 }
 
 /* Bytes of every format, hashed: the encoder must choose the same on every machine. */
@@ -411,7 +411,7 @@ static void encodes_the_same_everywhere(void **state)
         const mo_format *f = mo_format_of(types[i].type);
         for (int r = 0; r < ROWS; r++) {
             uint8_t row[COLS * 4];
-            assert_int_equal(mo_row_quantise(f->type, source_row(r), COLS, row, NULL), MO_OK);
+            assert_int_equal(mo_row_quantize(f->type, source_row(r), COLS, row, NULL), MO_OK);
             for (int64_t b = 0; b < mo_format_row_bytes(f, COLS); b++) {
                 hash = (hash ^ row[b]) * 0x100000001B3u;
             }
@@ -433,7 +433,7 @@ int main(void)
         cmocka_unit_test(encodes_as_well_as_the_reference),
         cmocka_unit_test(decoded_values_encode_to_themselves),
         cmocka_unit_test(edges_stay_finite),
-        cmocka_unit_test(quantise_says_what_is_wrong),
+        cmocka_unit_test(quantize_says_what_is_wrong),
         cmocka_unit_test(encodes_the_same_everywhere),
     };
     return cmocka_run_group_tests_name("format", tests, load, unload);

@@ -107,7 +107,7 @@ static mo_status try_open(const uint8_t *bytes, size_t size, mo_error *err)
         assert_true(strlen(err->detail) > 20);
         return s;
     }
-    mo_gguf_summarise(g, &summary, &ignored);
+    mo_gguf_summarize(g, &summary, &ignored);
     for (int64_t i = 0; i < mo_gguf_entry_count(g); i++) {
         char text[64];
         mo_gguf_entry_text(g, mo_gguf_entry_at(g, i), 100, text, sizeof text);
@@ -686,7 +686,7 @@ static void test_tensor_refusals(void **state)
         const char *words;
     } bad[] = {
         {32, 1, 0, 19, MO_EUNSUPPORTED, "type 19 (IQ1_S)"},
-        {32, 1, 0, 42, MO_EUNSUPPORTED, "requantise"},
+        {32, 1, 0, 42, MO_EUNSUPPORTED, "requantize"},
         {32, 1, 0, 0xffffffff, MO_EUNSUPPORTED, "type 4294967295"},
         {33, 1, 0, MO_Q8_0, MO_EFORMAT, "multiple of the 32"},
         {0, 1, 0, MO_F32, MO_EFORMAT, "dimension below 1"},
@@ -804,7 +804,7 @@ static void test_out_of_memory(void **state)
         fail_after = n;
         mo_status s = mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err);
         if (s == MO_OK) {
-            s = mo_gguf_summarise(g, &summary, &err);
+            s = mo_gguf_summarize(g, &summary, &err);
             mo_gguf_close(g);
         }
         if (s == MO_OK) {
@@ -833,7 +833,7 @@ static mo_file_summary summary_of(mo_gguf_writer *w, mo_status expected)
     mo_error err = {0};
     mo_file_summary s = {0};
     assert_int_equal(mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err), MO_OK);
-    if (mo_gguf_summarise(g, &s, &err) != expected) {
+    if (mo_gguf_summarize(g, &s, &err) != expected) {
         fail_msg("%s", err.detail);
     }
     s.architecture = s.name = NULL;
@@ -945,7 +945,7 @@ static void test_summary_older(void **state)
     summary_of(lone_model(E + 1), MO_EFORMAT);
 }
 
-/* Files of one tensor per expert have a hundred thousand: finding must not be a walk. */
+/* Files of one tensor per expert have a hundred thousand: finding must not be a forward. */
 static void test_many_tensors(void **state)
 {
     (void)state;

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hotcache/budget.h"
+#include "hotcache/exchange.h"
+#include "hotcache/packing.h"
+#include "hotcache/weighting.h"
+#include "profile/json.h"
 #include "random.h"
-#include "store/exchange.h"
-#include "store/hot_budget.h"
-#include "store/packing.h"
-#include "store/profile_json.h"
-#include "store/weighting.h"
 #include "store/worklist.h"
 
 /* ---- Allocation, failed on demand (the linker wraps these) ---- */

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/model.h"
 #include "base/log.h"
 #include "device_faults.h"
-#include "engine/card_parts.h"
-#include "engine/hot_toggles.h"
-#include "moraine_model.h"
+#include "gpu/parts.h"
+#include "hotcache/toggles.h"
 #include "sanitized.h"
 
 /* Under sanitizers, which take their time: the same ways on a shorter text. */
@@ -152,7 +152,7 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
     mo_model *model = open_model(o);
     mo_session *session = open_session(model);
-    model->card->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
+    model->gpu->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
     feed(model, session, step, request, rows);
     expect_plain(rows, what);
     mo_model_device(model, report);
@@ -173,7 +173,7 @@ static places places_of(const mo_model *model)
     places p = {.count = 0};
     for (int l = 0; l < LAYERS; l++) {
         for (int e = 0; e < EXPERTS; e++) {
-            p.in[l][e] = mo_vram_find(model->card->vram, l, e) != 0;
+            p.in[l][e] = mo_vram_find(model->gpu->vram, l, e) != 0;
             p.count += p.in[l][e];
         }
     }
@@ -197,11 +197,11 @@ static void expect_map(const mo_model *model)
     mo_error err = {.detail = ""};
     mo_daddr map[EXPERTS];
     for (int l = 0; l < LAYERS; l++) {
-        check_status(
-            mo_copy_out(model->card->main, map, mo_vram_table(model->card->vram, l), sizeof map, &err), &err);
-        check_status(mo_dstream_wait(model->card->main, &err), &err);
+        check_status(mo_copy_out(model->gpu->main, map, mo_vram_table(model->gpu->vram, l), sizeof map, &err),
+                     &err);
+        check_status(mo_dstream_wait(model->gpu->main, &err), &err);
         for (int e = 0; e < EXPERTS; e++) {
-            assert_int_equal(map[e], mo_vram_find(model->card->vram, l, e));
+            assert_int_equal(map[e], mo_vram_find(model->gpu->vram, l, e));
         }
     }
 }
@@ -249,7 +249,7 @@ static void the_profile_fills_the_slots(void **state)
         mo_model *model = open_model(&o);
         check_status(mo_hot_request_make(&o.learning.hot_cache, &request, &err), &err);
         for (int l = 0; l < LAYERS; l++) {
-            room[l] = (uint64_t)mo_vram_room(model->card->layers[l].brick_bytes);
+            room[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->layers[l].brick_bytes);
         }
         check_status(mo_hot_pack(&request, model->checkpoint, room, (uint64_t)2 << 20, &packing, &err), &err);
         const places p = places_of(model);
@@ -328,8 +328,8 @@ static void budgets_are_kept(void **state)
             const int64_t room = report.slot_bytes / report.slots;
             assert_true(report.slot_bytes <= mib << 20);
             assert_true(report.slot_bytes + room > mib << 20); /* and not one more would fit */
-            assert_int_equal(report.slots - report.filled, model->card->hot.move_count);
-            assert_int_equal(model->card->hot.move_count > 0, rate > 0);
+            assert_int_equal(report.slots - report.filled, model->gpu->hot.move_count);
+            assert_int_equal(model->gpu->hot.move_count > 0, rate > 0);
             mo_model_close(model);
         }
     }
@@ -372,7 +372,7 @@ static mo_plan_report plan_of(const mo_model_options *o)
     return plan;
 }
 
-/* What `plan` says of the cache is what the card does with the same settings. */
+/* What `plan` says of the cache is what the gpu does with the same settings. */
 static void plans_know_the_cache(void **state)
 {
     (void)state;
@@ -410,7 +410,7 @@ static void plans_know_the_cache(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = device_name, .vram_bytes = ceiling};
-    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the card refuses, the plan refuses */
+    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
     assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
     ask.hot_cache.file = NULL;
@@ -494,7 +494,7 @@ static void a_rate_of_0_stands_still(void **state)
         o.postfetch = modes[i];
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
-        model->card->cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
+        model->gpu->cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
         mo_session *session = open_session(model);
         const places before = places_of(model);
         updates = 0;
@@ -583,12 +583,12 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = 60}, &err),
                      &err);
-        model->card->fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
+        model->gpu->fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
-        const size_t planned = model->card->hot.count;
+        const size_t planned = model->gpu->hot.count;
         int begun = 0;
-        for (int i = 0; i < model->card->hot.move_count; i++) {
-            begun += model->card->hot.moves[i].busy;
+        for (int i = 0; i < model->gpu->hot.move_count; i++) {
+            begun += model->gpu->hot.moves[i].busy;
         }
         assert_true((int)planned + begun <= (before.count * 5 + 99) / 100);
         assert_int_equal(planned + (size_t)begun > 0, !dear);
@@ -641,18 +641,18 @@ static void choices_are_counted_once(void **state)
     mo_session *session = open_session(model);
     int open_first = 0, open_last = 0;
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_first += !mo_vram_closed(model->card->vram, l);
+        open_first += !mo_vram_complete(model->gpu->vram, l);
     }
     for (int i = 0; i < STEPS; i++) {
         words[i] = (i * 37 + i / 7) % WORDS;
-        model->card->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        model->gpu->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = words, .count = i + 1}, &err),
                      &err);
         mo_model_counters(model, &counters);
         assert_int_equal(counters.expert_picks, (uint64_t)(i + 1) * HAS_LAYERS * USED);
     }
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_last += !mo_vram_closed(model->card->vram, l);
+        open_last += !mo_vram_complete(model->gpu->vram, l);
     }
     assert_true(open_first > 0 && open_last < open_first);
     mo_session_destroy(session);
@@ -717,11 +717,11 @@ static void layers_that_close_need_no_host(void **state)
     uint64_t last[SMALL_LAYERS] = {0};
     int closed = 0;
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        open_first[l] = !mo_vram_closed(model->card->vram, l);
+        open_first[l] = !mo_vram_complete(model->gpu->vram, l);
     }
     warnings = 0;
     for (int i = 0; i < TEXTS; i++) {
-        model->card->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        model->gpu->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         for (int l = 0; l < SMALL_LAYERS; l++) {
             last[l] = served(model, l);
         }
@@ -736,7 +736,7 @@ static void layers_that_close_need_no_host(void **state)
         }
     }
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        if (open_first[l] && mo_vram_closed(model->card->vram, l)) {
+        if (open_first[l] && mo_vram_complete(model->gpu->vram, l)) {
             assert_int_equal(served(model, l), last[l]); /* not once in the last text */
             closed++;
         }
@@ -949,7 +949,7 @@ static void a_step_that_failed_is_asked_for_again(void **state)
             mo_error err = {.detail = ""};
             const mo_feed f = {
                 .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
-            model->card->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
+            model->gpu->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
             if (mo_session_feed(&f, &err) != MO_OK) {
                 failed++;
@@ -1050,7 +1050,7 @@ static int prepare(void **state)
     setenv("XDG_CACHE_HOME", folder, 1);
     write_profile(in_folder("hot.json"), 5);
     uint64_t seed = 7;
-    for (int i = 0; i < TOKENS; i++) { /* a few words, again and again: habits that can be learned */
+    for (int i = 0; i < TOKENS; i++) { /* a few words, again and again: adaptive that can be learned */
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = 100 + (int32_t)(seed >> 60) * 37;
     }

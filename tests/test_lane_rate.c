@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "engine/lane_rate.h"
+#include "plan/lane_rate.h"
 
 #define GB 1e9
 

@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/model.h"
 #include "gguf/fingerprint.h"
-#include "moraine_model.h"
+#include "profile/file.h"
 #include "sanitized.h"
-#include "store/profile_file.h"
 #include "store/warm.h"
 
 static const char *model_path = MO_TEST_MODEL; /* pebble: its routing is that of a trained model */
@@ -110,7 +110,7 @@ static int64_t tokens_of(const mo_model *model, const char *text, int32_t *out, 
     mo_error err;
     int32_t *ids = NULL;
     size_t count = 0;
-    check_status(mo_tokenise(model, text, strlen(text), 0, &ids, &count, &err), &err);
+    check_status(mo_tokenize(model, text, strlen(text), 0, &ids, &count, &err), &err);
     assert_true((int64_t)count <= room);
     memcpy(out, ids, count * sizeof *ids);
     free(ids);
@@ -414,7 +414,7 @@ static int still_there(const mo_model *model)
 {
     int count = 0;
     for (int32_t i = 0; i < model->opening.hot.count; i++) {
-        const mo_store_wish *w = &model->opening.hot.wishes[i];
+        const mo_store_request *w = &model->opening.hot.requests[i];
         count += mo_store_resident(store_of(model), w->layer, w->expert);
     }
     return count;

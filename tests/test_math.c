@@ -166,7 +166,7 @@ static void test_exp_monotone(void **state)
     }
 }
 
-/* The bits of all functions over a walk through the floats: equal on every machine. */
+/* The bits of all functions over a forward through the floats: equal on every machine. */
 static void test_fixed_bits(void **state)
 {
     (void)state;

@@ -17,8 +17,8 @@
 #include "gguf/summary.h"
 #include "gguf/write.h"
 #include "model/load.h"
-#include "model/shapes.h"
 #include "numeric/block.h"
+#include "synth/shapes.h"
 
 /* ---- Allocation, failed on demand (the linker wraps these) ---- */
 
@@ -285,7 +285,7 @@ static void row_values(const mo_weights *w, int64_t r, float *out)
     const mo_format *f = mo_format_of(w->type);
     uint8_t space[MO_BLOCK_BYTES_MAX];
     for (int64_t b = 0; b < w->cols / f->block_values; b++) {
-        mo_row_dequantise(w->type, mo_weights_block(w, r, b, space), f->block_values,
+        mo_row_dequantize(w->type, mo_weights_block(w, r, b, space), f->block_values,
                           out + b * f->block_values);
     }
 }
@@ -370,7 +370,7 @@ static void same_moe(const mo_moe *a, const mo_moe *b)
     }
 }
 
-static void same_frame(const mo_frame *a, const mo_frame *b)
+static void same_frame(const mo_model_spec *a, const mo_model_spec *b)
 {
     assert_int_equal(a->layer_count, b->layer_count);
     same_matrix(&a->embed, &b->embed);
@@ -417,16 +417,16 @@ static void test_every_way(void **state)
         mo_checkpoint *grouped = load(path, false, 16, pool);
         mo_checkpoint *odd = load(path, false, 3, pool);
         mo_checkpoint *mapped = load(path, true, 16, pool);
-        const mo_frame *frame = mo_checkpoint_frame(plain);
-        same_frame(frame, mo_checkpoint_frame(grouped));
-        same_frame(frame, mo_checkpoint_frame(odd));
-        same_frame(frame, mo_checkpoint_frame(mapped));
+        const mo_model_spec *spec = mo_checkpoint_spec(plain);
+        same_frame(spec, mo_checkpoint_spec(grouped));
+        same_frame(spec, mo_checkpoint_spec(odd));
+        same_frame(spec, mo_checkpoint_spec(mapped));
         assert_string_equal(mo_checkpoint_path(plain), path);
         assert_int_equal(mo_checkpoint_resident(plain).core, mo_checkpoint_resident(mapped).core);
         assert_int_equal(mo_checkpoint_bytes_per_token(plain), mo_checkpoint_bytes_per_token(mapped));
-        assert_int_equal((uintptr_t)frame->embed.data % 64, 0);
-        assert_int_equal(mo_checkpoint_frame(grouped)->embed.interleave, 0);
-        assert_int_equal(mo_checkpoint_frame(mapped)->output.w.interleave, 0);
+        assert_int_equal((uintptr_t)spec->embed.data % 64, 0);
+        assert_int_equal(mo_checkpoint_spec(grouped)->embed.interleave, 0);
+        assert_int_equal(mo_checkpoint_spec(mapped)->output.w.interleave, 0);
         mo_checkpoint_free(plain);
         mo_checkpoint_free(grouped);
         mo_checkpoint_free(odd);
@@ -450,7 +450,7 @@ static void test_weight(void **state)
             continue;
         }
         mo_checkpoint *m = load(path, false, 0, NULL);
-        assert_int_equal(mo_gguf_summarise(mo_checkpoint_gguf(m), &summary, NULL), MO_OK);
+        assert_int_equal(mo_gguf_summarize(mo_checkpoint_gguf(m), &summary, NULL), MO_OK);
         const mo_checkpoint_bytes held = mo_checkpoint_resident(m);
         if (strcmp(models[i], "llama31") == 0 || strcmp(models[i], "gemma4") == 0) {
             /* the summary counts rope_freqs.weight, which is read once */
@@ -470,7 +470,7 @@ static void test_families(void **state)
 {
     (void)state;
     mo_checkpoint *m = load_named("gpt-oss", false, 0);
-    const mo_layer *layer = mo_checkpoint_frame(m)->layers;
+    const mo_layer *layer = mo_checkpoint_spec(m)->layers;
     for (int n = 0; n < 4; n++) {
         assert_int_equal(layer[n].attention.window, n % 2 ? 0 : 16);
         assert_non_null(layer[n].attention.sinks);
@@ -482,11 +482,11 @@ static void test_families(void **state)
         assert_int_equal(layer[n].moe.router.gating, MO_GATING_SOFTMAX_SELECTED);
     }
     assert_true(layer[0].attention.rope->magnitude > 1.3465 && layer[0].attention.rope->magnitude < 1.3466);
-    assert_false(mo_checkpoint_frame(m)->tied);
+    assert_false(mo_checkpoint_spec(m)->tied);
     mo_checkpoint_free(m);
 
     m = load_named("gemma4", false, 0);
-    layer = mo_checkpoint_frame(m)->layers;
+    layer = mo_checkpoint_spec(m)->layers;
     for (int n = 0; n < 4; n++) {
         const mo_attention *a = &layer[n].attention;
         const bool full = n % 2;
@@ -505,32 +505,32 @@ static void test_families(void **state)
         assert_int_equal(a->rope->rate[a->rope->pairs - 1] == 0.0, full);
         assert_true(a->rope->rate[0] == 1.0);
     }
-    assert_true(mo_checkpoint_frame(m)->tied && mo_checkpoint_frame(m)->softcap == 30.0f);
-    assert_true(mo_checkpoint_frame(m)->embed_scale == 8.0f);
-    assert_ptr_equal(mo_checkpoint_frame(m)->output.w.data, mo_checkpoint_frame(m)->embed.data);
+    assert_true(mo_checkpoint_spec(m)->tied && mo_checkpoint_spec(m)->softcap == 30.0f);
+    assert_true(mo_checkpoint_spec(m)->embed_scale == 8.0f);
+    assert_ptr_equal(mo_checkpoint_spec(m)->output.w.data, mo_checkpoint_spec(m)->embed.data);
     mo_checkpoint_free(m);
 
     m = load_named("olmoe", false, 0);
-    layer = mo_checkpoint_frame(m)->layers;
-    assert_true(layer[0].attention.norm_all && !layer[0].moe.router.normalise);
+    layer = mo_checkpoint_spec(m)->layers;
+    assert_true(layer[0].attention.norm_all && !layer[0].moe.router.normalize);
     assert_int_equal(layer[0].moe.experts, 16);
     assert_int_equal(layer[0].moe.used, 4);
     assert_int_equal(layer[0].moe.width, 24);
     mo_checkpoint_free(m);
 
     m = load_named("llama-moe", false, 0);
-    layer = mo_checkpoint_frame(m)->layers;
-    assert_true(layer[0].routed && !layer[0].dense && layer[0].moe.router.normalise);
+    layer = mo_checkpoint_spec(m)->layers;
+    assert_true(layer[0].routed && !layer[0].dense && layer[0].moe.router.normalize);
     assert_false(layer[0].attention.neox);
     assert_true(layer[0].attention.scale == 0.25f);
     mo_checkpoint_free(m);
 
     m = load_named("qwen2moe", false, 0);
-    layer = mo_checkpoint_frame(m)->layers;
+    layer = mo_checkpoint_spec(m)->layers;
     assert_non_null(layer[0].attention.q.bias);
     assert_null(layer[0].attention.out.bias);
     assert_null(layer[0].attention.q_norm);
-    assert_false(layer[0].moe.router.normalise);
+    assert_false(layer[0].moe.router.normalize);
     assert_int_equal(layer[0].moe.shared.up.w.rows, 96);
     assert_int_equal(layer[0].moe.shared_gate.w.rows, 1);
     mo_checkpoint_free(m);
@@ -550,7 +550,7 @@ static void test_dense_layer(void **state)
         draft_drop(d, name);
     }
     mo_checkpoint *m = load(draft_write(d, "dense.gguf"), false, 0, NULL);
-    const mo_layer *layer = mo_checkpoint_frame(m)->layers;
+    const mo_layer *layer = mo_checkpoint_spec(m)->layers;
     assert_true(layer[1].dense && !layer[1].routed && layer[2].routed);
     assert_non_null(layer[1].post_ffn_norm);
     assert_null(layer[1].post_ffn_norm_dense);
@@ -568,9 +568,9 @@ static void test_hybrids(void **state)
     } cases[] = {{"qwen3next", 4, false, true}, {"qwen35", 3, true, false}, {"qwen35moe", 4, true, true}};
     for (int i = 0; i < 3; i++) {
         mo_checkpoint *m = load_named(cases[i].name, false, 0);
-        const mo_frame *frame = mo_checkpoint_frame(m);
-        for (int n = 0; n < frame->layer_count; n++) {
-            const mo_layer *layer = &frame->layers[n];
+        const mo_model_spec *spec = mo_checkpoint_spec(m);
+        for (int n = 0; n < spec->layer_count; n++) {
+            const mo_layer *layer = &spec->layers[n];
             const bool full = (n + 1) % cases[i].interval == 0;
             assert_int_equal(layer->mixer, full ? MO_MIXER_ATTENTION : MO_MIXER_DELTA);
             assert_int_equal(layer->routed, cases[i].routed);
@@ -597,7 +597,7 @@ static void test_taps(void **state)
     (void)state;
     draft *d = draft_open("qwen3next");
     mo_checkpoint *m = load_named("qwen3next", false, 0);
-    const mo_delta *delta = &mo_checkpoint_frame(m)->layers[0].delta;
+    const mo_delta *delta = &mo_checkpoint_spec(m)->layers[0].delta;
     const float *file = (const float *)(const void *)draft_find(d, "blk.0.ssm_conv1d.weight")->data;
     const int64_t channels = delta->qkv.w.rows;
     for (int64_t c = 0; c < channels; c++) {
@@ -617,7 +617,7 @@ static void test_bricks(void **state)
     for (int i = 0; i < 4; i++) {
         draft *d = draft_open(names[i]);
         mo_checkpoint *m = load_named(names[i], false, 0);
-        const mo_moe *moe = &mo_checkpoint_frame(m)->layers[1].moe;
+        const mo_moe *moe = &mo_checkpoint_spec(m)->layers[1].moe;
         const bool merged = strcmp(names[i], "gemma4") == 0;
         const entry *up =
             draft_find(d, merged ? "blk.1.ffn_gate_up_exps.weight" : "blk.1.ffn_up_exps.weight");
@@ -650,7 +650,7 @@ static void compare_with(const char *name, const char *path)
     mo_checkpoint *usual = load_named(name, false, 0);
     for (int way = 0; way < 3; way++) {
         mo_checkpoint *other = load(path, way == 2, way == 1 ? 8 : 0, NULL);
-        same_frame(mo_checkpoint_frame(usual), mo_checkpoint_frame(other));
+        same_frame(mo_checkpoint_spec(usual), mo_checkpoint_spec(other));
         assert_int_equal(mo_checkpoint_bytes_per_token(usual), mo_checkpoint_bytes_per_token(other));
         mo_checkpoint_free(other);
     }
@@ -667,8 +667,8 @@ static void test_split(void **state)
     draft *d = draft_open("llama31");
     draft_drop(d, "rope_freqs.weight");
     mo_checkpoint *bare = load(draft_write(d, "bare.gguf"), false, 0, NULL);
-    const mo_rope *a = mo_checkpoint_frame(m)->layers[0].attention.rope;
-    const mo_rope *b = mo_checkpoint_frame(bare)->layers[0].attention.rope;
+    const mo_rope *a = mo_checkpoint_spec(m)->layers[0].attention.rope;
+    const mo_rope *b = mo_checkpoint_spec(bare)->layers[0].attention.rope;
     assert_true(a->rate[0] == b->rate[0] && a->rate[a->pairs - 1] < b->rate[a->pairs - 1]);
     mo_checkpoint_free(m);
     mo_checkpoint_free(bare);
@@ -793,8 +793,8 @@ static void test_older_delta(void **state)
         for (int way = 0; way < 3; way++) {
             mo_checkpoint *other = load(path, way == 2, way == 1 ? 16 : 0, NULL);
             for (int n = 0; n < 3; n++) {
-                const mo_delta *x = &mo_checkpoint_frame(usual)->layers[n].delta;
-                const mo_delta *y = &mo_checkpoint_frame(other)->layers[n].delta;
+                const mo_delta *x = &mo_checkpoint_spec(usual)->layers[n].delta;
+                const mo_delta *y = &mo_checkpoint_spec(other)->layers[n].delta;
                 same_linear(&x->qkv, &y->qkv);
                 if (x->gate.w.type == x->qkv.w.type) {
                     same_linear(&x->gate, &y->gate);
@@ -817,7 +817,7 @@ static void test_shapes(void **state)
         mo_shape_tensor *tensors = calloc((size_t)count, sizeof *tensors);
         mo_gguf_writer *w = mo_gguf_writer_create(0);
         mo_error err = {0};
-        mo_frame frame = {0};
+        mo_model_spec spec = {0};
         mo_shape_tensors(shape, shape->layers, tensors, count);
         mo_shape_keys(shape, shape->layers, w);
         for (int64_t t = 0; t < count; t++) {
@@ -835,12 +835,12 @@ static void test_shapes(void **state)
         mo_gguf *g = NULL;
         assert_int_equal(mo_gguf_open(path, &g, NULL), MO_OK);
         mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
-        mo_family_describe(&b, &frame);
+        mo_family_describe(&b, &spec);
         if (b.status != MO_OK) {
             fail_msg("%s: %s", shape->name, err.detail);
         }
-        assert_int_equal(frame.layer_count, shape->layers);
-        assert_true(b.count < 64 * (size_t)shape->layers); /* wishes do not grow with the experts */
+        assert_int_equal(spec.layer_count, shape->layers);
+        assert_true(b.count < 64 * (size_t)shape->layers); /* requests do not grow with the experts */
         mo_bind_free(&b);
         mo_arena_destroy(b.arena);
         mo_gguf_close(g);
@@ -972,7 +972,7 @@ static void test_nextn(void **state)
     d->number = 1;
     draft_drop(d, "blk.2.attn_q.weight");
     mo_checkpoint *m = load(draft_write(d, "nextn.gguf"), false, 0, NULL);
-    assert_int_equal(mo_checkpoint_frame(m)->layer_count, 2);
+    assert_int_equal(mo_checkpoint_spec(m)->layer_count, 2);
     mo_checkpoint_free(m);
     draft_close(d);
 }

@@ -104,7 +104,7 @@ static void emit_row(testcase *c, const float *x, int64_t n)
 
 /* ---- One driver per entry --------------------------------------------------------------------- */
 
-static void run_quantise(testcase *c, const mo_kernels *k)
+static void run_quantize(testcase *c, const mo_kernels *k)
 {
     const int64_t blocks = c->seed < 40 ? (int64_t)c->seed + 1 : pick(c, 1, 100), n = 32 * blocks;
     float *x = row(c, n);
@@ -116,7 +116,7 @@ static void run_quantise(testcase *c, const mo_kernels *k)
     float *d = zeros(c, blocks), *s = zeros(c, blocks);
     int32_t *sum = space(c, 4 * (size_t)blocks);
     int16_t *half = space(c, 4 * (size_t)blocks);
-    k->quantise(x, n, q, d, s, sum, half);
+    k->quantize(x, n, q, d, s, sum, half);
     emit(c, q, (size_t)n);
     emit_row(c, d, blocks);
     emit_row(c, s, blocks);
@@ -124,14 +124,14 @@ static void run_quantise(testcase *c, const mo_kernels *k)
     emit(c, half, 4 * (size_t)blocks);
 }
 
-static void run_dequantise(testcase *c, const mo_kernels *k)
+static void run_dequantize(testcase *c, const mo_kernels *k)
 {
     uint8_t block[8 * 34];
     for (size_t i = 0; i < sizeof block; i++) {
         block[i] = (uint8_t)(next(c) & 0x7B);
     }
     float *y = zeros(c, 256);
-    k->dequantise(MO_Q8_0, block, 256, y);
+    k->dequantize(MO_Q8_0, block, 256, y);
     emit_row(c, y, 256);
 }
 
@@ -387,8 +387,8 @@ static const struct entry {
     int cases;
     uint64_t hash; /* of the definition's results for all cases */
 } entries[] = {
-    {"quantise", run_quantise, 120, 0x176bce0de429ebc7},
-    {"dequantise", run_dequantise, 4, 0x5a7b1be4d85025ea},
+    {"quantize", run_quantize, 120, 0x176bce0de429ebc7},
+    {"dequantize", run_dequantize, 4, 0x5a7b1be4d85025ea},
     {"dot", run_dot, 200, 0x585ea1a835a2af83},
     {"rms_norm", run_rms_norm, 160, 0x235dc331286a45eb},
     {"l2_norm", run_l2_norm, 160, 0x7283288479aaf56b},

@@ -1,9 +1,9 @@
 /* Plans: places and speeds by hand-made and random models, ceilings from made-up machines, rates from
  * JSON. */
+#include "plan/limits.h"
+#include "plan/rates.h"
+#include "plan/text.h"
 #include "plan_case.h"
-#include "store/plan_limits.h"
-#include "store/plan_text.h"
-#include "store/rates.h"
 
 #include <ftw.h>
 #include <math.h>
@@ -643,7 +643,7 @@ static void rates_round_trip(void **state)
                         .link_pageable_bytes_s = 4,
                         .host_bytes_s = 5,
                         .round_trip_s = 1e-5,
-                        .device = "a card",
+                        .device = "a gpu",
                         .measured = true};
     const char *path = in_tree("deep/er/rates.json");
     assert_int_equal(mo_rates_save(path, &r, &err), MO_OK); /* makes the directories */
@@ -655,12 +655,12 @@ static void rates_round_trip(void **state)
                 back.disk_bytes_s == 4.5e9);
     assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2 && back.measured);
     assert_true(back.link_pageable_bytes_s == 4 && back.host_bytes_s == 5 && back.round_trip_s == 1e-5);
-    assert_string_equal(back.device, "a card");
-    assert_true(mo_rates_for_device(&back, "a card", 7, 8)); /* as measured on this one */
+    assert_string_equal(back.device, "a gpu");
+    assert_true(mo_rates_for_device(&back, "a gpu", 7, 8)); /* as measured on this one */
     assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2);
-    assert_false(mo_rates_for_device(&back, "another card", 7, 0)); /* as it says itself, or as guessed */
+    assert_false(mo_rates_for_device(&back, "another gpu", 7, 0)); /* as it says itself, or as guessed */
     assert_true(back.link_bytes_s == 7 && back.vram_bytes_s == MO_RATES_VRAM_GUESS && back.host_bytes_s == 0);
-    assert_string_equal(back.device, "another card");
+    assert_string_equal(back.device, "another gpu");
     const mo_rates modest = mo_rates_default();
     assert_false(modest.measured);
     assert_int_equal(mo_rates_save(path, &modest, &err), MO_OK);

@@ -3,17 +3,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "plan/device.h"
+#include "plan/limits.h"
 #include "plan_case.h"
-#include "store/plan_device.h"
-#include "store/plan_limits.h"
 
-static const mo_rates card = {.ram_bytes_s = 60e9,
-                              .compute_share = 0.75,
-                              .disk_bytes_s = 4e9,
-                              .link_bytes_s = 25e9,
-                              .vram_bytes_s = 900e9,
-                              .host_bytes_s = 70e9,
-                              .measured = true};
+static const mo_rates gpu = {.ram_bytes_s = 60e9,
+                             .compute_share = 0.75,
+                             .disk_bytes_s = 4e9,
+                             .link_bytes_s = 25e9,
+                             .vram_bytes_s = 900e9,
+                             .host_bytes_s = 70e9,
+                             .measured = true};
 
 static mo_status plan_both(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r, mo_plan *p,
                            mo_error *err)
@@ -48,8 +48,9 @@ static void check_device(const mo_plan_model *m, const mo_plan *p)
     assert_int_equal(p->used,
                      p->core + p->vectors + p->table + p->kv + p->work + p->other + p->staging + p->slots);
     assert_int_equal(d->layers + d->streamed, m->layers);
-    assert_true(d->streamed ? d->ring == MO_PLAN_DEVICE_RING || d->ring == MO_PLAN_DEVICE_RING_LEAST
-                            : d->ring == 0);
+    assert_true(d->streamed
+                    ? d->ring == MO_PLAN_DEVICE_LAYER_BUFFERS || d->ring == MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST
+                    : d->ring == 0);
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
         assert_true(d->class_slots[i] >= 0 && d->class_slots[i] <= c->bricks);
@@ -73,7 +74,7 @@ static void all_of_it_in_vram(void **state)
     (void)state;
     mo_plan_model m = qwen();
     m.device_work_bytes = 70 * 1000000;
-    mo_plan p = planned_with(&m, GB, 100 * GIB, &card);
+    mo_plan p = planned_with(&m, GB, 100 * GIB, &gpu);
     const mo_plan_device *d = &p.device;
     check_device(&m, &p);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
@@ -90,7 +91,7 @@ static void all_of_it_in_vram(void **state)
     assert_true(fabs(1 / p.tokens_per_second - (bytes / 900e9 + 12 * MO_PLAN_LAYER_SECONDS)) < 1e-9);
     assert_int_equal(d->token_bytes, (int64_t)bytes);
     /* One byte less, and a few experts pass. */
-    p = planned_with(&m, 10 * GB, d->whole - 1, &card);
+    p = planned_with(&m, 10 * GB, d->whole - 1, &gpu);
     check_device(&m, &p);
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
     assert_int_equal(d->staging, 4 * m.classes[0].room);
@@ -100,14 +101,14 @@ static void all_of_it_in_vram(void **state)
     m.device_stage_room = 5 * 1000000;
     m.device_map_bytes = 1000;
     m.device_room[0] = m.device_room[1] = 3023872 + 256;
-    p = planned_with(&m, 10 * GB, 3 * GB, &card);
+    p = planned_with(&m, 10 * GB, 3 * GB, &gpu);
     check_device(&m, &p);
     assert_int_equal(d->core + d->vectors, 500 * 1000000);
     assert_int_equal(d->staging, 3 * GB / 16); /* as many as keep a link busy */
     assert_int_equal(d->work, 70 * 1000000 + 1000);
     m.tied = true; /* the embedding is the output matrix, and lies there */
     m.device_core_bytes = 0;
-    p = planned_with(&m, 10 * GB, 100 * GB, &card);
+    p = planned_with(&m, 10 * GB, 100 * GB, &gpu);
     assert_int_equal(p.device.core, m.core_bytes + m.table_bytes + 12 * 49152);
     assert_int_equal(p.table, 0);
 }
@@ -116,7 +117,7 @@ static void experts_fill_what_is_left(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    const mo_plan p = planned_with(&m, 80 * GB, 8 * GIB, &card);
+    const mo_plan p = planned_with(&m, 80 * GB, 8 * GIB, &gpu);
     const mo_plan_device *d = &p.device;
     check_device(&m, &p);
     assert_int_equal(d->class_slots[0], (d->ceiling - (d->used - d->slots)) / m.classes[0].room);
@@ -126,12 +127,12 @@ static void experts_fill_what_is_left(void **state)
     assert_int_equal(p.token_disk_bytes, 0);
     assert_true(p.hit_rate == 1);
     /* RAM for a third of them: the rest comes from disk. */
-    const mo_plan q = planned_with(&m, 20 * GB, 8 * GIB, &card);
+    const mo_plan q = planned_with(&m, 20 * GB, 8 * GIB, &gpu);
     check_device(&m, &q);
     const double there = (double)(q.class_slots[0] + q.device.class_slots[0]) / 4608;
     assert_true(fabs(q.hit_rate - there) < 1e-12);
     assert_true(q.disk_seconds > 0 && q.tokens_per_second < p.tokens_per_second);
-    assert_true(q.tokens_per_second > planned(&m, 20 * GB, &card).tokens_per_second); /* with than without */
+    assert_true(q.tokens_per_second > planned(&m, 20 * GB, &gpu).tokens_per_second); /* with than without */
 }
 
 static void experts_stay_out_when_told(void **state)
@@ -141,16 +142,16 @@ static void experts_stay_out_when_told(void **state)
     mo_plan p;
     mo_error err;
     mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 100 * GIB, .cpu_moe = true};
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     check_device(&m, &p);
     assert_int_equal(p.device.slots, 0);
     assert_int_equal(p.class_slots[0], 4608);
     l.vram_expert_bytes = 2 * GIB; /* a hot cache beside it */
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     check_device(&m, &p);
     assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
     l.cpu_moe = false;
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
 }
 
@@ -163,8 +164,8 @@ static void ram_keeps_everything(void **state)
     mo_plan p;
     for (int64_t ram = GB; ram < 8 * GB; ram += GB) {
         const mo_plan_limits l = {.ram_bytes = ram, .vram_bytes = 2 * GB, .ram_keeps = true};
-        const mo_plan alone = planned(&m, ram, &card);
-        assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+        const mo_plan alone = planned(&m, ram, &gpu);
+        assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
         assert_int_equal(p.used, alone.used);
         assert_int_equal(p.mode, alone.mode);
         assert_int_equal(p.kv, alone.kv);
@@ -179,7 +180,7 @@ static void fetch_lane_by_cost(void **state)
 {
     (void)state;
     mo_plan_model m = gpt_oss_120b(8192);
-    mo_plan p = planned_with(&m, 80 * GB, 34 * GB, &card); /* half of the experts: 26 MB missing in a layer */
+    mo_plan p = planned_with(&m, 80 * GB, 34 * GB, &gpu); /* half of the experts: 26 MB missing in a layer */
     const mo_plan_device *d = &p.device;
     assert_true(d->hit_rate > 0.48 && d->hit_rate < 0.56);
     assert_true(d->fetch && fabs(d->fetch_share - 25.0 / 70) < 1e-9);
@@ -193,7 +194,7 @@ static void fetch_lane_by_cost(void **state)
         .bytes = 1769472, .room = 1781760, .bricks = 24576, .used_per_token = 480, .used = 10};
     m.layers = m.routed_layers = m.dense_layers = 48;
     m.dense_bytes = 48 * (int64_t)20000000;
-    p = planned_with(&m, 80 * GB, 43 * GB, &card);
+    p = planned_with(&m, 80 * GB, 43 * GB, &gpu);
     assert_true(d->hit_rate > 0.88 && d->hit_rate < 1);
     assert_true(!d->fetch && d->token_link_bytes == 0);
     assert_true(strncmp(d->lane, "off: for the", 12) == 0);
@@ -202,24 +203,24 @@ static void fetch_lane_by_cost(void **state)
     mo_error err;
     mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 43 * GB, .postfetch = MO_POSTFETCH_EXPERT};
     const double alone = p.tokens_per_second, bytes = (1 - d->hit_rate) * 480 * 1769472;
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_true(d->fetch && p.tokens_per_second < alone);
     l.postfetch = MO_POSTFETCH_DOWN;
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_true(d->fetch && fabs(d->fetch_share - 1.0 / 3) < 1e-9 && p.tokens_per_second < alone);
     assert_true(fabs(d->miss_seconds - (bytes * 2 / 3 / 45e9 + bytes / 3 / 900e9 + 48 * 20e-6)) < 1e-9);
     l.postfetch = MO_POSTFETCH_OFF;
     l.vram_bytes = 4 * GB;
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_true(!d->fetch && strstr(d->lane, "--postfetch"));
     /* A CPU that takes all the memory gives: nothing is won. */
-    mo_rates r = card;
+    mo_rates r = gpu;
     r.compute_share = 1;
     r.host_bytes_s = 60e9;
     p = planned_with(&m, 80 * GB, 8 * GB, &r);
     assert_true(!d->fetch && strstr(d->lane, "CPU alone"));
     /* A device that nobody measured. */
-    r = card;
+    r = gpu;
     r.link_bytes_s = r.vram_bytes_s = r.host_bytes_s = 0;
     p = planned_with(&m, 80 * GB, 8 * GB, &r);
     assert_true(p.tokens_per_second > 0);
@@ -234,20 +235,20 @@ static void refuses_a_small_device(void **state)
         mo_error err;
         mo_plan p;
         char number[64];
-        const mo_plan_device big = planned_with(m, 200 * GB, 200 * GB, &card).device;
-        const mo_plan at_least = planned_with(m, 200 * GB, big.least, &card);
+        const mo_plan_device big = planned_with(m, 200 * GB, 200 * GB, &gpu).device;
+        const mo_plan at_least = planned_with(m, 200 * GB, big.least, &gpu);
         check_device(m, &at_least);
         assert_int_equal(at_least.device.used, big.least);
         assert_int_equal(at_least.device.streamed, m->dense_layers);
         mo_plan_limits l = {.ram_bytes = 200 * GB, .vram_bytes = big.least - 1};
-        assert_int_equal(plan_both(m, &l, &card, &p, &err), MO_EDEVICE);
+        assert_int_equal(plan_both(m, &l, &gpu, &p, &err), MO_EDEVICE);
         snprintf(number, sizeof number, "(%lld bytes)", (long long)big.least);
         assert_says(&err, number);
         assert_says(&err, "--vram");
         assert_says(&err, "--device none");
         assert_true(strlen(err.detail) < 600);
         l = (mo_plan_limits){.ram_bytes = 1, .vram_bytes = 200 * GB}; /* RAM is refused as before */
-        assert_int_equal(plan_both(m, &l, &card, &p, &err), MO_ENOMEM);
+        assert_int_equal(plan_both(m, &l, &gpu, &p, &err), MO_ENOMEM);
         assert_says(&err, "--ram");
     }
 }
@@ -274,14 +275,14 @@ static void device_degrades_without_a_cliff(void **state)
 {
     (void)state;
     const mo_plan_model routed = qwen(), large = gpt_oss_120b(8192), dense = dense_70b(4096);
-    sweep_device(&routed, &card, 20 * GB, 4096,
+    sweep_device(&routed, &gpu, 20 * GB, 4096,
                  1.7); /* three of twelve layers pass, or none, and the link is free */
-    sweep_device(&routed, &card, GB, 4096, 1.4);
-    sweep_device(&large, &card, 80 * GB, 4096, 1.1);
-    sweep_device(&large, &card, 20 * GB, 4096, 1.1);
+    sweep_device(&routed, &gpu, GB, 4096, 1.4);
+    sweep_device(&large, &gpu, 80 * GB, 4096, 1.1);
+    sweep_device(&large, &gpu, 20 * GB, 4096, 1.1);
     /* The last layer that stays makes the ring needless, through which three must pass, at 27 ms each. */
-    sweep_device(&dense, &card, 80 * GB, 4096, 2.3);
-    sweep_device(&dense, &card, 20 * GB, 4096, 4); /* from disk */
+    sweep_device(&dense, &gpu, 80 * GB, 4096, 2.3);
+    sweep_device(&dense, &gpu, 20 * GB, 4096, 4); /* from disk */
 }
 
 static void random_devices(void **state)
@@ -343,12 +344,12 @@ static void the_cpu_takes_layers(void **state)
     mo_error err;
     const mo_plan_model m = dense_70b(4096);
     mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 24 * GB};
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     const double alone = p.tokens_per_second;
     const int64_t crossing = p.device.token_link_bytes;
     assert_int_equal(p.device.by_cpu, 0);
     l.cpu_layers = true;
-    assert_int_equal(plan_both(&m, &l, &card, &p, &err), MO_OK);
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     check_device(&m, &p);
     assert_true(p.device.by_cpu > 0 && p.device.by_cpu < p.device.streamed);
     assert_true(p.tokens_per_second > 1.5 * alone && p.device.token_link_bytes < crossing);
@@ -376,7 +377,7 @@ static void vram_ceilings(void **state)
 
 /* Document 002's tables: 29 layers in VRAM at a context of 512, 24 at 4096 (its keys and values are F32, and its
  * workspace grows with the context); 0.2 tokens/s over eight lanes, 0.4 over sixteen. */
-static void machine_002_with_its_card(void **state)
+static void machine_002_with_its_gpu(void **state)
 {
     (void)state;
     mo_rates r;
@@ -396,7 +397,7 @@ static void machine_002_with_its_card(void **state)
     check_device(&far, &b);
     assert_true(abs(a.device.layers - 29) <= 2);
     assert_true(abs(b.device.layers - 24) <= 2);
-    assert_true(a.device.streamed + a.device.layers == 80 && a.device.ring == MO_PLAN_DEVICE_RING);
+    assert_true(a.device.streamed + a.device.layers == 80 && a.device.ring == MO_PLAN_DEVICE_LAYER_BUFFERS);
     assert_int_equal(a.mode, MO_PLAN_RESIDENT); /* the other layers lie in RAM */
     assert_int_equal(a.core, a.device.streamed * near.dense_layer_bytes);
     assert_int_equal(a.device.token_link_bytes, a.token_ram_bytes);
@@ -430,7 +431,7 @@ int main(void)
         cmocka_unit_test(random_devices),
         cmocka_unit_test(the_cpu_takes_layers),
         cmocka_unit_test(vram_ceilings),
-        cmocka_unit_test(machine_002_with_its_card),
+        cmocka_unit_test(machine_002_with_its_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

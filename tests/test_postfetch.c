@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "engine/postfetch.h"
+#include "plan/postfetch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,9 +182,10 @@ static void bad_values_are_named(void **state)
     }
 }
 
-static mo_postfetch_room sized(const mo_postfetch *s, const mo_postfetch_facts *f, mo_postfetch_notes *notes)
+static mo_postfetch_capacity sized(const mo_postfetch *s, const mo_postfetch_facts *f,
+                                   mo_postfetch_notes *notes)
 {
-    mo_postfetch_room room;
+    mo_postfetch_capacity room;
     mo_error err;
     *notes = (mo_postfetch_notes){0};
     if (mo_postfetch_size(s, f, &room, notes, &err) != MO_OK) {
@@ -193,7 +194,7 @@ static mo_postfetch_room sized(const mo_postfetch *s, const mo_postfetch_facts *
     return room;
 }
 
-/* Qwen3-Next on a card with 4 GiB: ten experts of a top-10, of which eight travel at once. */
+/* Qwen3-Next on a gpu with 4 GiB: ten experts of a top-10, of which eight travel at once. */
 static void scratch_is_sized(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void scratch_is_sized(void **state)
     mo_postfetch s = mo_postfetch_default();
     mo_postfetch_facts f = {
         .vram_free_bytes = 4096 * MIB, .down_bytes = MIB, .expert_bytes = 2 * MIB, .used = 10};
-    mo_postfetch_room room = sized(&s, &f, &notes);
+    mo_postfetch_capacity room = sized(&s, &f, &notes);
     assert_int_equal(room.transfers, 8);
     assert_int_equal(room.scratch_bytes, 16 * MIB);
     assert_int_equal(notes.count, 0);

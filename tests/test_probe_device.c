@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "device/choice.h"
-#include "device/sim.h"
-#include "store/probe_device.h"
+#include "device/sim/sim.h"
+#include "plan/probe/device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -174,7 +174,7 @@ static void automatic(void **state)
     mo_device_close(forced);
     assert_int_equal(mo_device_choose(NULL, &device, NULL, 0, &err), MO_OK);
     mo_device_close(device);
-    assert_int_equal(mo_device_choose_aloud("none", &device, &err), MO_OK);
+    assert_int_equal(mo_device_choose_verbose("none", &device, &err), MO_OK);
     assert_null(device);
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/pool.h"
 #include "numeric/kernels.h"
-#include "numeric/reference.h"
+#include "numeric/reference/reference.h"
 #include "random.h"
 #include "sanitized.h"
 
@@ -139,7 +139,7 @@ static problem make(mo_type type, int64_t rows, int64_t cols, flavour kind)
     for (int64_t t = 0; t < TOKENS_MAX; t++) {
         const int64_t blocks = cols / 32;
         fill_row(p.acts.x + t * cols, cols, &seed, kind);
-        mo_reference_quantise(p.acts.x + t * cols, cols, p.acts.q + t * cols, p.acts.d + t * blocks,
+        mo_reference_quantize(p.acts.x + t * cols, cols, p.acts.q + t * cols, p.acts.d + t * blocks,
                               p.acts.s + t * blocks, p.acts.sum + t * blocks,
                               p.acts.half_sum + 2 * t * blocks);
     }

@@ -25,10 +25,10 @@
 
 #include "gguf/fingerprint.h"
 #include "gguf/write.h"
+#include "profile/file.h"
+#include "profile/json.h"
+#include "profile/tally.h"
 #include "random.h"
-#include "store/profile_file.h"
-#include "store/profile_json.h"
-#include "store/tally.h"
 
 /* ---- Allocation, failed on demand (the linker wraps these) ---- */
 

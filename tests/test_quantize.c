@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "gguf/write.h"
-#include "model/requantise.h"
 #include "numeric/block.h"
-#include "numeric/quantise.h"
+#include "numeric/quantize/quantize.h"
 #include "random.h"
+#include "synth/requantize.h"
 
 static char directory[256];
 static mo_error err;
@@ -147,7 +147,7 @@ static void make_source(const char *path, uint32_t alignment, int64_t per_part, 
             x[k] = 0.1f * random_normal(&seed);
         }
         if (f->kind != MO_KIND_INTEGER) {
-            assert_int_equal(mo_row_quantise(f->type, x, values, out, &err), MO_OK);
+            assert_int_equal(mo_row_quantize(f->type, x, values, out, &err), MO_OK);
         }
         if (odd != 0.0f && strcmp(tensors[i].name, "blk.0.attn_v.weight") == 0) {
             memcpy(out + 4 * (256 * 520 + 9), &odd, 4);
@@ -165,9 +165,9 @@ static void make_source(const char *path, uint32_t alignment, int64_t per_part, 
     mo_gguf_writer_destroy(w);
 }
 
-static mo_quantise_options mixed(void)
+static mo_quantize_options mixed(void)
 {
-    mo_quantise_options o = mo_quantise_options_default();
+    mo_quantize_options o = mo_quantize_options_default();
     o.experts = "mxfp4";
     o.rest = "Q4_K";
     o.output = "q6_k";
@@ -199,10 +199,10 @@ static void check_rows(const mo_gguf_tensor *a, const uint8_t *from, const mo_gg
     float x[256], y[256];
     uint8_t row[1024];
     for (int64_t r = 0; r < a->values / cols; r++) {
-        mo_row_dequantise(a->format->type, from + r * from_bytes, cols, x);
-        assert_int_equal(mo_row_quantise(b->format->type, x, cols, row, &err), MO_OK);
+        mo_row_dequantize(a->format->type, from + r * from_bytes, cols, x);
+        assert_int_equal(mo_row_quantize(b->format->type, x, cols, row, &err), MO_OK);
         assert_memory_equal(to + r * to_bytes, row, (size_t)to_bytes);
-        mo_row_dequantise(b->format->type, row, cols, y);
+        mo_row_dequantize(b->format->type, row, cols, y);
         for (int64_t i = 0; i < cols; i++) {
             *lost += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
             *power += (double)x[i] * (double)x[i];
@@ -213,12 +213,12 @@ static void check_rows(const mo_gguf_tensor *a, const uint8_t *from, const mo_gg
 static void bits_are_those_of_the_rows(void **state)
 {
     (void)state;
-    mo_quantise_report report;
+    mo_quantize_report report;
     double lost[MO_TENSOR_CLASSES] = {0}, power[MO_TENSOR_CLASSES] = {0};
     mo_gguf *a, *b;
-    const mo_quantise_options options = mixed();
+    const mo_quantize_options options = mixed();
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
@@ -227,7 +227,7 @@ static void bits_are_those_of_the_rows(void **state)
         const mo_gguf_tensor *t = mo_gguf_tensor_at(a, i), *u = mo_gguf_tensor_at(b, i);
         assert_string_equal(t->name, u->name);
         assert_memory_equal(t->size, u->size, sizeof t->size);
-        assert_int_equal(mo_requantise_class(t), tensors[i].class);
+        assert_int_equal(mo_requantize_class(t), tensors[i].class);
         if (tensors[i].class == MO_CLASS_KEPT) {
             assert_ptr_equal(t->format, u->format);
             assert_memory_equal(from.data + t->offset, to.data + u->offset, (size_t)t->bytes);
@@ -241,7 +241,7 @@ static void bits_are_those_of_the_rows(void **state)
     assert_int_equal(report.file_bytes_after, to.size);
     int64_t count = 0, before = 0, after = 0;
     for (int c = 0; c < MO_TENSOR_CLASSES; c++) {
-        const mo_quantise_class *k = &report.classes[c];
+        const mo_quantize_class *k = &report.classes[c];
         count += k->tensors, before += k->bytes_before, after += k->bytes_after;
         const double error = power[c] > 0.0 ? sqrt(lost[c] / power[c]) : 0.0;
         assert_true(fabs(k->error - error) <= 1e-9 * error);
@@ -264,10 +264,10 @@ static void metadata_stay(void **state)
     (void)state;
     mo_gguf *a, *b;
     uint32_t type, version;
-    mo_quantise_options options = mo_quantise_options_default();
+    mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q8_0";
     make_source(path_of("in.gguf"), 64, 0, 0.0f);
-    expect_ok(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     assert_int_equal(mo_gguf_entry_count(b), mo_gguf_entry_count(a) + 1); /* general.quantization_version */
@@ -303,14 +303,14 @@ static void threads_and_parts_change_nothing(void **state)
     (void)state;
     bytes first = {0};
     char part[512];
-    mo_quantise_report report, first_report = {0};
+    mo_quantize_report report, first_report = {0};
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
     make_source(path_of("parts"), 0, 4, 0.0f);
     for (int i = 0; i < 4; i++) {
-        mo_quantise_options options = mixed();
+        mo_quantize_options options = mixed();
         options.threads = (int[]){1, 2, 5, 3}[i];
         expect_ok(mo_gguf_part_name(path_of("parts"), 0, 4, part, sizeof part, &err));
-        expect_ok(mo_quantise(i == 3 ? part : path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL,
+        expect_ok(mo_quantize(i == 3 ? part : path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL,
                               &report, &err));
         const bytes made = read_file(path_of("out.gguf"));
         unlink(path_of("out.gguf"));
@@ -336,12 +336,12 @@ static void same_format_is_copied(void **state)
 {
     (void)state;
     mo_gguf *a, *b;
-    mo_quantise_report report;
-    mo_quantise_options options = mo_quantise_options_default();
+    mo_quantize_report report;
+    mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q6_k";
     options.output = "f16";
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
@@ -365,9 +365,9 @@ static void same_format_is_copied(void **state)
 
 /* ---- What goes wrong ---- */
 
-static void expect_refusal(const mo_quantise_options *options, mo_status status, const char *words)
+static void expect_refusal(const mo_quantize_options *options, mo_status status, const char *words)
 {
-    assert_int_equal(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), options, NULL, NULL, NULL, &err),
                      status);
     if (!strstr(err.detail, words)) {
         fail_msg("\"%s\" does not say \"%s\"", err.detail, words);
@@ -379,23 +379,23 @@ static void wrong_formats_are_explained(void **state)
 {
     (void)state;
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_refusal(&(mo_quantise_options){0}, MO_EINVAL, "nothing to convert");
-    expect_refusal(&(mo_quantise_options){.rest = "q4_2"}, MO_EINVAL, "Q4_0, Q4_1");
-    expect_refusal(&(mo_quantise_options){.experts = "i32"}, MO_EINVAL, "no format for weights");
-    expect_refusal(&(mo_quantise_options){.experts = "q4_k"}, MO_EINVAL,
+    expect_refusal(&(mo_quantize_options){0}, MO_EINVAL, "nothing to convert");
+    expect_refusal(&(mo_quantize_options){.rest = "q4_2"}, MO_EINVAL, "Q4_0, Q4_1");
+    expect_refusal(&(mo_quantize_options){.experts = "i32"}, MO_EINVAL, "no format for weights");
+    expect_refusal(&(mo_quantize_options){.experts = "q4_k"}, MO_EINVAL,
                    "blk.0.ffn_down_exps.weight has rows of 64 values");
     assert_non_null(strstr(err.detail, "formats that fit: F32, F16, Q4_0"));
     assert_null(strstr(strstr(err.detail, "formats that fit"), "_K"));
     assert_non_null(strstr(err.detail, "NVFP4"));
-    expect_refusal(&(mo_quantise_options){.rest = "q8_0", .threads = -1}, MO_EINVAL, "threads");
+    expect_refusal(&(mo_quantize_options){.rest = "q8_0", .threads = -1}, MO_EINVAL, "threads");
     unlink(path_of("in.gguf"));
-    const mo_quantise_options experts = {.experts = "q8_0"}, output = {.output = "q8_0"};
-    assert_int_equal(mo_quantise(MO_TEST_DATA "/oracle/llama31.gguf", path_of("out.gguf"), &experts, NULL,
+    const mo_quantize_options experts = {.experts = "q8_0"}, output = {.output = "q8_0"};
+    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/llama31.gguf", path_of("out.gguf"), &experts, NULL,
                                  NULL, NULL, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "no routed experts"));
     assert_int_equal(
-        mo_quantise(MO_TEST_DATA "/oracle/gemma4.gguf", path_of("out.gguf"), &output, NULL, NULL, NULL, &err),
+        mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", path_of("out.gguf"), &output, NULL, NULL, NULL, &err),
         MO_EINVAL);
     assert_non_null(strstr(err.detail, "embedding"));
     assert_int_equal(files_left(), 0);
@@ -405,7 +405,7 @@ static void values_must_be_finite(void **state)
 {
     (void)state;
     make_source(path_of("in.gguf"), 0, 0, INFINITY);
-    expect_refusal(&(mo_quantise_options){.rest = "q8_0"}, MO_EFORMAT,
+    expect_refusal(&(mo_quantize_options){.rest = "q8_0"}, MO_EFORMAT,
                    "blk.0.attn_v.weight has the value inf in row 520, column 9");
     unlink(path_of("in.gguf"));
 }
@@ -421,16 +421,16 @@ static void failures_leave_nothing(void **state)
 {
     (void)state;
     int calls = 0;
-    mo_quantise_options options = mixed();
+    mo_quantize_options options = mixed();
     options.threads = 1;
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
     assert_int_equal(
-        mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, cancel_later, &calls, NULL, &err),
+        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, cancel_later, &calls, NULL, &err),
         MO_ECANCELLED);
     assert_int_equal(calls, 2);
     assert_int_equal(files_left(), 1);
 
-    assert_int_equal(mo_quantise(path_of("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, &err),
                      MO_ENOSPC);
     assert_non_null(strstr(err.detail, "/dev/full"));
     struct rlimit old;
@@ -438,13 +438,13 @@ static void failures_leave_nothing(void **state)
     const struct rlimit small = {1 << 14, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     const mo_status status =
-        mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err);
+        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, MO_ENOSPC);
     assert_int_equal(files_left(), 1);
     assert_int_equal(
-        mo_quantise(path_of("in.gguf"), path_of("no/out.gguf"), &options, NULL, NULL, NULL, &err), MO_ENOENT);
-    assert_int_equal(mo_quantise(path_of("none.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
+        mo_quantize(path_of("in.gguf"), path_of("no/out.gguf"), &options, NULL, NULL, NULL, &err), MO_ENOENT);
+    assert_int_equal(mo_quantize(path_of("none.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
                      MO_ENOENT);
     unlink(path_of("in.gguf"));
     assert_int_equal(files_left(), 0);
@@ -453,24 +453,24 @@ static void failures_leave_nothing(void **state)
 static void existing_files_are_kept(void **state)
 {
     (void)state;
-    mo_quantise_options options = mixed();
+    mo_quantize_options options = mixed();
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
     FILE *f = fopen(path_of("out.gguf"), "w");
     fputs("mine", f);
     fclose(f);
-    assert_int_equal(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "exists already"));
     bytes b = read_file(path_of("out.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    expect_ok(mo_quantise(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
     b = read_file(path_of("out.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
     assert_int_equal(symlink(path_of("in.gguf"), path_of("link.gguf")), 0);
-    assert_int_equal(mo_quantise(path_of("in.gguf"), path_of("link.gguf"), &options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("link.gguf"), &options, NULL, NULL, NULL, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "is the model that is read"));
     unlink(path_of("in.gguf"));

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
+#include "profile/chart.h"
+#include "profile/replay.h"
 #include "random.h"
 #include "routes.h"
-#include "store/picture.h"
-#include "store/replay.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -609,21 +609,21 @@ static void pictures(void **state)
     size_t bytes;
     uint64_t random = 3;
     mo_trace *t = small_trace(&random, 3, 12, 3, 30, 4);
-    assert_int_equal(mo_replay_picture(points, 4, "a < b & \"c\"\n", path, &err), MO_OK);
+    assert_int_equal(mo_replay_chart(points, 4, "a < b & \"c\"\n", path, &err), MO_OK);
     uint8_t *text = read_all(path, &bytes);
     assert_int_equal(strncmp((char *)text, "<svg ", 5), 0);
     assert_string_equal((char *)text + bytes - 7, "</svg>\n");
     assert_non_null(strstr((char *)text, "a &lt; b &amp; &quot;c&quot; <"));
     assert_non_null(strstr((char *)text, "prefers-color-scheme"));
     free(text);
-    assert_int_equal(mo_trace_picture(t, "picks", path, &err), MO_OK);
+    assert_int_equal(mo_trace_chart(t, "picks", path, &err), MO_OK);
     text = read_all(path, &bytes);
     assert_string_equal((char *)text + bytes - 7, "</svg>\n");
     free(text);
     const mo_replay_point wrong = {"auto", 1.5, 0.5};
-    assert_int_equal(mo_replay_picture(&wrong, 1, "", path, &err), MO_EINVAL);
-    assert_int_equal(mo_replay_picture(&wrong, 0, "", path, &err), MO_EINVAL);
-    assert_int_equal(mo_trace_picture(t, "", "/dev/full", &err), MO_ENOSPC);
+    assert_int_equal(mo_replay_chart(&wrong, 1, "", path, &err), MO_EINVAL);
+    assert_int_equal(mo_replay_chart(&wrong, 0, "", path, &err), MO_EINVAL);
+    assert_int_equal(mo_trace_chart(t, "", "/dev/full", &err), MO_ENOSPC);
     routes_free(t);
     unlink(path);
 }

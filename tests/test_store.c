@@ -13,10 +13,10 @@
 
 #include "base/status.h"
 #include "engine/session.h"
-#include "engine/tiers.h"
 #include "oracle.h"
 #include "sanitized.h"
 #include "store/slots.h"
+#include "store/tiers.h"
 
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
@@ -367,17 +367,17 @@ static void warm_bricks_are_hits(void **state)
     rig r;
     rig_open(&r, o->path, &(setting){.percent = 100});
     const mo_bricks *b = r.tiers->bricks;
-    mo_store_wish *wishes = calloc((size_t)b->expert_count, sizeof *wishes);
+    mo_store_request *requests = calloc((size_t)b->expert_count, sizeof *requests);
     for (int32_t i = 0; i < b->expert_count; i++) {
-        wishes[i] = (mo_store_wish){.layer = b->home[i].layer, .expert = b->home[i].expert, .hits = 1};
+        requests[i] = (mo_store_request){.layer = b->home[i].layer, .expert = b->home[i].expert, .hits = 1};
     }
-    check_status(mo_store_warm(r.tiers->store, wishes, b->expert_count, 1, NULL, NULL, &r.err), &r.err);
+    check_status(mo_store_warm(r.tiers->store, requests, b->expert_count, 1, NULL, NULL, &r.err), &r.err);
     check_status(feed(&r, o, 0, rows), &r.err);
     const mo_store_counters c = mo_store_count(r.tiers->store);
     assert_int_equal(c.phase[MO_STORE_PROMPT].hits, c.phase[MO_STORE_PROMPT].asked);
     assert_int_equal(c.evictions, 0);
     assert_memory_equal(rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-    free(wishes);
+    free(requests);
     free(rows);
     free(want);
     rig_close(&r);
@@ -390,8 +390,8 @@ static void exchanges_take_place(void **state)
     rig r;
     rig_open(&r, o->path, &(setting){.percent = 50});
     const mo_brick_home first = r.tiers->bricks->home[0];
-    const mo_store_wish wish = {.layer = first.layer, .expert = first.expert};
-    check_status(mo_store_warm(r.tiers->store, &wish, 1, 1, NULL, NULL, &r.err), &r.err);
+    const mo_store_request request = {.layer = first.layer, .expert = first.expert};
+    check_status(mo_store_warm(r.tiers->store, &request, 1, 1, NULL, NULL, &r.err), &r.err);
     assert_true(mo_store_resident(r.tiers->store, first.layer, first.expert));
     check_status(mo_store_exchange(r.tiers->store, first.layer, first.expert, first.expert + 1, &r.err),
                  &r.err);

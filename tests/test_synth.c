@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "gguf/read.h"
-#include "model/noise.h"
-#include "model/synth.h"
 #include "numeric/block.h"
+#include "synth/noise.h"
+#include "synth/synth.h"
 
 static char directory[256];
 
@@ -234,7 +234,7 @@ static void noise_has_the_asked_deviation(void **state)
             mo_noise_matrix(&n, 7, "blk.0.attn_q.weight", f->type, wanted[w]);
             mo_noise_fill(&n, 0, VALUES / f->block_values, blocks);
             assert_int_equal(mo_format_check(f->type, blocks, mo_format_row_bytes(f, VALUES), NULL), MO_OK);
-            mo_row_dequantise(f->type, blocks, VALUES, x);
+            mo_row_dequantize(f->type, blocks, VALUES, x);
             double sum = 0.0;
             double squares = 0.0;
             double echo = 0.0; /* of neighbouring rows */
@@ -445,7 +445,7 @@ static void reader_finds_what_was_promised(void **state)
             const mo_gguf_tensor *at = mo_gguf_tensor_at(g, t);
             values += at->values;
             float *x = malloc((size_t)at->values * sizeof *x);
-            mo_row_dequantise(at->format->type, made.data + at->offset, at->values, x);
+            mo_row_dequantize(at->format->type, made.data + at->offset, at->values, x);
             const bool below = strstr(at->name, "ssm_a") && !strstr(at->name, "ssm_alpha");
             bool good = true;
             for (int64_t k = 0; k < at->values; k++) {

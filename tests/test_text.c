@@ -89,7 +89,7 @@ static int32_t *tokenize(const mo_tokenizer *t, const char *text, size_t length,
 {
     int32_t *ids;
     mo_error err;
-    if (mo_tokenize(t, text, length, flags, &ids, count, &err) != MO_OK) {
+    if (mo_tokenizer_encode(t, text, length, flags, &ids, count, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     assert_non_null(ids);
@@ -777,7 +777,8 @@ static void *work(void *p)
 {
     worker *w = p;
     mo_error err;
-    return mo_tokenize(w->tokenizer, w->text, w->length, 0, &w->ids, &w->count, &err) == MO_OK ? p : NULL;
+    return mo_tokenizer_encode(w->tokenizer, w->text, w->length, 0, &w->ids, &w->count, &err) == MO_OK ? p
+                                                                                                       : NULL;
 }
 
 static void threads_share_a_tokenizer(void **state)
@@ -949,7 +950,7 @@ static void memory_may_run_out(void **state)
             fail_after = n;
             s = mo_tokenizer_create(g, &t, &err);
             if (s == MO_OK) {
-                s = mo_tokenize(t, text, sizeof text - 1, MO_TOKENIZE_SPECIAL, &ids, &count, &err);
+                s = mo_tokenizer_encode(t, text, sizeof text - 1, MO_TOKENIZE_SPECIAL, &ids, &count, &err);
                 if (s == MO_OK) {
                     s = mo_detokenize(t, ids, count, MO_DETOKENIZE_SPECIAL, &back, &length, &err);
                     free(ids);

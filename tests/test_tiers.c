@@ -175,7 +175,7 @@ static float *logits_of(const setting *s, mo_tier_report *report)
     float *rows = rows_for(TOKENS);
     feed_tokens(model, rows);
     *report = report_of(model);
-    report->disk_way = ""; /* was the model's */
+    report->disk_method = ""; /* was the model's */
     mo_model_close(model);
     return rows;
 }
@@ -626,7 +626,7 @@ static void record_text(recording *r, const char *text)
     mo_error err;
     int32_t *ids = NULL;
     size_t count = 0;
-    check_status(mo_tokenise(r->model, text, strlen(text), MO_TOKEN_SPECIAL, &ids, &count, &err), &err);
+    check_status(mo_tokenize(r->model, text, strlen(text), MO_TOKEN_SPECIAL, &ids, &count, &err), &err);
     for (size_t from = 0; from < count; from += CONTEXT) {
         mo_session *session = open_session(r->model);
         record(r, session, ids + from, count - from < CONTEXT ? (int64_t)(count - from) : CONTEXT,
@@ -645,7 +645,7 @@ static void record_answer(recording *r, const char *prompt, int length)
     size_t count = 0;
     const mo_message message = {"user", prompt};
     check_status(mo_model_chat(r->model, &message, 1, false, &rendered, &err), &err);
-    check_status(mo_tokenise(r->model, rendered, strlen(rendered), MO_TOKEN_CHAT, &ids, &count, &err), &err);
+    check_status(mo_tokenize(r->model, rendered, strlen(rendered), MO_TOKEN_CHAT, &ids, &count, &err), &err);
     assert_true(count + (size_t)length <= CONTEXT);
     memcpy(sequence, ids, sizeof *ids * count);
     mo_session *session = open_session(r->model);
@@ -756,7 +756,7 @@ static int begin(void **state)
         char *text = read_text(text_paths[i], 2000);
         int32_t *ids = NULL;
         size_t count = 0;
-        check_status(mo_tokenise(model, text, strlen(text), 0, &ids, &count, &err), &err);
+        check_status(mo_tokenize(model, text, strlen(text), 0, &ids, &count, &err), &err);
         assert_true(count >= TEXT_TOKENS);
         memcpy(tokens + (ptrdiff_t)i * TEXT_TOKENS, ids, sizeof *ids * TEXT_TOKENS);
         free(ids);

@@ -9,13 +9,13 @@ for code in 0 75 80; do
     MO_TEST_CUDA=$code "$tests/test_device"
 done
 echo "== models"
-MO_TEST_DEVICE=cuda "$tests/test_card"
-MO_TEST_DEVICE=cuda "$tests/test_card_pass"
-MO_TEST_DEVICE=cuda "$tests/test_card_batch"
+MO_TEST_DEVICE=cuda "$tests/test_gpu"
+MO_TEST_DEVICE=cuda "$tests/test_gpu_streaming"
+MO_TEST_DEVICE=cuda "$tests/test_gpu_batch"
 MO_TEST_DEVICE=cuda "$tests/test_hot_cache_device"
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with room for 12 GB: a model of true size as well
     echo "== gpt-oss-20b"
     model=$GPU_SYNTH/gpt-oss-20b-skew0.gguf
     [ -f "$model" ] || "$tests/../moraine" synth gpt-oss-20b -o "$model"
-    MO_TEST_SYNTH=$model MO_TEST_DEVICE=cuda "$tests/test_card"
+    MO_TEST_SYNTH=$model MO_TEST_DEVICE=cuda "$tests/test_gpu"
 fi

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Guards the callback and serialises its calls, as the public header promises. */
+/* Guards the callback and serializes its calls, as the public header promises. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static mo_log_fn log_fn;
 static void *log_user;

@@ -31,7 +31,7 @@ void mo_pool_expect(mo_pool *pool, int64_t within_ns);
 
 /* Runs the phases in order and returns when the last one is done: every write of phase i is seen by
  * every chunk of phase i+1. One region at a time per pool (regions of several callers are
- * serialised); a task must not start a region on its own pool. Allocates nothing. */
+ * serialized); a task must not start a region on its own pool. Allocates nothing. */
 void mo_pool_region(mo_pool *pool, const mo_phase *phases, int count);
 
 /* A region of one phase. */

@@ -71,7 +71,7 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
         return true;
     }
     char *text = cli_read_file("bench", path, &length);
-    if (text && mo_tokenise(model, text, length, 0, &ids, &n, &err) != MO_OK) {
+    if (text && mo_tokenize(model, text, length, 0, &ids, &n, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         ids = NULL;
     } else if (text && n == 0) {

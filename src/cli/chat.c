@@ -44,7 +44,7 @@ static void forget(conversation *c, size_t from)
     }
 }
 
-/* Renders and tokenises the whole conversation: the session keeps what it has already seen. */
+/* Renders and tokenizes the whole conversation: the session keeps what it has already seen. */
 static bool prepare(cli_generation *g, const conversation *c, bool think)
 {
     mo_error err;
@@ -53,7 +53,7 @@ static bool prepare(cli_generation *g, const conversation *c, bool think)
     size_t count = 0;
     mo_status status = mo_model_chat(g->model, c->messages, c->count, think, &text, &err);
     if (status == MO_OK) {
-        status = mo_tokenise(g->model, text, strlen(text), MO_TOKEN_CHAT, &ids, &count, &err);
+        status = mo_tokenize(g->model, text, strlen(text), MO_TOKEN_CHAT, &ids, &count, &err);
     }
     if (status != MO_OK) {
         fprintf(stderr, "moraine chat: %s\n", err.detail);

@@ -20,8 +20,8 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->cpu_ns -= before->cpu_ns;
     r->fetch_ns -= before->fetch_ns;
     r->hidden_ns -= before->hidden_ns;
-    r->passed_bytes -= before->passed_bytes;
-    r->passed_ns -= before->passed_ns;
+    r->streamed_bytes -= before->streamed_bytes;
+    r->streamed_ns -= before->streamed_ns;
     r->host_ns -= before->host_ns;
     r->updates -= before->updates;
     r->exchanged -= before->exchanged;
@@ -37,14 +37,14 @@ static double percent(uint64_t part, uint64_t whole)
 static void print_passage(const mo_device_report *r, uint64_t tokens)
 {
     char a[32];
-    if (r->passing_layers + r->host_layers == 0) {
+    if (r->streamed_layers + r->host_layers == 0) {
         return;
     }
     printf("  layers         %d do not fit: %d cross the link through %s, %d are the CPU's\n",
-           r->passing_layers + r->host_layers, r->passing_layers,
-           cli_bytes_text((uint64_t)r->passing_bytes, a), r->host_layers);
-    if (r->passed_ns) {
-        printf("                 crossed at %.1f GB/s", (double)r->passed_bytes / (double)r->passed_ns);
+           r->streamed_layers + r->host_layers, r->streamed_layers,
+           cli_bytes_text((uint64_t)r->layer_buffer_bytes, a), r->host_layers);
+    if (r->streamed_ns) {
+        printf("                 crossed at %.1f GB/s", (double)r->streamed_bytes / (double)r->streamed_ns);
         if (tokens && r->host_layers) {
             printf("; a token took the CPU %.2f ms", (double)r->host_ns * 1e-6 / (double)tokens);
         }
@@ -111,10 +111,10 @@ json_t *cli_device_json(const mo_device_report *r)
         (double)r->fetch_ns * 1e-9, "hidden_seconds", (double)r->hidden_ns * 1e-9, "cpu_bytes_s",
         r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
     json_object_set_new(out, "layers",
-                        json_pack("{s:i,s:i,s:I,s:I,s:f,s:f}", "passing", (int)r->passing_layers, "by_cpu",
-                                  (int)r->host_layers, "ring_bytes", (json_int_t)r->passing_bytes,
-                                  "passed_bytes", (json_int_t)r->passed_bytes, "passed_seconds",
-                                  (double)r->passed_ns * 1e-9, "cpu_seconds", (double)r->host_ns * 1e-9));
+                        json_pack("{s:i,s:i,s:I,s:I,s:f,s:f}", "passing", (int)r->streamed_layers, "by_cpu",
+                                  (int)r->host_layers, "ring_bytes", (json_int_t)r->layer_buffer_bytes,
+                                  "streamed_bytes", (json_int_t)r->streamed_bytes, "passed_seconds",
+                                  (double)r->streamed_ns * 1e-9, "cpu_seconds", (double)r->host_ns * 1e-9));
     json_object_set_new(out, "hot_cache",
                         json_pack("{s:I,s:I,s:I}", "updates", (json_int_t)r->updates, "exchanged",
                                   (json_int_t)r->exchanged, "failed", (json_int_t)r->exchange_failed));

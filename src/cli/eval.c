@@ -49,8 +49,8 @@ typedef struct evaluation {
     cli_progress progress;
 } evaluation;
 
-/* ln of the sum of exp(row - max), and the max: the normaliser of a row of logits, in double precision. */
-static double normaliser(const float *row, int64_t n, int64_t *top)
+/* ln of the sum of exp(row - max), and the max: the normalizer of a row of logits, in double precision. */
+static double normalizer(const float *row, int64_t n, int64_t *top)
 {
     double sum = 0.0;
     *top = 0;
@@ -75,7 +75,7 @@ static void compare(evaluation *e, const float *row, double norm, int64_t top)
         e->failed = true;
         return;
     }
-    const double base_norm = normaliser(e->base_row, e->vocab, &base_top);
+    const double base_norm = normalizer(e->base_row, e->vocab, &base_top);
     for (int64_t i = 0; i < e->vocab; i++) {
         const double p = (double)e->base_row[i] - base_norm;
         divergence += exp(p) * (p - ((double)row[i] - norm));
@@ -98,7 +98,7 @@ static void on_row(void *user, int64_t position, const float *row)
         e->failed = true;
         return;
     }
-    const double norm = normaliser(row, e->vocab, &top);
+    const double norm = normalizer(row, e->vocab, &top);
     if (position + 1 < e->count) {
         e->at->loss += norm - (double)row[e->tokens[position + 1]];
         e->at->predicted++;
@@ -167,7 +167,7 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     int32_t *ids = NULL;
     mo_error err;
     char *text = cli_read_file("eval", path, &length);
-    if (text && mo_tokenise(model, text, length, MO_TOKEN_SPECIAL, &ids, &n, &err) != MO_OK) {
+    if (text && mo_tokenize(model, text, length, MO_TOKEN_SPECIAL, &ids, &n, &err) != MO_OK) {
         fprintf(stderr, "moraine eval: %s\n", err.detail);
         ids = NULL;
     } else if (text) {
@@ -365,7 +365,7 @@ static void print_tables(const evaluation *e)
 
 /* ---- Command ------------------------------------------------------------------------------------ */
 
-/* Tokenises the texts (a list of ids was read before) and prepares the statistics. */
+/* Tokenizes the texts (a list of ids was read before) and prepares the statistics. */
 static bool prepare(evaluation *e, const mo_model *model)
 {
     for (int i = 0; i < e->passage_count; i++) { /* NOLINT(clang-analyzer-unix.Malloc): closed later */

@@ -366,7 +366,7 @@ int cli_inspect(int argc, char **argv)
     if (mo_file_open(path, &file, &err) != MO_OK) {
         return fail(&err);
     }
-    if (mo_file_summarise(file, &summary, &err) != MO_OK) {
+    if (mo_file_summarize(file, &summary, &err) != MO_OK) {
         code = fail(&err);
     } else {
         code = json ? print_json(file, &summary) : print_tables(file, &summary, metadata, tensors);

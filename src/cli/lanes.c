@@ -62,7 +62,7 @@ typedef struct summary {
     const mo_device_layer *slowest;
 } summary;
 
-static bool summarise(const cli_lanes *l, summary *out)
+static bool summarize(const cli_lanes *l, summary *out)
 {
     double *values = calloc((size_t)l->count, sizeof *values);
     if (!values) {
@@ -140,7 +140,7 @@ void cli_lanes_print(const cli_lanes *l)
     summary s;
     char name[32];
     double worst[FIGURES];
-    if (l->count == 0 || !summarise(l, &s)) {
+    if (l->count == 0 || !summarize(l, &s)) {
         return;
     }
     for (int f = 0; f < FIGURES; f++) {
@@ -194,7 +194,7 @@ json_t *cli_lanes_json(const cli_lanes *l)
     const mo_device_report *r = &l->device;
     const uint64_t fell = fell_back(&r->lanes);
     summary s;
-    if (l->count == 0 || !summarise(l, &s)) {
+    if (l->count == 0 || !summarize(l, &s)) {
         return json_null();
     }
     json_t *root =

@@ -32,7 +32,7 @@ static void print_memory(const mo_probe_report *r)
 }
 
 /* One table per way: a line for each block size, GB/s and processor share for each depth. */
-static void print_way(const mo_probe_report *r, bool ring)
+static void print_method(const mo_probe_report *r, bool ring)
 {
     int64_t block = 0;
     char size[32];
@@ -101,8 +101,8 @@ static void print_device(const mo_probe_device_report *d)
 static void print_table(const mo_probe_report *r)
 {
     print_memory(r);
-    print_way(r, false);
-    print_way(r, true);
+    print_method(r, false);
+    print_method(r, true);
     print_copies(&r->device);
     printf("GB/s with so many reads under way; in brackets the processor time, of one core\n\n");
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);

@@ -16,13 +16,13 @@ static bool on_progress(void *user, int64_t done, int64_t total)
 }
 
 /* On stderr: the result is the file, which may be stdout. */
-static void print_report(const mo_quantise_report *r)
+static void print_report(const mo_quantize_report *r)
 {
     char a[32], b[32];
     fprintf(stderr, "%-10s  %7s  %10s  %10s  %6s  %s\n", "", "tensors", "before", "after", "bits",
             "RMS error");
     for (int i = 0; i < MO_TENSOR_CLASSES; i++) {
-        const mo_quantise_class *c = &r->classes[i];
+        const mo_quantize_class *c = &r->classes[i];
         if (c->tensors == 0) {
             continue;
         }
@@ -42,7 +42,7 @@ static void print_report(const mo_quantise_report *r)
 
 int cli_quantize(int argc, char **argv)
 {
-    mo_quantise_options chosen = mo_quantise_options_default();
+    mo_quantize_options chosen = mo_quantize_options_default();
     int64_t threads = 0;
     const cli_option options[] = {
         {"experts", 0, CLI_TEXT, "FORMAT", "for the matrices of routed experts", &chosen.experts, 0, 0},
@@ -80,7 +80,7 @@ int cli_quantize(int argc, char **argv)
         return code;
     }
     mo_error err;
-    mo_quantise_report report;
+    mo_quantize_report report;
     cli_progress progress;
     chosen.threads = (int)threads;
     if (!chosen.experts && !chosen.rest && !chosen.output && !chosen.embedding) {
@@ -91,7 +91,7 @@ int cli_quantize(int argc, char **argv)
     cli_interrupt_catch();
     cli_progress_begin(&progress, "quantizing", 0);
     const mo_status status =
-        mo_quantise(argv[first], argv[first + 1], &chosen, on_progress, &progress, &report, &err);
+        mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress, &report, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
         fprintf(stderr, "moraine quantize: %s\n", err.detail);

@@ -229,17 +229,17 @@ static bool draw_hits(const request *r, const mo_trace_info *info, const row *ro
         points[i] = (mo_replay_point){rows[i].policy, share(rows[i].budget, info->expert_bytes),
                                       hit_rate(&rows[i].result, phase)};
     }
-    return mo_replay_picture(points, count,
-                             phase == MO_TRACE_GENERATION ? "Experts found in RAM, answers"
-                                                          : "Experts found in RAM, prompts",
-                             r->svg, &err) == MO_OK ||
+    return mo_replay_chart(points, count,
+                           phase == MO_TRACE_GENERATION ? "Experts found in RAM, answers"
+                                                        : "Experts found in RAM, prompts",
+                           r->svg, &err) == MO_OK ||
            say(&err);
 }
 
 static bool draw(const request *r, const mo_trace *trace, const mo_trace_info *info, const row *rows)
 {
     mo_error err;
-    if (r->heat && mo_trace_picture(trace, "Picks of each expert", r->heat, &err) != MO_OK) {
+    if (r->heat && mo_trace_chart(trace, "Picks of each expert", r->heat, &err) != MO_OK) {
         return say(&err);
     }
     return !r->svg || draw_hits(r, info, rows);

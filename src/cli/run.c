@@ -37,7 +37,7 @@ static int32_t *prompt_tokens(const mo_model *model, const request *r, const cha
         status = mo_model_chat(model, messages + skip, (size_t)(2 - skip), r->think, &rendered, &err);
     }
     if (status == MO_OK) {
-        status = mo_tokenise(model, rendered ? rendered : text, rendered ? strlen(rendered) : length,
+        status = mo_tokenize(model, rendered ? rendered : text, rendered ? strlen(rendered) : length,
                              rendered ? MO_TOKEN_CHAT : MO_TOKEN_SPECIAL, &ids, count, &err);
     }
     free(rendered);

@@ -75,7 +75,7 @@ int cli_synth(int argc, char **argv)
         {"type", 0, CLI_TEXT, "FORMAT",
          "make every matrix (embedding, output, attention, experts) in this format, such as q8_0, instead of "
          "the mix the model is published in; small tensors stay F32, and rows that do not fit the format's "
-         "block get what quantisers take instead",
+         "block get what quantizers take instead",
          &type, 0, 0},
         {"seed", 0, CLI_INTEGER, "N", "of the random numbers (1)", &seed, 0, INT64_MAX},
         {"skew", 0, CLI_REAL, "X",

@@ -89,7 +89,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
     }
     if (r->disk_reads) {
         const double busy = (double)r->disk_busy_ns * 1e-9;
-        printf("disk             %s: %s in %" PRIu64 " reads, %.2f GB/s while busy\n", r->disk_way,
+        printf("disk             %s: %s in %" PRIu64 " reads, %.2f GB/s while busy\n", r->disk_method,
                cli_bytes_text(r->disk_bytes, a), r->disk_reads,
                busy > 0.0 ? (double)r->disk_bytes * 1e-9 / busy : 0.0);
     }
@@ -140,6 +140,6 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         (json_int_t)r->guessed_bytes, "evictions", (json_int_t)r->evictions, "skipped",
         (json_int_t)r->skipped, "layers", "passed", (json_int_t)r->layers_streamed, "bytes",
         (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "way",
-        r->disk_way, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes, "busy_seconds",
-        (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s);
+        r->disk_method, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes,
+        "busy_seconds", (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s);
 }

@@ -21,7 +21,7 @@ int cli_tokenize(int argc, char **argv)
     bool special = false;
     const cli_option options[] = {
         {"special", 's', CLI_FLAG, NULL,
-         "recognise special tokens written in the text, and add begin and end tokens as the vocabulary asks",
+         "recognize special tokens written in the text, and add begin and end tokens as the vocabulary asks",
          &special, 0, 0},
     };
     const cli_usage usage = {
@@ -56,7 +56,7 @@ int cli_tokenize(int argc, char **argv)
         return path ? CLI_FAILED : code;
     }
     const mo_status status =
-        mo_tokenise_file(path, text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
+        mo_tokenize_file(path, text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
     free(text);
     if (status != MO_OK) {
         fprintf(stderr, "moraine tokenize: %s\n", err.detail);

@@ -84,7 +84,7 @@ static bool record_text(recording *c, mo_kv_type kv, const char *path)
     int32_t *ids = NULL;
     char *text = cli_read_file("trace", path, &length);
     bool ok = text != NULL;
-    if (ok && mo_tokenise(c->model, text, length, MO_TOKEN_SPECIAL, &ids, &count, &err) != MO_OK) {
+    if (ok && mo_tokenize(c->model, text, length, MO_TOKEN_SPECIAL, &ids, &count, &err) != MO_OK) {
         ok = say(&err);
     }
     for (size_t from = 0; ok && from < count; from += (size_t)c->info.context) {
@@ -132,7 +132,7 @@ static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
     mo_status status = c->r->chat ? mo_model_chat(c->model, &message, 1, false, &rendered, &err) : MO_OK;
     if (status == MO_OK) {
         const char *text = rendered ? rendered : prompt;
-        status = mo_tokenise(c->model, text, strlen(text), rendered ? MO_TOKEN_CHAT : MO_TOKEN_SPECIAL, &ids,
+        status = mo_tokenize(c->model, text, strlen(text), rendered ? MO_TOKEN_CHAT : MO_TOKEN_SPECIAL, &ids,
                              &count, &err);
     }
     bool ok = status == MO_OK || say(&err);

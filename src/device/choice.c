@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "device/cuda.h"
-#include "device/sim.h"
+#include "device/cuda/cuda.h"
+#include "device/sim/sim.h"
 
 /* ---- The simulated device ---- */
 
@@ -143,14 +143,14 @@ static mo_status open_cuda(mo_device **out, mo_error *err)
     bool fuse = true, early = true;
     mo_status status = read_switch("MORAINE_CUDA_FUSE", &fuse, err);
     if (status == MO_OK) {
-        status = read_switch("MORAINE_CUDA_EARLY", &early, err);
+        status = read_switch("MORAINE_CUDA_PRELAUNCH", &early, err);
     }
     if (status == MO_OK) {
         status = mo_cuda_open(0, 0, out, err);
     }
     if (status == MO_OK) {
         mo_cuda_fuse(*out, fuse);
-        mo_cuda_early(*out, early);
+        mo_cuda_prelaunch(*out, early);
     }
     return status;
 }
@@ -201,7 +201,7 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
     return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; there are none, sim, cuda and auto", name);
 }
 
-mo_status mo_device_choose_aloud(const char *name, mo_device **out, mo_error *err)
+mo_status mo_device_choose_verbose(const char *name, mo_device **out, mo_error *err)
 {
     char why[MO_DEVICE_WHY];
     const mo_status status = mo_device_choose(name, out, why, sizeof why, err);

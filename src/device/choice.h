@@ -20,6 +20,6 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
 bool mo_device_expected(void);
 
 /* mo_device_choose(), and tells the reason in the log, under subsystem "device" and at the level it deserves. */
-mo_status mo_device_choose_aloud(const char *name, mo_device **out, mo_error *err);
+mo_status mo_device_choose_verbose(const char *name, mo_device **out, mo_error *err);
 
 #endif

@@ -19,7 +19,7 @@ enum {
     MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
     MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
     MO_OP_USED = 64,      /* most experts that a token uses */
-    MO_OP_FEW = 8,        /* tokens whose attention has room for every chunk's result */
+    MO_OP_SMALL = 8,      /* tokens whose attention has room for every chunk's result */
     MO_OP_GROUPS = 64,    /* most groups of experts */
     MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
     MO_OP_BRICKS = 65535, /* most bricks that one op restores */
@@ -107,7 +107,7 @@ typedef enum mo_op_kind {
     MO_OP_KINDS
 } mo_op_kind;
 
-/* out = quantised((norm(x, weight) * scale) * multiply): weight 0: norm without weight; scale applied unless it is 1;
+/* out = quantized((norm(x, weight) * scale) * multiply): weight 0: norm without weight; scale applied unless it is 1;
  * multiply 0: none. Codes are made when n is a multiple of 32. */
 typedef struct mo_op_norm {
     mo_daddr weight, multiply;
@@ -167,7 +167,7 @@ typedef struct mo_op_grouped {
     int64_t stride; /* floats */
 } mo_op_grouped;
 
-/* hidden = quantised(activation(gate, up)), rows of n values. */
+/* hidden = quantized(activation(gate, up)), rows of n values. */
 typedef struct mo_op_activate {
     mo_daddr gate, up; /* float[rows][n] */
     mo_dacts hidden;
@@ -195,12 +195,12 @@ typedef struct mo_op_heads {
 } mo_op_heads;
 
 /* As attend_*() in engine/attention.c: chunks of 256 positions merged in ascending order, sinks, division, gate, then
- * the mixed row is quantised. */
+ * the mixed row is quantized. */
 typedef struct mo_op_attend {
     mo_daddr q;       /* as mo_op_heads left it */
     mo_daddr sinks;   /* float[heads] or 0 */
     mo_daddr places;  /* mo_dplace[tokens] */
-    mo_daddr partial; /* room for min(tokens, MO_OP_FEW) * chunks * heads * (v_len + 2) floats */
+    mo_daddr partial; /* room for min(tokens, MO_OP_SMALL) * chunks * heads * (v_len + 2) floats */
     mo_dacts mixed;   /* [tokens][heads * v_len] */
     int64_t window;   /* visible positions, the token's own included; 0: all */
     int32_t tokens, layer;
@@ -222,7 +222,7 @@ typedef struct mo_op_convolve {
     float eps;
 } mo_op_convolve;
 
-/* As recur() in engine/delta.c: recurrence, norm, gate with silu(z), then the mixed row is quantised. */
+/* As recur() in engine/delta.c: recurrence, norm, gate with silu(z), then the mixed row is quantized. */
 typedef struct mo_op_recur {
     mo_daddr after;
     mo_daddr z;     /* float[tokens][v_heads * head] */
@@ -249,12 +249,12 @@ typedef struct mo_op_choose {
     mo_daddr work;        /* mo_dwork and room for tokens * used items */
     int32_t tokens, experts, used;
     int32_t gating; /* mo_gating */
-    int32_t normalise;
+    int32_t normalize;
     int32_t groups, groups_used;
     float scale;
 } mo_op_choose;
 
-/* For every item of the worklist. IN: hidden row = quantised(activation(gate . in[token], up . in[token])).
+/* For every item of the worklist. IN: hidden row = quantized(activation(gate . in[token], up . in[token])).
  * DOWN: y[row] = down . hidden row. Parts of a brick: gate at 0, up and down at their offsets. */
 typedef struct mo_op_experts {
     mo_daddr work; /* mo_dwork and its items */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/walk.h"
+#include "engine/forward.h"
 #include "numeric/math.h"
 
 static int64_t channels_of(const mo_delta *d)
@@ -11,36 +11,36 @@ static int64_t channels_of(const mo_delta *d)
 }
 
 /* The products before the convolution are the first half of w->q, those after it the second. */
-static float *before(const mo_walk *walk, int64_t t)
+static float *before(const mo_forward *forward, int64_t t)
 {
-    return walk->w->q + t * channels_of(&walk->layer->delta);
+    return forward->w->q + t * channels_of(&forward->layer->delta);
 }
 
-static float *after(const mo_walk *walk, int64_t t)
+static float *after(const mo_forward *forward, int64_t t)
 {
-    return walk->w->q + (walk->tokens + t) * channels_of(&walk->layer->delta);
+    return forward->w->q + (forward->tokens + t) * channels_of(&forward->layer->delta);
 }
 
 static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const mo_walk *walk = ctx;
-    const mo_delta *d = &walk->layer->delta;
+    const mo_forward *forward = ctx;
+    const mo_delta *d = &forward->layer->delta;
     const int64_t channels = channels_of(d);
     for (int64_t t = begin; t < end; t++) {
-        const mo_state *state = walk->w->state_of[t];
-        const int64_t into = walk->w->position[t] - state->length; /* of its slice */
+        const mo_state *state = forward->w->state_of[t];
+        const int64_t into = forward->w->position[t] - state->length; /* of its slice */
         const float *rows[16];
         for (int j = 0; j < d->taps; j++) {
             const int64_t back = d->taps - 1 - j;
-            rows[j] = into >= back ? before(walk, t - back)
-                                   : state->layers[walk->index].conv + (into + j) * channels;
+            rows[j] = into >= back ? before(forward, t - back)
+                                   : state->layers[forward->index].conv + (into + j) * channels;
         }
-        float *c = after(walk, t);
-        walk->k->convolve(c, rows, d->conv, d->taps, channels);
-        walk->k->silu(c, c, channels);
+        float *c = after(forward, t);
+        forward->k->convolve(c, rows, d->conv, d->taps, channels);
+        forward->k->silu(c, c, channels);
         for (int h = 0; h < 2 * d->k_heads; h++) {
-            walk->k->l2_norm(c + h * d->head, c + h * d->head, d->head, walk->frame->eps);
+            forward->k->l2_norm(c + h * d->head, c + h * d->head, d->head, forward->spec->eps);
         }
     }
 }
@@ -49,31 +49,31 @@ static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
 static void keep_inputs(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const mo_walk *walk = ctx;
-    const mo_delta *d = &walk->layer->delta;
+    const mo_forward *forward = ctx;
+    const mo_delta *d = &forward->layer->delta;
     const int64_t channels = channels_of(d);
     for (int64_t i = begin; i < end; i++) {
-        const mo_slice *slice = &walk->slices[i];
-        float *kept = slice->state->layers[walk->index].conv;
+        const mo_slice *slice = &forward->slices[i];
+        float *kept = slice->state->layers[forward->index].conv;
         const int64_t keep = d->taps - 1;
         int64_t first = 0;
         for (int64_t n = 0; n < i; n++) {
-            first += walk->slices[n].count;
+            first += forward->slices[n].count;
         }
         const int64_t stay = keep > slice->count ? keep - slice->count : 0;
         memmove(kept, kept + (keep - stay) * channels, sizeof(float) * (size_t)(stay * channels));
         for (int64_t j = stay; j < keep; j++) {
-            memcpy(kept + j * channels, before(walk, first + slice->count - keep + j),
+            memcpy(kept + j * channels, before(forward, first + slice->count - keep + j),
                    sizeof(float) * (size_t)channels);
         }
     }
 }
 
 /* beta and decay of value head h for token t. */
-static void gates(const mo_walk *walk, int64_t t, int h, float *beta, float *decay)
+static void gates(const mo_forward *forward, int64_t t, int h, float *beta, float *decay)
 {
-    const mo_delta *d = &walk->layer->delta;
-    const float *row = walk->w->v + t * 2 * d->v_heads;
+    const mo_delta *d = &forward->layer->delta;
+    const float *row = forward->w->v + t * 2 * d->v_heads;
     const int r = d->v_heads / d->k_heads;
     float b, a;
     if (mo_linear_present(&d->ba)) { /* per key head: r betas, then r alphas */
@@ -88,63 +88,63 @@ static void gates(const mo_walk *walk, int64_t t, int h, float *beta, float *dec
 }
 
 /* One value head of one slice: its tokens one after the other. */
-static void recur_head(const mo_walk *walk, int64_t slice, int64_t first, int h)
+static void recur_head(const mo_forward *forward, int64_t slice, int64_t first, int h)
 {
-    const mo_delta *d = &walk->layer->delta;
+    const mo_delta *d = &forward->layer->delta;
     const int64_t n = d->head;
     const int key_head = d->tiled ? h % d->k_heads : h / (d->v_heads / d->k_heads);
     const float scale = 1.0f / sqrtf((float)n);
-    float *state = walk->slices[slice].state->layers[walk->index].delta + h * n * n;
-    for (int64_t t = first; t < first + walk->slices[slice].count; t++) {
-        const float *c = after(walk, t);
+    float *state = forward->slices[slice].state->layers[forward->index].delta + h * n * n;
+    for (int64_t t = first; t < first + forward->slices[slice].count; t++) {
+        const float *c = after(forward, t);
         const float *q = c + key_head * n;
         const float *k = c + (d->k_heads + key_head) * n;
         const float *v = c + (2 * d->k_heads + h) * n;
-        const float *z = walk->w->k + (t * d->v_heads + h) * n;
-        float *o = walk->mixed.x + t * walk->mixed.cols + h * n;
+        const float *z = forward->w->k + (t * d->v_heads + h) * n;
+        float *o = forward->mixed.x + t * forward->mixed.cols + h * n;
         float beta, decay;
-        gates(walk, t, h, &beta, &decay);
-        walk->k->delta(state, n, n, q, k, v, decay, beta, scale, o);
-        walk->k->rms_norm(o, o, d->norm, n, walk->frame->eps);
-        walk->k->swiglu(walk->w->k + (t * d->v_heads + h) * n, z, o, n); /* silu(z) * o, over z */
-        memcpy(o, walk->w->k + (t * d->v_heads + h) * n, sizeof(float) * (size_t)n);
+        gates(forward, t, h, &beta, &decay);
+        forward->k->delta(state, n, n, q, k, v, decay, beta, scale, o);
+        forward->k->rms_norm(o, o, d->norm, n, forward->spec->eps);
+        forward->k->swiglu(forward->w->k + (t * d->v_heads + h) * n, z, o, n); /* silu(z) * o, over z */
+        memcpy(o, forward->w->k + (t * d->v_heads + h) * n, sizeof(float) * (size_t)n);
     }
 }
 
 static void recur(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const mo_walk *walk = ctx;
-    const int heads = walk->layer->delta.v_heads;
+    const mo_forward *forward = ctx;
+    const int heads = forward->layer->delta.v_heads;
     for (int64_t i = begin; i < end; i++) {
         int64_t first = 0;
         for (int64_t n = 0; n < i / heads; n++) {
-            first += walk->slices[n].count;
+            first += forward->slices[n].count;
         }
-        recur_head(walk, i / heads, first, (int)(i % heads));
+        recur_head(forward, i / heads, first, (int)(i % heads));
     }
 }
 
-int mo_walk_delta(mo_walk *walk, mo_phase *phases, int count)
+int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
 {
-    const mo_delta *d = &walk->layer->delta;
-    mo_workspace *w = walk->w;
-    const int64_t n = walk->tokens;
-    walk->mixed = mo_acts_lay(w->mixed, n, d->v_heads * d->head);
+    const mo_delta *d = &forward->layer->delta;
+    mo_workspace *w = forward->w;
+    const int64_t n = forward->tokens;
+    forward->mixed = mo_acts_lay(w->mixed, n, d->v_heads * d->head);
 
     mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &d->qkv, &walk->in, NULL, n, w->q, channels_of(d));
-    mo_jobs_add(&w->mixer_in, &d->gate, &walk->in, NULL, n, w->k, d->v_heads * d->head);
-    mo_jobs_add(&w->mixer_in, &d->ba, &walk->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
-    mo_jobs_add(&w->mixer_in, &d->beta, &walk->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
-    mo_jobs_add(&w->mixer_in, &d->alpha, &walk->in, NULL, n, w->v + d->v_heads, 2 * (int64_t)d->v_heads);
+    mo_jobs_add(&w->mixer_in, &d->qkv, &forward->in, NULL, n, w->q, channels_of(d));
+    mo_jobs_add(&w->mixer_in, &d->gate, &forward->in, NULL, n, w->k, d->v_heads * d->head);
+    mo_jobs_add(&w->mixer_in, &d->ba, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
+    mo_jobs_add(&w->mixer_in, &d->beta, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
+    mo_jobs_add(&w->mixer_in, &d->alpha, &forward->in, NULL, n, w->v + d->v_heads, 2 * (int64_t)d->v_heads);
     phases[count++] = mo_jobs_phase(&w->mixer_in);
-    phases[count++] = (mo_phase){convolve, walk, n, 1};
-    phases[count++] = (mo_phase){keep_inputs, walk, walk->slice_count, 1};
-    phases[count++] = (mo_phase){recur, walk, (int64_t)walk->slice_count * d->v_heads, 1};
-    phases[count++] = mo_walk_mixed(walk);
+    phases[count++] = (mo_phase){convolve, forward, n, 1};
+    phases[count++] = (mo_phase){keep_inputs, forward, forward->slice_count, 1};
+    phases[count++] = (mo_phase){recur, forward, (int64_t)forward->slice_count * d->v_heads, 1};
+    phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
-    mo_jobs_add(&w->mixer_out, &d->out, &walk->mixed, NULL, n, w->y, walk->frame->width);
+    mo_jobs_add(&w->mixer_out, &d->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
     phases[count++] = mo_jobs_phase(&w->mixer_out);
     return count;
 }

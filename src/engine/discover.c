@@ -70,7 +70,7 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
         return MO_OK;
     }
     choices c = {.experts = mo_store_bricks(tiers->store)->experts};
-    c.count = calloc((size_t)engine->frame->layer_count * (size_t)c.experts + 1, sizeof *c.count);
+    c.count = calloc((size_t)engine->spec->layer_count * (size_t)c.experts + 1, sizeof *c.count);
     if (!c.count) {
         return mo_fail(err, MO_ENOMEM, "no memory for discovery; free some and try again");
     }

@@ -5,11 +5,11 @@
 #include "base/status.h"
 
 /* Layers share few rotations; each is filled once per token of a step. */
-static int collect_ropes(const mo_frame *frame, const mo_rope **out, int limit)
+static int collect_ropes(const mo_model_spec *spec, const mo_rope **out, int limit)
 {
     int count = 0;
-    for (int i = 0; i < frame->layer_count; i++) {
-        const mo_rope *rope = frame->layers[i].attention.rope;
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_rope *rope = spec->layers[i].attention.rope;
         bool known = rope == NULL;
         for (int r = 0; r < count; r++) {
             known |= out[r] == rope;
@@ -24,11 +24,11 @@ static int collect_ropes(const mo_frame *frame, const mo_rope **out, int limit)
     return count;
 }
 
-size_t mo_engine_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads)
+size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads)
 {
     const mo_rope *ropes[8];
-    const int count = collect_ropes(frame, ropes, 8);
-    return mo_workspace_bytes(frame, batch, context, threads, count < 0 ? 8 : count);
+    const int count = collect_ropes(spec, ropes, 8);
+    return mo_workspace_bytes(spec, batch, context, threads, count < 0 ? 8 : count);
 }
 
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
@@ -39,20 +39,20 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     if (!e) {
         return mo_fail(err, MO_ENOMEM, "no memory for the engine");
     }
-    e->frame = mo_checkpoint_frame(model);
+    e->spec = mo_checkpoint_spec(model);
     e->kernels = options->kernels;
     e->pool = options->pool;
     e->tiers = options->tiers;
     e->tally = options->tally;
-    e->card = options->card;
+    e->gpu = options->gpu;
     e->batch = options->batch;
     e->context = options->context;
-    e->rope_count = collect_ropes(e->frame, e->ropes, 8);
+    e->rope_count = collect_ropes(e->spec, e->ropes, 8);
     if (e->rope_count < 0) {
         free(e);
         return mo_fail(err, MO_EUNSUPPORTED, "the model has more than 8 kinds of rotary positions");
     }
-    const mo_status status = mo_workspace_init(&e->space, e->frame, e->kernels, e->batch, e->context,
+    const mo_status status = mo_workspace_init(&e->space, e->spec, e->kernels, e->batch, e->context,
                                                mo_pool_threads(e->pool), e->rope_count, err);
     if (status != MO_OK) {
         free(e);

@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 
 #include "base/pool.h"
-#include "engine/tiers.h"
 #include "engine/workspace.h"
 #include "model/load.h"
 #include "numeric/kernels.h"
-#include "store/tally.h"
+#include "profile/tally.h"
+#include "store/tiers.h"
 
 typedef struct mo_engine_options {
     const mo_kernels *kernels;
@@ -20,7 +20,7 @@ typedef struct mo_engine_options {
     int64_t context; /* most positions of any session */
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     mo_tally *tally; /* counts picks; kept and used, not owned. NULL: none are counted */
-    struct mo_card *card; /* the device that computes; kept and used, not owned. NULL: the CPU does */
+    struct mo_gpu *gpu; /* the device that computes; kept and used, not owned. NULL: the CPU does */
 } mo_engine_options;
 
 /* Always on: a few additions per step. */
@@ -31,13 +31,13 @@ typedef struct mo_engine_counters {
 } mo_engine_counters;
 
 typedef struct mo_engine {
-    const mo_frame *frame; /* the model's, which outlives the engine */
+    const mo_model_spec *spec; /* the model's, which outlives the engine */
     const mo_kernels *kernels;
     mo_pool *pool;
-    mo_tiers *tiers;      /* NULL: everything lies in RAM */
-    struct mo_card *card; /* NULL: none, or lost; under lock */
-    mo_tally *tally;      /* written by the step that runs; NULL: nothing is counted. Under lock */
-    bool timed;           /* the tally also has the times of layers whose experts come and go. Under lock */
+    mo_tiers *tiers;    /* NULL: everything lies in RAM */
+    struct mo_gpu *gpu; /* NULL: none, or lost; under lock */
+    mo_tally *tally;    /* written by the step that runs; NULL: nothing is counted. Under lock */
+    bool timed;         /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
     mo_workspace space;
     mo_engine_counters counters; /* under lock */
@@ -51,6 +51,6 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
 void mo_engine_destroy(mo_engine *engine); /* NULL is allowed */
 
 /* Bytes of working memory such an engine takes. */
-size_t mo_engine_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads);
+size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads);
 
 #endif

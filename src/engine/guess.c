@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/log.h"
-#include "engine/walk.h"
+#include "engine/forward.h"
 #include "numeric/ops.h"
 
 /* ---- What comes next -------------------------------------------------------------------------- */
@@ -17,12 +17,12 @@ static const double right_share = 0.5;
  * is of this order. */
 static const int64_t guess_bytes = (int64_t)16 << 20;
 
-static const mo_layer *next_routed(const mo_walk *walk, int *index)
+static const mo_layer *next_routed(const mo_forward *forward, int *index)
 {
-    for (int i = walk->index + 1; i < walk->frame->layer_count; i++) {
-        if (walk->frame->layers[i].routed) {
+    for (int i = forward->index + 1; i < forward->spec->layer_count; i++) {
+        if (forward->spec->layers[i].routed) {
             *index = i;
-            return &walk->frame->layers[i];
+            return &forward->spec->layers[i];
         }
     }
     return NULL;
@@ -49,43 +49,44 @@ static bool pays(mo_tiers *tiers)
 }
 
 /* What the router of `l` would read if its layer's mixer added nothing. */
-static void guess_input(const mo_walk *walk, const mo_layer *l, const mo_acts *in)
+static void guess_input(const mo_forward *forward, const mo_layer *l, const mo_acts *in)
 {
-    const int64_t n = walk->frame->width;
+    const int64_t n = forward->spec->width;
     if (l->moe.router.input_scale) {
-        walk->k->rms_norm(in->x, walk->w->x, NULL, n, walk->frame->eps);
-        walk->k->scale(in->x, 1.0f / sqrtf((float)n), n);
-        walk->k->multiply(in->x, l->moe.router.input_scale, n);
+        forward->k->rms_norm(in->x, forward->w->x, NULL, n, forward->spec->eps);
+        forward->k->scale(in->x, 1.0f / sqrtf((float)n), n);
+        forward->k->multiply(in->x, l->moe.router.input_scale, n);
     } else {
-        walk->k->rms_norm(in->x, walk->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm, n, walk->frame->eps);
+        forward->k->rms_norm(in->x, forward->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm, n,
+                             forward->spec->eps);
     }
-    mo_walk_quantise(walk->k, in, 0);
+    mo_forward_quantize(forward->k, in, 0);
 }
 
-void mo_walk_guess(mo_walk *walk)
+void mo_forward_guess(mo_forward *forward)
 {
-    mo_tiers *tiers = walk->engine->tiers;
+    mo_tiers *tiers = forward->engine->tiers;
     int index = 0;
-    const mo_layer *next = walk->tokens == 1 ? next_routed(walk, &index) : NULL;
+    const mo_layer *next = forward->tokens == 1 ? next_routed(forward, &index) : NULL;
     if (!next || !tiers->foresight.on || !pays(tiers)) {
         return;
     }
-    mo_workspace *w = walk->w;
+    mo_workspace *w = forward->w;
     const mo_moe *moe = &next->moe;
-    const mo_acts in = mo_acts_lay(w->guess_in, 1, walk->frame->width);
+    const mo_acts in = mo_acts_lay(w->guess_in, 1, forward->spec->width);
     int32_t ids[MO_EXPERTS_MAX];
-    guess_input(walk, next, &in);
+    guess_input(forward, next, &in);
     mo_jobs_clear(&w->guess);
     mo_jobs_add(&w->guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
     const mo_phase phase = mo_jobs_phase(&w->guess);
-    mo_pool_region(walk->engine->pool, &phase, 1);
+    mo_pool_region(forward->engine->pool, &phase, 1);
     for (int e = 0; e < moe->experts; e++) {
         if (!isfinite(w->guess_scores[e])) {
             return;
         }
     }
     if (moe->router.select_bias) {
-        walk->k->add(w->guess_scores, moe->router.select_bias, moe->experts);
+        forward->k->add(w->guess_scores, moe->router.select_bias, moe->experts);
     }
     mo_topk(w->guess_scores, moe->experts, moe->used, ids);
     mo_store_guess(tiers->store, index, ids, moe->used, guess_bytes);
@@ -93,44 +94,44 @@ void mo_walk_guess(mo_walk *walk)
 
 /* ---- Doing without ---------------------------------------------------------------------------- */
 
-static mo_need *need_of(mo_walk *walk, int count, int32_t expert)
+static mo_need *need_of(mo_forward *forward, int count, int32_t expert)
 {
     for (int i = 0; i < count; i++) {
-        if (walk->w->needs[i].expert == expert) {
-            return &walk->w->needs[i];
+        if (forward->w->needs[i].expert == expert) {
+            return &forward->w->needs[i];
         }
     }
     return NULL;
 }
 
 /* A token needs at least one expert: when all of its are missing, the one of most weight is waited for. */
-static void keep_best(mo_walk *walk, int count, int64_t t)
+static void keep_best(mo_forward *forward, int count, int64_t t)
 {
-    const int used = walk->layer->moe.used;
-    const int32_t *ids = walk->w->ids + t * used;
-    const float *weights = walk->w->weights + t * used;
+    const int used = forward->layer->moe.used;
+    const int32_t *ids = forward->w->ids + t * used;
+    const float *weights = forward->w->weights + t * used;
     int best = 0;
     for (int r = 0; r < used; r++) {
-        if (!need_of(walk, count, ids[r])->skipped) {
+        if (!need_of(forward, count, ids[r])->skipped) {
             return;
         }
         best = weights[r] > weights[best] ? r : best;
     }
-    need_of(walk, count, ids[best])->skipped = false;
+    need_of(forward, count, ids[best])->skipped = false;
 }
 
 /* The weight of those left out goes to the others, in proportion. */
-static void shift_weight(mo_walk *walk, int count, int64_t t)
+static void shift_weight(mo_forward *forward, int count, int64_t t)
 {
-    const int used = walk->layer->moe.used;
-    int32_t *ids = walk->w->ids + t * used;
-    float *weights = walk->w->weights + t * used;
+    const int used = forward->layer->moe.used;
+    int32_t *ids = forward->w->ids + t * used;
+    float *weights = forward->w->weights + t * used;
     float all = 0.0f, kept = 0.0f;
     for (int r = 0; r < used; r++) {
         all += weights[r];
-        if (need_of(walk, count, ids[r])->skipped) {
+        if (need_of(forward, count, ids[r])->skipped) {
             ids[r] = -1;
-            walk->engine->tiers->skipped++;
+            forward->engine->tiers->skipped++;
         } else {
             kept += weights[r];
         }
@@ -140,26 +141,26 @@ static void shift_weight(mo_walk *walk, int count, int64_t t)
     }
 }
 
-void mo_walk_skip(mo_walk *walk, int count)
+void mo_forward_skip(mo_forward *forward, int count)
 {
-    mo_store *store = walk->engine->tiers->store;
+    mo_store *store = forward->engine->tiers->store;
     int32_t missing[MO_EXPERTS_MAX];
     int missing_count = 0;
     for (int i = 0; i < count; i++) {
-        walk->w->needs[i].skipped = walk->w->needs[i].missing;
+        forward->w->needs[i].skipped = forward->w->needs[i].missing;
     }
-    for (int64_t t = 0; t < walk->tokens; t++) {
-        keep_best(walk, count, t);
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        keep_best(forward, count, t);
     }
-    for (int64_t t = 0; t < walk->tokens; t++) {
-        shift_weight(walk, count, t);
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        shift_weight(forward, count, t);
     }
     for (int i = 0; i < count; i++) {
-        if (walk->w->needs[i].skipped) {
-            mo_store_forgo(store, &walk->w->needs[i]);
-            missing[missing_count++] = walk->w->needs[i].expert;
+        if (forward->w->needs[i].skipped) {
+            mo_store_forgo(store, &forward->w->needs[i]);
+            missing[missing_count++] = forward->w->needs[i].expert;
         }
     }
     /* They come in behind the computation, so that the next token finds them. */
-    mo_store_guess(store, walk->index, missing, missing_count, INT64_MAX);
+    mo_store_guess(store, forward->index, missing, missing_count, INT64_MAX);
 }

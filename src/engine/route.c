@@ -2,36 +2,36 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/walk.h"
+#include "engine/forward.h"
 #include "numeric/math.h"
 #include "numeric/ops.h"
 
 /* x += mixer's output, then the norms the feed-forward part reads: one token. */
-static void take_mixer(const mo_walk *walk, int64_t t)
+static void take_mixer(const mo_forward *forward, int64_t t)
 {
-    const mo_layer *l = walk->layer;
-    const int64_t n = walk->frame->width;
-    const float eps = walk->frame->eps;
-    float *x = walk->w->x + t * n;
-    float *y = walk->w->y + t * n;
+    const mo_layer *l = forward->layer;
+    const int64_t n = forward->spec->width;
+    const float eps = forward->spec->eps;
+    float *x = forward->w->x + t * n;
+    float *y = forward->w->y + t * n;
     if (l->post_mixer_norm) {
-        walk->k->rms_norm(y, y, l->post_mixer_norm, n, eps);
+        forward->k->rms_norm(y, y, l->post_mixer_norm, n, eps);
     }
-    walk->k->add(x, y, n);
+    forward->k->add(x, y, n);
     if (l->dense) {
-        walk->k->rms_norm(walk->in_dense.x + t * n, x, l->ffn_norm, n, eps);
-        mo_walk_quantise(walk->k, &walk->in_dense, t);
+        forward->k->rms_norm(forward->in_dense.x + t * n, x, l->ffn_norm, n, eps);
+        mo_forward_quantize(forward->k, &forward->in_dense, t);
     }
     if (l->routed) {
-        walk->k->rms_norm(walk->in.x + t * n, x, l->moe_norm ? l->moe_norm : l->ffn_norm, n, eps);
-        mo_walk_quantise(walk->k, &walk->in, t);
+        forward->k->rms_norm(forward->in.x + t * n, x, l->moe_norm ? l->moe_norm : l->ffn_norm, n, eps);
+        mo_forward_quantize(forward->k, &forward->in, t);
     }
     if (l->routed && l->moe.router.input_scale) {
-        float *r = walk->in_router.x + t * n;
-        walk->k->rms_norm(r, x, NULL, n, eps);
-        walk->k->scale(r, 1.0f / sqrtf((float)n), n);
-        walk->k->multiply(r, l->moe.router.input_scale, n);
-        mo_walk_quantise(walk->k, &walk->in_router, t);
+        float *r = forward->in_router.x + t * n;
+        forward->k->rms_norm(r, x, NULL, n, eps);
+        forward->k->scale(r, 1.0f / sqrtf((float)n), n);
+        forward->k->multiply(r, l->moe.router.input_scale, n);
+        mo_forward_quantize(forward->k, &forward->in_router, t);
     }
 }
 
@@ -66,20 +66,20 @@ static void keep_best_groups(const mo_router *r, float *select, int experts)
     }
 }
 
-static void weigh(const mo_walk *walk, const float *probs, const int32_t *ids, float *weights)
+static void weigh(const mo_forward *forward, const float *probs, const int32_t *ids, float *weights)
 {
-    const mo_moe *moe = &walk->layer->moe;
+    const mo_moe *moe = &forward->layer->moe;
     float sum = 0.0f;
     for (int r = 0; r < moe->used; r++) {
         weights[r] = probs[ids[r]];
     }
     if (moe->router.gating == MO_GATING_SOFTMAX_SELECTED) {
-        walk->k->softmax(weights, moe->used);
+        forward->k->softmax(weights, moe->used);
     }
     for (int r = 0; r < moe->used; r++) {
         sum += weights[r];
     }
-    for (int r = 0; moe->router.normalise && r < moe->used; r++) {
+    for (int r = 0; moe->router.normalize && r < moe->used; r++) {
         weights[r] /= fmaxf(sum, 0x1p-14f);
     }
     for (int r = 0; moe->router.scale != 1.0f && r < moe->used; r++) {
@@ -90,43 +90,44 @@ static void weigh(const mo_walk *walk, const float *probs, const int32_t *ids, f
 static void choose(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const mo_walk *walk = ctx;
-    const mo_moe *moe = &walk->layer->moe;
+    const mo_forward *forward = ctx;
+    const mo_moe *moe = &forward->layer->moe;
     const mo_router *r = &moe->router;
     for (int64_t t = begin; t < end; t++) {
-        float *probs = walk->w->scores + t * moe->experts;
-        int32_t *ids = walk->w->ids + t * moe->used;
+        float *probs = forward->w->scores + t * moe->experts;
+        int32_t *ids = forward->w->ids + t * moe->used;
         float select[MO_EXPERTS_MAX];
         if (r->gating == MO_GATING_SOFTMAX) {
-            walk->k->softmax(probs, moe->experts);
+            forward->k->softmax(probs, moe->experts);
         } else if (r->gating == MO_GATING_SIGMOID) {
-            walk->k->sigmoid(probs, probs, moe->experts);
+            forward->k->sigmoid(probs, probs, moe->experts);
         }
         memcpy(select, probs, sizeof(float) * (size_t)moe->experts);
         if (r->select_bias) {
-            walk->k->add(select, r->select_bias, moe->experts);
+            forward->k->add(select, r->select_bias, moe->experts);
         }
         if (r->groups > 1) {
             keep_best_groups(r, select, moe->experts);
         }
         mo_topk(select, moe->experts, moe->used, ids);
-        weigh(walk, probs, ids, walk->w->weights + t * moe->used);
+        weigh(forward, probs, ids, forward->w->weights + t * moe->used);
     }
 }
 
-int mo_walk_route(mo_walk *walk, mo_phase *phases, int count)
+int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
 {
-    const mo_layer *l = walk->layer;
-    mo_workspace *w = walk->w;
-    const int64_t n = walk->tokens;
+    const mo_layer *l = forward->layer;
+    mo_workspace *w = forward->w;
+    const int64_t n = forward->tokens;
     const bool own = l->routed && l->moe.router.input_scale;
-    walk->in_router = own ? mo_acts_lay(w->in_router, n, walk->frame->width) : walk->in;
-    phases[count++] = (mo_phase){take_mixers, walk, n, 1};
+    forward->in_router = own ? mo_acts_lay(w->in_router, n, forward->spec->width) : forward->in;
+    phases[count++] = (mo_phase){take_mixers, forward, n, 1};
     if (l->routed) {
         mo_jobs_clear(&w->router);
-        mo_jobs_add(&w->router, &l->moe.router.logits, &walk->in_router, NULL, n, w->scores, l->moe.experts);
+        mo_jobs_add(&w->router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
+                    l->moe.experts);
         phases[count++] = mo_jobs_phase(&w->router);
-        phases[count++] = (mo_phase){choose, walk, n, 1};
+        phases[count++] = (mo_phase){choose, forward, n, 1};
     }
     return count;
 }

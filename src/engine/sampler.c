@@ -104,7 +104,7 @@ void mo_sampler_destroy(mo_sampler *sampler)
 
 /* ---- Penalties -------------------------------------------------------------------------------- */
 
-static void penalise(mo_sampler *s, const int32_t *recent, size_t count)
+static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
 {
     const mo_sampling *set = &s->set;
     const size_t window =
@@ -240,7 +240,7 @@ static int32_t likeliest(const float *logits, int64_t n)
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const int32_t *recent, size_t count)
 {
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
-    penalise(s, recent, count);
+    penalize(s, recent, count);
     for (size_t i = 0; i < s->set.bias_count; i++) {
         s->logits[s->bias[i].token] += s->bias[i].bias;
     }

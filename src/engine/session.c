@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "engine/card.h"
 #include "engine/discover.h"
+#include "gpu/gpu.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
 #define LOGITS_BYTES_MAX ((int64_t)64 << 20)
@@ -37,16 +37,16 @@ struct mo_snapshot {
 };
 
 /* How many of `count` positions a step may have that keeps the logits of all. */
-static int64_t logits_rows(const mo_frame *frame, int64_t count)
+static int64_t logits_rows(const mo_model_spec *spec, int64_t count)
 {
-    const int64_t rows = LOGITS_BYTES_MAX / (int64_t)sizeof(float) / frame->vocab;
+    const int64_t rows = LOGITS_BYTES_MAX / (int64_t)sizeof(float) / spec->vocab;
     return count < rows ? count : rows > 1 ? rows : 1;
 }
 
-int64_t mo_session_logits_bytes(const mo_frame *frame, int64_t batch, bool all)
+int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool all)
 {
-    const int64_t rows = 1 + (all ? logits_rows(frame, batch) : 0);
-    return rows * frame->vocab * (int64_t)sizeof(float);
+    const int64_t rows = 1 + (all ? logits_rows(spec, batch) : 0);
+    return rows * spec->vocab * (int64_t)sizeof(float);
 }
 
 mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
@@ -61,25 +61,25 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
     }
     s->engine = engine;
-    const mo_status status = mo_state_init(&s->state, engine->frame, kv, context, engine->batch, err);
+    const mo_status status = mo_state_init(&s->state, engine->spec, kv, context, engine->batch, err);
     if (status != MO_OK) {
         free(s);
         return status;
     }
-    const mo_status seated = engine->card ? mo_seat_take(engine->card, &s->state, err) : MO_OK;
+    const mo_status seated = engine->gpu ? mo_gpu_session_open(engine->gpu, &s->state, err) : MO_OK;
     if (seated != MO_OK) {
         mo_session_close(s);
         return seated;
     }
     s->tokens = malloc(sizeof(int32_t) * (size_t)context);
-    const size_t logits_bytes = (sizeof(float) * (size_t)engine->frame->vocab + 4095) / 4096 * 4096;
+    const size_t logits_bytes = (sizeof(float) * (size_t)engine->spec->vocab + 4095) / 4096 * 4096;
     s->logits = aligned_alloc(4096, logits_bytes);
     if (!s->tokens || !s->logits) {
         mo_session_close(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
     }
-    if (s->state.seat) {
-        mo_seat_adopt(&s->state, s->logits, logits_bytes);
+    if (s->state.gpu_session) {
+        mo_gpu_session_adopt(&s->state, s->logits, logits_bytes);
     }
     if (engine->tally) {
         const mo_status counting = mo_touch_create(engine->tally, &s->touch, err);
@@ -109,7 +109,7 @@ void mo_session_close(mo_session *session)
     if (session) {
         end_conversation(session);
         mo_touch_destroy(&session->touch);
-        mo_seat_leave(&session->state);
+        mo_gpu_session_close(&session->state);
         mo_state_drop(&session->state);
         free(session->tokens);
         free(session->logits);
@@ -141,10 +141,10 @@ void mo_session_cancel(mo_session *session)
 /* ---- Feeding ---------------------------------------------------------------------------------- */
 
 /* A state whose device is lost begins anew, in RAM. */
-static void leave_lost_card(mo_session *s)
+static void leave_lost_gpu(mo_session *s)
 {
-    if (s->state.seat && !s->engine->card) {
-        mo_seat_leave(&s->state);
+    if (s->state.gpu_session && !s->engine->gpu) {
+        mo_gpu_session_close(&s->state);
         mo_state_reset(&s->state);
         s->has_logits = false;
     }
@@ -155,7 +155,7 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
 {
     mo_session *s = f->session;
     int64_t common = 0;
-    leave_lost_card(s);
+    leave_lost_gpu(s);
     s->told = 0;
     if (f->count < 1 || f->count > s->state.context) {
         return mo_fail(
@@ -185,7 +185,7 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
 static mo_status want_rows(mo_session *s, int64_t rows, mo_error *err)
 {
     if (rows > s->rows_room) {
-        float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->frame->vocab));
+        float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->spec->vocab));
         if (!more) {
             return mo_fail(err, MO_ENOMEM,
                            "no memory for the logits of %lld positions; choose a smaller --batch",
@@ -215,7 +215,7 @@ static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_er
     const int64_t step = f->step > 0 && f->step < room ? f->step : room;
     int64_t count = rest < step ? rest : step;
     if (f->logits) { /* every position has its row */
-        count = logits_rows(s->engine->frame, count);
+        count = logits_rows(s->engine->spec, count);
     }
     *out = (mo_slice){
         .state = &s->state, .tokens = f->tokens + s->state.length, .count = count, .prompt = s->prompt};
@@ -239,7 +239,7 @@ static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_er
 static void end_slice(const mo_feed *f, const mo_slice *slice)
 {
     mo_session *s = f->session;
-    const int64_t vocab = s->engine->frame->vocab;
+    const int64_t vocab = s->engine->spec->vocab;
     const int64_t from = s->state.length - slice->count;
     memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
     s->computed += slice->count;
@@ -334,9 +334,9 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
             }
         }
         mo_status status = step_all(feeds, count, err);
-        if (status == MO_EDEVICE && !feeds[0].session->engine->card && feeds[0].session->state.seat) {
+        if (status == MO_EDEVICE && !feeds[0].session->engine->gpu && feeds[0].session->state.gpu_session) {
             for (int i = 0; i < count; i++) { /* the CPU goes on, from the first token */
-                leave_lost_card(feeds[i].session);
+                leave_lost_gpu(feeds[i].session);
             }
             status = MO_OK;
         }
@@ -392,7 +392,7 @@ void mo_snapshot_free(mo_snapshot *snapshot)
 
 mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error *err)
 {
-    const int64_t vocab = session->engine->frame->vocab;
+    const int64_t vocab = session->engine->spec->vocab;
     mo_snapshot *s = snapshot_new(session->state.length, mo_state_saved_bytes(&session->state), vocab);
     *out = s;
     if (!s) {
@@ -400,10 +400,10 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
                        (double)mo_state_saved_bytes(&session->state) / (1 << 20));
     }
     s->kv = session->state.kv;
-    s->layers = session->engine->frame->layer_count;
+    s->layers = session->engine->spec->layer_count;
     memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)s->length);
     pthread_mutex_lock(&session->engine->lock);
-    const mo_status pulled = session->engine->card ? mo_seat_pull(&session->state, err) : MO_OK;
+    const mo_status pulled = session->engine->gpu ? mo_gpu_session_pull(&session->state, err) : MO_OK;
     pthread_mutex_unlock(&session->engine->lock);
     if (pulled != MO_OK) {
         mo_snapshot_free(s);
@@ -422,25 +422,25 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
 
 mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
 {
-    const mo_frame *frame = session->engine->frame;
-    if (snapshot->kv != session->state.kv || snapshot->vocab != frame->vocab ||
-        snapshot->layers != frame->layer_count) {
+    const mo_model_spec *spec = session->engine->spec;
+    if (snapshot->kv != session->state.kv || snapshot->vocab != spec->vocab ||
+        snapshot->layers != spec->layer_count) {
         return mo_fail(err, MO_EINVAL,
                        "the saved state belongs to another model or another --kv format; start anew");
     }
-    leave_lost_card(session);
+    leave_lost_gpu(session);
     mo_status status =
         mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
     if (status == MO_OK) {
         pthread_mutex_lock(&session->engine->lock);
-        status = session->engine->card ? mo_seat_push(&session->state, err) : MO_OK;
+        status = session->engine->gpu ? mo_gpu_session_push(&session->state, err) : MO_OK;
         pthread_mutex_unlock(&session->engine->lock);
     }
     if (status == MO_OK) {
         memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)snapshot->length);
         session->has_logits = snapshot->logits != NULL;
         if (snapshot->logits) {
-            memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)frame->vocab);
+            memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)spec->vocab);
         }
     }
     return status;

@@ -11,7 +11,7 @@ void mo_session_close(mo_session *session); /* NULL is allowed */
 
 /* Bytes of a session besides its state: logits of one position, or, once a feed has asked for them, of every
  * position of a step. */
-int64_t mo_session_logits_bytes(const mo_frame *frame, int64_t batch, bool all);
+int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool all);
 
 /* Feeding, logits, cancelling, discovery and snapshots are as moraine.h says: mo_session_feed(),
  * mo_session_feed_all(), mo_session_discover(),

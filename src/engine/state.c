@@ -54,21 +54,21 @@ static size_t lay(mo_state_layer *out, const mo_layer *l, mo_kv_type kv, int64_t
     return bytes;
 }
 
-size_t mo_state_bytes(const mo_frame *frame, mo_kv_type kv, int64_t context, int64_t batch)
+size_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)
 {
     size_t bytes = 0;
-    for (int i = 0; i < frame->layer_count; i++) {
-        bytes += lay(NULL, &frame->layers[i], kv, context, batch, NULL);
+    for (int i = 0; i < spec->layer_count; i++) {
+        bytes += lay(NULL, &spec->layers[i], kv, context, batch, NULL);
     }
     return bytes;
 }
 
-mo_status mo_state_init(mo_state *s, const mo_frame *frame, mo_kv_type kv, int64_t context, int64_t batch,
+mo_status mo_state_init(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         mo_error *err)
 {
-    *s = (mo_state){.frame = frame, .kv = kv, .context = context, .batch = batch, .cleared = true};
-    s->bytes = mo_state_bytes(frame, kv, context, batch);
-    s->layers = calloc((size_t)frame->layer_count, sizeof *s->layers);
+    *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .cleared = true};
+    s->bytes = mo_state_bytes(spec, kv, context, batch);
+    s->layers = calloc((size_t)spec->layer_count, sizeof *s->layers);
     s->memory = mo_host_alloc_huge(s->bytes);
     if (!s->layers || !s->memory) {
         mo_state_drop(s);
@@ -76,12 +76,12 @@ mo_status mo_state_init(mo_state *s, const mo_frame *frame, mo_kv_type kv, int64
             err, MO_ENOMEM,
             "the state of a session with %lld positions needs %.1f MiB, which cannot be had; choose a "
             "smaller --ctx or a smaller --kv format",
-            (long long)context, (double)mo_state_bytes(frame, kv, context, batch) / (1 << 20));
+            (long long)context, (double)mo_state_bytes(spec, kv, context, batch) / (1 << 20));
     }
     uint8_t *at = s->memory;
-    for (int i = 0; i < frame->layer_count; i++) {
-        at += lay(&s->layers[i], &frame->layers[i], kv, context, batch, at);
-        s->recurrent |= frame->layers[i].mixer == MO_MIXER_DELTA;
+    for (int i = 0; i < spec->layer_count; i++) {
+        at += lay(&s->layers[i], &spec->layers[i], kv, context, batch, at);
+        s->recurrent |= spec->layers[i].mixer == MO_MIXER_DELTA;
     }
     return MO_OK;
 }
@@ -97,7 +97,7 @@ void mo_state_drop(mo_state *s)
 
 void mo_state_reset(mo_state *s)
 {
-    for (int i = 0; i < s->frame->layer_count; i++) {
+    for (int i = 0; i < s->spec->layer_count; i++) {
         mo_state_layer *l = &s->layers[i];
         if (l->conv) {
             memset(l->conv, 0, (size_t)l->conv_values * sizeof(float));
@@ -120,9 +120,9 @@ bool mo_state_trim(mo_state *s, int64_t length)
     if (s->recurrent) {
         return false;
     }
-    for (int i = 0; i < s->frame->layer_count; i++) {
+    for (int i = 0; i < s->spec->layer_count; i++) {
         const mo_state_layer *l = &s->layers[i];
-        const int64_t window = s->frame->layers[i].attention.window;
+        const int64_t window = s->spec->layers[i].attention.window;
         const int64_t oldest = length >= window ? length - window + 1 : 0;
         if (l->ring && oldest + l->capacity < s->written) {
             return false;
@@ -135,7 +135,7 @@ bool mo_state_trim(mo_state *s, int64_t length)
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
 {
     const mo_state_layer *l = &s->layers[layer];
-    const mo_attention *a = &s->frame->layers[layer].attention;
+    const mo_attention *a = &s->spec->layers[layer].attention;
     return (mo_kv_head){
         .type = s->kv,
         .k = l->k + kv_head * l->capacity * l->k_bytes,
@@ -166,20 +166,20 @@ uint8_t *mo_state_value(const mo_state *s, int layer, int kv_head, int64_t u)
 
 static int64_t first_kept(const mo_state *s, int layer)
 {
-    const int64_t window = s->frame->layers[layer].attention.window;
+    const int64_t window = s->spec->layers[layer].attention.window;
     return window && s->length >= window ? s->length - window + 1 : 0;
 }
 
 size_t mo_state_saved_bytes(const mo_state *s)
 {
     size_t bytes = 0;
-    for (int i = 0; i < s->frame->layer_count; i++) {
+    for (int i = 0; i < s->spec->layer_count; i++) {
         const mo_state_layer *l = &s->layers[i];
         if (l->conv) {
             bytes += (size_t)(l->conv_values + l->delta_values) * sizeof(float);
         } else {
             const int64_t kept = s->length - first_kept(s, i);
-            bytes += (size_t)(s->frame->layers[i].attention.kv_heads * kept * (l->k_bytes + l->v_bytes));
+            bytes += (size_t)(s->spec->layers[i].attention.kv_heads * kept * (l->k_bytes + l->v_bytes));
         }
     }
     return bytes;
@@ -189,7 +189,7 @@ size_t mo_state_saved_bytes(const mo_state *s)
 static void transfer(const mo_state *s, uint8_t *saved, bool out)
 {
     uint8_t *at = saved;
-    for (int i = 0; i < s->frame->layer_count; i++) {
+    for (int i = 0; i < s->spec->layer_count; i++) {
         const mo_state_layer *l = &s->layers[i];
         uint8_t *pieces[2] = {(uint8_t *)l->conv, (uint8_t *)l->delta};
         const int64_t sizes[2] = {l->conv_values * 4, l->delta_values * 4};
@@ -197,7 +197,7 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
             memcpy(out ? at : pieces[p], out ? pieces[p] : at, (size_t)sizes[p]);
             at += sizes[p];
         }
-        const int heads = l->conv ? 0 : s->frame->layers[i].attention.kv_heads;
+        const int heads = l->conv ? 0 : s->spec->layers[i].attention.kv_heads;
         for (int h = 0; h < heads; h++) {
             for (int64_t u = first_kept(s, i); u < s->length; u++) {
                 uint8_t *k = mo_state_key(s, i, h, u);

@@ -19,24 +19,25 @@ typedef struct mo_state_layer {
 } mo_state_layer;
 
 typedef struct mo_state {
-    const mo_frame *frame;
+    const mo_model_spec *spec;
     mo_kv_type kv;
     int64_t context; /* positions it can hold */
     int64_t batch;   /* most tokens of one step */
     int64_t length;  /* positions it holds */
     int64_t written; /* one past the last position ever written since the last reset: what rings have lost */
     bool recurrent;  /* some layer cannot be trimmed */
-    struct mo_seat *seat; /* where it lies on a device, laid out alike: then `memory` is only for saving */
-    bool cleared;         /* the seat's recurrent parts are still to be cleared */
+    struct mo_gpu_session
+        *gpu_session; /* where it lies on a device, laid out alike: then `memory` is only for saving */
+    bool cleared;     /* the gpu_session's recurrent parts are still to be cleared */
     mo_state_layer *layers;
     void *memory;
     size_t bytes;
 } mo_state;
 
 /* Bytes that mo_state_init() will take. */
-size_t mo_state_bytes(const mo_frame *frame, mo_kv_type kv, int64_t context, int64_t batch);
+size_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch);
 
-mo_status mo_state_init(mo_state *s, const mo_frame *frame, mo_kv_type kv, int64_t context, int64_t batch,
+mo_status mo_state_init(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         mo_error *err);
 void mo_state_drop(mo_state *s); /* a zeroed state is allowed */
 
@@ -55,7 +56,7 @@ uint8_t *mo_state_key(const mo_state *s, int layer, int kv_head, int64_t u);
 uint8_t *mo_state_value(const mo_state *s, int layer, int kv_head, int64_t u);
 
 /* The bytes that stand for the state at its length, for saving and forking: only what is filled. The
- * layout depends on frame, kv and length, not on context or batch. */
+ * layout depends on spec, kv and length, not on context or batch. */
 size_t mo_state_saved_bytes(const mo_state *s);
 void mo_state_save(const mo_state *s, uint8_t *out);
 /* MO_EINVAL when bytes does not fit `length` positions of this state. */

@@ -31,11 +31,11 @@ static void extend_delta(mo_extent *e, const mo_delta *d)
     e->mixed = max64(e->mixed, values);
 }
 
-mo_extent mo_extent_of(const mo_frame *frame)
+mo_extent mo_extent_of(const mo_model_spec *spec)
 {
     mo_extent e = {.queries = 1, .used = 1, .experts = 1, .pairs = 1};
-    for (int i = 0; i < frame->layer_count; i++) {
-        const mo_layer *l = &frame->layers[i];
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
         if (l->mixer == MO_MIXER_ATTENTION) {
             extend_attention(&e, &l->attention);
         } else {
@@ -132,28 +132,28 @@ static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *
     *jobs = (mo_jobs){.kernels = kernels, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
 }
 
-static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
-                int64_t context, int threads, int ropes)
+static void lay(cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
+                int64_t batch, int64_t context, int threads, int ropes)
 {
-    const mo_extent e = mo_extent_of(frame);
+    const mo_extent e = mo_extent_of(spec);
     w->state_of = cut(c, batch, sizeof(void *));
     w->position = cut(c, batch, sizeof *w->position);
     w->slice_of = cut(c, batch, sizeof *w->slice_of);
     w->chunk_first = cut(c, batch + 1, sizeof *w->chunk_first);
-    w->x = cut(c, batch * frame->width, sizeof(float));
-    w->in = cut_acts(c, batch, frame->width);
-    w->in_dense = cut_acts(c, batch, frame->width);
-    w->in_router = cut_acts(c, batch, frame->width);
+    w->x = cut(c, batch * spec->width, sizeof(float));
+    w->in = cut_acts(c, batch, spec->width);
+    w->in_dense = cut_acts(c, batch, spec->width);
+    w->in_router = cut_acts(c, batch, spec->width);
     w->q = cut(c, batch * e.mixer_q, sizeof(float));
     w->k = cut(c, batch * e.mixer_k, sizeof(float));
     w->v = cut(c, batch * e.mixer_v, sizeof(float));
     w->mixed = cut_acts(c, batch, e.mixed);
-    w->y = cut(c, batch * frame->width, sizeof(float));
+    w->y = cut(c, batch * spec->width, sizeof(float));
     w->rope_stride = e.pairs;
     w->rope = cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
-    w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(frame->embed.type), frame->width));
+    w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(spec->embed.type), spec->width));
     cut_attention(c, w, &e, context, threads);
-    cut_ffn(c, w, &e, frame->width, batch);
+    cut_ffn(c, w, &e, spec->width, batch);
     cut_jobs(c, &w->mixer_in, 4, kernels);
     cut_jobs(c, &w->mixer_out, 1, kernels);
     cut_jobs(c, &w->router, 1, kernels);
@@ -163,18 +163,18 @@ static void lay(cutter *c, mo_workspace *w, const mo_frame *frame, const mo_kern
     cut_jobs(c, &w->output, 1, kernels);
 }
 
-size_t mo_workspace_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads, int ropes)
+size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes)
 {
     mo_workspace w = {0};
     cutter c = {0};
-    lay(&c, &w, frame, NULL, batch, context, threads, ropes);
+    lay(&c, &w, spec, NULL, batch, context, threads, ropes);
     return c.used;
 }
 
-mo_status mo_workspace_init(mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
-                            int64_t context, int threads, int ropes, mo_error *err)
+mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
+                            int64_t batch, int64_t context, int threads, int ropes, mo_error *err)
 {
-    *w = (mo_workspace){.bytes = mo_workspace_bytes(frame, batch, context, threads, ropes)};
+    *w = (mo_workspace){.bytes = mo_workspace_bytes(spec, batch, context, threads, ropes)};
     w->memory = mo_host_alloc_huge(w->bytes);
     if (!w->memory) {
         return mo_fail(err, MO_ENOMEM,
@@ -182,7 +182,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_frame *frame, const mo_ker
                        (double)w->bytes / (1 << 20));
     }
     cutter c = {.base = w->memory};
-    lay(&c, w, frame, kernels, batch, context, threads, ropes);
+    lay(&c, w, spec, kernels, batch, context, threads, ropes);
     return MO_OK;
 }
 

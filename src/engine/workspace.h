@@ -72,11 +72,11 @@ typedef struct mo_extent {
     int64_t experts, used, expert_width, side_width;
 } mo_extent;
 
-mo_extent mo_extent_of(const mo_frame *frame);
+mo_extent mo_extent_of(const mo_model_spec *spec);
 
-size_t mo_workspace_bytes(const mo_frame *frame, int64_t batch, int64_t context, int threads, int ropes);
-mo_status mo_workspace_init(mo_workspace *w, const mo_frame *frame, const mo_kernels *kernels, int64_t batch,
-                            int64_t context, int threads, int ropes, mo_error *err);
+size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes);
+mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
+                            int64_t batch, int64_t context, int threads, int ropes, mo_error *err);
 void mo_workspace_drop(mo_workspace *w);
 
 #endif

@@ -431,7 +431,7 @@ static mo_status unknown_format(cursor *c, const mo_gguf_tensor *t, uint32_t typ
     }
     return mo_fail(c->err, MO_EUNSUPPORTED,
                    "%s: tensor %s has type %u%s, which Moraine does not compute with; fetch another "
-                   "quantisation of the model or requantise it, to Q4_K for instance",
+                   "quantization of the model or requantize it, to Q4_K for instance",
                    c->source->name, t->name, type, name);
 }
 
@@ -451,7 +451,7 @@ static mo_status measure(cursor *c, mo_gguf_tensor *t)
         return mo_fail(
             c->err, MO_EFORMAT,
             "%s: tensor %s has rows of %lld values, no multiple of the %d of a %s block; the file is "
-            "damaged or was written wrongly, so fetch or requantise it again",
+            "damaged or was written wrongly, so fetch or requantize it again",
             c->source->name, t->name, (long long)t->size[0], t->format->block_values, t->format->name);
     }
     if (__builtin_mul_overflow(t->values / t->format->block_values, (int64_t)t->format->block_bytes,

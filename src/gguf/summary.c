@@ -184,7 +184,7 @@ static mo_status read_metadata(sums *s)
 
 static mo_status no_memory(sums *s)
 {
-    return mo_fail(s->err, MO_ENOMEM, "no memory for summarising a model; free some and try again");
+    return mo_fail(s->err, MO_ENOMEM, "no memory for summarizing a model; free some and try again");
 }
 
 static layer_experts *layer_at(sums *s, int layer)
@@ -364,7 +364,7 @@ static void finish_formats(sums *s)
     qsort(out->format, (size_t)out->formats, sizeof *out->format, by_bytes);
 }
 
-mo_status mo_gguf_summarise(const mo_gguf *g, mo_file_summary *out, mo_error *err)
+mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_summary *out, mo_error *err)
 {
     mo_file_summary result = {0};
     sums s = {.g = g, .out = &result, .err = err};

@@ -43,8 +43,8 @@ void mo_bind_fail(mo_binder *b, mo_status status, const char *fmt, ...)
 
 void mo_bind_free(mo_binder *b)
 {
-    free(b->wishes);
-    b->wishes = NULL;
+    free(b->bindings);
+    b->bindings = NULL;
     b->count = b->room = 0;
 }
 
@@ -58,21 +58,21 @@ void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
     return memory;
 }
 
-static void wish(mo_binder *b, mo_wish w)
+static void binding(mo_binder *b, mo_binding w)
 {
     if (good(b) && b->count == b->room) {
         const size_t room = b->room ? 2 * b->room : 256;
-        mo_wish *grown = realloc(b->wishes, room * sizeof *grown);
+        mo_binding *grown = realloc(b->bindings, room * sizeof *grown);
         if (!grown) {
             mo_bind_fail(b, MO_ENOMEM, "%s: no memory for describing the model; free some and try again",
                          file_of(b, NULL));
             return;
         }
-        b->wishes = grown;
+        b->bindings = grown;
         b->room = room;
     }
     if (good(b)) {
-        b->wishes[b->count++] = w;
+        b->bindings[b->count++] = w;
     }
 }
 
@@ -159,7 +159,8 @@ int64_t mo_bind_rows_of(mo_binder *b, const char *fmt, ...)
 
 static void wish_vector(mo_binder *b, const mo_gguf_tensor *t, const float **out, int64_t first)
 {
-    wish(b, (mo_wish){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .first = first, .vector = out});
+    binding(b,
+            (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .first = first, .vector = out});
 }
 
 static void bind_vector(mo_binder *b, const float **out, int64_t n, bool optional, const char *name)
@@ -196,7 +197,8 @@ void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const ch
     if (!t) {
         missing(b, name, "");
     } else if (fits(b, t, taps, n, 1)) {
-        wish(b, (mo_wish){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
+        binding(b,
+                (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
     }
 }
 
@@ -239,12 +241,12 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
         return;
     }
     out->w = view_of(t, r->cols, r->rows);
-    wish(b, (mo_wish){.tensor = t,
-                      .place = MO_PLACE_CORE,
-                      .count = 1,
-                      .first = r->row * mo_format_row_bytes(t->format, r->cols),
-                      .matrix = &out->w,
-                      .rows = r->order});
+    binding(b, (mo_binding){.tensor = t,
+                            .place = MO_PLACE_CORE,
+                            .count = 1,
+                            .first = r->row * mo_format_row_bytes(t->format, r->cols),
+                            .matrix = &out->w,
+                            .rows = r->order});
     const mo_gguf_tensor *scale = r->scaled ? find(b, name, ".scale") : NULL;
     if (scale && fits(b, scale, 1, 1, 1)) {
         wish_vector(b, scale, &out->scale, 0);
@@ -294,7 +296,7 @@ void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, co
         missing(b, name, ".weight");
     } else if (fits(b, t, cols, rows, 1)) {
         *out = view_of(t, cols, rows);
-        wish(b, (mo_wish){.tensor = t, .place = MO_PLACE_TABLE, .count = 1, .matrix = out});
+        binding(b, (mo_binding){.tensor = t, .place = MO_PLACE_TABLE, .count = 1, .matrix = out});
     }
 }
 
@@ -325,15 +327,15 @@ static void bind_stack(mo_binder *b, const stack *s, const char *name)
         ((mo_linear *)((uint8_t *)&brick[e] + at))->w = view_of(t, s->cols, s->rows);
     }
     const int64_t row_bytes = mo_format_row_bytes(t->format, s->cols);
-    mo_wish w = {.tensor = t,
-                 .place = MO_PLACE_EXPERT,
-                 .moe = s->moe,
-                 .count = s->moe->experts,
-                 .step = sizeof(mo_brick),
-                 .first = s->row * row_bytes,
-                 .stride = s->total * row_bytes,
-                 .matrix = &s->first->w};
-    wish(b, w);
+    mo_binding w = {.tensor = t,
+                    .place = MO_PLACE_EXPERT,
+                    .moe = s->moe,
+                    .count = s->moe->experts,
+                    .step = sizeof(mo_brick),
+                    .first = s->row * row_bytes,
+                    .stride = s->total * row_bytes,
+                    .matrix = &s->first->w};
+    binding(b, w);
     w.place = MO_PLACE_VECTOR;
     w.matrix = NULL;
     w.tensor = s->scaled ? find(b, name, ".scale") : NULL;
@@ -341,14 +343,14 @@ static void bind_stack(mo_binder *b, const stack *s, const char *name)
         w.vector = &s->first->scale;
         w.first = 0;
         w.stride = 1;
-        wish(b, w);
+        binding(b, w);
     }
     w.tensor = find(b, name, ".bias");
     if (w.tensor && fits(b, w.tensor, s->total, s->moe->experts, 1)) {
         w.vector = &s->first->bias;
         w.first = s->row;
         w.stride = s->total;
-        wish(b, w);
+        binding(b, w);
     }
 }
 
@@ -363,7 +365,7 @@ static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
         mo_bind_linear(b, &brick->down, moe->width, width_in, "blk.%d.ffn_down.%d", layer, e);
     }
     for (size_t i = before; good(b) && i < b->count; i++) {
-        mo_wish *w = &b->wishes[i];
+        mo_binding *w = &b->bindings[i];
         w->moe = moe;
         w->place = w->matrix ? MO_PLACE_EXPERT : MO_PLACE_VECTOR;
     }
@@ -441,7 +443,7 @@ const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_
     }
     prepare(b, setup, NULL, rope); /* checks the numbers */
     if (t && good(b) && fits(b, t, setup->n_rot / 2, 1, 1)) {
-        mo_rope_wish *w = mo_bind_alloc(b, 1, sizeof *w);
+        mo_rope_binding *w = mo_bind_alloc(b, 1, sizeof *w);
         if (w) {
             w->setup = *setup;
             w->rope = rope;
@@ -455,7 +457,7 @@ const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_
 
 void mo_bind_finish(mo_binder *b)
 {
-    for (const mo_rope_wish *w = b->ropes; w && good(b); w = w->next) {
+    for (const mo_rope_binding *w = b->ropes; w && good(b); w = w->next) {
         if (w->factors) {
             prepare(b, &w->setup, w->factors, w->rope);
         }

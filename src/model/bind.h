@@ -16,8 +16,8 @@ typedef enum mo_place {
 } mo_place;
 
 /* Pointers that wait for a tensor: `count` of them, `step` bytes apart in memory (one, or one in each brick
- * of a layer), so that 512 experts cost one wish. Number i gets what begins at first + i * stride. */
-typedef struct mo_wish {
+ * of a layer), so that 512 experts cost one binding. Number i gets what begins at first + i * stride. */
+typedef struct mo_binding {
     const mo_gguf_tensor *tensor;
     mo_place place;
     const mo_moe *moe; /* the experts it is a part of; NULL: every token reads it */
@@ -29,27 +29,27 @@ typedef struct mo_wish {
     int64_t taps;          /* a vector of shape [taps, n] that is stored as [taps][n]; 0: as it is */
     const int32_t
         *rows; /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
-} mo_wish;
+} mo_binding;
 
 /* A rotation whose frequency factors are a tensor, so that it can be prepared only after loading. */
-typedef struct mo_rope_wish {
+typedef struct mo_rope_binding {
     mo_rope_setup setup;
     const float *factors; /* set when loaded */
     mo_rope *rope;        /* in the arena */
-    struct mo_rope_wish *next;
-} mo_rope_wish;
+    struct mo_rope_binding *next;
+} mo_rope_binding;
 
 typedef struct mo_binder {
     const mo_gguf *gguf;
     mo_arena *arena; /* of the model: descriptions live here */
     mo_error *err;
-    mo_status status; /* the first failure; later calls do nothing */
-    mo_wish *wishes;  /* malloc'ed */
+    mo_status status;     /* the first failure; later calls do nothing */
+    mo_binding *bindings; /* malloc'ed */
     size_t count, room;
-    mo_rope_wish *ropes; /* in the arena */
+    mo_rope_binding *ropes; /* in the arena */
 } mo_binder;
 
-/* Frees the list of wishes. What was described stays valid. */
+/* Frees the list of bindings. What was described stays valid. */
 void mo_bind_free(mo_binder *b);
 
 /* Everything below records the first failure in the binder: a family binds all it needs and the caller

@@ -83,10 +83,10 @@ static void check_delta(mo_binder *b, int n, const mo_delta *d)
     }
 }
 
-static void check_frame(mo_binder *b, const mo_frame *frame)
+static void check_frame(mo_binder *b, const mo_model_spec *spec)
 {
-    for (int n = 0; n < frame->layer_count && b->status == MO_OK; n++) {
-        const mo_layer *layer = &frame->layers[n];
+    for (int n = 0; n < spec->layer_count && b->status == MO_OK; n++) {
+        const mo_layer *layer = &spec->layers[n];
         if (layer->mixer == MO_MIXER_ATTENTION) {
             check_attention(b, n, &layer->attention);
         } else {
@@ -95,22 +95,22 @@ static void check_frame(mo_binder *b, const mo_frame *frame)
     }
 }
 
-/* ---- The frame ---- */
+/* ---- The spec ---- */
 
-static void bind_output(mo_binder *b, const mo_family *family, mo_frame *frame)
+static void bind_output(mo_binder *b, const mo_family *family, mo_model_spec *spec)
 {
     const mo_gguf_tensor *t = mo_gguf_tensor_find(b->gguf, "output.weight");
     if (!t && !family->own_output) {
-        frame->tied = true;
-        frame->output = (mo_linear){.w = frame->embed};
+        spec->tied = true;
+        spec->output = (mo_linear){.w = spec->embed};
     } else if (t && t->format->type == MO_NVFP4) { /* the only type for which output.scale means something */
-        mo_bind_linear(b, &frame->output, frame->width, frame->vocab, "output");
+        mo_bind_linear(b, &spec->output, spec->width, spec->vocab, "output");
     } else {
-        mo_bind_unscaled(b, &frame->output, frame->width, frame->vocab, "output");
+        mo_bind_unscaled(b, &spec->output, spec->width, spec->vocab, "output");
     }
 }
 
-void mo_family_describe(mo_binder *b, mo_frame *frame)
+void mo_family_describe(mo_binder *b, mo_model_spec *spec)
 {
     mo_keys keys;
     const mo_family *family = family_of(b);
@@ -121,22 +121,22 @@ void mo_family_describe(mo_binder *b, mo_frame *frame)
     if (b->status != MO_OK) {
         return;
     }
-    *frame = (mo_frame){.layer_count = keys.layers,
-                        .width = keys.width,
-                        .vocab = keys.vocab,
-                        .context = keys.context,
-                        .eps = keys.eps,
-                        .embed_scale = 1.0f};
-    frame->layers = mo_bind_alloc(b, (size_t)keys.layers, sizeof *frame->layers);
-    mo_bind_table(b, &frame->embed, keys.width, keys.vocab, "token_embd");
-    mo_bind_vector(b, &frame->out_norm, keys.width, "output_norm.weight");
+    *spec = (mo_model_spec){.layer_count = keys.layers,
+                            .width = keys.width,
+                            .vocab = keys.vocab,
+                            .context = keys.context,
+                            .eps = keys.eps,
+                            .embed_scale = 1.0f};
+    spec->layers = mo_bind_alloc(b, (size_t)keys.layers, sizeof *spec->layers);
+    mo_bind_table(b, &spec->embed, keys.width, keys.vocab, "token_embd");
+    mo_bind_vector(b, &spec->out_norm, keys.width, "output_norm.weight");
     if (b->status == MO_OK) {
-        bind_output(b, family, frame);
+        bind_output(b, family, spec);
     }
     if (b->status == MO_OK) {
-        family->describe(b, &keys, frame);
+        family->describe(b, &keys, spec);
     }
     if (b->status == MO_OK) {
-        check_frame(b, frame);
+        check_frame(b, spec);
     }
 }

@@ -1,4 +1,4 @@
-/* Family: one architecture, described. A family reads its keys and binds its tensors into a frame; it
+/* Family: one architecture, described. A family reads its keys and binds its tensors into a spec; it
  * computes nothing. The list of families is the one place where a new one is registered. */
 #ifndef MO_MODEL_FAMILY_H
 #define MO_MODEL_FAMILY_H
@@ -8,9 +8,9 @@
 
 typedef struct mo_family {
     const char *architecture; /* general.architecture */
-    /* Fills frame->layers (already allocated, zeroed, frame->layer_count of them) and whatever of the frame
+    /* Fills spec->layers (already allocated, zeroed, spec->layer_count of them) and whatever of the spec
      * differs from the common shape. Failures go to the binder. */
-    void (*describe)(mo_binder *b, const mo_keys *keys, mo_frame *frame);
+    void (*describe)(mo_binder *b, const mo_keys *keys, mo_model_spec *spec);
     bool own_output; /* output.weight must be there; otherwise the embedding serves where it is missing */
 } mo_family;
 
@@ -19,9 +19,9 @@ const mo_family *mo_family_find(const char *architecture);
 const mo_family *mo_family_at(int index); /* NULL past the last */
 
 /* Reads the common keys, allocates the layers in the binder's arena, binds embedding, output norm and
- * output, and lets the family describe the rest. The binder's wishes point into *frame, which must stay where
+ * output, and lets the family describe the rest. The binder's bindings point into *spec, which must stay where
  * it is. Failures go to the binder. */
-void mo_family_describe(mo_binder *b, mo_frame *frame);
+void mo_family_describe(mo_binder *b, mo_model_spec *spec);
 
 /* ---- Shared parts: what most families are made of ----
  * Names are those of layer `n`. Failures go to the binder. */
@@ -52,8 +52,8 @@ void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activati
 /* The dense feed-forward width of layer n. */
 int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n);
 
-/* Router and bricks: softmax over all experts, normalised or not. hidden: values of an expert. */
-void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalise, mo_moe *moe);
+/* Router and bricks: softmax over all experts, normalized or not. hidden: values of an expert. */
+void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe);
 
 /* The shared expert (ffn_*_shexp) behind its own sigmoid gate. */
 void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);

@@ -30,7 +30,7 @@ typedef struct mapping {
 struct mo_checkpoint {
     mo_gguf *gguf;
     mo_arena *arena;
-    mo_frame frame;
+    mo_model_spec spec;
     char *path; /* in the arena */
     uint8_t *region;
     size_t region_bytes;
@@ -43,7 +43,7 @@ struct mo_checkpoint {
 
 /* One read of the file. */
 typedef struct piece {
-    const mo_wish *wish;
+    const mo_binding *binding;
     const mo_weights *view; /* NULL: a vector */
     int64_t row, rows;      /* of the view */
     int64_t at;             /* in its file, for the order */
@@ -78,34 +78,34 @@ static int64_t view_bytes(const mo_weights *w)
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-static mo_weights *matrix_at(const mo_wish *w, int64_t i)
+static mo_weights *matrix_at(const mo_binding *w, int64_t i)
 {
     return (mo_weights *)((uint8_t *)w->matrix + (size_t)i * w->step);
 }
 
-static const float **vector_at(const mo_wish *w, int64_t i)
+static const float **vector_at(const mo_binding *w, int64_t i)
 {
     return (const float **)((uint8_t *)w->vector + (size_t)i * w->step);
 }
 
 /* A mapped matrix stays where it is, unless its rows must be put in order. */
-static bool stays(const loader *l, const mo_wish *w)
+static bool stays(const loader *l, const mo_binding *w)
 {
     return l->options->map && w->matrix && !w->rows;
 }
 
 /* Which layer a matrix belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
  * the layer's experts. */
-static int layer_of(const loader *l, const mo_wish *w)
+static int layer_of(const loader *l, const mo_binding *w)
 {
-    const mo_frame *f = &l->model->frame;
+    const mo_model_spec *f = &l->model->spec;
     const uintptr_t from = (uintptr_t)f->layers, at = (uintptr_t)(w->moe ? (const void *)w->moe : w->matrix);
     const uintptr_t layer = (at - from) / sizeof(mo_layer);
     return at >= from && layer < (uintptr_t)f->layer_count ? (int)layer : -1;
 }
 
 /* Does the matrix stay on disk? */
-static bool left(const loader *l, const mo_wish *w)
+static bool left(const loader *l, const mo_binding *w)
 {
     const mo_load_options *o = l->options;
     if (!w->matrix || w->rows) {
@@ -113,12 +113,12 @@ static bool left(const loader *l, const mo_wish *w)
     }
     switch (w->place) {
     case MO_PLACE_EXPERT: return o->leave_experts || o->describe;
-    case MO_PLACE_TABLE: return (o->leave_table || o->describe) && !l->model->frame.tied;
+    case MO_PLACE_TABLE: return (o->leave_table || o->describe) && !l->model->spec.tied;
     case MO_PLACE_VECTOR: return false;
     case MO_PLACE_CORE: break;
     }
     const int n = layer_of(l, w);
-    return n >= 0 && w->matrix != &l->model->frame.layers[n].moe.router.logits.w &&
+    return n >= 0 && w->matrix != &l->model->spec.layers[n].moe.router.logits.w &&
            (o->describe || (o->leave_layer && o->leave_layer[n]));
 }
 
@@ -155,7 +155,7 @@ static int64_t piece_rows(const mo_weights *w, int64_t row_bytes)
 }
 
 /* Cuts one matrix whose bytes go to `to` (NULL: it stays mapped, and is only checked). */
-static bool cut_matrix(loader *l, const mo_wish *w, int64_t i, uint8_t *to)
+static bool cut_matrix(loader *l, const mo_binding *w, int64_t i, uint8_t *to)
 {
     const mo_weights *view = matrix_at(w, i);
     const int64_t row_bytes = mo_format_row_bytes(w->tensor->format, view->cols);
@@ -163,7 +163,7 @@ static bool cut_matrix(loader *l, const mo_wish *w, int64_t i, uint8_t *to)
     for (int64_t row = 0; row < view->rows; row += step) {
         const int64_t rows = view->rows - row < step ? view->rows - row : step;
         const int64_t from = w->rows ? w->rows[row] * row_bytes : w->first + i * w->stride + row * row_bytes;
-        const piece p = {.wish = w,
+        const piece p = {.binding = w,
                          .view = view,
                          .row = row,
                          .rows = rows,
@@ -182,7 +182,7 @@ static bool cut_matrix(loader *l, const mo_wish *w, int64_t i, uint8_t *to)
 static int by_place(const void *left, const void *right)
 {
     const piece *a = left, *b = right;
-    const int part_a = a->wish->tensor->part, part_b = b->wish->tensor->part;
+    const int part_a = a->binding->tensor->part, part_b = b->binding->tensor->part;
     return part_a != part_b ? (part_a > part_b) - (part_a < part_b) : (a->at > b->at) - (a->at < b->at);
 }
 
@@ -191,12 +191,12 @@ static int by_place(const void *left, const void *right)
 /* Wishes for vectors in the order of their tensors, so that those for the same tensor stand together. */
 static int by_tensor(const void *left, const void *right)
 {
-    const mo_wish *a = *(const mo_wish *const *)left, *b = *(const mo_wish *const *)right;
+    const mo_binding *a = *(const mo_binding *const *)left, *b = *(const mo_binding *const *)right;
     return a->tensor != b->tensor ? (a->tensor > b->tensor) - (a->tensor < b->tensor)
                                   : (a->taps > b->taps) - (a->taps < b->taps);
 }
 
-static void point(const mo_wish *w, const float *values)
+static void point(const mo_binding *w, const float *values)
 {
     for (int64_t i = 0; i < w->count; i++) {
         *vector_at(w, i) = values + w->first + i * w->stride;
@@ -209,7 +209,7 @@ static int64_t place_matrices(loader *l, uint8_t *region)
 {
     int64_t used = 0;
     for (size_t n = 0; n < l->binder.count; n++) {
-        const mo_wish *w = &l->binder.wishes[n];
+        const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; w->matrix && !stays(l, w) && !left(l, w) && i < w->count; i++) {
             mo_weights *view = matrix_at(w, i);
             if (region) {
@@ -226,15 +226,15 @@ static int64_t place_matrices(loader *l, uint8_t *region)
     return used;
 }
 
-static int64_t place_vectors(loader *l, const mo_wish *const *order, size_t count, uint8_t *region)
+static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t count, uint8_t *region)
 {
     int64_t used = 0, at = 0;
     for (size_t n = 0; n < count; n++) {
-        const mo_wish *w = order[n];
+        const mo_binding *w = order[n];
         if (n == 0 || by_tensor(&order[n - 1], &order[n]) != 0) {
             at = used;
             used += aligned(w->tensor->values * (int64_t)sizeof(float));
-            const piece p = {.wish = w, .at = w->tensor->offset, .to = region ? region + at : NULL};
+            const piece p = {.binding = w, .at = w->tensor->offset, .to = region ? region + at : NULL};
             if (region && !add_piece(l, p, w->tensor->bytes)) {
                 return -1;
             }
@@ -255,7 +255,7 @@ static mo_status take_region(loader *l, int64_t bytes, mo_error *err)
     if (machine.ram_available_bytes && (uint64_t)bytes > machine.ram_available_bytes) {
         return mo_fail(err, MO_ENOMEM,
                        "%s: its weights take %.1f GiB and %.1f GiB of memory can be had; free some, choose a "
-                       "smaller quantisation, or map the file",
+                       "smaller quantization, or map the file",
                        l->model->path, (double)bytes / gib, (double)machine.ram_available_bytes / gib);
     }
     l->model->region = mo_host_alloc_huge((size_t)bytes);
@@ -269,17 +269,17 @@ static mo_status take_region(loader *l, int64_t bytes, mo_error *err)
 static mo_status lay_out(loader *l, mo_error *err)
 {
     const mo_binder *b = &l->binder;
-    const mo_wish **vectors = malloc((b->count + 1) * sizeof(mo_wish *));
+    const mo_binding **vectors = malloc((b->count + 1) * sizeof(mo_binding *));
     size_t count = 0;
     if (!vectors) {
         return no_memory(l, err);
     }
     for (size_t n = 0; n < b->count; n++) {
-        if (b->wishes[n].vector) {
-            vectors[count++] = &b->wishes[n];
+        if (b->bindings[n].vector) {
+            vectors[count++] = &b->bindings[n];
         }
     }
-    qsort(vectors, count, sizeof(mo_wish *), by_tensor);
+    qsort(vectors, count, sizeof(mo_binding *), by_tensor);
     const int64_t matrices = place_matrices(l, NULL), floats = place_vectors(l, vectors, count, NULL);
     if (l->options->describe) {
         l->model->bytes.vectors = (uint64_t)floats;
@@ -321,17 +321,17 @@ static mo_status note_homes(loader *l, mo_error *err)
     mo_checkpoint *m = l->model;
     size_t count = 0;
     for (size_t n = 0; n < l->binder.count; n++) {
-        count += left(l, &l->binder.wishes[n]) ? (size_t)l->binder.wishes[n].count : 0;
+        count += left(l, &l->binder.bindings[n]) ? (size_t)l->binder.bindings[n].count : 0;
     }
     m->homes = mo_arena_array(m->arena, count + 1, sizeof *m->homes);
     if (!m->homes) {
         return no_memory(l, err);
     }
     for (size_t n = 0; n < l->binder.count; n++) {
-        const mo_wish *w = &l->binder.wishes[n];
+        const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; left(l, w) && i < w->count; i++) {
             mo_weights *view = matrix_at(w, i);
-            const mo_layer *layer = w->moe ? &m->frame.layers[layer_of(l, w)] : NULL;
+            const mo_layer *layer = w->moe ? &m->spec.layers[layer_of(l, w)] : NULL;
             const int64_t expert =
                 layer ? ((uint8_t *)view - (uint8_t *)layer->moe.bricks) / (int64_t)sizeof(mo_brick) : -1;
             m->homes[m->home_count++] = (mo_home){.matrix = view,
@@ -389,7 +389,7 @@ static mo_status map_matrices(loader *l, mo_error *err)
         status = map_part(l, i, err);
     }
     for (size_t n = 0; n < l->binder.count && status == MO_OK; n++) {
-        const mo_wish *w = &l->binder.wishes[n];
+        const mo_binding *w = &l->binder.bindings[n];
         const mapping *m = &l->model->maps[w->tensor->part];
         if (!stays(l, w)) {
             continue;
@@ -412,7 +412,7 @@ static mo_status map_matrices(loader *l, mo_error *err)
 /* Rows of a matrix, in the file's layout. Rows that follow each other in the file are read at once. */
 static mo_status read_rows(const loader *l, const piece *p, uint8_t *to, mo_error *err)
 {
-    const mo_wish *w = p->wish;
+    const mo_binding *w = p->binding;
     const mo_input *input = l->inputs[w->tensor->part];
     const int64_t row_bytes = mo_format_row_bytes(w->tensor->format, p->view->cols);
     mo_status status = MO_OK;
@@ -468,7 +468,7 @@ static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err
 
 static mo_status load_vector(const loader *l, const piece *p, uint8_t *stage, mo_error *err)
 {
-    const mo_gguf_tensor *t = p->wish->tensor;
+    const mo_gguf_tensor *t = p->binding->tensor;
     const mo_format *f = t->format;
     const mo_input *input = l->inputs[t->part];
     float *values = (float *)(void *)p->to;
@@ -484,12 +484,12 @@ static mo_status load_vector(const loader *l, const piece *p, uint8_t *stage, mo
             status = mo_format_check(f->type, stage, bytes, err);
         }
         if (status == MO_OK) {
-            mo_row_dequantise(f->type, stage, bytes / f->block_bytes * f->block_values,
+            mo_row_dequantize(f->type, stage, bytes / f->block_bytes * f->block_values,
                               values + at / f->block_bytes * f->block_values);
         }
     }
-    if (status == MO_OK && p->wish->taps) {
-        status = transpose(values, p->wish->taps, t->values / p->wish->taps, err);
+    if (status == MO_OK && p->binding->taps) {
+        status = transpose(values, p->binding->taps, t->values / p->binding->taps, err);
     }
     return status;
 }
@@ -513,15 +513,16 @@ static void load_pieces(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_status status =
             p->view ? load_matrix(l, p, l->stages[thread], &err) : load_vector(l, p, l->stages[thread], &err);
         if (status != MO_OK) {
-            mo_fail_prefix(&err, status, "tensor %s", p->wish->tensor->name);
+            mo_fail_prefix(&err, status, "tensor %s", p->binding->tensor->name);
             if (!atomic_exchange(&l->failed, true)) {
                 l->error = err;
             }
             atomic_store(&l->stop, true);
             return;
         }
-        const int64_t bytes = p->view ? p->rows * mo_format_row_bytes(p->wish->tensor->format, p->view->cols)
-                                      : p->wish->tensor->bytes;
+        const int64_t bytes = p->view
+                                  ? p->rows * mo_format_row_bytes(p->binding->tensor->format, p->view->cols)
+                                  : p->binding->tensor->bytes;
         atomic_fetch_add(&l->done, (uint64_t)bytes);
         if (thread == 0) {
             report(l);
@@ -584,7 +585,7 @@ typedef struct scale {
     uint64_t experts;
 } scale;
 
-static void count_bytes(scale *s, const mo_wish *w, uint64_t bytes, bool held)
+static void count_bytes(scale *s, const mo_binding *w, uint64_t bytes, bool held)
 {
     mo_checkpoint *m = s->model;
     switch (w->place) {
@@ -601,27 +602,27 @@ static void count_bytes(scale *s, const mo_wish *w, uint64_t bytes, bool held)
     }
 }
 
-/* Several wishes may share a vector, which has one piece. */
+/* Several bindings may share a vector, which has one piece. */
 static void weigh(const loader *l)
 {
     mo_checkpoint *m = l->model;
     scale s = {.model = m, .experts = 1};
-    const mo_weights *embed = &m->frame.embed;
+    const mo_weights *embed = &m->spec.embed;
     for (size_t n = 0; n < l->binder.count; n++) {
-        const mo_wish *w = &l->binder.wishes[n];
+        const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; w->matrix && i < w->count; i++) {
             count_bytes(&s, w, (uint64_t)view_bytes(matrix_at(w, i)), !left(l, w));
         }
     }
     for (size_t n = 0; n < l->count; n++) {
-        const mo_wish *w = l->pieces[n].wish;
+        const mo_binding *w = l->pieces[n].binding;
         if (w->vector) {
             count_bytes(&s, w, (uint64_t)w->tensor->values * sizeof(float), true);
         }
     }
     m->token_bytes += s.routed / s.experts;
     m->token_bytes += (uint64_t)mo_format_row_bytes(mo_format_of(embed->type), embed->cols);
-    m->token_bytes += m->frame.tied ? m->bytes.table : 0;
+    m->token_bytes += m->spec.tied ? m->bytes.table : 0;
 }
 
 /* ---- Models ---- */
@@ -668,7 +669,7 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
         return status;
     }
     l->binder = (mo_binder){.gguf = m->gguf, .arena = m->arena, .err = err};
-    mo_family_describe(&l->binder, &m->frame);
+    mo_family_describe(&l->binder, &m->spec);
     return l->binder.status;
 }
 
@@ -694,8 +695,8 @@ static mo_status load(loader *l, const char *path, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    if (m->frame.tied) {
-        m->frame.output.w = m->frame.embed;
+    if (m->spec.tied) {
+        m->spec.output.w = m->spec.embed;
     }
     weigh(l);
     if (l->options->describe) {
@@ -747,9 +748,9 @@ const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *model)
     return model->gguf;
 }
 
-const mo_frame *mo_checkpoint_frame(const mo_checkpoint *model)
+const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *model)
 {
-    return &model->frame;
+    return &model->spec;
 }
 
 const mo_home *mo_checkpoint_homes(const mo_checkpoint *model, size_t *count)

@@ -34,12 +34,12 @@ mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, m
 void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
 
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
-const mo_frame *mo_checkpoint_frame(const mo_checkpoint *checkpoint);
+const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *checkpoint);
 const char *mo_checkpoint_path(const mo_checkpoint *checkpoint);
 
 /* One matrix that was left on disk. */
 typedef struct mo_home {
-    mo_weights *matrix;    /* its view, in the frame */
+    mo_weights *matrix;    /* its view, in the spec */
     int32_t layer, expert; /* expert -1: of the layer's core; layer -1: the embedding */
     int part;              /* file */
     int64_t offset, bytes;

@@ -116,7 +116,7 @@ void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activati
     mo_bind_linear(b, &ffn->down, hidden, width, "blk.%d.ffn_down", n);
 }
 
-void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalise, mo_moe *moe)
+void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe)
 {
     if (k->experts < 1 || hidden < 1) {
         mo_bind_fail(
@@ -131,7 +131,7 @@ void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool nor
     moe->width = hidden;
     moe->activation = MO_SWIGLU;
     moe->router.gating = MO_GATING_SOFTMAX;
-    moe->router.normalise = normalise;
+    moe->router.normalize = normalize;
     moe->router.scale = 1.0f;
     mo_bind_unscaled(b, &moe->router.logits, k->width, k->experts, "blk.%d.ffn_gate_inp", n);
     mo_bind_bricks(b, n, k->width, moe);

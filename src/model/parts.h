@@ -63,7 +63,7 @@ typedef struct mo_ffn {
 typedef struct mo_router {
     mo_linear logits;
     mo_gating gating;
-    bool normalise;
+    bool normalize;
     float scale;              /* of the weights; 1: none */
     const float *select_bias; /* [experts], for the choice only, or NULL */
     int groups, groups_used;  /* 0: no groups */
@@ -108,7 +108,7 @@ typedef struct mo_layer {
 } mo_layer;
 
 /* A whole model. */
-typedef struct mo_frame {
+typedef struct mo_model_spec {
     int layer_count;
     int64_t width, vocab, context; /* D, tokens, positions it was made for */
     float eps;
@@ -119,6 +119,6 @@ typedef struct mo_frame {
     mo_linear output;
     bool tied; /* output.w views the embedding */
     mo_layer *layers;
-} mo_frame;
+} mo_model_spec;
 
 #endif

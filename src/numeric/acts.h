@@ -1,4 +1,4 @@
-/* Acts: a batch of activation rows, in F32 and as the 8-bit codes that products with quantised
+/* Acts: a batch of activation rows, in F32 and as the 8-bit codes that products with quantized
  * matrices take. A view: the engine owns the memory and sizes it with mo_acts_bytes(). */
 #ifndef MO_NUMERIC_ACTS_H
 #define MO_NUMERIC_ACTS_H
@@ -6,7 +6,7 @@
 #include "moraine.h"
 
 typedef struct mo_acts {
-    int64_t rows, cols; /* tokens, values per token; cols a multiple of 32 for quantised products */
+    int64_t rows, cols; /* tokens, values per token; cols a multiple of 32 for quantized products */
     float *x;           /* [rows][cols] */
     int8_t *q;          /* [rows][cols] codes, |q| <= 127 */
     float *d;           /* [rows][cols/32] scale of a block */

@@ -209,11 +209,11 @@ void mo_block_decode(mo_type type, const uint8_t *row, int64_t b, mo_block *out)
     case MO_Q5_K: decode_q45_k(p, j, p + 16, p + 48, out); break;
     case MO_Q6_K: decode_q6_k(p, j, out); break;
     case MO_IQ4_XS: decode_iq4_xs(p, j, out); break;
-    default: memset(out, 0, sizeof *out); break; /* not quantised: callers ask the format first */
+    default: memset(out, 0, sizeof *out); break; /* not quantized: callers ask the format first */
     }
 }
 
-static void dequantise_blocks(mo_type type, const uint8_t *row, int64_t cols, float *out)
+static void dequantize_blocks(mo_type type, const uint8_t *row, int64_t cols, float *out)
 {
     const bool minimum = mo_format_of(type)->minimum != MO_MINIMUM_NONE;
     for (int64_t b = 0; b < cols / 32; b++) {
@@ -227,7 +227,7 @@ static void dequantise_blocks(mo_type type, const uint8_t *row, int64_t cols, fl
     }
 }
 
-void mo_row_dequantise(mo_type type, const uint8_t *row, int64_t cols, float *out)
+void mo_row_dequantize(mo_type type, const uint8_t *row, int64_t cols, float *out)
 {
     switch (type) {
     case MO_F32: memcpy(out, row, (size_t)cols * 4); break;
@@ -241,6 +241,6 @@ void mo_row_dequantise(mo_type type, const uint8_t *row, int64_t cols, float *ou
             out[i] = mo_bf16_to_f32(mo_read_u16(row + 2 * i));
         }
         break;
-    default: dequantise_blocks(type, row, cols, out); break;
+    default: dequantize_blocks(type, row, cols, out); break;
     }
 }

@@ -1,6 +1,6 @@
-/* Block: the definition of every quantised format, as one decoded form. Thirty-two consecutive values
+/* Block: the definition of every quantized format, as one decoded form. Thirty-two consecutive values
  * of a row, whatever the file's block is: two halves of 16 codes with exact integer sub-scales, a float
- * scale and a minimum. The reference product, the dequantiser and every fast kernel follow it. */
+ * scale and a minimum. The reference product, the dequantizer and every fast kernel follow it. */
 #ifndef MO_NUMERIC_BLOCK_H
 #define MO_NUMERIC_BLOCK_H
 
@@ -15,12 +15,12 @@ typedef struct mo_block {
     float dmin;       /* Q2_K */
 } mo_block;
 
-/* Decodes values 32b .. 32b+31 of the row. type must be quantised. */
+/* Decodes values 32b .. 32b+31 of the row. type must be quantized. */
 void mo_block_decode(mo_type type, const uint8_t *row, int64_t b, mo_block *out);
 
-/* The exact values of a whole row: F32, F16, BF16 and every quantised type; cols a multiple of the
+/* The exact values of a whole row: F32, F16, BF16 and every quantized type; cols a multiple of the
  * format's block. No fma: scale product, times code, plus minimum, each rounded once. */
-void mo_row_dequantise(mo_type type, const uint8_t *row, int64_t cols, float *out);
+void mo_row_dequantize(mo_type type, const uint8_t *row, int64_t cols, float *out);
 
 /* Eight signed values of E2M1 doubled (MXFP4, NVFP4) and the table of IQ4_NL / IQ4_XS, by nibble. */
 extern const int8_t mo_table_e2m1[16];

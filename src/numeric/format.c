@@ -7,7 +7,7 @@
 #define FLOAT(t, bytes)   [MO_##t] = {MO_##t, #t, 1, bytes, MO_KIND_FLOAT, MO_MINIMUM_NONE}
 #define INTEGER(t, bytes) [MO_##t] = {MO_##t, #t, 1, bytes, MO_KIND_INTEGER, MO_MINIMUM_NONE}
 #define BLOCKS(t, values, bytes, mn)                                                                         \
-    [MO_##t] = {MO_##t, #t, values, bytes, MO_KIND_QUANTISED, MO_MINIMUM_##mn}
+    [MO_##t] = {MO_##t, #t, values, bytes, MO_KIND_QUANTIZED, MO_MINIMUM_##mn}
 
 static const mo_format formats[MO_TYPE_LIMIT] = {
     FLOAT(F32, 4),

@@ -31,11 +31,11 @@ typedef enum mo_type {
 /* How a type's values are made from codes. */
 typedef enum mo_kind {
     MO_KIND_FLOAT,     /* F32, F16, BF16: the value itself */
-    MO_KIND_QUANTISED, /* blocks of codes with scales */
+    MO_KIND_QUANTIZED, /* blocks of codes with scales */
     MO_KIND_INTEGER,   /* I32, I64: carried, never multiplied */
 } mo_kind;
 
-/* What a quantised type adds besides scale x code. */
+/* What a quantized type adds besides scale x code. */
 typedef enum mo_minimum {
     MO_MINIMUM_NONE,
     MO_MINIMUM_BLOCK,  /* one float per block of 32, folded with the activations' scaled sum */

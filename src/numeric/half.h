@@ -32,7 +32,7 @@ MO_ANYWHERE uint16_t mo_read_u16(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-/* Exact: subnormals are normalised by one exact float subtraction, infinities and NaNs keep their place. */
+/* Exact: subnormals are normalized by one exact float subtraction, infinities and NaNs keep their place. */
 MO_ANYWHERE float mo_f16_to_f32(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16;

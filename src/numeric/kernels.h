@@ -40,8 +40,8 @@ typedef struct mo_kernels {
     const char *name;
     int interleave; /* group size this set's products prefer for weights loaded once; 0: none gains */
 
-    /* Quantises one row of activations (numerics: Activations). n is a multiple of 32. */
-    void (*quantise)(const float *x, int64_t n, int8_t *q, float *d, float *s, int32_t *sum,
+    /* Quantizes one row of activations (numerics: Activations). n is a multiple of 32. */
+    void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, float *s, int32_t *sum,
                      int16_t *half_sum);
 
     /* y[t * y_stride + r] = w row r . activation row pick[t], for r in [row_begin, row_end), t in
@@ -51,7 +51,7 @@ typedef struct mo_kernels {
                     const int32_t *pick, int64_t count, float *y, int64_t y_stride);
 
     /* The exact values of a row in the file's layout. */
-    void (*dequantise)(mo_type type, const uint8_t *row, int64_t cols, float *out);
+    void (*dequantize)(mo_type type, const uint8_t *row, int64_t cols, float *out);
 
     /* Sums over a row in the 32-lane order. */
     float (*dot)(const float *a, const float *b, int64_t n);

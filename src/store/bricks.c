@@ -8,7 +8,7 @@
 /* Room for a matrix wherever it begins: whole pages, and one more for a beginning inside a page. */
 static int64_t part_room(int64_t bytes)
 {
-    return mo_disk_room(0, bytes) + MO_DISK_ALIGN;
+    return mo_disk_capacity(0, bytes) + MO_DISK_ALIGN;
 }
 
 static bool same_brick(const mo_home *a, const mo_home *b)
@@ -19,12 +19,12 @@ static bool same_brick(const mo_home *a, const mo_home *b)
 static mo_status allocate(mo_bricks *b, const mo_checkpoint *model, const mo_home *homes, size_t count,
                           mo_error *err)
 {
-    const mo_frame *frame = mo_checkpoint_frame(model);
-    b->layers = frame->layer_count;
+    const mo_model_spec *spec = mo_checkpoint_spec(model);
+    b->layers = spec->layer_count;
     b->experts = 1;
-    for (int i = 0; i < frame->layer_count; i++) {
-        if (frame->layers[i].routed && frame->layers[i].moe.experts > b->experts) {
-            b->experts = frame->layers[i].moe.experts;
+    for (int i = 0; i < spec->layer_count; i++) {
+        if (spec->layers[i].routed && spec->layers[i].moe.experts > b->experts) {
+            b->experts = spec->layers[i].moe.experts;
         }
     }
     size_t bricks = 0;
@@ -142,7 +142,7 @@ static mo_status classify(mo_bricks *b, mo_error *err)
     return MO_OK;
 }
 
-static mo_status list_classes(mo_bricks *b, const mo_frame *frame, mo_error *err)
+static mo_status list_classes(mo_bricks *b, const mo_model_spec *spec, mo_error *err)
 {
     for (int i = 0; i < b->class_count; i++) {
         mo_brick_class *c = &b->classes[i];
@@ -161,7 +161,7 @@ static mo_status list_classes(mo_bricks *b, const mo_frame *frame, mo_error *err
             last[brick->size_class] = brick->layer;
             c->layers++;
         }
-        const int used = frame->layers[brick->layer].moe.used;
+        const int used = spec->layers[brick->layer].moe.used;
         c->used = used > c->used ? used : c->used;
     }
     return MO_OK;
@@ -187,7 +187,7 @@ mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error
         status = classify(b, err);
     }
     if (status == MO_OK) {
-        status = list_classes(b, mo_checkpoint_frame(model), err);
+        status = list_classes(b, mo_checkpoint_spec(model), err);
     }
     if (status != MO_OK) {
         mo_bricks_destroy(b);

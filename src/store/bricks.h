@@ -4,7 +4,7 @@
 #define MO_STORE_BRICKS_H
 
 #include "model/load.h"
-#include "store/disk.h"
+#include "store/disk/disk.h"
 
 enum {
     MO_BRICK_PARTS = 12,   /* most matrices of a brick */

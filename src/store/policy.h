@@ -1,6 +1,6 @@
 /* Policies: who leaves when room is needed. Most give every brick a key that changes only when the brick is
  * touched, so one heap serves them all: time passes for every brick alike, and the lowest key goes first. The
- * default learns instead (habits.h). What is known of bricks that are not resident is kept too, unless the
+ * default learns instead (adaptive.h). What is known of bricks that are not resident is kept too, unless the
  * policy forgets it. */
 #ifndef MO_STORE_POLICY_H
 #define MO_STORE_POLICY_H
@@ -20,7 +20,7 @@ typedef struct mo_policy {
     const char *name;
     const char *summary; /* one line for --help */
     bool forgets;        /* eviction erases the entry, as document 004 does */
-    bool learns;         /* mo_habits decides; touch and seed are NULL */
+    bool learns;         /* mo_adaptive decides; touch and seed are NULL */
     /* The brick was routed to in step `now` (one pass through the model, counted from 1) by `picks` >= 1
      * tokens. */
     void (*touch)(mo_policy_entry *entry, uint64_t now, uint32_t picks);

@@ -17,7 +17,7 @@ mo_status mo_rows_open(const mo_checkpoint *model, mo_rows **out, mo_error *err)
 {
     size_t count = 0;
     const mo_home *homes = mo_checkpoint_homes(model, &count);
-    const mo_weights *table = &mo_checkpoint_frame(model)->embed;
+    const mo_weights *table = &mo_checkpoint_spec(model)->embed;
     mo_rows *r = calloc(1, sizeof *r);
     *out = NULL;
     if (!r) {

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "store/habits.h"
+#include "store/adaptive.h"
 
 enum { NONE = -1 };
 
@@ -21,8 +21,8 @@ struct mo_slots {
     bool *kept;             /* [slots] */
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
-    int32_t evictable; /* bricks that are resident and neither pinned nor kept */
-    mo_habits *habits; /* of a policy that learns: knows who goes; NULL: */
+    int32_t evictable;     /* bricks that are resident and neither pinned nor kept */
+    mo_adaptive *adaptive; /* of a policy that learns: knows who goes; NULL: */
     /* the evictable bricks in a binary heap with the next victim on top. */
     int32_t *heap;    /* [slots] bricks */
     int32_t *heap_at; /* [slots] where the slot's brick stands in the heap */
@@ -90,8 +90,8 @@ static void enter(mo_slots *s, int32_t slot)
 {
     s->listed[slot] = true;
     s->evictable++;
-    if (s->habits) {
-        mo_habits_enter(s->habits, s->brick_of[slot]);
+    if (s->adaptive) {
+        mo_adaptive_enter(s->adaptive, s->brick_of[slot]);
     } else {
         put(s, s->evictable - 1, s->brick_of[slot]);
         rise(s, s->evictable - 1);
@@ -102,8 +102,8 @@ static void leave(mo_slots *s, int32_t slot)
 {
     s->listed[slot] = false;
     s->evictable--;
-    if (s->habits) {
-        mo_habits_leave(s->habits, s->brick_of[slot]);
+    if (s->adaptive) {
+        mo_adaptive_leave(s->adaptive, s->brick_of[slot]);
     } else if (s->heap_at[slot] < s->evictable) {
         const int32_t at = s->heap_at[slot];
         put(s, at, s->heap[s->evictable]);
@@ -124,7 +124,7 @@ static void review(mo_slots *s, int32_t slot)
 
 static int32_t next_victim(const mo_slots *s)
 {
-    return s->evictable == 0 ? NONE : s->habits ? mo_habits_victim(s->habits) : s->heap[0];
+    return s->evictable == 0 ? NONE : s->adaptive ? mo_adaptive_victim(s->adaptive) : s->heap[0];
 }
 
 /* ---- Life --------------------------------------------------------------------------------------- */
@@ -142,10 +142,10 @@ static bool allocate(mo_slots *s)
     s->heap_at = mo_arena_array(s->memory, slots, sizeof *s->heap_at);
     s->listed = mo_arena_array(s->memory, slots, sizeof *s->listed);
     if (s->entry && s->policy->learns) {
-        s->habits = mo_habits_create(s->memory, s->entry, s->brick_count);
+        s->adaptive = mo_adaptive_create(s->memory, s->entry, s->brick_count);
     }
     return s->entry && s->slot_of && s->brick_of && s->pins && s->kept && s->vacant && s->heap &&
-           s->heap_at && s->listed && (s->habits || !s->policy->learns);
+           s->heap_at && s->listed && (s->adaptive || !s->policy->learns);
 }
 
 mo_status mo_slots_create(const mo_policy *policy, int32_t bricks, int32_t slots, mo_slots **out,
@@ -227,16 +227,16 @@ static void resettle(mo_slots *s, int32_t brick)
 void mo_slots_place(mo_slots *s, int32_t brick, int32_t layer)
 {
     assert(brick >= 0 && brick < s->brick_count);
-    if (s->habits) {
-        mo_habits_place(s->habits, brick, layer);
+    if (s->adaptive) {
+        mo_adaptive_place(s->adaptive, brick, layer);
     }
 }
 
 void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks)
 {
     assert(brick >= 0 && brick < s->brick_count);
-    if (s->habits) {
-        mo_habits_touch(s->habits, brick, now, picks);
+    if (s->adaptive) {
+        mo_adaptive_touch(s->adaptive, brick, now, picks);
     } else {
         s->policy->touch(&s->entry[brick], now, picks);
         resettle(s, brick);
@@ -249,8 +249,8 @@ void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most)
     if (s->entry[brick].last) {
         return;
     }
-    if (s->habits) {
-        mo_habits_seed(s->habits, brick, hits, most);
+    if (s->adaptive) {
+        mo_adaptive_seed(s->adaptive, brick, hits, most);
     } else {
         s->policy->seed(&s->entry[brick], hits, most);
         resettle(s, brick);

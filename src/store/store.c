@@ -448,7 +448,7 @@ typedef struct warm_item {
     int32_t brick;
     int file;
     int64_t offset;
-    const mo_store_wish *wish;
+    const mo_store_request *request;
 } warm_item;
 
 static int by_place(const void *left, const void *right)
@@ -465,8 +465,9 @@ static int32_t spare_slots(const mo_store *s, int index)
     return s->still && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
 }
 
-/* Those of the wishes that are not resident and for which there is room, sorted by their place. */
-static int choose_warm(mo_store *s, const mo_store_wish *wishes, int count, uint64_t most, warm_item *items)
+/* Those of the requests that are not resident and for which there is room, sorted by their place. */
+static int choose_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most,
+                       warm_item *items)
 {
     int32_t room[MO_BRICK_CLASSES];
     int chosen = 0;
@@ -474,7 +475,7 @@ static int choose_warm(mo_store *s, const mo_store_wish *wishes, int count, uint
         room[i] = mo_slots_free(s->classes[i].slots) - spare_slots(s, i);
     }
     for (int i = 0; i < count; i++) {
-        const mo_store_wish *w = &wishes[i];
+        const mo_store_request *w = &requests[i];
         const bool known =
             w->layer >= 0 && w->layer < s->bricks->layers && w->expert >= 0 && w->expert < s->bricks->experts;
         const int32_t brick = known ? mo_bricks_of(s->bricks, w->layer, w->expert) : -1;
@@ -519,14 +520,14 @@ static void keep(mo_store *s, int32_t brick)
     mo_slots_keep(class_of(s, brick)->slots, s->bricks->home[brick].in_class, true);
 }
 
-mo_status mo_store_warm(mo_store *s, const mo_store_wish *wishes, int count, uint64_t most_hits,
+mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most_hits,
                         mo_progress_fn progress, void *user, mo_error *err)
 {
     warm_item *items = malloc(((size_t)count + 1) * sizeof *items);
     if (!items) {
         return mo_fail(err, MO_ENOMEM, "no memory for warming the cache; free some and try again");
     }
-    const int chosen = choose_warm(s, wishes, count, most_hits, items);
+    const int chosen = choose_warm(s, requests, count, most_hits, items);
     mo_status status = MO_OK;
     int asked = 0;
     for (int got = 0; got < chosen; got++) {
@@ -537,7 +538,7 @@ mo_status mo_store_warm(mo_store *s, const mo_store_wish *wishes, int count, uin
         }
         mo_error one = {0};
         const mo_status result = receive(s, items[got].brick, &one);
-        if (result == MO_OK && (s->still || items[got].wish->keep)) {
+        if (result == MO_OK && (s->still || items[got].request->keep)) {
             keep(s, items[got].brick);
         }
         if (result != MO_OK && status == MO_OK) {

@@ -8,7 +8,7 @@
 #define MO_STORE_STORE_H
 
 #include "store/bricks.h"
-#include "store/disk.h"
+#include "store/disk/disk.h"
 #include "store/policy.h"
 
 typedef struct mo_store mo_store;
@@ -75,12 +75,12 @@ bool mo_store_resident(const mo_store *store, int layer, int expert);
 
 /* Brings these bricks in (as long as there are slots that hold nothing), in the order of their places on disk.
  * progress as in mo_load_options. */
-typedef struct mo_store_wish {
+typedef struct mo_store_request {
     int32_t layer, expert;
     uint64_t hits; /* what the policy is told about it; 0: nothing */
     bool keep;     /* stays for good */
-} mo_store_wish;
-mo_status mo_store_warm(mo_store *store, const mo_store_wish *wishes, int count, uint64_t most_hits,
+} mo_store_request;
+mo_status mo_store_warm(mo_store *store, const mo_store_request *requests, int count, uint64_t most_hits,
                         mo_progress_fn progress, void *user, mo_error *err);
 
 /* Puts `add` into the slot of `evict`, both of the same layer: an exchange that was decided elsewhere. MO_EINVAL

@@ -42,7 +42,7 @@ struct mo_vram {
     int64_t changes;
 };
 
-int64_t mo_vram_room(int64_t brick_bytes)
+int64_t mo_vram_slot_bytes(int64_t brick_bytes)
 {
     return (brick_bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
@@ -76,7 +76,7 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
         layer_map *l = &v->layers[i];
         l->of = -1;
         if (layers[i].bytes > 0) {
-            l->of = class_of(v, mo_vram_room(layers[i].bytes));
+            l->of = class_of(v, mo_vram_slot_bytes(layers[i].bytes));
             l->first = v->classes[l->of].bricks;
             l->experts = l->missing = layers[i].experts;
             l->entry = v->entries;
@@ -233,14 +233,14 @@ mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert)
     return v->mirror[layer_at(v, layer, expert)->entry + expert];
 }
 
-bool mo_vram_closed(const mo_vram *v, int layer)
+bool mo_vram_complete(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];
     return l->of < 0 ||
            (l->missing == 0 && (v->still || v->classes[l->of].count == v->classes[l->of].bricks));
 }
 
-uint64_t mo_vram_closures(const mo_vram *v)
+uint64_t mo_vram_completions(const mo_vram *v)
 {
     return v->closures;
 }
@@ -271,10 +271,10 @@ void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t mos
 static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
 {
     const int64_t entry = layer_at(v, layer, expert)->entry + expert;
-    const bool closed = mo_vram_closed(v, layer);
+    const bool closed = mo_vram_complete(v, layer);
     v->layers[layer].missing += (v->mirror[entry] != 0) - (address != 0);
     v->mirror[entry] = address;
-    v->closures += mo_vram_closed(v, layer) != closed;
+    v->closures += mo_vram_complete(v, layer) != closed;
     if (!v->marked[entry]) {
         v->marked[entry] = 1;
         v->changed[v->changes++] = entry;

@@ -21,7 +21,7 @@ typedef struct mo_vram_layer {
     ((int64_t)-1) /* a budget: the layers say how many slots there are, and none takes another's */
 
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
-int64_t mo_vram_room(int64_t brick_bytes);
+int64_t mo_vram_slot_bytes(int64_t brick_bytes);
 
 /* Bytes of stages, places for experts that pass through, each `room` bytes: `spare` are left under the ceiling, and slots
  * for all experts would take `all` (0: they are not to stay). As many as keep a link busy; the fewest where every expert
@@ -40,9 +40,9 @@ mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
 
 /* Does every expert of the layer lie on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
  * (MO_VRAM_BY_LAYER) the caller exchanges bricks within their layer only. */
-bool mo_vram_closed(const mo_vram *v, int layer);
-/* How often a layer closed, or opened again because a brick was dropped: unchanged, so is what mo_vram_closed() says. */
-uint64_t mo_vram_closures(const mo_vram *v);
+bool mo_vram_complete(const mo_vram *v, int layer);
+/* How often a layer closed, or opened again because a brick was dropped: unchanged, so is what mo_vram_complete() says. */
+uint64_t mo_vram_completions(const mo_vram *v);
 
 /* Has the layer slots at all? */
 bool mo_vram_has(const mo_vram *v, int layer);

@@ -5,7 +5,7 @@
 #ifndef MO_STORE_WORKLIST_H
 #define MO_STORE_WORKLIST_H
 
-#include "store/profile.h"
+#include "profile/profile.h"
 
 typedef enum mo_work_order {
     MO_WORK_BY_TOKEN,  /* as routed: for decoding */

@@ -344,7 +344,7 @@ static mo_status encode_piece(void *user, const uint8_t *piece, size_t length, m
         return mo_ids_add(e->ids, (int32_t)whole, err);
     }
     if (!make_symbols(b, m, piece, length) || !mo_merge_run(m, pair_of, b, piece)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenise a piece of %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize a piece of %zu bytes", length);
     }
     if (whole != MO_LOOKUP_NONE) {
         const bool yes = m->count == 1 && m->symbols[0].id == whole;
@@ -416,7 +416,7 @@ mo_status mo_bpe_encode(const mo_bpe *b, mo_bpe_scratch *scratch, const uint8_t 
         return mo_split_run(b->split, scratch->split, text, length, encode_piece, &e, err);
     }
     if (!escape(scratch, text, length, &escaped)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
     }
     return encode_characters(&e, scratch->escaped, escaped, err);
 }

@@ -1,4 +1,4 @@
-/* Chat: recognising formats, and writing conversations in them. */
+/* Chat: recognizing formats, and writing conversations in them. */
 #include "text/chat.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define DEEPSEEK_USER      "<" BAR "User" BAR ">"
 #define DEEPSEEK_ASSISTANT "<" BAR "Assistant" BAR ">"
 
-/* ---- Recognising ---- */
+/* ---- Recognizing ---- */
 
 const char *mo_chat_format_name(mo_chat_format format)
 {

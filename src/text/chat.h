@@ -1,7 +1,7 @@
-/* Chat: conversations as the text a model was trained on. The format is recognised by marks in the model's
+/* Chat: conversations as the text a model was trained on. The format is recognized by marks in the model's
  * own template, else by its special tokens, else by its architecture; tools are not rendered.
  *
- * Tokenise the text with MO_TOKENIZE_CHAT; the answer ends at mo_token_is_end(). Contents are put in as
+ * Tokenize the text with MO_TOKENIZE_CHAT; the answer ends at mo_token_is_end(). Contents are put in as
  * they are, as templates do: the names of special tokens in a message become those tokens. */
 #ifndef MO_TEXT_CHAT_H
 #define MO_TEXT_CHAT_H

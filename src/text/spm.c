@@ -81,11 +81,11 @@ static mo_status encode_word(const mo_spm *s, mo_merge *m, const uint8_t *word, 
         const uint32_t id = n ? mo_lookup_get(&s->vocab->plain, word + i, n) : MO_SYMBOL_NONE;
         n = n ? n : 1; /* a stray byte is a symbol of its own */
         if (!mo_merge_add(m, id, (uint32_t)i, (uint32_t)n)) {
-            return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+            return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
         }
     }
     if (!mo_merge_run(m, pair_of, s->vocab, word)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
     }
     mo_status status = MO_OK;
     for (size_t i = 0; i < m->count && status == MO_OK; i++) {
@@ -125,7 +125,7 @@ mo_status mo_spm_encode(const mo_spm *s, const uint8_t *text, size_t length, boo
     mo_merge m = {0};
     uint8_t *escaped = escape(text, length, prefix, &n);
     if (!escaped) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
     }
     mo_status status = MO_OK;
     for (size_t at = 0, end; at < n && status == MO_OK; at = end) {

@@ -1,4 +1,4 @@
-/* Spm: SentencePiece-style tokenising: characters merge into the token with the highest score. Constant
+/* Spm: SentencePiece-style tokenizing: characters merge into the token with the highest score. Constant
  * once made: any thread may encode. Private to the room. */
 #ifndef MO_TEXT_SPM_H
 #define MO_TEXT_SPM_H

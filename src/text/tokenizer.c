@@ -86,8 +86,8 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
     return s;
 }
 
-mo_status mo_tokenize(const mo_tokenizer *t, const char *text, size_t length, unsigned flags, int32_t **out,
-                      size_t *count, mo_error *err)
+mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
+                              int32_t **out, size_t *count, mo_error *err)
 {
     const mo_vocab *v = &t->vocab;
     mo_bpe_scratch *scratch = NULL;
@@ -101,7 +101,7 @@ mo_status mo_tokenize(const mo_tokenizer *t, const char *text, size_t length, un
     ids.data = malloc(ids.room * sizeof *ids.data);
     if (!ids.data || (t->bpe && !(scratch = mo_bpe_scratch_create(t->bpe)))) {
         free(ids.data);
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenise %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
     }
     const bool ends = flags & MO_TOKENIZE_ENDS;
     mo_status s = MO_OK;
@@ -177,7 +177,7 @@ mo_status mo_detokenize(const mo_tokenizer *t, const int32_t *ids, size_t count,
     bool strip = t->vocab.add_space_prefix && !(flags & MO_DETOKENIZE_CONTINUE);
     for (size_t i = 0; i < count; i++) {
         mo_text piece = mo_token_piece(t, ids[i], special);
-        if (strip && !mo_token_is_control(t, ids[i])) { /* the space that tokenising put there */
+        if (strip && !mo_token_is_control(t, ids[i])) { /* the space that tokenizing put there */
             strip = false;
             if (piece.length > 0 && piece.data[0] == ' ') {
                 piece.data++;

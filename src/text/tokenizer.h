@@ -1,8 +1,8 @@
 /* Tokenizer: text to token ids and back, for byte-level BPE, SentencePiece-style and gemma4 vocabularies.
  * Constant once made: any thread may use it, at the same time as others.
  *
- * Text that is not valid UTF-8 is accepted: each byte that is part of no valid character is tokenised by
- * itself, so with vocabularies that have a token for every byte (all published ones) detokenising gives
+ * Text that is not valid UTF-8 is accepted: each byte that is part of no valid character is tokenized by
+ * itself, so with vocabularies that have a token for every byte (all published ones) detokenizing gives
  * the same bytes back. */
 #ifndef MO_TEXT_TOKENIZER_H
 #define MO_TEXT_TOKENIZER_H
@@ -20,7 +20,7 @@ void mo_tokenizer_destroy(mo_tokenizer *t); /* NULL is allowed */
 /* ---- Text to ids ---- */
 
 enum {
-    MO_TOKENIZE_SPECIAL = 1, /* recognise control tokens in the text (user-defined ones always are) */
+    MO_TOKENIZE_SPECIAL = 1, /* recognize control tokens in the text (user-defined ones always are) */
     MO_TOKENIZE_ENDS = 2,    /* add BOS and EOS where the vocabulary asks for them */
     MO_TOKENIZE_ONCE = 4,    /* with ENDS: no BOS when the text's first token is it already */
 };
@@ -33,8 +33,8 @@ enum {
 
 /* *ids has *count elements and is freed by the caller with free(); it is never NULL on success. Time is
  * O(n log n) whatever the text. */
-mo_status mo_tokenize(const mo_tokenizer *t, const char *text, size_t length, unsigned flags, int32_t **ids,
-                      size_t *count, mo_error *err);
+mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
+                              int32_t **ids, size_t *count, mo_error *err);
 
 /* ---- Ids to text ---- */
 

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What uninitialised shared memory holds, and what a shuffle gives that reads a lane outside its mask: a NaN as a
+/* What uninitialized shared memory holds, and what a shuffle gives that reads a lane outside its mask: a NaN as a
  * float, a large number as an integer. */
 #define MO_EMULATED_POISON 0x7FD5A5C3u
 

@@ -1,6 +1,6 @@
 /* Brings an emulated GPU to the tests of devices (device_case.h). MO_EMULATED_COMPUTE: its capability, which decides
  * between kernels; one program for each. */
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "device_case.h"
 #include "fake_driver.h"
 

@@ -26,7 +26,7 @@ typedef struct fake_memory {
 static fake_memory *memories;
 static size_t used[3]; /* bytes, by kind */
 static fake_function *functions;
-static bool initialised; /* cuInit was called */
+static bool initialized; /* cuInit was called */
 static int contexts;     /* times the primary context was retained */
 static int modules;
 static char context_handle, module_handle;
@@ -54,7 +54,7 @@ int fake_leave(int result)
 
 static int init(unsigned flags)
 {
-    initialised = true;
+    initialized = true;
     return fake_broken ? fake_broken : flags != 0 ? MO_CUDA_INVALID_VALUE : MO_CUDA_OK;
 }
 
@@ -81,7 +81,7 @@ static int get_error_string(int error, const char **text)
 static int device_get_count(int *count)
 {
     *count = 1;
-    return initialised ? MO_CUDA_OK : 3; /* not initialised */
+    return initialized ? MO_CUDA_OK : 3; /* not initialized */
 }
 
 static int device_get(int *device, int index)
@@ -395,7 +395,7 @@ static int launch_kernel(void *function, unsigned grid_x, unsigned grid_y, unsig
     return fake_leave(fake_enqueue_kernel(f, grid, block, shared_bytes, stream, parameters[0]));
 }
 
-/* Kernels come one after the other here, so that early is as good as in time. */
+/* Kernels come one after the other here, so that prelaunch is as good as in time. */
 static int launch_kernel_ex(const mo_cuda_config *config, void *function, void **parameters, void **extra)
 {
     if (config->attribute_count != 1 ||

@@ -1,4 +1,4 @@
-/* Fuzzing the container: any bytes may be opened, summarised and printed without a crash, a leak, or more
+/* Fuzzing the container: any bytes may be opened, summarized and printed without a crash, a leak, or more
  * memory than their size covers; what opens must keep the promises of gguf/read.h. */
 #include <stddef.h>
 #include <stdint.h>
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_entries(g);
     check_tensors(g, size);
-    if (mo_gguf_summarise(g, &s, &err) == MO_OK) {
+    if (mo_gguf_summarize(g, &s, &err) == MO_OK) {
         require(s.tensor_bytes <= (int64_t)size && s.expert_bytes_total <= s.tensor_bytes);
         require(s.token_expert_bytes <= s.expert_bytes_total && s.token_bytes >= 0);
         require(s.expert_bytes_min <= s.expert_bytes_max);

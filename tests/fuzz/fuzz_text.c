@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t count, length;
     char *back;
     mo_error err;
-    require(mo_tokenize(t, text, size - 1, flags, &ids, &count, &err) == MO_OK);
+    require(mo_tokenizer_encode(t, text, size - 1, flags, &ids, &count, &err) == MO_OK);
     require(mo_detokenize(t, ids, count, MO_DETOKENIZE_SPECIAL, &back, &length, &err) == MO_OK);
     if (which < NAMES - 1) {
         require(length == size - 1 && !memcmp(back, text, length));

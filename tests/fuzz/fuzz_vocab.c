@@ -25,7 +25,7 @@ static void use(const mo_tokenizer *t)
         size_t count, length;
         char *back;
         mo_error err;
-        require(mo_tokenize(t, text, sizeof text - 1, flags, &ids, &count, &err) == MO_OK);
+        require(mo_tokenizer_encode(t, text, sizeof text - 1, flags, &ids, &count, &err) == MO_OK);
         require(mo_detokenize(t, ids, count, flags % 4, &back, &length, &err) == MO_OK);
         free(back);
         free(ids);

@@ -1,6 +1,6 @@
 /* Activation: one value of gate and of up to a hidden one, as numeric/reference_ops.c defines it. */
-#ifndef MO_CUDA_ACTIVATION_CUH
-#define MO_CUDA_ACTIVATION_CUH
+#ifndef MO_DEVICE_CUDA_ACTIVATION_CUH
+#define MO_DEVICE_CUDA_ACTIVATION_CUH
 
 #include "device/cuda/common.cuh"
 

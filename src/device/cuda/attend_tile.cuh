@@ -3,8 +3,8 @@
  * at a time, as floats (keys in Q8_0: as codes). It is a matrix product for scores, the weights of 256 positions, and a
  * matrix product for values; each output is a chain in the definition's order, so a thread makes several of them to
  * have something to do meanwhile and to use each number more than once. */
-#ifndef MO_CUDA_ATTEND_TILE_CUH
-#define MO_CUDA_ATTEND_TILE_CUH
+#ifndef MO_DEVICE_CUDA_ATTEND_TILE_CUH
+#define MO_DEVICE_CUDA_ATTEND_TILE_CUH
 
 #include "device/cuda/chunk.cuh"
 
@@ -541,7 +541,7 @@ template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void attend_tile(const mo_op_attend &op, uint8_t *space)
 {
     typedef tile<LENGTH, ROWS> T;
-    const mo_tile_room room = mo_tile_lay(ROWS, LENGTH);
+    const mo_tile_scratch room = mo_tile_lay(ROWS, LENGTH);
     T t;
     t.q = (float *)(space + room.q);
     t.dq = (float *)(space + room.q_scales);

@@ -238,7 +238,7 @@ static __device__ __forceinline__ int query_stride(const mo_op_attend &op)
 static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int64_t t, int head, int queries,
                                                     int piece, uint8_t *space)
 {
-    const mo_chunk_room room = mo_chunk_lay(&op, piece);
+    const mo_chunk_scratch room = mo_chunk_lay(&op, piece);
     mo_chunk c;
     c.values = space + room.values;
     c.q_codes = (int32_t *)(space + room.q_codes);
@@ -298,7 +298,7 @@ static __device__ __forceinline__ void finish_chunk(const mo_op_attend &op, cons
         const int q = i / op.v_len;
         const float v = mo_finish_value(op, t, head + q, i % op.v_len, c.m[q], c.l[q], c.o[i]);
         if (op.v_len % 32 == 0) { /* whole warps: i and the rows' lengths are multiples of 32 */
-            mo_quantise_block(op.mixed, t, (head * op.v_len + i) / 32, v);
+            mo_quantize_block(op.mixed, t, (head * op.v_len + i) / 32, v);
         }
     }
 }
@@ -358,7 +358,7 @@ MO_KERNEL(mo_attend_chunk_large, mo_op_attend)
 
 /* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a
  * chain of two operations per chunk. */
-enum { EARLY = 4 };
+enum { PRELAUNCH = 4 };
 
 MO_BOUNDED(mo_attend_merge, mo_op_attend, 1024, 1);
 MO_KERNEL(mo_attend_merge, mo_op_attend)
@@ -371,10 +371,10 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     mo_grid_begin();
     const int64_t step = (int64_t)op.heads * (op.v_len + 2);
     const float *o = partial_of(op, t, 0, head) + 2 + min(j, op.v_len - 1);
-    float early[EARLY]; /* asked for before anything is known of them */
+    float prelaunch[PRELAUNCH]; /* asked for before anything is known of them */
     MO_UNROLL()
-    for (int i = 0; i < EARLY; i++) {
-        early[i] = o[min(i, v.chunks - 1) * step];
+    for (int i = 0; i < PRELAUNCH; i++) {
+        prelaunch[i] = o[min(i, v.chunks - 1) * step];
     }
     float M = 0.0f, L = 0.0f, O = 0.0f;
     for (int base = 0; base < v.chunks; base += threads) {
@@ -399,12 +399,12 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
         if (base == 0) {
             M = m[0];
             L = l[0];
-            O = early[0];
+            O = prelaunch[0];
             MO_UNROLL()
-            for (i = 1; i < EARLY; i++) {
+            for (i = 1; i < PRELAUNCH; i++) {
                 if (i < count) {
                     L = fmaf(b[i], l[i], a[i] * L);
-                    O = fmaf(b[i], early[i], a[i] * O);
+                    O = fmaf(b[i], prelaunch[i], a[i] * O);
                     M = M > m[i] ? M : m[i];
                 }
             }
@@ -423,15 +423,15 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     }
     if (op.v_len % 32 ==
         0) { /* blocks of the mixed row are blocks of a head, and these threads whole warps */
-        mo_quantise_block(op.mixed, t, (head * op.v_len + j) / 32, value);
+        mo_quantize_block(op.mixed, t, (head * op.v_len + j) / 32, value);
     }
 }
 
 /* Codes of mixed rows whose heads do not end where blocks do. */
-MO_KERNEL(mo_attend_quantise, mo_op_attend)
+MO_KERNEL(mo_attend_quantize, mo_op_attend)
 {
     mo_grid_begin();
-    mo_quantise_row(op.mixed, blockIdx.x);
+    mo_quantize_row(op.mixed, blockIdx.x);
 }
 
 /* ---- Many tokens, any lengths: blocks (token, part of the heads) ------------------------------ */
@@ -445,7 +445,7 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     const int some = mo_chunk_queries_most(&op), parts = (group + some - 1) / some;
     const int kv_head = blockIdx.y / parts, first = blockIdx.y % parts * some;
     const int piece = mo_chunk_piece(&op, MO_CHUNK_SMALL);
-    const mo_chunk_room room = mo_chunk_lay(&op, piece);
+    const mo_chunk_scratch room = mo_chunk_lay(&op, piece);
     float *M = (float *)(space + room.M), *L = (float *)(space + room.L), *O = (float *)(space + room.O);
     const int begin = kv_head * group + first;
     const view v = view_of(op, t);

@@ -1,8 +1,8 @@
 /* Cache: keys and values of one layer and session, as kernels see them. */
-#ifndef MO_CUDA_CACHE_CUH
-#define MO_CUDA_CACHE_CUH
+#ifndef MO_DEVICE_CUDA_CACHE_CUH
+#define MO_DEVICE_CUDA_CACHE_CUH
 
-#include "device/cuda/attend_room.h"
+#include "device/cuda/attend_scratch.h"
 #include "device/cuda/row.cuh"
 
 /* Position u of a KV head lies at row h * capacity + (u mod capacity). */

@@ -2,8 +2,8 @@
  * expert; more threads wait. The best are found by counting, for each expert, how many are better: among the 32 of its
  * warp first, then among those that can still be chosen. That is more comparisons than picking one after the other, but
  * they do not wait for each other. */
-#ifndef MO_CUDA_CHOOSE_CUH
-#define MO_CUDA_CHOOSE_CUH
+#ifndef MO_DEVICE_CUDA_CHOOSE_CUH
+#define MO_DEVICE_CUDA_CHOOSE_CUH
 
 #include "device/cuda/choose.h"
 #include "device/cuda/row.cuh"
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void mo_choose_weigh(const mo_op_choose &op, m
         a = a / total;
         b = b / total;
     }
-    if (op.normalise) {
+    if (op.normalize) {
         d.weight[r] = a;
         d.weight[s] = b;
         __syncwarp();

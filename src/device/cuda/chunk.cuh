@@ -5,8 +5,8 @@
  * key, as the definition's lane i does, and the keys' sums over 32 lanes are made together: at each step of the tree half
  * of the keys go to one half of the lanes, so that in the end a lane, or the first of 2 or 4 neighbours, holds the score
  * of one key. Keys in Q8_0: a thread per key. */
-#ifndef MO_CUDA_CHUNK_CUH
-#define MO_CUDA_CHUNK_CUH
+#ifndef MO_DEVICE_CUDA_CHUNK_CUH
+#define MO_DEVICE_CUDA_CHUNK_CUH
 
 #include "device/cuda/cache.cuh"
 

@@ -2,8 +2,8 @@
  * machine (tests/cuda_emulation). Kernels use nothing of CUDA beyond: threadIdx, blockIdx, blockDim, gridDim,
  * __syncthreads, __syncwarp, __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync, __dp4a, atomicAdd,
  * atomicExch, __threadfence, __threadfence_system, and what is wrapped here. */
-#ifndef MO_CUDA_COMMON_CUH
-#define MO_CUDA_COMMON_CUH
+#ifndef MO_DEVICE_CUDA_COMMON_CUH
+#define MO_DEVICE_CUDA_COMMON_CUH
 
 #include <stdint.h>
 
@@ -160,7 +160,7 @@ static __device__ __forceinline__ uint8_t mo_read_byte(const uint8_t *p)
     return (uint8_t)v;
 }
 
-/* A kernel that is launched early (launch.h) may be on the device while the one before it still runs. Here it waits until
+/* A kernel that is launched prelaunch (launch.h) may be on the device while the one before it still runs. Here it waits until
  * that one has ended and what it wrote is seen; before, it reads nothing but weights and what the step began with, and
  * writes nothing. Every block comes here, or the kernel after this one could begin too soon. */
 static __device__ __forceinline__ void mo_grid_wait(void)

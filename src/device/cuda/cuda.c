@@ -1,20 +1,20 @@
 /* The CUDA device: which GPUs there are, opening one, and what it says about itself. */
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "device/cuda/cuda_parts.h"
 #include "device/cuda/images.h"
+#include "device/cuda/parts.h"
 
 bool mo_cuda_built(void)
 {
     return mo_cuda_images[0].file != NULL;
 }
 
-/* ---- The driver, initialised ---- */
+/* ---- The driver, initialized ---- */
 
 static void explain_init(const mo_cuda_driver *driver, int result, mo_error *err)
 {
@@ -199,7 +199,7 @@ static mo_status open_parts(mo_cuda_device *d, int ptx, mo_error *err)
 }
 
 /* Kernels that wait by themselves need code and a driver that know of it: graphs do since 12.3. */
-static bool can_be_early(const mo_cuda_device *d)
+static bool can_prelaunch(const mo_cuda_device *d)
 {
     int version = 0;
     return d->code >= 90 && d->driver->launch_kernel_ex &&
@@ -240,7 +240,7 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
         }
         return status == MO_ENOMEM ? status : MO_EDEVICE;
     }
-    d->punctual = !can_be_early(d);
+    d->punctual = !can_prelaunch(d);
     d->ready = true;
     *out = &d->base;
     return MO_OK;
@@ -251,8 +251,8 @@ void mo_cuda_fuse(mo_device *device, bool fuse)
     ((mo_cuda_device *)device)->apart = !fuse;
 }
 
-void mo_cuda_early(mo_device *device, bool early)
+void mo_cuda_prelaunch(mo_device *device, bool prelaunch)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
-    d->punctual = !early || !can_be_early(d);
+    d->punctual = !prelaunch || !can_prelaunch(d);
 }

@@ -107,16 +107,16 @@ MO_KERNEL(mo_recur_finish, mo_op_recur)
             row[i] = v;
         }
         if (op.head % 32 == 0) {
-            mo_quantise_block(op.mixed, t, (h * op.head + first) / 32, v);
+            mo_quantize_block(op.mixed, t, (h * op.head + first) / 32, v);
         }
     }
 }
 
 /* Codes of mixed rows whose heads do not end where blocks do. */
-MO_KERNEL(mo_recur_quantise, mo_op_recur)
+MO_KERNEL(mo_recur_quantize, mo_op_recur)
 {
     mo_grid_begin();
-    mo_quantise_row(op.mixed, blockIdx.x);
+    mo_quantize_row(op.mixed, blockIdx.x);
 }
 
 /* ---- The recurrence: blocks (value head, slice), a thread per value --------------------------- */
@@ -251,7 +251,7 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
         const float r = mo_norm_factor(mo_square_sum(row, HEAD), HEAD, op.eps);
         const float v = gated(op, slice.first, h, j, o, r);
         *out = v;
-        mo_quantise_block(op.mixed, slice.first, (h * HEAD + j) / 32, v);
+        mo_quantize_block(op.mixed, slice.first, (h * HEAD + j) / 32, v);
     }
 }
 

@@ -33,7 +33,7 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
     if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_ring ring = mo_rows_begin(head);
+    mo_layer_buffer ring = mo_rows_begin(head);
     const int row0 = blockIdx.x * MO_ROWS_TILE, rows = min((int)MO_ROWS_TILE, op.gate.rows - row0);
     const bool alike = op.gate.type == op.up.type;
     for (int pass = 0; pass < (alike ? 1 : 2); pass++) {
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
     }
     __syncwarp();
     if (op.hidden.cols % 32 == 0) {
-        mo_quantise_block(op.hidden, item.row, blockIdx.x, hidden);
+        mo_quantize_block(op.hidden, item.row, blockIdx.x, hidden);
     }
 }
 
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void mo_experts_rows(const mo_op_experts &op, 
     if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_ring ring = mo_rows_begin(head);
+    mo_layer_buffer ring = mo_rows_begin(head);
     if (threadIdx.x == 0) {
         head->cut[0] = mo_rows_cut(op.down.type, op.hidden.cols, 1);
     }

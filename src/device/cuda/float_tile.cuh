@@ -1,7 +1,7 @@
 /* Float tile: F32, F16 and BF16 matrices times several tokens, in the 32-lane order: each warp has a few rows and a few
  * tokens, lane i the elements i, i + 32, ... of all of them. */
-#ifndef MO_CUDA_FLOAT_TILE_CUH
-#define MO_CUDA_FLOAT_TILE_CUH
+#ifndef MO_DEVICE_CUDA_FLOAT_TILE_CUH
+#define MO_DEVICE_CUDA_FLOAT_TILE_CUH
 
 #include "device/cuda/tile.cuh"
 

@@ -1,8 +1,8 @@
-/* Fold: the blocks of 32 of every quantised format, taken apart for __dp4a, and the terms that they give to the fold
+/* Fold: the blocks of 32 of every quantized format, taken apart for __dp4a, and the terms that they give to the fold
  * (docs/numerics.md). src/numeric/block.c defines the formats and reference_product.c the terms; here codes stay
  * unsigned where that saves work, and what they are too large by is taken off the exact integer sum. */
-#ifndef MO_CUDA_FOLD_CUH
-#define MO_CUDA_FOLD_CUH
+#ifndef MO_DEVICE_CUDA_FOLD_CUH
+#define MO_DEVICE_CUDA_FOLD_CUH
 
 #include "device/cuda/row.cuh"
 #include "device/cuda/rows.h"
@@ -332,7 +332,7 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
             o->code[i] = w[i] >> 2 * (unit & 3) & 0x03030303u;
         }
     } else {
-        static_assert(TYPE == MO_Q3_K, "every quantised format is above");
+        static_assert(TYPE == MO_Q3_K, "every quantized format is above");
         o->dw = mo_half_at(block + 108);
         o->scale0 = mo_q3_k_scale(block + 96, 2 * unit);
         o->scale1 = mo_q3_k_scale(block + 96, 2 * unit + 1);

@@ -12,7 +12,7 @@ typedef struct mo_cuda_launch {
     const char *kernel; /* a name with static storage: exported by a .cu file */
     uint32_t grid[3], block[3];
     uint32_t shared; /* dynamic shared memory */
-    bool early;      /* waits for the kernel before it by itself: mo_grid_wait() */
+    bool prelaunch;  /* waits for the kernel before it by itself: mo_grid_wait() */
 } mo_cuda_launch;
 
 /* Fill out[0 .. returned), in the order in which they run; 0 when this op has nothing to do. -1: no kernel can do it

@@ -1,11 +1,11 @@
 #include "base/status.h"
-#include "device/cuda/attend_room.h"
+#include "device/cuda/attend_scratch.h"
 #include "device/cuda/launch.h"
 
 enum {
     HEADS_WARPS = 4,
     NORM_THREADS = 256,
-    QUANTISE_THREADS = 256,
+    QUANTIZE_THREADS = 256,
 };
 
 static uint32_t pieces(int64_t count, int64_t size)
@@ -22,12 +22,12 @@ static int heads(const mo_op_heads *o, mo_cuda_launch *out)
     int count = 0;
     if (o->norm_all) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_heads_norm_all",
-                                        .early = true,
+                                        .prelaunch = true,
                                         .grid = {(uint32_t)o->tokens, 2, 1},
                                         .block = {NORM_THREADS, 1, 1}};
     }
     out[count++] = (mo_cuda_launch){.kernel = "mo_heads",
-                                    .early = true,
+                                    .prelaunch = true,
                                     .grid = {pieces(o->tokens * vectors, HEADS_WARPS), 1, 1},
                                     .block = {32 * HEADS_WARPS, 1, 1},
                                     .shared = (uint32_t)(HEADS_WARPS * longest * (int)sizeof(float))};
@@ -53,12 +53,12 @@ static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
     const bool more = large > small && large <= shared_limit(compute);
     const uint32_t threads = pieces(o->v_len, 32) * 32;
     out[0] = (mo_cuda_launch){.kernel = more ? "mo_attend_chunk_large" : "mo_attend_chunk",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)o->chunks, (uint32_t)o->heads, (uint32_t)o->tokens},
                               .block = {MO_CHUNK_THREADS, 1, 1},
                               .shared = (uint32_t)(more ? large : small)};
     out[1] = (mo_cuda_launch){.kernel = "mo_attend_merge",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
                               .block = {threads, 1, 1},
                               .shared = threads * 4 * (uint32_t)sizeof(float)};
@@ -103,13 +103,13 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
                 o->k_len, o->v_len);
         return -1;
     }
-    int count = o->tokens <= MO_OP_FEW ? few(o, compute, out) : many(o, compute, out);
-    const bool codes_missing = o->tokens > MO_OP_FEW || o->v_len % 32 != 0;
+    int count = o->tokens <= MO_OP_SMALL ? few(o, compute, out) : many(o, compute, out);
+    const bool codes_missing = o->tokens > MO_OP_SMALL || o->v_len % 32 != 0;
     if (codes_missing && o->mixed.cols % 32 == 0) {
-        out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantise",
-                                        .early = true,
+        out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",
+                                        .prelaunch = true,
                                         .grid = {(uint32_t)o->tokens, 1, 1},
-                                        .block = {QUANTISE_THREADS, 1, 1}};
+                                        .block = {QUANTIZE_THREADS, 1, 1}};
     }
     return count;
 }

@@ -19,13 +19,13 @@ int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch 
         return 0;
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_choose",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)o->tokens, 1, 1},
                               .block = {(uint32_t)mo_choose_threads(o), 1, 1}};
     if (!o->table || o->tokens == 1) { /* a single token's list is made on the way */
         return 1;
     }
-    out[1] =
-        (mo_cuda_launch){.kernel = "mo_choose_list", .early = true, .grid = {1, 1, 1}, .block = {1024, 1, 1}};
+    out[1] = (mo_cuda_launch){
+        .kernel = "mo_choose_list", .prelaunch = true, .grid = {1, 1, 1}, .block = {1024, 1, 1}};
     return 2;
 }

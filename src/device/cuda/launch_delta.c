@@ -13,7 +13,7 @@ static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
     const int64_t heads = 2 * (int64_t)o->k_heads + o->v_heads;
     const uint32_t threads = o->head > THREADS ? THREADS : pieces(o->head, 32) * 32;
     out[0] = (mo_cuda_launch){.kernel = "mo_convolve",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)(o->tokens * heads), 1, 1},
                               .block = {threads, 1, 1},
                               .shared = (uint32_t)o->head * (uint32_t)sizeof(float)};
@@ -21,7 +21,7 @@ static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
         return 1;
     }
     out[1] = (mo_cuda_launch){.kernel = "mo_convolve_keep",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {pieces(heads * o->head, THREADS), (uint32_t)o->slice_count, 1},
                               .block = {THREADS, 1, 1}};
     return 2;
@@ -32,19 +32,19 @@ static int recur(const mo_op_recur *o, mo_cuda_launch *out)
     const bool known = o->head == 128;
     int count = 0;
     out[count++] = (mo_cuda_launch){.kernel = known ? "mo_recur_128" : "mo_recur_any",
-                                    .early = true,
+                                    .prelaunch = true,
                                     .grid = {(uint32_t)o->v_heads, (uint32_t)o->slice_count, 1},
                                     .block = {128, 1, 1}};
     if (known && o->tokens == o->slice_count) { /* one token each: finished at once */
         return count;
     }
     out[count++] = (mo_cuda_launch){.kernel = "mo_recur_finish",
-                                    .early = true,
+                                    .prelaunch = true,
                                     .grid = {pieces((int64_t)o->tokens * o->v_heads, WARPS), 1, 1},
                                     .block = {32 * WARPS, 1, 1}};
     if (o->head % 32 != 0 && o->mixed.cols % 32 == 0) {
-        out[count++] = (mo_cuda_launch){.kernel = "mo_recur_quantise",
-                                        .early = true,
+        out[count++] = (mo_cuda_launch){.kernel = "mo_recur_quantize",
+                                        .prelaunch = true,
                                         .grid = {(uint32_t)o->tokens, 1, 1},
                                         .block = {THREADS, 1, 1}};
     }

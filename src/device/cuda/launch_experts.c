@@ -26,7 +26,7 @@ static int launch_in(const mo_op_experts *e, int compute, mo_cuda_launch *out, m
     mo_rows_threads_add(&threads, e->up.type, &up, up.row_bytes);
     out[0] = (mo_cuda_launch){
         .kernel = "mo_experts_in",
-        .early = true,
+        .prelaunch = true,
         .grid = {(uint32_t)(e->gate.rows + MO_ROWS_TILE - 1) / MO_ROWS_TILE, (uint32_t)e->most, 1},
         .block = {mo_rows_threads_best(&threads, 1), 1, 1},
         .shared = threads.shared};
@@ -52,7 +52,7 @@ static int launch_down(const mo_op_experts *e, int compute, int sms, mo_cuda_lau
     const int each = (steps + blocks - 1) / blocks;
     out[0] =
         (mo_cuda_launch){.kernel = "mo_experts_down",
-                         .early = true,
+                         .prelaunch = true,
                          .grid = {each ? (uint32_t)((steps + each - 1) / each) : 0, (uint32_t)e->most, 1},
                          .block = {size, 1, 1},
                          .shared = threads.shared};

@@ -125,19 +125,19 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     if (wide == 0) {
         return 0;
     }
-    const bool quantised = fold != MO_FOLD_NONE;
+    const bool quantized = fold != MO_FOLD_NONE;
     const mo_tile_shape chosen = choose_shape(p->tokens, wide, compute, sms);
-    const int rows = quantised ? shapes[chosen].rows : MO_FLOAT_TILE_ROWS;
-    const int tokens = quantised ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
+    const int rows = quantized ? shapes[chosen].rows : MO_FLOAT_TILE_ROWS;
+    const int tokens = quantized ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
         if (p->matrix[i].data && mo_fold_of(p->matrix[i].type) == fold) {
             row_tiles += tiles_of(p->matrix[i].rows, rows);
         }
     }
-    return fill(out, quantised ? product_names[fold][chosen] : "mo_product_tile_float", row_tiles,
-                tiles_of(p->tokens, tokens), 1, quantised ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
-                quantised ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err) < 0
+    return fill(out, quantized ? product_names[fold][chosen] : "mo_product_tile_float", row_tiles,
+                tiles_of(p->tokens, tokens), 1, quantized ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
+                quantized ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err) < 0
                ? -1
                : 1;
 }

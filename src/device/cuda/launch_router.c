@@ -43,7 +43,7 @@ int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, 
     const int threads = mo_choose_threads(&second->choose);
     *out = (mo_cuda_launch){
         .kernel = "mo_router_choose",
-        .early = true,
+        .prelaunch = true,
         .grid = {(uint32_t)((m->rows + rows - 1) / rows), 1, 1},
         .block = {(uint32_t)(threads > MO_ROUTER_THREADS ? threads : MO_ROUTER_THREADS), 1, 1},
         .shared = (uint32_t)mo_router_bytes(p, rows)};

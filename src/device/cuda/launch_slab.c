@@ -30,7 +30,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
         return 0;
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_slab_product",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)slabs, 1, 1},
                               .block = {(uint32_t)threads, 1, 1},
                               .shared = (uint32_t)shared};
@@ -47,7 +47,7 @@ int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
     }
     const int most = tiles <= MO_SLAB_FEW ? MO_SLAB_FEW_THREADS : MO_SLAB_TILE_THREADS;
     out[0] = (mo_cuda_launch){.kernel = "mo_slab_in",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)op->gate.rows / MO_SLAB_TILE, (uint32_t)op->most, 1},
                               .block = {(uint32_t)mo_slab_threads(&s, most), 1, 1},
                               .shared = (uint32_t)s.shared};
@@ -61,7 +61,7 @@ int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
         return 0;
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_slab_down",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {(uint32_t)mo_slab_count(&s, op->down.rows), (uint32_t)op->most, 1},
                               .block = {(uint32_t)mo_slab_threads(&s, MO_SLAB_THREADS), 1, 1},
                               .shared = (uint32_t)s.shared};

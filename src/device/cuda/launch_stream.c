@@ -48,7 +48,7 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
     *out = (mo_cuda_launch){.kernel = !wide(all, o->n) ? "mo_stream_odd"
                                       : o->n <= SHORT  ? "mo_stream_short"
                                                        : "mo_stream_long",
-                            .early = true,
+                            .prelaunch = true,
                             .grid = {(uint32_t)o->tokens, 1, 1},
                             .block = {threads, 1, 1},
                             .shared = quads * 16};
@@ -59,7 +59,7 @@ static int activate(const mo_op_activate *o, mo_cuda_launch *out)
 {
     *out = (mo_cuda_launch){.kernel =
                                 wide(o->gate | o->up | o->hidden.x, o->n) ? "mo_activate" : "mo_activate_odd",
-                            .early = true,
+                            .prelaunch = true,
                             .grid = {(uint32_t)o->rows, pieces(o->n, 4 * ACTIVATE_THREADS), 1},
                             .block = {ACTIVATE_THREADS, 1, 1}};
     return 1;
@@ -72,17 +72,17 @@ static int publish(const mo_op_publish *o, mo_cuda_launch *out)
         bytes += o->bytes[i];
     }
     if (bytes <= PUBLISH_ONE) {
-        *out =
-            (mo_cuda_launch){.kernel = "mo_publish", .early = true, .grid = {1, 1, 1}, .block = {1024, 1, 1}};
+        *out = (mo_cuda_launch){
+            .kernel = "mo_publish", .prelaunch = true, .grid = {1, 1, 1}, .block = {1024, 1, 1}};
         return 1;
     }
     const uint32_t blocks = pieces(bytes, PUBLISH_PIECE);
     out[0] = (mo_cuda_launch){.kernel = "mo_publish_copy",
-                              .early = true,
+                              .prelaunch = true,
                               .grid = {blocks < PUBLISH_BLOCKS ? blocks : PUBLISH_BLOCKS, 1, 1},
                               .block = {1024, 1, 1}};
-    out[1] =
-        (mo_cuda_launch){.kernel = "mo_publish_flag", .early = true, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+    out[1] = (mo_cuda_launch){
+        .kernel = "mo_publish_flag", .prelaunch = true, .grid = {1, 1, 1}, .block = {1, 1, 1}};
     return 2;
 }
 
@@ -90,7 +90,7 @@ static int await(const mo_op_await *o, mo_cuda_launch *out)
 {
     const uint32_t blocks = pieces((int64_t)o->most * o->n * (int64_t)sizeof(float), AWAIT_PIECE);
     *out = (mo_cuda_launch){.kernel = "mo_await",
-                            .early = true,
+                            .prelaunch = true,
                             .grid = {blocks < 1              ? 1
                                      : blocks < AWAIT_BLOCKS ? blocks
                                                              : AWAIT_BLOCKS,
@@ -108,7 +108,7 @@ int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch 
     case MO_OP_ACTIVATE: return op->activate.rows > 0 ? activate(&op->activate, out) : 0;
     case MO_OP_LOGITS:
         *out = (mo_cuda_launch){.kernel = "mo_logits",
-                                .early = true,
+                                .prelaunch = true,
                                 .grid = {pieces(op->logits.count, LOGITS_THREADS), 1, 1},
                                 .block = {LOGITS_THREADS, 1, 1}};
         return op->logits.count > 0 ? 1 : 0;

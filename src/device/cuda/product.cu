@@ -12,7 +12,7 @@ template <int TOKENS>
 static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, uint8_t *memory)
 {
     mo_rows_head *head = (mo_rows_head *)memory;
-    mo_ring ring = mo_rows_begin(head);
+    mo_layer_buffer ring = mo_rows_begin(head);
     if ((int)threadIdx.x < op.count) {
         head->cut[threadIdx.x] = mo_rows_cut(op.matrix[threadIdx.x].type, op.in.cols, TOKENS);
     }

@@ -1,7 +1,7 @@
 /* Row: what the kernels that work on rows of floats share. Rows are cut into quads of four neighbouring values, one
  * per thread at a time, so that a block of 32 lies in eight neighbouring lanes; or lane i holds value i of a block. */
-#ifndef MO_CUDA_ROW_CUH
-#define MO_CUDA_ROW_CUH
+#ifndef MO_DEVICE_CUDA_ROW_CUH
+#define MO_DEVICE_CUDA_ROW_CUH
 
 #include "device/cuda/common.cuh"
 
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void mo_store_block(const mo_dacts &out, int64
 }
 
 /* Codes of the quad at `at` of a row. The whole warp calls it; out.cols is a multiple of 32. */
-static __device__ __forceinline__ void mo_quantise_quad(const mo_dacts &out, int64_t row, int at, float4 v)
+static __device__ __forceinline__ void mo_quantize_quad(const mo_dacts &out, int64_t row, int at, float4 v)
 {
     float amax = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
     for (int s = 1; s <= 4; s *= 2) {
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void mo_quantise_quad(const mo_dacts &out, int
 }
 
 /* Codes of one block of a row, a value in each lane. */
-static __device__ __forceinline__ void mo_quantise_block(const mo_dacts &out, int64_t row, int block, float v)
+static __device__ __forceinline__ void mo_quantize_block(const mo_dacts &out, int64_t row, int block, float v)
 {
     const int lane = threadIdx.x & 31;
     const mo_block_scale scale = mo_scale_of(mo_warp_max(fabsf(v)));
@@ -176,11 +176,11 @@ static __device__ __forceinline__ void mo_quantise_block(const mo_dacts &out, in
 }
 
 /* Codes of a row whose values stand in out.x, by all threads of a block that is made of whole warps. */
-static __device__ __forceinline__ void mo_quantise_row(const mo_dacts &out, int64_t row)
+static __device__ __forceinline__ void mo_quantize_row(const mo_dacts &out, int64_t row)
 {
     const int warps = blockDim.x / 32;
     for (int block = threadIdx.x / 32; block < out.cols / 32; block += warps) {
-        mo_quantise_block(out, row, block,
+        mo_quantize_block(out, row, block,
                           mo_at<float>(out.x)[row * out.cols + 32 * block + (threadIdx.x & 31)]);
     }
 }

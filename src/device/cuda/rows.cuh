@@ -1,11 +1,11 @@
 /* Rows: the product of consecutive rows of one matrix with few tokens, by one thread block. Decoding threads turn each
  * step of the ring into terms of the fold; meanwhile folding threads, one per row and token, fold the terms of the step
  * before. One barrier per step. See rows.h for the cut. */
-#ifndef MO_CUDA_ROWS_CUH
-#define MO_CUDA_ROWS_CUH
+#ifndef MO_DEVICE_CUDA_ROWS_CUH
+#define MO_DEVICE_CUDA_ROWS_CUH
 
 #include "device/cuda/fold.cuh"
-#include "device/cuda/ring.cuh"
+#include "device/cuda/pipeline.cuh"
 
 /* The activations of one kernel's tokens. */
 struct mo_rows_acts {
@@ -63,7 +63,7 @@ static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &i
 /* What step `number` is, and the bytes that it takes. */
 static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape,
                                                                const mo_rows_source &source, int number,
-                                                               mo_ring_runs *runs)
+                                                               mo_layer_buffer_runs *runs)
 {
     mo_rows_step s;
     const int group = shape.cuts == 1 ? number : number / shape.cuts;
@@ -88,7 +88,7 @@ static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_sha
 }
 
 /* Sends a step on its way, into `slot`. All threads; since 9.0 only the first folding warp has something to do. */
-static __device__ __forceinline__ void mo_rows_bring(const mo_ring &ring, mo_rows_head *head,
+static __device__ __forceinline__ void mo_rows_bring(const mo_layer_buffer &ring, mo_rows_head *head,
                                                      const mo_rows_shape &shape, int number, int slot,
                                                      int folder)
 {
@@ -97,12 +97,12 @@ static __device__ __forceinline__ void mo_rows_bring(const mo_ring &ring, mo_row
         return;
     }
 #endif
-    mo_ring_runs runs;
+    mo_layer_buffer_runs runs;
     const mo_rows_step step = mo_rows_step_of(shape, head->source, number, &runs);
     if (folder == 0) {
         head->step[number % (2 * MO_ROWS_AHEAD)] = step;
     }
-    mo_ring_bring_runs(ring, slot, runs);
+    mo_layer_buffer_bring_runs(ring, slot, runs);
 }
 
 /* Which units and rows of a step a decoding thread takes. */
@@ -240,7 +240,7 @@ static __device__ __forceinline__ float mo_rows_fold(float acc, const float *ter
 /* sink(row, token, value) gets every finished row, from one thread each. All threads of the block come here, after a
  * __syncthreads() that follows what was written to the head. */
 template <int TYPE, int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, mo_rows_head *head, int which,
+static __device__ __forceinline__ void mo_rows_quantized(mo_layer_buffer &ring, mo_rows_head *head, int which,
                                                          const SINK &sink)
 {
     const mo_rows_shape &shape = head->cut[which];
@@ -262,19 +262,19 @@ static __device__ __forceinline__ void mo_rows_quantised(mo_ring &ring, mo_rows_
         if (i < steps) {
             mo_rows_bring(ring, head, shape, i, i, folder);
         } else {
-            mo_ring_pass();
+            mo_layer_buffer_pass();
         }
     }
     int slot = 0;
     for (int i = 0; i <= steps; i++) {
         if (i < steps) {
-            mo_ring_wait(&ring, slot);
+            mo_layer_buffer_wait(&ring, slot);
         }
         __syncthreads(); /* step i is here, the terms of i - 1 too, and what was at i - 1 has been read */
         if (i + ahead - 1 < steps) {
             mo_rows_bring(ring, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, folder);
         } else {
-            mo_ring_pass();
+            mo_layer_buffer_pass();
         }
         if (folder < 0) {
             if (i < steps) {
@@ -380,14 +380,14 @@ static __device__ __forceinline__ void mo_rows_floats(mo_rows_head *head, int wh
 /* ---- Any matrix ---- */
 
 /* All threads, once per kernel and before anything else; a __syncthreads() follows. */
-static __device__ __forceinline__ mo_ring mo_rows_begin(mo_rows_head *head)
+static __device__ __forceinline__ mo_layer_buffer mo_rows_begin(mo_rows_head *head)
 {
-    mo_ring ring;
+    mo_layer_buffer ring;
     ring.steps = (uint8_t *)head + MO_ROWS_HEAD;
     ring.arrived = head->arrived;
     ring.step_bytes = 0;
     ring.ahead = 0;
-    mo_ring_begin(&ring, MO_ROWS_AHEAD);
+    mo_layer_buffer_begin(&ring, MO_ROWS_AHEAD);
     return ring;
 }
 
@@ -395,37 +395,37 @@ static __device__ __forceinline__ mo_ring mo_rows_begin(mo_rows_head *head)
  * __syncthreads(). Before it may write there again there has to be another. One kernel serves all formats, because the
  * matrices of one op may differ; a thread block takes one way. */
 template <int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_run(mo_ring &ring, mo_rows_head *head, int type, int which,
-                                                   const SINK &sink)
+static __device__ __forceinline__ void mo_rows_run(mo_layer_buffer &ring, mo_rows_head *head, int type,
+                                                   int which, const SINK &sink)
 {
 #define MO_ROWS_FLOATS(TYPE)                                                                                 \
     case TYPE:                                                                                               \
         mo_rows_floats<TYPE, TOKENS>(head, which, sink);                                                     \
         break;
-#define MO_ROWS_QUANTISED(TYPE)                                                                              \
-    case TYPE: mo_rows_quantised<TYPE, TOKENS>(ring, head, which, sink); break;
+#define MO_ROWS_QUANTIZED(TYPE)                                                                              \
+    case TYPE: mo_rows_quantized<TYPE, TOKENS>(ring, head, which, sink); break;
     switch (type) {
         MO_ROWS_FLOATS(MO_F32)
         MO_ROWS_FLOATS(MO_F16)
         MO_ROWS_FLOATS(MO_BF16)
-        MO_ROWS_QUANTISED(MO_Q4_0)
-        MO_ROWS_QUANTISED(MO_Q4_1)
-        MO_ROWS_QUANTISED(MO_Q5_0)
-        MO_ROWS_QUANTISED(MO_Q5_1)
-        MO_ROWS_QUANTISED(MO_Q8_0)
-        MO_ROWS_QUANTISED(MO_Q2_K)
-        MO_ROWS_QUANTISED(MO_Q3_K)
-        MO_ROWS_QUANTISED(MO_Q4_K)
-        MO_ROWS_QUANTISED(MO_Q5_K)
-        MO_ROWS_QUANTISED(MO_Q6_K)
-        MO_ROWS_QUANTISED(MO_IQ4_NL)
-        MO_ROWS_QUANTISED(MO_IQ4_XS)
-        MO_ROWS_QUANTISED(MO_MXFP4)
-        MO_ROWS_QUANTISED(MO_NVFP4)
+        MO_ROWS_QUANTIZED(MO_Q4_0)
+        MO_ROWS_QUANTIZED(MO_Q4_1)
+        MO_ROWS_QUANTIZED(MO_Q5_0)
+        MO_ROWS_QUANTIZED(MO_Q5_1)
+        MO_ROWS_QUANTIZED(MO_Q8_0)
+        MO_ROWS_QUANTIZED(MO_Q2_K)
+        MO_ROWS_QUANTIZED(MO_Q3_K)
+        MO_ROWS_QUANTIZED(MO_Q4_K)
+        MO_ROWS_QUANTIZED(MO_Q5_K)
+        MO_ROWS_QUANTIZED(MO_Q6_K)
+        MO_ROWS_QUANTIZED(MO_IQ4_NL)
+        MO_ROWS_QUANTIZED(MO_IQ4_XS)
+        MO_ROWS_QUANTIZED(MO_MXFP4)
+        MO_ROWS_QUANTIZED(MO_NVFP4)
     default: break; /* refused when the launch was made */
     }
 #undef MO_ROWS_FLOATS
-#undef MO_ROWS_QUANTISED
+#undef MO_ROWS_QUANTIZED
 }
 
 /* What is done to a finished product. */

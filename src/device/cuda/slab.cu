@@ -1,4 +1,4 @@
-/* Products of quantised matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
+/* Products of quantized matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
 #include "device/cuda/activation.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/slab.cuh"
@@ -12,7 +12,7 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
     const mo_dmatrix &m = op.matrix[which];
     mo_slab_head *head = (mo_slab_head *)memory;
     const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols);
-    mo_ring ring = mo_slab_begin(memory, shape);
+    mo_layer_buffer ring = mo_slab_begin(memory, shape);
     const int row0 = slab << shape.rows_log2;
     const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
     mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
@@ -43,10 +43,10 @@ MO_KERNEL(mo_slab_product, mo_op_product)
         shape = mo_slab_cut(op.matrix[which].type, op.in.cols);
     }
     switch (op.matrix[which].type) {
-#define MO_WAY(TYPE)                                                                                         \
+#define MO_CASE(TYPE)                                                                                        \
     case TYPE: mo_slab_product_of<TYPE>(op, memory, which, slab); break;
-        MO_SLAB_TYPES(MO_WAY)
-#undef MO_WAY
+        MO_SLAB_TYPES(MO_CASE)
+#undef MO_CASE
     default: break; /* not launched */
     }
 }
@@ -69,7 +69,7 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
     const mo_slab_shape shape = mo_slab_tile_cut(TYPE, op.in.cols, (int64_t)gridDim.x * gridDim.y);
-    mo_ring ring = mo_slab_begin(memory, shape);
+    mo_layer_buffer ring = mo_slab_begin(memory, shape);
     mo_grid_begin();
     if (!mo_slab_item(op, &item)) {
         return false;
@@ -97,10 +97,10 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     MO_DYNAMIC_SHARED(memory);
     bool mine = false;
     switch (op.gate.type) {
-#define MO_WAY(TYPE)                                                                                         \
+#define MO_CASE(TYPE)                                                                                        \
     case TYPE: mine = mo_slab_in_of<TYPE>(op, memory); break;
-        MO_SLAB_TYPES(MO_WAY)
-#undef MO_WAY
+        MO_SLAB_TYPES(MO_CASE)
+#undef MO_CASE
     default: break; /* not launched */
     }
     if (!mine) {
@@ -115,7 +115,7 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
         const float hidden = mo_activation_of(op.activation, gate, up);
         mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + blockIdx.x * MO_SLAB_TILE + lane] = hidden;
         __syncwarp();
-        mo_quantise_block(op.hidden, row, blockIdx.x, hidden);
+        mo_quantize_block(op.hidden, row, blockIdx.x, hidden);
     }
 }
 
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
     const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols);
-    mo_ring ring = mo_slab_begin(memory, shape);
+    mo_layer_buffer ring = mo_slab_begin(memory, shape);
     if (!op.list_stands) {
         mo_grid_wait();
     }
@@ -172,10 +172,10 @@ MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
     switch (op.down.type) {
-#define MO_WAY(TYPE)                                                                                         \
+#define MO_CASE(TYPE)                                                                                        \
     case TYPE: mo_slab_down_of<TYPE>(op, memory); break;
-        MO_SLAB_TYPES(MO_WAY)
-#undef MO_WAY
+        MO_SLAB_TYPES(MO_CASE)
+#undef MO_CASE
     default: break; /* not launched */
     }
 }

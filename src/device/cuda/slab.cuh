@@ -1,6 +1,6 @@
-/* Slab: the product of a few consecutive rows of quantised matrices with one token, by one thread block. See slab.h. */
-#ifndef MO_CUDA_SLAB_CUH
-#define MO_CUDA_SLAB_CUH
+/* Slab: the product of a few consecutive rows of quantized matrices with one token, by one thread block. See slab.h. */
+#ifndef MO_DEVICE_CUDA_SLAB_CUH
+#define MO_DEVICE_CUDA_SLAB_CUH
 
 #include "device/cuda/rows.cuh"
 #include "device/cuda/slab.h"
@@ -24,7 +24,7 @@ struct mo_slab_head {
     mo_daddr base;
     int32_t expert, item_row;
     float scale[2];
-    float bias[2 * MO_SLAB_TILE]; /* of the block's rows: brought early, because memory is far away */
+    float bias[2 * MO_SLAB_TILE]; /* of the block's rows: brought prelaunch, because memory is far away */
     float result[2 * MO_SLAB_TILE];
 };
 static_assert(sizeof(mo_slab_head) <= MO_SLAB_HEAD && MO_SLAB_HEAD % 16 == 0,
@@ -138,38 +138,38 @@ static __device__ __forceinline__ void mo_slab_take_scales(const mo_rows_acts &f
 /* ---- Bytes ---- */
 
 /* All threads; since 9.0 thread 0 may then bring slabs, the others wait for them after a barrier. */
-static __device__ __forceinline__ mo_ring mo_slab_begin(uint8_t *memory, const mo_slab_shape &shape)
+static __device__ __forceinline__ mo_layer_buffer mo_slab_begin(uint8_t *memory, const mo_slab_shape &shape)
 {
-    mo_ring ring;
+    mo_layer_buffer ring;
     ring.arrived = ((mo_slab_head *)memory)->arrived;
     ring.steps = memory + MO_SLAB_HEAD + 2 * shape.scale_bytes;
     ring.step_bytes = shape.step_bytes;
     ring.ahead = shape.slots;
-    mo_ring_begin(&ring, shape.slots);
+    mo_layer_buffer_begin(&ring, shape.slots);
     return ring;
 }
 
 /* Sends a slab on its way. limit: the end of its matrix. */
-static __device__ __forceinline__ void mo_slab_bring(const mo_ring &ring, int slot, const uint8_t *from,
-                                                     int bytes, const uint8_t *limit)
+static __device__ __forceinline__ void mo_slab_bring(const mo_layer_buffer &ring, int slot,
+                                                     const uint8_t *from, int bytes, const uint8_t *limit)
 {
 #ifdef MO_RING_BULK
     if (threadIdx.x != 0) {
         return;
     }
 #endif
-    mo_ring_run run;
+    mo_layer_buffer_run run;
     run.from = from;
     run.bytes = (uint32_t)bytes;
-    mo_ring_bring(ring, slot, run, limit);
+    mo_layer_buffer_bring(ring, slot, run, limit);
 }
 
 /* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */
-static __device__ __forceinline__ void mo_slab_wait(mo_ring *ring, int slot, int behind)
+static __device__ __forceinline__ void mo_slab_wait(mo_layer_buffer *ring, int slot, int behind)
 {
 #ifdef MO_RING_BULK
     (void)behind;
-    mo_ring_wait(ring, slot);
+    mo_layer_buffer_wait(ring, slot);
 #else
     (void)ring;
     (void)slot;
@@ -324,9 +324,9 @@ static __device__ __forceinline__ mo_slab_place mo_slab_place_of(const mo_slab_s
 /* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights
  * are asked for before activations are read. */
 template <int TYPE, typename SINK>
-static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape, mo_ring &ring,
-                                                   const mo_rows_acts &from, const mo_slab_place &place,
-                                                   const SINK &sink)
+static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape,
+                                                   mo_layer_buffer &ring, const mo_rows_acts &from,
+                                                   const mo_slab_place &place, const SINK &sink)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
@@ -357,7 +357,8 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
 /* ---- A tile ---- */
 
 /* Sends slab number `slab` of a tile on its way. */
-static __device__ __forceinline__ void mo_slab_bring_next(const mo_ring &ring, const mo_slab_source &source,
+static __device__ __forceinline__ void mo_slab_bring_next(const mo_layer_buffer &ring,
+                                                          const mo_slab_source &source,
                                                           const mo_slab_shape &shape, int slab, int slot)
 {
     const int half = MO_SLAB_TILE >> shape.rows_log2, bytes = shape.row_bytes << shape.rows_log2;
@@ -370,7 +371,7 @@ static __device__ __forceinline__ void mo_slab_bring_next(const mo_ring &ring, c
  * here. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights are asked for before activations are read. */
 template <int TYPE>
 static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
-                                                    mo_ring &ring, const mo_rows_acts &from,
+                                                    mo_layer_buffer &ring, const mo_rows_acts &from,
                                                     const mo_slab_source &source)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
@@ -400,7 +401,7 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
             __syncthreads(); /* the slab before has been read: its slot is free */
             mo_slab_bring_next(ring, head->source, shape, i - 1 + slots, slot == 0 ? slots - 1 : slot - 1);
         } else if (i > 0) {
-            mo_ring_pass();
+            mo_layer_buffer_pass();
         }
         mo_slab_wait(&ring, slot, slots - 1);
         off = 2 * i == slabs ? up_off : off;

@@ -1,4 +1,4 @@
-/* Slab: how the kernels for one token cut quantised matrices, for the kernels and for those who launch them. A slab is a
+/* Slab: how the kernels for one token cut quantized matrices, for the kernels and for those who launch them. A slab is a
  * few consecutive rows whose bytes are asked for at once; threads turn them into terms of the fold when they are there,
  * and one thread per row folds. A thread keeps its columns: the activations' codes stay in its registers from row to row.
  * Small thread blocks, many on a multiprocessor, hide each other's waiting. Plain C: included by C and by CUDA C++. */

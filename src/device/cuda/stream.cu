@@ -275,7 +275,7 @@ static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t
     }
     mo_store_quad<WIDE>(mo_at<float>(norm.out.x) + t * n, at, n, v);
     if (n % 32 == 0) {
-        mo_quantise_quad(norm.out, t, at, v);
+        mo_quantize_quad(norm.out, t, at, v);
     }
 }
 
@@ -287,13 +287,13 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
     const int64_t t = blockIdx.x;
     float *row = mo_at<float>(op.x) + t * op.n;
     /* Short rows have room for the norms' weights from the beginning: one wait for memory less. */
-    float4 early[MO_OP_NORMS];
+    float4 prelaunch[MO_OP_NORMS];
     bool any = false;
     MO_UNROLL()
     for (int i = 0; i < MO_OP_NORMS; i++) {
         any |= op.norm[i].out.x != 0;
         if (QUADS == 1 && op.norm[i].out.x && op.norm[i].weight) {
-            early[i] = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), quad_at(0), op.n);
+            prelaunch[i] = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), quad_at(0), op.n);
         }
     }
     mo_grid_begin();
@@ -320,7 +320,7 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
         MO_UNROLL()
         for (int k = 0; k < QUADS; k++) {
             const int at = quad_at(k);
-            float4 weight = early[i];
+            float4 weight = prelaunch[i];
             if (QUADS != 1 && op.norm[i].weight) {
                 weight = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), at, op.n);
             }
@@ -365,7 +365,7 @@ template <bool WIDE> static __device__ __forceinline__ void activate(const mo_op
                     mo_activation_of(op.activation, g.z, u.z), mo_activation_of(op.activation, g.w, u.w));
     mo_store_quad<WIDE>(mo_at<float>(op.hidden.x) + row * op.n, at, op.n, v);
     if (op.n % 32 == 0) {
-        mo_quantise_quad(op.hidden, row, at, v);
+        mo_quantize_quad(op.hidden, row, at, v);
     }
 }
 

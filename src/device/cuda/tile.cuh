@@ -11,8 +11,8 @@
  * as a subnormal, to 2^72: MXFP4 above exponent 200 is refused). It differs from dw * (float)isum only in the sign of
  * a zero, for a negative or zero dw; then dw comes from f16 or UE4M3, no product underflows, the accumulator is never
  * -0, and adding either zero changes nothing. */
-#ifndef MO_CUDA_TILE_CUH
-#define MO_CUDA_TILE_CUH
+#ifndef MO_DEVICE_CUDA_TILE_CUH
+#define MO_DEVICE_CUDA_TILE_CUH
 
 #include "device/cuda/common.cuh"
 #include "device/cuda/tile.h"

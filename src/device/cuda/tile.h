@@ -24,7 +24,7 @@ typedef enum mo_fold {
     MO_FOLD_HALF_SCALES, /* Q6_K: one scale, two integer scales that do not fit into the codes */
     MO_FOLD_TWO_STEPS,   /* NVFP4: two scales, two steps */
     MO_FOLDS,
-    MO_FOLD_NONE = MO_FOLDS, /* not a quantised type */
+    MO_FOLD_NONE = MO_FOLDS, /* not a quantized type */
 } mo_fold;
 
 typedef enum mo_tile_shape {

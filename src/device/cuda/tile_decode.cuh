@@ -1,8 +1,8 @@
 /* Decoding for the matrix-matrix kernels: the 32 codes of a block as eight words of four int8 for tensor cores, and its
  * scales as their fold takes them. fold.cuh takes the blocks apart; here codes get their signs, and integer sub-scales
  * go where they cost nothing: into the codes (Q2_K, Q3_K) or into dw (IQ4_XS). */
-#ifndef MO_CUDA_TILE_DECODE_CUH
-#define MO_CUDA_TILE_DECODE_CUH
+#ifndef MO_DEVICE_CUDA_TILE_DECODE_CUH
+#define MO_DEVICE_CUDA_TILE_DECODE_CUH
 
 #include "device/cuda/fold.cuh"
 #include "device/cuda/tile.h"

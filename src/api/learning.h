@@ -1,0 +1,58 @@
+/* Learning: what is counted about an open model, where it is kept, and what it is used for: warming the cache when
+ * the model is opened, exchanging experts of a hot set between requests, and telling the user. Nothing here can change
+ * a result, and nothing but options that make no sense can keep a model from running: what is unusable gives one line
+ * in the log.
+ *
+ * One thread at a time, and none while a step runs: the caller holds the engine's lock. */
+#ifndef MO_API_LEARNING_H
+#define MO_API_LEARNING_H
+
+#include "api/open.h"
+#include "gpu/gpu.h"
+#include "profile/json.h"
+#include "profile/tally.h"
+
+typedef struct mo_learning mo_learning;
+
+/* "full", "update" or "off"; NULL: full. MO_EINVAL lists them. */
+mo_status mo_learning_mode_find(const char *name, mo_profile_mode *out, mo_error *err);
+
+/* Begins to count, reads the model's profile, and warms its store from the hot set, or the warm-start file and the
+ * profile, with progress in bytes or experts. The opening outlives it. MO_ECANCELLED when progress said so;
+ * MO_EINVAL for options that make no sense together. */
+mo_status mo_learning_open(const mo_opened *opening, const mo_learning_options *options,
+                           const mo_hot_request *hot, mo_progress_fn progress, void *user, mo_learning **out,
+                           mo_error *err);
+
+/* Saves: the counts to the profile, what is resident to the warm-start file, the live counts to the perf file. NULL
+ * is allowed. */
+void mo_learning_close(mo_learning *l);
+
+/* For the engine: NULL while the mode is off. */
+mo_tally *mo_learning_tally(const mo_learning *l);
+bool mo_learning_times(const mo_learning *l); /* are layers timed? */
+mo_profile_mode mo_learning_mode(const mo_learning *l);
+
+/* The experts that the model's profile knew at the opening, hottest first; NULL: there was none. */
+const mo_store_request *mo_learning_requests(const mo_learning *l, int32_t *count);
+
+/* What was counted since the opening or a reset, as JSON; free() *text. */
+mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo_error *err);
+
+/* Counts begin at 0 again, in this mode. What was counted before is still saved. */
+mo_status mo_learning_reset(mo_learning *l, mo_profile_mode mode, mo_error *err);
+
+/* Exchanges what the profile ranks higher for what it ranks lower, at most the rate's share of the hot experts: on the
+ * gpu where there is one that holds experts (NULL: none), otherwise in RAM. A read or a copy that failed ends it:
+ * *stats tells what was done. */
+mo_status mo_learning_apply(mo_learning *l, mo_gpu *gpu, const mo_profile *profile, double rate,
+                            mo_exchange_stats *stats, mo_error *err);
+/* The same with any text in the schema of document 001 and all of the hot experts; the next update looks at what is
+ * counted from then on. */
+mo_status mo_learning_apply_json(mo_learning *l, mo_gpu *gpu, const char *json, size_t length,
+                                 mo_exchange_stats *stats, mo_error *err);
+
+/* A request has ended: the hot set is updated by its rate, the gpu's or RAM's, and the perf file written. */
+mo_status mo_learning_request_done(mo_learning *l, mo_gpu *gpu, mo_error *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* What an open model is made of, for the files that implement the public API. */
+#ifndef MO_API_MODEL_H
+#define MO_API_MODEL_H
+
+#include "api/learning.h"
+#include "engine/engine.h"
+#include "gpu/gpu.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+struct mo_model {
+    mo_pool *pool;
+    mo_opened opening;
+    mo_checkpoint *checkpoint; /* the opening's */
+    bool mapped;
+    char disk_method[96];
+    mo_device *device; /* NULL: none */
+    mo_gpu *gpu;       /* the model on it; the engine stops using it when the device is lost */
+    char device_name[128];
+    mo_learning *learning; /* under the engine's lock */
+    mo_engine *engine;
+    mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
+    mo_chat_format chat;
+    mo_error no_tokenizer; /* why not */
+};
+
+#endif

@@ -1,0 +1,54 @@
+/* The public API of what is learned about a model. */
+#include "api/model.h"
+
+mo_status mo_model_request_done(mo_model *model, mo_error *err)
+{
+    pthread_mutex_lock(&model->engine->lock);
+    const mo_status status = mo_learning_request_done(model->learning, model->engine->gpu, err);
+    pthread_mutex_unlock(&model->engine->lock);
+    return status;
+}
+
+mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
+{
+    size_t length;
+    *json = NULL;
+    pthread_mutex_lock(&model->engine->lock);
+    const mo_status status = mo_learning_json(model->learning, json, &length, err);
+    pthread_mutex_unlock(&model->engine->lock);
+    return status;
+}
+
+mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err)
+{
+    mo_profile_mode mode;
+    mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
+    pthread_mutex_lock(&model->engine->lock);
+    if (status == MO_OK) {
+        status =
+            mo_learning_reset(model->learning, perf_mode ? mode : mo_learning_mode(model->learning), err);
+        model->engine->tally = mo_learning_tally(model->learning);
+        model->engine->timed = mo_learning_times(model->learning);
+    }
+    pthread_mutex_unlock(&model->engine->lock);
+    return status;
+}
+
+mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_applied *out,
+                                 mo_error *err)
+{
+    mo_exchange_stats stats;
+    pthread_mutex_lock(&model->engine->lock);
+    const mo_status status =
+        mo_learning_apply_json(model->learning, model->engine->gpu, json, length, &stats, err);
+    pthread_mutex_unlock(&model->engine->lock);
+    *out = (mo_profile_applied){.success = status == MO_OK,
+                                .active = stats.active,
+                                .update_rate = stats.update_rate,
+                                .exchanged = stats.exchanged,
+                                .candidates = stats.candidates,
+                                .max_exchange = stats.max_exchange,
+                                .hot_experts = stats.hot_experts,
+                                .layers_changed = stats.layers_changed};
+    return status;
+}

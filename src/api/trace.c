@@ -1,0 +1,172 @@
+/* The public API of traces: translation from moraine.h to the rooms. Recording, reading and drawing are
+ * implemented in store/ under their public names. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "gguf/fingerprint.h"
+#include "gguf/summary.h"
+#include "moraine.h"
+#include "profile/replay.h"
+
+/* ---- Recording ---------------------------------------------------------------------------------- */
+
+/* Bytes of all experts of each layer, from the names of the file's tensors. */
+static void add_expert_bytes(const mo_gguf *g, int layers, int64_t *bytes)
+{
+    for (int64_t i = 0; i < mo_gguf_tensor_count(g); i++) {
+        const mo_gguf_tensor *t = mo_gguf_tensor_at(g, i);
+        int layer;
+        const mo_tensor_role role = mo_tensor_role_of(t->name, layers, &layer);
+        if ((role == MO_ROLE_EXPERTS || role == MO_ROLE_EXPERT) && layer >= 0 && layer < layers) {
+            bytes[layer] += t->bytes;
+        }
+    }
+}
+
+/* The routed layers among those of the model, with the size of one expert in each. */
+static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_model_info *info,
+                             mo_tracer **out, mo_error *err)
+{
+    mo_file_summary summary;
+    mo_status status = mo_gguf_summarize(g, &summary, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_trace_shape shape = {.fingerprint = mo_gguf_fingerprint(g),
+                            .used = info->experts_used,
+                            .layer = calloc((size_t)info->layers, sizeof *shape.layer),
+                            .brick_bytes = calloc((size_t)info->layers, sizeof *shape.brick_bytes),
+                            .core_bytes = summary.token_other_bytes + summary.token_output_bytes +
+                                          summary.token_embedding_bytes};
+    int64_t *bytes = calloc((size_t)info->layers, sizeof *bytes);
+    if (!shape.layer || !shape.brick_bytes || !bytes) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for a trace");
+    } else {
+        add_expert_bytes(g, info->layers, bytes);
+        for (int i = 0; i < info->layers; i++) {
+            const int experts = mo_model_layer_experts(model, i);
+            if (experts) {
+                shape.layer[shape.layers] = i;
+                shape.brick_bytes[shape.layers++] = bytes[i] / experts;
+                shape.experts = experts > shape.experts ? experts : shape.experts;
+            }
+        }
+        status = mo_tracer_create(&shape, out, err);
+    }
+    free(shape.layer);
+    free(shape.brick_bytes);
+    free(bytes);
+    return status;
+}
+
+mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
+{
+    mo_model_info info;
+    mo_gguf *g = NULL;
+    *out = NULL;
+    mo_model_describe(model, &info);
+    if (info.experts == 0) {
+        return mo_fail(err, MO_EUNSUPPORTED, "%s: has no routed experts, so there is nothing to trace",
+                       info.path);
+    }
+    mo_status status = mo_gguf_open(info.path, &g, err);
+    if (status == MO_OK) {
+        status = make_tracer(g, model, &info, out, err);
+    }
+    mo_gguf_close(g);
+    return status;
+}
+
+/* ---- Questions ---------------------------------------------------------------------------------- */
+
+void mo_trace_describe(const mo_trace *trace, mo_trace_info *out)
+{
+    const mo_trace_shape *s = &trace->shape;
+    *out = (mo_trace_info){.fingerprint = s->fingerprint,
+                           .layers = s->layers,
+                           .experts = s->experts,
+                           .used = s->used,
+                           .passes = trace->step_count,
+                           .core_bytes = s->core_bytes};
+    for (int i = 0; i < s->layers; i++) {
+        out->expert_bytes += s->brick_bytes[i] * s->experts;
+        out->token_bytes += s->brick_bytes[i] * s->used;
+    }
+    for (int64_t i = 0; i < trace->step_count; i++) {
+        const mo_trace_step *step = &trace->steps[i];
+        out->tokens[step->phase] += step->tokens;
+        out->texts = step->text >= out->texts ? step->text + 1 : out->texts;
+    }
+}
+
+/* ---- Replay ------------------------------------------------------------------------------------- */
+
+static mo_status find_policy(const char *name, const mo_policy **out, mo_error *err)
+{
+    char names[128] = "";
+    *out = mo_policy_find(name);
+    if (*out || strcmp(name, "optimum") == 0) {
+        return MO_OK;
+    }
+    for (int i = 0; mo_policy_at(i); i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s, ", mo_policy_at(i)->name);
+    }
+    return mo_fail(err, MO_EINVAL, "there is no policy \"%s\"; choose %sor optimum", name, names);
+}
+
+/* The file's rates; without one this machine's, or defaults when it was never measured. */
+static mo_status find_rates(const char *path, mo_rates *out, mo_error *err)
+{
+    char own[4096];
+    if (path) {
+        return mo_rates_load(path, out, err);
+    }
+    *out = mo_rates_default();
+    if (mo_rates_path(own, sizeof own, NULL) != MO_OK) {
+        return MO_OK;
+    }
+    const mo_status status = mo_rates_load(own, out, err);
+    return status == MO_ENOENT ? MO_OK : status;
+}
+
+/* How often a trace of the same model picked each expert; free() it. */
+static mo_status find_seeds(const mo_trace *trace, const mo_trace *warm, uint64_t **out, mo_error *err)
+{
+    const mo_trace_shape *a = &trace->shape, *b = &warm->shape;
+    if (a->fingerprint != b->fingerprint || a->layers != b->layers || a->experts != b->experts) {
+        return mo_fail(err, MO_EINVAL, "the trace to warm up with was recorded with another model");
+    }
+    *out = calloc((size_t)a->layers * (size_t)a->experts, sizeof **out);
+    if (!*out) {
+        return mo_fail(err, MO_ENOMEM, "no memory to warm up");
+    }
+    mo_trace_picks(warm, *out);
+    return MO_OK;
+}
+
+mo_status mo_replay(const mo_trace *trace, const mo_replay_request *request, mo_replay_result *out,
+                    mo_error *err)
+{
+    mo_replay_options options = {.budget_bytes = request->budget_bytes, .step = request->step};
+    uint64_t *seeds = NULL;
+    mo_status status =
+        find_policy(request->policy ? request->policy : mo_policy_at(0)->name, &options.policy, err);
+    if (status == MO_OK && request->step < 0) {
+        status = mo_fail(err, MO_EINVAL, "a pass cannot have %d tokens", request->step);
+    }
+    if (status == MO_OK) {
+        status = find_rates(request->rates, &options.rates, err);
+    }
+    if (status == MO_OK && request->warm) {
+        status = find_seeds(trace, request->warm, &seeds, err);
+        options.seeds = seeds;
+    }
+    if (status == MO_OK) {
+        status = mo_replay_run(trace, &options, out, err);
+    }
+    free(seeds);
+    return status;
+}

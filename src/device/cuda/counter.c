@@ -1,0 +1,68 @@
+/* Counters: a word of device memory for each program that has routers (router.h), zero whenever none of its kernels runs. One
+ * small piece of memory serves all, and is asked for when the first is needed. */
+#include "device/cuda/parts.h"
+
+#include "base/log.h"
+#include "base/status.h"
+
+enum { COUNTER = sizeof(uint32_t) };
+
+/* Zeros on a stream that carries nothing else, so that this waits for no kernel. */
+static mo_status make_counters(mo_cuda_device *d, mo_error *err)
+{
+    const size_t bytes = (size_t)MO_CUDA_COUNTERS * COUNTER;
+    mo_daddr address = 0;
+    mo_status status = mo_cuda_alloc(&d->base, bytes, &address, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status =
+        mo_cuda_check(d, d->driver->memset_d8_async(address, 0, bytes, d->capture), "cuMemsetD8Async", err);
+    if (status == MO_OK) {
+        status = mo_cuda_check(d, d->driver->stream_synchronize(d->capture), "cuStreamSynchronize", err);
+    }
+    if (status != MO_OK) {
+        mo_cuda_free(&d->base, address);
+        return status;
+    }
+    d->counters = address;
+    return MO_OK;
+}
+
+mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
+{
+    mo_error err = {0};
+    if (!d->counters && make_counters(d, &err) != MO_OK) {
+        d->apart = true;
+        mo_log(MO_LOG_WARN, "cuda",
+               "%s; routers and choices have kernels of their own, which costs about 1 us per layer",
+               err.detail);
+        return 0;
+    }
+    for (int i = 0; i < MO_CUDA_COUNTERS; i++) {
+        if (!d->counter_taken[i]) {
+            d->counter_taken[i] = true;
+            return d->counters + (mo_daddr)i * COUNTER;
+        }
+    }
+    mo_log(
+        MO_LOG_WARN, "cuda",
+        "%d programs have routers joined with their choices; those of another one are not, which costs about "
+        "1 us per layer",
+        MO_CUDA_COUNTERS);
+    return 0;
+}
+
+void mo_cuda_counter_give(mo_cuda_device *d, mo_daddr counter)
+{
+    if (counter) {
+        d->counter_taken[(counter - d->counters) / COUNTER] = false;
+    }
+}
+
+void mo_cuda_counters_free(mo_cuda_device *d)
+{
+    if (d->counters) {
+        mo_cuda_free(&d->base, d->counters);
+    }
+}

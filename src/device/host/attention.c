@@ -1,0 +1,213 @@
+/* Attention on the host: engine/attention.c's prepare_head() and attend_*(). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "device/host/operands.h"
+
+/* The cache of one layer and session, found. */
+typedef struct cache {
+    uint8_t *k, *v;
+    int64_t k_bytes, v_bytes; /* of one position of one head */
+    int64_t capacity;
+} cache;
+
+static cache cache_of(mo_op_job *job, const mo_dplace *place, int layer, int kv_heads, int k_len, int v_len,
+                      int kv)
+{
+    const mo_dstate s = mo_op_layer(job, place->layers, layer);
+    cache c = {.k_bytes = mo_kv_bytes((mo_kv_type)kv, k_len),
+               .v_bytes = mo_kv_bytes((mo_kv_type)kv, v_len),
+               .capacity = s.capacity};
+    if (job->status == MO_OK && (s.capacity <= 0 || place->position < 0)) {
+        mo_op_refuse(job, "has a token at position %" PRId64 " of a cache for %" PRId64, place->position,
+                     s.capacity);
+    }
+    if (job->status == MO_OK) {
+        c.k = mo_op_part(job, "layers.k", s.k, kv_heads * s.capacity * c.k_bytes);
+        c.v = mo_op_part(job, "layers.v", s.v, kv_heads * s.capacity * c.v_bytes);
+    }
+    return c;
+}
+
+/* ---- Heads ------------------------------------------------------------------------------------ */
+
+typedef struct heads_parts {
+    const mo_op_heads *o;
+    float *q, *k, *v;
+    const float *q_norm, *k_norm, *rope;
+    uint32_t *bad;
+} heads_parts;
+
+static int64_t query_len(int k_len, int gated)
+{
+    return (int64_t)k_len * (gated ? 2 : 1);
+}
+
+static void norm_and_rotate(const mo_kernels *k, const heads_parts *p, float *x, const float *norm, int64_t t)
+{
+    const mo_op_heads *o = p->o;
+    if (norm && !o->norm_all) {
+        k->rms_norm(x, x, norm, o->k_len, o->eps);
+    }
+    if (p->rope) {
+        const float *c = p->rope + t * o->rope_stride;
+        k->rope(x, c, c + o->rope_rows * o->rope_stride, o->n_rot, o->neox);
+    }
+}
+
+/* One KV head of one token: its queries, its key and its value into the cache. */
+static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, int h, const cache *c,
+                         int64_t position)
+{
+    const mo_op_heads *o = p->o;
+    const int group = o->heads / o->kv_heads;
+    const int64_t row = h * c->capacity + position % c->capacity;
+    float *key = p->k + (t * o->kv_heads + h) * o->k_len;
+    float *value = p->v + (t * o->kv_heads + h) * o->v_len;
+    for (int g = 0; g < group; g++) {
+        float *q = p->q + (t * o->heads + h * group + g) * query_len(o->k_len, o->gated);
+        norm_and_rotate(k, p, q, p->q_norm, t);
+    }
+    if (o->v_from_k) {
+        memcpy(value, key, sizeof(float) * (size_t)o->v_len);
+    }
+    norm_and_rotate(k, p, key, p->k_norm, t);
+    if (o->v_norm) {
+        k->rms_norm(value, value, NULL, o->v_len, o->eps);
+    }
+    const mo_kv_type kv = (mo_kv_type)o->kv;
+    if (!k->kv_write(kv, key, o->k_len, c->k + row * c->k_bytes) ||
+        !k->kv_write(kv, value, o->v_len, c->v + row * c->v_bytes)) {
+        mo_op_set_bad(p->bad, 1);
+    }
+}
+
+mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
+{
+    const int64_t n = o->tokens, stride = o->heads * query_len(o->k_len, o->gated);
+    const int64_t together = o->norm_all ? o->heads : 1, kv_together = o->norm_all ? o->kv_heads : 1;
+    heads_parts p = {.o = o};
+    if (n == 0) {
+        return MO_OK;
+    }
+    p.q = mo_op_floats(job, "q", o->q, n * stride);
+    p.k = mo_op_floats(job, "k", o->k, n * o->kv_heads * o->k_len);
+    p.v = mo_op_floats(job, "v", o->v, n * o->kv_heads * o->v_len);
+    p.q_norm = mo_op_floats_or_none(job, "q_norm", o->q_norm, together * o->k_len);
+    p.k_norm = mo_op_floats_or_none(job, "k_norm", o->k_norm, kv_together * o->k_len);
+    p.rope = mo_op_floats_or_none(job, "rope", o->rope, 2 * o->rope_rows * o->rope_stride);
+    p.bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
+    if (o->rope && (o->rope_rows < n || 2 * o->rope_stride < o->n_rot || o->n_rot > o->k_len)) {
+        mo_op_refuse(job, "rotates %d values of %" PRId64 " tokens by %" PRId64 " rows of %" PRId64, o->n_rot,
+                     n, o->rope_rows, o->rope_stride);
+    }
+    for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
+        const cache c = cache_of(job, &places[t], o->layer, o->kv_heads, o->k_len, o->v_len, o->kv);
+        if (o->norm_all && job->status == MO_OK) {
+            float *k = p.k + t * o->kv_heads * o->k_len;
+            job->k->rms_norm(p.q + t * stride, p.q + t * stride, p.q_norm, o->heads * o->k_len, o->eps);
+            job->k->rms_norm(k, k, p.k_norm, o->kv_heads * o->k_len, o->eps);
+        }
+        for (int h = 0; job->status == MO_OK && h < o->kv_heads; h++) {
+            prepare_head(job->k, &p, t, h, &c, places[t].position);
+        }
+    }
+    return job->status;
+}
+
+/* ---- Scores ----------------------------------------------------------------------------------- */
+
+typedef struct attend_parts {
+    const mo_op_attend *o;
+    const float *q, *sinks;
+    float *partial;
+    mo_acts mixed;
+} attend_parts;
+
+static int64_t first_seen(const mo_op_attend *o, int64_t position)
+{
+    return o->window && position >= o->window ? position - o->window + 1 : 0;
+}
+
+/* One query head of one token, chunk by chunk; partial results lie in the token's room: m, l, then o of each chunk
+ * and head. */
+static void attend_head(const mo_kernels *k, const attend_parts *p, int64_t t, int head, const cache *c,
+                        int64_t position)
+{
+    const mo_op_attend *o = p->o;
+    const int h = head / (o->heads / o->kv_heads);
+    const mo_kv_head kv = {.type = (mo_kv_type)o->kv,
+                           .k = c->k + h * c->capacity * c->k_bytes,
+                           .v = c->v + h * c->capacity * c->v_bytes,
+                           .k_stride = c->k_bytes,
+                           .v_stride = c->v_bytes,
+                           .k_len = o->k_len,
+                           .v_len = o->v_len,
+                           .ring = c->capacity};
+    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
+    const int64_t first = first_seen(o, position), last = position + 1, step = o->v_len + 2;
+    float *sum = p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * step;
+    float *chunk = sum;
+    for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
+        const mo_seen seen = {first > at ? first : at, last < at + MO_CHUNK ? last : at + MO_CHUNK};
+        k->attend(&kv, &seen, 1, q, 1, o->scale, &chunk[0], &chunk[1], chunk + 2);
+        if (chunk != sum) {
+            k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);
+        }
+    }
+    if (p->sinks) {
+        k->attend_merge(&sum[0], &sum[1], sum + 2, p->sinks[head], 1.0f, NULL, o->v_len);
+    }
+    k->attend_finish(sum + 2, sum[1], o->v_len);
+    float *out = p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len;
+    if (o->gated) {
+        k->sigmoid(out, q + o->k_len, o->v_len);
+        k->multiply(out, sum + 2, o->v_len);
+    } else {
+        memcpy(out, sum + 2, sizeof(float) * (size_t)o->v_len);
+    }
+}
+
+/* Does the token's span fit the room for chunks, and the cache? */
+static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, int64_t capacity)
+{
+    const int64_t first = first_seen(o, position);
+    const int64_t chunks = position / MO_CHUNK - first / MO_CHUNK + 1;
+    const bool wraps = position >= capacity;
+    if (chunks > o->chunks) {
+        mo_op_refuse(job, "has a token that sees %" PRId64 " chunks, with room for %d", chunks, o->chunks);
+    }
+    if (wraps && (capacity % MO_CHUNK != 0 || position - first >= capacity)) {
+        mo_op_refuse(job, "sees positions %" PRId64 " to %" PRId64 " in a ring of %" PRId64, first, position,
+                     capacity);
+    }
+}
+
+mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
+{
+    const int64_t n = o->tokens;
+    attend_parts p = {.o = o};
+    if (n == 0) {
+        return MO_OK;
+    }
+    p.q = mo_op_floats(job, "q", o->q, n * o->heads * query_len(o->k_len, o->gated));
+    p.sinks = mo_op_floats_or_none(job, "sinks", o->sinks, o->heads);
+    const int64_t few = n < MO_OP_SMALL ? n : MO_OP_SMALL;
+    p.partial = mo_op_floats(job, "partial", o->partial, few * o->chunks * o->heads * (o->v_len + 2));
+    p.mixed = mo_op_acts(job, "mixed", &o->mixed, n, true, true);
+    const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
+    for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
+        const cache c = cache_of(job, &places[t], o->layer, o->kv_heads, o->k_len, o->v_len, o->kv);
+        if (job->status == MO_OK) {
+            check_span(job, o, places[t].position, c.capacity);
+        }
+        for (int head = 0; job->status == MO_OK && head < o->heads; head++) {
+            attend_head(job->k, &p, t, head, &c, places[t].position);
+        }
+        if (job->status == MO_OK) {
+            mo_op_quantize(job->k, &p.mixed, t);
+        }
+    }
+    return job->status;
+}

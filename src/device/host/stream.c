@@ -1,0 +1,212 @@
+/* The residual stream and the logits on the host: engine/route.c's take_mixer() and engine/feed.c's merge(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "device/host/operands.h"
+
+/* The operands of a stream op, found. */
+typedef struct stream_parts {
+    const mo_op_stream *o;
+    float *x;
+    const float *y, *y_norm;
+    const float *weights, *down, *shared, *shared_gate, *dense;
+    const int32_t *ids, *row_of;
+    int64_t down_rows;
+    const float *dense_norm, *moe_norm, *post_norm, *out_scale;
+    const float *norm_weight[MO_OP_NORMS], *norm_multiply[MO_OP_NORMS];
+    mo_acts norm_out[MO_OP_NORMS];
+    uint32_t *bad;
+    float *sum, *part; /* [n] each: what is added */
+} stream_parts;
+
+/* Rows of `down` that the ids name. */
+static int64_t rows_named(mo_op_job *job, const mo_op_stream *o, const int32_t *ids, const int32_t *row_of)
+{
+    int64_t rows = 0;
+    for (int64_t i = 0; ids && i < (int64_t)o->tokens * o->used; i++) {
+        const int64_t row = row_of ? row_of[i] : i;
+        if (ids[i] >= 0 && row < 0) {
+            mo_op_refuse(job, "names row %lld of down", (long long)row);
+        }
+        if (ids[i] >= 0 && row >= rows) {
+            rows = row + 1;
+        }
+    }
+    return rows;
+}
+
+static void find_experts(mo_op_job *job, stream_parts *p)
+{
+    const mo_op_stream *o = p->o;
+    const int64_t picks = (int64_t)o->tokens * o->used;
+    p->weights = mo_op_floats(job, "weights", o->weights, picks);
+    p->ids = mo_op_part(job, "ids", o->ids, picks * 4);
+    p->row_of = mo_op_part_or_none(job, "row_of", o->row_of, picks * 4);
+    if (job->status == MO_OK) {
+        p->down_rows = rows_named(job, o, p->ids, p->row_of);
+    }
+    if (p->down_rows > 0) {
+        p->down = mo_op_floats(job, "down", o->down, p->down_rows * o->n);
+    }
+}
+
+static void find(mo_op_job *job, stream_parts *p)
+{
+    const mo_op_stream *o = p->o;
+    const int64_t n = o->n, all = o->tokens * n;
+    p->x = mo_op_floats(job, "x", o->x, all);
+    if (o->feed) {
+        if (o->used > 0) {
+            find_experts(job, p);
+        }
+        p->shared = mo_op_floats_or_none(job, "shared", o->shared, all);
+        p->shared_gate = mo_op_floats_or_none(job, "shared_gate", o->shared_gate, o->tokens);
+        p->dense = mo_op_floats_or_none(job, "dense", o->dense, all);
+        p->dense_norm = mo_op_floats_or_none(job, "dense_norm", o->dense_norm, n);
+        p->moe_norm = mo_op_floats_or_none(job, "moe_norm", o->moe_norm, n);
+        p->post_norm = mo_op_floats_or_none(job, "post_norm", o->post_norm, n);
+    } else {
+        p->y = mo_op_floats_or_none(job, "y", o->y, all);
+        p->y_norm = mo_op_floats_or_none(job, "y_norm", o->y_norm, n);
+    }
+    p->out_scale = mo_op_floats_or_none(job, "out_scale", o->out_scale, 1);
+    p->bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        const mo_op_norm *norm = &o->norm[i];
+        if (norm->out.x) {
+            p->norm_weight[i] = mo_op_floats_or_none(job, "norm.weight", norm->weight, n);
+            p->norm_multiply[i] = mo_op_floats_or_none(job, "norm.multiply", norm->multiply, n);
+            p->norm_out[i] = mo_op_acts(job, "norm.out", &norm->out, o->tokens, true, true);
+        }
+    }
+}
+
+/* The experts' outputs in router order, then the shared expert. */
+static void merge_experts(const mo_kernels *k, const stream_parts *p, int64_t t, float *out)
+{
+    const int64_t n = p->o->n;
+    memset(out, 0, sizeof(float) * (size_t)n);
+    for (int r = 0; r < p->o->used; r++) {
+        const int64_t i = t * p->o->used + r;
+        if (p->ids[i] >= 0) {
+            k->axpy(out, p->weights[i], p->down + (p->row_of ? p->row_of[i] : i) * n, n);
+        }
+    }
+    if (p->shared) {
+        float g = 1.0f;
+        if (p->shared_gate) {
+            k->sigmoid(&g, p->shared_gate + t, 1);
+        }
+        k->axpy(out, g, p->shared + t * n, n);
+    }
+}
+
+/* The feed-forward part's output of one token, in p->sum. A layer with neither dense part nor experts has none. */
+static void merge(const mo_kernels *k, const stream_parts *p, int64_t t)
+{
+    const mo_op_stream *o = p->o;
+    const int64_t n = o->n;
+    const bool routed = o->used > 0 || p->shared || !p->dense;
+    float *experts = p->dense ? p->part : p->sum;
+    if (p->dense) {
+        memcpy(p->sum, p->dense + t * n, sizeof(float) * (size_t)n);
+        if (p->dense_norm) {
+            k->rms_norm(p->sum, p->sum, p->dense_norm, n, o->eps);
+        }
+    }
+    if (routed) {
+        merge_experts(k, p, t, experts);
+        if (p->moe_norm) {
+            k->rms_norm(experts, experts, p->moe_norm, n, o->eps);
+        }
+        if (p->dense) {
+            k->add(p->sum, experts, n);
+        }
+    }
+    if (p->post_norm) {
+        k->rms_norm(p->sum, p->sum, p->post_norm, n, o->eps);
+    }
+}
+
+static void add_to(const mo_kernels *k, const stream_parts *p, int64_t t)
+{
+    const int64_t n = p->o->n;
+    float *x = p->x + t * n;
+    if (p->o->feed) {
+        merge(k, p, t);
+        k->add(x, p->sum, n);
+    } else if (p->y && p->y_norm) {
+        k->rms_norm(p->sum, p->y + t * n, p->y_norm, n, p->o->eps);
+        k->add(x, p->sum, n);
+    } else if (p->y) {
+        k->add(x, p->y + t * n, n);
+    }
+    if (p->out_scale) {
+        k->scale(x, *p->out_scale, n);
+    }
+    if (p->bad && !k->finite(x, n)) {
+        mo_op_set_bad(p->bad, 1);
+    }
+}
+
+static void norm(const mo_kernels *k, const stream_parts *p, int i, int64_t t)
+{
+    const int64_t n = p->o->n;
+    const mo_op_norm *norm = &p->o->norm[i];
+    float *out = p->norm_out[i].x + t * n;
+    k->rms_norm(out, p->x + t * n, p->norm_weight[i], n, p->o->eps);
+    if (norm->scale != 1.0f) {
+        k->scale(out, norm->scale, n);
+    }
+    if (p->norm_multiply[i]) {
+        k->multiply(out, p->norm_multiply[i], n);
+    }
+    mo_op_quantize(k, &p->norm_out[i], t);
+}
+
+mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o)
+{
+    stream_parts p = {.o = o};
+    if (o->tokens == 0) {
+        return MO_OK;
+    }
+    find(job, &p);
+    if (job->status != MO_OK) {
+        return job->status;
+    }
+    p.sum = malloc(2 * sizeof(float) * (size_t)o->n);
+    if (!p.sum) {
+        return mo_fail(job->err, MO_ENOMEM, "no memory for two rows of %d values", o->n);
+    }
+    p.part = p.sum + o->n;
+    for (int64_t t = 0; t < o->tokens; t++) {
+        add_to(job->k, &p, t);
+        for (int i = 0; i < MO_OP_NORMS; i++) {
+            if (o->norm[i].out.x) {
+                norm(job->k, &p, i, t);
+            }
+        }
+    }
+    free(p.sum);
+    return MO_OK;
+}
+
+mo_status mo_op_host_logits(mo_op_job *job, const mo_op_logits *o)
+{
+    if (o->count == 0) {
+        return MO_OK;
+    }
+    float *x = mo_op_floats(job, "x", o->x, o->count);
+    uint32_t *bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    if (job->status != MO_OK) {
+        return job->status;
+    }
+    if (o->cap > 0.0f) {
+        job->k->softcap(x, o->count, o->cap);
+    }
+    if (bad && !job->k->finite(x, o->count)) {
+        mo_op_set_bad(bad, 1);
+    }
+    return MO_OK;
+}

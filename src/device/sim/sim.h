@@ -1,0 +1,42 @@
+/* Sim: a GPU made of threads, for machines that have none and for tests. Its memory lies in an address range of its
+ * own: a host pointer used on the device, or a device address used on the host, is caught and named. Each stream is a
+ * thread, so copies and ops really run beside the host and beside each other; the link is as slow as asked; faults
+ * come on command. */
+#ifndef MO_DEVICE_SIM_SIM_H
+#define MO_DEVICE_SIM_SIM_H
+
+#include "device/device.h"
+#include "numeric/kernels.h"
+
+typedef enum mo_sim_fault {
+    MO_SIM_NONE,
+    MO_SIM_ALLOC, /* a device allocation fails */
+    MO_SIM_PIN,   /* pinning is refused */
+    MO_SIM_COPY,  /* one copy fails: its call gives MO_EIO, nothing is copied, the device goes on */
+    MO_SIM_MAKE,  /* a program cannot be made */
+    MO_SIM_HANG,  /* an event is never done: waiting for it fails after `hang_ms`; the device is lost then */
+    MO_SIM_LOST,  /* the device is lost: this and every later call fails */
+} mo_sim_fault;
+
+typedef struct mo_sim_options {
+    int64_t memory_bytes;      /* 0: 1 GiB */
+    double link_bytes_s;       /* of each direction; 0: not throttled */
+    const mo_kernels *kernels; /* NULL: the best */
+    mo_sim_fault fault;
+    int64_t
+        after; /* the fault hits the call of its kind after so many that went well (LOST: ops and copies counted
+                      together) */
+    int64_t count; /* and so many calls of its kind in a row; 0: one. LOST is for good, so it has no count */
+    int hang_ms;   /* 0: 200 */
+} mo_sim_options;
+
+mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *err);
+
+/* While it runs: arms another fault (counting begins now), or none. It hits once; or `count` calls in a row. */
+void mo_sim_arm(mo_device *device, mo_sim_fault fault, int64_t after);
+void mo_sim_arm_row(mo_device *device, mo_sim_fault fault, int64_t after, int64_t count);
+
+/* Bytes of device memory in use, and the most that ever were. */
+void mo_sim_usage(mo_device *device, int64_t *now, int64_t *peak);
+
+#endif

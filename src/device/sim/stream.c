@@ -1,0 +1,199 @@
+/* A stream of the simulated device: a thread that does one command after the other. */
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/status.h"
+#include "device/sim/parts.h"
+
+/* ---- The queue -------------------------------------------------------------------------------- */
+
+/* As long as needed: whoever fills it may have to do so before it can empty (an op that awaits the host). */
+static bool grow(mo_sim_stream *stream)
+{
+    const int room = stream->room ? 2 * stream->room : 64;
+    mo_sim_command *queue = malloc(sizeof *queue * (size_t)room);
+    if (!queue) {
+        return false;
+    }
+    for (int i = 0; i < stream->count; i++) {
+        queue[i] = stream->queue[(stream->first + i) % stream->room];
+    }
+    free(stream->queue);
+    stream->queue = queue;
+    stream->room = room;
+    stream->first = 0;
+    return true;
+}
+
+mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_error *err)
+{
+    if (stream->count == stream->room && !grow(stream)) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a queue of %d commands", stream->count + 1);
+    }
+    mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->room];
+    *last = *command;
+    last->ready_ns = mo_clock_ns();
+    stream->enqueued++;
+    pthread_cond_signal(&stream->work);
+    return MO_OK;
+}
+
+/* ---- The thread ------------------------------------------------------------------------------- */
+
+/* With the lock held: does a command, or drops it when the device is lost. */
+static void obey(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
+{
+    switch (command->kind) {
+    case MO_SIM_DO_RECORD:
+        mo_sim_event_reach(sim, command->event.event, command->event.number, command->ready_ns);
+        mo_sim_event_drop(sim, command->event.event);
+        return;
+    case MO_SIM_DO_AFTER:
+        while (sim->failure.status == MO_OK && command->event.event->done < command->event.number) {
+            pthread_cond_wait(&sim->changed, &sim->lock);
+        }
+        stream->over_ns = command->event.event->time_ns > command->ready_ns ? command->event.event->time_ns
+                                                                            : command->ready_ns;
+        mo_sim_event_drop(sim, command->event.event);
+        return;
+    default: break;
+    }
+    if (sim->failure.status == MO_OK) {
+        mo_error err = {0};
+        int64_t over_ns = 0;
+        sim->executing++;
+        pthread_mutex_unlock(&sim->lock);
+        const mo_status status = mo_sim_execute(sim, command, &over_ns, &err);
+        pthread_mutex_lock(&sim->lock);
+        sim->executing--;
+        stream->over_ns = over_ns;
+        if (status != MO_OK) {
+            mo_sim_lose(sim, &err);
+        }
+    }
+    if (command->kind == MO_SIM_DO_PROGRAM) {
+        mo_sim_program_drop(sim, command->program);
+    }
+}
+
+static void *work(void *arg)
+{
+    mo_sim_stream *stream = arg;
+    mo_sim *sim = mo_sim_of(stream->base.device);
+    mo_host_float_mode();
+    pthread_mutex_lock(&sim->lock);
+    for (;;) {
+        while (stream->count == 0 && !stream->closing) {
+            pthread_cond_wait(&stream->work, &sim->lock);
+        }
+        if (stream->count == 0) {
+            break;
+        }
+        mo_sim_command command = stream->queue[stream->first];
+        if (command.ready_ns < stream->over_ns) {
+            command.ready_ns = stream->over_ns;
+        }
+        stream->first = (stream->first + 1) % stream->room;
+        stream->count--;
+        obey(sim, stream, &command);
+        stream->completed++;
+        sim->progress++;
+        pthread_cond_broadcast(&sim->changed);
+    }
+    pthread_mutex_unlock(&sim->lock);
+    return NULL;
+}
+
+/* Signals belong to the program's own threads. */
+static int start(mo_sim_stream *stream)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&stream->thread, NULL, work, stream);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) {
+        pthread_setname_np(stream->thread, "moraine-sim");
+    }
+    return failed;
+}
+
+/* ---- The device's calls ----------------------------------------------------------------------- */
+
+mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *err)
+{
+    mo_sim *sim = mo_sim_of(device);
+    pthread_mutex_lock(&sim->lock);
+    const mo_status status = mo_sim_state(sim, err);
+    pthread_mutex_unlock(&sim->lock);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_sim_stream *stream = calloc(1, sizeof *stream);
+    if (!stream || !grow(stream)) {
+        free(stream);
+        return mo_fail(err, MO_ENOMEM, "no memory for a stream");
+    }
+    stream->base.device = device;
+    pthread_cond_init(&stream->work, NULL);
+    if (start(stream) != 0) {
+        pthread_cond_destroy(&stream->work);
+        free(stream->queue);
+        free(stream);
+        return mo_fail(err, MO_ENOMEM, "a thread for a stream of the simulated GPU cannot be had");
+    }
+    pthread_mutex_lock(&sim->lock);
+    sim->streams++;
+    pthread_mutex_unlock(&sim->lock);
+    *out = &stream->base;
+    return MO_OK;
+}
+
+typedef struct goal {
+    const mo_sim_stream *stream;
+    uint64_t number;
+} goal;
+
+static bool reached(void *ctx)
+{
+    const goal *g = ctx;
+    return g->stream->completed >= g->number;
+}
+
+mo_status mo_sim_wait_number(mo_sim_stream *stream, uint64_t number, mo_error *err)
+{
+    goal g = {.stream = stream, .number = number};
+    return mo_sim_wait(mo_sim_of(stream->base.device), reached, &g, err);
+}
+
+mo_status mo_sim_stream_wait(mo_dstream *base, mo_error *err)
+{
+    mo_sim_stream *stream = (mo_sim_stream *)base;
+    mo_sim *sim = mo_sim_of(base->device);
+    pthread_mutex_lock(&sim->lock);
+    const mo_status status = mo_sim_wait_number(stream, stream->enqueued, err);
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+void mo_sim_stream_destroy(mo_dstream *base)
+{
+    mo_sim_stream *stream = (mo_sim_stream *)base;
+    mo_sim *sim = mo_sim_of(base->device);
+    pthread_mutex_lock(&sim->lock);
+    mo_sim_wait_number(stream, stream->enqueued, NULL);
+    stream->closing = true;
+    pthread_cond_signal(&stream->work);
+    pthread_mutex_unlock(&sim->lock);
+    pthread_join(stream->thread, NULL);
+    assert(stream->count == 0);
+    pthread_cond_destroy(&stream->work);
+    free(stream->queue);
+    free(stream);
+    pthread_mutex_lock(&sim->lock);
+    sim->streams--;
+    pthread_mutex_unlock(&sim->lock);
+}

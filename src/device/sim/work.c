@@ -1,0 +1,291 @@
+/* What streams of the simulated device do: copies over the link, ops and programs. */
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "device/sim/parts.h"
+
+/* ---- The link --------------------------------------------------------------------------------- */
+
+/*
+ * Takes the link for so many bytes: transfers of one direction follow each other. Returns when this one is over.
+ *
+ * It begins when it could have, not when its thread came to it: a link goes on by itself while the processors are busy.
+ */
+static int64_t take_link(mo_sim *sim, int direction, size_t bytes, int64_t ready_ns)
+{
+    const double rate = sim->options.link_bytes_s;
+    if (rate <= 0.0) {
+        return 0;
+    }
+    pthread_mutex_lock(&sim->lock);
+    int64_t *free_ns = &sim->link_free_ns[direction];
+    *free_ns = (*free_ns > ready_ns ? *free_ns : ready_ns) + (int64_t)((double)bytes / rate * 1e9);
+    const int64_t end = *free_ns;
+    pthread_mutex_unlock(&sim->lock);
+    return end;
+}
+
+/* Until the transfer is over, or the device lost: sleeps, and spins for the last bit that a sleep would miss. */
+static void cross_link(mo_sim *sim, int64_t end)
+{
+    enum { SPIN_NS = 100000 };
+    const int64_t wake = end - SPIN_NS;
+    const struct timespec until = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
+    if (mo_clock_ns() < wake) {
+        pthread_mutex_lock(&sim->lock);
+        while (sim->failure.status == MO_OK && mo_clock_ns() < wake) {
+            pthread_cond_timedwait(&sim->changed, &sim->lock, &until);
+        }
+        pthread_mutex_unlock(&sim->lock);
+    }
+    while (mo_clock_ns() < end && !atomic_load(&sim->lost)) {
+        sched_yield();
+    }
+}
+
+/* ---- Doing ------------------------------------------------------------------------------------ */
+
+static const char *const kind_names[] = {
+    [MO_SIM_DO_COPY_IN] = "a copy to the device",
+    [MO_SIM_DO_COPY_OUT] = "a copy from the device",
+    [MO_SIM_DO_COPY_WITHIN] = "a copy within the device",
+    [MO_SIM_DO_CLEAR] = "the clearing of memory",
+};
+
+/* The pointer behind the device's side of a copy. */
+static void *side(mo_sim *sim, const mo_sim_command *c, const char *name, mo_daddr address, mo_error *err)
+{
+    void *memory = mo_sim_memory_find(&sim->memory, address, (int64_t)c->copy.bytes);
+    if (!memory) {
+        mo_fail(err, MO_EDEVICE,
+                "%s was given 0x%" PRIx64 " as %s, where the simulated GPU does not have %zu bytes",
+                kind_names[c->kind], address, name, c->copy.bytes);
+    }
+    return memory;
+}
+
+/* Both sides as pointers; false when one is not what it should be. */
+static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **from, mo_error *err)
+{
+    const bool in = c->kind == MO_SIM_DO_COPY_IN, out = c->kind == MO_SIM_DO_COPY_OUT;
+    *to = out ? c->copy.host_to : side(sim, c, "target", c->copy.to, err);
+    if (!*to) {
+        return false;
+    }
+    *from = in                           ? c->copy.host_from
+            : c->kind == MO_SIM_DO_CLEAR ? *to
+                                         : side(sim, c, "source", c->copy.from, err);
+    if (!*from) {
+        return false;
+    }
+    const void *host = in ? *from : *to;
+    if ((in || out) && mo_sim_memory_is_address(host)) {
+        mo_fail(err, MO_EDEVICE,
+                "%s was given 0x%" PRIxPTR " as memory of the host: that is an address of the simulated GPU",
+                kind_names[c->kind], (uintptr_t)host);
+        return false;
+    }
+    return true;
+}
+
+static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo_error *err)
+{
+    void *to;
+    const void *from;
+    if (!sides(sim, c, &to, &from, err)) {
+        return MO_EDEVICE;
+    }
+    if (c->kind == MO_SIM_DO_CLEAR) {
+        memset(to, 0, c->copy.bytes);
+        return MO_OK;
+    }
+    if (c->kind == MO_SIM_DO_COPY_WITHIN) {
+        memcpy(to, from, c->copy.bytes);
+        return MO_OK;
+    }
+    const int64_t end = take_link(sim, c->kind == MO_SIM_DO_COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST,
+                                  c->copy.bytes, c->ready_ns);
+    memcpy(to, from, c->copy.bytes);
+    cross_link(sim, end);
+    *over_ns = end;
+    return MO_OK;
+}
+
+mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err)
+{
+    mo_status status = MO_OK;
+    int64_t link_ns = 0;
+    switch (command->kind) {
+    case MO_SIM_DO_COPY_IN:
+    case MO_SIM_DO_COPY_OUT:
+    case MO_SIM_DO_COPY_WITHIN:
+    case MO_SIM_DO_CLEAR: status = copy(sim, command, &link_ns, err); break;
+    case MO_SIM_DO_OP: status = mo_op_run(&sim->runner, &command->op, err); break;
+    case MO_SIM_DO_PROGRAM:
+        for (int i = 0; i < command->program->count && status == MO_OK && !atomic_load(&sim->lost); i++) {
+            status = mo_op_run(&sim->runner, &command->program->ops[i], err);
+        }
+        break;
+    case MO_SIM_DO_RECORD:
+    case MO_SIM_DO_AFTER: break; /* the stream does these itself */
+    }
+    *over_ns = link_ns ? link_ns : mo_clock_ns();
+    return status;
+}
+
+/* ---- Asking for it ---------------------------------------------------------------------------- */
+
+static mo_status lose(mo_sim *sim, const mo_error *why, mo_error *err)
+{
+    mo_sim_lose(sim, why);
+    return mo_sim_state(sim, err);
+}
+
+/* With the lock held: appends work of `steps` ops or copies, unless the device is lost or is lost by this call. */
+static mo_status push_work(mo_sim_stream *stream, const mo_sim_command *command, int64_t steps, mo_error *err)
+{
+    mo_sim *sim = mo_sim_of(stream->base.device);
+    const mo_status status = mo_sim_state(sim, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (mo_sim_hits(sim, MO_SIM_LOST, steps)) {
+        mo_error why;
+        mo_fail(&why, MO_EDEVICE, "the simulated GPU was lost, as it was told to be");
+        return lose(sim, &why, err);
+    }
+    return mo_sim_push(stream, command, err);
+}
+
+/* A copy or a clearing: its addresses are looked at now, so that the call that is wrong fails. */
+static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_error *err)
+{
+    mo_sim_stream *stream = (mo_sim_stream *)base;
+    mo_sim *sim = mo_sim_of(base->device);
+    const bool in = command->kind == MO_SIM_DO_COPY_IN, out = command->kind == MO_SIM_DO_COPY_OUT;
+    mo_error why;
+    void *to;
+    const void *from;
+    const bool sound = sides(sim, command, &to, &from, &why);
+    const bool pageable =
+        sound && (in || out) && !mo_sim_memory_pinned(&sim->memory, in ? from : to, command->copy.bytes);
+    mo_status status;
+    pthread_mutex_lock(&sim->lock);
+    if (!sound) {
+        status = lose(sim, &why, err);
+    } else if ((status = mo_sim_state(sim, err)) == MO_OK && command->kind != MO_SIM_DO_CLEAR &&
+               mo_sim_hits(sim, MO_SIM_COPY, 1)) {
+        status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU was told; the device goes on",
+                         kind_names[command->kind]);
+    } else if (status == MO_OK) {
+        status = push_work(stream, command, 1, err);
+        if (status == MO_OK && pageable) {
+            status = mo_sim_wait_number(stream, stream->enqueued, err);
+        }
+    }
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+mo_status mo_sim_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+{
+    return push_copy(
+        stream,
+        &(mo_sim_command){.kind = MO_SIM_DO_COPY_IN, .copy = {.to = to, .host_from = from, .bytes = bytes}},
+        err);
+}
+
+mo_status mo_sim_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
+{
+    return push_copy(
+        stream,
+        &(mo_sim_command){.kind = MO_SIM_DO_COPY_OUT, .copy = {.host_to = to, .from = from, .bytes = bytes}},
+        err);
+}
+
+mo_status mo_sim_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
+{
+    return push_copy(
+        stream,
+        &(mo_sim_command){.kind = MO_SIM_DO_COPY_WITHIN, .copy = {.to = to, .from = from, .bytes = bytes}},
+        err);
+}
+
+mo_status mo_sim_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
+{
+    return push_copy(stream, &(mo_sim_command){.kind = MO_SIM_DO_CLEAR, .copy = {.to = to, .bytes = bytes}},
+                     err);
+}
+
+mo_status mo_sim_launch(mo_dstream *base, const mo_op *op, mo_error *err)
+{
+    mo_sim *sim = mo_sim_of(base->device);
+    const mo_sim_command command = {.kind = MO_SIM_DO_OP, .op = *op};
+    pthread_mutex_lock(&sim->lock);
+    const mo_status status = push_work((mo_sim_stream *)base, &command, 1, err);
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+/* ---- Programs --------------------------------------------------------------------------------- */
+
+void mo_sim_program_drop(mo_sim *sim, mo_sim_program *program)
+{
+    if (--program->refs == 0) {
+        sim->programs--;
+        free(program);
+    }
+}
+
+mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out,
+                                mo_error *err)
+{
+    mo_sim *sim = mo_sim_of(device);
+    mo_sim_program *program = malloc(sizeof *program + sizeof *ops * (size_t)count);
+    if (!program) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
+    }
+    program->base.device = device;
+    program->refs = 1;
+    program->count = count;
+    if (count > 0) {
+        memcpy(program->ops, ops, sizeof *ops * (size_t)count);
+    }
+    pthread_mutex_lock(&sim->lock);
+    mo_status status = mo_sim_state(sim, err);
+    if (status == MO_OK && mo_sim_hits(sim, MO_SIM_MAKE, 1)) {
+        status = mo_fail(err, MO_ENOMEM, "the simulated GPU was told to refuse a program of %d ops", count);
+    }
+    sim->programs += status == MO_OK;
+    pthread_mutex_unlock(&sim->lock);
+    if (status == MO_OK) {
+        *out = &program->base;
+    } else {
+        free(program);
+    }
+    return status;
+}
+
+void mo_sim_program_destroy(mo_program *base)
+{
+    mo_sim *sim = mo_sim_of(base->device);
+    pthread_mutex_lock(&sim->lock);
+    mo_sim_program_drop(sim, (mo_sim_program *)base);
+    pthread_mutex_unlock(&sim->lock);
+}
+
+mo_status mo_sim_program_run(mo_program *base, mo_dstream *stream, mo_error *err)
+{
+    mo_sim *sim = mo_sim_of(base->device);
+    mo_sim_program *program = (mo_sim_program *)base;
+    const mo_sim_command command = {.kind = MO_SIM_DO_PROGRAM, .program = program};
+    pthread_mutex_lock(&sim->lock);
+    const mo_status status = push_work((mo_sim_stream *)stream, &command, program->count, err);
+    program->refs += status == MO_OK;
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}

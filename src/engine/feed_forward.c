@@ -1,0 +1,426 @@
+/* The feed-forward part of a layer: all chosen experts, and the dense or shared part beside them, as one
+ * region. Tokens are gathered expert by expert, so that a brick is read once however many tokens chose it;
+ * each token's outputs are summed in router order, so that nobody can tell. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/forward.h"
+
+/* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
+static const mo_ffn *side_of(const mo_layer *l)
+{
+    if (l->dense) {
+        return &l->ffn;
+    }
+    return l->routed && mo_linear_present(&l->moe.shared.up) ? &l->moe.shared : NULL;
+}
+
+/* ---- Who needs which expert ------------------------------------------------------------------- */
+
+/* A counting sort of the assignments: rows of one expert are neighbours, in the order of the tokens. */
+static void sort_by_expert(mo_forward *forward)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    const int64_t assignments = forward->tokens * moe->used;
+    int32_t *first = w->first;
+    memset(first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
+    for (int64_t i = 0; i < assignments; i++) {
+        first[w->ids[i] + 1]++;
+    }
+    for (int e = 0; e < moe->experts; e++) {
+        forward->engine->counters.bricks_run += first[e + 1] > 0;
+        first[e + 1] += first[e];
+    }
+    for (int64_t i = 0; i < assignments; i++) {
+        w->row_of[i] = first[w->ids[i]]++;
+        w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
+    }
+    for (int e = moe->experts; e > 0; e--) { /* back to the beginnings */
+        first[e] = first[e - 1];
+    }
+    first[0] = 0;
+    forward->engine->counters.expert_picks += (uint64_t)assignments;
+}
+
+/* Picks of the expert, for the profile. */
+static void tally(const mo_forward *forward, mo_tally_layer *counts, int expert, mo_found found)
+{
+    const int32_t picks = forward->w->first[expert + 1] - forward->w->first[expert];
+    if (counts && picks > 0) {
+        mo_tally_add(&counts->hits[mo_forward_phase(forward)][found][expert], (uint64_t)picks);
+    }
+}
+
+static mo_tally_layer *tally_layer(const mo_forward *forward)
+{
+    mo_tally_layer *counts =
+        forward->engine->tally ? mo_tally_find(forward->engine->tally, forward->index) : NULL;
+    if (counts) {
+        mo_tally_call(counts, mo_forward_phase(forward));
+    }
+    return counts;
+}
+
+/* ---- Activation ------------------------------------------------------------------------------- */
+
+static void activate(const mo_kernels *k, mo_activation kind, float *y, const float *g, const float *u,
+                     int64_t n)
+{
+    switch (kind) {
+    case MO_SWIGLU: k->swiglu(y, g, u, n); break;
+    case MO_GEGLU: k->geglu(y, g, u, n); break;
+    case MO_SWIGLU_OSS: k->swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT); break;
+    }
+}
+
+/* Items: the rows of this round's experts, then the tokens of the side part. */
+static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const mo_workspace *w = forward->w;
+    const mo_ffn *side = side_of(forward->layer);
+    for (int64_t i = begin; i < end; i++) {
+        if (i < forward->row_count) {
+            const int64_t row = w->rows[i];
+            const int64_t n = forward->hidden.cols;
+            activate(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
+                     w->gate + row * n, w->up + row * n, n);
+            mo_forward_quantize(forward->k, &forward->hidden, row);
+        } else {
+            const int64_t t = i - forward->row_count;
+            const int64_t n = forward->side_hidden.cols;
+            activate(forward->k, side->activation, forward->side_hidden.x + t * n, w->side_gate + t * n,
+                     w->side_up + t * n, n);
+            mo_forward_quantize(forward->k, &forward->side_hidden, t);
+        }
+    }
+}
+
+/* ---- Merge ------------------------------------------------------------------------------------ */
+
+/* The experts' outputs in router order, then the shared expert. */
+static void merge_experts(const mo_forward *forward, int64_t t, float *out)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    const mo_workspace *w = forward->w;
+    const int64_t n = forward->spec->width;
+    memset(out, 0, sizeof(float) * (size_t)n);
+    for (int r = 0; r < moe->used; r++) {
+        const int64_t i = t * moe->used + r;
+        if (w->ids[i] < 0) { /* left out because it was not in RAM: --skip-missing */
+            continue;
+        }
+        forward->k->axpy(out, w->weights[i], w->down + w->row_of[i] * n, n);
+    }
+    if (mo_linear_present(&moe->shared.up)) {
+        float g = 1.0f;
+        if (mo_linear_present(&moe->shared_gate)) {
+            forward->k->sigmoid(&g, &w->side_weight[t], 1);
+        }
+        forward->k->axpy(out, g, w->side_down + t * n, n);
+    }
+}
+
+static void merge(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    mo_forward *forward = ctx;
+    const mo_layer *l = forward->layer;
+    const mo_kernels *k = forward->k;
+    const int64_t n = forward->spec->width;
+    const float eps = forward->spec->eps;
+    for (int64_t t = begin; t < end; t++) {
+        float *x = forward->w->x + t * n;
+        float *dense = l->dense ? forward->w->side_down + t * n : NULL;
+        float *sum = dense ? dense : forward->w->y + t * n;
+        if (dense && l->post_ffn_norm_dense) {
+            k->rms_norm(dense, dense, l->post_ffn_norm_dense, n, eps);
+        }
+        if (l->routed) {
+            float *experts = forward->w->y + t * n;
+            merge_experts(forward, t, experts);
+            if (l->post_ffn_norm_moe) {
+                k->rms_norm(experts, experts, l->post_ffn_norm_moe, n, eps);
+            }
+            if (dense) {
+                k->add(dense, experts, n);
+            }
+        }
+        if (l->post_ffn_norm) {
+            k->rms_norm(sum, sum, l->post_ffn_norm, n, eps);
+        }
+        k->add(x, sum, n);
+        if (l->out_scale) {
+            k->scale(x, *l->out_scale, n);
+        }
+        if (!k->finite(x, n)) {
+            atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
+        }
+    }
+}
+
+/* ---- Rounds ----------------------------------------------------------------------------------- */
+
+void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    const mo_brick *b = &moe->bricks[expert];
+    mo_jobs_add(&w->ffn_in, &b->gate, &forward->in, w->by_expert + row, count, w->gate + row * moe->width,
+                moe->width);
+    mo_jobs_add(&w->ffn_in, &b->up, &forward->in, w->by_expert + row, count, w->up + row * moe->width,
+                moe->width);
+    for (int64_t i = 0; i < count; i++) {
+        w->rows[forward->row_count++] = (int32_t)(row + i);
+    }
+}
+
+void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count)
+{
+    mo_workspace *w = forward->w;
+    mo_jobs_add(&w->ffn_out, &forward->layer->moe.bricks[expert].down, &forward->hidden, w->identity + row,
+                count, w->down + row * forward->spec->width, forward->spec->width);
+}
+
+/* The rows of an expert that sort_by_expert() has laid together. */
+static void add_in(mo_forward *forward, int expert)
+{
+    const int32_t *first = forward->w->first;
+    mo_forward_add_in(forward, expert, first[expert], first[expert + 1] - first[expert]);
+}
+
+static void add_down(mo_forward *forward, int expert)
+{
+    const int32_t *first = forward->w->first;
+    mo_forward_add_down(forward, expert, first[expert], first[expert + 1] - first[expert]);
+}
+
+static void add_side(mo_forward *forward)
+{
+    const mo_layer *l = forward->layer;
+    const mo_ffn *side = side_of(l);
+    mo_workspace *w = forward->w;
+    if (!side) {
+        return;
+    }
+    const mo_acts *in = l->dense ? &forward->in_dense : &forward->in;
+    const int64_t n = forward->tokens, width = side->up.w.rows;
+    forward->side_hidden = mo_acts_lay(w->side_hidden, n, width);
+    forward->side_count = n;
+    mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
+    mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
+    mo_jobs_add(&w->ffn_out, &side->down, &forward->side_hidden, NULL, n, w->side_down, forward->spec->width);
+    if (!l->dense) {
+        mo_jobs_add(&w->ffn_in, &l->moe.shared_gate, in, NULL, n, w->side_weight, 1);
+    }
+}
+
+void mo_forward_begin_round(mo_forward *forward)
+{
+    mo_jobs_clear(&forward->w->ffn_in);
+    mo_jobs_clear(&forward->w->ffn_out);
+    forward->row_count = forward->side_count = 0;
+}
+
+/* A phase with an side_task before its first item. */
+typedef struct accompanied {
+    mo_phase phase;
+    mo_side_task side_task;
+} accompanied;
+
+static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const accompanied *a = ctx;
+    if (begin == 0) {
+        a->side_task.fn(a->side_task.ctx);
+        begin = 1;
+    }
+    if (end > begin) {
+        a->phase.fn(a->phase.ctx, begin - 1, end - 1, thread);
+    }
+}
+
+void mo_forward_run_round(mo_forward *forward, bool last)
+{
+    mo_phase phases[4];
+    int count = 0;
+    accompanied in = {.phase = mo_jobs_phase(&forward->w->ffn_in), .side_task = forward->side_task};
+    forward->side_task = (mo_side_task){0};
+    phases[count++] = in.side_task.fn ? (mo_phase){run_accompanied, &in, in.phase.count + 1, 1} : in.phase;
+    phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1};
+    phases[count++] = mo_jobs_phase(&forward->w->ffn_out);
+    if (last) {
+        phases[count++] = (mo_phase){merge, forward, forward->tokens, 1};
+    }
+    mo_forward_run(forward, phases, count);
+}
+
+/* ---- Experts that come and go ----------------------------------------------------------------- */
+
+static int list_needs(mo_forward *forward)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    int count = 0;
+    for (int e = 0; e < moe->experts; e++) {
+        const int32_t picks = w->first[e + 1] - w->first[e];
+        if (picks > 0) {
+            w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
+        }
+    }
+    return count;
+}
+
+/* Adds what can be computed now; false when that is nothing. *left counts experts that are not finished. */
+static bool add_ready(mo_forward *forward, int count, int *left)
+{
+    mo_need *needs = forward->w->needs;
+    bool some = false;
+    *left = 0;
+    for (int i = 0; i < count; i++) {
+        mo_need *n = &needs[i];
+        if (n->skipped) {
+            continue;
+        }
+        if (n->in && !n->in_done) {
+            add_in(forward, n->expert);
+            n->in_done = some = true;
+        }
+        if (n->in_done && n->down && !n->down_done) {
+            add_down(forward, n->expert);
+            n->down_done = some = true;
+        }
+        *left += !n->down_done;
+    }
+    return some;
+}
+
+static void release_done(mo_forward *forward, int count)
+{
+    mo_need *needs = forward->w->needs;
+    for (int i = 0; i < count; i++) {
+        if (needs[i].down_done && !needs[i].released) {
+            mo_store_release(forward->engine->tiers->store, &needs[i]);
+            needs[i].released = true;
+        }
+    }
+}
+
+/* When things happened in a layer whose experts come and go; all 0 when nobody wants to know. */
+typedef struct stopwatch {
+    bool on;
+    int64_t began, landed; /* nanoseconds; landed: nothing was missing any more */
+    int64_t computing, waiting;
+} stopwatch;
+
+static int64_t tick(const stopwatch *s)
+{
+    return s->on ? mo_clock_ns() : 0;
+}
+
+/* The lanes of document 001, here: computing is the hot one, reading the cold one. Routing shares a region with the
+ * mixer and has no time of its own. */
+static void tally_times(mo_tally_layer *counts, const stopwatch *s)
+{
+    if (s->on && counts) {
+        const int64_t region = mo_clock_ns() - s->began;
+        mo_tally_time(counts, (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)region,
+                                                         [MO_TIME_HOT] = (uint64_t)s->computing,
+                                                         [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
+                                                         [MO_TIME_JOIN] = (uint64_t)s->waiting,
+                                                         [MO_TIME_REGION] = (uint64_t)region});
+    }
+}
+
+/* Rounds: what is in RAM first, then what has landed meanwhile, until nothing is left. */
+static mo_status feed_stored(mo_forward *forward, mo_error *err)
+{
+    stopwatch watch = {.on = forward->engine->timed};
+    watch.began = tick(&watch);
+    mo_tiers *tiers = forward->engine->tiers;
+    const int count = list_needs(forward);
+    mo_status status = MO_OK;
+    bool first = true, wait = false;
+    mo_store_want(tiers->store, forward->index, forward->w->needs, count);
+    mo_tally_layer *counts = tally_layer(forward);
+    for (int i = 0; i < count; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        tally(forward, counts, n->expert, n->missing ? MO_FOUND_COLD : MO_FOUND_HOT);
+    }
+    if (tiers->skip_missing) {
+        mo_forward_skip(forward, count);
+    }
+    for (int left = 1; left > 0 && status == MO_OK;) {
+        const int64_t looked = tick(&watch);
+        status = mo_store_look(tiers->store, wait, err);
+        watch.waiting += wait ? tick(&watch) - looked : 0;
+        if (status != MO_OK) {
+            break;
+        }
+        if (first && !wait) { /* the layer's own reads are asked for: the disk may look ahead behind them */
+            mo_forward_guess(forward);
+        }
+        mo_forward_begin_round(forward);
+        if (first) {
+            add_side(forward);
+        }
+        const bool some = add_ready(forward, count, &left) || (first && forward->side_count > 0);
+        wait = !some && left > 0;
+        if (left == 0) { /* everything has landed */
+            watch.landed = tick(&watch);
+        }
+        if (!wait) {
+            const int64_t started = tick(&watch);
+            mo_forward_run_round(forward, left == 0);
+            watch.computing += tick(&watch) - started;
+            release_done(forward, count);
+            first = false;
+        }
+    }
+    mo_store_leave(tiers->store);
+    if (status == MO_OK) {
+        tally_times(counts, &watch);
+    }
+    return status;
+}
+
+/* ---- The part --------------------------------------------------------------------------------- */
+
+/* Everything but the routed experts. */
+static void feed_beside(mo_forward *forward)
+{
+    for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
+        forward->w->ids[i] = -1; /* the merge passes over them */
+    }
+    mo_forward_begin_round(forward);
+    add_side(forward);
+    mo_forward_run_round(forward, true);
+}
+
+mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
+{
+    const mo_layer *l = forward->layer;
+    if (l->routed && forward->slices[0].routers_only) {
+        feed_beside(forward);
+        return MO_OK;
+    }
+    if (l->routed) {
+        forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * l->moe.used, l->moe.width);
+        sort_by_expert(forward);
+        if (forward->engine->tiers && forward->engine->tiers->store) {
+            return feed_stored(forward, err);
+        }
+    }
+    mo_forward_begin_round(forward);
+    mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
+    for (int e = 0; l->routed && e < l->moe.experts; e++) {
+        add_in(forward, e);
+        add_down(forward, e);
+        tally(forward, counts, e, MO_FOUND_HOT);
+    }
+    add_side(forward);
+    mo_forward_run_round(forward, true);
+    return MO_OK;
+}

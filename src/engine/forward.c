@@ -1,0 +1,47 @@
+#include "engine/forward.h"
+
+static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const int64_t n = forward->spec->width;
+    for (int64_t t = begin; t < end; t++) {
+        forward->k->rms_norm(forward->in.x + t * n, forward->w->x + t * n, forward->layer->mixer_norm, n,
+                             forward->spec->eps);
+        mo_forward_quantize(forward->k, &forward->in, t);
+    }
+}
+
+mo_phase mo_forward_mixer_input(mo_forward *forward)
+{
+    return (mo_phase){norm_input, forward, forward->tokens, 1};
+}
+
+static void quantize_mixed(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    for (int64_t t = begin; t < end; t++) {
+        mo_forward_quantize(forward->k, &forward->mixed, t);
+    }
+}
+
+mo_phase mo_forward_mixed(mo_forward *forward)
+{
+    return (mo_phase){quantize_mixed, forward, forward->tokens, 1};
+}
+
+void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count)
+{
+    int first = 0, last = count;
+    for (; first < last && phases[first].count <= 1; first++) {
+        phases[first].fn(phases[first].ctx, 0, phases[first].count, 0);
+    }
+    while (last > first && phases[last - 1].count <= 1) {
+        last--;
+    }
+    mo_pool_region(forward->engine->pool, phases + first, last - first);
+    for (; last < count; last++) {
+        phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
+    }
+}

@@ -1,0 +1,112 @@
+/* Walk: one step on its way through the layers. Each part of a layer (mixer, router, feed-forward) turns its
+ * description into phases; step.c runs them. Private to the room. */
+#ifndef MO_ENGINE_FORWARD_H
+#define MO_ENGINE_FORWARD_H
+
+#include <stdatomic.h>
+
+#include "engine/engine.h"
+#include "engine/step.h"
+
+/* Most phases one region may have. */
+enum { MO_PHASES_MAX = 12 };
+
+/* Something that a thread does beside the others' products. */
+typedef struct mo_side_task {
+    void (*fn)(void *ctx); /* NULL: nothing */
+    void *ctx;
+} mo_side_task;
+
+typedef struct mo_forward {
+    mo_engine *engine;
+    const mo_model_spec *spec;
+    const mo_kernels *k;
+    mo_workspace *w;
+    const mo_slice *slices;
+    int slice_count;
+    int64_t tokens;
+
+    const mo_layer *layer;
+    int index; /* of the layer */
+    mo_acts in, in_dense, in_router, mixed, hidden, side_hidden;
+    int64_t row_count;      /* of the round: rows of experts, in w->rows, */
+    int64_t side_count;     /* and tokens of the part beside them */
+    int64_t tile;           /* attention: tokens that share a pass over the keys */
+    int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
+    mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
+    atomic_bool overflow;   /* a key or value does not fit the KV format */
+    atomic_bool infinite;   /* the residual stream is not finite */
+    atomic_bool unread;     /* an embedding could not be read; who sets it first writes read_error */
+    mo_error read_error;
+} mo_forward;
+
+/* What the step counts as, for statistics. */
+static inline mo_trace_phase mo_forward_phase(const mo_forward *forward)
+{
+    return forward->slices[0].prompt ? MO_TRACE_PROMPT : MO_TRACE_GENERATION;
+}
+
+/* Norms and quantizes the residual stream of every token for the mixer: the first phase of a layer. */
+mo_phase mo_forward_mixer_input(mo_forward *forward);
+
+/* A whole layer on the CPU: the stream in w->x passes through it. */
+mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err);
+
+/* Quantizes forward->mixed, the mixer's result before its output product. */
+mo_phase mo_forward_mixed(mo_forward *forward);
+
+/* Append phases from the mixer's normed input to x += mixer(...); return the new count. */
+int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count);
+int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count);
+
+/* Appends the phases that norm the feed-forward part's input and, for routed layers, choose the experts. */
+int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);
+
+/* Sorts the chosen experts' tokens (after mo_forward_route has run) and computes the feed-forward part: gate and
+ * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
+mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
+
+/* Does any slice listen? */
+static inline bool mo_forward_listens(const mo_forward *forward)
+{
+    bool any = false;
+    for (int i = 0; i < forward->slice_count; i++) {
+        any |= forward->slices[i].routes != NULL;
+    }
+    return any;
+}
+
+/* Tells slices that listen which experts w->ids holds for the layer. */
+void mo_forward_tell_routes(const mo_forward *forward);
+
+/* Rounds of that computation, for whoever decides which experts the CPU computes: rows `row` and up of gate, up, hidden
+ * and down belong to the expert's tokens, named by w->by_expert. The matrices must be in RAM. After the last round
+ * every token's outputs are merged. */
+void mo_forward_begin_round(mo_forward *forward);
+void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count);
+void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count);
+void mo_forward_run_round(mo_forward *forward, bool last);
+
+/* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is
+ * now. Does nothing unless prediction is on and one token is computed. */
+void mo_forward_guess(mo_forward *forward);
+
+/* Leaves out, of the w->needs, those that are not in RAM, and lets the others have their weight: lossy. A token
+ * of which nothing would remain keeps its best expert. */
+void mo_forward_skip(mo_forward *forward, int count);
+
+/* Runs a region. What one item cannot share (norms and choices of a single token) the calling thread does
+ * itself at the beginning and the end, instead of letting the others wait for it once more. */
+void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count);
+
+/* Quantizes row t of acts if any product will read its codes (its length allows it). */
+static inline void mo_forward_quantize(const mo_kernels *k, const mo_acts *a, int64_t t)
+{
+    if (a->cols % 32 == 0) {
+        const int64_t blocks = a->cols / 32;
+        k->quantize(a->x + t * a->cols, a->cols, a->q + t * a->cols, a->d + t * blocks, a->s + t * blocks,
+                    a->sum + t * blocks, a->half_sum + 2 * t * blocks);
+    }
+}
+
+#endif

@@ -1,0 +1,419 @@
+/* Experts of a batch on the device, expert by expert: those in slots first, the others as they cross the link, each at
+ * most once, window by window through a ring that is filled while earlier ones compute. A large batch uses nearly every
+ * expert, so the ring runs ahead into the next layer before its choice is known. */
+#include <string.h>
+
+#include "base/status.h"
+#include "gpu/parts.h"
+
+/* ---- The order of a layer --------------------------------------------------------------------- */
+
+/* Experts that are computed together: `count` from `first` on in the order, out of one window of the ring. */
+typedef struct portion {
+    uint64_t window;
+    int first, count;
+} portion;
+
+typedef struct order {
+    int expert[MO_EXPERTS_MAX];
+    int count, hot; /* the first `hot` lie in slots */
+    portion portion[MO_EXPERTS_MAX];
+    int portions, sent; /* the first `sent` are in the ring */
+} order;
+
+/* What lies in slots. */
+static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, order *o)
+{
+    for (int e = 0; e < experts; e++) {
+        if (left[e] > 0 && mo_vram_find(gpu->vram, layer, e)) {
+            o->expert[o->count++] = e;
+            left[e] = 0;
+        }
+    }
+    o->hot = o->count;
+}
+
+/* What was sent ahead of the choice. */
+static void list_sent(mo_gpu *gpu, int layer, int32_t *left, order *o)
+{
+    for (uint64_t at = gpu->window_tail; at < gpu->window_head; at++) {
+        const mo_gpu_window *w = mo_gpu_window_at(gpu, at);
+        portion p = {.window = at, .first = o->count};
+        for (int i = 0; w->layer == layer && i < w->count; i++) {
+            if (left[w->expert[i]] > 0) {
+                o->expert[o->count++] = w->expert[i];
+                left[w->expert[i]] = 0;
+            }
+        }
+        p.count = o->count - p.first;
+        if (p.count > 0) {
+            o->portion[o->portions++] = p;
+        }
+    }
+    o->sent = o->portions;
+}
+
+/* The rest goes into the windows that come next. */
+static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, order *o)
+{
+    portion *p = NULL;
+    for (int e = 0; e < experts; e++) {
+        if (left[e] == 0) {
+            continue;
+        }
+        if (!p || p->count == gpu->window_size) {
+            const uint64_t window = gpu->window_head + (uint64_t)(o->portions - o->sent);
+            p = &o->portion[o->portions++];
+            *p = (portion){.window = window, .first = o->count};
+        }
+        o->expert[o->count++] = e;
+        p->count++;
+    }
+}
+
+/* Rows follow the order in which experts are computed. */
+static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, order *o)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    const int64_t rows = forward->tokens * moe->used;
+    int32_t picks[MO_EXPERTS_MAX] = {0}, left[MO_EXPERTS_MAX];
+    int32_t next = 0;
+    o->count = o->portions = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        picks[w->ids[i]]++;
+    }
+    memcpy(left, picks, sizeof left);
+    list_hot(gpu, layer, moe->experts, left, o);
+    list_sent(gpu, layer, left, o);
+    list_rest(gpu, moe->experts, left, o);
+    for (int i = 0; i < o->count; i++) {
+        const int e = o->expert[i];
+        w->needs[i] = (mo_need){.expert = e, .picks = (uint32_t)picks[e]};
+        w->first[e] = next;
+        next += picks[e];
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int32_t row = w->first[w->ids[i]]++;
+        gpu->pinned.row_of[i] = row;
+        gpu->pinned.picks[row] = (int32_t)(i / moe->used);
+    }
+    for (int i = 0; i < o->count; i++) { /* first: the end of each; back to the beginnings */
+        w->first[o->expert[i]] -= picks[o->expert[i]];
+    }
+}
+
+/* ---- Groups ----------------------------------------------------------------------------------- */
+
+/* Group i of the order: where the device finds the matrices of its expert. */
+static void put_group(mo_gpu *gpu, const mo_forward *forward, int i, const mo_daddr *part)
+{
+    const mo_need *n = &forward->w->needs[i];
+    for (int j = 0; j < 3; j++) {
+        gpu->pinned.groups[j * gpu->group_limit + i] = (mo_dgroup){.data = part[j],
+                                                                   .expert = n->expert,
+                                                                   .first = forward->w->first[n->expert],
+                                                                   .count = (int32_t)n->picks};
+    }
+}
+
+static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o)
+{
+    const mo_gpu_layer *l = &gpu->layers[layer];
+    for (int i = 0; i < o->hot; i++) {
+        const mo_daddr at = mo_vram_find(gpu->vram, layer, o->expert[i]);
+        put_group(gpu, forward, i, (mo_daddr[]){at, at + (mo_daddr)l->up_at, at + (mo_daddr)l->down_at});
+    }
+}
+
+/* Expert i of the order is, or will be, the one at `place` of a window. */
+static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int i, uint64_t window, int place)
+{
+    const mo_gpu_window *w = mo_gpu_window_at(gpu, window);
+    mo_daddr part[3];
+    for (int j = 0; j < 3; j++) {
+        const mo_gpu_window_part lie = mo_gpu_window_part_of(gpu, layer, j);
+        part[j] =
+            (mo_gpu_interleaved(gpu, layer) ? w->plain : w->memory) + (mo_daddr)(lie.at + place * lie.stride);
+    }
+    put_group(gpu, forward, i, part);
+}
+
+static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o, int number)
+{
+    const portion *p = &o->portion[number];
+    const mo_gpu_window *w = mo_gpu_window_at(gpu, p->window);
+    for (int i = 0, place = 0; i < p->count; i++, place++) {
+        while (number < o->sent && w->expert[place] != o->expert[p->first + i]) {
+            place++; /* sent ahead, but nobody chose it */
+        }
+        put_crossing(gpu, forward, layer, p->first + i, p->window, place);
+    }
+}
+
+static mo_status copy_in(mo_gpu *gpu, mo_daddr to, const void *from, size_t bytes, mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_in(gpu->main, to, from, bytes, err);
+    } while (mo_gpu_again(gpu, gpu->main, &tries, &status, err));
+    return status;
+}
+
+static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_out(gpu->main, to, from, bytes, err);
+    } while (mo_gpu_again(gpu, gpu->main, &tries, &status, err));
+    return status;
+}
+
+/* Which rows belong to whom, and all groups where they are known: side by side. The device fetches them itself: a copy
+ * would wait behind the megabytes of experts that are crossing. */
+static mo_status send_order(mo_gpu *gpu, mo_gpu_plan *p, int layer, int64_t rows, bool groups, mo_error *err)
+{
+    const mo_gpu_pinned *pinned = &gpu->pinned;
+    const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
+    p->count = 0;
+    const int64_t bytes =
+        (const uint8_t *)(pinned->row_of + rows) - from; /* both sides have room for whole words */
+    mo_gpu_receive_input(p, layer, from, groups ? gpu->room.groups : gpu->room.picks, (bytes + 15) / 16 * 16);
+    const mo_status status = mo_gpu_launch(gpu->main, p, err);
+    p->count = 0;
+    return status;
+}
+
+/* Groups that come to be known later. */
+static mo_status send_groups(mo_gpu *gpu, int first, int count, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int part = 0; part < 3 && status == MO_OK; part++) {
+        const int64_t at = part * gpu->group_limit + first;
+        status = copy_in(gpu, gpu->room.groups + (mo_daddr)at * sizeof(mo_dgroup), &gpu->pinned.groups[at],
+                         (size_t)count * sizeof(mo_dgroup), err);
+    }
+    return status;
+}
+
+static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, int layer, int first,
+                         int count, mo_error *err)
+{
+    const mo_need *needs = forward->w->needs;
+    mo_gpu_span span = {.group = first, .groups = count, .first_row = forward->w->first[needs[first].expert]};
+    for (int i = first; i < first + count; i++) {
+        span.rows += needs[i].picks;
+        span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
+    }
+    mo_gpu_groups(p, layer, &span);
+    const mo_status status = mo_gpu_launch(gpu->main, p, err);
+    p->count = 0;
+    return status;
+}
+
+/* The same for experts of a window, when it has arrived. */
+static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, const portion *part,
+                                mo_error *err)
+{
+    const mo_gpu_window *w = mo_gpu_window_at(gpu, part->window);
+    const mo_status status = mo_dstream_after(gpu->main, w->ready, err);
+    p->count = 0;
+    return status == MO_OK ? compute(gpu, forward, p, w->layer, part->first, part->count, err) : status;
+}
+
+/* ---- What crosses ----------------------------------------------------------------------------- */
+
+/* Fills the ring: first what this layer still needs, then guesses. */
+static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *err)
+{
+    mo_status status = MO_OK;
+    while (status == MO_OK && o->sent < o->portions && mo_gpu_window_capacity(gpu)) {
+        const portion *p = &o->portion[o->sent++];
+        status = mo_gpu_window_send(gpu, layer, &o->expert[p->first], p->count, err);
+    }
+    return status == MO_OK && ahead && o->sent == o->portions ? mo_gpu_window_ahead(gpu, layer + 1, err)
+                                                              : status;
+}
+
+static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, int layer, order *o,
+                                  bool ahead, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < o->portions && status == MO_OK; i++) {
+        const portion *part = &o->portion[i];
+        while (status == MO_OK && gpu->window_tail < part->window && gpu->window_tail < gpu->window_head) {
+            status = mo_gpu_window_retire(gpu, err); /* computed, or a guess that was wrong */
+        }
+        if (status == MO_OK) {
+            status = fill(gpu, layer, o, ahead, err);
+        }
+        if (status == MO_OK) {
+            status = compute_window(gpu, forward, p, part, err);
+        }
+    }
+    while (status == MO_OK && gpu->window_tail < gpu->window_head &&
+           mo_gpu_window_at(gpu, gpu->window_tail)->layer <= layer) {
+        status = mo_gpu_window_retire(gpu, err);
+    }
+    return status == MO_OK ? fill(gpu, layer, o, ahead, err) : status;
+}
+
+/* Experts that come from the disk: what has landed in RAM crosses, round by round. */
+static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, const order *o,
+                                 mo_error *err)
+{
+    mo_store *store = forward->engine->tiers->store;
+    mo_need *needs = forward->w->needs + o->hot;
+    const int count = o->count - o->hot;
+    mo_status status = MO_OK;
+    bool wait = false;
+    int left = count;
+    mo_store_want(store, layer, needs, count);
+    while (left > 0 && status == MO_OK) {
+        status = mo_store_look(store, wait, err);
+        wait = true;
+        for (int i = 0; i < count && status == MO_OK; i++) {
+            if (!needs[i].in || !needs[i].down || needs[i].down_done) {
+                continue;
+            }
+            const portion part = {.window = gpu->window_head, .first = o->hot + i, .count = 1};
+            put_crossing(gpu, forward, layer, part.first, part.window, 0);
+            status = mo_gpu_window_send(gpu, layer, &o->expert[part.first], 1, err);
+            if (status == MO_OK) {
+                status = send_groups(gpu, part.first, 1, err);
+            }
+            if (status == MO_OK) {
+                status = compute_window(gpu, forward, p, &part, err);
+            }
+            if (status == MO_OK) {
+                status = mo_gpu_window_retire(gpu, err);
+            }
+            if (status == MO_OK) { /* its slot in RAM may be filled anew */
+                status = mo_event_wait(mo_gpu_window_at(gpu, part.window)->ready, err);
+            }
+            needs[i].in_done = needs[i].down_done = true;
+            if (status == MO_OK) {
+                mo_store_release(store, &needs[i]);
+                needs[i].released = true;
+            }
+            left--;
+            wait = false;
+        }
+    }
+    mo_store_leave(store);
+    return status;
+}
+
+/* ---- The layer -------------------------------------------------------------------------------- */
+
+static void tally(const mo_forward *forward, int layer, const order *o)
+{
+    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    if (!counts) {
+        return;
+    }
+    mo_tally_call(counts, mo_forward_phase(forward));
+    for (int i = 0; i < o->count; i++) {
+        mo_tally_add(
+            &counts->hits[mo_forward_phase(forward)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
+            forward->w->needs[i].picks);
+    }
+}
+
+static bool is_stored(const mo_forward *forward)
+{
+    return forward->engine->tiers && forward->engine->tiers->store;
+}
+
+/* May the ring run ahead of the layer's choice? With three picks for every expert, few are left out. */
+static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
+{
+    const mo_moe *moe = &gpu->spec->layers[layer].moe;
+    return experts && !is_stored(forward) && forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
+}
+
+mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
+{
+    int first = 0;
+    mo_status status = MO_OK;
+    while (gpu->window_tail < gpu->window_head &&
+           status == MO_OK) { /* steps of few tokens may have used its place */
+        status = mo_gpu_window_retire(gpu, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    while (first < gpu->spec->layer_count && !gpu->spec->layers[first].routed) {
+        first++;
+    }
+    return first < gpu->spec->layer_count && goes_ahead(gpu, forward, first, experts)
+               ? mo_gpu_window_ahead(gpu, first, err)
+               : MO_OK;
+}
+
+/* What the layer chose, to the workspace. */
+static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, mo_error *err)
+{
+    const size_t bytes = sizeof(int32_t) * (size_t)(forward->tokens * forward->layer->moe.used);
+    mo_status status =
+        copy_out(gpu, gpu->pinned.ids, mo_gpu_choice(gpu, gpu->room.ids, forward->tokens, layer), bytes, err);
+    if (status == MO_OK && mo_forward_listens(forward)) {
+        status = copy_out(gpu, forward->w->weights,
+                          mo_gpu_choice(gpu, gpu->room.weights, forward->tokens, layer), bytes, err);
+    }
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->main, err);
+    }
+    if (status == MO_OK) {
+        memcpy(forward->w->ids, gpu->pinned.ids, bytes);
+        mo_forward_tell_routes(forward);
+    }
+    return status;
+}
+
+static void count(mo_gpu *gpu, mo_forward *forward, int layer, const order *o)
+{
+    tally(forward, layer, o);
+    forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * forward->layer->moe.used);
+    forward->engine->counters.bricks_run += (uint64_t)o->count;
+    gpu->counters.asked += (uint64_t)o->count;
+    gpu->counters.hits += (uint64_t)o->hot;
+}
+
+mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, bool experts,
+                                    mo_error *err)
+{
+    const int64_t rows = forward->tokens * gpu->spec->layers[layer].moe.used;
+    const bool stored = is_stored(forward), ahead = goes_ahead(gpu, forward, layer, experts);
+    order o;
+    forward->index = layer;
+    forward->layer = &gpu->spec->layers[layer];
+    mo_status status =
+        ahead ? mo_gpu_window_ahead(gpu, layer, err) : MO_OK; /* the link works while we wait */
+    if (status == MO_OK) {
+        status = read_choice(gpu, forward, layer, err);
+    }
+    if (status != MO_OK || !experts) {
+        return status;
+    }
+    arrange(gpu, forward, layer, &o);
+    count(gpu, forward, layer, &o);
+    put_hot(gpu, forward, layer, &o);
+    for (int i = 0; i < o.portions && !stored; i++) {
+        put_portion(gpu, forward, layer, &o, i);
+    }
+    status = send_order(gpu, p, layer, rows, !stored, err);
+    if (status == MO_OK && stored && o.hot) {
+        status = send_groups(gpu, 0, o.hot, err);
+    }
+    if (status == MO_OK && o.hot) {
+        status = compute(gpu, forward, p, layer, 0, o.hot, err);
+    }
+    if (status != MO_OK || (stored && o.count == o.hot)) {
+        return status;
+    }
+    return stored ? compute_landing(gpu, forward, p, layer, &o, err)
+                  : compute_crossing(gpu, forward, p, layer, &o, ahead, err);
+}

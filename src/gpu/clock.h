@@ -1,0 +1,54 @@
+/* Card clock: where the time of a layer goes that needs the host. A step of few tokens is a row of laps, one for each
+ * such layer, from reply to reply:
+ *
+ *     reply ---- core ---- choice seen ---- turn, CPU's lane, waiting for copies ---- reply
+ *                                      `---------------- region ----------------'
+ *
+ * The host stamps what it sees; the device says how long it waited for each reply, and a pair of events how long copies
+ * took. Stamps are only looked at when the step has ended well, so taking one is a store. Nothing allocates after
+ * opening; quantiles come from a fixed histogram. One thread at a time (the holder of the engine's lock). */
+#ifndef MO_GPU_CLOCK_H
+#define MO_GPU_CLOCK_H
+
+#include "moraine.h"
+#include "profile/tally.h"
+
+typedef struct mo_gpu_clock mo_gpu_clock;
+
+/* For a model of so many layers. */
+mo_status mo_gpu_clock_open(int layers, mo_gpu_clock **out, mo_error *err);
+void mo_gpu_clock_close(mo_gpu_clock *c); /* NULL is allowed */
+
+/* ---- Stamps: nanoseconds of one monotonic clock, in the order of a step ---- */
+
+/* A step begins. counts: false when nothing is wanted of its layers: the stamps then only say what was hidden. */
+void mo_gpu_clock_begin(mo_gpu_clock *c, bool counts, int64_t now);
+void mo_gpu_clock_launched(mo_gpu_clock *c, int64_t now); /* the device has its first work */
+void mo_gpu_clock_seen(mo_gpu_clock *c, int layer, int64_t now);
+void mo_gpu_clock_fetch(mo_gpu_clock *c, int layer, int64_t now); /* copies begin */
+void mo_gpu_clock_fetched(mo_gpu_clock *c, int layer,
+                          int64_t took); /* how long they took, when that is known */
+/* The CPU computed experts, or was done with that and waited for the device; several times in a layer is allowed. */
+void mo_gpu_clock_computed(mo_gpu_clock *c, int layer, int64_t from, int64_t to);
+void mo_gpu_clock_waited(mo_gpu_clock *c, int layer, int64_t from, int64_t to);
+/* device: the device computes experts of the layer too, of which so many were fetched. */
+void mo_gpu_clock_replied(mo_gpu_clock *c, int layer, bool device, int fetched, int64_t now);
+/* The CPU has computed whole layers, from this one on, and handed the stream back: they have no lanes. */
+void mo_gpu_clock_hosted(mo_gpu_clock *c, int layer, int64_t now);
+/* An expert was meant to be the device's and was not, or was not beside the CPU's work. */
+void mo_gpu_clock_fall(mo_gpu_clock *c, int layer, mo_fallback why);
+
+/* The step has ended: waited_ns[layers] is what the device waited for replies, 0 where it had not to. Document 001's fields go to the tally
+ * (NULL: nowhere): walls of both lanes and the join wait; everything: also the region, launches and fallbacks. What
+ * copies took and what the CPU hid of that is added to *fetch_ns and *hidden_ns. */
+void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tally, bool everything,
+                      int64_t now, uint64_t *fetch_ns, uint64_t *hidden_ns);
+
+/* ---- Reading ---- */
+
+/* Sums since opening of steps that ended well and were counted. */
+void mo_gpu_clock_report(const mo_gpu_clock *c, mo_device_report *out);
+/* Those of layers that were ever served, ascending; returns how many there are, at most `room` are written. */
+int mo_gpu_clock_layers(const mo_gpu_clock *c, mo_device_layer *out, int room);
+
+#endif

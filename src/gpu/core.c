@@ -1,0 +1,301 @@
+/* The core of a model on the device: every matrix and vector that each token needs, in the file's layout. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "gpu/parts.h"
+
+/* A buffer that keeps the link busy. */
+#define UPLOAD_BYTES ((int64_t)8 << 20)
+
+/* Puts things one behind the other; only counts while `gpu` is NULL. */
+typedef struct packer {
+    mo_gpu *gpu;
+    mo_daddr buffer; /* for what is interleaved in RAM */
+    int64_t buffer_bytes;
+    int64_t group_bytes; /* of the largest group of interleaved rows */
+    int64_t used;
+    int64_t matrices;           /* of that, in matrices */
+    mo_streamed_layer *passing; /* the layer that is laid out does not stay; NULL: it does */
+    mo_status status;
+    mo_error *err;
+} packer;
+
+static int64_t matrix_bytes(const mo_weights *w)
+{
+    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+}
+
+static mo_daddr put(packer *p, const void *data, int64_t bytes)
+{
+    const int64_t at = p->used;
+    p->used += (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    if (!p->gpu) {
+        return 0;
+    }
+    const mo_daddr to = p->gpu->core + (mo_daddr)at;
+    if (p->status == MO_OK) {
+        p->status = mo_copy_in(p->gpu->main, to, data, (size_t)bytes, p->err);
+    }
+    return to;
+}
+
+/* An interleaved matrix passes through a buffer, some groups of rows at a time. */
+static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
+{
+    const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    const int64_t step = p->buffer_bytes / row / w->interleave * w->interleave;
+    mo_status status = MO_OK;
+    for (int64_t r = 0; r < w->rows && status == MO_OK; r += step) {
+        const int64_t rows = w->rows - r < step ? w->rows - r : step;
+        mo_op op = {.kind = MO_OP_RESTORE};
+        op.restore = (mo_op_restore){.from = p->buffer,
+                                     .to = to + (mo_daddr)(r * row),
+                                     .count = 1,
+                                     .parts = 1,
+                                     .type = {(int32_t)w->type},
+                                     .rows = {(int32_t)rows},
+                                     .cols = {(int32_t)w->cols},
+                                     .group = {w->interleave}};
+        status = mo_copy_in(p->gpu->main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
+        if (status == MO_OK) {
+            status = mo_op_launch(p->gpu->main, &op, p->err);
+        }
+    }
+    return status;
+}
+
+static mo_daddr put_matrix(packer *p, const mo_weights *w)
+{
+    const int64_t group = w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    p->group_bytes = group > p->group_bytes ? group : p->group_bytes;
+    p->matrices += mo_vram_slot_bytes(matrix_bytes(w));
+    if (p->passing) {
+        return mo_gpu_layer_buffer_add(p->gpu, p->passing, w);
+    }
+    if (!w->interleave || !p->gpu) {
+        return put(p, w->data, matrix_bytes(w));
+    }
+    const mo_daddr to = p->gpu->core + (mo_daddr)p->used;
+    p->used += (matrix_bytes(w) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    p->status = p->status == MO_OK ? put_interleaved(p, w, to) : p->status;
+    return to;
+}
+
+static mo_daddr put_vector(packer *p, const float *values, int64_t n)
+{
+    return values ? put(p, values, n * (int64_t)sizeof(float)) : 0;
+}
+
+static mo_dmatrix shape_of(const mo_linear *l)
+{
+    return (mo_dmatrix){.type = (int32_t)l->w.type, .rows = (int32_t)l->w.rows, .cols = (int32_t)l->w.cols};
+}
+
+/* While counting, vectors are not loaded yet: what a description could have is counted. */
+static mo_dmatrix put_linear(packer *p, const mo_linear *l)
+{
+    mo_dmatrix m = shape_of(l);
+    if (mo_linear_present(l)) {
+        m.data = put_matrix(p, &l->w);
+        m.scale = put_vector(p, l->scale, 1);
+        m.bias = put_vector(p, l->bias, l->w.rows);
+    }
+    return m;
+}
+
+/* Scales and biases of all experts, packed. which: 0 gate, 1 up, 2 down. */
+static const mo_linear *part_of(const mo_brick *b, int which)
+{
+    return which == 0 ? &b->gate : which == 1 ? &b->up : &b->down;
+}
+
+static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
+{
+    const mo_linear *first = part_of(&moe->bricks[0], which);
+    const int64_t n = bias ? first->w.rows : 1;
+    if (!(bias ? first->bias : first->scale)) {
+        return 0;
+    }
+    float *packed = p->gpu ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
+    if (p->gpu && !packed) {
+        p->status =
+            p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
+        return 0;
+    }
+    for (int e = 0; packed && e < moe->experts; e++) {
+        const mo_linear *l = part_of(&moe->bricks[e], which);
+        for (int64_t i = 0; i < n; i++) {
+            packed[e * n + i] = (bias ? l->bias : l->scale)[i];
+        }
+    }
+    const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
+    if (packed &&
+        p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
+        p->status = mo_dstream_wait(p->gpu->main, p->err);
+    }
+    free(packed);
+    return at;
+}
+
+static void put_experts(packer *p, const mo_moe *moe, mo_gpu_layer *out)
+{
+    mo_dmatrix *to[] = {&out->expert_gate, &out->expert_up, &out->expert_down};
+    int64_t at[4] = {0};
+    for (int i = 0; i < 3; i++) {
+        *to[i] = shape_of(part_of(&moe->bricks[0], i));
+        to[i]->scale = put_rows(p, moe, i, false);
+        to[i]->bias = put_rows(p, moe, i, true);
+        at[i + 1] = at[i] + mo_vram_slot_bytes(matrix_bytes(&part_of(&moe->bricks[0], i)->w));
+    }
+    out->up_at = at[1];
+    out->down_at = at[2];
+    out->brick_bytes = at[3];
+}
+
+static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
+{
+    out->q = put_linear(p, &a->q);
+    out->k = put_linear(p, &a->k);
+    out->v = put_linear(p, &a->v);
+    out->out = put_linear(p, &a->out);
+    out->q_norm = put_vector(p, a->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
+    out->k_norm = put_vector(p, a->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
+    out->sinks = put_vector(p, a->sinks, a->heads);
+}
+
+static void put_delta(packer *p, const mo_delta *d, mo_gpu_layer *out)
+{
+    const int64_t channels = (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
+    out->q = put_linear(p, &d->qkv);
+    out->k = put_linear(p, &d->gate);
+    out->out = put_linear(p, &d->out);
+    out->ba = put_linear(p, &d->ba);
+    out->beta = put_linear(p, &d->beta);
+    out->alpha = put_linear(p, &d->alpha);
+    out->conv = put_vector(p, d->conv, d->taps * channels);
+    out->a = put_vector(p, d->a, d->v_heads);
+    out->dt = put_vector(p, d->dt, d->v_heads);
+    out->delta_norm = put_vector(p, d->norm, d->head);
+}
+
+static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer *out)
+{
+    *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
+    out->mixer_norm = put_vector(p, l->mixer_norm, width);
+    out->post_mixer_norm = put_vector(p, l->post_mixer_norm, width);
+    if (l->mixer == MO_MIXER_ATTENTION) {
+        put_attention(p, &l->attention, out);
+    } else {
+        put_delta(p, &l->delta, out);
+    }
+    out->ffn_norm = put_vector(p, l->ffn_norm, width);
+    out->moe_norm = put_vector(p, l->moe_norm, width);
+    out->post_dense = put_vector(p, l->post_ffn_norm_dense, width);
+    out->post_moe = put_vector(p, l->post_ffn_norm_moe, width);
+    out->post_ffn = put_vector(p, l->post_ffn_norm, width);
+    out->out_scale = put_vector(p, l->out_scale, 1);
+    const mo_ffn *side = l->dense ? &l->ffn : l->routed ? &l->moe.shared : NULL;
+    if (side) {
+        out->gate = put_linear(p, &side->gate);
+        out->up = put_linear(p, &side->up);
+        out->down = put_linear(p, &side->down);
+    }
+    if (l->routed) {
+        out->shared_gate = put_linear(p, &l->moe.shared_gate);
+        out->router = put_linear(p, &l->moe.router.logits);
+        out->select_bias = put_vector(p, l->moe.router.select_bias, l->moe.experts);
+        out->input_scale = put_vector(p, l->moe.router.input_scale, width);
+        put_experts(p, &l->moe, out);
+    }
+}
+
+/* What was read from disk to be sent may be overwritten when it has been. */
+static mo_status leave_behind(packer *p, int layer)
+{
+    const mo_tiers *tiers = p->gpu->passage.tiers;
+    const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
+    const mo_status status = read ? mo_dstream_wait(p->gpu->main, p->err) : MO_OK;
+    mo_gpu_layer_buffer_forget(p->gpu, layer);
+    return status;
+}
+
+static void put_all(packer *p, const mo_model_spec *f, mo_gpu *gpu)
+{
+    mo_gpu_layer scratch;
+    for (int i = 0; i < f->layer_count; i++) {
+        p->passing = gpu ? mo_gpu_layer_buffer_of(gpu, i) : NULL;
+        const bool read = gpu && !p->passing && p->status == MO_OK;
+        if (read) {
+            p->status = mo_gpu_layer_buffer_read(gpu, i, p->err);
+        }
+        put_layer(p, &f->layers[i], f->width, gpu ? &gpu->layers[i] : &scratch);
+        if (read && p->status == MO_OK) {
+            p->status = leave_behind(p, i);
+        }
+        for (int r = 0; gpu && r < gpu->rope_count; r++) {
+            if (gpu->ropes[r] == f->layers[i].attention.rope) {
+                gpu->layers[i].rope = r;
+            }
+        }
+    }
+    p->passing = NULL;
+    const mo_daddr norm = put_vector(p, f->out_norm, f->width);
+    const mo_dmatrix output = put_linear(p, &f->output);
+    if (gpu) {
+        gpu->out_norm = norm;
+        gpu->output = output;
+    }
+}
+
+int64_t mo_gpu_core_bytes(const mo_model_spec *spec)
+{
+    packer p = {0};
+    put_all(&p, spec, NULL);
+    return p.used;
+}
+
+int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
+{
+    packer p = {0};
+    mo_gpu_layer scratch;
+    put_layer(&p, &spec->layers[layer], spec->width, &scratch);
+    return p.matrices;
+}
+
+bool mo_gpu_core_interleaved(const mo_model_spec *spec)
+{
+    packer p = {0};
+    put_all(&p, spec, NULL);
+    return p.group_bytes > 0;
+}
+
+mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
+{
+    gpu->core_bytes = mo_gpu_core_bytes(gpu->spec);
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        gpu->core_bytes -= gpu->passage.number[i] < 0 ? 0 : mo_gpu_layer_bytes(gpu->spec, i);
+    }
+    gpu->layers = calloc((size_t)gpu->spec->layer_count + 1, sizeof *gpu->layers);
+    if (!gpu->layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
+    }
+    mo_status status = mo_gpu_alloc(gpu, gpu->core_bytes, "the core of the model", &gpu->core, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    /* Given back at the end; what will be slots is room enough. */
+    packer count = {0};
+    put_all(&count, gpu->spec, NULL);
+    const int64_t half = (gpu->limit - gpu->taken) / 2;
+    const int64_t wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
+    const int64_t bytes = (wanted > count.group_bytes ? wanted : count.group_bytes) + MO_OP_ALIGN;
+    packer p = {.gpu = gpu, .err = err, .buffer_bytes = bytes};
+    p.status = mo_gpu_alloc(gpu, bytes, "a buffer for sending the model", &p.buffer, err);
+    if (p.status == MO_OK) {
+        put_all(&p, gpu->spec, gpu);
+    }
+    status = p.status == MO_OK ? mo_dstream_wait(gpu->main, err) : p.status;
+    mo_gpu_free(gpu, p.buffer, bytes);
+    return status == MO_OK ? mo_gpu_layer_buffer_ready(gpu, err) : status;
+}

@@ -1,0 +1,34 @@
+/* Layers of a model on a device that the CPU computes: of those that do not fit there, as many as make CPU and link end
+ * together. In steps of few tokens the stream of hidden rows comes to the host, passes through them and goes back; in a
+ * batch, where the device is far ahead, they cross the link like the others. Their part of a session's state moves
+ * between the two when the kind of step changes. Private to the gpu's files. */
+#ifndef MO_GPU_CPU_LAYERS_H
+#define MO_GPU_CPU_LAYERS_H
+
+#include "gpu/gpu.h"
+
+struct mo_gpu_plan;
+
+typedef struct mo_gpu_cpu_layers {
+    int count;
+    bool *layers; /* [layers of the model] */
+} mo_gpu_cpu_layers;
+
+/* Decides how many of the `count` layers that do not fit, `candidates` of which lie in RAM, the CPU computes. */
+int mo_gpu_host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes);
+
+/* Before a step: the states of its sessions are where it computes. */
+mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err);
+/* The same for one state: to the device. */
+mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err);
+
+/* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
+void mo_gpu_hand_over(struct mo_gpu_plan *p, int from);
+void mo_gpu_free_all(struct mo_gpu_plan *p, int from, int to);
+
+/* Waits for the stream before layer `from`. */
+mo_status mo_gpu_host_meet(mo_gpu *gpu, mo_forward *forward, int from, mo_error *err);
+/* Computes layers from .. to - 1 and lets the device go on. */
+mo_status mo_gpu_host_run(mo_gpu *gpu, mo_forward *forward, int from, int to, mo_error *err);
+
+#endif

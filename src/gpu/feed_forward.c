@@ -1,0 +1,189 @@
+/* The second half of a layer as ops: experts by worklist or in groups, what stands beside them, and the merging of all. */
+#include "gpu/ops.h"
+
+/* ---- Experts --------------------------------------------------------------------------------- */
+
+static mo_op_experts experts_of(const mo_gpu_plan *p, int layer, mo_daddr work, int64_t most, mo_daddr hidden)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_moe *moe = &gpu->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    return (mo_op_experts){
+        .work = work,
+        .most = (int32_t)most,
+        .activation = (int32_t)moe->activation,
+        .in = mo_gpu_in_of(p),
+        .hidden = mo_dacts_lay(hidden, p->tokens * moe->used, moe->width),
+        .gate = c->expert_gate,
+        .up = c->expert_up,
+        .down = c->expert_down,
+        .up_at = c->up_at,
+        .down_at = c->down_at,
+        .y = gpu->room.down,
+    };
+}
+
+static void add_experts(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+{
+    const mo_op_experts experts = experts_of(p, layer, work, most, p->gpu->room.hidden);
+    mo_gpu_op_add(p, MO_OP_EXPERTS_IN)->experts = experts;
+    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts;
+}
+
+void mo_gpu_down(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+{
+    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->gpu->room.sent);
+}
+
+void mo_gpu_hot(mo_gpu_plan *p, int layer)
+{
+    add_experts(p, layer, p->gpu->room.work, p->tokens * p->gpu->spec->layers[layer].moe.used);
+}
+
+void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+{
+    add_experts(p, layer, work, most);
+}
+
+static void add_grouped(mo_gpu_plan *p, const mo_gpu_span *span, int part, const mo_dmatrix *m, mo_dacts in,
+                        mo_daddr pick, mo_daddr y)
+{
+    mo_gpu_op_add(p, MO_OP_GROUPED)->grouped =
+        (mo_op_grouped){.in = in,
+                        .pick = pick,
+                        .groups = p->gpu->room.groups +
+                                  (mo_daddr)(part * p->gpu->group_limit + span->group) * sizeof(mo_dgroup),
+                        .count = (int32_t)span->groups,
+                        .rows = (int32_t)(p->tokens * p->gpu->extent.used), /* groups name theirs */
+                        .most = (int32_t)span->most,
+                        .matrix = *m,
+                        .y = y,
+                        .stride = m->rows};
+}
+
+void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_moe *moe = &gpu->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_gpu_scratch *r = &gpu->room;
+    const mo_dacts hidden = mo_dacts_lay(r->hidden, p->tokens * moe->used, moe->width);
+    const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
+    add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
+    add_grouped(p, span, 1, &c->expert_up, mo_gpu_in_of(p), r->picks, r->up);
+    mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
+        (mo_op_activate){.gate = r->gate + skip,
+                         .up = r->up + skip,
+                         .hidden = mo_dacts_from(hidden, span->first_row),
+                         .rows = (int32_t)span->rows,
+                         .n = (int32_t)moe->width,
+                         .activation = (int32_t)moe->activation};
+    add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
+}
+
+/* ---- The file's layout ----------------------------------------------------------------------- */
+
+bool mo_gpu_interleaved(const mo_gpu *gpu, int layer)
+{
+    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[0];
+    return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
+}
+
+/* One more matrix of `count` bricks. */
+static void restore_part(mo_op_restore *op, const mo_weights *w, int64_t at, int64_t stride)
+{
+    op->at[op->parts] = at;
+    op->stride[op->parts] = stride;
+    op->type[op->parts] = (int32_t)w->type;
+    op->rows[op->parts] = (int32_t)w->rows;
+    op->cols[op->parts] = (int32_t)w->cols;
+    op->group[op->parts++] = w->interleave;
+}
+
+void mo_gpu_restore(mo_gpu_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only)
+{
+    const mo_brick *b = &p->gpu->spec->layers[layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, p->gpu->layers[layer].up_at, p->gpu->layers[layer].down_at};
+    mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
+    op->from = from;
+    op->to = to;
+    op->count = (int32_t)count;
+    for (int i = 0; i < 3; i++) {
+        if (only < 0 || only == i) {
+            restore_part(op, parts[i], at[i], p->gpu->stage_bytes);
+        }
+    }
+}
+
+void mo_gpu_restore_window(mo_gpu_plan *p, const mo_gpu_window *w)
+{
+    const mo_brick *b = &p->gpu->spec->layers[w->layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
+    op->from = w->memory;
+    op->to = w->plain;
+    op->count = w->count;
+    for (int i = 0; i < 3; i++) {
+        const mo_gpu_window_part lie = mo_gpu_window_part_of(p->gpu, w->layer, i);
+        restore_part(op, parts[i], lie.at, lie.stride);
+    }
+}
+
+/* ---- Beside experts, and after them ---------------------------------------------------------- */
+
+void mo_gpu_side(mo_gpu_plan *p, int layer)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_layer *l = &gpu->spec->layers[layer];
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    if (!c->up.data) {
+        return;
+    }
+    const mo_gpu_scratch *r = &gpu->room;
+    const mo_dacts in = l->dense ? mo_dacts_lay(r->in_dense, p->tokens, gpu->spec->width) : mo_gpu_in_of(p);
+    const mo_dacts hidden = mo_dacts_lay(r->side_hidden, p->tokens, c->up.rows);
+    mo_op_product *first = mo_gpu_op_product(p, in);
+    mo_gpu_op_multiply(first, &c->gate, r->side_gate, c->up.rows);
+    mo_gpu_op_multiply(first, &c->up, r->side_up, c->up.rows);
+    if (!l->dense) {
+        mo_gpu_op_multiply(first, &c->shared_gate, r->side_weight, 1);
+    }
+    mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
+        (mo_op_activate){.gate = r->side_gate,
+                         .up = r->side_up,
+                         .hidden = hidden,
+                         .rows = (int32_t)p->tokens,
+                         .n = c->up.rows,
+                         .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
+    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, gpu->spec->width);
+}
+
+void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_layer *l = &gpu->spec->layers[layer];
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_gpu_scratch *r = &gpu->room;
+    mo_op_stream *op = mo_gpu_op_stream(p, layer);
+    op->feed = 1;
+    if (l->routed && experts) {
+        op->used = l->moe.used;
+        op->weights = mo_gpu_weights_of(p, layer);
+        op->ids = mo_gpu_ids_of(p, layer);
+        op->down = r->down;
+        op->row_of = grouped ? r->row_of : 0;
+    }
+    if (l->routed && !l->dense && c->up.data) {
+        op->shared = r->side_down;
+        op->shared_gate = c->shared_gate.data ? r->side_weight : 0;
+    }
+    if (l->dense) {
+        op->dense = r->side_down;
+        op->dense_norm = c->post_dense;
+    }
+    op->moe_norm = l->routed ? c->post_moe : 0;
+    op->post_norm = c->post_ffn;
+    op->out_scale = c->out_scale;
+    mo_gpu_op_norm(op, 0, mo_gpu_norm_before(gpu, layer + 1), mo_gpu_in_of(p));
+}

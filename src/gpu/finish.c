@@ -1,0 +1,169 @@
+/* The end of a step: its flags, logits, choices and times come back, and those who asked for them get them. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "gpu/parts.h"
+
+static mo_status check_flags(mo_gpu *gpu, mo_error *err)
+{
+    const int layers = gpu->spec->layer_count;
+    const uint32_t *bad = gpu->pinned.bad;
+    for (int i = 0; i < layers; i++) {
+        if (bad[2 * i + 1]) {
+            return mo_fail(
+                err, MO_EUNSUPPORTED,
+                "layer %d has keys or values too large for this cache format; run again with --kv f32", i);
+        }
+        if (bad[2 * i]) {
+            return mo_fail(
+                err, MO_EFORMAT,
+                "layer %d gives numbers that are not finite; the model file is damaged or not meant for "
+                "this architecture",
+                i);
+        }
+    }
+    if (bad[2 * layers]) {
+        return mo_fail(err, MO_EDEVICE,
+                       "the device waited ten seconds for the CPU's part of a layer and gave up");
+    }
+    if (bad[2 * layers + 1]) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "the logits are not finite; the model file is damaged or not meant for this architecture");
+    }
+    return MO_OK;
+}
+
+/* Rows of logits that were made for tokens first .. first + rows - 1 go to the slices that want them. */
+static void hand_out(const mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t rows)
+{
+    const int64_t vocab = gpu->spec->vocab;
+    int64_t t = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        for (int64_t j = 0; j < s->count; j++, t++) {
+            if (s->logits && j >= s->logits_from && t >= first && t < first + rows) {
+                memcpy(s->logits + (j - s->logits_from) * vocab, gpu->pinned.logits + (t - first) * vocab,
+                       sizeof(float) * (size_t)vocab);
+            }
+        }
+    }
+}
+
+static mo_status fetch_logits(mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t rows,
+                              mo_error *err)
+{
+    const mo_slice *only = &forward->slices[0];
+    const bool direct = rows == 1 && forward->slice_count == 1 && only->logits &&
+                        only->logits == only->state->gpu_session->logits;
+    mo_status status = mo_copy_out(gpu->main, direct ? only->logits : gpu->pinned.logits, gpu->room.logits,
+                                   sizeof(float) * (size_t)(rows * gpu->spec->vocab), err);
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->main, err);
+    }
+    if (status == MO_OK && !direct) {
+        hand_out(gpu, forward, first, rows);
+    }
+    return status;
+}
+
+/* Logits of a batch: only of the tokens that somebody asked for, some at a time. */
+static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    mo_gpu_plan p = {.gpu = gpu,
+                     .tokens = forward->tokens,
+                     .slices = forward->slice_count,
+                     .ops = gpu->batch_ops,
+                     .limit = gpu->batch_ops_limit};
+    mo_status status = MO_OK;
+    int64_t first = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        for (int64_t j = s->logits_from; s->logits && j < s->count && status == MO_OK; j += GPU_LOGITS) {
+            const int64_t rows = s->count - j < GPU_LOGITS ? s->count - j : GPU_LOGITS;
+            p.count = 0;
+            mo_gpu_logits(&p, first + j, rows);
+            status = mo_gpu_launch(gpu->main, &p, err);
+            if (status == MO_OK) {
+                status = fetch_logits(gpu, forward, first + j, rows, err);
+            }
+        }
+        first += s->count;
+    }
+    return status;
+}
+
+/* What layers chose, for those who count or listen. Those that were served were counted then. */
+static void tell_choices(mo_gpu *gpu, mo_forward *forward)
+{
+    const int64_t stride = mo_gpu_choice_rows(gpu, forward->tokens);
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        const mo_layer *l = &gpu->spec->layers[i];
+        if (!l->routed || gpu->host.layers[i]) { /* the CPU told and counted its own */
+            continue;
+        }
+        const int64_t rows = forward->tokens * l->moe.used;
+        forward->index = i;
+        forward->layer = l;
+        memcpy(forward->w->ids, gpu->pinned.all_ids + i * stride, sizeof(int32_t) * (size_t)rows);
+        memcpy(forward->w->weights, gpu->pinned.all_weights + i * stride, sizeof(float) * (size_t)rows);
+        mo_forward_tell_routes(forward);
+        if (gpu->layers[i].served == gpu->pass) {
+            continue;
+        }
+        mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, i) : NULL;
+        if (counts) {
+            mo_tally_call(counts, mo_forward_phase(forward));
+        }
+        for (int64_t j = 0; counts && j < rows; j++) {
+            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[j]], 1);
+        }
+        forward->engine->counters.expert_picks += (uint64_t)rows;
+        forward->engine->counters.bricks_run += (uint64_t)rows;
+    }
+}
+
+/* The profile's mode says what becomes of the step's times. */
+static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    const mo_status status = mo_gpu_measure_last(gpu, err);
+    if (status == MO_OK) {
+        mo_gpu_clock_end(gpu->clock, gpu->pinned.bad + 2 * gpu->spec->layer_count + 2, forward->engine->tally,
+                         forward->engine->timed, mo_clock_ns(), &gpu->counters.fetch_ns,
+                         &gpu->counters.hidden_ns);
+    }
+    return status;
+}
+
+mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *err)
+{
+    mo_status status = few ? MO_OK : batch_logits(gpu, forward, err);
+    const int layers = gpu->spec->layer_count;
+    const size_t choices = sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(gpu, forward->tokens));
+    if (status == MO_OK) {
+        status = mo_copy_out(gpu->main, gpu->pinned.bad, gpu->room.step,
+                             sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
+    }
+    if (status == MO_OK && few && gpu->extent.expert_width) {
+        status = mo_copy_out(gpu->main, gpu->pinned.all_ids, gpu->room.ids, choices, err);
+    }
+    if (status == MO_OK && few && mo_forward_listens(forward)) {
+        status = mo_copy_out(gpu->main, gpu->pinned.all_weights, gpu->room.weights, choices, err);
+    }
+    if (status == MO_OK) {
+        status = few && mo_gpu_wants_logits(forward) ? fetch_logits(gpu, forward, 0, forward->tokens, err)
+                                                     : mo_dstream_wait(gpu->main, err);
+    }
+    if (status == MO_OK) {
+        mo_gpu_layer_buffer_measure(gpu);
+        status = check_flags(gpu, err);
+    }
+    if (status == MO_OK && few) {
+        status = end_clock(gpu, forward, err);
+    }
+    if (status == MO_OK && few) {
+        tell_choices(gpu, forward);
+    }
+    return status;
+}

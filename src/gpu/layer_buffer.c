@@ -1,0 +1,498 @@
+#include "gpu/layer_buffer.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "gpu/parts.h"
+#include "plan/device.h"
+
+/* ---- Which layers pass ------------------------------------------------------------------------- */
+
+static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
+{
+    return p->tiers && p->tiers->ring && p->tiers->bricks->layer[layer] >= 0;
+}
+
+/* Marks `count` of the layers that are on disk (or are not), spread evenly. */
+static void spread(const mo_gpu *gpu, bool disk, int count, bool *passes)
+{
+    int all = 0;
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        all += on_disk(&gpu->passage, i) == disk;
+    }
+    for (int i = 0, n = 0; all > 0 && i < gpu->spec->layer_count; i++) {
+        if (on_disk(&gpu->passage, i) == disk) {
+            passes[i] = (int64_t)(n + 1) * count / all > (int64_t)n * count / all;
+            n++;
+        }
+    }
+}
+
+/* The disk is slower than the link: what lies in RAM passes first. */
+static void choose(const mo_gpu *gpu, int count, bool *passes)
+{
+    int in_ram = 0;
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        in_ram += !on_disk(&gpu->passage, i);
+        passes[i] = false;
+    }
+    if (in_ram > 0) {
+        spread(gpu, false, count < in_ram ? count : in_ram, passes);
+    }
+    if (count > in_ram) {
+        spread(gpu, true, count - in_ram, passes);
+    }
+}
+
+/* Bytes of the core on the device when these layers pass; *room: of a slot. */
+static int64_t core_with(const mo_gpu *gpu, const bool *passes, int64_t *room)
+{
+    int64_t bytes = mo_gpu_core_bytes(gpu->spec);
+    *room = 0;
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        if (passes[i]) {
+            const int64_t layer = mo_gpu_layer_bytes(gpu->spec, i);
+            bytes -= layer;
+            *room = layer > *room ? layer : *room;
+        }
+    }
+    return bytes;
+}
+
+/* How many have to pass under so many bytes; preferably a multiple of the slots, so that the first layer of a step need
+ * not wait for the last one of the step before. -1: it does not fit however many do. */
+static int count_passing(const mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
+{
+    const int layers = gpu->spec->layer_count;
+    int fits = -1;
+    for (int count = 0; count <= layers; count++) {
+        int64_t room;
+        choose(gpu, count, passes);
+        const int64_t core = core_with(gpu, passes, &room) + (count ? gpu->passage.ring * room : 0);
+        *least = *least == 0 || core < *least ? core : *least;
+        if (core <= bytes && (count == 0 || count % gpu->passage.slots == 0)) {
+            return count;
+        }
+        fits = core <= bytes && fits < 0 ? count : fits;
+    }
+    if (fits >= 0) {
+        choose(gpu, fits, passes);
+    }
+    return fits;
+}
+
+/* A ring with room for the next copy while one computes, or a smaller one with fewer layers passing through. */
+static int choose_ring(mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    int best = -1, ring = 0;
+    *least = 0;
+    for (int r = PASS_RING; r >= (p->interleaved ? 2 : 1); r--) {
+        p->ring = r;
+        p->slots = p->interleaved ? r - 1 : r;
+        const int count = count_passing(gpu, bytes, passes, least);
+        if (count >= 0 &&
+            (best < 0 || mo_plan_layer_buffer_cost(count, r) < mo_plan_layer_buffer_cost(best, ring))) {
+            best = count;
+            ring = r;
+        }
+    }
+    if (best >= 0) {
+        p->ring = ring;
+        p->slots = p->interleaved ? ring - 1 : ring;
+        choose(gpu, best, passes);
+    }
+    return best;
+}
+
+/* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
+static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    int in_ram = 0, seen = 0, taken = 0;
+    for (int i = 0; i < p->count; i++) {
+        in_ram += !on_disk(p, p->layers[i].layer);
+    }
+    p->few = malloc(sizeof *p->few * ((size_t)p->count + 1));
+    if (!p->few) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    gpu->host.count = mo_gpu_host_share(gpu, p->count, in_ram, p->room);
+    for (int i = 0; i < p->count; i++) {
+        mo_streamed_layer *l = &p->layers[i];
+        const bool here = !on_disk(p, l->layer);
+        const bool host = here && (seen + 1) * gpu->host.count / in_ram > seen * gpu->host.count / in_ram;
+        seen += here;
+        gpu->host.layers[l->layer] = host;
+        l->slot = (host ? taken++ : p->few_count) % p->slots;
+        if (!host) {
+            p->few[p->few_count++] = i;
+        }
+    }
+    return MO_OK;
+}
+
+static mo_status take_ring(mo_gpu *gpu, const bool *passes, int count, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    p->layers = calloc((size_t)count, sizeof *p->layers);
+    if (!p->layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    core_with(gpu, passes, &p->room);
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        if (passes[i]) {
+            p->number[i] = p->count;
+            p->layers[p->count++].layer = i;
+        }
+    }
+    mo_status status =
+        mo_gpu_alloc(gpu, p->ring * p->room, "a ring for layers that do not fit", &p->memory, err);
+    if (status == MO_OK) {
+        status = mo_dstream_create(gpu->device, &p->stream, err);
+    }
+    for (int i = 0; i < PASS_RING && status == MO_OK; i++) {
+        status = mo_event_create(gpu->device, &p->done[i], err);
+    }
+    for (int i = 0; i < p->count && status == MO_OK; i++) {
+        status = mo_event_create(gpu->device, &p->layers[i].began, err);
+        status = status == MO_OK ? mo_event_create(gpu->device, &p->layers[i].ready, err) : status;
+    }
+    if (status == MO_OK) {
+        status = mo_event_create(gpu->device, &p->copied, err);
+    }
+    return status == MO_OK ? share_with_host(gpu, err) : status;
+}
+
+mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    const int layers = gpu->spec->layer_count;
+    bool *passes = calloc((size_t)layers + 1, sizeof *passes);
+    p->number = malloc(sizeof *p->number * ((size_t)layers + 1));
+    gpu->host.layers = calloc((size_t)layers + 1, sizeof *gpu->host.layers);
+    if (!passes || !p->number || !gpu->host.layers) {
+        free(passes);
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    }
+    for (int i = 0; i < layers; i++) {
+        p->number[i] = -1;
+    }
+    p->held = -1;
+    p->interleaved = mo_gpu_core_interleaved(gpu->spec);
+    int64_t least;
+    const int64_t kept = mo_gpu_kept(gpu) + mo_gpu_least_stages(gpu);
+    const int64_t spare = gpu->limit - gpu->taken - kept;
+    const int count = choose_ring(gpu, spare, passes, &least);
+    mo_status status = MO_OK;
+    if (count < 0) {
+        status = mo_fail(
+            err, MO_ENOMEM,
+            "the model needs %.1f MiB of device memory even with its layers passing through, and may take "
+            "%.1f; raise --vram, choose a smaller --ctx or --batch, or run with --device none",
+            (double)(gpu->taken + kept + least) / (1 << 20), (double)gpu->limit / (1 << 20));
+    } else if (count > 0) {
+        status = take_ring(gpu, passes, count, err);
+        mo_log(MO_LOG_INFO, "device",
+               "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
+               "and the CPU computes %d",
+               count, layers, (double)gpu->limit / (1 << 20), count - gpu->host.count, gpu->host.count);
+    }
+    free(passes);
+    return status;
+}
+
+void mo_gpu_layer_buffer_close(mo_gpu *gpu)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_dstream_destroy(p->stream);
+    if (p->held >= 0 && p->tiers) {
+        mo_layer_buffer_leave(p->tiers->ring, p->held);
+    }
+    for (int i = 0; i < PASS_RING; i++) {
+        mo_event_destroy(p->done[i]);
+    }
+    for (int i = 0; p->layers && i < p->count; i++) {
+        mo_event_destroy(p->layers[i].began);
+        mo_event_destroy(p->layers[i].ready);
+    }
+    mo_event_destroy(p->copied);
+    mo_device_free(gpu->device, p->memory);
+    free(p->layers);
+    free(p->number);
+    free(p->few);
+    free(gpu->host.layers);
+    gpu->host = (mo_gpu_cpu_layers){0};
+    *p = (mo_gpu_layer_buffer){.held = -1};
+}
+
+/* ---- Laying out --------------------------------------------------------------------------------- */
+
+mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu *gpu, int layer)
+{
+    const int number = gpu->passage.number[layer];
+    return number < 0 ? NULL : &gpu->passage.layers[number];
+}
+
+static mo_daddr slot_of(const mo_gpu_layer_buffer *p, const mo_streamed_layer *l)
+{
+    return p->memory + (mo_daddr)(l->slot * p->room);
+}
+
+/* The layer of a position of the endless stream. */
+static mo_streamed_layer *layer_at(const mo_gpu_layer_buffer *p, uint64_t position)
+{
+    return p->batch ? &p->layers[position % (uint64_t)p->count]
+                    : &p->layers[p->few[position % (uint64_t)p->few_count]];
+}
+
+static mo_daddr plain_of(const mo_gpu_layer_buffer *p)
+{
+    return p->memory + (mo_daddr)((p->ring - 1) * p->room);
+}
+
+mo_daddr mo_gpu_layer_buffer_add(mo_gpu *gpu, mo_streamed_layer *l, const mo_weights *w)
+{
+    const mo_gpu_layer_buffer *p = &gpu->passage;
+    const int64_t at = l->used;
+    l->parts[l->count++] = (mo_streamed_part){.w = w, .at = at};
+    l->used += mo_vram_slot_bytes(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+    return (p->interleaved ? plain_of(p) : slot_of(p, l)) + (mo_daddr)at;
+}
+
+mo_status mo_gpu_layer_buffer_read(mo_gpu *gpu, int layer, mo_error *err)
+{
+    return on_disk(&gpu->passage, layer) ? mo_layer_buffer_enter(gpu->passage.tiers->ring, layer, err)
+                                         : MO_OK;
+}
+
+void mo_gpu_layer_buffer_forget(mo_gpu *gpu, int layer)
+{
+    if (on_disk(&gpu->passage, layer)) {
+        mo_layer_buffer_leave(gpu->passage.tiers->ring, layer);
+    }
+}
+
+mo_status mo_gpu_layer_buffer_ready(mo_gpu *gpu, mo_error *err)
+{
+    const mo_gpu_layer_buffer *p = &gpu->passage;
+    const int layers = gpu->spec->layer_count;
+    if (!p->tiers || !p->tiers->ring) {
+        return MO_OK;
+    }
+    bool *stays = calloc((size_t)layers, sizeof *stays);
+    if (!stays) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that stay on the device");
+    }
+    for (int i = 0; i < layers; i++) {
+        stays[i] = p->number[i] < 0;
+    }
+    mo_layer_buffer_skip(p->tiers->ring, stays);
+    free(stays);
+    return MO_OK;
+}
+
+/* ---- Passing ------------------------------------------------------------------------------------ */
+
+/* What the layer's last copy took. */
+static void measure(mo_gpu *gpu, mo_streamed_layer *l)
+{
+    mo_error ignored = {0};
+    double seconds = 0;
+    bool done = false;
+    if (l->timed && mo_event_query(l->ready, &done, &ignored) == MO_OK && done &&
+        mo_event_seconds(l->began, l->ready, &seconds, &ignored) == MO_OK) {
+        gpu->counters.streamed_bytes += (uint64_t)l->used;
+        gpu->counters.streamed_ns += (uint64_t)(seconds * 1e9);
+        l->timed = false;
+    }
+}
+
+void mo_gpu_layer_buffer_measure(mo_gpu *gpu)
+{
+    for (int i = 0; i < gpu->passage.count; i++) {
+        measure(gpu, &gpu->passage.layers[i]);
+    }
+}
+
+/* The slot in RAM that was copied from is filled anew. *free: it is, or nothing was held. */
+static mo_status release_held(mo_gpu_layer_buffer *p, bool wait, bool *free_now, mo_error *err)
+{
+    mo_status status = MO_OK;
+    *free_now = true;
+    if (p->held < 0) {
+        return MO_OK;
+    }
+    status = wait ? mo_event_wait(p->copied, err) : mo_event_query(p->copied, free_now, err);
+    if (status == MO_OK && *free_now) {
+        mo_layer_buffer_leave(p->tiers->ring, p->held);
+        p->held = -1;
+    }
+    return status;
+}
+
+static mo_status copy_layer(mo_gpu *gpu, const mo_streamed_layer *l, mo_daddr to, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < l->count && status == MO_OK; i++) {
+        status =
+            mo_gpu_copy_matrix(gpu, gpu->passage.stream, l->parts[i].w, to + (mo_daddr)l->parts[i].at, err);
+    }
+    return status;
+}
+
+/* Sends the layer of the next position. *sent stays false when its slot is in use, or the disk would have to be waited
+ * for and nobody wants to. */
+static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_streamed_layer *l = layer_at(p, p->asked);
+    const int slot = l->slot;
+    mo_status status = MO_OK;
+    *sent = false;
+    if (p->holds[slot] > p->head) {
+        return MO_OK;
+    }
+    if (on_disk(p, l->layer)) {
+        bool free_now;
+        status = release_held(p, wait, &free_now, err);
+        if (status != MO_OK || !free_now || (!wait && !mo_layer_buffer_has(p->tiers->ring, l->layer))) {
+            return status;
+        }
+        status = mo_layer_buffer_enter(p->tiers->ring, l->layer, err);
+        if (status != MO_OK) {
+            return status;
+        }
+        p->held = l->layer;
+    }
+    measure(gpu, l); /* one that was sent ahead of the step before */
+    l->timed = false;
+    if (p->used[slot]) {
+        status = mo_dstream_after(p->stream, p->done[slot], err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_record(l->began, p->stream, err);
+    }
+    if (status == MO_OK && copy_layer(gpu, l, slot_of(p, l), err) != MO_OK) {
+        gpu->counters.fetch_failed++; /* once more; a link that fails twice is not to be trusted */
+        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(gpu, l, slot_of(p, l), err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_record(l->ready, p->stream, err);
+        l->timed = status == MO_OK;
+    }
+    if (status == MO_OK && p->held == l->layer) {
+        status = mo_event_record(p->copied, p->stream, err);
+    }
+    p->holds[slot] = ++p->asked;
+    *sent = status == MO_OK;
+    return status;
+}
+
+/* To the file's layout; after that the slot is free. */
+static mo_status restore(mo_gpu *gpu, const mo_streamed_layer *l, mo_error *err)
+{
+    const mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_status status = MO_OK;
+    for (int i = 0; i < l->count && status == MO_OK;) {
+        mo_op op = {.kind = MO_OP_RESTORE};
+        op.restore = (mo_op_restore){.from = slot_of(p, l), .to = plain_of(p), .count = 1};
+        mo_op_restore *r = &op.restore;
+        for (; i < l->count && r->parts < 3; i++) {
+            const mo_weights *w = l->parts[i].w;
+            r->at[r->parts] = l->parts[i].at;
+            r->type[r->parts] = (int32_t)w->type;
+            r->rows[r->parts] = (int32_t)w->rows;
+            r->cols[r->parts] = (int32_t)w->cols;
+            r->group[r->parts++] = w->interleave;
+        }
+        status = mo_op_launch(gpu->main, &op, err);
+    }
+    return status;
+}
+
+mo_status mo_gpu_layer_buffer_enter(mo_gpu *gpu, int layer, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    if (p->number[layer] < 0) {
+        return MO_OK;
+    }
+    mo_status status = MO_OK;
+    for (bool sent = true; status == MO_OK && sent && p->asked <= p->head;) {
+        status = send(gpu, true, &sent, err);
+    }
+    const mo_streamed_layer *l = &p->layers[p->number[layer]];
+    const int slot = l->slot;
+    if (status == MO_OK) {
+        status = mo_dstream_after(gpu->main, l->ready, err);
+    }
+    if (status == MO_OK && p->interleaved) {
+        status = restore(gpu, l, err);
+        status = status == MO_OK ? mo_event_record(p->done[slot], gpu->main, err) : status;
+        p->used[slot] = true;
+    }
+    return status;
+}
+
+mo_status mo_gpu_layer_buffer_leave(mo_gpu *gpu, int layer, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    if (p->number[layer] < 0) {
+        return MO_OK;
+    }
+    const int slot = p->layers[p->number[layer]].slot;
+    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], gpu->main, err);
+    p->used[slot] = true;
+    p->head++;
+    for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
+        status = send(gpu, false, &sent, err);
+    }
+    return status;
+}
+
+/* From the first layer on; what was sent ahead was for nothing. */
+static void begin_anew(mo_gpu_layer_buffer *p)
+{
+    p->head = p->asked = 0;
+    for (int i = 0; i < PASS_RING; i++) {
+        p->holds[i] = 0;
+    }
+}
+
+mo_status mo_gpu_layer_buffer_begin(mo_gpu *gpu, bool few, mo_error *err)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    bool free_now;
+    if (p->count == 0 || p->batch == !few) {
+        return MO_OK;
+    }
+    p->batch = !few;
+    if (gpu->host.count == 0) { /* the same layers, in the same order */
+        return MO_OK;
+    }
+    begin_anew(p);
+    return release_held(p, true, &free_now, err);
+}
+
+void mo_gpu_layer_buffer_abort(mo_gpu *gpu)
+{
+    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_error ignored = {0};
+    if (p->count == 0) {
+        return;
+    }
+    mo_dstream_wait(p->stream, &ignored);
+    if (p->held >= 0) {
+        mo_layer_buffer_leave(p->tiers->ring, p->held);
+        p->held = -1;
+    }
+    begin_anew(p);
+}
+
+void mo_gpu_layer_buffer_end(mo_gpu *gpu)
+{
+    if (gpu->passage.tiers && gpu->passage.tiers->ring) {
+        mo_layer_buffer_skip(gpu->passage.tiers->ring, NULL);
+    }
+}

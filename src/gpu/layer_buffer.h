@@ -1,0 +1,89 @@
+/* Pass: layers whose core does not fit on the device cross the link for every step, into a ring there. Every step needs
+ * them all in the same order, so the next ones are copied while one computes, over the end of a step into the
+ * beginning of the next. What is not in RAM either comes from the disk through a ring in RAM.
+ *
+ * Only matrices pass; vectors stay. Private to the gpu's files. */
+#ifndef MO_GPU_LAYER_BUFFER_H
+#define MO_GPU_LAYER_BUFFER_H
+
+#include "device/device.h"
+#include "plan/plan.h"
+#include "store/tiers.h"
+
+struct mo_gpu;
+
+enum {
+    PASS_PARTS = 12, /* most matrices of a layer's core */
+    /* Slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout. */
+    PASS_RING = MO_PLAN_DEVICE_LAYER_BUFFERS,
+};
+
+typedef struct mo_streamed_part {
+    const mo_weights *w;
+    int64_t at; /* in the slot */
+} mo_streamed_part;
+
+typedef struct mo_streamed_layer {
+    int layer, count;
+    int slot; /* always the same, so that programs stay true */
+    mo_streamed_part parts[PASS_PARTS];
+    int64_t used;            /* bytes of a slot */
+    mo_event *began, *ready; /* of its copy */
+    bool timed;              /* both were recorded, and nobody has looked what lay between */
+} mo_streamed_layer;
+
+typedef struct mo_gpu_layer_buffer {
+    int count;                 /* layers in passage; 0: all stay */
+    mo_streamed_layer *layers; /* [count], in the order of the model */
+    int *number;               /* [layers of the model] among them, -1: it stays */
+    int64_t room;              /* of a slot */
+    mo_daddr memory;           /* [ring][room] */
+    int ring;
+    int slots;        /* that copies go to */
+    bool interleaved; /* the last slot holds the layer that computes, in the file's layout */
+    int *
+        few; /* [few_count] numbers of those that pass in steps of few tokens: the CPU does not compute them */
+    int few_count;
+    bool batch; /* the step is one: all of them pass */
+    mo_dstream *stream;
+    mo_event *done[PASS_RING];
+    bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
+    uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */
+    uint64_t head, asked;      /* positions: of the next layer to be computed; after the last that was sent */
+    mo_tiers *tiers;           /* NULL: everything lies in RAM */
+    int held;                  /* layer whose slot in RAM is being copied from; -1: none */
+    mo_event *copied;          /* the end of that */
+} mo_gpu_layer_buffer;
+
+/* Decides which layers stay under the gpu's ceiling and takes the ring for the others. Before the core is laid out. */
+mo_status mo_gpu_layer_buffer_open(struct mo_gpu *gpu, mo_error *err);
+void mo_gpu_layer_buffer_close(struct mo_gpu *gpu);
+
+/* While the core is laid out: the layer's passage, or NULL when it stays; a matrix of it, and where it will be found. */
+mo_streamed_layer *mo_gpu_layer_buffer_of(struct mo_gpu *gpu, int layer);
+mo_daddr mo_gpu_layer_buffer_add(struct mo_gpu *gpu, mo_streamed_layer *l, const mo_weights *w);
+
+/* A layer that stays but lies on disk is read once, to be sent. */
+mo_status mo_gpu_layer_buffer_read(struct mo_gpu *gpu, int layer, mo_error *err);
+void mo_gpu_layer_buffer_forget(struct mo_gpu *gpu, int layer); /* it has been sent */
+/* After that nobody reads them any more. */
+mo_status mo_gpu_layer_buffer_ready(struct mo_gpu *gpu, mo_error *err);
+
+/* Before a step: what passes in it. */
+mo_status mo_gpu_layer_buffer_begin(struct mo_gpu *gpu, bool few, mo_error *err);
+/* The device's main stream goes on when the layer's matrices are there; waits for the disk where they come from it. */
+mo_status mo_gpu_layer_buffer_enter(struct mo_gpu *gpu, int layer, mo_error *err);
+/* Everything that reads them has been launched: the slot is filled with the next that will need it. */
+mo_status mo_gpu_layer_buffer_leave(struct mo_gpu *gpu, int layer, mo_error *err);
+
+/* A step has ended: counts what its copies took, as far as they have. */
+void mo_gpu_layer_buffer_measure(struct mo_gpu *gpu);
+/* A step was given up, and nothing is under way any more: the next one begins anew. */
+void mo_gpu_layer_buffer_abort(struct mo_gpu *gpu);
+/* The device is lost: the CPU reads all layers again. */
+void mo_gpu_layer_buffer_end(struct mo_gpu *gpu);
+
+/* Bytes of a layer's matrices on the device. */
+int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
+
+#endif

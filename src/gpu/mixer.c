@@ -1,0 +1,191 @@
+/* The first half of a layer as ops: its mixer, the stream, and the choice of experts. The order is that of the CPU's forward;
+ * what stands in its files about why is not repeated here. */
+#include <math.h>
+
+#include "gpu/ops.h"
+
+/* x += mixer's output, and what the feed-forward part reads. */
+static void take_mixer(mo_gpu_plan *p, int layer)
+{
+    const mo_layer *l = &p->gpu->spec->layers[layer];
+    const mo_gpu_layer *c = &p->gpu->layers[layer];
+    mo_op_stream *op = mo_gpu_op_stream(p, layer);
+    op->y = p->gpu->room.y;
+    op->y_norm = c->post_mixer_norm;
+    if (l->dense) {
+        mo_gpu_op_norm(op, 0, c->ffn_norm,
+                       mo_dacts_lay(p->gpu->room.in_dense, p->tokens, p->gpu->spec->width));
+    }
+    if (l->routed) {
+        mo_gpu_op_norm(op, 1, c->moe_norm ? c->moe_norm : c->ffn_norm, mo_gpu_in_of(p));
+    }
+    if (l->routed && c->input_scale) {
+        mo_gpu_op_norm(op, 2, 0, mo_dacts_lay(p->gpu->room.in_router, p->tokens, p->gpu->spec->width));
+        op->norm[2].scale = c->input_factor;
+        op->norm[2].multiply = c->input_scale;
+    }
+}
+
+/* ---- Mixers ---------------------------------------------------------------------------------- */
+
+static void add_heads(mo_gpu_plan *p, int layer)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_attention *a = &gpu->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_gpu_block b = mo_gpu_lay_block(gpu, p->tokens);
+    mo_op_heads *op = &mo_gpu_op_add(p, MO_OP_HEADS)->heads;
+    *op = (mo_op_heads){.q = gpu->room.q,
+                        .k = gpu->room.k,
+                        .v = gpu->room.v,
+                        .q_norm = c->q_norm,
+                        .k_norm = c->k_norm,
+                        .rope_rows = p->tokens,
+                        .rope_stride = gpu->extent.pairs,
+                        .places = mo_gpu_block_at(p, b.places),
+                        .bad = mo_gpu_bad(gpu, layer, true),
+                        .tokens = (int32_t)p->tokens,
+                        .layer = layer,
+                        .heads = a->heads,
+                        .kv_heads = a->kv_heads,
+                        .k_len = (int32_t)a->k_len,
+                        .v_len = (int32_t)a->v_len,
+                        .n_rot = (int32_t)a->n_rot,
+                        .neox = a->neox,
+                        .gated = a->gated,
+                        .norm_all = a->norm_all,
+                        .v_norm = a->v_norm,
+                        .v_from_k = !mo_linear_present(&a->v),
+                        .kv = (int32_t)p->kv,
+                        .eps = gpu->spec->eps};
+    if (c->rope >= 0) {
+        op->rope = mo_gpu_block_at(p, b.rope) + (mo_daddr)(2 * c->rope * p->tokens * gpu->extent.pairs * 4);
+    }
+}
+
+static void add_attend(mo_gpu_plan *p, int layer, mo_dacts mixed)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_attention *a = &gpu->spec->layers[layer].attention;
+    mo_gpu_op_add(p, MO_OP_ATTEND)->attend =
+        (mo_op_attend){.q = gpu->room.q,
+                       .sinks = gpu->layers[layer].sinks,
+                       .places = mo_gpu_block_at(p, mo_gpu_lay_block(gpu, p->tokens).places),
+                       .partial = gpu->room.partial,
+                       .mixed = mixed,
+                       .window = a->window,
+                       .tokens = (int32_t)p->tokens,
+                       .layer = layer,
+                       .heads = a->heads,
+                       .kv_heads = a->kv_heads,
+                       .k_len = (int32_t)a->k_len,
+                       .v_len = (int32_t)a->v_len,
+                       .gated = a->gated,
+                       .kv = (int32_t)p->kv,
+                       .chunks = (int32_t)p->chunks,
+                       .scale = a->scale};
+}
+
+static void mix_attention(mo_gpu_plan *p, int layer)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_attention *a = &gpu->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_dacts mixed = mo_dacts_lay(gpu->room.mixed, p->tokens, a->heads * a->v_len);
+    mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
+    mo_gpu_op_multiply(in, &c->q, gpu->room.q, a->heads * a->k_len * (a->gated ? 2 : 1));
+    mo_gpu_op_multiply(in, &c->k, gpu->room.k, a->kv_heads * a->k_len);
+    mo_gpu_op_multiply(in, &c->v, gpu->room.v, a->kv_heads * a->v_len);
+    add_heads(p, layer);
+    add_attend(p, layer, mixed);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, gpu->room.y, gpu->spec->width);
+}
+
+static void mix_delta(mo_gpu_plan *p, int layer)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_delta *d = &gpu->spec->layers[layer].delta;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_gpu_block b = mo_gpu_lay_block(gpu, p->tokens);
+    const int64_t channels = (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
+    const mo_dacts mixed = mo_dacts_lay(gpu->room.mixed, p->tokens, d->v_heads * d->head);
+    const mo_daddr after = gpu->room.q + (mo_daddr)(p->tokens * channels * 4);
+    mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
+    mo_gpu_op_multiply(in, &c->q, gpu->room.q, channels);
+    mo_gpu_op_multiply(in, &c->k, gpu->room.k, d->v_heads * d->head);
+    mo_gpu_op_multiply(in, &c->ba, gpu->room.v, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_multiply(in, &c->beta, gpu->room.v, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_multiply(in, &c->alpha, gpu->room.v + (mo_daddr)d->v_heads * 4, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_add(p, MO_OP_CONVOLVE)->convolve = (mo_op_convolve){.before = gpu->room.q,
+                                                                  .after = after,
+                                                                  .weight = c->conv,
+                                                                  .places = mo_gpu_block_at(p, b.places),
+                                                                  .slices = mo_gpu_block_at(p, b.slices),
+                                                                  .tokens = (int32_t)p->tokens,
+                                                                  .slice_count = (int32_t)p->slices,
+                                                                  .layer = layer,
+                                                                  .k_heads = d->k_heads,
+                                                                  .v_heads = d->v_heads,
+                                                                  .head = (int32_t)d->head,
+                                                                  .taps = d->taps,
+                                                                  .eps = gpu->spec->eps};
+    mo_gpu_op_add(p, MO_OP_RECUR)->recur = (mo_op_recur){.after = after,
+                                                         .z = gpu->room.k,
+                                                         .gates = gpu->room.v,
+                                                         .a = c->a,
+                                                         .dt = c->dt,
+                                                         .norm = c->delta_norm,
+                                                         .slices = mo_gpu_block_at(p, b.slices),
+                                                         .mixed = mixed,
+                                                         .tokens = (int32_t)p->tokens,
+                                                         .slice_count = (int32_t)p->slices,
+                                                         .layer = layer,
+                                                         .k_heads = d->k_heads,
+                                                         .v_heads = d->v_heads,
+                                                         .head = (int32_t)d->head,
+                                                         .tiled = d->tiled,
+                                                         .paired = mo_linear_present(&d->ba),
+                                                         .eps = gpu->spec->eps,
+                                                         .scale = 1.0f / sqrtf((float)d->head)};
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, gpu->room.y, gpu->spec->width);
+}
+
+/* ---- Routing --------------------------------------------------------------------------------- */
+
+static void choose(mo_gpu_plan *p, int layer)
+{
+    const mo_gpu *gpu = p->gpu;
+    const mo_moe *moe = &gpu->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_dacts in =
+        c->input_scale ? mo_dacts_lay(gpu->room.in_router, p->tokens, gpu->spec->width) : mo_gpu_in_of(p);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, in), &c->router, gpu->room.scores, moe->experts);
+    mo_gpu_op_add(p, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = gpu->room.scores,
+                                                            .select_bias = c->select_bias,
+                                                            .ids = mo_gpu_ids_of(p, layer),
+                                                            .weights = mo_gpu_weights_of(p, layer),
+                                                            .table = mo_vram_table(gpu->vram, layer),
+                                                            .work = gpu->room.work,
+                                                            .tokens = (int32_t)p->tokens,
+                                                            .experts = moe->experts,
+                                                            .used = moe->used,
+                                                            .gating = (int32_t)moe->router.gating,
+                                                            .normalize = moe->router.normalize,
+                                                            .groups = moe->router.groups,
+                                                            .groups_used = moe->router.groups_used,
+                                                            .scale = moe->router.scale};
+}
+
+void mo_gpu_mix(mo_gpu_plan *p, int layer)
+{
+    const mo_layer *l = &p->gpu->spec->layers[layer];
+    if (l->mixer == MO_MIXER_ATTENTION) {
+        mix_attention(p, layer);
+    } else {
+        mix_delta(p, layer);
+    }
+    take_mixer(p, layer);
+    if (l->routed) {
+        choose(p, layer);
+    }
+}

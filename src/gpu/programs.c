@@ -1,0 +1,265 @@
+/* Sets of programs: steps of few tokens, prepared. A set is a step's ops in segments, cut where the host has a part or a
+ * layer passes through; steps of the same shape share it. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "gpu/parts.h"
+
+/* ---- Which ----------------------------------------------------------------------------------- */
+
+int64_t mo_gpu_chunks_seen(const mo_forward *forward)
+{
+    int64_t most = 1;
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        const int64_t chunks = forward->w->position[t] / MO_CHUNK + 1;
+        most = chunks > most ? chunks : most;
+    }
+    return most;
+}
+
+/* Programs serve all steps up to the next power of two of chunks. */
+static int64_t chunk_bucket(const mo_gpu *gpu, int64_t chunks)
+{
+    const int64_t most = (gpu->options.context + MO_CHUNK - 1) / MO_CHUNK;
+    int64_t bucket = 1;
+    while (bucket < chunks) {
+        bucket *= 2;
+    }
+    return bucket < most ? bucket : most;
+}
+
+bool mo_gpu_wants_logits(const mo_forward *forward)
+{
+    for (int i = 0; i < forward->slice_count; i++) {
+        if (forward->slices[i].logits && forward->slices[i].logits_from < forward->slices[i].count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+/* open: the host serves layer to - 1 before the next segment goes on. */
+static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p, int from, int to,
+                             bool open, mo_error *err)
+{
+    mo_gpu_segment *s = &set->segments[set->count];
+    *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .passing = p->passing};
+    p->passing = -1;
+    const mo_status status = mo_program_create(gpu->device, p->ops, p->count, &s->program, err);
+    set->count += status == MO_OK;
+    p->count = 0;
+    return status;
+}
+
+/* One past the last of neighbouring layers that the CPU computes. */
+static int end_of_host(const mo_gpu *gpu, int layer)
+{
+    while (layer < gpu->spec->layer_count && gpu->host.layers[layer]) {
+        layer++;
+    }
+    return layer;
+}
+
+static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p, mo_error *err)
+{
+    const int layers = gpu->spec->layer_count;
+    mo_status status = MO_OK;
+    int from = 0;
+    mo_gpu_begin(p, 0);
+    for (int i = 0; i < layers && status == MO_OK; i++) {
+        if (gpu->host.layers[i]) {
+            const int to = end_of_host(gpu, i);
+            mo_gpu_hand_over(p, i);
+            status = end_segment(gpu, set, p, from, i, false, err);
+            if (status == MO_OK) {
+                set->segments[set->count - 1].host_from = i;
+                set->segments[set->count - 1].host_to = to;
+            }
+            mo_gpu_free_all(p, i, to);
+            from = to;
+            i = to - 1;
+            continue;
+        }
+        const bool open = set->open[i], alone = mo_gpu_layer_streamed(gpu, i);
+        if (alone && p->count > 0) { /* what is before it need not wait for it */
+            status = end_segment(gpu, set, p, from, i, false, err);
+            from = i;
+        }
+        p->passing = alone ? i : -1;
+        mo_gpu_mix(p, i);
+        if (open) {
+            mo_gpu_publish(p, i);
+        }
+        if (gpu->spec->layers[i].routed && mo_vram_has(gpu->vram, i)) {
+            mo_gpu_hot(p, i);
+        }
+        mo_gpu_side(p, i);
+        if (open && status == MO_OK) {
+            status = end_segment(gpu, set, p, from, i + 1, true, err);
+            from = i + 1;
+            mo_gpu_await(p, i);
+        }
+        mo_gpu_merge(p, i, false, true);
+        if (alone && !open && status == MO_OK) { /* its place in the ring is free again */
+            status = end_segment(gpu, set, p, from, i + 1, false, err);
+            from = i + 1;
+        }
+    }
+    if (status == MO_OK && set->logits) {
+        mo_gpu_logits(p, 0, p->tokens);
+    }
+    return status == MO_OK && p->count > 0 ? end_segment(gpu, set, p, from, layers, false, err) : status;
+}
+
+/* ---- Keeping --------------------------------------------------------------------------------- */
+
+static void drop_set(mo_gpu_program_set *set)
+{
+    for (int i = 0; i < set->count; i++) {
+        mo_program_destroy(set->segments[i].program);
+    }
+    free(set->segments);
+    *set = (mo_gpu_program_set){0};
+}
+
+/* What a step has to have in common with the steps that a set was made for. */
+static mo_gpu_program_set shape_of(const mo_gpu *gpu, const mo_forward *forward)
+{
+    return (mo_gpu_program_set){.tokens = forward->tokens,
+                                .slices = forward->slice_count,
+                                .chunks = chunk_bucket(gpu, mo_gpu_chunks_seen(forward)),
+                                .kv = forward->slices[0].state->kv,
+                                .logits = mo_gpu_wants_logits(forward),
+                                .used = gpu->pass,
+                                .made = gpu->pass,
+                                .closures = mo_vram_completions(gpu->vram)};
+}
+
+static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
+{
+    return a->tokens == b->tokens && a->slices == b->slices && a->chunks == b->chunks && a->kv == b->kv &&
+           a->logits == b->logits;
+}
+
+/* On failure nothing is left in *set. */
+static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
+                          mo_error *err)
+{
+    const size_t layers = (size_t)gpu->spec->layer_count, segments = 2 * layers + 1;
+    const int limit = (int)(layers * GPU_OPS + GPU_OPS);
+    mo_op *ops = malloc(sizeof *ops * (size_t)limit);
+    *set = *shape;
+    set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->open);
+    mo_gpu_plan p = {.gpu = gpu,
+                     .tokens = shape->tokens,
+                     .chunks = shape->chunks,
+                     .slices = shape->slices,
+                     .kv = shape->kv,
+                     .passing = -1,
+                     .ops = ops,
+                     .limit = limit};
+    mo_status status = MO_OK;
+    if (ops && set->segments) {
+        set->open = (bool *)(set->segments + segments);
+        for (int i = 0; i < (int)layers; i++) {
+            set->open[i] = mo_gpu_layer_needs_host(gpu, i);
+        }
+        status = build_set(gpu, set, &p, err);
+    } else {
+        status = mo_fail(err, MO_ENOMEM, "no memory for the device's programs");
+    }
+    free(ops);
+    if (status != MO_OK) {
+        drop_set(set);
+    }
+    return status;
+}
+
+/* How many layers have closed since the set was made; -1: one that was closed is not any more, so it cannot be used. */
+static int closed_since(const mo_gpu *gpu, const mo_gpu_program_set *set)
+{
+    int closed = 0;
+    for (int i = 0; i < gpu->spec->layer_count; i++) {
+        const bool open = mo_gpu_layer_needs_host(gpu, i);
+        if (open && !set->open[i]) {
+            return -1;
+        }
+        closed += set->open[i] && !open;
+    }
+    return closed;
+}
+
+/* Layers that have closed are served by the host until the set is made anew, with the same result. Making it costs
+ * about what it did at first (nobody has timed it on a GPU) and saves a round trip for each of them in every step, so it
+ * is not done at once: others may follow. A set that cannot be made anew serves on. */
+static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
+                           mo_error *err)
+{
+    mo_gpu_program_set fresh;
+    mo_error refused = {0};
+    if (set->closures == shape->closures) {
+        return MO_OK;
+    }
+    const int closed = closed_since(gpu, set);
+    if (closed == 0) {
+        set->closures = shape->closures;
+        return MO_OK;
+    }
+    if (closed > 0 && gpu->pass - set->made < GPU_RENEW) {
+        return MO_OK;
+    }
+    const mo_status status = make_set(gpu, shape, &fresh, &refused);
+    if (status == MO_OK) {
+        drop_set(set);
+        *set = fresh;
+        return MO_OK;
+    }
+    if (closed > 0 && status != MO_EDEVICE) {
+        set->made = gpu->pass;
+        mo_log(MO_LOG_WARN, "device",
+               "%d layers need the host no more, but go on asking it, which costs time: %s", closed,
+               refused.detail);
+        return MO_OK;
+    }
+    *err = refused;
+    return status;
+}
+
+mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program_set **out, mo_error *err)
+{
+    const mo_gpu_program_set shape = shape_of(gpu, forward);
+    mo_gpu_program_set *oldest = &gpu->sets[0];
+    for (int i = 0; i < GPU_PROGRAMS; i++) {
+        mo_gpu_program_set *s = &gpu->sets[i];
+        if (s->segments && same_shape(s, &shape)) {
+            s->used = gpu->pass;
+            *out = s;
+            return keep_true(gpu, &shape, s, err);
+        }
+        if (s->used < oldest->used) {
+            oldest = s;
+        }
+    }
+    drop_set(oldest);
+    *out = oldest;
+    return make_set(gpu, &shape, oldest, err);
+}
+
+void mo_gpu_drop_sets(mo_gpu *gpu)
+{
+    for (int i = 0; i < GPU_PROGRAMS; i++) {
+        drop_set(&gpu->sets[i]);
+    }
+}
+
+mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *s, mo_error *err)
+{
+    mo_status status = s->passing >= 0 ? mo_gpu_layer_buffer_enter(gpu, s->passing, err) : MO_OK;
+    if (status == MO_OK) {
+        status = mo_program_run(s->program, gpu->main, err);
+    }
+    return status == MO_OK && s->passing >= 0 ? mo_gpu_layer_buffer_leave(gpu, s->passing, err) : status;
+}

@@ -1,0 +1,232 @@
+/* The gpu's memory: what a step works in, on the device and pinned on the host. */
+#include <string.h>
+
+#include "base/status.h"
+#include "gpu/parts.h"
+
+mo_status mo_gpu_alloc(mo_gpu *gpu, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
+{
+    if (gpu->taken + bytes > gpu->limit) {
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
+            "smaller --ctx or --batch, or run with --device none",
+            what, (double)bytes / (1 << 20), (double)gpu->taken / (1 << 20), (double)gpu->limit / (1 << 20));
+    }
+    const mo_status status = mo_device_alloc(gpu->device, (size_t)bytes, out, err);
+    if (status == MO_OK) {
+        gpu->taken += bytes;
+        if (gpu->taken > gpu->counters.peak_bytes) {
+            gpu->counters.peak_bytes = gpu->taken;
+        }
+    }
+    return status;
+}
+
+void mo_gpu_free(mo_gpu *gpu, mo_daddr address, int64_t bytes)
+{
+    if (address) {
+        mo_device_free(gpu->device, address);
+        gpu->taken -= bytes;
+    }
+}
+
+/* Cuts aligned pieces off a range of addresses. */
+typedef struct cutter {
+    uint64_t base;
+    int64_t used;
+} cutter;
+
+static uint64_t cut(cutter *c, int64_t count, size_t bytes)
+{
+    const uint64_t at = c->base + (uint64_t)c->used;
+    c->used += (count * (int64_t)bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    return at;
+}
+
+static int64_t padded(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* As mo_acts_lay(). */
+mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols)
+{
+    const int64_t blocks = (cols + 31) / 32;
+    mo_dacts a = {.x = memory, .cols = (int32_t)cols};
+    a.q = a.x + (mo_daddr)padded(rows * cols * 4);
+    a.d = a.q + (mo_daddr)padded(rows * cols);
+    a.s = a.d + (mo_daddr)padded(rows * blocks * 4);
+    a.sum = a.s + (mo_daddr)padded(rows * blocks * 4);
+    a.half_sum = a.sum + (mo_daddr)padded(rows * blocks * 4);
+    return a;
+}
+
+mo_gpu_block mo_gpu_lay_block(const mo_gpu *gpu, int64_t tokens)
+{
+    cutter c = {0};
+    mo_gpu_block b;
+    b.bad = (int64_t)cut(&c, mo_gpu_bad_words(gpu->spec->layer_count), sizeof(uint32_t));
+    b.sequence = (int64_t)cut(&c, 1, sizeof(uint32_t));
+    b.places = (int64_t)cut(&c, tokens, sizeof(mo_dplace));
+    b.slices = (int64_t)cut(&c, tokens, sizeof(mo_dslice));
+    b.rope = (int64_t)cut(&c, 2 * gpu->rope_count * tokens * gpu->extent.pairs, sizeof(float));
+    b.x = (int64_t)cut(&c, tokens * gpu->spec->width, sizeof(float));
+    b.bytes = c.used;
+    return b;
+}
+
+static int64_t work_bytes(int64_t rows)
+{
+    return (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
+}
+
+static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
+{
+    const mo_extent *e = &gpu->extent;
+    const int64_t batch = gpu->options.batch, width = gpu->spec->width, rows = batch * e->used;
+    const int64_t chunks = (gpu->options.context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    r->step = cut(c, mo_gpu_lay_block(gpu, batch).bytes, 1);
+    r->in = cut(c, 1, mo_acts_bytes(batch, width));
+    r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));
+    r->in_router = cut(c, 1, mo_acts_bytes(batch, width));
+    r->q = cut(c, batch * e->mixer_q, sizeof(float));
+    r->k = cut(c, batch * e->mixer_k, sizeof(float));
+    r->v = cut(c, batch * e->mixer_v, sizeof(float));
+    r->mixed = cut(c, 1, mo_acts_bytes(batch, e->mixed));
+    r->y = cut(c, batch * width, sizeof(float));
+    r->partial_floats = chunks * MO_OP_SMALL * e->head_floats;
+    r->partial = cut(c, r->partial_floats, sizeof(float));
+    r->scores = cut(c, batch * e->experts, sizeof(float));
+    const int64_t chosen = rows > GPU_SMALL * e->used ? rows : GPU_SMALL * e->used;
+    r->weights = cut(c, gpu->spec->layer_count * chosen, sizeof(float));
+    r->ids = cut(c, gpu->spec->layer_count * chosen, sizeof(int32_t));
+    r->work = cut(c, work_bytes(rows), 1);
+    r->fetched = cut(c, GPU_STAGES * gpu->pinned.work_bytes, 1);
+    r->groups = cut(c, 3 * gpu->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
+    r->picks = cut(c, rows, sizeof(int32_t));
+    r->row_of = cut(c, rows, sizeof(int32_t));
+    if (e->expert_width) {
+        r->gate = cut(c, rows * e->expert_width, sizeof(float));
+        r->up = cut(c, rows * e->expert_width, sizeof(float));
+        r->hidden = cut(c, 1, mo_acts_bytes(rows, e->expert_width));
+        r->down = cut(c, rows * width, sizeof(float));
+        r->sent = cut(c, 1, mo_acts_bytes(GPU_SMALL * e->used, e->expert_width));
+    }
+    r->side_gate = cut(c, batch * e->side_width, sizeof(float));
+    r->side_up = cut(c, batch * e->side_width, sizeof(float));
+    r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
+    r->side_down = cut(c, batch * width, sizeof(float));
+    r->side_weight = cut(c, batch, sizeof(float));
+    r->logits = cut(c, GPU_LOGITS * gpu->spec->vocab, sizeof(float));
+}
+
+mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err)
+{
+    cutter c = {0};
+    gpu->pinned.work_bytes = work_bytes(GPU_SMALL * gpu->extent.used);
+    gpu->group_limit = gpu->extent.experts;
+    lay_room(gpu, &c, &gpu->room);
+    const int64_t bytes = c.used;
+    mo_daddr memory = 0;
+    const mo_status status = mo_gpu_alloc(gpu, bytes, "working memory", &memory, err);
+    if (status == MO_OK) {
+        c = (cutter){.base = memory};
+        lay_room(gpu, &c, &gpu->room);
+        gpu->room.memory = memory;
+        gpu->room.bytes = bytes;
+    }
+    return status;
+}
+
+static void lay_pinned(const mo_gpu *gpu, cutter *c, mo_gpu_pinned *p)
+{
+    const mo_extent *e = &gpu->extent;
+    const int64_t rows = gpu->options.batch * e->used, few = GPU_SMALL * e->used;
+    const int layers = gpu->spec->layer_count;
+    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > GPU_SMALL ? few : GPU_SMALL) + 63) / 64 * 64;
+    p->block = (uint8_t *)cut(c, mo_gpu_lay_block(gpu, gpu->options.batch).bytes, 1);
+    p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
+    p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
+    p->ids = (int32_t *)cut(c, rows > few ? rows : few, sizeof(int32_t));
+    p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
+    p->all_weights = (float *)cut(c, layers * few, sizeof(float));
+    p->in = (float *)cut(c, GPU_SMALL * gpu->spec->width, sizeof(float));
+    p->x = (float *)cut(c, GPU_SMALL * gpu->spec->width, sizeof(float));
+    p->rows = (float *)cut(c, few * gpu->spec->width, sizeof(float));
+    p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
+    p->logits = (float *)cut(c, GPU_LOGITS * gpu->spec->vocab, sizeof(float));
+    p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
+    p->works = (uint8_t *)cut(c, GPU_STAGES * p->work_bytes, 1);
+    p->groups = (mo_dgroup *)cut(c, 3 * gpu->group_limit, sizeof(mo_dgroup));
+    p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
+    p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
+}
+
+mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err)
+{
+    cutter c = {0};
+    mo_gpu_pinned p = gpu->pinned;
+    void *memory = NULL;
+    lay_pinned(gpu, &c, &p);
+    const mo_status status = mo_device_pin(gpu->device, (size_t)c.used, &memory, &p.seen, err);
+    if (status != MO_OK) {
+        return mo_fail_prefix(err, status, "%.1f MiB of pinned memory for the device",
+                              (double)c.used / (1 << 20));
+    }
+    memset(memory, 0, (size_t)c.used);
+    p.bytes = c.used;
+    p.memory = memory;
+    c = (cutter){.base = (uint64_t)(uintptr_t)memory};
+    lay_pinned(gpu, &c, &p);
+    gpu->pinned = p;
+    return MO_OK;
+}
+
+int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
+{
+    int64_t entries = 1;
+    for (int i = 0; i < spec->layer_count; i++) {
+        entries += spec->layers[i].routed ? spec->layers[i].moe.experts : 0;
+    }
+    return entries * (int64_t)sizeof(mo_daddr);
+}
+
+int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec)
+{
+    return (spec->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+}
+
+int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
+        if (l->routed) {
+            const mo_brick *b = &l->moe.bricks[0];
+            const mo_weights *w[] = {&b->gate.w, &b->up.w, &b->down.w};
+            int64_t bytes = 0;
+            for (int j = 0; j < 3; j++) {
+                bytes += mo_vram_slot_bytes(w[j]->rows *
+                                            mo_format_row_bytes(mo_format_of(w[j]->type), w[j]->cols));
+            }
+            largest = bytes > largest ? bytes : largest;
+        }
+    }
+    return largest;
+}
+
+mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context)
+{
+    mo_gpu gpu = {.spec = spec, .options = {.batch = batch, .context = context}, .rope_count = 8};
+    cutter c = {0};
+    gpu.extent = mo_extent_of(spec);
+    gpu.pinned.work_bytes = work_bytes(GPU_SMALL * gpu.extent.used);
+    gpu.group_limit = gpu.extent.experts;
+    lay_room(&gpu, &c, &gpu.room);
+    return (mo_gpu_needs){.core = mo_gpu_core_bytes(spec),
+                          .work = c.used,
+                          .stage_room = 2 * mo_gpu_largest_brick(spec),
+                          .map = mo_gpu_map_bytes(spec),
+                          .gpu_session = mo_gpu_session_table_bytes(spec)};
+}

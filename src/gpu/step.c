@@ -1,0 +1,198 @@
+/* A step on the gpu: few tokens run prepared programs, with the host's help where a layer's experts do not all lie on
+ * the device; a batch goes layer by layer. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "gpu/parts.h"
+
+/* The CPU's part of a layer follows that of the layer before after what the device does between them. */
+#define STAY_AWAKE_NS ((int64_t)500 * 1000)
+
+/* ---- Before ----------------------------------------------------------------------------------- */
+
+/* Recurrent parts of seats whose session begins anew. */
+static mo_status clear_seats(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < forward->slice_count; i++) {
+        mo_state *s = forward->slices[i].state;
+        s->gpu_session->hosted = s->gpu_session->hosted && !s->cleared;
+        for (int l = 0; s->cleared && s->recurrent && l < gpu->spec->layer_count && status == MO_OK; l++) {
+            const mo_state_layer *layer = &s->layers[l];
+            if (layer->conv) {
+                const mo_daddr at = s->gpu_session->memory +
+                                    (mo_daddr)((const uint8_t *)layer->conv - (const uint8_t *)s->memory);
+                const size_t bytes = (size_t)((const uint8_t *)layer->delta - (const uint8_t *)layer->conv) +
+                                     sizeof(float) * (size_t)layer->delta_values;
+                status = mo_device_clear(gpu->main, at, bytes, err);
+            }
+        }
+        s->cleared = s->cleared && status != MO_OK;
+    }
+    return status;
+}
+
+/* Everything about the step that ops read from the device's memory: one copy. */
+static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    const int64_t n = forward->tokens, pairs = gpu->extent.pairs, width = gpu->spec->width;
+    const mo_gpu_block b = mo_gpu_lay_block(gpu, n);
+    uint8_t *block = gpu->pinned.block;
+    mo_dplace *places = (mo_dplace *)(void *)(block + b.places);
+    mo_dslice *slices = (mo_dslice *)(void *)(block + b.slices);
+    memset(block + b.bad, 0, (size_t)(b.sequence - b.bad));
+    gpu->sequence = gpu->sequence + 1 ? gpu->sequence + 1 : 1;
+    memcpy(block + b.sequence, &gpu->sequence, sizeof gpu->sequence);
+    int64_t t = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        const mo_daddr table = s->state->gpu_session->table;
+        slices[i] = (mo_dslice){
+            .layers = table, .position = s->state->length, .first = (int32_t)t, .count = (int32_t)s->count};
+        for (int64_t j = 0; j < s->count; j++, t++) {
+            places[t] = (mo_dplace){
+                .layers = table, .position = forward->w->position[t], .slice = i, .into = (int32_t)j};
+        }
+    }
+    for (int r = 0; r < gpu->rope_count; r++) {
+        for (int part = 0; part < 2; part++) {
+            memcpy(block + b.rope + (2 * r + part) * n * pairs * 4,
+                   forward->w->rope + (2 * r + part) * forward->engine->batch * forward->w->rope_stride,
+                   (size_t)(n * pairs) * sizeof(float));
+        }
+    }
+    memcpy(block + b.x, forward->w->x, (size_t)(n * width) * sizeof(float));
+    return mo_copy_in(gpu->main, gpu->room.step, block, (size_t)b.bytes, err);
+}
+
+/* ---- Few tokens ------------------------------------------------------------------------------- */
+
+static mo_status run_few(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+{
+    mo_gpu_program_set *set;
+    mo_status status = mo_gpu_find_set(gpu, forward, &set, err);
+    if (status == MO_OK) {
+        status = mo_gpu_run_segment(gpu, &set->segments[0], err);
+        mo_gpu_clock_launched(gpu->clock, mo_clock_ns());
+    }
+    for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
+        const mo_gpu_segment *s = &set->segments[i];
+        const bool open = s->open, hosted = s->host_to > s->host_from;
+        mo_gpu_service service = {0};
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+            status = mo_fail(err, MO_ECANCELLED, "cancelled");
+            break;
+        }
+        if (open) {
+            status = mo_gpu_serve(gpu, forward, s->to - 1, &service, err);
+        } else if (hosted) {
+            status = mo_gpu_host_meet(gpu, forward, s->host_from, err);
+        }
+        if (status == MO_OK && service.deferred) {
+            service.next = &set->segments[i + 1];
+        } else if (status == MO_OK) {
+            status = mo_gpu_run_segment(gpu, &set->segments[i + 1], err);
+        }
+        if (status == MO_OK && open) {
+            status = mo_gpu_reply(gpu, forward, &service, err);
+        } else if (status == MO_OK && hosted) {
+            status = mo_gpu_host_run(gpu, forward, s->host_from, s->host_to, err);
+        }
+    }
+    return status;
+}
+
+/* ---- A batch ---------------------------------------------------------------------------------- */
+
+static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+{
+    const int layers = gpu->spec->layer_count;
+    const bool experts = !forward->slices[0].routers_only;
+    mo_op *ops = gpu->batch_ops;
+    mo_gpu_plan p = {.gpu = gpu,
+                     .tokens = forward->tokens,
+                     .chunks = mo_gpu_chunks_seen(forward),
+                     .slices = forward->slice_count,
+                     .kv = forward->slices[0].state->kv,
+                     .ops = ops,
+                     .limit = gpu->batch_ops_limit};
+    mo_status status = MO_OK;
+    mo_gpu_begin(&p, 0);
+    for (int i = 0; i < layers && status == MO_OK; i++) {
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+            return mo_fail(err, MO_ECANCELLED, "cancelled");
+        }
+        if (mo_gpu_layer_streamed(gpu, i)) {
+            status = mo_gpu_launch(gpu->main, &p, err);
+            p.count = 0;
+            status = status == MO_OK ? mo_gpu_layer_buffer_enter(gpu, i, err) : status;
+        }
+        mo_gpu_mix(&p, i);
+        status = status == MO_OK ? mo_gpu_launch(gpu->main, &p, err) : status;
+        p.count = 0;
+        mo_gpu_side(&p, i);
+        if (status == MO_OK) {
+            status = mo_gpu_launch(gpu->main, &p, err);
+        }
+        p.count = 0;
+        if (status == MO_OK && mo_gpu_layer_streamed(gpu, i)) {
+            status = mo_gpu_layer_buffer_leave(gpu, i, err);
+        }
+        if (status == MO_OK && gpu->spec->layers[i].routed) {
+            status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
+            p.count = 0;
+        }
+        mo_gpu_merge(&p, i, true, experts);
+    }
+    return status == MO_OK ? mo_gpu_launch(gpu->main, &p, err) : status;
+}
+
+/* ---- All of it -------------------------------------------------------------------------------- */
+
+mo_status mo_gpu_step(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+{
+    const bool few = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
+    for (int i = 0; i < forward->slice_count; i++) {
+        if (!forward->slices[i].state->gpu_session ||
+            forward->slices[i].state->kv != forward->slices[0].state->kv) {
+            return mo_fail(err, MO_EINVAL,
+                           "sessions that share a step on a device must have the same --kv format");
+        }
+    }
+    gpu->pass++;
+    mo_gpu_clock_begin(gpu->clock, forward->engine->tally != NULL, mo_clock_ns());
+    mo_pool_expect(forward->engine->pool, few && !gpu->shares_cores ? STAY_AWAKE_NS : 0);
+    mo_status status = mo_gpu_hot_turn(gpu, forward, err);
+    if (status == MO_OK) {
+        status = clear_seats(gpu, forward, err);
+    }
+    if (status == MO_OK && !few) {
+        status = mo_gpu_begin_batch(gpu, forward, !forward->slices[0].routers_only, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_cpu_state_bring(gpu, forward, few, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_layer_buffer_begin(gpu, few, err);
+    }
+    if (status == MO_OK) {
+        status = send_block(gpu, forward, err);
+    }
+    if (status == MO_OK) {
+        status = few ? run_few(gpu, forward, cancel, err) : run_batch(gpu, forward, cancel, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_finish(gpu, forward, few, err);
+    }
+    if (status != MO_OK) {
+        mo_gpu_abort(gpu);
+    }
+    if (status == MO_EDEVICE) {
+        mo_gpu_layer_buffer_end(gpu);
+    } else if (status == MO_OK) {
+        gpu->counters.steps++;
+    }
+    mo_pool_expect(forward->engine->pool, 0);
+    return status;
+}

@@ -1,0 +1,117 @@
+#include "hotcache/capacity.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "hotcache/budget.h"
+
+enum {
+    SLOTS_A_MOVE = 32, /* so many slots for each exchange under way, within 1 and MO_HOT_MOVES */
+};
+
+static int64_t all_rooms(const mo_vram_layer *layers, int count)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += layers[i].experts * mo_vram_slot_bytes(layers[i].bytes);
+    }
+    return bytes;
+}
+
+int mo_hot_capacity_first(const mo_vram_layer *layers, int layer)
+{
+    int first = 0;
+    while (mo_vram_slot_bytes(layers[first].bytes) != mo_vram_slot_bytes(layers[layer].bytes)) {
+        first++;
+    }
+    return first;
+}
+
+static int64_t largest_brick(const mo_vram_layer *layers, int count)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < count; i++) {
+        largest = layers[i].bytes > largest ? layers[i].bytes : largest;
+    }
+    return largest;
+}
+
+static uint64_t spare_slots(const mo_vram_layer *layers, int count, int moves)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (layers[i].bytes > 0 && mo_hot_capacity_first(layers, i) == i) {
+            bytes += (uint64_t)(moves * mo_vram_slot_bytes(layers[i].bytes));
+        }
+    }
+    return bytes;
+}
+
+static mo_status set_budget(const mo_hot_request *r, int64_t left, int64_t margin, mo_hot_capacity *out,
+                            mo_error *err)
+{
+    const int64_t free_bytes = (left > 0 ? left : 0) + margin;
+    return mo_hot_budget(r->max_mib, (uint64_t)free_bytes, 0, (uint64_t)r->reserve_mib, &out->budget, err);
+}
+
+mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *layers, int count, int64_t left,
+                               int64_t margin, bool staged, mo_hot_capacity *out, mo_error *err)
+{
+    const int64_t all = all_rooms(layers, count), largest = largest_brick(layers, count);
+    *out = (mo_hot_capacity){0};
+    if (all == 0 || largest == 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "the model has no routed experts, so there is nothing a hot cache could hold");
+    }
+    mo_status status = set_budget(r, left, margin, out, err);
+    if (status == MO_OK && r->rate > 0 && out->budget < (uint64_t)all) { /* otherwise all of them are there */
+        const int64_t wanted = (int64_t)out->budget / largest / SLOTS_A_MOVE;
+        out->moves = (int)(wanted < 1 ? 1 : wanted > MO_HOT_MOVES ? MO_HOT_MOVES : wanted);
+        out->stage_bytes = staged ? out->moves * largest : 0;
+        out->spare = spare_slots(layers, count, out->moves);
+        left -= out->stage_bytes;
+        if (r->max_mib < 0) { /* what exchanges need is part of the plan, too */
+            status = set_budget(r, left, margin, out, err);
+        }
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    left = left > 0 ? left : 0;
+    const uint64_t needed = out->budget < (uint64_t)all ? out->budget : (uint64_t)all;
+    return needed <= (uint64_t)left
+               ? MO_OK
+               : mo_fail(err, MO_ENOMEM,
+                         "a hot cache of %" PRIu64 " MiB does not fit: the device has %" PRId64
+                         " MiB left beside the rest; give --moe-hot-cache-max-mib less, or -1 for what is "
+                         "free",
+                         out->budget >> 20, left >> 20);
+}
+
+mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *model,
+                               const mo_vram_layer *layers, const mo_hot_capacity *room, mo_packing *out,
+                               mo_error *err)
+{
+    const int count = mo_checkpoint_spec(model)->layer_count;
+    uint64_t *rooms = calloc((size_t)count + 1, sizeof *rooms);
+    *out = (mo_packing){0};
+    if (!rooms) {
+        return mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+    }
+    for (int i = 0; i < count; i++) {
+        rooms[i] = (uint64_t)mo_vram_slot_bytes(layers[i].bytes);
+    }
+    mo_status status =
+        mo_hot_pack(r, model, rooms, room->budget > room->spare ? room->budget - room->spare : 0, out, err);
+    free(rooms);
+    if (status == MO_OK && out->count == 0) {
+        mo_packing_free(out);
+        status = mo_fail(err, MO_ENOMEM,
+                         "a hot cache of %" PRIu64
+                         " MiB holds not one expert%s; give it more, raise --vram, or lower "
+                         "--moe-hot-cache-auto-reserve-mib",
+                         room->budget >> 20, room->spare ? " beside the places that updates need" : "");
+    }
+    return status;
+}

@@ -1,0 +1,302 @@
+#include "hotcache/selection.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/input.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "gguf/fingerprint.h"
+#include "hotcache/budget.h"
+#include "plan/text.h"
+#include "profile/file.h"
+
+/* ---- Options ---- */
+
+mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out, mo_error *err)
+{
+    *out = (mo_hot_request){.weighting = mo_weighting_options_default()};
+    if (!(o->update_rate >= 0.0 && o->update_rate <= 1.0)) {
+        return mo_fail(err, MO_EINVAL, "the hot cache's update rate is a share from 0 to 1, not %g",
+                       o->update_rate);
+    }
+    if (o->max_mib < MO_HOT_BUDGET_AUTO || o->auto_reserve_mib < 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "a hot cache has -1 (what is free), 0 (none) or so many MiB, and leaves 0 MiB or more "
+                       "free; not %" PRId64 " and %" PRId64,
+                       o->max_mib, o->auto_reserve_mib);
+    }
+    if (o->weighting) {
+        const mo_status status = mo_weighting_find(o->weighting, &out->weighting.mode, err);
+        if (status != MO_OK) {
+            return status;
+        }
+    }
+    if (o->max_mib != 0 && !o->file) {
+        return mo_fail(err, MO_EINVAL,
+                       "a hot cache needs a profile to choose from: name one with --moe-hot-cache FILE");
+    }
+    if (o->update_rate > 0.0 && o->max_mib == 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "an update rate needs a hot cache: give --moe-hot-cache FILE and "
+                       "--moe-hot-cache-max-mib N");
+    }
+    if (!o->file) {
+        return MO_OK;
+    }
+    if (o->max_mib == 0) {
+        mo_log(MO_LOG_WARN, "learning",
+               "the hot cache is off because its budget is 0 MiB, so %s is not read; "
+               "--moe-hot-cache-max-mib -1 gives it what is free",
+               o->file);
+        return MO_OK;
+    }
+    mo_input *input = NULL;
+    const mo_status there = mo_input_open(o->file, &input, err); /* said at once, not after loading */
+    mo_input_close(input);
+    if (there != MO_OK) {
+        return there;
+    }
+    out->file = o->file;
+    out->max_mib = o->max_mib;
+    out->reserve_mib = o->auto_reserve_mib;
+    out->rate = o->update_rate;
+    out->weighting.curve = o->layer_curve;
+    return MO_OK;
+}
+
+/* ---- The model's shape ---- */
+
+mo_status mo_shape_make(const mo_checkpoint *model, mo_profile_shape *out, mo_error *err)
+{
+    const mo_model_spec *spec = mo_checkpoint_spec(model);
+    const size_t layers = (size_t)spec->layer_count;
+    int32_t *numbers = calloc(2 * layers + 1, sizeof *numbers);
+    *out = (mo_profile_shape){0};
+    if (!numbers) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the list of layers; free some and try again");
+    }
+    *out = (mo_profile_shape){.fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(model)),
+                              .layer = numbers,
+                              .experts = numbers + layers};
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
+        if (l->routed) {
+            numbers[out->layers] = i;
+            numbers[layers + (size_t)out->layers] = l->moe.experts;
+            out->layers++;
+            out->used = l->moe.used > out->used ? l->moe.used : out->used;
+        }
+    }
+    return MO_OK;
+}
+
+void mo_shape_drop(mo_profile_shape *shape)
+{
+    free((int32_t *)shape->layer);
+    *shape = (mo_profile_shape){0};
+}
+
+mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_profile **out, uint64_t *found,
+                           mo_error *err)
+{
+    mo_profile *read = NULL;
+    *out = NULL;
+    mo_status status = mo_profile_file_read(path, &read, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = mo_profile_fit(read, shape, out, err);
+    if (found) {
+        *found = read->fingerprint;
+    }
+    mo_profile_free(read);
+    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
+}
+
+/* ---- Budget ---- */
+
+/* Slots that misses pass through: twice what one token needs, so that the next layer's reads begin early. */
+static int64_t spare(int used)
+{
+    return 2 * (int64_t)used;
+}
+
+static int64_t spare_bytes(const mo_plan_model *m)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < m->class_count; i++) {
+        const int64_t slots = spare(m->classes[i].used);
+        bytes += (slots < m->classes[i].bricks ? slots : m->classes[i].bricks) * m->classes[i].room;
+    }
+    return bytes;
+}
+
+mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
+                            bool reserved, uint64_t *bytes, bool *slots, mo_error *err)
+{
+    char size[32];
+    *slots = false;
+    if (asked->class_count == 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "the model has no routed experts, so there is nothing a hot cache could hold");
+    }
+    if (plan->mode == MO_PLAN_STREAMED) {
+        return mo_fail(
+            err, MO_ENOMEM,
+            "under this ceiling not even the layers' cores fit into RAM, so there is no room for a hot "
+            "cache; leave it out or raise --ram to %s",
+            mo_plan_size_text(plan->whole, size));
+    }
+    const int64_t others = plan->used - plan->slots - plan->kv; /* without keys and values */
+    const int64_t left = plan->ceiling - others - spare_bytes(asked);
+    const mo_status status = mo_hot_budget(r->max_mib, left > 0 ? (uint64_t)left : 0, (uint64_t)plan->kv,
+                                           reserved ? 0 : (uint64_t)r->reserve_mib, bytes, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    *slots = plan->mode == MO_PLAN_SLOTS || *bytes < (uint64_t)plan->expert_bytes;
+    if (*slots && *bytes == 0) {
+        return mo_fail(err, MO_ENOMEM,
+                       "nothing is left for a hot cache under a ceiling of %s with %" PRId64
+                       " MiB kept free; lower --moe-hot-cache-auto-reserve-mib or raise --ram",
+                       mo_plan_size_text(plan->ceiling, size), r->reserve_mib);
+    }
+    if (!*slots) {
+        *bytes = 0;
+        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose", r->file);
+    }
+    return MO_OK;
+}
+
+/* ---- Choosing ---- */
+
+/* The routed layers as packing wants them. */
+static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *room)
+{
+    mo_packing_layer *layers = calloc((size_t)shape->layers + 1, sizeof *layers);
+    for (int32_t i = 0; layers && i < shape->layers; i++) {
+        layers[i] = (mo_packing_layer){
+            .layer = shape->layer[i], .experts = shape->experts[i], .bytes = room[shape->layer[i]]};
+    }
+    return layers;
+}
+
+static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, const mo_profile *profile,
+                      const uint64_t *room, uint64_t budget, mo_packing *out, mo_error *err)
+{
+    mo_packing_options options = mo_packing_options_default();
+    mo_ranked *ranking = NULL;
+    size_t ranked = 0;
+    options.fill = !r->no_fill;
+    mo_packing_layer *layers = list_layers(shape, room);
+    mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
+                              : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+    if (status == MO_OK) {
+        status = mo_packing_make(ranking, ranked, layers, shape->layers, &budget, 1, &options, out, err);
+    }
+    free(ranking);
+    free(layers);
+    return status;
+}
+
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+                      uint64_t budget, mo_packing *out, mo_error *err)
+{
+    mo_profile_shape shape = {0};
+    mo_profile *profile = NULL;
+    *out = (mo_packing){0};
+    mo_status status = mo_shape_make(model, &shape, err);
+    if (status == MO_OK) {
+        status = mo_profile_named(r->file, &shape, &profile, NULL, err);
+    }
+    if (status == MO_OK && !mo_profile_usable(profile)) {
+        status =
+            mo_fail(err, MO_EFORMAT, "%s: the profile counts no experts at all; record one first", r->file);
+    }
+    if (status == MO_OK) {
+        status = pack(r, &shape, profile, room, budget, out, err);
+    }
+    mo_profile_free(profile);
+    mo_shape_drop(&shape);
+    return status;
+}
+
+/* What an expert of each layer takes in a slot in RAM. */
+static uint64_t *rooms_in_ram(const mo_bricks *b)
+{
+    uint64_t *room = calloc((size_t)b->layers + 1, sizeof *room);
+    for (int32_t i = 0; room && i < b->expert_count; i++) {
+        const mo_brick_home *home = &b->home[i];
+        const uint64_t bytes = (uint64_t)b->classes[home->size_class].room;
+        room[home->layer] = bytes > room[home->layer] ? bytes : room[home->layer];
+    }
+    return room;
+}
+
+static mo_status take_packing(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
+{
+    out->requests = calloc(p->count + 1, sizeof *out->requests);
+    if (!out->requests) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the hot set; free some and try again");
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        const mo_packed *e = &p->entry[i];
+        out->requests[out->count++] =
+            (mo_store_request){.layer = e->layer, .expert = e->expert, .keep = true};
+        out->class_slots[b->home[mo_bricks_of(b, e->layer, e->expert)].size_class]++;
+    }
+    for (int i = 0; i < b->class_count; i++) {
+        const int64_t slots = out->class_slots[i] + spare(b->classes[i].used);
+        out->class_slots[i] = slots < b->classes[i].count ? (int32_t)slots : b->classes[i].count;
+    }
+    return MO_OK;
+}
+
+static mo_status take_room(const mo_bricks *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
+{
+    char needed[32], ceiling[32];
+    int64_t bytes = 0;
+    plan->mode = MO_PLAN_SLOTS;
+    for (int i = 0; i < b->class_count; i++) {
+        plan->class_slots[i] = set->class_slots[i];
+        bytes += set->class_slots[i] * b->classes[i].room;
+    }
+    plan->used += bytes - plan->slots;
+    plan->slots = bytes;
+    return plan->used <= plan->ceiling
+               ? MO_OK
+               : mo_fail(err, MO_ENOMEM,
+                         "the hot cache and everything else need %s, but the ceiling is %s; give "
+                         "--moe-hot-cache-max-mib less, or -1 for what is free",
+                         mo_plan_size_text(plan->used, needed), mo_plan_size_text(plan->ceiling, ceiling));
+}
+
+mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model, const mo_bricks *bricks,
+                            uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err)
+{
+    mo_packing packing = {0};
+    uint64_t *room = rooms_in_ram(bricks);
+    *out = (mo_hot_set){0};
+    mo_status status = room ? mo_hot_pack(r, model, room, budget, &packing, err)
+                            : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+    if (status == MO_OK) {
+        status = take_packing(&packing, bricks, out, err);
+    }
+    if (status == MO_OK) {
+        status = take_room(bricks, out, plan, err);
+    }
+    mo_packing_free(&packing);
+    free(room);
+    if (status != MO_OK) {
+        mo_hot_set_drop(out);
+    }
+    return status;
+}
+
+void mo_hot_set_drop(mo_hot_set *set)
+{
+    free(set->requests);
+    *set = (mo_hot_set){0};
+}

@@ -1,0 +1,55 @@
+/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (gpu_hot.c and
+ * gpu_exchange.c have the device's). Which experts lie in slots is chosen from a profile by weighting and packing,
+ * and does not change while a request runs; what it misses passes through a few slots more. */
+#ifndef MO_HOTCACHE_SELECTION_H
+#define MO_HOTCACHE_SELECTION_H
+
+#include "hotcache/packing.h"
+#include "hotcache/weighting.h"
+#include "plan/plan.h"
+#include "store/store.h"
+
+/* The options as they will be used. A constant view of the caller's. */
+typedef struct mo_hot_request {
+    const char *file; /* NULL: there is no hot set, and nothing else here is used */
+    int64_t max_mib, reserve_mib;
+    mo_weighting_options weighting;
+    double rate;
+    bool no_fill; /* room that the profile does not fill stays empty */
+} mo_hot_request;
+
+/* Checks options and translates them. A budget of 0 turns the cache off, which is said in the log when a file was
+ * named. MO_EINVAL for what makes no sense together. */
+mo_status mo_hot_request_make(const mo_hot_cache_options *options, mo_hot_request *out, mo_error *err);
+
+/* The routed layers of a model, as profiles see them. Free with mo_shape_drop(). */
+mo_status mo_shape_make(const mo_checkpoint *model, mo_profile_shape *out, mo_error *err);
+void mo_shape_drop(mo_profile_shape *shape); /* a zeroed one is allowed */
+
+/* A file that was named on purpose, fitted to the model; with what it says about itself in *found (may be NULL). */
+mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_profile **out, uint64_t *found,
+                           mo_error *err);
+
+/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes room[i]. Free with
+ * mo_packing_free(). MO_EFORMAT when the profile is another model's, or knows nothing. */
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+                      uint64_t budget, mo_packing *out, mo_error *err);
+
+typedef struct mo_hot_set {
+    mo_store_request *requests; /* NULL: no hot set */
+    int32_t count;
+    int32_t class_slots[MO_BRICK_CLASSES]; /* with those that misses pass through */
+} mo_hot_set;
+
+/* Would the experts of this plan lie in slots for the hot set's sake? Says how many bytes it may have; the log says so
+ * where all of them fit and there is nothing to choose. The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when there is no room for one. */
+mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
+                            bool reserved, uint64_t *bytes, bool *slots, mo_error *err);
+
+/* Reads the file and packs; changes the plan's slots to those it needs. MO_ENOMEM when they do not fit under its
+ * ceiling. Free with mo_hot_set_drop(). */
+mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model, const mo_bricks *bricks,
+                            uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err);
+void mo_hot_set_drop(mo_hot_set *set); /* a zeroed one is allowed */
+
+#endif

@@ -1,0 +1,104 @@
+/* Product: chooses the kernel by type, layout and batch. Included once per instruction set, which names the
+ * function with MO_NEON_PRODUCT; everything else is static. */
+#include "numeric/arm/neon_float.h"
+#include "numeric/arm/neon_matrix.h"
+#include "numeric/products.h"
+#include "numeric/reference/reference.h"
+
+/* Below this many tokens a panel costs more than it saves. */
+enum { MO_MATRIX_TOKENS = 3 };
+
+typedef struct mo_routes {
+    void (*vector[2])(const mo_neon_job *job, int64_t begin, int64_t end);
+    mo_panel_unpacker *unpack[2];
+    mo_tile_runner *run;
+} mo_routes;
+
+#define MO_RUNNER(FOLD)                                                                                      \
+    static void run_##FOLD(const mo_panel *panel, const mo_quad *x, int64_t blocks, bool fresh, float *y,    \
+                           int64_t y_stride, int64_t rows, int64_t tokens)                                   \
+    {                                                                                                        \
+        mo_tile_run(MO_FOLD_##FOLD, panel, x, blocks, fresh, y, y_stride, rows, tokens);                     \
+    }
+MO_RUNNER(PLAIN)
+MO_RUNNER(MINIMUM)
+MO_RUNNER(SCALED)
+MO_RUNNER(HALVES)
+MO_RUNNER(Q2_K)
+MO_RUNNER(PAIR)
+
+#define MO_FOR_LAYOUT(TYPE, LAYOUT)                                                                          \
+    static void vector_##TYPE##_##LAYOUT(const mo_neon_job *job, int64_t begin, int64_t end)                 \
+    {                                                                                                        \
+        mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                             \
+    }                                                                                                        \
+    static void unpack_##TYPE##_##LAYOUT(const mo_weights *w, int64_t r, int64_t end, int64_t first,         \
+                                         int64_t blocks, mo_panel *panel)                                    \
+    {                                                                                                        \
+        mo_panel_unpack(MO_##TYPE, MO_##LAYOUT, w, r, end, first, blocks, panel);                            \
+    }
+#define MO_QUANTIZED(TYPE, FOLD) MO_FOR_LAYOUT(TYPE, FILED) MO_FOR_LAYOUT(TYPE, GROUPED)
+#define MO_ROUTES(TYPE, FOLD)                                                                                \
+    [MO_##TYPE] = {{vector_##TYPE##_FILED, vector_##TYPE##_GROUPED},                                         \
+                   {unpack_##TYPE##_FILED, unpack_##TYPE##_GROUPED},                                         \
+                   run_##FOLD},
+#define MO_EACH_QUANTIZED(X)                                                                                 \
+    X(Q4_0, PLAIN)                                                                                           \
+    X(Q4_1, MINIMUM)                                                                                         \
+    X(Q5_0, PLAIN)                                                                                           \
+    X(Q5_1, MINIMUM)                                                                                         \
+    X(Q8_0, PLAIN)                                                                                           \
+    X(Q2_K, Q2_K)                                                                                            \
+    X(Q3_K, HALVES)                                                                                          \
+    X(Q4_K, MINIMUM)                                                                                         \
+    X(Q5_K, MINIMUM)                                                                                         \
+    X(Q6_K, HALVES)                                                                                          \
+    X(IQ4_NL, PLAIN)                                                                                         \
+    X(IQ4_XS, SCALED)                                                                                        \
+    X(MXFP4, PLAIN)                                                                                          \
+    X(NVFP4, PAIR)
+
+MO_EACH_QUANTIZED(MO_QUANTIZED)
+
+static const mo_routes routes[MO_TYPE_LIMIT] = {MO_EACH_QUANTIZED(MO_ROUTES)};
+
+static void multiply_float(const mo_neon_job *job, int64_t begin, int64_t end)
+{
+    switch (job->w->type) {
+    case MO_F32: mo_float_rows(MO_F32, job, begin, end); break;
+    case MO_F16: mo_float_rows(MO_F16, job, begin, end); break;
+    default: mo_float_rows(MO_BF16, job, begin, end); break;
+    }
+}
+
+/* Rows of one layout. */
+static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begin, int64_t end)
+{
+    const mo_routes *route = &routes[job->w->type];
+    if (begin >= end) {
+        return;
+    }
+    if (job->count < MO_MATRIX_TOKENS || job->w->cols == 0) {
+        route->vector[layout](job, begin, end);
+    } else {
+        mo_matrix_rows(mo_shape_of(job->w->type), route->unpack[layout], route->run, job, begin, end);
+    }
+}
+
+MO_PRODUCT(MO_NEON_PRODUCT)
+{
+    const mo_neon_job job = {w, acts, pick, count, y, y_stride};
+    if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        multiply_float(&job, row_begin, row_end);
+        return;
+    }
+    /* Rows of whole groups are interleaved, the rest lies in the file's layout behind them. */
+    const int64_t grouped = w->interleave ? w->rows / MO_GROUP * MO_GROUP : 0;
+    const bool known = w->interleave == 0 || w->interleave == MO_GROUP;
+    if (!known || (row_begin < grouped && row_begin % MO_GROUP)) {
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        return;
+    }
+    multiply_rows(&job, MO_GROUPED, row_begin, row_end < grouped ? row_end : grouped);
+    multiply_rows(&job, MO_FILED, row_begin > grouped ? row_begin : grouped, row_end);
+}

@@ -1,3 +1,0 @@
-/* Products of the instruction set dotprod. */
-#define MO_NEON_PRODUCT mo_dotprod_product
-#include "numeric/neon_product.h"

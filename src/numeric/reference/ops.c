@@ -1,0 +1,334 @@
+/* The definition of every operation that is not a matrix product: one float after the other, in the order
+ * of docs/numerics.md. Sums over a row take the 32-lane order: lane i adds up elements i, i+32, i+64, ...,
+ * and a tree ends it. */
+#include "numeric/reference/reference.h"
+
+#include "numeric/math.h"
+
+/* ---- Norms and softmax ------------------------------------------------------------------------ */
+
+void mo_reference_rms_norm(float *y, const float *x, const float *w, int64_t n, float eps)
+{
+    const float ss = mo_reference_dot(x, x, n);
+    const float r = 1.0f / sqrtf(ss / (float)n + eps);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = w ? (x[i] * r) * w[i] : x[i] * r;
+    }
+}
+
+void mo_reference_l2_norm(float *y, const float *x, int64_t n, float eps)
+{
+    const float length = sqrtf(mo_reference_dot(x, x, n));
+    const float r = 1.0f / (length > eps ? length : eps);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] * r;
+    }
+}
+
+/* The largest value; of zeros always +0, so that it does not matter in which order one looks. */
+static float largest(const float *x, int64_t n)
+{
+    float m = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        m = x[i] > m ? x[i] : m; /* NOLINT(clang-analyzer-core.*): callers fill n values */
+    }
+    return m + 0.0f;
+}
+
+void mo_reference_softmax(float *x, int64_t n)
+{
+    const float m = largest(x, n);
+    float lane[32] = {0.0f};
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = mo_exp(x[i] - m);
+        lane[i % 32] += x[i];
+    }
+    const float sum = mo_reference_lane_sum(lane);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = x[i] / sum;
+    }
+}
+
+/* ---- Element by element ----------------------------------------------------------------------- */
+
+void mo_reference_add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = y[i] + x[i];
+    }
+}
+
+void mo_reference_multiply(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = y[i] * x[i];
+    }
+}
+
+void mo_reference_scale(float *y, float a, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = y[i] * a;
+    }
+}
+
+void mo_reference_axpy(float *y, float a, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = fmaf(a, x[i], y[i]);
+    }
+}
+
+void mo_reference_swiglu(float *y, const float *g, const float *u, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_silu(g[i]) * u[i];
+    }
+}
+
+void mo_reference_geglu(float *y, const float *g, const float *u, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_gelu_tanh(g[i]) * u[i];
+    }
+}
+
+/* The comparisons are turned so that a NaN stays one. */
+void mo_reference_swiglu_oss(float *y, const float *g, const float *u, int64_t n, float alpha, float limit)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float gate = limit < g[i] ? limit : g[i];
+        float up = limit < u[i] ? limit : u[i];
+        up = -limit > up ? -limit : up;
+        y[i] = (gate * mo_sigmoid(alpha * gate)) * (up + 1.0f);
+    }
+}
+
+void mo_reference_silu(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_silu(x[i]);
+    }
+}
+
+void mo_reference_sigmoid(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_sigmoid(x[i]);
+    }
+}
+
+void mo_reference_softcap(float *x, int64_t n, float cap)
+{
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = cap * mo_tanh(x[i] / cap);
+    }
+}
+
+bool mo_reference_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if ((mo_bits_of(x[i]) & 0x7F800000) == 0x7F800000) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void mo_reference_rope(float *x, const float *c, const float *s, int64_t n_rot, bool neox)
+{
+    for (int64_t p = 0; p < n_rot / 2; p++) {
+        float *first = neox ? x + p : x + 2 * p;
+        float *second = neox ? first + n_rot / 2 : first + 1;
+        const float a = *first, b = *second;
+        *first = fmaf(a, c[p], -(b * s[p]));
+        *second = fmaf(a, s[p], b * c[p]);
+    }
+}
+
+/* ---- The cache of keys and values ------------------------------------------------------------- */
+
+static void write_u16(uint8_t *p, uint16_t h)
+{
+    p[0] = (uint8_t)h;
+    p[1] = (uint8_t)(h >> 8);
+}
+
+static float largest_magnitude(const float *x, int64_t n)
+{
+    float amax = 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+    }
+    return amax;
+}
+
+/* One Q8_0 block of at most 32 values. The codes are made with the scale as it is stored; where that was
+ * rounded down, the largest can exceed 127 and is limited. */
+static bool write_block(const float *x, int64_t n, uint8_t *out)
+{
+    const uint16_t stored = mo_f32_to_f16(largest_magnitude(x, n) / 127.0f);
+    const float d = mo_f16_to_f32(stored);
+    if (!(d < INFINITY)) {
+        return false;
+    }
+    write_u16(out, stored);
+    for (int64_t i = 0; i < n; i++) {
+        float code = d == 0.0f ? 0.0f : rintf(x[i] / d);
+        code = 127.0f < code ? 127.0f : code;
+        code = -127.0f > code ? -127.0f : code;
+        out[2 + i] = (uint8_t)(int8_t)code;
+    }
+    return true;
+}
+
+bool mo_reference_kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out)
+{
+    bool finite = mo_reference_finite(x, n);
+    if (type == MO_KV_F32) {
+        memcpy(out, x, sizeof(float) * (size_t)n);
+    } else if (type == MO_KV_F16) {
+        for (int64_t i = 0; i < n; i++) {
+            const uint16_t h = mo_f32_to_f16(x[i]);
+            finite = finite && (h & 0x7C00) != 0x7C00;
+            write_u16(out + 2 * i, h);
+        }
+    } else {
+        for (int64_t i = 0; finite && i < n; i += 32) {
+            finite = write_block(x + i, n - i < 32 ? n - i : 32, out + i / 32 * 34);
+        }
+    }
+    return finite;
+}
+
+/* Value i of a key or value vector. */
+static float read_value(mo_kv_type type, const uint8_t *p, int64_t i)
+{
+    float x;
+    if (type == MO_KV_F32) {
+        memcpy(&x, p + 4 * i, sizeof x);
+        return x;
+    }
+    if (type == MO_KV_F16) {
+        return mo_f16_to_f32(mo_read_u16(p + 2 * i));
+    }
+    const uint8_t *block = p + i / 32 * 34;
+    return mo_f16_to_f32(mo_read_u16(block)) * (float)(int8_t)block[2 + i % 32];
+}
+
+/* ---- Attention -------------------------------------------------------------------------------- */
+
+/* A key in Q8_0: the query is quantized like an activation, and blocks of 32 are folded in order. */
+static float folded_dot(const float *q, const uint8_t *key, int64_t n)
+{
+    float acc = 0.0f;
+    for (int64_t i = 0; i < n; i += 32, key += 34) {
+        const int64_t count = n - i < 32 ? n - i : 32;
+        const float amax = largest_magnitude(q + i, count);
+        const bool zero = amax < 0x1p-100f;
+        const float inverse = zero ? 0.0f : 127.0f / amax;
+        const float dx = zero ? 0.0f : amax / 127.0f;
+        int32_t isum = 0;
+        for (int64_t j = 0; j < count; j++) {
+            isum += (zero ? 0 : (int8_t)rintf(q[i + j] * inverse)) * (int8_t)key[2 + j];
+        }
+        acc = fmaf(dx, mo_f16_to_f32(mo_read_u16(key)) * (float)isum, acc);
+    }
+    return acc;
+}
+
+static float score(const mo_kv_head *kv, const float *q, const uint8_t *key)
+{
+    if (kv->type == MO_KV_Q8_0) {
+        return folded_dot(q, key, kv->k_len);
+    }
+    float lane[32] = {0.0f};
+    for (int64_t i = 0; i < kv->k_len; i++) {
+        lane[i % 32] = fmaf(q[i], read_value(kv->type, key, i), lane[i % 32]);
+    }
+    return mo_reference_lane_sum(lane);
+}
+
+static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float scale, float *m, float *l,
+                       float *o)
+{
+    const int64_t begin = seen.begin, end = seen.end;
+    const int64_t place = kv->ring ? begin % kv->ring : begin;
+    float p[MO_CHUNK];
+    for (int64_t u = begin; u < end; u++) {
+        p[u - begin] = scale * score(kv, q, kv->k + (place + u - begin) * kv->k_stride);
+    }
+    *m = largest(p, end - begin);
+    float lane[32] = {0.0f};
+    for (int64_t u = begin; u < end; u++) {
+        p[u - begin] = mo_exp(p[u - begin] - *m);
+        lane[u % 32] += p[u - begin];
+    }
+    *l = mo_reference_lane_sum(lane);
+    for (int64_t j = 0; j < kv->v_len; j++) {
+        o[j] = 0.0f;
+        for (int64_t u = begin; u < end; u++) {
+            const uint8_t *value = kv->v + (place + u - begin) * kv->v_stride;
+            o[j] = fmaf(p[u - begin], read_value(kv->type, value, j), o[j]);
+        }
+    }
+}
+
+void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q,
+                         int64_t heads, float scale, float *m, float *l, float *o)
+{
+    for (int64_t i = 0; i < count * heads; i++) {
+        attend_one(kv, spans[i / heads], q + i * kv->k_len, scale, m + i, l + i, o + i * kv->v_len);
+    }
+}
+
+void mo_reference_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int64_t n)
+{
+    const float top = *M > m ? *M : m;
+    const float a = mo_exp(*M - top), b = mo_exp(m - top);
+    *M = top;
+    *L = fmaf(b, l, a * *L);
+    for (int64_t j = 0; j < n; j++) {
+        O[j] = fmaf(b, o ? o[j] : 0.0f, a * O[j]);
+    }
+}
+
+void mo_reference_attend_finish(float *O, float L, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        O[j] = O[j] / L;
+    }
+}
+
+/* ---- Linear attention ------------------------------------------------------------------------- */
+
+void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        float acc = 0.0f;
+        for (int64_t j = 0; j < taps; j++) {
+            acc = fmaf(w[j * channels + c], rows[j][c], acc);
+        }
+        y[c] = acc;
+    }
+}
+
+void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
+                        const float *v, float decay, float beta, float scale, float *out)
+{
+    for (int64_t j = 0; j < v_len; j++) {
+        float *column = state + j; /* S[i][j] is column[i * v_len] */
+        float a = 0.0f;
+        for (int64_t i = 0; i < k_len; i++) {
+            column[i * v_len] = decay * column[i * v_len];
+            a = fmaf(column[i * v_len], k[i], a);
+        }
+        const float d = beta * (v[j] - a);
+        float o = 0.0f;
+        for (int64_t i = 0; i < k_len; i++) {
+            column[i * v_len] = fmaf(k[i], d, column[i * v_len]);
+            o = fmaf(column[i * v_len], q[i], o);
+        }
+        out[j] = o * scale;
+    }
+}

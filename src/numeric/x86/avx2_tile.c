@@ -1,0 +1,33 @@
+#include "numeric/x86/avx2_tile.h"
+
+#define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
+
+MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
+                            int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    if (tokens > 2) {
+        run_tile(type, 4, TILE_ARGUMENTS);
+    } else {
+        run_tile(type, 2, TILE_ARGUMENTS);
+    }
+}
+
+/* Types whose decoded blocks are folded alike share one function. */
+void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                  bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    switch (type) {
+    case MO_Q4_0: choose_width(MO_Q4_0, TILE_ARGUMENTS); break;
+    case MO_Q5_0:
+    case MO_MXFP4: choose_width(MO_Q5_0, TILE_ARGUMENTS); break;
+    case MO_Q4_1:
+    case MO_Q4_K: choose_width(MO_Q4_K, TILE_ARGUMENTS); break;
+    case MO_Q5_1:
+    case MO_Q5_K: choose_width(MO_Q5_K, TILE_ARGUMENTS); break;
+    case MO_Q2_K: choose_width(MO_Q2_K, TILE_ARGUMENTS); break;
+    case MO_Q3_K: choose_width(MO_Q3_K, TILE_ARGUMENTS); break;
+    case MO_Q6_K: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;
+    case MO_NVFP4: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
+    default: choose_width(MO_Q8_0, TILE_ARGUMENTS); break; /* Q8_0, IQ4_NL, IQ4_XS */
+    }
+}

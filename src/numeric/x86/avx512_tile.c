@@ -1,0 +1,7 @@
+#include "numeric/x86/avx512_tile.h"
+
+void mo_avx512_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                    bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    vnni_tile(type, TILE_ARGUMENTS);
+}

@@ -1,0 +1,291 @@
+/* Product: what the products of the two x86 sets share. One token is folded as blocks are decoded; more
+ * tokens share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
+ *
+ * Included once per set, after its vocabulary and its tile header (avx2_tile.h, avx512_tile.h). */
+#ifndef MO_NUMERIC_X86_PRODUCT_H
+#define MO_NUMERIC_X86_PRODUCT_H
+
+#include "numeric/products.h"
+#include "numeric/reference/reference.h"
+#include "numeric/x86/tile.h"
+
+MO_INLINE int file_values(mo_type type)
+{
+    switch (type) {
+    case MO_NVFP4: return 64;
+    case MO_Q2_K:
+    case MO_Q3_K:
+    case MO_Q4_K:
+    case MO_Q5_K:
+    case MO_Q6_K:
+    case MO_IQ4_XS: return 256;
+    default: return 32;
+    }
+}
+
+/* Where decoded blocks go: into the panel, or straight into one token's fold. */
+typedef struct sink {
+    mo_step *panel; /* NULL: fold */
+    const mo_slot512 *slot;
+    fvec acc;
+} sink;
+
+MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
+{
+    if (k->panel) {
+        mo_step *out = k->panel + block;
+        for (int i = 0; i < 8; i++) {
+            out->code[i] = s->code[i];
+        }
+        const int scales = mo_fold_of(type) == MO_FOLD_PLAIN ? 2 : mo_fold_of(type) == MO_FOLD_STEPS ? 4 : 3;
+        for (int i = 0; i < scales; i++) {
+            out->scale[i] = s->scale[i];
+        }
+        if (mo_fold_of(type) == MO_FOLD_Q2) {
+            out->dmin = s->dmin;
+            out->mcode = s->mcode;
+        }
+    } else {
+        ivec sum[1][2];
+        dots(type, 1, s, k->slot, block, sum);
+        k->acc = fold_sums(mo_fold_of(type), s, k->slot, block, sum[0], k->acc);
+    }
+}
+
+/* File block by file block; `block` is the first block of 32 in the slot. */
+MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
+{
+    mo_step s;
+    if (file_values(type) == 32) {
+        unpack32(type, c, &s);
+        emit(type, k, block, &s);
+    } else if (type == MO_NVFP4) {
+        const ivec scales = cursor_word(c, 0);
+        MO_UNROLL
+        for (int j = 0; j < 2; j++) {
+            unpack_nvfp4(c, scales, j, &s);
+            emit(type, k, block + j, &s);
+        }
+    } else {
+        super u;
+        open_super(type, c, &u);
+        for (int n = 0; n < 8 / round_steps(type); n++) {
+            MO_UNROLL
+            for (int i = 0; i < round_steps(type); i++) {
+                unpack_super(type, c, &u, n, i, &s);
+                emit(type, k, block + n * round_steps(type) + i, &s);
+            }
+        }
+    }
+}
+
+MO_INLINE int file_bytes(mo_type type)
+{
+    switch (type) {
+    case MO_Q4_0:
+    case MO_IQ4_NL: return 18;
+    case MO_Q4_1: return 20;
+    case MO_Q5_0: return 22;
+    case MO_Q5_1: return 24;
+    case MO_Q8_0: return 34;
+    case MO_MXFP4: return 17;
+    case MO_NVFP4: return 36;
+    case MO_Q2_K: return 84;
+    case MO_Q3_K: return 110;
+    case MO_Q4_K: return 144;
+    case MO_Q5_K: return 176;
+    case MO_Q6_K: return 210;
+    default: return 136; /* MO_IQ4_XS */
+    }
+}
+
+/* Bytes ahead of the reading place that are asked for: per row of a plain matrix, and of an interleaved
+ * group. With huge pages on Sapphire Rapids 1 to 4 KiB and 4 to 32 KiB measured alike, less was slower. */
+#ifndef AHEAD
+#define AHEAD             2048
+#define AHEAD_INTERLEAVED 8192
+#define HINT              _MM_HINT_T1
+#endif
+
+/* Asks for what each row reads AHEAD bytes later; past the end of a row that is the row LANES further. */
+MO_INLINE void fetch_ahead(cursor c, int bytes)
+{
+    if (c.interleaved) {
+        const uint8_t *p = c.rows->base[0] + LANES * c.at + AHEAD_INTERLEAVED;
+        for (int i = 0; i < LANES * bytes; i += 64) {
+            _mm_prefetch((const char *)p + i, HINT);
+        }
+        return;
+    }
+    if (c.at / 64 == (c.at + bytes) / 64) {
+        return; /* one request per line is enough */
+    }
+    int64_t to = c.at + AHEAD;
+    to += to >= c.rows->stride ? (LANES - 1) * c.rows->stride : 0;
+    MO_UNROLL
+    for (int g = 0; g < LANES / 4; g++) {
+        MO_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const uint8_t *p = c.rows->base[g] + i * c.rows->stride + to;
+            for (int n = 0; n < bytes; n += 64) {
+                _mm_prefetch((const char *)p + n, HINT);
+            }
+        }
+    }
+}
+
+/* Unpacks `blocks` blocks of 32 that begin with block `first` of the rows. */
+MO_INLINE void unpack_run(mo_type type, bool interleaved, const mo_rows *rows, int64_t first, int blocks,
+                          sink *k)
+{
+    const int steps = file_values(type) / 32;
+    cursor c = {rows, first / steps * file_bytes(type), interleaved};
+    for (int b = 0; b < blocks; b += steps) {
+        fetch_ahead(c, file_bytes(type));
+        unpack(type, c, k, b);
+        c.at += file_bytes(type);
+    }
+}
+
+/* How panels meet tokens: up to `tokens` of them at a time. */
+typedef struct tiler {
+    mo_tile_function *run;
+    int tokens;
+} tiler;
+
+/* The slots of one stretch of columns: [chunk][token], `tokens` of them in each chunk. */
+typedef struct batch {
+    tiler tile;
+    const mo_slot512 *slots;
+    int64_t first, blocks; /* in blocks of 32 */
+    int tokens, padded;
+    float *y;
+    int64_t y_stride;
+} batch;
+
+/* Sixteen or eight rows with the whole batch. Whether blocks are folded at once or kept is asked for every
+ * block, which costs nothing next to its work and halves the code. */
+MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, const batch *j)
+{
+    mo_step panel[MO_PACK_BLOCKS];
+    sink k = {j->tokens == 1 ? NULL : panel, j->slots, floats(0.0f)};
+    if (j->tokens == 1 && j->first) {
+        k.acc = rows_load(rows, j->y);
+    }
+    for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
+        const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
+        unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
+        for (int t = 0; k.panel && t < j->tokens; t += j->tile.tokens) {
+            const int left = j->tokens - t;
+            j->tile.run(type, panel, blocks, k.slot + t, left < j->tile.tokens ? left : j->tile.tokens,
+                        j->first + b == 0, rows, j->y + t * j->y_stride, j->y_stride);
+        }
+    }
+    if (j->tokens == 1) {
+        rows_store(rows, j->y, k.acc);
+    }
+}
+
+typedef void rows_function(const mo_rows *rows, const batch *j);
+
+#define INSTANCE(type, interleaved, name)                                                                    \
+    static void name(const mo_rows *rows, const batch *j)                                                    \
+    {                                                                                                        \
+        run_rows(type, interleaved, rows, j);                                                                \
+    }
+#define BOTH(type)                                                                                           \
+    INSTANCE(MO_##type, false, plain_##type)                                                                 \
+    INSTANCE(MO_##type, true, interleaved_##type)
+BOTH(Q4_0)
+BOTH(Q4_1)
+BOTH(Q5_0)
+BOTH(Q5_1)
+BOTH(Q8_0)
+BOTH(Q2_K)
+BOTH(Q3_K)
+BOTH(Q4_K)
+BOTH(Q5_K)
+BOTH(Q6_K)
+BOTH(IQ4_NL)
+BOTH(IQ4_XS)
+BOTH(MXFP4)
+BOTH(NVFP4)
+
+#define ENTRY(type) [MO_##type] = {plain_##type, interleaved_##type}
+static rows_function *const functions[MO_TYPE_LIMIT][2] = {
+    ENTRY(Q4_0), ENTRY(Q4_1), ENTRY(Q5_0), ENTRY(Q5_1),   ENTRY(Q8_0),   ENTRY(Q2_K),  ENTRY(Q3_K),
+    ENTRY(Q4_K), ENTRY(Q5_K), ENTRY(Q6_K), ENTRY(IQ4_NL), ENTRY(IQ4_XS), ENTRY(MXFP4), ENTRY(NVFP4),
+};
+
+static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, const batch *j)
+{
+    const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    batch here = *j;
+    for (int64_t r = row_begin; r < row_end; r += rows_count(w)) {
+        const bool interleaved = w->interleave && r + LANES <= w->rows;
+        const mo_rows rows =
+            interleaved ? rows_interleaved(w, row_bytes, r, row_end) : rows_plain(w, row_bytes, r, row_end);
+        here.y = j->y + r;
+        functions[w->type][interleaved](&rows, &here);
+    }
+}
+
+/* Tokens begin .. begin + tokens - 1: as many columns at a time as the slots hold. */
+static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
+                        const mo_acts *acts, const int32_t *pick, int64_t begin, int tokens, float *y,
+                        int64_t y_stride)
+{
+    _Alignas(64) mo_slot512 slots[MO_PACK_SLOTS];
+    const mo_fold fold = mo_fold_of(w->type);
+    const int32_t offset = code_offset(w->type);
+    const int width = tokens == 1 ? 1 : tokens <= 2 ? 2 : tokens <= 4 ? 4 : tile.tokens;
+    const int padded = (tokens + width - 1) / width * width;
+    const int64_t most = MO_PACK_SLOTS / padded * MO_PACK_BLOCKS;
+    const int64_t blocks = w->cols / 32;
+    for (int64_t first = 0; first < blocks; first += most) {
+        const int64_t here = blocks - first < most ? blocks - first : most;
+        mo_slot512 *slot = slots;
+        for (int64_t b = 0; b < here; b += MO_PACK_BLOCKS) {
+            const int n = here - b < MO_PACK_BLOCKS ? (int)(here - b) : MO_PACK_BLOCKS;
+            for (int t = 0; t < padded; t++, slot++) {
+                if (t < tokens) {
+                    const int64_t row = pick ? pick[begin + t] : begin + t;
+                    mo_slot_fill(slot, fold, offset, MO_MAGIC_BITS, acts, row, first + b, n);
+                } else { /* read by the last tile, never stored */
+                    memset(slot, 0, sizeof *slot);
+                }
+            }
+        }
+        const batch j = {tile, slots, first, here, tokens, padded, y + begin * y_stride, y_stride};
+        all_rows(w, row_begin, row_end, &j);
+    }
+}
+
+/* Products of quantized matrices in the file's layout or interleaved by LANES rows. */
+static void quantized_product(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
+                              const mo_acts *acts, const int32_t *pick, int64_t count, float *y,
+                              int64_t y_stride)
+{
+    /* Batches of nearly equal size, so that the last one is not left with a few tokens. */
+    const int64_t batches = (count + MO_PACK_SLOTS - 1) / MO_PACK_SLOTS;
+    for (int64_t n = 0; n < batches; n++) {
+        const int64_t begin = count * n / batches, end = count * (n + 1) / batches;
+        all_columns(tile, w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride);
+    }
+}
+
+/* Every matrix: floats by the set's function for them, and what another set interleaved by the definition. */
+static void any_product(tiler tile, mo_product_function *float_product, const mo_weights *w,
+                        int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,
+                        int64_t count, float *y, int64_t y_stride)
+{
+    if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        float_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else if (w->interleave && w->interleave != LANES) {
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+    } else {
+        quantized_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride);
+    }
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* Rate: how fast a lane is, from what it did, and what each of two gets. It begins with what was probed and follows what
+ * happens; but a machine that others share sometimes stands still for milliseconds, and one such moment must not cost a
+ * lane its work: without work nobody would see that it is fast again. */
+#ifndef MO_PLAN_LANE_RATE_H
+#define MO_PLAN_LANE_RATE_H
+
+#include <stdint.h>
+
+typedef struct mo_lane_rate {
+    double s_per_byte; /* what is believed */
+    double start;      /* what was believed at first */
+    double last;       /* the last observation */
+} mo_lane_rate;
+
+mo_lane_rate mo_lane_rate_of(double bytes_s);
+
+/* A tenth of every new observation. One that is more than twice as slow as believed counts as twice as slow, unless the
+ * one before was slow too. What no lane can be is passed over: a fault of the clock. */
+void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes);
+
+/* How many of `count` bricks, at most `most`, cross the link, so that it and the CPU end together. A lane that gets none
+ * forgets slowly what made it look slow. */
+int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int count, int most);
+
+#endif

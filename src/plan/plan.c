@@ -1,0 +1,377 @@
+/* Sizes come from files, so sums and products saturate: what cannot be counted does not fit either. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "plan/device.h"
+#include "plan/share.h"
+#include "plan/text.h"
+
+#define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
+#define USED_LEAST 1e-6               /* of bricks per token, unless it is 0 */
+#define USED_MOST  1e9
+
+/* ---- Checks ---- */
+
+static mo_status check_class(const mo_plan_class *c, int index, mo_error *err)
+{
+    const bool used =
+        c->used_per_token == 0 || (c->used_per_token >= USED_LEAST && c->used_per_token <= USED_MOST);
+    if (c->bytes < 0 || c->bytes > SIZE_MOST || c->room < c->bytes || c->room > SIZE_MOST || c->bricks < 0 ||
+        c->bricks > INT32_MAX || (c->bricks > 0 && c->room == 0) || c->used < 0 || !used) {
+        return mo_fail(err, MO_EINVAL,
+                       "the model cannot be planned for: class %d of its experts has %" PRId64
+                       " bricks of %" PRId64 " bytes in slots of %" PRId64 ", of which a token uses %g",
+                       index, c->bricks, c->bytes, c->room, c->used_per_token);
+    }
+    return MO_OK;
+}
+
+static mo_status check_model(const mo_plan_model *m, mo_error *err)
+{
+    const struct {
+        const char *name;
+        int64_t bytes;
+    } sizes[] = {{"core", m->core_bytes},
+                 {"vectors", m->vector_bytes},
+                 {"embedding", m->table_bytes},
+                 {"output matrix", m->output_bytes},
+                 {"layers", m->dense_bytes},
+                 {"largest layer", m->dense_layer_bytes},
+                 {"slot for a layer", m->dense_layer_room},
+                 {"keys and values", m->kv_bytes},
+                 {"working memory", m->work_bytes},
+                 {"other memory", m->other_bytes},
+                 {"staging", m->staging_bytes},
+                 {"core on a device", m->device_core_bytes},
+                 {"slot for a layer on a device", m->device_layer_room},
+                 {"working memory on a device", m->device_work_bytes},
+                 {"staging on a device", m->device_stage_room},
+                 {"table of experts on a device", m->device_map_bytes}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].bytes < 0 || sizes[i].bytes > SIZE_MOST) {
+            return mo_fail(err, MO_EINVAL, "the model cannot be planned for: its %s of %" PRId64 " bytes",
+                           sizes[i].name, sizes[i].bytes);
+        }
+    }
+    if (m->layers < 0 || m->used < 0 || m->class_count < 0 || m->class_count > MO_PLAN_CLASSES ||
+        m->dense_layers < 0 || m->in_flight < 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "the model cannot be planned for: %d layers, %d experts used, %d sizes of experts, "
+                       "%d streamed layers, %d reads at once",
+                       m->layers, m->used, m->class_count, m->dense_layers, m->in_flight);
+    }
+    if (m->dense_layers > 0 && (m->dense_layer_bytes < 1 || m->dense_layer_room < m->dense_layer_bytes ||
+                                m->dense_bytes > m->core_bytes ||
+                                m->dense_bytes > mo_plan_times(m->dense_layers, m->dense_layer_bytes))) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the model cannot be planned for: %d layers of at most %" PRId64 " bytes in slots of %" PRId64
+            " are said to be %" PRId64 " bytes of a core of %" PRId64,
+            m->dense_layers, m->dense_layer_bytes, m->dense_layer_room, m->dense_bytes, m->core_bytes);
+    }
+    mo_status status = MO_OK;
+    for (int i = 0; i < m->class_count && status == MO_OK; i++) {
+        status = check_class(&m->classes[i], i, err);
+        if (status == MO_OK && (m->device_room[i] < 0 || m->device_room[i] > SIZE_MOST)) {
+            status = mo_fail(err, MO_EINVAL,
+                             "the model cannot be planned for: class %d of its experts in slots of %" PRId64
+                             " bytes on a device",
+                             i, m->device_room[i]);
+        }
+    }
+    return status;
+}
+
+static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_error *err)
+{
+    if (l->ram_bytes < 1) {
+        return mo_fail(err, MO_EINVAL,
+                       "a ceiling of %" PRId64 " bytes cannot be planned for; give --ram a size",
+                       l->ram_bytes);
+    }
+    if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
+        return mo_fail(err, MO_EINVAL,
+                       "%" PRId64 " bytes of device memory cannot be planned for; give --vram a size",
+                       l->vram_bytes < 0 ? l->vram_bytes : l->vram_expert_bytes);
+    }
+    const double compute = r->ram_bytes_s * r->compute_share;
+    if (!(compute > 0 && isfinite(compute)) || !(r->disk_bytes_s > 0 && isfinite(r->disk_bytes_s))) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the machine's rates must be above 0: memory %g bytes/s, of which products reach %g, disk "
+            "%g bytes/s; measure them with moraine probe",
+            r->ram_bytes_s, r->compute_share, r->disk_bytes_s);
+    }
+    return MO_OK;
+}
+
+/* ---- Slots ---- */
+
+/* The fewest slots a class works with: what a token uses in one layer, and what is on its way. */
+static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
+{
+    const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
+    const int64_t slots = mo_plan_sum(c->used ? c->used : m->used, in_flight);
+    return slots < c->bricks ? slots : c->bricks;
+}
+
+/* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
+static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_share *s)
+{
+    for (int i = 0; i < m->class_count; i++) {
+        const mo_plan_class *c = &m->classes[i];
+        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
+        const int64_t most = c->bricks - held > least ? c->bricks - held : least;
+        s[i] = (mo_plan_share){.room = c->room,
+                               .weight = c->used_per_token * (double)c->bytes,
+                               .least = least,
+                               .most = most,
+                               .held = held};
+    }
+}
+
+/* ---- Places ---- */
+
+static int64_t expert_bytes(const mo_plan_model *m)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < m->class_count; i++) {
+        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].bricks, m->classes[i].bytes));
+    }
+    return bytes;
+}
+
+static int64_t total(const mo_plan *p)
+{
+    const int64_t parts[] = {p->core, p->vectors, p->table, p->kv, p->work, p->other, p->staging, p->slots};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        bytes = mo_plan_sum(bytes, parts[i]);
+    }
+    return bytes;
+}
+
+/* What is the same in every mode; the core and the slots are still to come. */
+static mo_plan fixed_parts(const mo_plan_model *m)
+{
+    return (mo_plan){
+        .vectors = m->vector_bytes,
+        .table = m->tied ? m->table_bytes : 0,
+        .kv = m->kv_bytes,
+        .work = m->work_bytes,
+        .other = m->other_bytes,
+        .staging = m->staging_bytes,
+        .expert_bytes = expert_bytes(m),
+        .dense_resident = m->dense_layers,
+    };
+}
+
+/* What there is to place: a model, and the slots its classes want. */
+typedef struct wanted {
+    mo_plan_model model;
+    mo_plan_share shares[MO_PLAN_CLASSES];
+    bool beside; /* a device, which has the rest: experts here lie in slots, even all of them */
+} wanted;
+
+/* Rows of the embedding may still be fetched and staged, nothing else. */
+static mo_plan resident_parts(const wanted *w)
+{
+    const mo_plan_model *m = &w->model;
+    mo_plan p = fixed_parts(m);
+    p.mode = MO_PLAN_RESIDENT;
+    p.core = m->core_bytes;
+    p.staging = m->tied ? 0 : m->staging_bytes;
+    p.slots = p.expert_resident = p.expert_bytes;
+    if (w->beside) {
+        p.slots = mo_plan_share_most(w->shares, m->class_count);
+        p.expert_resident = 0; /* counted with the slots */
+        p.mode = p.slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
+        for (int i = 0; i < m->class_count; i++) {
+            p.class_slots[i] = (int32_t)w->shares[i].most;
+        }
+    }
+    p.used = total(&p);
+    return p;
+}
+
+static mo_plan slotted_parts(const wanted *w)
+{
+    mo_plan p = fixed_parts(&w->model);
+    p.mode = MO_PLAN_SLOTS;
+    p.core = w->model.core_bytes;
+    p.slots = mo_plan_share_least(w->shares, w->model.class_count);
+    p.used = total(&p);
+    return p;
+}
+
+/* No layer stays; the ring is the smallest. */
+static mo_plan streamed_parts(const wanted *w)
+{
+    const mo_plan_model *m = &w->model;
+    mo_plan p = fixed_parts(m);
+    p.mode = MO_PLAN_STREAMED;
+    p.core = m->core_bytes - m->dense_bytes;
+    p.ring = MO_PLAN_LAYER_BUFFERS_LEAST;
+    p.dense_resident = 0;
+    p.staging = mo_plan_sum(p.staging, mo_plan_times(p.ring, m->dense_layer_room));
+    p.slots = mo_plan_share_least(w->shares, m->class_count);
+    p.used = total(&p);
+    return p;
+}
+
+static void fill_slots(const wanted *w, int64_t ceiling, mo_plan *p)
+{
+    p->slots =
+        mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
+    p->used = total(p);
+}
+
+/* A ring of full size comes before layers that stay: it is what keeps the disk busy. Layers that stay
+ * count as the largest, whichever they are. */
+static void fill_layers(const wanted *w, int64_t ceiling, mo_plan *p)
+{
+    const mo_plan_model *m = &w->model;
+    const int64_t grown =
+        mo_plan_times(MO_PLAN_LAYER_BUFFERS - MO_PLAN_LAYER_BUFFERS_LEAST, m->dense_layer_room);
+    /* The fewest slots: core bytes are read by every token. */
+    mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
+    if (ceiling - p->used >= grown) {
+        p->ring = MO_PLAN_LAYER_BUFFERS;
+        p->staging += grown;
+        p->used += grown;
+        const int64_t most = m->dense_layers - p->ring > 0 ? m->dense_layers - p->ring : 0;
+        const int64_t fit = (ceiling - p->used) / m->dense_layer_bytes;
+        p->dense_resident = (int)(fit < most ? fit : most);
+        p->core += p->dense_resident * m->dense_layer_bytes;
+        p->used = total(p);
+    }
+}
+
+/* Places everything; on refusal *p is the smallest arrangement. */
+static bool place(const wanted *w, int64_t ceiling, mo_plan *p)
+{
+    const mo_plan_model *m = &w->model;
+    const mo_plan whole = resident_parts(w);
+    const mo_plan slotted = m->class_count ? slotted_parts(w) : whole;
+    const mo_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
+    mo_plan least = slotted.used < whole.used ? slotted : whole;
+    least = streamed.used < least.used ? streamed : least;
+    if (whole.used <= ceiling) {
+        *p = whole;
+    } else if (m->class_count && slotted.used <= ceiling) {
+        *p = slotted;
+        fill_slots(w, ceiling, p);
+    } else if (m->dense_layers && streamed.used <= ceiling) {
+        *p = streamed;
+        fill_layers(w, ceiling, p);
+    } else {
+        *p = least;
+    }
+    p->ceiling = ceiling;
+    p->least = least.used;
+    p->whole = whole.used;
+    return p->used <= ceiling;
+}
+
+/* ---- Speed ---- */
+
+static int64_t rounded(double bytes)
+{
+    return bytes < (double)INT64_MAX ? (int64_t)llround(bytes) : INT64_MAX;
+}
+
+/* The serial bound: the core's products, and for every layer the longer of its experts' products and the
+ * reads of those that are missing; a streamed layer costs what its read takes longer than its products.
+ * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
+ * knows better. Every sum is made so that it falls when more lies in RAM, in floating point too. */
+static void reckon(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
+{
+    const double compute = r->ram_bytes_s * r->compute_share, disk = r->disk_bytes_s;
+    const double core = (double)m->core_bytes + (double)p->table;
+    double missing = 0, asked = 0, layers = 0;
+    for (int i = 0; i < m->class_count; i++) {
+        const mo_plan_class *c = &m->classes[i];
+        const double bytes = c->bricks ? c->used_per_token * (double)c->bytes : 0;
+        const double there = p->mode == MO_PLAN_RESIDENT ? (double)c->bricks : (double)p->class_slots[i];
+        const double share = hits ? hits[i] : there / (double)c->bricks;
+        const double absent = c->bricks ? bytes * (1 - share) : 0;
+        layers += fmax(bytes / compute, absent / disk);
+        missing += absent;
+        asked += bytes;
+        if (p->mode != MO_PLAN_RESIDENT) {
+            p->expert_resident = mo_plan_sum(p->expert_resident, mo_plan_times(p->class_slots[i], c->bytes));
+        }
+    }
+    const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
+    const double streamed = p->mode == MO_PLAN_STREAMED ? m->dense_layers - p->dense_resident : 0;
+    p->core_seconds = core / compute;
+    p->expert_seconds = asked / compute;
+    p->disk_seconds = (missing + streamed * layer) / disk;
+    p->hit_rate = asked > 0 ? 1 - missing / asked : 1;
+    p->token_disk_bytes = rounded(missing + streamed * layer);
+    p->token_ram_bytes = rounded(fmax(0, core + asked - missing - streamed * layer));
+    const double seconds = p->core_seconds + streamed * fmax(0, layer / disk - layer / compute) + layers;
+    p->tokens_per_second = seconds > 0 ? 1 / seconds : 0;
+}
+
+/* ---- The plan ---- */
+
+static void explain(const mo_plan_limits *l, mo_plan *p)
+{
+    char size[32];
+    if (l->why[0]) {
+        snprintf(p->why, sizeof p->why, "%s", l->why);
+    } else {
+        snprintf(p->why, sizeof p->why, "a ceiling of %s was given", mo_plan_size_text(p->ceiling, size));
+    }
+}
+
+mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                       mo_plan *out, mo_error *err)
+{
+    mo_plan plan;
+    mo_status status = check_model(model, err);
+    if (status == MO_OK) {
+        status = check_limits(limits, rates, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    const bool device = limits->vram_bytes > 0, rest = device && !limits->ram_keeps;
+    mo_plan_device on_device = {0};
+    if (device && !mo_plan_device_place(model, limits, &on_device)) {
+        return mo_plan_refuse_device(&on_device, err);
+    }
+    wanted w = {.model = rest ? mo_plan_device_rest(model, &on_device) : *model, .beside = rest};
+    want_slots(model, rest ? &on_device : NULL, w.shares);
+    const bool fits = place(&w, limits->ram_bytes, &plan);
+    explain(limits, &plan);
+    if (!fits) {
+        return mo_plan_refuse(&plan, err);
+    }
+    plan.device = on_device;
+    if (device) {
+        mo_plan_device_estimate(model, &w.model, limits, rates, NULL, &plan);
+    } else {
+        reckon(model, rates, NULL, &plan);
+    }
+    *out = plan;
+    return MO_OK;
+}
+
+void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                      const double *hits, mo_plan *plan)
+{
+    if (plan->mode != MO_PLAN_RESIDENT) {
+        plan->expert_resident = 0; /* counted with the slots */
+    }
+    if (plan->device.ceiling) {
+        mo_plan_device_estimate(model, model, limits, rates, hits, plan);
+    } else {
+        reckon(model, rates, hits, plan);
+    }
+}

@@ -1,0 +1,137 @@
+/* Plan: what lies where, before anything is allocated, and how fast that will be. Pure arithmetic on sizes
+ * and rates, so another machine can be planned for as well. */
+#ifndef MO_PLAN_PLAN_H
+#define MO_PLAN_PLAN_H
+
+#include "moraine.h"
+#include "plan/rates.h"
+
+enum {
+    MO_PLAN_CLASSES = 16,
+    MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
+    MO_PLAN_LAYER_BUFFERS_LEAST = 2,
+    MO_PLAN_LAYER_BUFFERS = 3, /* one layer computes, one has arrived, one is being read */
+    /* In VRAM: one layer computes, one arrives, and one place for what lies in another order in RAM. One less works, but
+     * then nothing arrives while a layer computes. */
+    MO_PLAN_DEVICE_LAYER_BUFFERS = 3,
+    MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST = 2,
+};
+
+/* Bricks of one size. */
+typedef struct mo_plan_class {
+    int64_t bytes;         /* of weights in one brick; the mean where they differ */
+    int64_t room;          /* of its slot: with the alignment of direct reads, so at least bytes */
+    int64_t bricks;        /* in the model */
+    double used_per_token; /* how many a token computes, over all layers */
+    int used;              /* most of them that a token needs in one layer; 0: the model's `used` */
+} mo_plan_class;
+
+/* What a model asks for. The caller fills it from a description; nothing is loaded. */
+typedef struct mo_plan_model {
+    int layers, routed_layers, experts, used;
+    int64_t core_bytes;   /* matrices every token reads: with the output matrix, unless it is tied */
+    int64_t vector_bytes; /* norms, biases, scales: always in RAM */
+    int64_t table_bytes;  /* the embedding: rows come from the file, unless it is tied: then it is the output
+                             matrix, lies in RAM and every token reads it */
+    bool tied;
+    int64_t output_bytes;                   /* the output matrix, whichever of the two it is part of */
+    mo_plan_class classes[MO_PLAN_CLASSES]; /* routed experts; none: the model is dense */
+    int class_count;
+    int dense_layers;          /* layers whose matrices could be streamed; 0: none */
+    int64_t dense_bytes;       /* of those matrices, part of core_bytes */
+    int64_t dense_layer_bytes; /* of the largest such layer */
+    int64_t dense_layer_room;  /* of its slot in the ring, at least its bytes */
+    int64_t kv_bytes;          /* of all sessions at the context asked for */
+    int64_t work_bytes;        /* activations of the largest step */
+    int64_t other_bytes;       /* vocabulary, file table, program */
+    int64_t staging_bytes;     /* what reads need beside the slots they go to, such as embedding rows */
+    int in_flight;             /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
+    int64_t context, batch;    /* as they came out of what was asked for; only shown */
+    /* In VRAM, with the padding that lies between matrices there; 0: as in RAM. */
+    int64_t device_core_bytes; /* all matrices and vectors of the core, the output matrix included */
+    int64_t device_layer_room; /* of the largest layer's matrices */
+    int64_t device_room[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
+    int64_t device_work_bytes;            /* activations, flags, tables, logits */
+    int64_t
+        device_stage_room; /* of an expert that passes through; 0: in_flight slots of the largest class serve */
+    int64_t device_map_bytes; /* of the table of experts */
+} mo_plan_model;
+
+typedef struct mo_plan_limits {
+    int64_t ram_bytes;           /* the ceiling of the process; 0: to be found by mo_plan_limits_find() */
+    int64_t reserve_bytes;       /* left to others when the ceiling is found; <0: the stated default */
+    int64_t vram_bytes;          /* the ceiling of the device tier; 0: there is no device */
+    int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
+    char why[192];               /* what decided the ceiling; may be empty */
+    char vram_why[192];          /* the same for vram_bytes */
+    bool cpu_moe;                /* no expert stays in VRAM, but for vram_expert_bytes */
+    int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
+    mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
+    bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
+    bool ram_keeps;              /* RAM holds all it would hold without the device, which then may be lost */
+} mo_plan_limits;
+
+typedef enum mo_plan_mode {
+    MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
+    MO_PLAN_SLOTS,    /* core in RAM, experts in slots and on disk */
+    MO_PLAN_STREAMED, /* layers pass through a ring; experts, if any, have the fewest slots */
+} mo_plan_mode;
+
+/* What lies in the memory of a device, and what it does to a token. */
+typedef struct mo_plan_device {
+    int64_t ceiling; /* 0: there is no device, and nothing else here is set */
+    int64_t core, vectors, kv, work, staging, ring_bytes, slots; /* bytes in VRAM */
+    int64_t used;                                                /* their sum, at most the ceiling */
+    int64_t least;                        /* the lowest ceiling with which the device is of use */
+    int64_t whole;                        /* the lowest ceiling with which everything lies there */
+    int32_t class_slots[MO_PLAN_CLASSES]; /* experts that stay */
+    int64_t expert_resident;              /* their bytes */
+    int layers, streamed, ring;           /* layers whose core stays, and passes through so many slots */
+    int by_cpu;         /* of those that pass: in prompts only, tokens are computed by the CPU */
+    double hit_rate;    /* of experts, here; 1 where there are none */
+    bool fetch;         /* missing experts cross the link as well, while the CPU computes others */
+    double fetch_share; /* of the missing bytes of the classes for which that pays */
+    int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */
+    double core_seconds, hit_seconds;      /* products on the device */
+    double miss_seconds;                   /* experts that are not there, by CPU and fetch */
+    double link_seconds;                   /* layers in passage, beyond their products */
+    double overhead_seconds;               /* launches and round trips */
+    char why[192];                         /* what decided the ceiling */
+    char lane[256];                        /* one sentence: why the fetch lane is used or not */
+} mo_plan_device;
+
+/* With a device, RAM holds what is not in VRAM: the core of layers in passage and other experts, these always in slots
+ * (a device takes them as they lie in the file); vectors lie in both, since the CPU computes experts too. */
+typedef struct mo_plan {
+    mo_plan_mode mode;
+    int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
+    int64_t used;                          /* their sum, at most the ceiling */
+    int64_t least;                         /* the lowest ceiling with which the model runs */
+    int64_t whole;                         /* the lowest ceiling with which everything is resident */
+    int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
+    int64_t expert_bytes, expert_resident; /* of all experts; of those that lie in RAM */
+    int dense_resident, ring;              /* streamed: layers that stay, slots of the ring */
+    int64_t token_ram_bytes,
+        token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */
+    double hit_rate;      /* of experts; 1 where there are none */
+    double core_seconds, expert_seconds, disk_seconds; /* per token: products, products, reads; wherever */
+    double tokens_per_second; /* reads and products of a layer overlap, layers do not; 0: nothing to do */
+    char why[256];            /* one sentence: what decided the ceiling */
+    mo_plan_device device;
+} mo_plan;
+
+/* Makes the plan. More RAM never makes it slower, nor does more VRAM, as long as that is faster than CPU and link
+ * together. MO_ENOMEM when the core (or a ring of its layers), one layer's experts in use and the staging do not fit:
+ * err says how much is needed and what to change. MO_EDEVICE when a device's ceiling does not hold what has no other
+ * place; without the device the model may still run. MO_EINVAL for sizes and rates that make no sense. On failure *out
+ * is untouched. Any thread. */
+mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                       mo_plan *out, mo_error *err);
+
+/* Fills the speed once more, of a plan whose slots were changed after it was made; with a device for limits with
+ * ram_keeps. hits: for every class the share of its picks that find their expert in the upper tier (VRAM, or RAM without
+ * a device); NULL: evenly spread routing. */
+void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                      const double *hits, mo_plan *plan);
+
+#endif

@@ -1,0 +1,416 @@
+#include "plan/probe/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "base/sweep.h"
+#include "numeric/acts.h"
+#include "numeric/format.h"
+
+#define MIB           ((int64_t)1 << 20)
+#define POINT_MS      100
+#define SWEPT_BYTES   (256 * MIB)
+#define PRODUCT_BYTES (256 * MIB) /* more than any cache of a device holds */
+#define PRODUCT_COLS  4096
+#define TRIPS         64
+#define LAUNCHES      64
+#define ANSWER_NS     INT64_C(2000000000)
+/* So many copies are under way at once: enough that no gap shows between them. */
+#define QUEUED 8
+
+static const int64_t sizes[MO_PROBE_COPIES] = {MIB / 4, MIB, 4 * MIB, 16 * MIB, 64 * MIB};
+
+typedef struct probe {
+    mo_device *device;
+    const mo_probe_device_options *options;
+    mo_probe_device_report report;
+    int64_t largest; /* of copies */
+    mo_dstream *stream;
+    mo_event *begin, *end;
+    mo_daddr room;
+    void *pinned, *plain;
+} probe;
+
+static mo_status next(const probe *p, const char *what, mo_error *err)
+{
+    const mo_probe_device_options *o = p->options;
+    return !o->go_on || o->go_on(o->user, what) ? MO_OK
+                                                : mo_fail(err, MO_ECANCELLED, "measuring was cancelled");
+}
+
+static int64_t point_ns(const probe *p)
+{
+    return (p->options->point_ms ? p->options->point_ms : POINT_MS) * 1000000;
+}
+
+/* ---- Copies ---- */
+
+typedef enum direction { IN, OUT } direction;
+
+static mo_status copy(const probe *p, direction way, void *host, int64_t bytes, mo_error *err)
+{
+    return way == IN ? mo_copy_in(p->stream, p->room, host, (size_t)bytes, err)
+                     : mo_copy_out(p->stream, host, p->room, (size_t)bytes, err);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Copies of one size, several under way, until the time is up; the best few count, since others may use the machine. */
+static mo_status measure_copies(const probe *p, direction way, void *host, int64_t bytes, double *rate,
+                                mo_error *err)
+{
+    mo_status status = copy(p, way, host, bytes, err); /* the first one finds what nobody has touched */
+    status = status ? status : mo_dstream_wait(p->stream, err);
+    const int64_t end = mo_clock_ns() + point_ns(p);
+    for (*rate = 0; !status && (*rate == 0 || mo_clock_ns() < end);) {
+        const int64_t begin = mo_clock_ns();
+        for (int i = 0; i < QUEUED && !status; i++) {
+            status = copy(p, way, host, bytes, err);
+        }
+        status = status ? status : mo_dstream_wait(p->stream, err);
+        *rate = larger(*rate, (double)(QUEUED * bytes) * 1e9 / (double)(mo_clock_ns() - begin + 1));
+    }
+    return status;
+}
+
+static mo_status measure_size(probe *p, int64_t bytes, mo_error *err)
+{
+    struct mo_probe_copy *c = &p->report.copies[p->report.copy_count];
+    void *fast = p->pinned ? p->pinned : p->plain;
+    mo_status status = next(p, "link, to the device", err);
+    *c = (struct mo_probe_copy){.bytes = bytes};
+    status = status ? status : measure_copies(p, IN, fast, bytes, &c->in_bytes_s, err);
+    status = status ? status : next(p, "link, from the device", err);
+    status = status ? status : measure_copies(p, OUT, fast, bytes, &c->out_bytes_s, err);
+    status = status ? status : next(p, "link, ordinary memory", err);
+    status = status ? status : measure_copies(p, IN, p->plain, bytes, &c->pageable_bytes_s, err);
+    p->report.copy_count++;
+    return status;
+}
+
+static mo_status measure_link(probe *p, mo_error *err)
+{
+    mo_probe_device_report *r = &p->report;
+    mo_status status = MO_OK;
+    for (int i = 0; i < MO_PROBE_COPIES && sizes[i] <= p->largest && !status; i++) {
+        status = measure_size(p, sizes[i], err);
+    }
+    for (int i = 0; i < r->copy_count; i++) {
+        r->link_bytes_s = larger(r->link_bytes_s, r->copies[i].in_bytes_s);
+        r->link_out_bytes_s = larger(r->link_out_bytes_s, r->copies[i].out_bytes_s);
+        r->pageable_bytes_s = larger(r->pageable_bytes_s, r->copies[i].pageable_bytes_s);
+    }
+    return status;
+}
+
+/* ---- Both at once ---- */
+
+static void touch(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    memset((uint8_t *)ctx + begin, 0x5A, (size_t)(end - begin));
+}
+
+/* Queues copies for the time of a measurement, as fast as they went alone. */
+static mo_status queue_copies(probe *p, void *host, int64_t *bytes, mo_error *err)
+{
+    const int64_t one = p->largest < 4 * MIB ? p->largest : 4 * MIB;
+    const double wanted = p->report.link_bytes_s * (double)point_ns(p) * 1e-9;
+    const int64_t count = (int64_t)(wanted / (double)one) + 1;
+    mo_status status = mo_event_record(p->begin, p->stream, err);
+    for (int64_t i = 0; i < count && !status; i++) {
+        status = copy(p, IN, host, one, err);
+    }
+    *bytes = count * one;
+    return status ? status : mo_event_record(p->end, p->stream, err);
+}
+
+/* The pool sweeps until the copies are done. */
+static mo_status sweep_beside(probe *p, mo_pool *pool, const uint8_t *memory, int64_t bytes, mo_error *err)
+{
+    int64_t copied = 0, swept = 0;
+    bool done = false;
+    double seconds = 0;
+    mo_status status = queue_copies(p, p->pinned ? p->pinned : p->plain, &copied, err);
+    const int64_t begin = mo_clock_ns();
+    const int64_t piece = bytes < 16 * MIB ? bytes : 16 * MIB;
+    for (int64_t at = 0; !status && !done; at = at + 2 * piece <= bytes ? at + piece : 0) {
+        mo_sweep_rate(pool, memory + at, (size_t)piece);
+        swept += piece;
+        status = mo_event_query(p->end, &done, err);
+    }
+    const int64_t spent = mo_clock_ns() - begin;
+    status = status ? status : mo_event_wait(p->end, err);
+    status = status ? status : mo_event_seconds(p->begin, p->end, &seconds, err);
+    p->report.both_ram_bytes_s = spent > 0 ? (double)swept * 1e9 / (double)spent : 0;
+    p->report.both_link_bytes_s = seconds > 0 ? (double)copied / seconds : 0;
+    return status;
+}
+
+static mo_status measure_both(probe *p, mo_error *err)
+{
+    const int64_t asked = p->options->memory_bytes;
+    const int64_t bytes = asked ? (asked >> 20 ? asked >> 20 : 1) << 20 : SWEPT_BYTES;
+    mo_pool *pool = NULL;
+    mo_status status = next(p, "memory and link at once", err);
+    status = status ? status : mo_pool_create(p->options->threads, &pool, err);
+    if (status) {
+        return status;
+    }
+    uint8_t *memory = mo_host_alloc_huge((size_t)bytes);
+    if (memory) {
+        mo_pool_run(pool, bytes, 1 << 21, touch, memory);
+        status = sweep_beside(p, pool, memory, bytes, err);
+    } else {
+        status = mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
+                         (long long)(bytes >> 20));
+    }
+    mo_host_free_huge(memory, (size_t)bytes);
+    mo_pool_destroy(pool);
+    return status;
+}
+
+/* ---- The device's own memory ---- */
+
+/* Activations of one row, in device memory that holds zeros. Every array begins aligned. */
+static mo_dacts lay_acts(mo_daddr at, int64_t cols)
+{
+    mo_dacts a = {.cols = (int32_t)cols};
+    mo_daddr *const parts[] = {&a.x, &a.q, &a.d, &a.s, &a.sum, &a.half_sum};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i] = at;
+        at += (mo_daddr)(cols * 4); /* as much as the largest of them */
+    }
+    return a;
+}
+
+static mo_status measure_product(probe *p, int64_t bytes, mo_error *err)
+{
+    const int64_t row = mo_format_row_bytes(mo_format_of(MO_Q8_0), PRODUCT_COLS);
+    const int64_t acts = PRODUCT_COLS * 4 * 6, rows = (bytes - acts) / (row + 4) / 256 * 256;
+    mo_op op = {.kind = MO_OP_PRODUCT};
+    mo_daddr memory = 0;
+    mo_status status = next(p, "memory of the device", err);
+    if (status || rows < 256) {
+        return status;
+    }
+    status = mo_device_alloc(p->device, (size_t)bytes, &memory, err);
+    status = status ? status : mo_device_clear(p->stream, memory, (size_t)bytes, err);
+    op.product.in = lay_acts(memory, PRODUCT_COLS);
+    op.product.tokens = op.product.count = 1;
+    op.product.matrix[0] = (mo_dmatrix){
+        .data = memory + (mo_daddr)acts, .type = MO_Q8_0, .rows = (int32_t)rows, .cols = PRODUCT_COLS};
+    op.product.y[0] = memory + (mo_daddr)(acts + rows * row);
+    op.product.stride[0] = rows;
+    status = status ? status : mo_op_launch(p->stream, &op, err); /* code is loaded, memory is there */
+    status = status ? status : mo_dstream_wait(p->stream, err);
+    double best = 0;
+    for (int64_t begin = mo_clock_ns(); !status && (best == 0 || mo_clock_ns() - begin < point_ns(p));) {
+        const int64_t before = mo_clock_ns();
+        status = mo_op_launch(p->stream, &op, err);
+        status = status ? status : mo_dstream_wait(p->stream, err);
+        best = larger(best, (double)(rows * row) * 1e9 / (double)(mo_clock_ns() - before + 1));
+    }
+    p->report.memory_bytes_s = best;
+    mo_device_free(p->device, memory);
+    return status;
+}
+
+/* ---- Talk ---- */
+
+/* In pinned memory: what the device writes, and what the host answers. */
+typedef struct talk {
+    uint32_t flag;
+    uint32_t unused[15]; /* a line of its own */
+    mo_dreply reply;
+} talk;
+
+/* In device memory. */
+typedef struct ground {
+    uint32_t sequence[TRIPS + 1];
+    uint32_t bad;
+    float rows[2];
+} ground;
+
+static mo_status launch_trip(const probe *p, mo_daddr seen, int i, mo_error *err)
+{
+    const mo_daddr sequence = p->room + (mo_daddr)(offsetof(ground, sequence) + 4 * (size_t)i);
+    mo_op op = {.kind = MO_OP_PUBLISH};
+    op.publish.sequence = sequence;
+    op.publish.flag = seen + offsetof(talk, flag);
+    mo_status status = mo_op_launch(p->stream, &op, err);
+    op = (mo_op){.kind = MO_OP_AWAIT};
+    op.await = (mo_op_await){.reply = seen + offsetof(talk, reply),
+                             .sequence = sequence,
+                             .from = p->room + offsetof(ground, rows),
+                             .to = p->room + offsetof(ground, rows) + 4,
+                             .n = 1,
+                             .most = 1,
+                             .bad = p->room + offsetof(ground, bad)};
+    return status ? status : mo_op_launch(p->stream, &op, err);
+}
+
+/* Answers every question as soon as it is seen, and notes when. */
+static mo_status answer(talk *t, int64_t *seen_ns, mo_error *err)
+{
+    for (uint32_t i = 0; i <= TRIPS; i++) {
+        const int64_t begin = mo_clock_ns();
+        while (__atomic_load_n(&t->flag, __ATOMIC_ACQUIRE) != i + 1) {
+            if (mo_clock_ns() - begin > ANSWER_NS) {
+                __atomic_store_n(&t->reply.abort, 1, __ATOMIC_RELEASE);
+                return mo_fail(
+                    err, MO_EDEVICE,
+                    "the device did not say anything for two seconds; it may be in use or have failed");
+            }
+        }
+        seen_ns[i] = mo_clock_ns();
+        __atomic_store_n(&t->reply.flag, i + 1, __ATOMIC_RELEASE);
+    }
+    return MO_OK;
+}
+
+static int by_length(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static mo_status measure_launch(probe *p, mo_daddr seen, mo_error *err)
+{
+    mo_op op = {.kind = MO_OP_PUBLISH};
+    mo_status status = next(p, "launches", err);
+    op.publish.sequence = p->room;
+    op.publish.flag = seen + offsetof(talk, flag);
+    const int64_t begin = mo_clock_ns();
+    for (int i = 0; i < LAUNCHES && !status; i++) {
+        status = mo_op_launch(p->stream, &op, err);
+        status = status ? status : mo_dstream_wait(p->stream, err);
+    }
+    p->report.launch_seconds = (double)(mo_clock_ns() - begin) * 1e-9 / LAUNCHES;
+    return status;
+}
+
+static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
+{
+    ground g = {0};
+    int64_t times[TRIPS + 1];
+    for (uint32_t i = 0; i <= TRIPS; i++) {
+        g.sequence[i] = i + 1;
+    }
+    mo_status status = mo_copy_in(p->stream, p->room, &g, sizeof g, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
+    status = status ? status : measure_launch(p, seen, err);
+    status = status ? status : next(p, "round trips", err);
+    __atomic_store_n(&t->flag, 0, __ATOMIC_RELEASE);
+    for (int i = 0; i <= TRIPS && !status; i++) {
+        status = launch_trip(p, seen, i, err);
+    }
+    if (status) {
+        __atomic_store_n(&t->reply.abort, 1, __ATOMIC_RELEASE); /* nobody will answer what was asked */
+        return status;
+    }
+    status = answer(t, times, err);
+    status = status ? status : mo_dstream_wait(p->stream, err);
+    if (!status) { /* from answer to answer; the middle one, since the host may be kept from looking */
+        for (int i = 0; i < TRIPS; i++) {
+            times[i] = times[i + 1] - times[i];
+        }
+        qsort(times, TRIPS, sizeof *times, by_length);
+        const int64_t middle = times[TRIPS / 2];
+        p->report.round_trip_seconds = (double)middle * 1e-9;
+    }
+    return status;
+}
+
+static mo_status measure_talk(probe *p, mo_error *err)
+{
+    void *memory = NULL;
+    mo_daddr seen = 0;
+    mo_status status = mo_device_pin(p->device, sizeof(talk), &memory, &seen, err);
+    if (status) {
+        return status == MO_ENOMEM ? MO_OK : status; /* no pinned memory at all: nothing to talk in */
+    }
+    memset(memory, 0, sizeof(talk));
+    status = measure_trips(p, seen, memory, err);
+    if (status) { /* what still runs looks there */
+        mo_dstream_destroy(p->stream);
+        p->stream = NULL;
+    }
+    mo_device_unpin(p->device, memory);
+    return status;
+}
+
+/* ---- The whole ---- */
+
+static mo_status prepare(probe *p, mo_error *err)
+{
+    mo_device_info info;
+    mo_daddr seen;
+    mo_error no;
+    mo_device_describe(p->device, &info);
+    snprintf(p->report.name, sizeof p->report.name, "%s", info.name);
+    snprintf(p->report.kind, sizeof p->report.kind, "%s", info.kind);
+    p->report.memory_bytes = info.total_bytes;
+    p->report.free_bytes = info.free_bytes;
+    for (int i = 0; i < MO_PROBE_COPIES; i++) {
+        p->largest = sizes[i] <= info.free_bytes / 4 ? sizes[i] : p->largest;
+    }
+    if (p->largest == 0) {
+        return mo_fail(err, MO_EDEVICE, "%s has %lld KiB of memory left; %lld are needed to measure it",
+                       info.name, (long long)(info.free_bytes >> 10), (long long)(sizes[0] * 4 >> 10));
+    }
+    p->plain = mo_host_alloc_huge((size_t)p->largest);
+    if (!p->plain) {
+        return mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
+                       (long long)(p->largest >> 20));
+    }
+    memset(p->plain, 0x5A, (size_t)p->largest);
+    mo_status status = mo_device_alloc(p->device, (size_t)p->largest, &p->room, err);
+    status = status ? status : mo_dstream_create(p->device, &p->stream, err);
+    status = status ? status : mo_event_create(p->device, &p->begin, err);
+    status = status ? status : mo_event_create(p->device, &p->end, err);
+    if (!status) {
+        status = mo_device_pin(p->device, (size_t)p->largest, &p->pinned, &seen, &no);
+        p->pinned = status ? NULL : p->pinned;
+        p->report.pinned = !status;
+        status = status == MO_ENOMEM ? MO_OK : status;
+        if (p->pinned) {
+            memset(p->pinned, 0x5A, (size_t)p->largest);
+        } else if (status && err) {
+            *err = no;
+        }
+    }
+    return status;
+}
+
+mo_status mo_probe_device(mo_device *device, const mo_probe_device_options *options,
+                          mo_probe_device_report *out, mo_error *err)
+{
+    probe p = {.device = device, .options = options};
+    mo_status status = prepare(&p, err);
+    const int64_t quarter = p.report.free_bytes / 4;
+    status = status ? status : measure_link(&p, err);
+    status = status ? status : measure_both(&p, err);
+    status = status ? status : measure_product(&p, quarter < PRODUCT_BYTES ? quarter : PRODUCT_BYTES, err);
+    status = status ? status : measure_talk(&p, err);
+    mo_dstream_destroy(p.stream); /* waits for what is under way */
+    mo_event_destroy(p.begin);
+    mo_event_destroy(p.end);
+    mo_device_free(device, p.room);
+    if (p.pinned) {
+        mo_device_unpin(device, p.pinned);
+    }
+    mo_host_free_huge(p.plain, (size_t)p.largest);
+    if (!status) {
+        *out = p.report;
+    }
+    return status;
+}

@@ -1,0 +1,358 @@
+#include "plan/probe/probe.h"
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/machine.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "base/sweep.h"
+#include "plan/probe/device.h"
+#include "plan/probe/file.h"
+#include "store/disk/disk.h"
+#include "store/disk/pace.h"
+#include "store/disk/uring.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_BYTES   ((int64_t)1 << 30)
+#define MEMORY_BYTES ((int64_t)512 << 20)
+#define POINT_MS     250
+/* Sweeps per number of threads; the best counts, since others may use the machine. */
+#define SWEEPS 4
+/* A layer's misses: eight experts of three matrices. */
+#define ENGINE_IN_FLIGHT 24
+#define ENGINE_BLOCK     ((int64_t)1 << 20)
+#define ENGINE_POINTS    4 /* the last measurement is so much longer */
+/* Reads go to places in turn, as they go to slots: memory that no cache holds. (Into a few MiB, the same disk
+ * looked a quarter faster than any engine can have it.) */
+#define ROOM_BYTES ((size_t)256 << 20)
+
+static const int64_t blocks[] = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)4 << 20};
+static const int depths[] = {1, 2, 4, 8};
+enum { BLOCKS = sizeof blocks / sizeof *blocks, DEPTHS = sizeof depths / sizeof *depths };
+
+typedef struct probe {
+    const mo_probe_options *options;
+    mo_probe_report *report;
+    const char *const *paths;
+    int path_count;
+    mo_io io;
+    bool ring_offered;
+    uint8_t *room;
+    int done, total; /* measurements */
+    const char *what;
+} probe;
+
+static bool tell(probe *p)
+{
+    return !p->options->progress || p->options->progress(p->options->user, p->what, p->done, p->total);
+}
+
+static bool tell_writing(void *user)
+{
+    return tell(user);
+}
+
+static mo_status next(probe *p, const char *what, mo_error *err)
+{
+    p->what = what;
+    if (!tell(p)) {
+        return mo_fail(err, MO_ECANCELLED, "measuring was cancelled");
+    }
+    p->done++;
+    return MO_OK;
+}
+
+/* ---- Memory ---- */
+
+/* 1, 2, 4, ... and `most`. Returns how many. */
+static int thread_counts(int most, int *counts)
+{
+    int n = 0;
+    for (int t = 1; t < most && n < MO_PROBE_MEMORY - 1; t *= 2) {
+        counts[n++] = t;
+    }
+    counts[n++] = most;
+    return n;
+}
+
+static void touch(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    memset((uint8_t *)ctx + begin, 0x5A, (size_t)(end - begin));
+}
+
+static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t bytes, bool first,
+                                 mo_error *err)
+{
+    mo_pool *pool;
+    mo_status status = mo_pool_create(threads, &pool, err);
+    if (status) {
+        return status;
+    }
+    if (first) { /* pages lie with the threads that read them, as weights do */
+        mo_pool_run(pool, bytes, 1 << 21, touch, memory);
+    }
+    double best = 0;
+    for (int i = 0; i < SWEEPS; i++) {
+        const double rate = mo_sweep_rate(pool, memory, (size_t)bytes) * 1e9;
+        best = rate > best ? rate : best;
+    }
+    mo_pool_destroy(pool);
+    mo_probe_report *r = p->report;
+    r->memory[r->memory_count++] = (struct mo_probe_memory){.threads = threads, .bytes_s = best};
+    return MO_OK;
+}
+
+static mo_status measure_memory(probe *p, const int *counts, int count, mo_error *err)
+{
+    mo_probe_report *r = p->report;
+    int64_t bytes = p->options->memory_bytes ? p->options->memory_bytes : MEMORY_BYTES;
+    if (p->options->memory_bytes == 0 && r->ram_bytes > 0 && bytes > r->ram_bytes / 4) {
+        bytes = r->ram_bytes / 4;
+    }
+    bytes = (bytes >> 20) > 0 ? bytes >> 20 << 20 : 1 << 20;
+    uint8_t *memory = mo_host_alloc_huge((size_t)bytes);
+    if (!memory) {
+        return mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
+                       (long long)(bytes >> 20));
+    }
+    mo_status status = MO_OK;
+    for (int i = count - 1; i >= 0 && !status; i--) { /* most threads first: they touch the pages */
+        status = next(p, "memory", err);
+        if (!status) {
+            status = measure_threads(p, counts[i], memory, bytes, i == count - 1, err);
+        }
+    }
+    mo_host_free_huge(memory, (size_t)bytes);
+    for (int i = 0; i < r->memory_count / 2; i++) { /* told in rising order */
+        const struct mo_probe_memory swap = r->memory[i];
+        r->memory[i] = r->memory[r->memory_count - 1 - i];
+        r->memory[r->memory_count - 1 - i] = swap;
+    }
+    for (int i = 0; i < r->memory_count; i++) {
+        r->ram_bytes_s = r->memory[i].bytes_s > r->ram_bytes_s ? r->memory[i].bytes_s : r->ram_bytes_s;
+    }
+    return status;
+}
+
+/* ---- Disk ---- */
+
+static mo_status open_disk(const probe *p, const mo_disk_options *way, mo_disk **out, mo_error *err)
+{
+    const size_t bytes = ROOM_BYTES;
+    uint8_t *const room = p->room;
+    mo_disk_options o = *way;
+    o.io = p->io;
+    o.regions = &room;
+    o.region_bytes = &bytes;
+    o.region_count = 1;
+    return mo_disk_open(p->paths, p->path_count, &o, out, err);
+}
+
+static mo_status measure_load(const probe *p, mo_disk *disk, int64_t block, int in_flight, int points,
+                              mo_disk_pace *pace, mo_error *err)
+{
+    const mo_disk_load load = {
+        .bytes = block,
+        .in_flight = in_flight,
+        .places = (int)((int64_t)ROOM_BYTES / block),
+        .budget_ns = (p->options->point_ms ? p->options->point_ms : POINT_MS) * points * 1000000,
+        .seed = (uint64_t)mo_clock_ns(),
+        .cold = p->io == MO_IO_CACHED,
+    };
+    return mo_disk_measure(disk, &load, p->room, pace, err);
+}
+
+/* Finds what the files allow. */
+static mo_status find_methods(probe *p, mo_error *err)
+{
+    mo_disk *disk;
+    mo_error no_ring;
+    mo_disk_options plain = {.plain = true}, ring = {.ring = true};
+    p->io = MO_IO_DIRECT;
+    mo_status status = open_disk(p, &plain, &disk, err);
+    if (status == MO_EUNSUPPORTED) {
+        p->io = MO_IO_CACHED;
+        status = open_disk(p, &plain, &disk, err);
+    }
+    if (status) {
+        return status;
+    }
+    mo_disk_close(disk);
+    if (mo_uring_built() && open_disk(p, &ring, &disk, &no_ring) == MO_OK) {
+        p->ring_offered = true;
+        mo_disk_close(disk);
+    }
+    return MO_OK;
+}
+
+static mo_status measure_point(probe *p, int64_t block, int depth, bool ring, mo_error *err)
+{
+    mo_disk *disk;
+    mo_disk_pace pace;
+    mo_disk_options o = {.readers = depth, .piece = block, .ring = ring, .plain = !ring};
+    mo_status status = next(p, ring ? "disk, io_uring" : "disk, threads", err);
+    if (!status) {
+        status = open_disk(p, &o, &disk, err);
+    }
+    if (status) {
+        return status;
+    }
+    status = measure_load(p, disk, block, depth, 1, &pace, err);
+    mo_disk_close(disk);
+    if (!status) {
+        p->report->disk[p->report->disk_count++] = (struct mo_probe_disk){
+            .block_bytes = block,
+            .depth = depth,
+            .ring = ring,
+            .bytes_s = pace.bytes_s,
+            .read_s = pace.read_ns * 1e-9,
+            .cpu_share = pace.cpu_share,
+        };
+    }
+    return status;
+}
+
+/* As the engine would open it, and as busy as a layer that misses everything. */
+static mo_status measure_engine(probe *p, mo_error *err)
+{
+    mo_disk *disk;
+    mo_disk_pace pace;
+    mo_disk_options o = {0};
+    mo_status status = next(p, "disk, as the engine reads", err);
+    if (!status) {
+        status = open_disk(p, &o, &disk, err);
+    }
+    if (status) {
+        return status;
+    }
+    status = measure_load(p, disk, ENGINE_BLOCK, ENGINE_IN_FLIGHT, ENGINE_POINTS, &pace, err);
+    mo_probe_report *r = p->report;
+    if (!status) {
+        r->disk_bytes_s = pace.bytes_s;
+        r->direct = mo_disk_io(disk) == MO_IO_DIRECT;
+        r->ring = mo_disk_chosen(disk) == MO_DISK_URING;
+        r->readers = mo_disk_readers(disk);
+        snprintf(r->disk_reason, sizeof r->disk_reason, "%s", mo_disk_reason(disk));
+    }
+    mo_disk_close(disk);
+    return status;
+}
+
+static mo_status measure_disk(probe *p, mo_error *err)
+{
+    p->room = mo_host_alloc_huge(ROOM_BYTES);
+    if (!p->room) {
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk");
+    }
+    memset(p->room, 0, ROOM_BYTES);
+    mo_status status = find_methods(p, err);
+    p->total += BLOCKS * DEPTHS * (1 + p->ring_offered) - 2 * BLOCKS * DEPTHS; /* as it turned out */
+    for (int ring = 0; ring < (p->ring_offered ? 2 : 1) && !status; ring++) {
+        for (int i = 0; i < BLOCKS * DEPTHS && !status; i++) {
+            status = measure_point(p, blocks[i / DEPTHS], depths[i % DEPTHS], ring, err);
+        }
+    }
+    if (!status) {
+        status = measure_engine(p, err);
+    }
+    mo_host_free_huge(p->room, ROOM_BYTES);
+    return status;
+}
+
+/* ---- Device ---- */
+
+static bool go_on(void *user, const char *what)
+{
+    return next(user, what, NULL) == MO_OK;
+}
+
+static mo_status measure_device(probe *p, mo_error *err)
+{
+    if (!p->options->device) {
+        return MO_OK;
+    }
+    const mo_probe_device_options options = {.threads = p->report->threads,
+                                             .memory_bytes = p->options->memory_bytes,
+                                             .point_ms = p->options->point_ms,
+                                             .go_on = go_on,
+                                             .user = p};
+    return mo_probe_device(p->options->device, &options, &p->report->device, err);
+}
+
+/* ---- The whole ---- */
+
+/* With files that are there, or one made for it. */
+static mo_status measure_files(probe *p, mo_error *err)
+{
+    const mo_probe_options *o = p->options;
+    if (o->path_count > 0) {
+        p->paths = o->paths;
+        p->path_count = o->path_count;
+        return measure_disk(p, err);
+    }
+    mo_probe_file file;
+    p->what = "writing a file";
+    mo_status status = mo_probe_file_create(o->directory, o->file_bytes ? o->file_bytes : FILE_BYTES,
+                                            tell_writing, p, &file, err);
+    if (status) {
+        return status;
+    }
+    const char *const path = file.path;
+    p->paths = &path;
+    p->path_count = 1;
+    status = measure_disk(p, err);
+    p->paths = NULL;
+    mo_probe_file_remove(&file);
+    return status;
+}
+
+mo_status mo_probe_run(const mo_probe_options *options, mo_probe_report *out, mo_error *err)
+{
+    mo_probe_report report = {0};
+    mo_machine machine;
+    mo_machine_read(&machine);
+    report.ram_bytes = (int64_t)machine.ram_available_bytes;
+    report.threads = options->threads ? options->threads : mo_machine_cores_usable("");
+    int counts[MO_PROBE_MEMORY];
+    const int count = thread_counts(report.threads, counts);
+    probe p = {.options = options,
+               .report = &report,
+               .total = count + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
+    mo_status status = measure_files(&p, err); /* first: a wrong path shows at once */
+    if (!status) {
+        status = measure_memory(&p, counts, count, err);
+    }
+    if (!status) {
+        status = measure_device(&p, err);
+    }
+    if (!status) {
+        *out = report;
+    }
+    return status;
+}
+
+_Static_assert(sizeof(((mo_rates *)0)->device) == sizeof(((mo_probe_device_report *)0)->name), "names fit");
+
+mo_rates mo_probe_rates(const mo_probe_report *report)
+{
+    mo_rates rates = mo_rates_default();
+    rates.ram_bytes = report->ram_bytes;
+    rates.threads = report->threads;
+    rates.ram_bytes_s = report->ram_bytes_s;
+    rates.disk_bytes_s = report->disk_bytes_s;
+    const mo_probe_device_report *d = &report->device;
+    if (d->name[0]) {
+        memcpy(rates.device, d->name, sizeof rates.device);
+        rates.vram_bytes = d->free_bytes;
+        rates.link_bytes_s = d->link_bytes_s;
+        rates.link_pageable_bytes_s = d->pageable_bytes_s;
+        rates.vram_bytes_s = d->memory_bytes_s;
+        rates.host_bytes_s = d->both_ram_bytes_s + d->both_link_bytes_s;
+        rates.round_trip_s = d->round_trip_seconds;
+    }
+    rates.measured = true;
+    return rates;
+}

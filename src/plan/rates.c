@@ -1,0 +1,258 @@
+/* The JSON of rates. One table names the fields; reading, checking and writing follow it. */
+#include "plan/rates.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "base/cachedir.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/status.h"
+
+#define SIZE_MOST ((double)((int64_t)1 << 60))
+#define RATE_MOST 1e15 /* a petabyte per second: a slip of the keyboard, not a machine */
+
+typedef enum kind { KIND_SIZE, KIND_COUNT, KIND_REAL, KIND_TEXT } kind; /* int64_t, int, double, char[] */
+
+static const struct field {
+    const char *name;
+    kind kind;
+    size_t at;
+    double least, most;
+    bool above; /* least itself is too small */
+} fields[] = {
+    {"ram_bytes", KIND_SIZE, offsetof(mo_rates, ram_bytes), 0, SIZE_MOST, false},
+    {"vram_bytes", KIND_SIZE, offsetof(mo_rates, vram_bytes), 0, SIZE_MOST, false},
+    {"threads", KIND_COUNT, offsetof(mo_rates, threads), 0, 65536, false},
+    {"ram_bytes_s", KIND_REAL, offsetof(mo_rates, ram_bytes_s), 0, RATE_MOST, true},
+    {"compute_share", KIND_REAL, offsetof(mo_rates, compute_share), 0, 1, true},
+    {"disk_bytes_s", KIND_REAL, offsetof(mo_rates, disk_bytes_s), 0, RATE_MOST, true},
+    {"link_bytes_s", KIND_REAL, offsetof(mo_rates, link_bytes_s), 0, RATE_MOST, false},
+    {"link_pageable_bytes_s", KIND_REAL, offsetof(mo_rates, link_pageable_bytes_s), 0, RATE_MOST, false},
+    {"vram_bytes_s", KIND_REAL, offsetof(mo_rates, vram_bytes_s), 0, RATE_MOST, false},
+    {"host_bytes_s", KIND_REAL, offsetof(mo_rates, host_bytes_s), 0, RATE_MOST, false},
+    {"round_trip_s", KIND_REAL, offsetof(mo_rates, round_trip_s), 0, 1, false},
+    {"device", KIND_TEXT, offsetof(mo_rates, device), 0, sizeof(((mo_rates *)0)->device) - 1, false},
+};
+
+#define FIELDS (sizeof fields / sizeof *fields)
+
+mo_rates mo_rates_default(void)
+{
+    /* What two memory channels and a SATA disk give. */
+    return (mo_rates){.ram_bytes_s = 20e9, .compute_share = 0.6, .disk_bytes_s = 0.5e9};
+}
+
+bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, double memory_bytes_s)
+{
+    if (r->device[0] && strcmp(r->device, name) != 0) {
+        r->link_bytes_s = r->link_pageable_bytes_s = r->vram_bytes_s = r->host_bytes_s = r->round_trip_s = 0;
+    }
+    const bool known = r->measured && r->link_bytes_s > 0 && r->vram_bytes_s > 0;
+    if (!(r->link_bytes_s > 0)) {
+        r->link_bytes_s = link_bytes_s > 0 ? link_bytes_s : MO_RATES_LINK_GUESS;
+    }
+    if (!(r->vram_bytes_s > 0)) {
+        r->vram_bytes_s = memory_bytes_s > 0 ? memory_bytes_s : MO_RATES_VRAM_GUESS;
+    }
+    snprintf(r->device, sizeof r->device, "%s", name);
+    return known;
+}
+
+/* ---- Reading ---- */
+
+static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
+{
+    char names[512] = "";
+    for (size_t i = 0, used = 0; i < FIELDS; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", fields[i].name);
+    }
+    return mo_fail(err, MO_EFORMAT, "%s: \"%.100s\" is not a field of a machine; there are %smeasured", path,
+                   key, names);
+}
+
+static mo_status read_text(const char *path, const struct field *f, const json_t *value, char *to,
+                           mo_error *err)
+{
+    if (!json_is_string(value) || json_string_length(value) > (size_t)f->most) {
+        return mo_fail(err, MO_EFORMAT, "%s: %s must be a text of at most %g bytes", path, f->name, f->most);
+    }
+    memcpy(to, json_string_value(value), json_string_length(value) + 1);
+    return MO_OK;
+}
+
+static mo_status read_field(const char *path, const struct field *f, const json_t *value, mo_rates *rates,
+                            mo_error *err)
+{
+    void *to = (char *)rates + f->at;
+    if (f->kind == KIND_TEXT) {
+        return read_text(path, f, value, to, err);
+    }
+    if (!json_is_number(value)) {
+        return mo_fail(err, MO_EFORMAT, "%s: %s must be a number", path, f->name);
+    }
+    const double number = json_number_value(value);
+    const bool whole = f->kind == KIND_REAL || floor(number) == number;
+    if (!(number >= f->least && number <= f->most) || (f->above && number == f->least) || !whole) {
+        return mo_fail(err, MO_EFORMAT, "%s: %s is %g, but must be %s%s %g and at most %g", path, f->name,
+                       number, f->kind == KIND_REAL ? "" : "a whole number, ",
+                       f->above ? "above" : "at least", f->least, f->most);
+    }
+    switch (f->kind) {
+    case KIND_SIZE:
+        *(int64_t *)to = json_is_integer(value) ? json_integer_value(value) : (int64_t)number;
+        break;
+    case KIND_COUNT: *(int *)to = (int)number; break;
+    case KIND_REAL: *(double *)to = number; break;
+    case KIND_TEXT: break;
+    }
+    return MO_OK;
+}
+
+static mo_status read_member(const char *path, const char *key, const json_t *value, mo_rates *rates,
+                             mo_error *err)
+{
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (strcmp(key, fields[i].name) == 0) {
+            return read_field(path, &fields[i], value, rates, err);
+        }
+    }
+    if (strcmp(key, "measured") != 0) {
+        return fail_unknown(path, key, err);
+    }
+    if (!json_is_boolean(value)) {
+        return mo_fail(err, MO_EFORMAT, "%s: measured must be true or false", path);
+    }
+    return MO_OK;
+}
+
+static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_error *err)
+{
+    const char *key;
+    json_t *value;
+    mo_rates rates = mo_rates_default();
+    mo_status status = MO_OK;
+    if (!json_is_object(root)) {
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: a machine is described by a JSON object, as in {\"ram_bytes\": 48e9}", path);
+    }
+    json_object_foreach(root, key, value)
+    {
+        status = status == MO_OK ? read_member(path, key, value, &rates, err) : status;
+    }
+    if (status == MO_OK) {
+        /* What the speed rests on must all come from the file. */
+        rates.measured = json_object_get(root, "ram_bytes_s") && json_object_get(root, "disk_bytes_s") &&
+                         !json_is_false(json_object_get(root, "measured"));
+        *out = rates;
+    }
+    return status;
+}
+
+mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err)
+{
+    json_error_t where;
+    FILE *file = fopen(path, "rbe");
+    if (!file) {
+        return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO,
+                       "%s: the rates of a machine cannot be read: %s", path, strerror(errno));
+    }
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
+    const bool failed = ferror(file);
+    fclose(file);
+    mo_status status;
+    if (failed) {
+        status = mo_fail(err, MO_EIO, "%s: the rates of a machine cannot be read", path);
+    } else if (!root) {
+        status = mo_fail(err, MO_EFORMAT, "%s: line %d is not JSON: %s", path, where.line, where.text);
+    } else {
+        status = read_object(path, root, out, err);
+    }
+    json_decref(root);
+    return status;
+}
+
+/* ---- Writing ---- */
+
+static json_t *make_object(const mo_rates *rates)
+{
+    json_t *root = json_object();
+    bool made = root != NULL;
+    for (size_t i = 0; i < FIELDS && made; i++) {
+        const void *from = (const char *)rates + fields[i].at;
+        json_t *value = NULL;
+        switch (fields[i].kind) {
+        case KIND_SIZE: value = json_integer(*(const int64_t *)from); break;
+        case KIND_COUNT: value = json_integer(*(const int *)from); break;
+        case KIND_REAL: value = json_real(*(const double *)from); break;
+        case KIND_TEXT: value = json_string(from); break;
+        }
+        made = json_object_set_new(root, fields[i].name, value) == 0;
+    }
+    made = made && json_object_set_new(root, "measured", json_boolean(rates->measured)) == 0;
+    if (!made) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}
+
+static mo_status write_text(const char *path, const char *text, mo_error *err)
+{
+    mo_output *output;
+    mo_status status = mo_output_create(path, 0, &output, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = mo_output_append(output, text, strlen(text), err);
+    if (status == MO_OK) {
+        status = mo_output_append(output, "\n", 1, err);
+    }
+    if (status != MO_OK) {
+        mo_output_abort(output);
+        return status;
+    }
+    return mo_output_commit(output, err);
+}
+
+mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err)
+{
+    json_t *root = make_object(rates);
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(root);
+    if (!text) {
+        return mo_fail(err, MO_EINVAL, "%s: the rates are not numbers or memory is out; nothing was saved",
+                       path);
+    }
+    mo_status status = mo_cachedir_make(path, err);
+    status = status == MO_OK ? write_text(path, text, err) : status;
+    free(text);
+    return status;
+}
+
+mo_status mo_rates_path(char *path, size_t size, mo_error *err)
+{
+    return mo_cachedir_path("rates.json", path, size, err);
+}
+
+mo_rates mo_rates_here(void)
+{
+    char path[PATH_MAX];
+    mo_error err = {0};
+    mo_rates rates = mo_rates_default();
+    mo_status status = mo_rates_path(path, sizeof path, &err);
+    if (status == MO_OK) {
+        status = mo_rates_load(path, &rates, &err);
+    }
+    if (status != MO_OK && status != MO_ENOENT) {
+        mo_log(MO_LOG_WARN, "plan", "%s; modest guesses are used instead", err.detail);
+    }
+    return status == MO_OK ? rates : mo_rates_default();
+}

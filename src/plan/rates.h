@@ -1,0 +1,45 @@
+/* Rates: what a machine was measured to do: sizes and speeds of its memory, disk and links. Found by
+ * `moraine probe`, kept as JSON in the user's cache directory, or given as a file for another machine. */
+#ifndef MO_PLAN_RATES_H
+#define MO_PLAN_RATES_H
+
+#include "moraine.h"
+
+typedef struct mo_rates {
+    int64_t ram_bytes;  /* that a process may use, a reserve not yet taken off; 0: not known */
+    int64_t vram_bytes; /* of the device that a process may use, a reserve not yet taken off; 0: no device */
+    int threads;        /* that compute; 0: not known */
+    double ram_bytes_s; /* read rate of those threads together */
+    double compute_share;         /* of that rate which products reach, 0..1 */
+    double disk_bytes_s;          /* reads as the store makes them */
+    double link_bytes_s;          /* host to device, from pinned memory; 0: not known, or no device */
+    double link_pageable_bytes_s; /* the same from ordinary memory */
+    double vram_bytes_s;          /* products reading the device's memory */
+    double host_bytes_s;          /* of memory, threads and copies reading it at once; 0: as ram_bytes_s */
+    double round_trip_s;          /* the device asks and the host answers; 0: not known */
+    char device[128];             /* the name of the device that was measured; "": none */
+    bool measured;                /* false: modest defaults, and the plan says so */
+} mo_rates;
+
+/* What plans take for a device that nobody has measured: a small card in a slot of eight old lanes. */
+#define MO_RATES_LINK_GUESS 6e9
+#define MO_RATES_VRAM_GUESS 200e9
+
+/* Modest defaults for a machine nobody has measured. */
+mo_rates mo_rates_default(void);
+/* Reads {"ram_bytes": ..., "disk_bytes_s": ..., ...}; every field may be left out and is then the default's,
+ * unknown ones are refused by name. They count as measured when the file gives the rates of memory and disk.
+ * MO_ENOENT when there is no file; on failure *out is untouched. */
+mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err);
+/* Fits the rates to a device: those measured on another one are dropped, and what is not known is what the device says
+ * of itself (0: nothing), or the guess above. True when link and memory were measured on this very device. */
+bool mo_rates_for_device(mo_rates *rates, const char *name, double link_bytes_s, double memory_bytes_s);
+/* Makes the directories above the file; an older file stays until the new one is complete. */
+mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err);
+/* Where this machine's rates are kept; fails as mo_cachedir_path() does. */
+mo_status mo_rates_path(char *path, size_t size, mo_error *err);
+
+/* Those kept for this machine, or the defaults. A file that cannot be read is mentioned once in the log. */
+mo_rates mo_rates_here(void);
+
+#endif

@@ -1,0 +1,84 @@
+#include "plan/share.h"
+
+#include <math.h>
+
+int64_t mo_plan_sum(int64_t a, int64_t b)
+{
+    int64_t c;
+    return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
+}
+
+int64_t mo_plan_times(int64_t a, int64_t b)
+{
+    int64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
+}
+
+/* Slots of a size when every size has got `level` bytes for each byte a token reads of it. */
+static int64_t slots_at(const mo_plan_share *s, double level)
+{
+    if (s->most == 0) {
+        return 0;
+    }
+    const double slots = floor(level * s->weight / (double)s->room) - (double)s->held;
+    if (!(slots < (double)s->most)) {
+        return s->most;
+    }
+    return slots > (double)s->least ? (int64_t)slots : s->least;
+}
+
+static int64_t bytes_at(const mo_plan_share *s, int count, double level)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes = mo_plan_sum(bytes, mo_plan_times(slots_at(&s[i], level), s[i].room));
+    }
+    return bytes;
+}
+
+int64_t mo_plan_share_least(const mo_plan_share *shares, int count)
+{
+    return bytes_at(shares, count, 0);
+}
+
+int64_t mo_plan_share_most(const mo_plan_share *s, int count)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes = mo_plan_sum(bytes, mo_plan_times(s[i].most, s[i].room));
+    }
+    return bytes;
+}
+
+/* A level at which every size that a token uses is full. */
+static double level_of_all(const mo_plan_share *s, int count)
+{
+    double most = 0;
+    for (int i = 0; i < count; i++) {
+        const double bricks = (double)s[i].most + (double)s[i].held;
+        const double level = s[i].weight > 0 ? bricks * (double)s[i].room / s[i].weight : 0;
+        most = level > most ? level : most;
+    }
+    return 2 * most; /* whatever the rounding */
+}
+
+/* All sizes follow one level, the highest that the budget allows, so that a larger budget takes no slot from any:
+ * filling up what rounding leaves would. */
+int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget, int32_t *slots)
+{
+    double low = 0, high = level_of_all(shares, count);
+    if (bytes_at(shares, count, high) <= budget) {
+        low = high;
+    }
+    for (;;) {
+        const double middle = low + (high - low) / 2;
+        if (!(middle > low && middle < high)) {
+            break;
+        }
+        *(bytes_at(shares, count, middle) <= budget ? &low : &high) = middle;
+    }
+    for (int i = 0; i < count; i++) {
+        slots[i] = (int32_t)slots_at(&shares[i], low);
+    }
+    return bytes_at(shares, count, low);
+}

@@ -1,0 +1,89 @@
+#include "plan/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+const char *mo_plan_size_text(int64_t bytes, char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double amount = (double)bytes;
+    int unit = 0;
+    while (amount >= 999.5 && unit < 6) { /* three digits are shown at most */
+        amount /= 1024;
+        unit++;
+    }
+    snprintf(text, 32, "%.*f %s",
+             unit && amount < 9.995   ? 2
+             : unit && amount < 99.95 ? 1
+                                      : 0,
+             amount, units[unit]);
+    return text;
+}
+
+const char *mo_plan_mode_text(mo_plan_mode mode)
+{
+    switch (mode) {
+    case MO_PLAN_RESIDENT: return "resident";
+    case MO_PLAN_SLOTS: return "slots";
+    case MO_PLAN_STREAMED: return "streamed";
+    }
+    return "unknown";
+}
+
+/* What would help beside more memory: the context and the batch, where they alone or together make up for
+ * what is missing. */
+static const char *remedy(const mo_plan *p)
+{
+    const int64_t missing = p->used - p->ceiling;
+    const bool context = p->kv > missing, batch = p->work > missing;
+    if (context || batch) {
+        return !batch     ? "make --ctx smaller"
+               : !context ? "make --batch smaller"
+                          : "make --ctx or --batch smaller";
+    }
+    return p->kv > missing - p->work ? "make --ctx and --batch smaller"
+                                     : "take a smaller model: less --ctx and --batch are not enough";
+}
+
+/* What to do comes first: a caller may put the model's name before it and cut the end. */
+mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
+{
+    char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32];
+    const bool countless = p->used == INT64_MAX;
+    mo_plan_size_text(p->used, need);
+    mo_plan_size_text(p->ceiling, ceiling);
+    mo_plan_size_text(countless ? INT64_MAX : p->core + p->vectors + p->table, weights);
+    mo_plan_size_text(p->kv, kv);
+    mo_plan_size_text(p->work, work);
+    mo_plan_size_text(p->slots, slots);
+    mo_plan_size_text(countless ? INT64_MAX : p->staging + p->other, rest);
+    return mo_fail(
+        err, MO_ENOMEM,
+        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; give --ram that "
+        "much or %s (needed: core %s, keys and values %s, working memory %s, %s %s, staging and the "
+        "program %s; ceiling: %s)",
+        need, p->used, ceiling, remedy(p), weights, kv, work,
+        p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots, rest, p->why);
+}
+
+mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
+{
+    char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], ring[32];
+    const bool countless = d->used == INT64_MAX, context = d->kv > d->used - d->ceiling;
+    mo_plan_size_text(d->used, need);
+    mo_plan_size_text(d->ceiling, ceiling);
+    mo_plan_size_text(countless ? INT64_MAX : d->core + d->vectors, core);
+    mo_plan_size_text(d->kv, kv);
+    mo_plan_size_text(d->work, work);
+    mo_plan_size_text(d->staging, staging);
+    mo_plan_size_text(d->ring_bytes, ring);
+    return mo_fail(
+        err, MO_EDEVICE,
+        "at least %s of VRAM (%" PRId64 " bytes) are needed, but the ceiling is %s; give --vram that "
+        "much, %sor leave the device out with --device none (needed: output matrix and vectors %s, keys "
+        "and values %s, working memory %s, staging %s, ring of layers %s%s%s)",
+        need, d->used, ceiling, context ? "make --ctx smaller, " : "", core, kv, work, staging, ring,
+        d->why[0] ? "; ceiling: " : "", d->why);
+}

@@ -1,0 +1,422 @@
+#include "profile/replay.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "store/slots.h"
+
+enum { CLASS_LIMIT = 16 }; /* as the store's: models that have more sizes share the larger ones */
+
+/* ---- Walking a trace ---------------------------------------------------------------------------- */
+
+typedef struct need {
+    int32_t expert;
+    uint32_t picks;
+} need;
+
+/* One layer of one pass at a time. */
+typedef struct walk {
+    const mo_trace *trace;
+    int64_t cut; /* most tokens of a pass */
+    int64_t step;
+    int64_t done;          /* tokens of the step that earlier passes took */
+    const uint16_t *first; /* ids of the pass's first token */
+    /* The current place: */
+    uint64_t pass; /* from 1 */
+    int64_t tokens;
+    int layer; /* -1: before the first */
+    need *needs;
+    int count;
+    int32_t *place; /* [experts] of an expert in needs, or -1 */
+} walk;
+
+static bool walk_begin(walk *w, mo_arena *memory, const mo_trace *trace, int cut)
+{
+    const size_t experts = (size_t)trace->shape.experts;
+    *w = (walk){.trace = trace, .cut = cut ? cut : INT64_MAX, .first = trace->ids, .layer = -1};
+    w->needs = mo_arena_array(memory, experts, sizeof *w->needs);
+    w->place = mo_arena_array(memory, experts, sizeof *w->place);
+    if (!w->needs || !w->place) {
+        return false;
+    }
+    memset(w->place, -1, experts * sizeof *w->place);
+    return true;
+}
+
+/* The distinct experts of the layer, in the order in which tokens picked them. */
+static void gather(walk *w)
+{
+    const mo_trace_shape *s = &w->trace->shape;
+    const size_t token_ids = (size_t)s->layers * (size_t)s->used;
+    for (int i = 0; i < w->count; i++) {
+        w->place[w->needs[i].expert] = -1;
+    }
+    w->count = 0;
+    for (int64_t t = 0; t < w->tokens; t++) {
+        const uint16_t *ids = w->first + (size_t)t * token_ids + (size_t)w->layer * (size_t)s->used;
+        for (int i = 0; i < s->used; i++) {
+            int32_t *place = &w->place[ids[i]];
+            if (*place < 0) {
+                *place = w->count;
+                w->needs[w->count++] = (need){.expert = ids[i]};
+            }
+            w->needs[*place].picks++;
+        }
+    }
+}
+
+/* Goes on to the next layer, or to the next pass; false at the end. */
+static bool walk_next(walk *w)
+{
+    const mo_trace *t = w->trace;
+    const size_t token_ids = (size_t)t->shape.layers * (size_t)t->shape.used;
+    if (w->layer >= 0 && ++w->layer < t->shape.layers) {
+        gather(w);
+        return true;
+    }
+    if (w->layer >= 0) {
+        w->first += (size_t)w->tokens * token_ids;
+        w->done += w->tokens;
+        if (w->done == t->steps[w->step].tokens) {
+            w->step++;
+            w->done = 0;
+        }
+    }
+    if (w->step == t->step_count) {
+        return false;
+    }
+    const int64_t left = t->steps[w->step].tokens - w->done;
+    w->tokens = left < w->cut ? left : w->cut;
+    w->pass++;
+    w->layer = 0;
+    gather(w);
+    return true;
+}
+
+/* ---- Classes ------------------------------------------------------------------------------------ */
+
+typedef struct class
+{
+    int64_t bytes; /* of a slot */
+    int64_t all;   /* bytes of its bricks */
+    int32_t bricks, slot_count;
+    mo_slots *slots;
+} class;
+
+typedef struct replay {
+    const mo_trace *trace;
+    const mo_replay_options *options;
+    mo_replay_result *out;
+    mo_error *err;
+    mo_arena *memory;
+    class classes[CLASS_LIMIT];
+    int class_count;
+    int *class_of;  /* [layers] */
+    int32_t *first; /* [layers] number of the layer's expert 0 inside its class */
+    uint64_t *next; /* for the optimum: when each need, in the order of the walk, comes again */
+    bool *pinned;   /* [experts] by place among the current layer's needs */
+    int *missing;   /* [experts] places of those that were not there */
+} replay;
+
+/* The class of a layer's bricks. Sizes beyond the limit join the smallest class that holds them. */
+static void assign(replay *r, int layer, const int64_t *sizes, int count)
+{
+    const mo_trace_shape *s = &r->trace->shape;
+    int at = 0; /* sizes fall */
+    while (at + 1 < count && sizes[at + 1] >= s->brick_bytes[layer]) {
+        at++;
+    }
+    class *c = &r->classes[at];
+    r->class_of[layer] = at;
+    r->first[layer] = c->bricks;
+    c->bricks += s->experts;
+    c->all += s->brick_bytes[layer] * s->experts;
+}
+
+static mo_status find_classes(replay *r)
+{
+    const mo_trace_shape *s = &r->trace->shape;
+    int64_t sizes[CLASS_LIMIT] = {0};
+    int64_t above = INT64_MAX;
+    if ((int64_t)s->layers * s->experts > INT32_MAX) {
+        return mo_fail(r->err, MO_EUNSUPPORTED, "a model of %d layers with %d experts each is too large",
+                       s->layers, s->experts);
+    }
+    r->class_of = mo_arena_array(r->memory, (size_t)s->layers, sizeof *r->class_of);
+    r->first = mo_arena_array(r->memory, (size_t)s->layers, sizeof *r->first);
+    if (!r->class_of || !r->first) {
+        return mo_fail(r->err, MO_ENOMEM, "no memory to replay a trace");
+    }
+    while (r->class_count < CLASS_LIMIT) {
+        int64_t largest = 0;
+        for (int i = 0; i < s->layers; i++) {
+            const int64_t bytes = s->brick_bytes[i];
+            largest = bytes < above && bytes > largest ? bytes : largest;
+        }
+        if (largest == 0) {
+            break;
+        }
+        sizes[r->class_count] = above = largest;
+        r->classes[r->class_count++].bytes = largest;
+    }
+    for (int i = 0; i < s->layers; i++) {
+        assign(r, i, sizes, r->class_count);
+    }
+    return MO_OK;
+}
+
+/* Slots of every class: its share of the budget, at least what a token uses, at most all bricks. */
+static mo_status split_budget(replay *r)
+{
+    const int used = r->trace->shape.used;
+    int64_t all = 0, least = 0;
+    for (int i = 0; i < r->class_count; i++) {
+        all += r->classes[i].all;
+        least += r->classes[i].bytes * used;
+    }
+    if (r->options->budget_bytes < least) {
+        return mo_fail(r->err, MO_EINVAL,
+                       "a budget of %" PRId64
+                       " bytes is too small: the experts that a token uses of one layer "
+                       "need %" PRId64,
+                       r->options->budget_bytes, least);
+    }
+    /* Everyone has the least; the rest is shared out. Products of two byte counts need more than 64 bits. */
+    const unsigned __int128 spare = (unsigned __int128)(r->options->budget_bytes - least);
+    const unsigned __int128 above = all > least ? (unsigned __int128)(all - least) : 1;
+    for (int i = 0; i < r->class_count; i++) {
+        class *c = &r->classes[i];
+        const int64_t rest = c->all > c->bytes * used ? c->all - c->bytes * used : 0;
+        const unsigned __int128 more = spare * (uint64_t)rest / (above * (uint64_t)c->bytes);
+        c->slot_count = more >= (uint64_t)(c->bricks - used) ? c->bricks : used + (int32_t)more;
+        r->out->slots += c->slot_count;
+        r->out->experts += c->bricks;
+        r->out->slot_bytes += c->slot_count * c->bytes;
+    }
+    return MO_OK;
+}
+
+/* ---- The optimum -------------------------------------------------------------------------------- */
+
+/* `now` is when the brick is needed next: those needed last have the lowest keys. */
+static void touch_next(mo_policy_entry *entry, uint64_t now, uint32_t picks)
+{
+    (void)picks;
+    entry->key = -(double)now;
+}
+
+static void seed_nothing(mo_policy_entry *entry, uint64_t hits, uint64_t most)
+{
+    (void)hits;
+    (void)most;
+    entry->key = -1e300;
+}
+
+static const mo_policy optimum = {
+    .name = "optimum", .summary = "", .touch = touch_next, .seed = seed_nothing};
+
+static uint64_t moment(const walk *w)
+{
+    return w->pass * (uint64_t)w->trace->shape.layers + (uint64_t)w->layer;
+}
+
+/* Fills r->next: forward to list the needs, backward to see when each comes again. */
+static mo_status look_ahead(replay *r)
+{
+    const mo_trace_shape *s = &r->trace->shape;
+    walk w;
+    size_t count = 0, at = 0;
+    uint64_t *seen = mo_arena_array(r->memory, (size_t)s->layers * (size_t)s->experts, sizeof *seen);
+    uint32_t *brick = NULL;
+    bool fine = seen && walk_begin(&w, r->memory, r->trace, r->options->step);
+    while (fine && walk_next(&w)) {
+        count += (size_t)w.count;
+    }
+    if (fine) {
+        r->next = mo_arena_array(r->memory, count, sizeof *r->next);
+        brick = mo_arena_array(r->memory, count, sizeof *brick);
+        fine = r->next && brick && walk_begin(&w, r->memory, r->trace, r->options->step);
+    }
+    if (!fine) {
+        return mo_fail(r->err, MO_ENOMEM, "no memory to look ahead in the trace");
+    }
+    while (walk_next(&w)) {
+        for (int i = 0; i < w.count; i++, at++) {
+            brick[at] = (uint32_t)(w.layer * s->experts + w.needs[i].expert);
+            r->next[at] = moment(&w);
+        }
+    }
+    while (at-- > 0) {
+        const uint64_t here = r->next[at];
+        r->next[at] = seen[brick[at]] ? seen[brick[at]] : UINT64_MAX;
+        seen[brick[at]] = here;
+    }
+    return MO_OK;
+}
+
+/* ---- Warm start --------------------------------------------------------------------------------- */
+
+/* Tells the policy what the seeds say, then fills the slots, most picked first. */
+static mo_status warm(replay *r)
+{
+    const mo_trace_shape *s = &r->trace->shape;
+    const uint64_t *seeds = r->options->seeds;
+    const int64_t bricks = (int64_t)s->layers * s->experts;
+    uint64_t most = 0;
+    for (int64_t i = 0; i < bricks; i++) {
+        most = seeds[i] > most ? seeds[i] : most;
+    }
+    for (int64_t i = 0; i < bricks && most; i++) {
+        const int layer = (int)(i / s->experts);
+        mo_slots_seed(r->classes[r->class_of[layer]].slots, r->first[layer] + (int32_t)(i % s->experts),
+                      seeds[i], most);
+    }
+    bool *in = mo_arena_array(r->memory, (size_t)bricks, sizeof *in);
+    if (!in) {
+        return mo_fail(r->err, MO_ENOMEM, "no memory for a warm start");
+    }
+    for (;;) { /* as often as there are slots: replays are small */
+        int64_t best = -1;
+        for (int64_t i = 0; i < bricks; i++) {
+            const class *c = &r->classes[r->class_of[i / s->experts]];
+            if (!in[i] && seeds[i] && mo_slots_free(c->slots) && (best < 0 || seeds[i] > seeds[best])) {
+                best = i;
+            }
+        }
+        if (best < 0) {
+            return MO_OK;
+        }
+        const int layer = (int)(best / s->experts);
+        const int32_t brick = r->first[layer] + (int32_t)(best % s->experts);
+        int32_t evicted;
+        in[best] = true;
+        mo_slots_take(r->classes[r->class_of[layer]].slots, brick, &evicted);
+        mo_slots_unpin(r->classes[r->class_of[layer]].slots, brick);
+    }
+}
+
+/* ---- Running ------------------------------------------------------------------------------------ */
+
+/* Gives the slots of the bricks that were computed free for eviction. */
+static void release(replay *r, const walk *w, mo_slots *slots)
+{
+    for (int i = 0; i < w->count; i++) {
+        if (r->pinned[i]) {
+            mo_slots_unpin(slots, r->first[w->layer] + w->needs[i].expert);
+            r->pinned[i] = false;
+        }
+    }
+}
+
+/* A layer's needs: those there are pinned, the others take slots, all stay until the layer is done. Where they
+ * are more than the slots, those computed so far make room. Returns the bricks that were missing. */
+static int serve(replay *r, const walk *w)
+{
+    mo_slots *slots = r->classes[r->class_of[w->layer]].slots;
+    const int32_t first = r->first[w->layer];
+    int missing = 0;
+    for (int i = 0; i < w->count; i++) {
+        const int32_t brick = first + w->needs[i].expert;
+        mo_slots_touch(slots, brick, r->next ? *r->next++ : w->pass, w->needs[i].picks);
+    }
+    for (int i = 0; i < w->count; i++) {
+        const int32_t brick = first + w->needs[i].expert;
+        r->pinned[i] = mo_slots_find(slots, brick) >= 0;
+        if (r->pinned[i]) {
+            mo_slots_pin(slots, brick);
+        } else {
+            r->missing[missing++] = i;
+        }
+    }
+    for (int i = 0; i < missing; i++) {
+        const int at = r->missing[i];
+        const int32_t brick = first + w->needs[at].expert;
+        int32_t evicted;
+        if (mo_slots_take(slots, brick, &evicted) < 0) {
+            release(r, w, slots);
+            mo_slots_take(slots, brick, &evicted);
+        }
+        r->pinned[at] = true;
+    }
+    release(r, w, slots);
+    return missing;
+}
+
+static void count(replay *r, const walk *w, int missing)
+{
+    const mo_trace_shape *s = &r->trace->shape;
+    const mo_rates *rates = &r->options->rates;
+    mo_replay_phase *p = &r->out->phase[r->trace->steps[w->step].phase];
+    const double compute = rates->ram_bytes_s * rates->compute_share;
+    const int64_t bytes = s->brick_bytes[w->layer];
+    const double computing = (double)(w->count * bytes) / compute;
+    const double reading = (double)(missing * bytes) / rates->disk_bytes_s;
+    if (w->layer == 0) {
+        p->passes++;
+        p->tokens += w->tokens;
+        p->seconds += (double)s->core_bytes / compute;
+    }
+    p->needed += w->count;
+    p->hits += w->count - missing;
+    p->bytes_needed += w->count * bytes;
+    p->bytes_read += missing * bytes;
+    p->seconds += computing > reading ? computing : reading;
+}
+
+static mo_status prepare(replay *r)
+{
+    const mo_policy *policy = r->options->policy ? r->options->policy : &optimum;
+    r->pinned = mo_arena_array(r->memory, (size_t)r->trace->shape.experts, sizeof *r->pinned);
+    r->missing = mo_arena_array(r->memory, (size_t)r->trace->shape.experts, sizeof *r->missing);
+    if (!r->pinned || !r->missing) {
+        return mo_fail(r->err, MO_ENOMEM, "no memory to replay a trace");
+    }
+    mo_status status = find_classes(r);
+    if (status == MO_OK) {
+        status = split_budget(r);
+    }
+    for (int i = 0; i < r->class_count && status == MO_OK; i++) {
+        class *c = &r->classes[i];
+        status = mo_slots_create(policy, c->bricks, c->slot_count, &c->slots, r->err);
+    }
+    for (int i = 0; i < r->trace->shape.layers && status == MO_OK; i++) {
+        for (int32_t k = 0; k < r->trace->shape.experts; k++) {
+            mo_slots_place(r->classes[r->class_of[i]].slots, r->first[i] + k, i);
+        }
+    }
+    if (status == MO_OK && r->options->seeds) {
+        status = warm(r);
+    }
+    if (status == MO_OK && !r->options->policy) {
+        status = look_ahead(r);
+    }
+    return status;
+}
+
+mo_status mo_replay_run(const mo_trace *trace, const mo_replay_options *options, mo_replay_result *out,
+                        mo_error *err)
+{
+    const mo_rates *rates = &options->rates;
+    walk w;
+    *out = (mo_replay_result){.rates_measured = rates->measured};
+    if (!(rates->ram_bytes_s > 0.0 && rates->compute_share > 0.0 && rates->disk_bytes_s > 0.0)) {
+        return mo_fail(err, MO_EINVAL, "the rates of memory, computing and disk must be above 0");
+    }
+    replay r = {.trace = trace, .options = options, .out = out, .err = err, .memory = mo_arena_create(0)};
+    if (!r.memory || !walk_begin(&w, r.memory, trace, options->step)) {
+        mo_arena_destroy(r.memory);
+        return mo_fail(err, MO_ENOMEM, "no memory to replay a trace");
+    }
+    const mo_status status = prepare(&r);
+    while (status == MO_OK && walk_next(&w)) {
+        count(&r, &w, serve(&r, &w));
+    }
+    for (int i = 0; i < r.class_count; i++) {
+        mo_slots_destroy(r.classes[i].slots);
+    }
+    mo_arena_destroy(r.memory);
+    return status;
+}

@@ -1,0 +1,73 @@
+/* Disk queue: the reads that wait, by urgency, cut into pieces; what is under way; and the word that ended
+ * reads are waited on. Readers (threads or a ring) take pieces and give them back. */
+#ifndef MO_STORE_DISK_QUEUE_H
+#define MO_STORE_DISK_QUEUE_H
+
+#include <pthread.h>
+
+#include "store/disk/disk.h"
+#include "store/disk/file.h"
+
+enum { MO_URGENCIES = MO_READ_GUESS + 1 };
+
+/* One physical read: what is left of it. */
+typedef struct mo_piece {
+    mo_read *read;
+    int part;
+    int64_t at, bytes; /* in the file; aligned in direct mode */
+    int64_t need;      /* so many of them were asked for: a direct read may end behind the file */
+    uint8_t *to;
+} mo_piece;
+
+typedef struct mo_queue {
+    pthread_mutex_t lock;
+    /* Under the lock. */
+    mo_read *first[MO_URGENCIES], *last[MO_URGENCIES];
+    int unfinished; /* reads that are queued or under way */
+    int under_way;  /* pieces */
+    int64_t busy_since_ns;
+    mo_disk_counters counters;
+    bool closed;
+    /* Constant. */
+    bool direct;
+    int64_t piece; /* most bytes of one */
+
+    _Atomic uint64_t ended;
+    _Atomic int waiters;
+    _Atomic uint32_t bell; /* futex: changes when a read ends and somebody sleeps */
+} mo_queue;
+
+void mo_queue_init(mo_queue *q, bool direct, int64_t piece);
+void mo_queue_destroy(mo_queue *q);
+
+/* These take the lock. */
+/* Returns how many pieces they make. */
+int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count);
+void mo_queue_hasten(mo_queue *q, mo_read *read);
+bool mo_queue_withdraw(mo_queue *q, mo_read *read);
+bool mo_queue_idle(mo_queue *q); /* nothing queued or under way */
+mo_disk_counters mo_queue_count(mo_queue *q);
+/* Fails what nobody has begun; no piece can be taken any more. */
+void mo_queue_close(mo_queue *q);
+
+/* These are called with the lock held. */
+
+bool mo_queue_empty(const mo_queue *q);
+/* Takes the most urgent piece; false when there is none. */
+bool mo_queue_take(mo_queue *q, mo_piece *out);
+/* Gives a piece back, read or failed. True when its read has ended: ring the bell, without the lock. The
+ * read must not be touched any more. */
+bool mo_queue_give(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err);
+
+void mo_queue_ring(mo_queue *q);
+uint64_t mo_queue_wait(mo_queue *q, uint64_t seen);
+
+/* What a physical read of a piece came to. */
+typedef enum mo_piece_result { MO_PIECE_DONE, MO_PIECE_MORE, MO_PIECE_FAILED } mo_piece_result;
+
+/* Notes that `got` bytes of the piece came, or -errno. MORE: the piece now is the rest, to be read again.
+ * FAILED: err says why. */
+mo_piece_result mo_piece_advance(mo_piece *piece, const mo_disk_file *file, bool direct, int64_t got,
+                                 mo_error *err);
+
+#endif

@@ -1,0 +1,283 @@
+#include "store/layer_buffer.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/status.h"
+#include "numeric/block.h"
+
+typedef struct ring_slot {
+    mo_read reads[MO_BRICK_PARTS];
+    int32_t brick; /* what it holds or waits for; -1: nothing */
+} ring_slot;
+
+/* Streamed layers are numbered in the order of the model; position p of the endless stream is layer p mod
+ * count and goes through slot p mod ring. */
+struct mo_layer_buffer {
+    const mo_bricks *bricks;
+    mo_disk *disk;
+    uint8_t *memory;
+    size_t memory_bytes;
+    ring_slot *slot; /* [ring] */
+    int ring;
+    int32_t *order; /* [count] bricks; room for all that are on disk */
+    int count;
+    bool *checked;  /* [layers of the model] */
+    uint64_t head;  /* position of the next layer to be computed */
+    uint64_t asked; /* position after the last one that is read or being read */
+    mo_layer_buffer_counters counters;
+};
+
+static ring_slot *slot_at(const mo_layer_buffer *s, uint64_t position)
+{
+    return &s->slot[position % (uint64_t)s->ring];
+}
+
+static int32_t brick_at(const mo_layer_buffer *s, uint64_t position)
+{
+    return s->order[position % (uint64_t)s->count];
+}
+
+static void ask(mo_layer_buffer *s, uint64_t position)
+{
+    ring_slot *slot = slot_at(s, position);
+    mo_read *reads[MO_BRICK_PARTS];
+    slot->brick = brick_at(s, position);
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    for (int i = 0; i < home->parts; i++) {
+        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        mo_read *r = &slot->reads[i];
+        r->part = part->file;
+        r->offset = part->offset;
+        r->bytes = part->bytes;
+        r->room = s->memory + (size_t)(slot - s->slot) * (size_t)s->bricks->layer_room + part->at;
+        r->urgency = MO_READ_AHEAD;
+        atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
+        reads[i] = r;
+    }
+    mo_disk_submit(s->disk, reads, home->parts);
+}
+
+/* Keeps the ring full from head on. */
+static void fill(mo_layer_buffer *s)
+{
+    for (; s->count > 0 && s->asked < s->head + (uint64_t)s->ring; s->asked++) {
+        ask(s, s->asked);
+    }
+}
+
+static int read_state(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire);
+}
+
+/* Waits until every read of the slot has ended, well or not. */
+static void settle(mo_layer_buffer *s, const ring_slot *slot)
+{
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    uint64_t seen = mo_disk_ended(s->disk);
+    for (int i = 0; i < home->parts;) {
+        const int state = read_state(&slot->reads[i]);
+        if (state == MO_READ_DONE || state == MO_READ_FAILED) {
+            i++;
+        } else {
+            seen = mo_disk_wait(s->disk, seen);
+        }
+    }
+}
+
+/* The next position at which this layer comes; -1 when it is not streamed. */
+static int64_t position_of(const mo_layer_buffer *s, int layer)
+{
+    for (int i = 0; i < s->count; i++) {
+        const uint64_t position = s->head + (uint64_t)i;
+        if (s->bricks->home[brick_at(s, position)].layer == layer) {
+            return (int64_t)position;
+        }
+    }
+    return -1;
+}
+
+static mo_status deliver(mo_layer_buffer *s, const ring_slot *slot, mo_error *err)
+{
+    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    bool *checked = &s->checked[home->layer];
+    for (int i = 0; i < home->parts; i++) {
+        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        const mo_read *r = &slot->reads[i];
+        mo_status status = MO_OK;
+        if (read_state(r) == MO_READ_FAILED) {
+            *err = r->error;
+            status = err->status;
+        } else {
+            part->matrix->data = mo_disk_data(r);
+            status =
+                *checked ? MO_OK : mo_format_check(part->matrix->type, part->matrix->data, part->bytes, err);
+        }
+        if (status != MO_OK) {
+            return mo_fail_prefix(err, status, "layer %d could not be read", home->layer);
+        }
+    }
+    *checked = true;
+    return MO_OK;
+}
+
+/* Streamed, and not passed over. */
+static bool concerns(const mo_layer_buffer *s, int layer)
+{
+    return s->bricks->layer[layer] >= 0 && position_of(s, layer) >= 0;
+}
+
+mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
+{
+    if (!concerns(s, layer)) {
+        return MO_OK;
+    }
+    const int64_t began = mo_clock_ns();
+    const uint64_t position = (uint64_t)position_of(s, layer);
+    while (s->head < position) { /* a step that failed did not take these */
+        if (s->head < s->asked) {
+            settle(s, slot_at(s, s->head));
+        }
+        s->head++;
+        s->asked = s->asked > s->head ? s->asked : s->head;
+    }
+    fill(s);
+    const ring_slot *slot = slot_at(s, s->head);
+    settle(s, slot);
+    s->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
+    const mo_status status = deliver(s, slot, err);
+    if (status != MO_OK) { /* read again when it is entered again */
+        for (uint64_t p = s->head + 1; p < s->asked; p++) {
+            settle(s, slot_at(s, p));
+        }
+        s->asked = s->head;
+        return status;
+    }
+    s->counters.layers++;
+    s->counters.bytes += (uint64_t)s->bricks->home[slot->brick].bytes;
+    return MO_OK;
+}
+
+void mo_layer_buffer_leave(mo_layer_buffer *s, int layer)
+{
+    if (concerns(s, layer)) {
+        s->head++;
+        fill(s);
+    }
+}
+
+bool mo_layer_buffer_has(const mo_layer_buffer *s, int layer)
+{
+    if (!concerns(s, layer) || (uint64_t)position_of(s, layer) != s->head || s->asked <= s->head) {
+        return !concerns(s, layer);
+    }
+    const ring_slot *slot = slot_at(s, s->head);
+    bool there = true;
+    for (int i = 0; i < s->bricks->home[slot->brick].parts; i++) {
+        const int state = read_state(&slot->reads[i]);
+        there = there && (state == MO_READ_DONE || state == MO_READ_FAILED);
+    }
+    return there;
+}
+
+static void list_layers(mo_layer_buffer *s, const bool *except)
+{
+    s->count = 0;
+    for (int i = 0; i < s->bricks->layers; i++) {
+        if (s->bricks->layer[i] >= 0 && !(except && except[i])) {
+            s->order[s->count++] = s->bricks->layer[i];
+        }
+    }
+}
+
+void mo_layer_buffer_skip(mo_layer_buffer *s, const bool *layers)
+{
+    for (uint64_t p = s->head; p < s->asked; p++) {
+        settle(s, slot_at(s, p));
+    }
+    list_layers(s, layers);
+    s->head = s->asked = 0;
+    fill(s);
+}
+
+uint8_t *mo_layer_buffer_region(const mo_layer_buffer *s, size_t *bytes)
+{
+    *bytes = s->memory_bytes;
+    return s->memory;
+}
+
+mo_layer_buffer_counters mo_layer_buffer_count(const mo_layer_buffer *s)
+{
+    mo_layer_buffer_counters c = s->counters;
+    c.disk = mo_disk_count(s->disk);
+    return c;
+}
+
+const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *s)
+{
+    return s->disk;
+}
+
+static mo_status open_ring(mo_layer_buffer *s, int ring, mo_error *err)
+{
+    for (int i = 0; i < s->bricks->layers; i++) {
+        s->count += s->bricks->layer[i] >= 0;
+    }
+    if (s->count == 0) {
+        return mo_fail(err, MO_EINVAL, "no layer was left on disk: there is nothing to stream");
+    }
+    s->ring = ring < s->count ? ring : s->count;
+    s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_room;
+    s->memory = mo_host_alloc_huge(s->memory_bytes);
+    s->slot = calloc((size_t)s->ring, sizeof *s->slot);
+    s->order = calloc((size_t)s->count, sizeof *s->order);
+    s->checked = calloc((size_t)s->bricks->layers, sizeof *s->checked);
+    if (!s->memory || !s->slot || !s->order || !s->checked) {
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%.1f MiB for %d layers in passage cannot be had; free some memory or choose a smaller "
+            "--ram",
+            (double)s->memory_bytes / (1 << 20), s->ring);
+    }
+    list_layers(s, NULL);
+    return MO_OK;
+}
+
+mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int ring,
+                               const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err)
+{
+    mo_layer_buffer *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) {
+        return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
+    }
+    s->bricks = bricks;
+    mo_status status = open_ring(s, ring, err);
+    if (status == MO_OK) {
+        status = mo_bricks_open_disk(model, disk, &s->memory, &s->memory_bytes, 1, &s->disk, err);
+    }
+    if (status != MO_OK) {
+        mo_layer_buffer_close(s);
+        return status;
+    }
+    fill(s);
+    *out = s;
+    return MO_OK;
+}
+
+void mo_layer_buffer_close(mo_layer_buffer *s)
+{
+    if (!s) {
+        return;
+    }
+    mo_disk_close(s->disk); /* nothing writes into the ring after this */
+    if (s->memory) {
+        mo_host_free_huge(s->memory, s->memory_bytes);
+    }
+    free(s->slot);
+    free(s->order);
+    free(s->checked);
+    free(s);
+}

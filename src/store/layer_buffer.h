@@ -1,0 +1,40 @@
+/* Ring: layers whose core does not fit into RAM pass through a ring of slots. Every token needs them all in
+ * the same order, so the next ones are read while one computes, over the end of a token into the beginning of
+ * the next, and the disk is never asked to wait.
+ *
+ * One thread at a time, the one that runs a step. Nothing allocates after opening. */
+#ifndef MO_STORE_LAYER_BUFFER_H
+#define MO_STORE_LAYER_BUFFER_H
+
+#include "store/bricks.h"
+
+typedef struct mo_layer_buffer mo_layer_buffer;
+
+/* Streams every layer that the loader left on disk through `ring` >= 2 slots. The bricks outlive it. */
+mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int ring,
+                               const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err);
+void mo_layer_buffer_close(mo_layer_buffer *ring); /* NULL is allowed */
+
+/* Waits until the layer's matrices are there and points its views at them. A layer that stays in RAM is there.
+ * After a failure the layer can be entered again. */
+mo_status mo_layer_buffer_enter(mo_layer_buffer *ring, int layer, mo_error *err);
+/* The layer has been computed: its slot is filled with the next that will need one. */
+void mo_layer_buffer_leave(mo_layer_buffer *ring, int layer);
+
+/* Would mo_layer_buffer_enter() of this layer, the next in order, return at once? */
+bool mo_layer_buffer_has(const mo_layer_buffer *ring, int layer);
+/* These layers of the model ([layers]) have another place and are not read any more; NULL: all are. No layer is
+ * entered. */
+void mo_layer_buffer_skip(mo_layer_buffer *ring, const bool *layers);
+/* The memory of the slots, page-aligned. */
+uint8_t *mo_layer_buffer_region(const mo_layer_buffer *ring, size_t *bytes);
+
+typedef struct mo_layer_buffer_counters {
+    uint64_t layers, bytes; /* entered, and read for them */
+    uint64_t wait_ns;
+    mo_disk_counters disk;
+} mo_layer_buffer_counters;
+mo_layer_buffer_counters mo_layer_buffer_count(const mo_layer_buffer *ring);
+const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *ring);
+
+#endif

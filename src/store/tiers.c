@@ -1,0 +1,52 @@
+#include "store/tiers.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+
+static mo_status open_parts(mo_tiers *t, const mo_checkpoint *model, const mo_tiers_options *o, mo_error *err)
+{
+    size_t count = 0;
+    const mo_home *homes = mo_checkpoint_homes(model, &count);
+    mo_status status = mo_bricks_create(model, &t->bricks, err);
+    if (status == MO_OK && t->bricks->expert_count > 0) {
+        status = mo_store_open(model, t->bricks, &o->store, &t->store, err);
+    }
+    if (status == MO_OK && t->bricks->count > t->bricks->expert_count) {
+        status = mo_layer_buffer_open(model, t->bricks, o->ring, &o->store.disk, &t->ring, err);
+    }
+    if (status == MO_OK && count > 0 && homes[count - 1].layer < 0) {
+        status = mo_rows_open(model, &t->rows, err);
+    }
+    return status;
+}
+
+mo_status mo_tiers_open(const mo_checkpoint *model, const mo_tiers_options *options, mo_tiers **out,
+                        mo_error *err)
+{
+    mo_tiers *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the tiers; free some and try again");
+    }
+    t->foresight.on = options->predict;
+    t->skip_missing = options->skip_missing;
+    const mo_status status = open_parts(t, model, options, err);
+    if (status != MO_OK) {
+        mo_tiers_close(t);
+        return status;
+    }
+    *out = t;
+    return MO_OK;
+}
+
+void mo_tiers_close(mo_tiers *t)
+{
+    if (t) {
+        mo_store_close(t->store);
+        mo_layer_buffer_close(t->ring);
+        mo_rows_close(t->rows);
+        mo_bricks_destroy(t->bricks);
+        free(t);
+    }
+}

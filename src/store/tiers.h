@@ -1,0 +1,38 @@
+/* Tiers: what of a model does not lie in RAM for good, and how the engine gets at it. Opened between loading
+ * and the engine; which parts there are follows from the plan. */
+#ifndef MO_STORE_TIERS_H
+#define MO_STORE_TIERS_H
+
+#include "store/layer_buffer.h"
+#include "store/rows.h"
+#include "store/store.h"
+
+/* Does reading ahead pay? */
+typedef struct mo_foresight {
+    bool on;
+    uint64_t judged; /* guesses counted at the last judgement */
+    uint64_t proven; /* of them useful or late */
+} mo_foresight;
+
+typedef struct mo_tiers {
+    mo_bricks *bricks;
+    mo_store *store;       /* experts; NULL: all in RAM */
+    mo_layer_buffer *ring; /* cores of layers; NULL: all in RAM */
+    mo_rows *rows;         /* the embedding; NULL: in RAM */
+    mo_foresight foresight;
+    bool skip_missing; /* lossy: experts that are not in RAM are left out */
+    uint64_t skipped;  /* picks left out */
+} mo_tiers;
+
+typedef struct mo_tiers_options {
+    mo_store_options store; /* used when the loader left experts on disk */
+    int ring;               /* slots for layers that the loader left there */
+    bool predict, skip_missing;
+} mo_tiers_options;
+
+/* Opens what the loader left on disk. The model outlives the tiers. */
+mo_status mo_tiers_open(const mo_checkpoint *model, const mo_tiers_options *options, mo_tiers **out,
+                        mo_error *err);
+void mo_tiers_close(mo_tiers *tiers); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,581 @@
+#include "synth/shapes.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- Published models --------------------------------------------------------------------------- */
+
+#define QWEN_DELTA .conv_kernel = 4, .state = 128, .key_groups = 16, .value_heads = 32, .inner = 4096
+
+/* clang-format off */
+static const mo_shape shapes[] = {
+    {.name = "gpt-oss-20b", .title = "gpt-oss 20B", .architecture = "gpt-oss", .layers = 24, .width = 2880,
+     .heads = 64, .kv_heads = 8, .head = 64, .rotated = 64, .experts = 32, .experts_used = 4,
+     .expert_ffn = 2880, .ffn = 2880, .vocabulary = 201088, .context = 131072, .rope_base = 150000.0f,
+     .epsilon = 1e-5f, .mix = MO_MIX_MXFP4, .window = 128, .yarn_factor = 32.0f, .yarn_context = 4096},
+    {.name = "gpt-oss-120b", .title = "gpt-oss 120B", .architecture = "gpt-oss", .layers = 36, .width = 2880,
+     .heads = 64, .kv_heads = 8, .head = 64, .rotated = 64, .experts = 128, .experts_used = 4,
+     .expert_ffn = 2880, .ffn = 2880, .vocabulary = 201088, .context = 131072, .rope_base = 150000.0f,
+     .epsilon = 1e-5f, .mix = MO_MIX_MXFP4, .window = 128, .yarn_factor = 32.0f, .yarn_context = 4096},
+    {.name = "qwen3-30b-a3b", .title = "Qwen3 30B A3B", .architecture = "qwen3moe", .layers = 48,
+     .width = 2048, .heads = 32, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 768, .ffn = 6144, .vocabulary = 151936, .context = 40960,
+     .rope_base = 1e6f, .epsilon = 1e-6f},
+    {.name = "qwen3-next-80b-a3b", .title = "Qwen3 Next 80B A3B", .architecture = "qwen3next", .layers = 48,
+     .width = 2048, .heads = 16, .kv_heads = 2, .head = 256, .rotated = 64, .experts = 512,
+     .experts_used = 10, .expert_ffn = 512, .shared_ffn = 512, .vocabulary = 151936, .context = 262144,
+     .rope_base = 1e7f, .epsilon = 1e-6f, .full_interval = 4, QWEN_DELTA},
+    {.name = "qwen3.6-35b-a3b", .title = "Qwen3.6 35B A3B", .architecture = "qwen35moe", .layers = 40,
+     .width = 2048, .heads = 16, .kv_heads = 2, .head = 256, .rotated = 64, .experts = 256,
+     .experts_used = 8, .expert_ffn = 512, .shared_ffn = 512, .vocabulary = 248320, .context = 262144,
+     .rope_base = 1e7f, .epsilon = 1e-6f, .full_interval = 4, QWEN_DELTA},
+    {.name = "mixtral-8x7b", .title = "Mixtral 8x7B", .architecture = "llama", .layers = 32, .width = 4096,
+     .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 8, .experts_used = 2,
+     .ffn = 14336, .vocabulary = 32000, .context = 32768, .rope_base = 1e6f, .epsilon = 1e-5f,
+     .mix = MO_MIX_Q4_K_M_EIGHT},
+    {.name = "olmoe-1b-7b", .title = "OLMoE 1B 7B", .architecture = "olmoe", .layers = 16, .width = 2048,
+     .heads = 16, .kv_heads = 16, .head = 128, .rotated = 128, .experts = 64, .experts_used = 8,
+     .ffn = 1024, .vocabulary = 50304, .context = 4096, .rope_base = 10000.0f, .epsilon = 1e-5f},
+    {.name = "qwen1.5-moe-a2.7b", .title = "Qwen1.5 MoE A2.7B", .architecture = "qwen2moe", .layers = 24,
+     .width = 2048, .heads = 16, .kv_heads = 16, .head = 128, .rotated = 128, .experts = 60,
+     .experts_used = 4, .expert_ffn = 1408, .ffn = 5632, .shared_ffn = 5632, .vocabulary = 151936,
+     .context = 8192, .rope_base = 1e6f, .epsilon = 1e-6f},
+    {.name = "gemma-4-26b-a4b", .title = "Gemma 4 26B A4B", .architecture = "gemma4", .layers = 30,
+     .width = 2816, .heads = 16, .kv_heads = 2, .head = 512, .rotated = 512, .experts = 128,
+     .experts_used = 8, .expert_ffn = 704, .ffn = 2112, .vocabulary = 262144, .context = 262144,
+     .rope_base = 1e6f, .epsilon = 1e-6f, .tied = true, .full_interval = 6, .window = 1024,
+     .window_head = 256, .window_kv_heads = 8, .window_rope_base = 10000.0f, .logit_cap = 30.0f},
+    {.name = "llama-3-8b", .title = "Llama 3 8B", .architecture = "llama", .layers = 32, .width = 4096,
+     .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 14336, .vocabulary = 128256,
+     .context = 8192, .rope_base = 500000.0f, .epsilon = 1e-5f},
+    {.name = "llama-3-70b", .title = "Llama 3 70B", .architecture = "llama", .layers = 80, .width = 8192,
+     .heads = 64, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 28672, .vocabulary = 128256,
+     .context = 8192, .rope_base = 500000.0f, .epsilon = 1e-5f},
+    {.name = "smollm2-135m", .title = "SmolLM2 135M", .architecture = "llama", .layers = 30, .width = 576,
+     .heads = 9, .kv_heads = 3, .head = 64, .rotated = 64, .ffn = 1536, .vocabulary = 49152,
+     .context = 8192, .rope_base = 100000.0f, .epsilon = 1e-5f, .tied = true},
+    {.name = "smollm2-1.7b", .title = "SmolLM2 1.7B", .architecture = "llama", .layers = 24, .width = 2048,
+     .heads = 32, .kv_heads = 32, .head = 64, .rotated = 64, .ffn = 8192, .vocabulary = 49152,
+     .context = 8192, .rope_base = 130000.0f, .epsilon = 1e-5f, .tied = true},
+};
+/* clang-format on */
+
+const mo_shape *mo_shape_at(int index)
+{
+    return index >= 0 && (size_t)index < sizeof shapes / sizeof *shapes ? &shapes[index] : NULL;
+}
+
+const mo_shape *mo_shape_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (strcasecmp(shapes[i].name, name) == 0) {
+            return &shapes[i];
+        }
+    }
+    return NULL;
+}
+
+bool mo_shape_full(const mo_shape *s, int layer)
+{
+    return s->full_interval == 0 || (layer + 1) % s->full_interval == 0;
+}
+
+/* ---- Tensors of the architectures --------------------------------------------------------------- */
+
+typedef enum dim {
+    NONE,
+    WIDTH,
+    QUERIES,       /* heads x head */
+    GATED_QUERIES, /* a gate beside each query */
+    KEYS,          /* kv heads x head */
+    HEAD,
+    HEADS,
+    EXPERTS,
+    EXPERT_FFN,
+    EXPERT_FFN_2, /* gate and up in one */
+    FFN,
+    SHARED_FFN,
+    VOCABULARY,
+    HALF_ROTATED,
+    CONV_KERNEL,
+    CONV_CHANNELS,
+    INNER,
+    STATE,
+    VALUE_HEADS,
+    VALUE_HEADS_2,
+    ONE,
+} dim;
+
+/* When a rule holds. */
+typedef enum when {
+    ALWAYS,
+    UNTIED,    /* the output is a matrix of its own */
+    ATTENTION, /* the layer attends */
+    DELTA,     /* the layer follows the delta rule */
+    WINDOWED,  /* the layer attends within a window */
+    DENSE,     /* the model has no experts */
+    SPARSE,    /* it has */
+} when;
+
+typedef struct rule {
+    const char *name;
+    mo_shape_role role;
+    when when;
+    dim size[3];
+} rule;
+
+#define END                                                                                                  \
+    {                                                                                                        \
+        NULL, MO_SHAPE_ONE, ALWAYS,                                                                          \
+        {                                                                                                    \
+            NONE                                                                                             \
+        }                                                                                                    \
+    }
+
+static const rule spec[] = {
+    {"token_embd.weight", MO_SHAPE_EMBEDDING, ALWAYS, {WIDTH, VOCABULARY}},
+    {"output_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"output.weight", MO_SHAPE_OUTPUT, UNTIED, {WIDTH, VOCABULARY}},
+    END,
+};
+static const rule gemma_frame[] = {
+    {"rope_freqs.weight", MO_SHAPE_ROPE_FACTORS, ALWAYS, {HALF_ROTATED}},
+    END,
+};
+
+static const rule attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, QUERIES}},
+    {"attn_k.weight", MO_SHAPE_KEY, ALWAYS, {WIDTH, KEYS}},
+    {"attn_v.weight", MO_SHAPE_VALUE, ALWAYS, {WIDTH, KEYS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {QUERIES, WIDTH}},
+    END,
+};
+static const rule attention_bias[] = {
+    {"attn_q.bias", MO_SHAPE_BIAS, ALWAYS, {QUERIES}},
+    {"attn_k.bias", MO_SHAPE_BIAS, ALWAYS, {KEYS}},
+    {"attn_v.bias", MO_SHAPE_BIAS, ALWAYS, {KEYS}},
+    END,
+};
+static const rule attention_output_bias[] = {
+    {"attn_output.bias", MO_SHAPE_BIAS, ALWAYS, {WIDTH}},
+    END,
+};
+static const rule sinks[] = {
+    {"attn_sinks.weight", MO_SHAPE_SINK, ALWAYS, {HEADS}},
+    END,
+};
+static const rule head_norm[] = {
+    {"attn_q_norm.weight", MO_SHAPE_HEAD_NORM, ATTENTION, {HEAD}},
+    {"attn_k_norm.weight", MO_SHAPE_HEAD_NORM, ATTENTION, {HEAD}},
+    END,
+};
+static const rule whole_norm[] = {
+    {"attn_q_norm.weight", MO_SHAPE_NORM, ALWAYS, {QUERIES}},
+    {"attn_k_norm.weight", MO_SHAPE_NORM, ALWAYS, {KEYS}},
+    END,
+};
+
+/* Layers that take turns: gated attention and the gated delta rule. */
+static const rule hybrid[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, GATED_QUERIES}},
+    {"attn_k.weight", MO_SHAPE_KEY, ATTENTION, {WIDTH, KEYS}},
+    {"attn_v.weight", MO_SHAPE_VALUE, ATTENTION, {WIDTH, KEYS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ATTENTION, {QUERIES, WIDTH}},
+    {"attn_qkv.weight", MO_SHAPE_FUSED, DELTA, {WIDTH, CONV_CHANNELS}},
+    {"attn_gate.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, INNER}},
+    {"ssm_conv1d.weight", MO_SHAPE_CONV, DELTA, {CONV_KERNEL, CONV_CHANNELS}},
+    {"ssm_dt.bias", MO_SHAPE_STEP, DELTA, {VALUE_HEADS}},
+    {"ssm_a", MO_SHAPE_DECAY, DELTA, {VALUE_HEADS}},
+    {"ssm_norm.weight", MO_SHAPE_NORM, DELTA, {STATE}},
+    {"ssm_out.weight", MO_SHAPE_BACK, DELTA, {INNER, WIDTH}},
+    END,
+};
+static const rule delta_joint[] = {
+    {"ssm_ba.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS_2}},
+    END,
+};
+static const rule delta_apart[] = {
+    {"ssm_beta.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
+    {"ssm_alpha.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
+    END,
+};
+
+static const rule ffn_norm[] = {
+    {"ffn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    END,
+};
+static const rule post_attention_norm[] = {
+    {"post_attention_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    END,
+};
+static const rule dense[] = {
+    {"ffn_gate.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, FFN}},
+    {"ffn_up.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, FFN}},
+    {"ffn_down.weight", MO_SHAPE_DOWN, ALWAYS, {FFN, WIDTH}},
+    END,
+};
+static const rule experts[] = {
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ALWAYS, {WIDTH, EXPERTS}},
+    {"ffn_gate_exps.weight", MO_SHAPE_EXPERT, ALWAYS, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_up_exps.weight", MO_SHAPE_EXPERT, ALWAYS, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, ALWAYS, {EXPERT_FFN, WIDTH, EXPERTS}},
+    END,
+};
+static const rule expert_bias[] = {
+    {"ffn_gate_inp.bias", MO_SHAPE_BIAS, ALWAYS, {EXPERTS}},
+    {"ffn_gate_exps.bias", MO_SHAPE_BIAS, ALWAYS, {EXPERT_FFN, EXPERTS}},
+    {"ffn_up_exps.bias", MO_SHAPE_BIAS, ALWAYS, {EXPERT_FFN, EXPERTS}},
+    {"ffn_down_exps.bias", MO_SHAPE_BIAS, ALWAYS, {WIDTH, EXPERTS}},
+    END,
+};
+static const rule shared[] = {
+    {"ffn_gate_inp_shexp.weight", MO_SHAPE_VECTOR, ALWAYS, {WIDTH}},
+    {"ffn_gate_shexp.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, SHARED_FFN}},
+    {"ffn_up_shexp.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, SHARED_FFN}},
+    {"ffn_down_shexp.weight", MO_SHAPE_DOWN, ALWAYS, {SHARED_FFN, WIDTH}},
+    END,
+};
+
+/* Either a dense feed-forward or experts, as the model has them. */
+static const rule llama_ffn[] = {
+    {"ffn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"ffn_gate.weight", MO_SHAPE_MATRIX, DENSE, {WIDTH, FFN}},
+    {"ffn_up.weight", MO_SHAPE_MATRIX, DENSE, {WIDTH, FFN}},
+    {"ffn_down.weight", MO_SHAPE_DOWN, DENSE, {FFN, WIDTH}},
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, SPARSE, {WIDTH, EXPERTS}},
+    {"ffn_gate_exps.weight", MO_SHAPE_EXPERT, SPARSE, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_up_exps.weight", MO_SHAPE_EXPERT, SPARSE, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, SPARSE, {EXPERT_FFN, WIDTH, EXPERTS}},
+    END,
+};
+
+static const rule gemma_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, QUERIES}},
+    {"attn_k.weight", MO_SHAPE_KEY, ALWAYS, {WIDTH, KEYS}},
+    {"attn_v.weight", MO_SHAPE_VALUE, WINDOWED, {WIDTH, KEYS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {QUERIES, WIDTH}},
+    {"attn_q_norm.weight", MO_SHAPE_HEAD_NORM, ALWAYS, {HEAD}},
+    {"attn_k_norm.weight", MO_SHAPE_HEAD_NORM, ALWAYS, {HEAD}},
+    {"post_attention_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
+    END,
+};
+static const rule gemma_ffn[] = {
+    {"post_ffw_norm_1.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"pre_ffw_norm_2.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"post_ffw_norm_2.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"post_ffw_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ALWAYS, {WIDTH, EXPERTS}},
+    {"ffn_gate_inp.scale", MO_SHAPE_ROUTER_SCALE, ALWAYS, {WIDTH}},
+    {"ffn_gate_up_exps.weight", MO_SHAPE_EXPERT, ALWAYS, {WIDTH, EXPERT_FFN_2, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, ALWAYS, {EXPERT_FFN, WIDTH, EXPERTS}},
+    {"ffn_down_exps.scale", MO_SHAPE_ONE, ALWAYS, {EXPERTS}},
+    {"layer_output_scale.weight", MO_SHAPE_ONE, ALWAYS, {ONE}},
+    END,
+};
+
+typedef struct family {
+    const char *architecture;
+    const rule *model[3]; /* tensors of the whole model */
+    const rule *layer[8]; /* tensors of each layer */
+} family;
+
+/* clang-format off */
+static const family families[] = {
+    {"llama", {spec}, {attention, llama_ffn}},
+    {"qwen3moe", {spec}, {attention, head_norm, ffn_norm, experts}},
+    {"gpt-oss", {spec},
+     {attention, attention_bias, attention_output_bias, sinks, post_attention_norm, experts, expert_bias}},
+    {"qwen3next", {spec}, {hybrid, delta_joint, head_norm, post_attention_norm, experts, shared}},
+    {"qwen35moe", {spec}, {hybrid, delta_apart, head_norm, post_attention_norm, experts, shared}},
+    {"qwen2moe", {spec}, {attention, attention_bias, ffn_norm, experts, shared}},
+    {"olmoe", {spec}, {attention, whole_norm, ffn_norm, experts}},
+    {"gemma4", {spec, gemma_frame}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
+};
+/* clang-format on */
+
+static const family *family_of(const mo_shape *s)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (strcmp(families[i].architecture, s->architecture) == 0) {
+            return &families[i];
+        }
+    }
+    return NULL; /* not for a shape of this file */
+}
+
+static bool holds(when w, const mo_shape *s, int layer)
+{
+    switch (w) {
+    case UNTIED: return !s->tied;
+    case ATTENTION: return s->state == 0 || mo_shape_full(s, layer);
+    case DELTA: return s->state != 0 && !mo_shape_full(s, layer);
+    case WINDOWED: return !mo_shape_full(s, layer);
+    case DENSE: return s->experts == 0;
+    case SPARSE: return s->experts != 0;
+    default: return true;
+    }
+}
+
+static int64_t size_of(dim d, const mo_shape *s, int layer)
+{
+    const bool narrow = s->window_head != 0 && !mo_shape_full(s, layer);
+    const int64_t head = narrow ? s->window_head : s->head;
+    const int64_t kv_heads = narrow ? s->window_kv_heads : s->kv_heads;
+    const int64_t expert_ffn = s->expert_ffn ? s->expert_ffn : s->ffn;
+    switch (d) {
+    case WIDTH: return s->width;
+    case QUERIES: return s->heads * head;
+    case GATED_QUERIES: return 2 * s->heads * head;
+    case KEYS: return kv_heads * head;
+    case HEAD: return head;
+    case HEADS: return s->heads;
+    case EXPERTS: return s->experts;
+    case EXPERT_FFN: return expert_ffn;
+    case EXPERT_FFN_2: return 2 * expert_ffn;
+    case FFN: return s->ffn;
+    case SHARED_FFN: return s->shared_ffn;
+    case VOCABULARY: return s->vocabulary;
+    case HALF_ROTATED: return s->rotated / 2;
+    case CONV_KERNEL: return s->conv_kernel;
+    case CONV_CHANNELS: return 2 * (int64_t)s->key_groups * s->state + s->inner;
+    case INNER: return s->inner;
+    case STATE: return s->state;
+    case VALUE_HEADS: return s->value_heads;
+    case VALUE_HEADS_2: return 2 * (int64_t)s->value_heads;
+    default: return 1;
+    }
+}
+
+static int64_t add_rules(const rule *rules, const mo_shape *s, int layer, mo_shape_tensor *out, int64_t count,
+                         int64_t capacity)
+{
+    for (const rule *r = rules; r->name; r++) {
+        if (!holds(r->when, s, layer)) {
+            continue;
+        }
+        if (count < capacity) {
+            mo_shape_tensor *t = &out[count];
+            *t = (mo_shape_tensor){.size = {1, 1, 1}, .role = r->role, .layer = layer};
+            if (layer < 0) {
+                snprintf(t->name, sizeof t->name, "%s", r->name);
+            } else {
+                snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, r->name);
+            }
+            while (t->dims < 3 && r->size[t->dims] != NONE) {
+                t->size[t->dims] = size_of(r->size[t->dims], s, layer);
+                t->dims++;
+            }
+        }
+        count++;
+    }
+    return count;
+}
+
+int64_t mo_shape_tensors(const mo_shape *s, int layers, mo_shape_tensor *out, int64_t capacity)
+{
+    const family *f = family_of(s);
+    int64_t count = 0;
+    for (const rule *const *part = f->model; *part; part++) {
+        count = add_rules(*part, s, -1, out, count, capacity);
+    }
+    for (int layer = 0; layer < layers; layer++) {
+        for (const rule *const *part = f->layer; *part; part++) {
+            count = add_rules(*part, s, layer, out, count, capacity);
+        }
+    }
+    return count;
+}
+
+int64_t mo_shape_parameters(const mo_shape *s)
+{
+    const family *f = family_of(s);
+    int64_t sum = 0;
+    for (int layer = -1; layer < s->layers; layer++) {
+        for (const rule *const *part = layer < 0 ? f->model : f->layer; *part; part++) {
+            for (const rule *r = *part; r->name; r++) {
+                int64_t values = holds(r->when, s, layer) ? 1 : 0;
+                for (int i = 0; i < 3; i++) {
+                    values *= size_of(r->size[i], s, layer);
+                }
+                sum += values;
+            }
+        }
+    }
+    return sum;
+}
+
+/* ---- Metadata ----------------------------------------------------------------------------------- */
+
+typedef struct key_rule {
+    const char *suffix;
+    size_t offset; /* of an int32_t or float in mo_shape; 0 is not written */
+    bool real;
+} key_rule;
+
+#define INTEGER(suffix, field)                                                                               \
+    {                                                                                                        \
+        suffix, offsetof(mo_shape, field), false                                                             \
+    }
+#define REAL(suffix, field)                                                                                  \
+    {                                                                                                        \
+        suffix, offsetof(mo_shape, field), true                                                              \
+    }
+
+static const key_rule key_rules[] = {
+    INTEGER("context_length", context),
+    INTEGER("embedding_length", width),
+    INTEGER("feed_forward_length", ffn),
+    INTEGER("attention.head_count", heads),
+    INTEGER("attention.key_length", head),
+    INTEGER("attention.value_length", head),
+    REAL("attention.layer_norm_rms_epsilon", epsilon),
+    INTEGER("rope.dimension_count", rotated),
+    REAL("rope.freq_base", rope_base),
+    INTEGER("vocab_size", vocabulary),
+    INTEGER("expert_count", experts),
+    INTEGER("expert_used_count", experts_used),
+    INTEGER("expert_feed_forward_length", expert_ffn),
+    INTEGER("expert_shared_feed_forward_length", shared_ffn),
+    INTEGER("ssm.conv_kernel", conv_kernel),
+    INTEGER("ssm.state_size", state),
+    INTEGER("ssm.group_count", key_groups),
+    INTEGER("ssm.time_step_rank", value_heads),
+    INTEGER("ssm.inner_size", inner),
+    INTEGER("attention.sliding_window", window),
+    INTEGER("attention.key_length_swa", window_head),
+    INTEGER("attention.value_length_swa", window_head),
+    INTEGER("rope.dimension_count_swa", window_head),
+    REAL("rope.freq_base_swa", window_rope_base),
+    REAL("rope.scaling.factor", yarn_factor),
+    INTEGER("rope.scaling.original_context_length", yarn_context),
+    REAL("final_logit_softcapping", logit_cap),
+};
+
+enum { MAX_LAYERS = 256 };
+
+static void put_layer_patterns(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    int32_t kv_heads[MAX_LAYERS];
+    uint8_t windowed[MAX_LAYERS];
+    const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
+    for (int i = 0; i < known; i++) {
+        windowed[i] = !mo_shape_full(s, i);
+        kv_heads[i] = windowed[i] ? s->window_kv_heads : s->kv_heads;
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_I32, kv_heads, (uint64_t)known);
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_BOOL, windowed, (uint64_t)known);
+    snprintf(key, sizeof key, "%s.attention.shared_kv_layers", s->architecture);
+    mo_gguf_put_u32(w, key, 0);
+    snprintf(key, sizeof key, "%s.embedding_length_per_layer_input", s->architecture);
+    mo_gguf_put_u32(w, key, 0);
+}
+
+/* What one architecture alone has. */
+static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    if (s->window_head) {
+        put_layer_patterns(s, layers, w);
+    } else {
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
+        mo_gguf_put_u32(w, key, (uint32_t)s->kv_heads);
+    }
+    if (s->state) {
+        snprintf(key, sizeof key, "%s.full_attention_interval", s->architecture);
+        mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
+    }
+    if (s->yarn_factor > 0.0f) {
+        snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
+        mo_gguf_put_string(w, key, "yarn");
+    }
+    if (strcmp(s->architecture, "qwen35moe") == 0) {
+        static const int32_t sections[4] = {11, 11, 10, 0};
+        mo_gguf_put_array(w, "qwen35moe.rope.dimension_sections", MO_VALUE_I32, sections, 4);
+    }
+}
+
+void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    mo_gguf_put_string(w, "general.architecture", s->architecture);
+    mo_gguf_put_string(w, "general.type", "model");
+    snprintf(key, sizeof key, "%s.block_count", s->architecture);
+    mo_gguf_put_u32(w, key, (uint32_t)layers);
+    for (size_t i = 0; i < sizeof key_rules / sizeof *key_rules; i++) {
+        const char *field = (const char *)s + key_rules[i].offset;
+        snprintf(key, sizeof key, "%s.%s", s->architecture, key_rules[i].suffix);
+        if (key_rules[i].real) {
+            float value;
+            memcpy(&value, field, sizeof value);
+            if (value != 0.0f) {
+                mo_gguf_put_f32(w, key, value);
+            }
+        } else {
+            int32_t value;
+            memcpy(&value, field, sizeof value);
+            if (value != 0) {
+                mo_gguf_put_u32(w, key, (uint32_t)value);
+            }
+        }
+    }
+    put_special_keys(s, layers, w);
+}
+
+/* ---- Formats ------------------------------------------------------------------------------------ */
+
+bool mo_shape_mixed(mo_shape_role role)
+{
+    return role <= MO_SHAPE_EXPERT_DOWN;
+}
+
+mo_type mo_shape_fallback(mo_type type, int64_t cols)
+{
+    static const mo_type smaller[MO_TYPE_LIMIT] = {
+        [MO_Q2_K] = MO_Q4_0, [MO_Q3_K] = MO_Q4_0,     [MO_Q4_K] = MO_Q5_0,   [MO_Q5_K] = MO_Q5_1,
+        [MO_Q6_K] = MO_Q8_0, [MO_IQ4_XS] = MO_IQ4_NL, [MO_NVFP4] = MO_MXFP4,
+    };
+    if (cols % mo_format_of(type)->block_values == 0) {
+        return type;
+    }
+    const mo_type other = smaller[type]; /* F32 where there is none */
+    return other != MO_F32 && cols % mo_format_of(other)->block_values == 0 ? other : MO_F16;
+}
+
+/* The half of the layers that gets more bits: the first and last eighth, and every third between. */
+static bool more_bits(const mo_shape *s, int layer)
+{
+    const int eighth = s->layers / 8;
+    return layer < eighth || layer >= 7 * s->layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+static mo_type mixed_type(const mo_shape *s, const mo_shape_tensor *t)
+{
+    const bool eight = s->mix == MO_MIX_Q4_K_M_EIGHT;
+    if (s->mix == MO_MIX_MXFP4) {
+        return t->role == MO_SHAPE_EXPERT || t->role == MO_SHAPE_EXPERT_DOWN ? MO_MXFP4 : MO_Q8_0;
+    }
+    switch (t->role) {
+    case MO_SHAPE_OUTPUT: return MO_Q6_K;
+    case MO_SHAPE_EMBEDDING: return s->tied ? MO_Q6_K : MO_Q4_K;
+    case MO_SHAPE_FUSED: return MO_Q5_K;
+    case MO_SHAPE_KEY: return eight ? MO_Q8_0 : MO_Q4_K;
+    case MO_SHAPE_VALUE: return eight ? MO_Q8_0 : more_bits(s, t->layer) ? MO_Q6_K : MO_Q4_K;
+    case MO_SHAPE_BACK: return eight ? MO_Q5_K : MO_Q4_K;
+    case MO_SHAPE_DOWN:
+    case MO_SHAPE_EXPERT_DOWN: return more_bits(s, t->layer) ? MO_Q6_K : MO_Q4_K;
+    default: return MO_Q4_K;
+    }
+}
+
+mo_type mo_shape_format(const mo_shape *s, const mo_shape_tensor *t)
+{
+    return mo_shape_mixed(t->role) ? mo_shape_fallback(mixed_type(s, t), t->size[0]) : MO_F32;
+}

@@ -1,0 +1,111 @@
+/* Shapes: published models by their hyperparameters, and what each architecture's file holds: metadata
+ * keys, and tensors with name, size and role. Constant data; any thread may ask. */
+#ifndef MO_SYNTH_SHAPES_H
+#define MO_SYNTH_SHAPES_H
+
+#include "gguf/write.h"
+
+/* Which published mix of formats a model's file has. */
+typedef enum mo_mix {
+    MO_MIX_Q4_K_M,       /* Q4_K; Q6_K for the output and, in half of the layers, for values and down */
+    MO_MIX_Q4_K_M_EIGHT, /* the same for eight experts, whose small attention gets more bits */
+    MO_MIX_MXFP4,        /* experts MXFP4, other matrices Q8_0 */
+} mo_mix;
+
+/* Sizes that an architecture does not have are 0. */
+typedef struct mo_shape {
+    const char *name;  /* as in "gpt-oss-20b" */
+    const char *title; /* as published */
+    const char *architecture;
+    int32_t layers;
+    int32_t width;                 /* of the residual stream */
+    int32_t heads, kv_heads, head; /* counts, and values of one head */
+    int32_t rotated;               /* values of a head that RoPE turns */
+    int32_t experts, experts_used, expert_ffn;
+    int32_t ffn, shared_ffn; /* widths of the dense and the shared feed-forward */
+    int32_t vocabulary, context;
+    float rope_base, epsilon;
+    mo_mix mix;
+    bool tied; /* the output matrix is the embedding */
+
+    int32_t full_interval; /* every so many layers one with full attention; 0: all */
+
+    /* Layers without full attention: the gated delta rule ... */
+    int32_t conv_kernel, state, key_groups, value_heads, inner;
+
+    /* ... or a window, perhaps with heads of another size. */
+    int32_t window, window_head, window_kv_heads;
+    float window_rope_base;
+
+    float yarn_factor;
+    int32_t yarn_context; /* the context before stretching */
+    float logit_cap;
+} mo_shape;
+
+/* What a tensor is for: decides its format and the size of its random values. */
+typedef enum mo_shape_role {
+    MO_SHAPE_EMBEDDING,
+    MO_SHAPE_OUTPUT,
+    MO_SHAPE_MATRIX,      /* reads the stream */
+    MO_SHAPE_KEY,         /* attn_k */
+    MO_SHAPE_VALUE,       /* attn_v */
+    MO_SHAPE_FUSED,       /* attn_qkv */
+    MO_SHAPE_BACK,        /* writes to the stream */
+    MO_SHAPE_DOWN,        /* writes to the stream from a feed-forward's middle */
+    MO_SHAPE_EXPERT,      /* gate, up or both of every expert */
+    MO_SHAPE_EXPERT_DOWN, /* down of every expert */
+    MO_SHAPE_SCALE,       /* what a matrix' outputs are multiplied by */
+    /* F32 in every mix: */
+    MO_SHAPE_ROUTER,
+    MO_SHAPE_ROUTER_SCALE, /* of the router's inputs */
+    MO_SHAPE_VECTOR,       /* one output of the stream */
+    MO_SHAPE_NORM,
+    MO_SHAPE_HEAD_NORM, /* of queries and keys */
+    MO_SHAPE_POST_NORM, /* before adding to the stream */
+    MO_SHAPE_BIAS,
+    MO_SHAPE_SINK,
+    MO_SHAPE_CONV,
+    MO_SHAPE_DECAY, /* ssm_a */
+    MO_SHAPE_STEP,  /* ssm_dt */
+    MO_SHAPE_ONE,
+    MO_SHAPE_ROPE_FACTORS,
+} mo_shape_role;
+
+typedef struct mo_shape_tensor {
+    char name[MO_GGUF_NAME];
+    int dims;
+    int64_t size[3]; /* first is fastest; missing ones are 1 */
+    mo_shape_role role;
+    int layer; /* -1: of the whole model */
+} mo_shape_tensor;
+
+/* The shapes by number; NULL past the last. */
+const mo_shape *mo_shape_at(int index);
+
+/* The shape of a name, in any case, or NULL. */
+const mo_shape *mo_shape_named(const char *name);
+
+/* Writes the tensors of the first `layers` layers, in file order, to out (at most capacity of them; out may
+ * be NULL when that is 0). Returns how many there are. */
+int64_t mo_shape_tensors(const mo_shape *s, int layers, mo_shape_tensor *out, int64_t capacity);
+
+/* Puts the metadata of a model with so many layers into w: all but the tokenizer. */
+void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w);
+
+/* The published format of a tensor, with the fallback of below. */
+mo_type mo_shape_format(const mo_shape *s, const mo_shape_tensor *t);
+
+/* `type` for rows of `cols` values, or where cols is no multiple of its block what quantizers take
+ * instead: a 32-block format of about its size, and F16 when that does not fit either. */
+mo_type mo_shape_fallback(mo_type type, int64_t cols);
+
+/* Is this layer one of full attention? */
+bool mo_shape_full(const mo_shape *s, int layer);
+
+/* Does the role's format follow the mix? False for what is always F32. */
+bool mo_shape_mixed(mo_shape_role role);
+
+/* Parameters of the whole published model. */
+int64_t mo_shape_parameters(const mo_shape *s);
+
+#endif

@@ -1,0 +1,492 @@
+/* The work is a list of chunks, a few MiB of one tensor each. Waves of chunks are made by the pool's
+ * threads, each in its own buffer, and written where they belong; between waves the caller hears of the
+ * progress and may cancel. */
+#include "synth/synth.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/output.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "numeric/math.h"
+#include "synth/noise.h"
+
+enum { CHUNK_BYTES = 4 << 20, CHUNKS_PER_THREAD = 16 };
+
+typedef struct tensor {
+    mo_shape_tensor shape;
+    mo_type type;
+    mo_noise noise;
+    const uint8_t *fixed;     /* the whole tensor, where it is not random; belongs to the arena */
+    const mo_gguf_tensor *at; /* belongs to the writer */
+    int64_t blocks, chunk_blocks;
+    int64_t first_chunk;
+} tensor;
+
+typedef struct synth {
+    const mo_shape *shape;
+    mo_synth_options options;
+    mo_type type; /* of all matrices; MO_TYPE_LIMIT: as published */
+    int layers;
+    mo_arena *arena;
+    mo_gguf_writer *writer;
+    tensor *tensors;
+    int64_t count;
+    int64_t chunks;
+
+    mo_output *output;
+    uint8_t **buffers; /* one per thread */
+    int threads;
+    int64_t wave; /* the first chunk of the running wave */
+    atomic_flag failing;
+    _Atomic bool failed; /* set after `error` was filled by the thread that took `failing` */
+    mo_error error;
+} synth;
+
+/* ---- Options ------------------------------------------------------------------------------------ */
+
+static mo_status check_options(synth *s, mo_error *err)
+{
+    const mo_synth_options *o = &s->options;
+    if (o->layers < 0 || o->layers > s->shape->layers) {
+        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file with %d cannot be made; choose 1 to %d",
+                       s->shape->name, s->shape->layers, o->layers, s->shape->layers);
+    }
+    if (!(o->skew >= 0.0f && o->skew <= 8.0f)) {
+        return mo_fail(err, MO_EINVAL, "a router skew of %g makes no sense; choose 0 (none) to 8",
+                       (double)o->skew);
+    }
+    if (o->threads < 0) {
+        return mo_fail(err, MO_EINVAL, "%d threads make no sense; choose 0 for one per core", o->threads);
+    }
+    s->layers = o->layers ? o->layers : s->shape->layers;
+    s->type = MO_TYPE_LIMIT;
+    if (o->type) {
+        const mo_format *f = mo_format_named(o->type);
+        if (!f || f->kind == MO_KIND_INTEGER) {
+            return mo_fail(err, MO_EINVAL,
+                           "\"%s\" is no format for weights; choose one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, "
+                           "Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4 and NVFP4",
+                           o->type);
+        }
+        s->type = f->type;
+    }
+    return MO_OK;
+}
+
+/* ---- What the values are ------------------------------------------------------------------------ */
+
+static bool is_gemma(const mo_shape *shape)
+{
+    return strcmp(shape->architecture, "gemma4") == 0;
+}
+
+/* NVFP4 files keep the size of a matrix in a scale tensor, because the format's own scales are coarse
+ * where weights are small. Gemma's names for that are taken, and its norms forgive it. */
+static bool has_scale(const synth *s, const tensor *t)
+{
+    return t->type == MO_NVFP4 && t->shape.role != MO_SHAPE_EMBEDDING && !is_gemma(s->shape);
+}
+
+/* Values of a scaled matrix: the format's scales are then around 1. */
+static const double scaled_deviation = 4.0;
+
+/* Matrices keep a vector's size: 1 / sqrt(inputs). What is added to the stream is made smaller by the
+ * square root of the number of additions, so that the stream stays of size 1 through any depth; a
+ * feed-forward's middle is smaller than its inputs, hence the 2. A tied embedding also is the output and
+ * has that one's size; Gemma multiplies it by sqrt(width) on the way in, so there it is made smaller (and
+ * the last norm larger), or every token would predict itself. All of this goes by the published number of
+ * layers, so a file with fewer layers has the first layers of the whole one. */
+static double deviation_of(const mo_shape *shape, const mo_shape_tensor *t)
+{
+    const double keep = 1.0 / sqrt((double)t->size[0]);
+    const double back = is_gemma(shape) ? keep : keep / sqrt(2.0 * shape->layers);
+    switch (t->role) {
+    case MO_SHAPE_EMBEDDING: return is_gemma(shape) ? 0.25 * keep : shape->tied ? keep : 1.0;
+    case MO_SHAPE_BACK: return back;
+    case MO_SHAPE_DOWN:
+    case MO_SHAPE_EXPERT_DOWN: return 2.0 * back;
+    case MO_SHAPE_CONV: return 0.5;
+    default: return keep;
+    }
+}
+
+void mo_synth_skew(uint64_t seed, const char *name, float skew, int experts, float *out)
+{
+    const uint64_t key = mo_noise_key(seed, name);
+    double sum = 0.0;
+    for (int e = 0; e < experts; e++) {
+        const uint64_t mine = mo_noise_word(~key, (uint64_t)e);
+        int rank = 0;
+        for (int other = 0; other < experts; other++) {
+            rank += mo_noise_word(~key, (uint64_t)other) < mine;
+        }
+        const float z = experts > 1 ? 2.0f * (float)rank / (float)(experts - 1) - 1.0f : 0.0f;
+        out[e] = mo_exp(skew * z);
+        sum += (double)out[e] * (double)out[e];
+    }
+    const float size = (float)sqrt(sum / experts);
+    for (int e = 0; e < experts; e++) {
+        out[e] /= size;
+    }
+}
+
+static mo_status set_router(synth *s, tensor *t, mo_error *err)
+{
+    mo_noise_matrix(&t->noise, s->options.seed, t->shape.name, MO_F32, deviation_of(s->shape, &t->shape));
+    if (s->options.skew > 0.0f) {
+        float *rows = mo_arena_array(s->arena, (size_t)t->shape.size[1], sizeof *rows);
+        if (!rows) {
+            return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+        }
+        mo_synth_skew(s->options.seed, t->shape.name, s->options.skew, (int)t->shape.size[1], rows);
+        t->noise.row_scale = rows;
+        t->noise.row_values = t->shape.size[0];
+    }
+    return MO_OK;
+}
+
+/* Gemma's full layers turn the first eighth of the pairs and leave the others alone. */
+static mo_status set_rope_factors(synth *s, tensor *t, mo_error *err)
+{
+    float *factors = mo_arena_array(s->arena, (size_t)t->shape.size[0], sizeof *factors);
+    if (!factors) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+    }
+    for (int64_t i = 0; i < t->shape.size[0]; i++) {
+        factors[i] = i < t->shape.size[0] / 4 ? 1.0f : 1e30f;
+    }
+    t->fixed = (const uint8_t *)factors;
+    return MO_OK;
+}
+
+static mo_status set_values(synth *s, tensor *t, mo_error *err)
+{
+    const mo_shape *shape = s->shape;
+    float centre = 0.0f;
+    float spread = 0.0f;
+    switch (t->shape.role) {
+    case MO_SHAPE_ROUTER: return set_router(s, t, err);
+    case MO_SHAPE_ROPE_FACTORS: return set_rope_factors(s, t, err);
+    case MO_SHAPE_NORM: centre = is_gemma(shape) && t->shape.layer < 0 ? 4.0f : 1.0f; break;
+    case MO_SHAPE_HEAD_NORM: /* Gemma does not divide scores by the head's size */
+        centre = is_gemma(shape) ? (float)(1.0 / sqrt(sqrt((double)t->shape.size[0]))) : 1.0f;
+        break;
+    case MO_SHAPE_POST_NORM: centre = 1.0f; break;
+    case MO_SHAPE_ROUTER_SCALE: centre = (float)sqrt((double)shape->width); break;
+    case MO_SHAPE_ONE: centre = 1.0f; break;
+    case MO_SHAPE_BIAS: spread = 0.05f; break;
+    case MO_SHAPE_SINK: spread = 0.5f; break;
+    case MO_SHAPE_DECAY: centre = -4.0f, spread = 3.5f; break; /* with the next: decays of 0.5 to 0.99 */
+    case MO_SHAPE_STEP: centre = -3.0f, spread = 1.0f; break;
+    default:
+        mo_noise_matrix(&t->noise, s->options.seed, t->shape.name, t->type,
+                        has_scale(s, t) ? scaled_deviation : deviation_of(shape, &t->shape));
+        return MO_OK;
+    }
+    if (spread == 0.0f && t->shape.role != MO_SHAPE_ONE) {
+        spread = 0.1f * centre;
+    }
+    mo_noise_values(&t->noise, s->options.seed, t->shape.name, centre, spread);
+    return MO_OK;
+}
+
+/* ---- Plan --------------------------------------------------------------------------------------- */
+
+/* The scale tensor that follows matrix `of`: one value, or one for each expert. */
+static void add_scale(synth *s, const tensor *of)
+{
+    tensor *t = &s->tensors[s->count++];
+    const size_t stem = strlen(of->shape.name) - strlen("weight");
+    *t = (tensor){.type = MO_F32};
+    memcpy(t->shape.name, of->shape.name, stem);
+    memcpy(t->shape.name + stem, "scale", sizeof "scale");
+    t->shape.dims = 1;
+    t->shape.size[0] = of->shape.size[2];
+    t->shape.size[1] = t->shape.size[2] = 1;
+    t->shape.role = MO_SHAPE_SCALE;
+    t->shape.layer = of->shape.layer;
+    const float scale = (float)(deviation_of(s->shape, &of->shape) / scaled_deviation);
+    mo_noise_values(&t->noise, s->options.seed, t->shape.name, scale, 0.0f);
+}
+
+static mo_status list_tensors(synth *s, mo_error *err)
+{
+    const int64_t count = mo_shape_tensors(s->shape, s->layers, NULL, 0);
+    mo_shape_tensor *shapes = mo_arena_array(s->arena, (size_t)count, sizeof *shapes);
+    s->tensors = mo_arena_array(s->arena, (size_t)(2 * count), sizeof *s->tensors);
+    if (!shapes || !s->tensors) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+    }
+    mo_shape_tensors(s->shape, s->layers, shapes, count);
+    for (int64_t i = 0; i < count; i++) {
+        tensor *t = &s->tensors[s->count++];
+        const bool chosen = s->type != MO_TYPE_LIMIT && mo_shape_mixed(shapes[i].role);
+        t->shape = shapes[i];
+        t->type =
+            chosen ? mo_shape_fallback(s->type, shapes[i].size[0]) : mo_shape_format(s->shape, &shapes[i]);
+        const mo_status status = set_values(s, t, err);
+        if (status != MO_OK) {
+            return status;
+        }
+        if (has_scale(s, t)) {
+            add_scale(s, t);
+        }
+    }
+    return MO_OK;
+}
+
+static mo_status lay_out(synth *s, mo_error *err)
+{
+    char text[160];
+    s->writer = mo_gguf_writer_create(0);
+    if (!s->writer) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the header of a model file");
+    }
+    mo_shape_keys(s->shape, s->layers, s->writer);
+    snprintf(text, sizeof text, "%s, random weights", s->shape->title);
+    mo_gguf_put_string(s->writer, "general.name", text);
+    snprintf(text, sizeof text, "made by moraine synth %s: seed %llu, router skew %g", s->shape->name,
+             (unsigned long long)s->options.seed, (double)s->options.skew);
+    mo_gguf_put_string(s->writer, "general.description", text);
+    mo_gguf_put_u32(s->writer, "general.quantization_version", 2);
+    if (s->type == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
+        mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
+    }
+    mo_gguf_put_string(s->writer, "tokenizer.ggml.model", "no_vocab");
+    for (int64_t i = 0; i < s->count; i++) {
+        const tensor *t = &s->tensors[i];
+        mo_gguf_put_tensor(s->writer, t->shape.name, t->type, t->shape.dims, t->shape.size);
+    }
+    const mo_status status = mo_gguf_writer_layout(s->writer, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    for (int64_t i = 0; i < s->count; i++) {
+        tensor *t = &s->tensors[i];
+        const int64_t block_bytes = mo_format_of(t->type)->block_bytes;
+        t->at = mo_gguf_writer_tensor(s->writer, i);
+        t->blocks = t->at->bytes / block_bytes;
+        t->chunk_blocks = CHUNK_BYTES / block_bytes / MO_NOISE_GRAIN * MO_NOISE_GRAIN;
+        t->first_chunk = s->chunks;
+        s->chunks += (t->blocks + t->chunk_blocks - 1) / t->chunk_blocks;
+    }
+    return MO_OK;
+}
+
+static void synth_free(synth *s)
+{
+    for (int i = 0; s->buffers && i < s->threads; i++) {
+        free(s->buffers[i]);
+    }
+    free(s->buffers);
+    mo_gguf_writer_destroy(s->writer);
+    mo_arena_destroy(s->arena);
+}
+
+static mo_status plan(synth *s, const mo_shape *shape, const mo_synth_options *options, mo_error *err)
+{
+    *s = (synth){.shape = shape, .options = *options, .failing = ATOMIC_FLAG_INIT};
+    mo_status status = check_options(s, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    s->arena = mo_arena_create(0);
+    status =
+        s->arena ? list_tensors(s, err) : mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+    if (status == MO_OK) {
+        status = lay_out(s, err);
+    }
+    if (status != MO_OK) {
+        synth_free(s);
+    }
+    return status;
+}
+
+mo_status mo_synth_plan(const mo_shape *shape, const mo_synth_options *options, mo_synth_info *out,
+                        mo_error *err)
+{
+    synth s;
+    const mo_status status = plan(&s, shape, options, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    *out = (mo_synth_info){.title = shape->title, .architecture = shape->architecture, .layers = s.layers};
+    out->file_bytes = mo_gguf_writer_part(s.writer, 0)->file_bytes;
+    for (int64_t i = 0; i < s.count; i++) {
+        out->tensors++;
+        out->parameters += s.tensors[i].shape.role == MO_SHAPE_SCALE ? 0 : s.tensors[i].at->values;
+    }
+    synth_free(&s);
+    return MO_OK;
+}
+
+/* ---- Making and writing ------------------------------------------------------------------------- */
+
+typedef struct chunk {
+    const tensor *tensor;
+    int64_t first_block, blocks;
+    int64_t offset; /* in the file */
+    int64_t bytes;
+} chunk;
+
+static chunk chunk_at(const synth *s, int64_t index)
+{
+    int64_t low = 0;
+    int64_t high = s->count - 1;
+    while (low < high) { /* the last tensor that begins at or before the chunk */
+        const int64_t middle = (low + high + 1) / 2;
+        if (s->tensors[middle].first_chunk <= index) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    const tensor *t = &s->tensors[low];
+    const int64_t block_bytes = mo_format_of(t->type)->block_bytes;
+    chunk c = {.tensor = t, .first_block = (index - t->first_chunk) * t->chunk_blocks};
+    c.blocks = t->blocks - c.first_block < t->chunk_blocks ? t->blocks - c.first_block : t->chunk_blocks;
+    c.offset = t->at->offset + c.first_block * block_bytes;
+    c.bytes = c.blocks * block_bytes;
+    return c;
+}
+
+static void make_chunk(const chunk *c, uint8_t *out)
+{
+    if (c->tensor->fixed) {
+        memcpy(out, c->tensor->fixed + (c->offset - c->tensor->at->offset), (size_t)c->bytes);
+    } else {
+        mo_noise_fill(&c->tensor->noise, c->first_block, c->blocks, out);
+    }
+}
+
+/* A task of the pool. The first failure is kept, the chunks after it are skipped. */
+static void make_chunks(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    synth *s = ctx;
+    for (int64_t i = begin; i < end && !atomic_load(&s->failed); i++) {
+        const chunk c = chunk_at(s, s->wave + i);
+        mo_error err;
+        make_chunk(&c, s->buffers[thread]);
+        if (mo_output_write_at(s->output, s->buffers[thread], (size_t)c.bytes, (uint64_t)c.offset, &err) !=
+                MO_OK &&
+            !atomic_flag_test_and_set(&s->failing)) {
+            s->error = err;
+            atomic_store(&s->failed, true);
+        }
+    }
+}
+
+static mo_status report(mo_progress_fn progress, void *user, int64_t done, int64_t total, const char *path,
+                        mo_error *err)
+{
+    if (progress && !progress(user, done, total)) {
+        return mo_fail(err, MO_ECANCELLED, "%s: making the file was cancelled; nothing was left behind",
+                       path);
+    }
+    return MO_OK;
+}
+
+static mo_status write_waves(synth *s, mo_pool *pool, const char *path, mo_progress_fn progress, void *user,
+                             mo_error *err)
+{
+    const mo_gguf_part_layout *file = mo_gguf_writer_part(s->writer, 0);
+    const int64_t wave = (int64_t)s->threads * CHUNKS_PER_THREAD;
+    mo_status status = mo_output_write_at(s->output, file->header, file->header_bytes, 0, err);
+    for (s->wave = 0; status == MO_OK && s->wave < s->chunks; s->wave += wave) {
+        const int64_t left = s->chunks - s->wave;
+        status = report(progress, user, chunk_at(s, s->wave).offset, file->file_bytes, path, err);
+        if (status == MO_OK) {
+            mo_pool_run(pool, left < wave ? left : wave, 1, make_chunks, s);
+            if (atomic_load(&s->failed)) {
+                status = mo_fail(err, s->error.status, "%s", s->error.detail);
+            }
+        }
+    }
+    return status;
+}
+
+/* A pipe takes its bytes in order, padding included. */
+static mo_status write_stream(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
+{
+    static const uint8_t zeros[4096];
+    const mo_gguf_part_layout *file = mo_gguf_writer_part(s->writer, 0);
+    int64_t done = (int64_t)file->header_bytes;
+    mo_status status = mo_output_append(s->output, file->header, file->header_bytes, err);
+    for (int64_t i = 0; status == MO_OK && i <= s->chunks; i++) {
+        const chunk c = i < s->chunks ? chunk_at(s, i) : (chunk){.offset = file->file_bytes};
+        status = report(progress, user, done, file->file_bytes, path, err);
+        while (status == MO_OK && done < c.offset) {
+            const int64_t gap = c.offset - done;
+            const size_t bytes = gap < (int64_t)sizeof zeros ? (size_t)gap : sizeof zeros;
+            status = mo_output_append(s->output, zeros, bytes, err);
+            done += (int64_t)bytes;
+        }
+        if (status == MO_OK && i < s->chunks) {
+            make_chunk(&c, s->buffers[0]);
+            status = mo_output_append(s->output, s->buffers[0], (size_t)c.bytes, err);
+            done += c.bytes;
+        }
+    }
+    return status;
+}
+
+static mo_status make_buffers(synth *s, int threads, mo_error *err)
+{
+    s->threads = threads;
+    s->buffers = calloc((size_t)threads, sizeof *s->buffers);
+    for (int i = 0; s->buffers && i < threads; i++) {
+        s->buffers[i] = malloc(CHUNK_BYTES);
+        if (!s->buffers[i]) {
+            return mo_fail(err, MO_ENOMEM, "no memory for %d buffers of 4 MiB; use fewer threads", threads);
+        }
+    }
+    return s->buffers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for %d threads", threads);
+}
+
+static mo_status write_file(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
+{
+    const int64_t file_bytes = mo_gguf_writer_part(s->writer, 0)->file_bytes;
+    mo_pool *pool = NULL;
+    mo_status status = mo_pool_create(s->options.threads, &pool, err);
+    if (status == MO_OK) {
+        status = make_buffers(s, mo_pool_threads(pool), err);
+    }
+    if (status == MO_OK) {
+        status = mo_output_create(path, (uint64_t)file_bytes, &s->output, err);
+    }
+    if (status == MO_OK) {
+        status = mo_output_seekable(s->output) ? write_waves(s, pool, path, progress, user, err)
+                                               : write_stream(s, path, progress, user, err);
+        if (status == MO_OK) {
+            status = mo_output_commit(s->output, err);
+        } else {
+            mo_output_abort(s->output);
+        }
+    }
+    mo_pool_destroy(pool);
+    return status == MO_OK && progress ? (progress(user, file_bytes, file_bytes), MO_OK) : status;
+}
+
+mo_status mo_synth_write(const mo_shape *shape, const char *path, const mo_synth_options *options,
+                         mo_progress_fn progress, void *user, mo_error *err)
+{
+    struct stat there;
+    if (!options->overwrite && stat(path, &there) == 0 && S_ISREG(there.st_mode)) {
+        return mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or --force to overwrite it",
+                       path);
+    }
+    synth s;
+    mo_status status = plan(&s, shape, options, err);
+    if (status == MO_OK) {
+        status = write_file(&s, path, progress, user, err);
+        synth_free(&s);
+    }
+    return status;
+}

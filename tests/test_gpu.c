@@ -1,0 +1,572 @@
+/* A model on a device against the same model on the CPU: the same bits, whatever lies where. The device is a simulated
+ * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
+#include "gpu_case.h"
+#include "profile/json.h"
+#include "random.h"
+#include "sanitized.h"
+
+static const char *const mode_names[] = {"off", "down", "expert", "auto"};
+
+/* Under sanitizers, which take their time: the same ways on fewer models. */
+enum { MODEL_STEP = SANITIZED_THREADS ? 6 : SANITIZED ? 2 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
+
+static void everything_on_the_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        expect_same(&models[i], &(setting){.device = device_name, .step = 1}, "token by token");
+        expect_same(&models[i], &(setting){.device = device_name, .step = 5, .kv = MO_KV_F32},
+                    "five at a time");
+        expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_Q8_0}, "as a batch");
+    }
+}
+
+static const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("the oracle has no %s", name);
+    return NULL;
+}
+
+/* Ceilings under which so much of the experts stays on the device. */
+static int64_t vram_for(const oracle *o, double share, int64_t batch)
+{
+    mo_device_report report;
+    mo_model *model = open_model(o->path, &(setting){.device = device_name, .batch = batch});
+    mo_session *session = open_session(model, MO_KV_F32);
+    mo_model_device(model, &report);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    return report.peak_bytes - (int64_t)((1.0 - share) * (double)report.slot_bytes);
+}
+
+static void some_experts_on_the_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        if (models[i].used == 0) {
+            continue;
+        }
+        for (int tenths = 1; tenths <= 5; tenths += 4) {
+            const int64_t vram = vram_for(&models[i], tenths / 10.0, 64);
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1},
+                        "part, one by one");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3},
+                        "part, by threes");
+            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 20},
+                        "part, batch");
+        }
+        const setting none = {.device = device_name, .cpu_moe = true};
+        expect_same(&models[i], &(setting){.device = none.device, .cpu_moe = true, .step = 1},
+                    "none, one by one");
+        expect_same(&models[i], &none, "none, batch");
+    }
+}
+
+/* Small link rates make the scheduler leave experts to the CPU, large ones fetch them: both lanes are seen. */
+static void lanes_work_together(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        const oracle *o = &models[i];
+        if (o->used == 0) {
+            continue;
+        }
+        mo_device_report report;
+        mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true});
+        mo_session *session = open_session(model, MO_KV_F16);
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+        mo_model_device(model, &report);
+        assert_int_equal(report.asked, report.hits + report.by_cpu + report.fetched);
+        assert_true(report.asked > 0);
+        assert_true(report.peak_bytes <= report.limit_bytes);
+        free(s.rows);
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+}
+
+/* Each mode of Post-Fetch, with waiting and without, with few transfers at once and few experts for the CPU. */
+static void post_fetch_changes_no_bit(void **state)
+{
+    (void)state;
+    const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
+                                       MO_POSTFETCH_AUTO};
+    for (int i = 0; i < model_count; i += MODEL_STEP) {
+        for (int m = 0; m < 4 && models[i].used; m++) {
+            for (int block = 0; block < 2; block++) {
+                setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", block ? "1" : "0", 1);
+                setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", block ? "1" : "8", 1);
+                setenv("LLAMA_POSTFETCH_CPU_LIMIT", block ? "1" : "6", 1);
+                setenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS", m % 2 ? "1" : "0", 1);
+                const setting set = {
+                    .device = device_name, .cpu_moe = true, .postfetch = modes[m], .step = 1 + block * 2};
+                expect_same(&models[i], &set, mode_names[m]);
+            }
+        }
+    }
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
+    unsetenv("LLAMA_POSTFETCH_CPU_LIMIT");
+    unsetenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS");
+}
+
+/* ---- Clocks ----------------------------------------------------------------------------------- */
+
+enum { CLOCK_LAYERS = 64 };
+
+/* What every layer's times promise, whatever the machine does meanwhile. */
+static void check_layer(const mo_device_layer *l)
+{
+    assert_int_equal(l->region_ns, l->turn_ns + l->cpu_ns + l->host_wait_ns);
+    assert_true(l->core_ns > 0 && l->region_ns > 0 && l->turn_ns > 0);
+    assert_true(l->device_wait_ns <= l->region_ns);
+    assert_true(l->hidden_ns <= l->fetch_ns && l->hidden_ns <= l->cpu_ns);
+}
+
+/* The report after `steps` steps of few tokens, checked against its layers; how many there are. */
+static int check_clock(mo_model *model, uint64_t steps, mo_device_report *r, mo_device_layer *layers)
+{
+    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    uint64_t served = 0, fetched = 0, wall = 0, fallbacks[MO_FALLBACKS] = {0};
+    mo_model_device(model, r);
+    assert_true(count > 0 && count <= CLOCK_LAYERS);
+    for (int i = 0; i < count; i++) {
+        const mo_device_layer *l = &layers[i];
+        check_layer(l);
+        assert_true(i == 0 || l->layer > layers[i - 1].layer);
+        assert_int_equal(l->served, steps);
+        served += l->served;
+        fetched += l->fetched;
+        wall += l->core_ns + l->region_ns;
+        for (int f = 0; f < MO_FALLBACKS; f++) {
+            fallbacks[f] += l->fallbacks[f];
+        }
+    }
+    assert_int_equal(r->lanes.served, served);
+    assert_int_equal(r->lanes.fetched, fetched);
+    assert_int_equal(r->fetched, fetched);
+    assert_true(wall <= r->step_ns && r->idle_ns <= r->step_ns && r->idle_ns > 0);
+    assert_true(r->layer_p50_s > 0 && r->layer_p50_s <= r->layer_p99_s);
+    assert_memory_equal(fallbacks, r->lanes.fallbacks, sizeof fallbacks);
+    assert_int_equal(fallbacks[MO_FALLBACK_LATE], r->late);
+    assert_int_equal(fallbacks[MO_FALLBACK_FAILED], r->fetch_failed);
+    assert_int_equal(r->asked, r->hits + r->by_cpu + r->fetched);
+    return count;
+}
+
+static void feed_alone(mo_model *model, const oracle *o, int64_t step)
+{
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    mo_session *session = open_session(model, MO_KV_F16);
+    feed(session, o->tokens, ORACLE_TOKENS, step, &s);
+    mo_session_destroy(session);
+    free(s.rows);
+}
+
+/* Where a mode sends every expert, those that did not go have reasons, as many as the CPU computed. */
+static void clocks_add_up(void **state)
+{
+    (void)state;
+    const char *names[] = {"gpt-oss-mxfp4", "qwen3next"};
+    uint64_t late = 0;
+    for (int way = 0; way < 9; way++) { /* six whose copies are waited for, three whose copies are late */
+        const oracle *o = find_model(names[way < 6 ? way % 2 : 0]);
+        const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT};
+        const mo_postfetch_mode mode = modes[way < 6 ? way / 2 : way - 6];
+        mo_device_report r;
+        mo_device_layer layers[CLOCK_LAYERS];
+        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", way < 6 ? "1" : "0", 1);
+        if (strcmp(device_name, "sim") == 0) {
+            setenv("MORAINE_SIM", way < 6 ? "link=1G" : "link=20M", 1);
+        }
+        mo_model *model =
+            open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .postfetch = mode});
+        feed_alone(model, o, 1);
+        const int count = check_clock(model, ORACLE_TOKENS, &r, layers);
+        if (mode != MO_POSTFETCH_OFF) {
+            uint64_t reasons = 0;
+            for (int f = 0; f < MO_FALLBACK_UNPINNED; f++) {
+                reasons += r.lanes.fallbacks[f];
+            }
+            assert_int_equal(r.by_cpu, reasons);
+            late += r.late;
+        }
+        for (int i = 0; i < count; i++) {
+            assert_true((layers[i].fetch_ns > 0) == (mode != MO_POSTFETCH_OFF));
+        }
+        assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], 0);
+        mo_model_close(model);
+    }
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    unsetenv("MORAINE_SIM");
+    assert_true(late > 0);
+}
+
+/* LLAMA_MOE_LAYER_PERF: what the profile gets of the lanes; the bits are those of no mode at all. */
+static void modes_of_layer_perf(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const char *const modes[] = {"off", "update", "full"};
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int m = 0; m < 3; m++) {
+        const setting set = {.device = device_name,
+                             .cpu_moe = true,
+                             .postfetch = MO_POSTFETCH_DOWN,
+                             .step = 1,
+                             .perf = modes[m]};
+        mo_error err = {.detail = ""};
+        mo_device_report r;
+        mo_device_layer layers[CLOCK_LAYERS];
+        char *json = NULL;
+        mo_profile *p = NULL;
+        float *got = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &set);
+        assert_memory_equal(got, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_model *model = open_model(o->path, &set);
+        feed_alone(model, o, 1);
+        assert_int_equal(mo_model_profile(model, &json, &err), MO_OK);
+        assert_int_equal(mo_profile_json_read(json, strlen(json), &p, &err), MO_OK);
+        const int count = m ? check_clock(model, ORACLE_TOKENS, &r, layers) : 0;
+        mo_model_device(model, &r);
+        assert_true(r.fetch_ns > 0);
+        assert_true((r.step_ns > 0) == (m > 0) && (r.lanes.served > 0) == (m > 0));
+        assert_int_equal(p->layers, count);
+        assert_true((strstr(json, "parallel_fallbacks") != NULL) == (m == 2));
+        assert_true((strstr(json, "parallel_region_wall_time_per_call_us") != NULL) == (m == 2));
+        for (int i = 0; i < count; i++) {
+            const mo_profile_layer *l = &p->layer[i];
+            const uint64_t passes = m == 2 ? layers[i].served : 0;
+            assert_int_equal(l->timed, layers[i].served);
+            assert_int_equal(l->time_ns[MO_TIME_COLD], layers[i].cpu_ns);
+            assert_int_equal(l->time_ns[MO_TIME_JOIN], layers[i].device_wait_ns);
+            assert_true(l->time_ns[MO_TIME_HOT] > 0 && l->time_ns[MO_TIME_HOT] <= layers[i].region_ns);
+            assert_int_equal(l->time_ns[MO_TIME_REGION], m == 2 ? layers[i].region_ns : 0);
+            assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
+            assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
+        }
+        mo_profile_free(p);
+        free(json);
+        mo_model_close(model);
+        free(got);
+    }
+    free(want);
+}
+
+/* A mode can be changed while the model is open, and several tokens share a pass. */
+static void counting_stops_and_goes_on(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_error err = {.detail = ""};
+    mo_device_report r;
+    mo_device_layer layers[CLOCK_LAYERS];
+    mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .perf = "off"});
+    feed_alone(model, o, 1);
+    mo_model_device(model, &r);
+    assert_int_equal(r.lanes.served, 0);
+    assert_int_equal(mo_model_device_layers(model, layers, CLOCK_LAYERS), 0);
+    assert_int_equal(mo_model_profile_reset(model, "full", &err), MO_OK);
+    feed_alone(model, o, 4);
+    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        check_layer(&layers[i]);
+        assert_int_equal(layers[i].served, (ORACLE_TOKENS + 3) / 4);
+    }
+    mo_model_close(model);
+}
+
+/* ---- Sessions --------------------------------------------------------------------------------- */
+
+/* Two sessions in the same steps, on a device with part of the experts, give what each gives alone on the CPU. */
+static void sessions_share_the_device(void **state)
+{
+    (void)state;
+    const char *names[] = {"gpt-oss-mxfp4", "qwen3next", "qwen3moe"};
+    for (int i = 0; i < 3; i++) {
+        const oracle *o = find_model(names[i]);
+        mo_error err = {.detail = ""};
+        const int64_t vram = vram_for(o, 0.5, 64) + ((int64_t)8 << 20);
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
+        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        sink other = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        const mo_feed feeds[] = {{.session = one,
+                                  .tokens = o->tokens,
+                                  .count = ORACLE_TOKENS,
+                                  .step = 2,
+                                  .logits = take_row,
+                                  .user = &s},
+                                 {.session = two,
+                                  .tokens = o->tokens,
+                                  .count = ORACLE_TOKENS - 7,
+                                  .step = 1,
+                                  .logits = take_row,
+                                  .user = &other}};
+        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
+        assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        assert_memory_equal(other.rows, want, sizeof(float) * (size_t)((ORACLE_TOKENS - 7) * o->vocab));
+        mo_session_destroy(one);
+        mo_session_destroy(two);
+        mo_model_close(model);
+        free(want);
+        free(s.rows);
+        free(other.rows);
+    }
+}
+
+/* A state saved on the device goes on where it was, there and on the CPU. */
+static void states_are_saved_and_restored(void **state)
+{
+    (void)state;
+    const char *names[] = {"gpt-oss-mxfp4", "qwen3next"};
+    for (int i = 0; i < 2; i++) {
+        const oracle *o = find_model(names[i]);
+        mo_error err = {.detail = ""};
+        mo_snapshot *snapshot = NULL;
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        mo_model *model = open_model(o->path, &(setting){.device = device_name});
+        mo_session *session = open_session(model, MO_KV_F16);
+        feed(session, o->tokens, 20, 4, &s);
+        assert_int_equal(mo_session_save(session, &snapshot, &err), MO_OK);
+        feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+        const setting places[] = {{.device = device_name}, {.device = NULL}};
+        for (int j = 0; j < 2; j++) {
+            mo_model *again = open_model(o->path, &places[j]);
+            mo_session *next = open_session(again, MO_KV_F16);
+            memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+            assert_int_equal(mo_session_restore(next, snapshot, &err), MO_OK);
+            feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
+            assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab,
+                                sizeof(float) * (size_t)((ORACLE_TOKENS - 20) * o->vocab));
+            mo_session_destroy(next);
+            mo_model_close(again);
+        }
+        mo_snapshot_free(snapshot);
+        mo_session_destroy(session);
+        mo_model_close(model);
+        free(want);
+        free(s.rows);
+    }
+}
+
+/* ---- Three tiers ------------------------------------------------------------------------------ */
+
+/* The built-in model with its experts in slots on the device, in slots in RAM, and on disk. */
+static void experts_on_device_in_ram_and_on_disk(void **state)
+{
+    (void)state;
+    enum { TOKENS = TIERED_TOKENS };
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % 4096;
+    }
+    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    const int64_t vocab = 4096;
+    float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
+    const int64_t ceilings[] = {plan.least_bytes + (1 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 4; j++) {
+            const setting set = {.device = device_name,
+                                 .ram = ceilings[i],
+                                 .vram = j % 2 ? (int64_t)32 << 20 : 0,
+                                 .cpu_moe = j == 2,
+                                 .step = j < 2    ? 1
+                                         : j == 2 ? 4
+                                                  : 20};
+            float *got = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &set);
+            assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
+            free(got);
+        }
+    }
+    free(want);
+}
+
+/* Post-Fetch of a model whose experts come from disk: those that were not there have that reason. */
+static void fallbacks_say_why(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12 };
+    mo_error err = {.detail = ""};
+    mo_plan_report plan;
+    int32_t tokens[TOKENS];
+    mo_device_report r;
+    mo_device_layer layers[CLOCK_LAYERS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % 4096;
+    }
+    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = device_name,
+                                                           .ram = (plan.least_bytes + plan.whole_bytes) / 2,
+                                                           .cpu_moe = true,
+                                                           .postfetch = MO_POSTFETCH_DOWN});
+    mo_session *session = open_session(model, MO_KV_F16);
+    sink s = {.rows = calloc((size_t)TOKENS * 4096, sizeof(float)), .vocab = 4096};
+    feed(session, tokens, TOKENS, 1, &s);
+    check_clock(model, TOKENS, &r, layers);
+    assert_true(r.fetched > 0 && r.by_cpu > 0);
+    assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_ON_DISK], r.by_cpu);
+    assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], 0); /* slots in RAM are pinned */
+    mo_session_destroy(session);
+    mo_model_close(model);
+    free(s.rows);
+}
+
+/* ---- When the device fails -------------------------------------------------------------------- */
+
+static int warnings;
+
+static void count_warnings(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)user, (void)subsystem, (void)text;
+    warnings += level <= MO_LOG_WARN;
+}
+
+/* A simulated device is lost after so many pieces of work: the text goes on with the same bits, and one line says so. */
+static void a_lost_device_costs_only_speed(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    const int after[] = {400, 700, 1500, 4000};
+    int lost = 0;
+    for (int i = 0; i < 4; i++) {
+        char setting_text[64];
+        mo_device_report report;
+        snprintf(setting_text, sizeof setting_text, "fault=lost:%d", after[i]);
+        setenv("MORAINE_SIM", setting_text, 1);
+        mo_model *model = NULL;
+        mo_error err = {.detail = ""};
+        if (try_open(o->path, &(setting){.device = "sim", .cpu_moe = i % 2 == 1}, &model, &err) != MO_OK) {
+            continue; /* lost while the model was sent: an error, since the device was asked for */
+        }
+        warnings = 0;
+        mo_log_set(count_warnings, NULL, MO_LOG_WARN);
+        mo_session *session = NULL;
+        if (mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+            sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+            feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+            assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+            assert_int_equal(s.told, ORACLE_TOKENS);
+            mo_model_device(model, &report);
+            lost += report.lost;
+            assert_int_equal(warnings, report.lost ? 1 : 0);
+            free(s.rows);
+            mo_session_destroy(session);
+        }
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        mo_model_close(model);
+    }
+    unsetenv("MORAINE_SIM");
+    assert_true(lost > 0);
+    free(want);
+}
+
+/* A copy that fails is the CPU's work; the device goes on. */
+static void a_failed_copy_goes_to_the_cpu(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int after = 500; after < 900; after += 37) {
+        char text[64];
+        snprintf(text, sizeof text, "fault=copy:%d", after);
+        setenv("MORAINE_SIM", text, 1);
+        mo_error err = {.detail = ""};
+        mo_model *model = NULL;
+        mo_session *session = NULL;
+        if (try_open(o->path, &(setting){.device = "sim", .cpu_moe = true}, &model, &err) == MO_OK &&
+            mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+            expect_despite_faults(o, session, want);
+        }
+        mo_session_destroy(session);
+        mo_model_close(model);
+    }
+    unsetenv("MORAINE_SIM");
+    free(want);
+}
+
+/* Too little memory: an error that says what to do where the device was asked for. */
+static void a_small_ceiling_is_refused(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    const setting small = {.device = device_name, .vram = 100000};
+    assert_int_not_equal(try_open(o->path, &small, &model, &err), MO_OK);
+    assert_non_null(strstr(err.detail, "--device none"));
+}
+
+/* A model of true size, named by MO_TEST_SYNTH (`moraine synth gpt-oss-20b`), which is too large for every day: the same
+ * bits on the CPU and with all, half, a tenth and none of the experts on the device, in every mode. */
+static void a_model_of_true_size(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12 };
+    const char *path = getenv("MO_TEST_SYNTH");
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % 100000;
+    }
+    mo_device_report report;
+    mo_model *model = open_model(path, &(setting){.device = device_name, .threads = -1});
+    mo_session *session = open_session(model, MO_KV_F16);
+    mo_model_info info;
+    mo_model_describe(model, &info);
+    const int64_t vocab = info.vocab;
+    mo_model_device(model, &report);
+    mo_session_destroy(session);
+    mo_model_close(model);
+    float *want = logits_of(path, tokens, TOKENS, vocab, &(setting){.step = 1, .threads = -1});
+    const double shares[] = {1.0, 0.5, 0.1, 0.0};
+    for (int i = 0; i < 8; i++) {
+        setting set = {.device = device_name, .step = i % 2 ? 0 : 1, .threads = -1};
+        set.vram = i < 4 ? report.peak_bytes - (int64_t)((1 - shares[i]) * (double)report.slot_bytes) : 0;
+        set.cpu_moe = i >= 4;
+        set.postfetch = (mo_postfetch_mode[]){MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
+                                              MO_POSTFETCH_AUTO}[i % 4];
+        float *got = logits_of(path, tokens, TOKENS, vocab, &set);
+        assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
+        free(got);
+    }
+    free(want);
+}
+
+int main(void)
+{
+    read_models();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_on_the_device),
+        cmocka_unit_test(some_experts_on_the_device),
+        cmocka_unit_test(lanes_work_together),
+        cmocka_unit_test(post_fetch_changes_no_bit),
+        cmocka_unit_test(clocks_add_up),
+        cmocka_unit_test(modes_of_layer_perf),
+        cmocka_unit_test(counting_stops_and_goes_on),
+        cmocka_unit_test(sessions_share_the_device),
+        cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
+        cmocka_unit_test(fallbacks_say_why),
+        cmocka_unit_test(states_are_saved_and_restored),
+        cmocka_unit_test(a_lost_device_costs_only_speed),
+        cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
+        cmocka_unit_test(a_small_ceiling_is_refused),
+    };
+    const struct CMUnitTest large[] = {cmocka_unit_test(a_model_of_true_size)};
+    const int failed = getenv("MO_TEST_SYNTH") ? cmocka_run_group_tests(large, NULL, NULL)
+                                               : cmocka_run_group_tests(tests, NULL, NULL);
+    oracle_free(models, model_count);
+    return failed;
+}

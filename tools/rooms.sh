@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# rooms.sh: holds the include lines of src/ against the order of the rooms (docs/architecture.md). A file may include its own
+# room and those named beside it below; the files of one noun (NAME.c, NAME.h) may not reach themselves through others.
+# Prints what is wrong; exits 1 if anything is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+grep -rHoE --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' '^ *# *include "[^"]+"' src |
+    sed -E 's/^src\/([^:]+):.*"([^"]+)"$/\1 \2/' | awk '
+BEGIN {
+    # Room: the rooms it may include.
+    may["base"] = ""
+    may["numeric"] = "base"
+    may["gguf"] = "base numeric"
+    may["text"] = "base gguf"
+    may["model"] = "base numeric gguf"
+    may["synth"] = "base numeric gguf"
+    may["device"] = "base numeric"
+    may["store"] = "base numeric gguf model device"
+    may["plan"] = "base numeric device store"
+    may["profile"] = "base store plan"
+    may["hotcache"] = "base gguf model store plan profile"
+    may["engine"] = "base numeric model store profile"
+    may["gpu"] = "base numeric gguf model device store plan profile hotcache engine"
+    may["api"] = "base numeric gguf text model synth device store plan profile hotcache engine gpu"
+    may["cli"] = ""
+    # Lists of what there is, each named by the root of its room: the wings of numeric, the families of model.
+    list["numeric/kernels"] = list["model/family"] = 1
+}
+function noun(path) { sub(/\.[a-z]+$/, "", path); return path }
+{
+    room = $1; sub(/\/.*/, "", room)
+    if ($2 == "moraine.h" || $2 == "moraine_tools.h") next # the common vocabulary
+    if ($2 !~ /\//) { # beside the file
+        if (room == "cli") next
+        print "src/" $1 ": include \"" $2 "\" with its room"; bad = 1; next
+    }
+    other = $2; sub(/\/.*/, "", other)
+    if (other != room && !index(" " may[room] " ", " " other " ")) {
+        print "src/" $1 ": " room " may not include " $2; bad = 1
+    }
+    a = noun($1); b = noun($2)
+    if (a != b && !(a in list)) { edge[a, b] = 1; node[a] = node[b] = 1 }
+}
+END {
+    do { # what includes nothing that is left cannot be part of a circle
+        gone = 0
+        delete out
+        for (e in edge) { split(e, p, SUBSEP); if (p[2] in node) out[p[1]]++; else delete edge[e] }
+        for (n in node) if (!(n in out)) { delete node[n]; gone = 1 }
+    } while (gone)
+    do { # nor what nobody includes
+        gone = 0
+        delete into
+        for (e in edge) { split(e, p, SUBSEP); if (p[1] in node && p[2] in node) into[p[2]]++; else delete edge[e] }
+        for (n in node) if (!(n in into)) { delete node[n]; gone = 1 }
+    } while (gone)
+    for (e in edge) { split(e, p, SUBSEP); print "src/" p[1] " and src/" p[2] " lie on a circle of includes"; bad = 1 }
+    exit bad
+}'
