@@ -153,7 +153,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .context = o->context ? o->context : made_for,
         .tiers = m->opening.tiers,
         .tally = mo_learning_tally(m->learning),
-        .gpu = m->gpu,
+        .accelerator = m->gpu ? mo_gpu_accelerator(m->gpu) : NULL,
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
@@ -318,7 +318,7 @@ void mo_model_device(mo_model *model, mo_device_report *out)
     if (model->gpu) {
         mo_gpu_report(model->gpu, out);
         out->name = model->device_name;
-        out->lost = model->engine->gpu == NULL;
+        out->lost = atomic_load(&model->engine->accelerator) == NULL;
     }
     pthread_mutex_unlock(&model->engine->lock);
 }

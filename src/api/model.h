@@ -24,4 +24,10 @@ struct mo_model {
     mo_error no_tokenizer; /* why not */
 };
 
+/* The model on its device, as long as it is not lost. */
+static inline mo_gpu *mo_model_gpu(const mo_model *m)
+{
+    return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
+}
+
 #endif

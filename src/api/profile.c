@@ -4,7 +4,7 @@
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     pthread_mutex_lock(&model->engine->lock);
-    const mo_status status = mo_learning_request_done(model->learning, model->engine->gpu, err);
+    const mo_status status = mo_learning_request_done(model->learning, mo_model_gpu(model), err);
     pthread_mutex_unlock(&model->engine->lock);
     return status;
 }
@@ -40,7 +40,7 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
     mo_exchange_stats stats;
     pthread_mutex_lock(&model->engine->lock);
     const mo_status status =
-        mo_learning_apply_json(model->learning, model->engine->gpu, json, length, &stats, err);
+        mo_learning_apply_json(model->learning, mo_model_gpu(model), json, length, &stats, err);
     pthread_mutex_unlock(&model->engine->lock);
     *out = (mo_profile_applied){.success = status == MO_OK,
                                 .active = stats.active,

@@ -80,8 +80,9 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
                             .prompt = true,
                             .routes = note,
                             .user = &c,
-                            .routers_only = true};
-    const mo_status status = mo_step(engine, &slice, 1, cancel, err);
+                            .routers_only = true,
+                            .cancel = cancel};
+    const mo_status status = mo_step(engine, &slice, 1, err);
     mo_state_reset(state);
     if (status == MO_OK) {
         pthread_mutex_lock(&engine->lock);

@@ -44,7 +44,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->pool = options->pool;
     e->tiers = options->tiers;
     e->tally = options->tally;
-    e->gpu = options->gpu;
+    atomic_init(&e->accelerator, options->accelerator);
     e->batch = options->batch;
     e->context = options->context;
     e->rope_count = collect_ropes(e->spec, e->ropes, 8);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/pool.h"
+#include "engine/accelerator.h"
 #include "engine/workspace.h"
 #include "model/load.h"
 #include "numeric/kernels.h"
@@ -20,7 +21,8 @@ typedef struct mo_engine_options {
     int64_t context; /* most positions of any session */
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     mo_tally *tally; /* counts picks; kept and used, not owned. NULL: none are counted */
-    struct mo_gpu *gpu; /* the device that computes; kept and used, not owned. NULL: the CPU does */
+    const mo_accelerator
+        *accelerator; /* the device that computes; kept and used, not owned. NULL: the CPU does */
 } mo_engine_options;
 
 /* Always on: a few additions per step. */
@@ -34,10 +36,10 @@ typedef struct mo_engine {
     const mo_model_spec *spec; /* the model's, which outlives the engine */
     const mo_kernels *kernels;
     mo_pool *pool;
-    mo_tiers *tiers;    /* NULL: everything lies in RAM */
-    struct mo_gpu *gpu; /* NULL: none, or lost; under lock */
-    mo_tally *tally;    /* written by the step that runs; NULL: nothing is counted. Under lock */
-    bool timed;         /* the tally also has the times of layers whose experts come and go. Under lock */
+    mo_tiers *tiers;                             /* NULL: everything lies in RAM */
+    _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
+    mo_tally *tally; /* written by the step that runs; NULL: nothing is counted. Under lock */
+    bool timed;      /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
     mo_workspace space;
     mo_engine_counters counters; /* under lock */

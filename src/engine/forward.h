@@ -1,12 +1,12 @@
-/* Walk: one step on its way through the layers. Each part of a layer (mixer, router, feed-forward) turns its
- * description into phases; step.c runs them. Private to the room. */
+/* Forward: one step on its way through the layers. Each part of a layer (mixer, router, feed-forward) turns its
+ * description into phases; layer.c runs them. For engine and gpu. */
 #ifndef MO_ENGINE_FORWARD_H
 #define MO_ENGINE_FORWARD_H
 
 #include <stdatomic.h>
 
 #include "engine/engine.h"
-#include "engine/step.h"
+#include "engine/slice.h"
 
 /* Most phases one region may have. */
 enum { MO_PHASES_MAX = 12 };
@@ -48,6 +48,9 @@ static inline mo_trace_phase mo_forward_phase(const mo_forward *forward)
 
 /* Norms and quantizes the residual stream of every token for the mixer: the first phase of a layer. */
 mo_phase mo_forward_mixer_input(mo_forward *forward);
+
+/* Between two layers: MO_ECANCELLED when no slice is wanted any more. */
+mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err);
 
 /* A whole layer on the CPU: the stream in w->x passes through it. */
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err);

@@ -5,7 +5,6 @@
 
 #include "base/status.h"
 #include "engine/discover.h"
-#include "gpu/gpu.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
 #define LOGITS_BYTES_MAX ((int64_t)64 << 20)
@@ -66,7 +65,9 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         free(s);
         return status;
     }
-    const mo_status seated = engine->gpu ? mo_gpu_session_open(engine->gpu, &s->state, err) : MO_OK;
+    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    const mo_status seated =
+        accelerator ? accelerator->open_session(accelerator->owner, &s->state, err) : MO_OK;
     if (seated != MO_OK) {
         mo_session_close(s);
         return seated;
@@ -79,7 +80,7 @@ mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
     }
     if (s->state.gpu_session) {
-        mo_gpu_session_adopt(&s->state, s->logits, logits_bytes);
+        s->state.accelerator->adopt_logits(&s->state, s->logits, logits_bytes);
     }
     if (engine->tally) {
         const mo_status counting = mo_touch_create(engine->tally, &s->touch, err);
@@ -109,7 +110,9 @@ void mo_session_close(mo_session *session)
     if (session) {
         end_conversation(session);
         mo_touch_destroy(&session->touch);
-        mo_gpu_session_close(&session->state);
+        if (session->state.gpu_session) {
+            session->state.accelerator->close_session(&session->state);
+        }
         mo_state_drop(&session->state);
         free(session->tokens);
         free(session->logits);
@@ -141,10 +144,10 @@ void mo_session_cancel(mo_session *session)
 /* ---- Feeding ---------------------------------------------------------------------------------- */
 
 /* A state whose device is lost begins anew, in RAM. */
-static void leave_lost_gpu(mo_session *s)
+static void leave_lost_device(mo_session *s)
 {
-    if (s->state.gpu_session && !s->engine->gpu) {
-        mo_gpu_session_close(&s->state);
+    if (s->state.gpu_session && !atomic_load(&s->engine->accelerator)) {
+        s->state.accelerator->close_session(&s->state);
         mo_state_reset(&s->state);
         s->has_logits = false;
     }
@@ -155,7 +158,7 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
 {
     mo_session *s = f->session;
     int64_t common = 0;
-    leave_lost_gpu(s);
+    leave_lost_device(s);
     s->told = 0;
     if (f->count < 1 || f->count > s->state.context) {
         return mo_fail(
@@ -217,8 +220,11 @@ static mo_status next_slice(const mo_feed *f, int64_t room, mo_slice *out, mo_er
     if (f->logits) { /* every position has its row */
         count = logits_rows(s->engine->spec, count);
     }
-    *out = (mo_slice){
-        .state = &s->state, .tokens = f->tokens + s->state.length, .count = count, .prompt = s->prompt};
+    *out = (mo_slice){.state = &s->state,
+                      .tokens = f->tokens + s->state.length,
+                      .count = count,
+                      .prompt = s->prompt,
+                      .cancel = &s->cancel};
     out->routes = f->routes ? pass_routes : NULL;
     out->user = (void *)f;
     out->touch = s->touch.touched ? &s->touch : NULL;
@@ -291,7 +297,7 @@ static mo_status step_all(const mo_feed *feeds, int count, mo_error *err)
     if (used == 0) {
         return MO_OK;
     }
-    const mo_status status = mo_step(engine, slices, used, &of[0]->session->cancel, err);
+    const mo_status status = mo_step(engine, slices, used, err);
     for (int i = 0; i < used && status == MO_OK; i++) {
         end_slice(of[i], &slices[i]);
         if (of[i]->progress && !of[i]->progress(of[i]->user, of[i]->session->state.length, of[i]->count)) {
@@ -334,9 +340,10 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
             }
         }
         mo_status status = step_all(feeds, count, err);
-        if (status == MO_EDEVICE && !feeds[0].session->engine->gpu && feeds[0].session->state.gpu_session) {
+        if (status == MO_EDEVICE && !atomic_load(&feeds[0].session->engine->accelerator) &&
+            feeds[0].session->state.gpu_session) {
             for (int i = 0; i < count; i++) { /* the CPU goes on, from the first token */
-                leave_lost_gpu(feeds[i].session);
+                leave_lost_device(feeds[i].session);
             }
             status = MO_OK;
         }
@@ -403,7 +410,8 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
     s->layers = session->engine->spec->layer_count;
     memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)s->length);
     pthread_mutex_lock(&session->engine->lock);
-    const mo_status pulled = session->engine->gpu ? mo_gpu_session_pull(&session->state, err) : MO_OK;
+    const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
+    const mo_status pulled = accelerator ? accelerator->pull(&session->state, err) : MO_OK;
     pthread_mutex_unlock(&session->engine->lock);
     if (pulled != MO_OK) {
         mo_snapshot_free(s);
@@ -428,12 +436,13 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, m
         return mo_fail(err, MO_EINVAL,
                        "the saved state belongs to another model or another --kv format; start anew");
     }
-    leave_lost_gpu(session);
+    leave_lost_device(session);
     mo_status status =
         mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
     if (status == MO_OK) {
         pthread_mutex_lock(&session->engine->lock);
-        status = session->engine->gpu ? mo_gpu_session_push(&session->state, err) : MO_OK;
+        const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
+        status = accelerator ? accelerator->push(&session->state, err) : MO_OK;
         pthread_mutex_unlock(&session->engine->lock);
     }
     if (status == MO_OK) {

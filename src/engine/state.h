@@ -26,9 +26,10 @@ typedef struct mo_state {
     int64_t length;  /* positions it holds */
     int64_t written; /* one past the last position ever written since the last reset: what rings have lost */
     bool recurrent;  /* some layer cannot be trimmed */
-    struct mo_gpu_session
-        *gpu_session; /* where it lies on a device, laid out alike: then `memory` is only for saving */
-    bool cleared;     /* the gpu_session's recurrent parts are still to be cleared */
+    /* On a device, laid out alike: then `memory` is only for saving. NULL: it is in `memory`. */
+    struct mo_gpu_session *gpu_session;
+    const struct mo_accelerator *accelerator; /* whose gpu_session it is */
+    bool cleared;                             /* the gpu_session's recurrent parts are still to be cleared */
     mo_state_layer *layers;
     void *memory;
     size_t bytes;

@@ -5,8 +5,8 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/accelerator.h"
 #include "engine/forward.h"
-#include "gpu/gpu.h"
 
 /* ---- Before the layers ------------------------------------------------------------------------ */
 
@@ -90,75 +90,6 @@ static void embed(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- The layers ------------------------------------------------------------------------------- */
-
-static void enter_layer(mo_forward *forward, int index)
-{
-    forward->index = index;
-    forward->layer = &forward->spec->layers[index];
-    forward->rope_row = 0;
-    for (int r = 0; r < forward->engine->rope_count; r++) {
-        if (forward->engine->ropes[r] == forward->layer->attention.rope) {
-            forward->rope_row = 2 * r * forward->engine->batch * forward->w->rope_stride;
-        }
-    }
-}
-
-void mo_forward_tell_routes(const mo_forward *forward)
-{
-    const int used = forward->layer->moe.used;
-    const mo_tally_layer *tally =
-        forward->engine->tally ? mo_tally_find(forward->engine->tally, forward->index) : NULL;
-    for (int64_t t = 0; forward->layer->routed && t < forward->tokens; t++) {
-        const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
-        for (int r = 0; tally && s->touch && r < used; r++) {
-            mo_touch_mark(s->touch, tally, forward->w->ids[t * used + r]);
-        }
-        if (s->routes) {
-            s->routes(s->user, forward->index, forward->w->position[t] - s->state->length,
-                      forward->w->ids + t * used, forward->w->weights + t * used, used);
-        }
-    }
-}
-
-mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
-{
-    mo_tiers *tiers = forward->engine->tiers;
-    mo_phase phases[MO_PHASES_MAX];
-    int count = 0;
-    enter_layer(forward, index);
-    mo_status status = tiers && tiers->ring ? mo_layer_buffer_enter(tiers->ring, index, err) : MO_OK;
-    if (status != MO_OK) {
-        return status;
-    }
-    phases[count++] = mo_forward_mixer_input(forward);
-    count = forward->layer->mixer == MO_MIXER_ATTENTION ? mo_forward_attention(forward, phases, count)
-                                                        : mo_forward_delta(forward, phases, count);
-    count = mo_forward_route(forward, phases, count);
-    mo_forward_run(forward, phases, count);
-    mo_forward_tell_routes(forward);
-    status = mo_forward_feed_forward(forward, err);
-    if (tiers && tiers->ring) {
-        mo_layer_buffer_leave(tiers->ring, index);
-    }
-    if (status != MO_OK) {
-        return status;
-    }
-    if (atomic_load(&forward->overflow)) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "layer %d has keys or values too large for this cache format; run again with --kv f32",
-                       index);
-    }
-    if (atomic_load(&forward->infinite)) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "layer %d gives numbers that are not finite; the model file is damaged or not meant for this "
-            "architecture",
-            index);
-    }
-    return MO_OK;
-}
-
 /* ---- After the layers ------------------------------------------------------------------------- */
 
 static void norm_output(void *ctx, int64_t begin, int64_t end, int thread)
@@ -232,7 +163,7 @@ static mo_status give_logits(mo_forward *forward, const mo_slice *s, int64_t fir
 
 /* ---- The step --------------------------------------------------------------------------------- */
 
-static mo_status run(mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+static mo_status run(mo_forward *forward, mo_error *err)
 {
     mo_status status = place_tokens(forward, err);
     if (status != MO_OK) {
@@ -249,14 +180,15 @@ static mo_status run(mo_forward *forward, const atomic_bool *cancel, mo_error *e
         mo_store_pass(forward->engine->tiers->store,
                       forward->slices[0].prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
-    if (forward->engine->gpu) {
-        return mo_gpu_step(forward->engine->gpu, forward, cancel, err);
+    const mo_accelerator *accelerator = atomic_load(&forward->engine->accelerator);
+    if (accelerator) {
+        return accelerator->step(accelerator->owner, forward, err);
     }
     for (int i = 0; i < forward->spec->layer_count; i++) {
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-            return mo_fail(err, MO_ECANCELLED, "cancelled");
+        status = mo_forward_cancelled(forward, err);
+        if (status == MO_OK) {
+            status = mo_forward_run_layer(forward, i, err);
         }
-        status = mo_forward_run_layer(forward, i, err);
         if (status != MO_OK) {
             return status;
         }
@@ -272,8 +204,7 @@ static mo_status run(mo_forward *forward, const atomic_bool *cancel, mo_error *e
     return status;
 }
 
-mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const atomic_bool *cancel,
-                  mo_error *err)
+mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
     pthread_mutex_lock(&engine->lock);
     mo_host_float_mode();
@@ -283,13 +214,13 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, const at
                           .w = &engine->space,
                           .slices = slices,
                           .slice_count = count};
-    const mo_status status = run(&forward, cancel, err);
-    if (status == MO_EDEVICE && engine->gpu) {
+    const mo_status status = run(&forward, err);
+    if (status == MO_EDEVICE && atomic_load(&engine->accelerator)) {
         mo_log(
             MO_LOG_WARN, "device",
             "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
             err->detail);
-        engine->gpu = NULL; /* who opened it closes it */
+        atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
     }
     for (int i = 0; i < count; i++) {
         if (status == MO_OK) {

@@ -14,60 +14,6 @@ int mo_gpu_host_share(const mo_gpu *gpu, int count, int candidates, int64_t laye
                                 (double)layer_bytes * gpu->fetch_rate.s_per_byte, &seconds);
 }
 
-/* ---- States ------------------------------------------------------------------------------------ */
-
-static size_t begin_of(const mo_state *s, int layer)
-{
-    const mo_state_layer *l = &s->layers[layer];
-    const uint8_t *at = l->k ? l->k : (const uint8_t *)l->conv;
-    return (size_t)(at - (const uint8_t *)s->memory);
-}
-
-static size_t end_of(const mo_state *s, int layer)
-{
-    return layer + 1 < s->spec->layer_count ? begin_of(s, layer + 1) : s->bytes;
-}
-
-static mo_status move(mo_gpu *gpu, const mo_state *s, bool to_device, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = 0; i < gpu->spec->layer_count && status == MO_OK; i++) {
-        if (gpu->host.layers[i]) {
-            const size_t at = begin_of(s, i), bytes = end_of(s, i) - at;
-            uint8_t *here = (uint8_t *)s->memory + at;
-            const mo_daddr there = s->gpu_session->memory + (mo_daddr)at;
-            status = to_device ? mo_copy_in(gpu->main, there, here, bytes, err)
-                               : mo_copy_out(gpu->main, here, there, bytes, err);
-        }
-    }
-    return status == MO_OK ? mo_dstream_wait(gpu->main, err) : status;
-}
-
-mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err)
-{
-    if (!state->gpu_session->hosted) {
-        return MO_OK;
-    }
-    const mo_status status = move(gpu, state, true, err);
-    state->gpu_session->hosted = status != MO_OK;
-    return status;
-}
-
-mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = 0; i < forward->slice_count && gpu->host.count && status == MO_OK; i++) {
-        const mo_state *s = forward->slices[i].state;
-        if (!few) {
-            status = mo_gpu_cpu_state_return(gpu, s, err);
-        } else if (!s->gpu_session->hosted) {
-            status = move(gpu, s, false, err);
-            s->gpu_session->hosted = status == MO_OK;
-        }
-    }
-    return status;
-}
-
 /* ---- The stream -------------------------------------------------------------------------------- */
 
 mo_status mo_gpu_host_meet(mo_gpu *gpu, mo_forward *forward, int from, mo_error *err)
@@ -85,7 +31,10 @@ mo_status mo_gpu_host_run(mo_gpu *gpu, mo_forward *forward, int from, int to, mo
     const int64_t began = mo_clock_ns();
     mo_status status = MO_OK;
     for (int i = from; i < to && status == MO_OK; i++) {
-        status = mo_forward_run_layer(forward, i, err);
+        status = mo_forward_cancelled(forward, err);
+        if (status == MO_OK) {
+            status = mo_forward_run_layer(forward, i, err);
+        }
     }
     if (status != MO_OK) {
         return status;

@@ -17,11 +17,6 @@ typedef struct mo_gpu_cpu_layers {
 /* Decides how many of the `count` layers that do not fit, `candidates` of which lie in RAM, the CPU computes. */
 int mo_gpu_host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes);
 
-/* Before a step: the states of its sessions are where it computes. */
-mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err);
-/* The same for one state: to the device. */
-mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err);
-
 /* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
 void mo_gpu_hand_over(struct mo_gpu_plan *p, int from);
 void mo_gpu_free_all(struct mo_gpu_plan *p, int from, int to);

@@ -320,6 +320,13 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     if (!gpu) {
         return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
     }
+    gpu->accelerator = (mo_accelerator){.owner = gpu,
+                                        .step = mo_gpu_step,
+                                        .open_session = mo_gpu_session_open,
+                                        .close_session = mo_gpu_session_close,
+                                        .adopt_logits = mo_gpu_session_adopt,
+                                        .pull = mo_gpu_session_pull,
+                                        .push = mo_gpu_session_push};
     gpu->device = options->device;
     gpu->model = model;
     gpu->spec = mo_checkpoint_spec(model);
@@ -386,99 +393,9 @@ void mo_gpu_close(mo_gpu *gpu)
     free(gpu);
 }
 
-/* ---- Seats ------------------------------------------------------------------------------------ */
-
-mo_status mo_gpu_session_open(mo_gpu *gpu, mo_state *state, mo_error *err)
+const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
 {
-    const int layers = gpu->spec->layer_count;
-    mo_gpu_session *gpu_session = calloc(1, sizeof *gpu_session);
-    mo_dstate *table = calloc((size_t)layers, sizeof *table);
-    if (!gpu_session || !table) {
-        free(gpu_session);
-        free(table);
-        return mo_fail(err, MO_ENOMEM, "no memory for a session's place on the device");
-    }
-    gpu_session->gpu = gpu;
-    gpu_session->bytes = (int64_t)state->bytes;
-    mo_status status =
-        mo_gpu_alloc(gpu, gpu_session->bytes, "the state of a session", &gpu_session->memory, err);
-    if (status == MO_OK) {
-        status = mo_gpu_alloc(gpu, layers * (int64_t)sizeof *table, "the state of a session",
-                              &gpu_session->table, err);
-    }
-    for (int i = 0; status == MO_OK && i < layers; i++) {
-        const mo_state_layer *l = &state->layers[i];
-        const uint8_t *base = state->memory;
-        table[i] = (mo_dstate){.capacity = l->capacity};
-        table[i].k = l->k ? gpu_session->memory + (mo_daddr)(l->k - base) : 0;
-        table[i].v = l->v ? gpu_session->memory + (mo_daddr)(l->v - base) : 0;
-        table[i].conv = l->conv ? gpu_session->memory + (mo_daddr)((uint8_t *)l->conv - base) : 0;
-        table[i].delta = l->delta ? gpu_session->memory + (mo_daddr)((uint8_t *)l->delta - base) : 0;
-    }
-    if (status == MO_OK) {
-        status = mo_copy_in(gpu->main, gpu_session->table, table, (size_t)layers * sizeof *table, err);
-    }
-    if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->main, err);
-    }
-    free(table);
-    state->gpu_session = gpu_session;
-    if (status != MO_OK) {
-        mo_gpu_session_close(state);
-    }
-    return status;
-}
-
-void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
-{
-    mo_error refused = {0};
-    if (mo_device_adopt(state->gpu_session->gpu->device, logits, bytes, &refused) == MO_OK) {
-        state->gpu_session->logits = logits;
-    }
-}
-
-void mo_gpu_session_close(mo_state *state)
-{
-    mo_gpu_session *gpu_session = state->gpu_session;
-    if (gpu_session) {
-        if (gpu_session->gpu && gpu_session->logits) {
-            mo_device_release(gpu_session->gpu->device, gpu_session->logits);
-        }
-        if (gpu_session->gpu) {
-            mo_gpu_free(gpu_session->gpu, gpu_session->memory, gpu_session->bytes);
-            mo_gpu_free(gpu_session->gpu, gpu_session->table,
-                        gpu_session->gpu->spec->layer_count * (int64_t)sizeof(mo_dstate));
-        }
-        free(gpu_session);
-        state->gpu_session = NULL;
-    }
-}
-
-mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err)
-{
-    const mo_gpu_session *gpu_session = state->gpu_session;
-    if (!gpu_session) {
-        return MO_OK;
-    }
-    mo_status status = mo_gpu_cpu_state_return(gpu_session->gpu, state, err);
-    if (status == MO_OK) {
-        status = mo_copy_out(gpu_session->gpu->main, state->memory, gpu_session->memory,
-                             (size_t)gpu_session->bytes, err);
-    }
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->main, err) : status;
-}
-
-mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
-{
-    mo_gpu_session *gpu_session = state->gpu_session;
-    if (!gpu_session) {
-        return MO_OK;
-    }
-    gpu_session->hosted = false;
-    const mo_status status = mo_copy_in(gpu_session->gpu->main, gpu_session->memory, state->memory,
-                                        (size_t)gpu_session->bytes, err);
-    state->cleared = false;
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->main, err) : status;
+    return &gpu->accelerator;
 }
 
 /* ---- Instruments ------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 
 #include "base/pool.h"
 #include "device/device.h"
+#include "engine/accelerator.h"
 #include "engine/forward.h"
 #include "hotcache/exchange.h"
 #include "hotcache/selection.h"
@@ -61,19 +62,8 @@ typedef struct mo_gpu_needs {
 } mo_gpu_needs;
 mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context);
 
-/* The step of forward->slices, all of whose states sit on the gpu. The caller holds the engine's lock; tokens are placed
- * and embedded in the workspace. MO_EDEVICE: the gpu is lost. */
-mo_status mo_gpu_step(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err);
-
-/* ---- Seats: the state of a session on the gpu ---- */
-
-mo_status mo_gpu_session_open(mo_gpu *gpu, mo_state *state, mo_error *err);
-void mo_gpu_session_close(mo_state *state); /* one that has none is allowed */
-/* The session's row of logits (page-aligned, `bytes` a multiple of a page) may be written by the device directly. */
-void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes);
-/* Between the state's own memory and its gpu_session; nothing where there is none. */
-mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err);
-mo_status mo_gpu_session_push(mo_state *state, mo_error *err);
+/* What the engine calls; the gpu's own, until it is closed. */
+const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 
 /* ---- The cache of document 001 (gpu_exchange.c) ----
  * The caller holds the engine's lock, and no step runs. */

@@ -6,6 +6,7 @@
 #include "gpu/cpu_layers.h"
 #include "gpu/gpu.h"
 #include "gpu/layer_buffer.h"
+#include "gpu/session.h"
 #include "hotcache/capacity.h"
 #include "hotcache/packing.h"
 #include "plan/lane_rate.h"
@@ -169,6 +170,7 @@ typedef struct mo_adopted {
 } mo_adopted;
 
 struct mo_gpu {
+    mo_accelerator accelerator;
     mo_device *device;
     const mo_checkpoint *model;
     const mo_model_spec *spec;
@@ -217,15 +219,6 @@ struct mo_gpu {
     int64_t unmeasured_bytes;
     mo_device_report counters; /* what is counted of it */
 };
-
-/* A gpu_session: device memory with the layout of the state's own. */
-typedef struct mo_gpu_session {
-    mo_gpu *gpu;            /* NULL: it is lost */
-    mo_daddr memory, table; /* the state; mo_dstate[layers] */
-    int64_t bytes;
-    float *logits; /* the session's own row, pinned where it lies; NULL: it could not be */
-    bool hosted;   /* the layers that the CPU computes have their newest state in RAM */
-} mo_gpu_session;
 
 /* Of experts that are not in RAM for good; NULL: all are. */
 static inline mo_store *mo_gpu_store(const mo_gpu *c)
@@ -372,6 +365,11 @@ mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program
 void mo_gpu_drop_sets(mo_gpu *gpu);
 /* Launches a prepared piece of a step. */
 mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *segment, mo_error *err);
+
+/* ---- The step (step.c) ---- */
+
+/* As mo_accelerator has it. */
+mo_status mo_gpu_step(void *gpu, mo_forward *forward, mo_error *err);
 
 /* ---- The end of a step (gpu_finish.c) ---- */
 

@@ -11,28 +11,6 @@
 
 /* ---- Before ----------------------------------------------------------------------------------- */
 
-/* Recurrent parts of seats whose session begins anew. */
-static mo_status clear_seats(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = 0; i < forward->slice_count; i++) {
-        mo_state *s = forward->slices[i].state;
-        s->gpu_session->hosted = s->gpu_session->hosted && !s->cleared;
-        for (int l = 0; s->cleared && s->recurrent && l < gpu->spec->layer_count && status == MO_OK; l++) {
-            const mo_state_layer *layer = &s->layers[l];
-            if (layer->conv) {
-                const mo_daddr at = s->gpu_session->memory +
-                                    (mo_daddr)((const uint8_t *)layer->conv - (const uint8_t *)s->memory);
-                const size_t bytes = (size_t)((const uint8_t *)layer->delta - (const uint8_t *)layer->conv) +
-                                     sizeof(float) * (size_t)layer->delta_values;
-                status = mo_device_clear(gpu->main, at, bytes, err);
-            }
-        }
-        s->cleared = s->cleared && status != MO_OK;
-    }
-    return status;
-}
-
 /* Everything about the step that ops read from the device's memory: one copy. */
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
@@ -68,7 +46,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
 
 /* ---- Few tokens ------------------------------------------------------------------------------- */
 
-static mo_status run_few(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     mo_gpu_program_set *set;
     mo_status status = mo_gpu_find_set(gpu, forward, &set, err);
@@ -80,8 +58,8 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, const atomic_bool *ca
         const mo_gpu_segment *s = &set->segments[i];
         const bool open = s->open, hosted = s->host_to > s->host_from;
         mo_gpu_service service = {0};
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-            status = mo_fail(err, MO_ECANCELLED, "cancelled");
+        status = mo_forward_cancelled(forward, err);
+        if (status != MO_OK) {
             break;
         }
         if (open) {
@@ -105,7 +83,7 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, const atomic_bool *ca
 
 /* ---- A batch ---------------------------------------------------------------------------------- */
 
-static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     const int layers = gpu->spec->layer_count;
     const bool experts = !forward->slices[0].routers_only;
@@ -120,8 +98,9 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, const atomic_bool *
     mo_status status = MO_OK;
     mo_gpu_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-            return mo_fail(err, MO_ECANCELLED, "cancelled");
+        status = mo_forward_cancelled(forward, err);
+        if (status != MO_OK) {
+            break;
         }
         if (mo_gpu_layer_streamed(gpu, i)) {
             status = mo_gpu_launch(gpu->main, &p, err);
@@ -150,8 +129,9 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, const atomic_bool *
 
 /* ---- All of it -------------------------------------------------------------------------------- */
 
-mo_status mo_gpu_step(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cancel, mo_error *err)
+mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
 {
+    mo_gpu *gpu = owner;
     const bool few = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
@@ -165,7 +145,7 @@ mo_status mo_gpu_step(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cance
     mo_pool_expect(forward->engine->pool, few && !gpu->shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_gpu_hot_turn(gpu, forward, err);
     if (status == MO_OK) {
-        status = clear_seats(gpu, forward, err);
+        status = mo_gpu_session_clear(gpu, forward, err);
     }
     if (status == MO_OK && !few) {
         status = mo_gpu_begin_batch(gpu, forward, !forward->slices[0].routers_only, err);
@@ -180,7 +160,7 @@ mo_status mo_gpu_step(mo_gpu *gpu, mo_forward *forward, const atomic_bool *cance
         status = send_block(gpu, forward, err);
     }
     if (status == MO_OK) {
-        status = few ? run_few(gpu, forward, cancel, err) : run_batch(gpu, forward, cancel, err);
+        status = few ? run_few(gpu, forward, err) : run_batch(gpu, forward, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_finish(gpu, forward, few, err);

@@ -1,0 +1,32 @@
+/* Accelerator: what the engine knows of a device that computes whole steps in its stead. Who implements it (gpu/gpu.c)
+ * stands above the engine; the engine calls it through these functions alone, and stops calling step, open, pull and push
+ * once step has answered MO_EDEVICE. */
+#ifndef MO_ENGINE_ACCELERATOR_H
+#define MO_ENGINE_ACCELERATOR_H
+
+#include <stddef.h>
+
+#include "moraine.h"
+
+struct mo_forward;
+struct mo_state;
+
+typedef struct mo_accelerator {
+    void *owner; /* first argument of step and open */
+
+    /* The step of forward->slices, all of whose states are on the device. The caller holds the engine's lock; tokens are
+     * placed and embedded in the workspace. MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */
+    mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
+
+    /* The state of a session on the device: state->gpu_session. open and close may be called by any thread, also while a
+     * step runs that does not use this state; close also after the device was lost. */
+    mo_status (*open_session)(void *owner, struct mo_state *state, mo_error *err);
+    void (*close_session)(struct mo_state *state); /* one that is not on the device is allowed */
+    /* The session's row of logits (page-aligned, `bytes` a multiple of a page) may be written by the device directly. */
+    void (*adopt_logits)(struct mo_state *state, float *logits, size_t bytes);
+    /* Between the state's own memory and the device's; nothing where it has none there. Under the engine's lock. */
+    mo_status (*pull)(const struct mo_state *state, mo_error *err);
+    mo_status (*push)(struct mo_state *state, mo_error *err);
+} mo_accelerator;
+
+#endif

@@ -1,0 +1,81 @@
+/* A layer on the CPU: mixer, router and feed-forward part, one after the other. */
+#include "base/status.h"
+#include "engine/forward.h"
+
+mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err)
+{
+    for (int i = 0; i < forward->slice_count; i++) {
+        const atomic_bool *cancel = forward->slices[i].cancel;
+        if (!cancel || !atomic_load_explicit(cancel, memory_order_relaxed)) {
+            return MO_OK;
+        }
+    }
+    return mo_fail(err, MO_ECANCELLED, "cancelled");
+}
+
+static void enter_layer(mo_forward *forward, int index)
+{
+    forward->index = index;
+    forward->layer = &forward->spec->layers[index];
+    forward->rope_row = 0;
+    for (int r = 0; r < forward->engine->rope_count; r++) {
+        if (forward->engine->ropes[r] == forward->layer->attention.rope) {
+            forward->rope_row = 2 * r * forward->engine->batch * forward->w->rope_stride;
+        }
+    }
+}
+
+void mo_forward_tell_routes(const mo_forward *forward)
+{
+    const int used = forward->layer->moe.used;
+    const mo_tally_layer *tally =
+        forward->engine->tally ? mo_tally_find(forward->engine->tally, forward->index) : NULL;
+    for (int64_t t = 0; forward->layer->routed && t < forward->tokens; t++) {
+        const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
+        for (int r = 0; tally && s->touch && r < used; r++) {
+            mo_touch_mark(s->touch, tally, forward->w->ids[t * used + r]);
+        }
+        if (s->routes) {
+            s->routes(s->user, forward->index, forward->w->position[t] - s->state->length,
+                      forward->w->ids + t * used, forward->w->weights + t * used, used);
+        }
+    }
+}
+
+mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
+{
+    mo_tiers *tiers = forward->engine->tiers;
+    mo_phase phases[MO_PHASES_MAX];
+    int count = 0;
+    enter_layer(forward, index);
+    mo_status status = tiers && tiers->ring ? mo_layer_buffer_enter(tiers->ring, index, err) : MO_OK;
+    if (status != MO_OK) {
+        return status;
+    }
+    phases[count++] = mo_forward_mixer_input(forward);
+    count = forward->layer->mixer == MO_MIXER_ATTENTION ? mo_forward_attention(forward, phases, count)
+                                                        : mo_forward_delta(forward, phases, count);
+    count = mo_forward_route(forward, phases, count);
+    mo_forward_run(forward, phases, count);
+    mo_forward_tell_routes(forward);
+    status = mo_forward_feed_forward(forward, err);
+    if (tiers && tiers->ring) {
+        mo_layer_buffer_leave(tiers->ring, index);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    if (atomic_load(&forward->overflow)) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "layer %d has keys or values too large for this cache format; run again with --kv f32",
+                       index);
+    }
+    if (atomic_load(&forward->infinite)) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "layer %d gives numbers that are not finite; the model file is damaged or not meant for this "
+            "architecture",
+            index);
+    }
+    return MO_OK;
+}
