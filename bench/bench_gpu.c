@@ -33,13 +33,13 @@ static double time_op(mo_gpu *gpu, const mo_op *op, mo_event *from, mo_event *to
 {
     mo_error err = {0};
     double seconds = 0;
-    check(mo_op_launch(gpu->main, op, &err), &err);
-    check(mo_event_record(from, gpu->main, &err), &err);
+    check(mo_op_launch(gpu->link.main, op, &err), &err);
+    check(mo_event_record(from, gpu->link.main, &err), &err);
     for (int i = 0; i < REPEATS; i++) {
-        check(mo_op_launch(gpu->main, op, &err), &err);
+        check(mo_op_launch(gpu->link.main, op, &err), &err);
     }
-    check(mo_event_record(to, gpu->main, &err), &err);
-    check(mo_dstream_wait(gpu->main, &err), &err);
+    check(mo_event_record(to, gpu->link.main, &err), &err);
+    check(mo_dstream_wait(gpu->link.main, &err), &err);
     check(mo_event_seconds(from, to, &seconds, &err), &err);
     return seconds / REPEATS;
 }
@@ -48,14 +48,14 @@ static double time_program(mo_gpu *gpu, const mo_op *ops, int count)
 {
     mo_error err = {0};
     mo_program *program;
-    check(mo_program_create(gpu->device, ops, count, &program, &err), &err);
-    check(mo_program_run(program, gpu->main, &err), &err);
-    check(mo_dstream_wait(gpu->main, &err), &err);
+    check(mo_program_create(gpu->memory.device, ops, count, &program, &err), &err);
+    check(mo_program_run(program, gpu->link.main, &err), &err);
+    check(mo_dstream_wait(gpu->link.main, &err), &err);
     const int64_t began = mo_clock_ns();
     for (int i = 0; i < REPEATS; i++) {
-        check(mo_program_run(program, gpu->main, &err), &err);
+        check(mo_program_run(program, gpu->link.main, &err), &err);
     }
-    check(mo_dstream_wait(gpu->main, &err), &err);
+    check(mo_dstream_wait(gpu->link.main, &err), &err);
     mo_program_destroy(program);
     return (double)(mo_clock_ns() - began) * 1e-9 / REPEATS;
 }
@@ -77,9 +77,9 @@ static void print_pairs(mo_gpu *gpu, const mo_gpu_plan *p)
     int count = 0;
     for (int i = 0; i + 1 < p->count; i++) {
         if (p->ops[i].kind == MO_OP_PRODUCT && p->ops[i + 1].kind == MO_OP_CHOOSE) {
-            mo_cuda_fuse(gpu->device, false);
+            mo_cuda_fuse(gpu->memory.device, false);
             apart += time_pair(gpu, p->ops + i);
-            mo_cuda_fuse(gpu->device, true);
+            mo_cuda_fuse(gpu->memory.device, true);
             joined += time_pair(gpu, p->ops + i);
             count++;
         }
@@ -95,7 +95,7 @@ static void print_pairs(mo_gpu *gpu, const mo_gpu_plan *p)
 static void print_programs(mo_gpu *gpu, const mo_gpu_plan *p)
 {
     mo_device_info info;
-    mo_device_describe(gpu->device, &info);
+    mo_device_describe(gpu->memory.device, &info);
     if (strcmp(info.kind, "cuda") != 0) {
         printf("%-14s %6s %10s %10.3f\n", "one program", "", "", time_program(gpu, p->ops, p->count) * 1e3);
         return;
@@ -103,12 +103,12 @@ static void print_programs(mo_gpu *gpu, const mo_gpu_plan *p)
     double best[3] = {1e9, 1e9, 1e9};
     for (int round = 0; round < 3 * ROUNDS; round++) { /* one after the other: clocks change */
         const int way = round % 3;
-        mo_cuda_fuse(gpu->device, way != 1);
-        mo_cuda_prelaunch(gpu->device, way != 2);
+        mo_cuda_fuse(gpu->memory.device, way != 1);
+        mo_cuda_prelaunch(gpu->memory.device, way != 2);
         const double seconds = time_program(gpu, p->ops, p->count);
         best[way] = seconds < best[way] ? seconds : best[way];
     }
-    mo_cuda_prelaunch(gpu->device, true);
+    mo_cuda_prelaunch(gpu->memory.device, true);
     printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[0] * 1e3);
     printf("%-14s %6s %10s %10.3f\n", "nothing joined", "", "", best[1] * 1e3);
     printf("%-14s %6s %10s %10.3f\n", "nothing early", "", "", best[2] * 1e3);
@@ -120,28 +120,29 @@ static void send_step(mo_gpu *gpu, mo_state *state, int64_t tokens, int64_t posi
 {
     mo_error err = {0};
     const mo_gpu_block b = mo_gpu_lay_block(gpu, tokens);
-    memset(gpu->pinned.block, 0, (size_t)b.bytes);
-    mo_dplace *places = (mo_dplace *)(void *)(gpu->pinned.block + b.places);
-    mo_dslice *slices = (mo_dslice *)(void *)(gpu->pinned.block + b.slices);
-    float *x = (float *)(void *)(gpu->pinned.block + b.x);
+    memset(gpu->scratch.pinned.block, 0, (size_t)b.bytes);
+    mo_dplace *places = (mo_dplace *)(void *)(gpu->scratch.pinned.block + b.places);
+    mo_dslice *slices = (mo_dslice *)(void *)(gpu->scratch.pinned.block + b.slices);
+    float *x = (float *)(void *)(gpu->scratch.pinned.block + b.x);
     for (int64_t t = 0; t < tokens; t++) {
         places[t] =
             (mo_dplace){.layers = state->gpu_session->table, .position = position + t, .into = (int32_t)t};
     }
     slices[0] =
         (mo_dslice){.layers = state->gpu_session->table, .position = position, .count = (int32_t)tokens};
-    for (int64_t i = 0; i < tokens * gpu->spec->width; i++) {
+    for (int64_t i = 0; i < tokens * gpu->core.spec->width; i++) {
         x[i] = (float)((i * 7919) % 1000) / 1000.0f - 0.5f;
     }
-    check(mo_copy_in(gpu->main, gpu->room.step, gpu->pinned.block, (size_t)b.bytes, &err), &err);
+    check(mo_copy_in(gpu->link.main, gpu->scratch.step, gpu->scratch.pinned.block, (size_t)b.bytes, &err),
+          &err);
 }
 
 static void list_ops(mo_gpu *gpu, mo_gpu_plan *p)
 {
     mo_gpu_begin(p, 0);
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         mo_gpu_mix(p, i);
-        if (gpu->spec->layers[i].routed && mo_vram_has(gpu->vram, i)) {
+        if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
             mo_gpu_hot(p, i);
         }
         mo_gpu_side(p, i);
@@ -154,16 +155,17 @@ static void list_ops(mo_gpu *gpu, mo_gpu_plan *p)
 static double time_copies(mo_gpu *gpu, int64_t *bytes)
 {
     mo_error err = {0};
-    const uint64_t before = gpu->counters.fetched_bytes;
+    const uint64_t before = gpu->experts.fetched_bytes;
     const int64_t began = mo_clock_ns();
     check(mo_gpu_window_ahead(gpu, 0, &err), &err);
-    while (gpu->window_tail < gpu->window_head) {
-        check(mo_dstream_after(gpu->main, mo_gpu_window_at(gpu, gpu->window_tail)->ready, &err), &err);
+    while (gpu->experts.window_tail < gpu->experts.window_head) {
+        check(mo_dstream_after(gpu->link.main, mo_gpu_window_at(gpu, gpu->experts.window_tail)->ready, &err),
+              &err);
         check(mo_gpu_window_ahead(gpu, 0, &err), &err);
         check(mo_gpu_window_retire(gpu, &err), &err);
     }
-    check(mo_dstream_wait(gpu->main, &err), &err);
-    *bytes = (int64_t)(gpu->counters.fetched_bytes - before);
+    check(mo_dstream_wait(gpu->link.main, &err), &err);
+    *bytes = (int64_t)(gpu->experts.fetched_bytes - before);
     return (double)(mo_clock_ns() - began) * 1e-9;
 }
 
@@ -182,7 +184,7 @@ static void compare(mo_gpu *gpu, double whole, int64_t sent, int64_t tokens)
         printf("the copies alone: %.1f ms for %.2f GB, %.1f GB/s, %.1f %% of the whole; windows of %d, %d of "
                "them\n",
                best * 1e3, (double)bytes * 1e-9, (double)bytes / best * 1e-9, 100.0 * best / whole,
-               gpu->window_size, gpu->window_count);
+               gpu->experts.window_size, gpu->experts.window_count);
     }
 }
 
@@ -198,8 +200,12 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
     check(mo_kernels_select(NULL, &kernels, &err), &err);
     mo_tiers *tiers = NULL;
     check(mo_tiers_open(model, &(mo_tiers_options){0}, &tiers, &err), &err);
-    const mo_engine_options options = {
-        .kernels = kernels, .pool = pool, .batch = tokens, .context = tokens, .gpu = gpu, .tiers = tiers};
+    const mo_engine_options options = {.kernels = kernels,
+                                       .pool = pool,
+                                       .batch = tokens,
+                                       .context = tokens,
+                                       .accelerator = mo_gpu_accelerator(gpu),
+                                       .tiers = tiers};
     check(mo_engine_create(model, &options, &engine, &err), &err);
     check(mo_session_open(engine, MO_KV_F16, tokens, &session, &err), &err);
     for (int64_t i = 0; i < tokens; i++) {
@@ -208,19 +214,19 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
     double whole = 0;
     int64_t sent = 0;
     for (int round = 0; round < ROUNDS; round++) { /* the first one warms up, the last goes op by op */
-        const uint64_t before = gpu->counters.fetched_bytes;
+        const uint64_t before = gpu->experts.fetched_bytes;
         memset(&watch, 0, sizeof watch);
         ids[0] = round;
-        gpu->watch = round == ROUNDS - 1 ? &watch : NULL;
+        gpu->link.watch = round == ROUNDS - 1 ? &watch : NULL;
         const int64_t began = mo_clock_ns();
         check(mo_session_feed(&(mo_feed){.session = session, .tokens = ids, .count = tokens}, &err), &err);
         const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
-        if (gpu->watch) {
+        if (gpu->link.watch) {
             compare(gpu, whole, sent, tokens);
             printf("op by op: %.1f ms\n", seconds * 1e3);
         } else if (round > 0 && (round == 1 || seconds < whole)) {
             whole = seconds;
-            sent = (int64_t)(gpu->counters.fetched_bytes - before);
+            sent = (int64_t)(gpu->experts.fetched_bytes - before);
         }
     }
     for (int k = 0; k < MO_OP_KINDS; k++) {
@@ -273,18 +279,18 @@ int main(int argc, char **argv)
         mo_pool_destroy(pool);
         return 0;
     }
-    check(mo_state_init(&state, gpu->spec, MO_KV_F16, options.context, 8, &err), &err);
+    check(mo_state_init(&state, gpu->core.spec, MO_KV_F16, options.context, 8, &err), &err);
     check(mo_gpu_session_open(gpu, &state, &err), &err);
     check(mo_event_create(device, &from, &err), &err);
     check(mo_event_create(device, &to, &err), &err);
-    const int limit = gpu->spec->layer_count * GPU_OPS + GPU_OPS;
+    const int limit = gpu->core.spec->layer_count * GPU_OPS + GPU_OPS;
     const int64_t chunks = (end + MO_CHUNK - 1) / MO_CHUNK;
     mo_gpu_plan p = {.gpu = gpu, .tokens = tokens, .chunks = chunks, .slices = 1, .limit = limit};
     p.ops = malloc(sizeof *p.ops * (size_t)limit);
     list_ops(gpu, &p);
     send_step(gpu, &state, tokens, position);
-    check(mo_gpu_launch(gpu->main, &p, &err), &err);
-    check(mo_dstream_wait(gpu->main, &err), &err);
+    check(mo_gpu_launch(gpu->link.main, &p, &err), &err);
+    check(mo_dstream_wait(gpu->link.main, &err), &err);
     double total[MO_OP_KINDS] = {0}, all = 0;
     int count[MO_OP_KINDS] = {0};
     for (int i = 0; i < p.count; i++) {

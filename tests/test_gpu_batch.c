@@ -196,10 +196,13 @@ static place take_place(mo_checkpoint *model, const mo_gpu_options *options)
         seen.fail_to = opening.fault + 1;
         check(mo_gpu_open(model, &own, &p.gpu, &err), &err);
         opening.copies = seen.copies;
-        seen.block = p.gpu->pinned.block;
+        seen.block = p.gpu->scratch.pinned.block;
     }
-    const mo_engine_options with = {
-        .kernels = kernels, .pool = pool, .batch = TOKENS, .context = CONTEXT, .gpu = p.gpu};
+    const mo_engine_options with = {.kernels = kernels,
+                                    .pool = pool,
+                                    .batch = TOKENS,
+                                    .context = CONTEXT,
+                                    .accelerator = mo_gpu_accelerator(p.gpu)};
     check(mo_engine_create(model, &with, &p.engine, &err), &err);
     check(mo_session_open(p.engine, MO_KV_F16, CONTEXT, &p.session, &err), &err);
     count_anew();
@@ -251,8 +254,8 @@ static void expect_same(place *p, const float *want, int64_t count, mo_routing_o
 static int64_t brick_bytes(const place *p)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < p->gpu->spec->layer_count; i++) {
-        bytes = p->gpu->layers[i].brick_bytes > bytes ? p->gpu->layers[i].brick_bytes : bytes;
+    for (int i = 0; i < p->gpu->core.spec->layer_count; i++) {
+        bytes = p->gpu->core.layers[i].brick_bytes > bytes ? p->gpu->core.layers[i].brick_bytes : bytes;
     }
     return bytes;
 }
@@ -260,8 +263,8 @@ static int64_t brick_bytes(const place *p)
 static int routed_layers(const place *p)
 {
     int layers = 0;
-    for (int i = 0; i < p->gpu->spec->layer_count; i++) {
-        layers += p->gpu->spec->layers[i].routed;
+    for (int i = 0; i < p->gpu->core.spec->layer_count; i++) {
+        layers += p->gpu->core.spec->layers[i].routed;
     }
     return layers;
 }
@@ -276,9 +279,9 @@ static void neighbours_cross_together(void **state)
         mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
         place p = take_place(model, &(mo_gpu_options){.cpu_moe = true});
         expect_same(&p, pebble_rows, TOKENS, NULL);
-        const int layers = routed_layers(&p), experts = (int)p.gpu->extent.experts;
-        assert_int_equal(p.gpu->window_size, GPU_WINDOW);
-        assert_int_equal(p.gpu->counters.fetched, layers * experts);
+        const int layers = routed_layers(&p), experts = (int)p.gpu->core.extent.experts;
+        assert_int_equal(p.gpu->experts.window_size, GPU_WINDOW);
+        assert_int_equal(p.gpu->experts.fetched, layers * experts);
         assert_int_equal(seen.weights, layers * experts / GPU_WINDOW * 3);
         /* a window: five calls to send it, seven to compute it; the rest of a layer */
         assert_in_range(seen.calls, 1, layers * (experts / GPU_WINDOW * 12 + 30) + 30);
@@ -305,16 +308,16 @@ static void odd_sizes_cross_alone(void **state)
             const mo_gpu_options options = {.cpu_moe = true};
             float *want = expected(model, TOKENS);
             place p = take_place(model, &options);
-            const mo_gpu_layer *l = &p.gpu->layers[p.gpu->spec->layer_count - 1];
+            const mo_gpu_layer *l = &p.gpu->core.layers[p.gpu->core.spec->layer_count - 1];
             const int64_t size =
                 mo_format_row_bytes(mo_format_of((uint32_t)l->expert_up.type), l->expert_up.cols) *
                 l->expert_up.rows;
             expect_same(&p, want, TOKENS, NULL);
             if (size % MO_OP_ALIGN) {
                 odd++;
-                assert_int_equal(seen.weights, 3 * p.gpu->counters.fetched);
+                assert_int_equal(seen.weights, 3 * p.gpu->experts.fetched);
             } else {
-                assert_true(seen.weights * 2 <= 3 * (int)p.gpu->counters.fetched);
+                assert_true(seen.weights * 2 <= 3 * (int)p.gpu->experts.fetched);
             }
             leave_place(&p);
             mo_checkpoint_free(model);
@@ -333,26 +336,27 @@ static void windows_have_holes(void **state)
     for (int round = 0; round < HOLES; round++) {
         /* Where everything has a slot there would be only two stages. */
         place p = take_place(pebble, &(mo_gpu_options){.stage_bytes = (int64_t)8 << 20});
-        const int experts = (int)p.gpu->extent.experts, layers = p.gpu->spec->layer_count;
+        const int experts = (int)p.gpu->core.extent.experts, layers = p.gpu->core.spec->layer_count;
         int missing = 0, runs = 0;
         for (int i = 0; i < layers; i++) {
-            for (int e = 0; e < experts && p.gpu->spec->layers[i].routed; e++) {
+            for (int e = 0; e < experts && p.gpu->core.spec->layers[i].routed; e++) {
                 const bool gone = round == 2 ? e % 2 : (e * 7 + i) % 5 > 1;
                 if (gone) {
-                    mo_vram_drop(p.gpu->vram, i, e);
+                    mo_vram_drop(p.gpu->experts.vram, i, e);
                     missing++;
-                    runs += e == 0 || mo_vram_find(p.gpu->vram, i, e - 1);
+                    runs += e == 0 || mo_vram_find(p.gpu->experts.vram, i, e - 1);
                 }
             }
         }
         expect_same(&p, pebble_rows, counts[round], NULL);
         if (round != 1) {
-            assert_int_equal(p.gpu->counters.fetched, missing);
+            assert_int_equal(p.gpu->experts.fetched, missing);
             /* the end of a window ends a run too */
-            assert_in_range(seen.weights, 3 * runs, 3 * (runs + missing / p.gpu->window_size + layers));
+            assert_in_range(seen.weights, 3 * runs,
+                            3 * (runs + missing / p.gpu->experts.window_size + layers));
         } else {
-            assert_true((int)p.gpu->counters.fetched < missing);
-            assert_int_equal(p.gpu->counters.fetched + p.gpu->counters.hits, p.gpu->counters.asked);
+            assert_true((int)p.gpu->experts.fetched < missing);
+            assert_int_equal(p.gpu->experts.fetched + p.gpu->experts.hits, p.gpu->experts.asked);
         }
         leave_place(&p);
     }
@@ -369,12 +373,12 @@ static void small_rings(void **state)
     for (int i = 0; i < 5; i++) {
         place p =
             take_place(pebble, &(mo_gpu_options){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
-        assert_int_equal(p.gpu->stage_count, stages[i] < 2 ? 2 : stages[i]);
-        assert_true(p.gpu->window_count >= 2);
-        assert_true(p.gpu->window_count * p.gpu->window_size <= p.gpu->stage_count);
+        assert_int_equal(p.gpu->experts.stage_count, stages[i] < 2 ? 2 : stages[i]);
+        assert_true(p.gpu->experts.window_count >= 2);
+        assert_true(p.gpu->experts.window_count * p.gpu->experts.window_size <= p.gpu->experts.stage_count);
         expect_same(&p, pebble_rows, TOKENS, NULL);
-        assert_true((int)p.gpu->counters.fetched <= routed_layers(&p) * (int)p.gpu->extent.experts);
-        assert_int_equal(p.gpu->window_head, p.gpu->window_tail);
+        assert_true((int)p.gpu->experts.fetched <= routed_layers(&p) * (int)p.gpu->core.extent.experts);
+        assert_int_equal(p.gpu->experts.window_head, p.gpu->experts.window_tail);
         leave_place(&p);
     }
 }
@@ -386,15 +390,15 @@ static void pinned_pieces(void **state)
     const size_t pieces[] = {4096, (size_t)1 << 20};
     for (int i = 0; i < 2; i++) {
         place p = take_place(pebble, &(mo_gpu_options){.cpu_moe = true, .pin_bytes = pieces[i]});
-        const int whole = routed_layers(&p) * (int)p.gpu->extent.experts / GPU_WINDOW * 3;
-        assert_int_equal(p.gpu->adopted[0].piece, pieces[i]);
+        const int whole = routed_layers(&p) * (int)p.gpu->core.extent.experts / GPU_WINDOW * 3;
+        assert_int_equal(p.gpu->link.adopted[0].piece, pieces[i]);
         expect_same(&p, pebble_rows, TOKENS, NULL);
         assert_true(seen.weights > whole);
-        const size_t at = p.gpu->adopted[0].piece; /* from here on nothing is pinned any more */
-        for (size_t gone = at; gone < p.gpu->adopted[0].bytes; gone += at) {
-            mo_device_release(p.device, p.gpu->adopted[0].memory + gone);
+        const size_t at = p.gpu->link.adopted[0].piece; /* from here on nothing is pinned any more */
+        for (size_t gone = at; gone < p.gpu->link.adopted[0].bytes; gone += at) {
+            mo_device_release(p.device, p.gpu->link.adopted[0].memory + gone);
         }
-        p.gpu->adopted[0].bytes = at;
+        p.gpu->link.adopted[0].bytes = at;
         begin_anew(&p, 0, 0);
         expect_same(&p, pebble_rows, TOKENS, NULL);
         leave_place(&p);
@@ -412,8 +416,8 @@ static void drop_slots(void *user, int layer, int64_t position, const int32_t *i
     (void)weights;
     const place *p = user;
     for (int i = 0; i < used && layer == drop_at && position < 5; i++) {
-        if (mo_vram_find(p->gpu->vram, layer, ids[i])) {
-            mo_vram_drop(p->gpu->vram, layer, ids[i]);
+        if (mo_vram_find(p->gpu->experts.vram, layer, ids[i])) {
+            mo_vram_drop(p->gpu->experts.vram, layer, ids[i]);
         }
     }
 }
@@ -427,13 +431,14 @@ static void slots_change_behind_the_ring(void **state)
     for (int stages = 4; stages <= 150; stages += 146) {
         for (drop_at = 0; drop_at < 7; drop_at += 4) {
             place p = take_place(pebble, &(mo_gpu_options){.stage_bytes = 2 * brick * stages});
-            for (int i = 0; i < p.gpu->spec->layer_count; i++) {
-                for (int e = 0; e < p.gpu->extent.experts && p.gpu->spec->layers[i].routed; e += 3) {
-                    mo_vram_drop(p.gpu->vram, i, e);
+            for (int i = 0; i < p.gpu->core.spec->layer_count; i++) {
+                for (int e = 0; e < p.gpu->core.extent.experts && p.gpu->core.spec->layers[i].routed;
+                     e += 3) {
+                    mo_vram_drop(p.gpu->experts.vram, i, e);
                 }
             }
             expect_same(&p, pebble_rows, TOKENS, drop_slots);
-            assert_int_equal(p.gpu->window_head, p.gpu->window_tail);
+            assert_int_equal(p.gpu->experts.window_head, p.gpu->experts.window_tail);
             leave_place(&p);
         }
     }
@@ -456,7 +461,7 @@ static void a_failed_copy_is_made_again(void **state)
         at += at == block;
         begin_anew(&p, at, at + 1);
         expect_same(&p, pebble_rows, TOKENS, NULL);
-        assert_int_equal(p.gpu->counters.fetch_failed, ++failed);
+        assert_int_equal(p.gpu->link.failed, ++failed);
     }
     assert_true(failed > 8);
     leave_place(&p);
@@ -493,7 +498,7 @@ static void a_failed_copy_to_a_slot_is_made_again(void **state)
             opening.fault = at[i];
             place p = take_place(model, &(mo_gpu_options){0});
             opening.fault = -1;
-            assert_int_equal(p.gpu->counters.fetch_failed, 1);
+            assert_int_equal(p.gpu->link.failed, 1);
             expect_same(&p, pebble_rows, TOKENS, NULL);
             leave_place(&p);
         }

@@ -152,7 +152,7 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
     mo_model *model = open_model(o);
     mo_session *session = open_session(model);
-    model->gpu->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
+    model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
     feed(model, session, step, request, rows);
     expect_plain(rows, what);
     mo_model_device(model, report);
@@ -173,7 +173,7 @@ static places places_of(const mo_model *model)
     places p = {.count = 0};
     for (int l = 0; l < LAYERS; l++) {
         for (int e = 0; e < EXPERTS; e++) {
-            p.in[l][e] = mo_vram_find(model->gpu->vram, l, e) != 0;
+            p.in[l][e] = mo_vram_find(model->gpu->experts.vram, l, e) != 0;
             p.count += p.in[l][e];
         }
     }
@@ -197,11 +197,12 @@ static void expect_map(const mo_model *model)
     mo_error err = {.detail = ""};
     mo_daddr map[EXPERTS];
     for (int l = 0; l < LAYERS; l++) {
-        check_status(mo_copy_out(model->gpu->main, map, mo_vram_table(model->gpu->vram, l), sizeof map, &err),
+        check_status(mo_copy_out(model->gpu->link.main, map, mo_vram_table(model->gpu->experts.vram, l),
+                                 sizeof map, &err),
                      &err);
-        check_status(mo_dstream_wait(model->gpu->main, &err), &err);
+        check_status(mo_dstream_wait(model->gpu->link.main, &err), &err);
         for (int e = 0; e < EXPERTS; e++) {
-            assert_int_equal(map[e], mo_vram_find(model->gpu->vram, l, e));
+            assert_int_equal(map[e], mo_vram_find(model->gpu->experts.vram, l, e));
         }
     }
 }
@@ -249,7 +250,7 @@ static void the_profile_fills_the_slots(void **state)
         mo_model *model = open_model(&o);
         check_status(mo_hot_request_make(&o.learning.hot_cache, &request, &err), &err);
         for (int l = 0; l < LAYERS; l++) {
-            room[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->layers[l].brick_bytes);
+            room[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->core.layers[l].brick_bytes);
         }
         check_status(mo_hot_pack(&request, model->checkpoint, room, (uint64_t)2 << 20, &packing, &err), &err);
         const places p = places_of(model);
@@ -494,7 +495,7 @@ static void a_rate_of_0_stands_still(void **state)
         o.postfetch = modes[i];
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
-        model->gpu->cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
+        model->gpu->lanes.cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
         mo_session *session = open_session(model);
         const places before = places_of(model);
         updates = 0;
@@ -583,7 +584,7 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = 60}, &err),
                      &err);
-        model->gpu->fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
+        model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
         const size_t planned = model->gpu->hot.count;
         int begun = 0;
@@ -641,18 +642,18 @@ static void choices_are_counted_once(void **state)
     mo_session *session = open_session(model);
     int open_first = 0, open_last = 0;
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_first += !mo_vram_complete(model->gpu->vram, l);
+        open_first += !mo_vram_complete(model->gpu->experts.vram, l);
     }
     for (int i = 0; i < STEPS; i++) {
         words[i] = (i * 37 + i / 7) % WORDS;
-        model->gpu->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = words, .count = i + 1}, &err),
                      &err);
         mo_model_counters(model, &counters);
         assert_int_equal(counters.expert_picks, (uint64_t)(i + 1) * HAS_LAYERS * USED);
     }
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_last += !mo_vram_complete(model->gpu->vram, l);
+        open_last += !mo_vram_complete(model->gpu->experts.vram, l);
     }
     assert_true(open_first > 0 && open_last < open_first);
     mo_session_destroy(session);
@@ -717,11 +718,11 @@ static void layers_that_close_need_no_host(void **state)
     uint64_t last[SMALL_LAYERS] = {0};
     int closed = 0;
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        open_first[l] = !mo_vram_complete(model->gpu->vram, l);
+        open_first[l] = !mo_vram_complete(model->gpu->experts.vram, l);
     }
     warnings = 0;
     for (int i = 0; i < TEXTS; i++) {
-        model->gpu->cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         for (int l = 0; l < SMALL_LAYERS; l++) {
             last[l] = served(model, l);
         }
@@ -736,7 +737,7 @@ static void layers_that_close_need_no_host(void **state)
         }
     }
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        if (open_first[l] && mo_vram_complete(model->gpu->vram, l)) {
+        if (open_first[l] && mo_vram_complete(model->gpu->experts.vram, l)) {
             assert_int_equal(served(model, l), last[l]); /* not once in the last text */
             closed++;
         }
@@ -949,7 +950,7 @@ static void a_step_that_failed_is_asked_for_again(void **state)
             mo_error err = {.detail = ""};
             const mo_feed f = {
                 .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
-            model->gpu->cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
+            model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
             if (mo_session_feed(&f, &err) != MO_OK) {
                 failed++;

@@ -25,7 +25,7 @@ typedef struct order {
 static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, order *o)
 {
     for (int e = 0; e < experts; e++) {
-        if (left[e] > 0 && mo_vram_find(gpu->vram, layer, e)) {
+        if (left[e] > 0 && mo_vram_find(gpu->experts.vram, layer, e)) {
             o->expert[o->count++] = e;
             left[e] = 0;
         }
@@ -36,7 +36,7 @@ static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, o
 /* What was sent ahead of the choice. */
 static void list_sent(mo_gpu *gpu, int layer, int32_t *left, order *o)
 {
-    for (uint64_t at = gpu->window_tail; at < gpu->window_head; at++) {
+    for (uint64_t at = gpu->experts.window_tail; at < gpu->experts.window_head; at++) {
         const mo_gpu_window *w = mo_gpu_window_at(gpu, at);
         portion p = {.window = at, .first = o->count};
         for (int i = 0; w->layer == layer && i < w->count; i++) {
@@ -61,8 +61,8 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, order *o)
         if (left[e] == 0) {
             continue;
         }
-        if (!p || p->count == gpu->window_size) {
-            const uint64_t window = gpu->window_head + (uint64_t)(o->portions - o->sent);
+        if (!p || p->count == gpu->experts.window_size) {
+            const uint64_t window = gpu->experts.window_head + (uint64_t)(o->portions - o->sent);
             p = &o->portion[o->portions++];
             *p = (portion){.window = window, .first = o->count};
         }
@@ -95,8 +95,8 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, order *o)
     }
     for (int64_t i = 0; i < rows; i++) {
         const int32_t row = w->first[w->ids[i]]++;
-        gpu->pinned.row_of[i] = row;
-        gpu->pinned.picks[row] = (int32_t)(i / moe->used);
+        gpu->scratch.pinned.row_of[i] = row;
+        gpu->scratch.pinned.picks[row] = (int32_t)(i / moe->used);
     }
     for (int i = 0; i < o->count; i++) { /* first: the end of each; back to the beginnings */
         w->first[o->expert[i]] -= picks[o->expert[i]];
@@ -110,18 +110,19 @@ static void put_group(mo_gpu *gpu, const mo_forward *forward, int i, const mo_da
 {
     const mo_need *n = &forward->w->needs[i];
     for (int j = 0; j < 3; j++) {
-        gpu->pinned.groups[j * gpu->group_limit + i] = (mo_dgroup){.data = part[j],
-                                                                   .expert = n->expert,
-                                                                   .first = forward->w->first[n->expert],
-                                                                   .count = (int32_t)n->picks};
+        gpu->scratch.pinned.groups[j * gpu->scratch.group_limit + i] =
+            (mo_dgroup){.data = part[j],
+                        .expert = n->expert,
+                        .first = forward->w->first[n->expert],
+                        .count = (int32_t)n->picks};
     }
 }
 
 static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o)
 {
-    const mo_gpu_layer *l = &gpu->layers[layer];
+    const mo_gpu_layer *l = &gpu->core.layers[layer];
     for (int i = 0; i < o->hot; i++) {
-        const mo_daddr at = mo_vram_find(gpu->vram, layer, o->expert[i]);
+        const mo_daddr at = mo_vram_find(gpu->experts.vram, layer, o->expert[i]);
         put_group(gpu, forward, i, (mo_daddr[]){at, at + (mo_daddr)l->up_at, at + (mo_daddr)l->down_at});
     }
 }
@@ -156,8 +157,8 @@ static mo_status copy_in(mo_gpu *gpu, mo_daddr to, const void *from, size_t byte
     mo_status status;
     int tries = 0;
     do {
-        status = mo_copy_in(gpu->main, to, from, bytes, err);
-    } while (mo_gpu_again(gpu, gpu->main, &tries, &status, err));
+        status = mo_copy_in(gpu->link.main, to, from, bytes, err);
+    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
     return status;
 }
 
@@ -166,8 +167,8 @@ static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo
     mo_status status;
     int tries = 0;
     do {
-        status = mo_copy_out(gpu->main, to, from, bytes, err);
-    } while (mo_gpu_again(gpu, gpu->main, &tries, &status, err));
+        status = mo_copy_out(gpu->link.main, to, from, bytes, err);
+    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
     return status;
 }
 
@@ -175,13 +176,14 @@ static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo
  * would wait behind the megabytes of experts that are crossing. */
 static mo_status send_order(mo_gpu *gpu, mo_gpu_plan *p, int layer, int64_t rows, bool groups, mo_error *err)
 {
-    const mo_gpu_pinned *pinned = &gpu->pinned;
+    const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
     p->count = 0;
     const int64_t bytes =
         (const uint8_t *)(pinned->row_of + rows) - from; /* both sides have room for whole words */
-    mo_gpu_receive_input(p, layer, from, groups ? gpu->room.groups : gpu->room.picks, (bytes + 15) / 16 * 16);
-    const mo_status status = mo_gpu_launch(gpu->main, p, err);
+    mo_gpu_receive_input(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
+                         (bytes + 15) / 16 * 16);
+    const mo_status status = mo_gpu_launch(gpu->link.main, p, err);
     p->count = 0;
     return status;
 }
@@ -191,9 +193,9 @@ static mo_status send_groups(mo_gpu *gpu, int first, int count, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int part = 0; part < 3 && status == MO_OK; part++) {
-        const int64_t at = part * gpu->group_limit + first;
-        status = copy_in(gpu, gpu->room.groups + (mo_daddr)at * sizeof(mo_dgroup), &gpu->pinned.groups[at],
-                         (size_t)count * sizeof(mo_dgroup), err);
+        const int64_t at = part * gpu->scratch.group_limit + first;
+        status = copy_in(gpu, gpu->scratch.groups + (mo_daddr)at * sizeof(mo_dgroup),
+                         &gpu->scratch.pinned.groups[at], (size_t)count * sizeof(mo_dgroup), err);
     }
     return status;
 }
@@ -208,7 +210,7 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p,
         span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
     }
     mo_gpu_groups(p, layer, &span);
-    const mo_status status = mo_gpu_launch(gpu->main, p, err);
+    const mo_status status = mo_gpu_launch(gpu->link.main, p, err);
     p->count = 0;
     return status;
 }
@@ -218,7 +220,7 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_p
                                 mo_error *err)
 {
     const mo_gpu_window *w = mo_gpu_window_at(gpu, part->window);
-    const mo_status status = mo_dstream_after(gpu->main, w->ready, err);
+    const mo_status status = mo_dstream_after(gpu->link.main, w->ready, err);
     p->count = 0;
     return status == MO_OK ? compute(gpu, forward, p, w->layer, part->first, part->count, err) : status;
 }
@@ -243,7 +245,8 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
     mo_status status = MO_OK;
     for (int i = 0; i < o->portions && status == MO_OK; i++) {
         const portion *part = &o->portion[i];
-        while (status == MO_OK && gpu->window_tail < part->window && gpu->window_tail < gpu->window_head) {
+        while (status == MO_OK && gpu->experts.window_tail < part->window &&
+               gpu->experts.window_tail < gpu->experts.window_head) {
             status = mo_gpu_window_retire(gpu, err); /* computed, or a guess that was wrong */
         }
         if (status == MO_OK) {
@@ -253,8 +256,8 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
             status = compute_window(gpu, forward, p, part, err);
         }
     }
-    while (status == MO_OK && gpu->window_tail < gpu->window_head &&
-           mo_gpu_window_at(gpu, gpu->window_tail)->layer <= layer) {
+    while (status == MO_OK && gpu->experts.window_tail < gpu->experts.window_head &&
+           mo_gpu_window_at(gpu, gpu->experts.window_tail)->layer <= layer) {
         status = mo_gpu_window_retire(gpu, err);
     }
     return status == MO_OK ? fill(gpu, layer, o, ahead, err) : status;
@@ -278,7 +281,7 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *
             if (!needs[i].in || !needs[i].down || needs[i].down_done) {
                 continue;
             }
-            const portion part = {.window = gpu->window_head, .first = o->hot + i, .count = 1};
+            const portion part = {.window = gpu->experts.window_head, .first = o->hot + i, .count = 1};
             put_crossing(gpu, forward, layer, part.first, part.window, 0);
             status = mo_gpu_window_send(gpu, layer, &o->expert[part.first], 1, err);
             if (status == MO_OK) {
@@ -330,7 +333,7 @@ static bool is_stored(const mo_forward *forward)
 /* May the ring run ahead of the layer's choice? With three picks for every expert, few are left out. */
 static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
-    const mo_moe *moe = &gpu->spec->layers[layer].moe;
+    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
     return experts && !is_stored(forward) && forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
 }
 
@@ -338,17 +341,17 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
 {
     int first = 0;
     mo_status status = MO_OK;
-    while (gpu->window_tail < gpu->window_head &&
+    while (gpu->experts.window_tail < gpu->experts.window_head &&
            status == MO_OK) { /* steps of few tokens may have used its place */
         status = mo_gpu_window_retire(gpu, err);
     }
     if (status != MO_OK) {
         return status;
     }
-    while (first < gpu->spec->layer_count && !gpu->spec->layers[first].routed) {
+    while (first < gpu->core.spec->layer_count && !gpu->core.spec->layers[first].routed) {
         first++;
     }
-    return first < gpu->spec->layer_count && goes_ahead(gpu, forward, first, experts)
+    return first < gpu->core.spec->layer_count && goes_ahead(gpu, forward, first, experts)
                ? mo_gpu_window_ahead(gpu, first, err)
                : MO_OK;
 }
@@ -357,17 +360,17 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
 static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, mo_error *err)
 {
     const size_t bytes = sizeof(int32_t) * (size_t)(forward->tokens * forward->layer->moe.used);
-    mo_status status =
-        copy_out(gpu, gpu->pinned.ids, mo_gpu_choice(gpu, gpu->room.ids, forward->tokens, layer), bytes, err);
+    mo_status status = copy_out(gpu, gpu->scratch.pinned.ids,
+                                mo_gpu_choice(gpu, gpu->scratch.ids, forward->tokens, layer), bytes, err);
     if (status == MO_OK && mo_forward_listens(forward)) {
         status = copy_out(gpu, forward->w->weights,
-                          mo_gpu_choice(gpu, gpu->room.weights, forward->tokens, layer), bytes, err);
+                          mo_gpu_choice(gpu, gpu->scratch.weights, forward->tokens, layer), bytes, err);
     }
     if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->main, err);
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
-        memcpy(forward->w->ids, gpu->pinned.ids, bytes);
+        memcpy(forward->w->ids, gpu->scratch.pinned.ids, bytes);
         mo_forward_tell_routes(forward);
     }
     return status;
@@ -378,18 +381,18 @@ static void count(mo_gpu *gpu, mo_forward *forward, int layer, const order *o)
     tally(forward, layer, o);
     forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * forward->layer->moe.used);
     forward->engine->counters.bricks_run += (uint64_t)o->count;
-    gpu->counters.asked += (uint64_t)o->count;
-    gpu->counters.hits += (uint64_t)o->hot;
+    gpu->experts.asked += (uint64_t)o->count;
+    gpu->experts.hits += (uint64_t)o->hot;
 }
 
 mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, bool experts,
                                     mo_error *err)
 {
-    const int64_t rows = forward->tokens * gpu->spec->layers[layer].moe.used;
+    const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
     const bool stored = is_stored(forward), ahead = goes_ahead(gpu, forward, layer, experts);
     order o;
     forward->index = layer;
-    forward->layer = &gpu->spec->layers[layer];
+    forward->layer = &gpu->core.spec->layers[layer];
     mo_status status =
         ahead ? mo_gpu_window_ahead(gpu, layer, err) : MO_OK; /* the link works while we wait */
     if (status == MO_OK) {

@@ -33,9 +33,9 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     if (!p->gpu) {
         return 0;
     }
-    const mo_daddr to = p->gpu->core + (mo_daddr)at;
+    const mo_daddr to = p->gpu->core.memory + (mo_daddr)at;
     if (p->status == MO_OK) {
-        p->status = mo_copy_in(p->gpu->main, to, data, (size_t)bytes, p->err);
+        p->status = mo_copy_in(p->gpu->link.main, to, data, (size_t)bytes, p->err);
     }
     return to;
 }
@@ -57,9 +57,9 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
                                      .rows = {(int32_t)rows},
                                      .cols = {(int32_t)w->cols},
                                      .group = {w->interleave}};
-        status = mo_copy_in(p->gpu->main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
+        status = mo_copy_in(p->gpu->link.main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
         if (status == MO_OK) {
-            status = mo_op_launch(p->gpu->main, &op, p->err);
+            status = mo_op_launch(p->gpu->link.main, &op, p->err);
         }
     }
     return status;
@@ -76,7 +76,7 @@ static mo_daddr put_matrix(packer *p, const mo_weights *w)
     if (!w->interleave || !p->gpu) {
         return put(p, w->data, matrix_bytes(w));
     }
-    const mo_daddr to = p->gpu->core + (mo_daddr)p->used;
+    const mo_daddr to = p->gpu->core.memory + (mo_daddr)p->used;
     p->used += (matrix_bytes(w) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
     p->status = p->status == MO_OK ? put_interleaved(p, w, to) : p->status;
     return to;
@@ -132,7 +132,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
     if (packed &&
         p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
-        p->status = mo_dstream_wait(p->gpu->main, p->err);
+        p->status = mo_dstream_wait(p->gpu->link.main, p->err);
     }
     free(packed);
     return at;
@@ -213,9 +213,9 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
 /* What was read from disk to be sent may be overwritten when it has been. */
 static mo_status leave_behind(packer *p, int layer)
 {
-    const mo_tiers *tiers = p->gpu->passage.tiers;
+    const mo_tiers *tiers = p->gpu->layer_buffer.tiers;
     const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
-    const mo_status status = read ? mo_dstream_wait(p->gpu->main, p->err) : MO_OK;
+    const mo_status status = read ? mo_dstream_wait(p->gpu->link.main, p->err) : MO_OK;
     mo_gpu_layer_buffer_forget(p->gpu, layer);
     return status;
 }
@@ -229,13 +229,13 @@ static void put_all(packer *p, const mo_model_spec *f, mo_gpu *gpu)
         if (read) {
             p->status = mo_gpu_layer_buffer_read(gpu, i, p->err);
         }
-        put_layer(p, &f->layers[i], f->width, gpu ? &gpu->layers[i] : &scratch);
+        put_layer(p, &f->layers[i], f->width, gpu ? &gpu->core.layers[i] : &scratch);
         if (read && p->status == MO_OK) {
             p->status = leave_behind(p, i);
         }
-        for (int r = 0; gpu && r < gpu->rope_count; r++) {
-            if (gpu->ropes[r] == f->layers[i].attention.rope) {
-                gpu->layers[i].rope = r;
+        for (int r = 0; gpu && r < gpu->core.rope_count; r++) {
+            if (gpu->core.ropes[r] == f->layers[i].attention.rope) {
+                gpu->core.layers[i].rope = r;
             }
         }
     }
@@ -243,8 +243,8 @@ static void put_all(packer *p, const mo_model_spec *f, mo_gpu *gpu)
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
     const mo_dmatrix output = put_linear(p, &f->output);
     if (gpu) {
-        gpu->out_norm = norm;
-        gpu->output = output;
+        gpu->core.out_norm = norm;
+        gpu->core.output = output;
     }
 }
 
@@ -272,30 +272,30 @@ bool mo_gpu_core_interleaved(const mo_model_spec *spec)
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
 {
-    gpu->core_bytes = mo_gpu_core_bytes(gpu->spec);
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        gpu->core_bytes -= gpu->passage.number[i] < 0 ? 0 : mo_gpu_layer_bytes(gpu->spec, i);
+    gpu->core.bytes = mo_gpu_core_bytes(gpu->core.spec);
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        gpu->core.bytes -= gpu->layer_buffer.number[i] < 0 ? 0 : mo_gpu_layer_bytes(gpu->core.spec, i);
     }
-    gpu->layers = calloc((size_t)gpu->spec->layer_count + 1, sizeof *gpu->layers);
-    if (!gpu->layers) {
+    gpu->core.layers = calloc((size_t)gpu->core.spec->layer_count + 1, sizeof *gpu->core.layers);
+    if (!gpu->core.layers) {
         return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
     }
-    mo_status status = mo_gpu_alloc(gpu, gpu->core_bytes, "the core of the model", &gpu->core, err);
+    mo_status status = mo_gpu_alloc(gpu, gpu->core.bytes, "the core of the model", &gpu->core.memory, err);
     if (status != MO_OK) {
         return status;
     }
     /* Given back at the end; what will be slots is room enough. */
     packer count = {0};
-    put_all(&count, gpu->spec, NULL);
-    const int64_t half = (gpu->limit - gpu->taken) / 2;
+    put_all(&count, gpu->core.spec, NULL);
+    const int64_t half = (gpu->memory.limit - gpu->memory.taken) / 2;
     const int64_t wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
     const int64_t bytes = (wanted > count.group_bytes ? wanted : count.group_bytes) + MO_OP_ALIGN;
     packer p = {.gpu = gpu, .err = err, .buffer_bytes = bytes};
     p.status = mo_gpu_alloc(gpu, bytes, "a buffer for sending the model", &p.buffer, err);
     if (p.status == MO_OK) {
-        put_all(&p, gpu->spec, gpu);
+        put_all(&p, gpu->core.spec, gpu);
     }
-    status = p.status == MO_OK ? mo_dstream_wait(gpu->main, err) : p.status;
+    status = p.status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : p.status;
     mo_gpu_free(gpu, p.buffer, bytes);
     return status == MO_OK ? mo_gpu_layer_buffer_ready(gpu, err) : status;
 }

@@ -9,11 +9,6 @@
 
 struct mo_gpu_plan;
 
-typedef struct mo_gpu_cpu_layers {
-    int count;
-    bool *layers; /* [layers of the model] */
-} mo_gpu_cpu_layers;
-
 /* Decides how many of the `count` layers that do not fit, `candidates` of which lie in RAM, the CPU computes. */
 int mo_gpu_host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes);
 

@@ -21,7 +21,7 @@ bool mo_gpu_has_slots(const mo_gpu *gpu)
 {
     int32_t slots, filled;
     int64_t bytes;
-    mo_vram_slots(gpu->vram, &slots, &filled, &bytes);
+    mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
     return slots > 0;
 }
 
@@ -39,7 +39,7 @@ static const mo_gpu_move *move_of(const mo_gpu_cache *h, int layer, int expert, 
 /* What lies in slots, layer by layer; exchanges under way count as done, and stay. One block of memory: free() it. */
 static mo_resident *list_residents(const mo_gpu *gpu, int32_t *layers)
 {
-    const mo_model_spec *f = gpu->spec;
+    const mo_model_spec *f = gpu->core.spec;
     size_t cells = 0;
     for (int i = 0; i < f->layer_count; i++) {
         cells += f->layers[i].routed ? (size_t)f->layers[i].moe.experts : 0;
@@ -57,7 +57,7 @@ static mo_resident *list_residents(const mo_gpu *gpu, int32_t *layers)
         *r = (mo_resident){.layer = i, .experts = f->layers[i].moe.experts, .expert = expert, .kept = kept};
         for (int32_t e = 0; e < r->experts; e++) {
             const bool coming = move_of(&gpu->hot, i, e, true) != NULL;
-            if (coming || (mo_vram_find(gpu->vram, i, e) && !move_of(&gpu->hot, i, e, false))) {
+            if (coming || (mo_vram_find(gpu->experts.vram, i, e) && !move_of(&gpu->hot, i, e, false))) {
                 kept[r->slots] = coming;
                 expert[r->slots++] = e;
             }
@@ -86,8 +86,8 @@ static mo_status plan(const mo_gpu *gpu, const mo_profile *profile, const mo_wei
 /* What a pick that misses costs: both lanes share such work where experts are fetched at all. */
 static mo_exchange_rates rates_of(const mo_gpu *gpu)
 {
-    const bool fetches = gpu->postfetch.mode != MO_POSTFETCH_OFF && !gpu->postfetch.force_cpu;
-    const double cpu = gpu->cpu_rate.s_per_byte, link = gpu->fetch_rate.s_per_byte;
+    const bool fetches = gpu->lanes.postfetch.mode != MO_POSTFETCH_OFF && !gpu->lanes.postfetch.force_cpu;
+    const double cpu = gpu->lanes.cpu_rate.s_per_byte, link = gpu->lanes.fetch_rate.s_per_byte;
     return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : cpu, .copy = link};
 }
 
@@ -125,7 +125,7 @@ static mo_status plan_update(mo_gpu *gpu, const mo_tally *tally, mo_error *err)
         h->list = list;
         h->count = pay;
         list = NULL;
-        gpu->counters.updates++;
+        gpu->hot.updates++;
         mo_log(MO_LOG_INFO, "device",
                "%.1f %% of the picks were hot; %zu of %" PRIu64 " experts in %" PRIu64
                " layers are being exchanged, %" PRIu64 " would have helped, %zu would not have paid",
@@ -164,10 +164,10 @@ static mo_status land(mo_gpu *gpu, bool wait, mo_error *err)
             status = mo_event_query(m->ready, &done, err);
         }
         if (status == MO_OK && done) {
-            mo_vram_landed(gpu->vram, m->x.layer, m->x.add);
-            mo_vram_drop(gpu->vram, m->x.layer, m->x.evict);
+            mo_vram_landed(gpu->experts.vram, m->x.layer, m->x.add);
+            mo_vram_drop(gpu->experts.vram, m->x.layer, m->x.evict);
             m->busy = false;
-            gpu->counters.exchanged++;
+            gpu->hot.exchanged++;
         }
     }
     return status;
@@ -189,7 +189,7 @@ static mo_status send(mo_gpu *gpu, const mo_gpu_move *m, const mo_exchange *x, m
     if (status == MO_OK) {
         status = mo_event_record(m->ready, stream, err);
     }
-    if (status == MO_OK && mo_gpu_store(gpu)) { /* its place in RAM is safe until the step begins */
+    if (status == MO_OK && gpu->experts.store) { /* its place in RAM is safe until the step begins */
         status = mo_event_wait(m->ready, err);
     }
     return status;
@@ -199,11 +199,12 @@ static mo_status send(mo_gpu *gpu, const mo_gpu_move *m, const mo_exchange *x, m
  * its own sake before long, so no read is begun here. */
 static bool begin(mo_gpu *gpu, mo_gpu_move *m, const mo_exchange *x, mo_status *status, mo_error *err)
 {
-    if (!mo_vram_find(gpu->vram, x->layer, x->evict) || mo_vram_find(gpu->vram, x->layer, x->add)) {
+    if (!mo_vram_find(gpu->experts.vram, x->layer, x->evict) ||
+        mo_vram_find(gpu->experts.vram, x->layer, x->add)) {
         return true; /* no longer an exchange */
     }
     const mo_daddr to =
-        mo_gpu_in_ram(gpu, x->layer, x->add) ? mo_vram_take_free(gpu->vram, x->layer, x->add) : 0;
+        mo_gpu_in_ram(gpu, x->layer, x->add) ? mo_vram_take_free(gpu->experts.vram, x->layer, x->add) : 0;
     if (!to) {
         return false;
     }
@@ -211,8 +212,8 @@ static bool begin(mo_gpu *gpu, mo_gpu_move *m, const mo_exchange *x, mo_status *
     m->x = *x;
     m->busy = *status == MO_OK;
     if (*status != MO_OK) {
-        mo_vram_drop(gpu->vram, x->layer, x->add);
-        gpu->counters.exchange_failed++;
+        mo_vram_drop(gpu->experts.vram, x->layer, x->add);
+        gpu->hot.exchange_failed++;
         *status = *status == MO_EDEVICE ? MO_EDEVICE : MO_OK; /* the old expert serves on */
     }
     return true;
@@ -240,7 +241,7 @@ mo_status mo_gpu_hot_turn(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_gpu_cache *h = &gpu->hot;
     if (h->move_count == 0) { /* what the map was not told when a copy failed */
-        return mo_vram_switch(gpu->vram, gpu->main, err);
+        return mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
     }
     mo_status status = land(gpu, false, err);
     h->tokens += forward->slices[0].prompt ? 0 : forward->tokens;
@@ -250,7 +251,7 @@ mo_status mo_gpu_hot_turn(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
     if (status == MO_OK) {
         status = begin_some(gpu, err);
     }
-    return status == MO_OK ? mo_vram_switch(gpu->vram, gpu->main, err) : status;
+    return status == MO_OK ? mo_vram_switch(gpu->experts.vram, gpu->link.main, err) : status;
 }
 
 mo_status mo_gpu_request_done(mo_gpu *gpu, const mo_tally *tally, mo_error *err)
@@ -272,16 +273,16 @@ mo_status mo_gpu_request_done(mo_gpu *gpu, const mo_tally *tally, mo_error *err)
 static bool put_back(mo_gpu *gpu, const mo_exchange *x, int number, mo_error *err)
 {
     int64_t bytes = 0;
-    if (mo_gpu_store(gpu) && mo_store_bring(mo_gpu_store(gpu), x->layer, x->evict, err) != MO_OK) {
+    if (gpu->experts.store && mo_store_bring(gpu->experts.store, x->layer, x->evict, err) != MO_OK) {
         return false;
     }
-    const mo_daddr to = mo_vram_take_free(gpu->vram, x->layer, x->evict);
+    const mo_daddr to = mo_vram_take_free(gpu->experts.vram, x->layer, x->evict);
     if (mo_gpu_send_to_slot(gpu, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
-        mo_dstream_wait(gpu->main, err) != MO_OK) {
-        mo_vram_drop(gpu->vram, x->layer, x->evict);
+        mo_dstream_wait(gpu->link.main, err) != MO_OK) {
+        mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
         return false;
     }
-    mo_vram_landed(gpu->vram, x->layer, x->evict);
+    mo_vram_landed(gpu->experts.vram, x->layer, x->evict);
     return true;
 }
 
@@ -291,10 +292,10 @@ static mo_status give_up(mo_gpu *gpu, const mo_exchange *x, bool in_place, int n
 {
     mo_error second = {0};
     if (status != MO_EDEVICE) { /* parts that went well may still be on their way to the slot */
-        mo_dstream_wait(gpu->fetch, &second);
+        mo_dstream_wait(gpu->link.fetch, &second);
     }
-    mo_vram_drop(gpu->vram, x->layer, x->add);
-    gpu->counters.exchange_failed++;
+    mo_vram_drop(gpu->experts.vram, x->layer, x->add);
+    gpu->hot.exchange_failed++;
     if (status == MO_EDEVICE) {
         return status;
     }
@@ -308,27 +309,27 @@ static mo_status give_up(mo_gpu *gpu, const mo_exchange *x, bool in_place, int n
 static mo_status exchange_now(mo_gpu *gpu, const mo_exchange *x, int number, mo_error *err)
 {
     int64_t bytes = 0;
-    mo_status status = mo_gpu_store(gpu) ? mo_store_bring(mo_gpu_store(gpu), x->layer, x->add, err) : MO_OK;
+    mo_status status = gpu->experts.store ? mo_store_bring(gpu->experts.store, x->layer, x->add, err) : MO_OK;
     if (status != MO_OK) {
         return status;
     }
-    mo_daddr to = mo_vram_take_free(gpu->vram, x->layer, x->add);
+    mo_daddr to = mo_vram_take_free(gpu->experts.vram, x->layer, x->add);
     const bool in_place = !to;
     if (in_place) {
-        mo_vram_drop(gpu->vram, x->layer, x->evict);
-        to = mo_vram_take_free(gpu->vram, x->layer, x->add);
+        mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
+        to = mo_vram_take_free(gpu->experts.vram, x->layer, x->add);
     }
     status = mo_gpu_send_to_slot(gpu, x->layer, x->add, to, number, &bytes, err);
-    if (status == MO_OK && mo_gpu_store(gpu)) {
-        status = mo_dstream_wait(gpu->main, err);
+    if (status == MO_OK && gpu->experts.store) {
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status != MO_OK) {
         return give_up(gpu, x, in_place, number + 1, status, err);
     }
-    mo_vram_landed(gpu->vram, x->layer, x->add);
-    gpu->counters.exchanged++;
+    mo_vram_landed(gpu->experts.vram, x->layer, x->add);
+    gpu->hot.exchanged++;
     if (!in_place) {
-        mo_vram_drop(gpu->vram, x->layer, x->evict);
+        mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
     }
     return MO_OK;
 }
@@ -339,9 +340,9 @@ static mo_status rest(mo_gpu *gpu, mo_error *err)
     mo_status status = land(gpu, true, err);
     gpu->hot.count = 0;
     if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->fetch, err);
+        status = mo_dstream_wait(gpu->link.fetch, err);
     }
-    while (status == MO_OK && gpu->window_tail < gpu->window_head) {
+    while (status == MO_OK && gpu->experts.window_tail < gpu->experts.window_head) {
         status = mo_gpu_window_retire(gpu, err);
     }
     return status;
@@ -355,9 +356,9 @@ static mo_status tell_map(mo_gpu *gpu, mo_error *err)
     mo_status status;
     int tries = 0;
     do {
-        status = mo_vram_switch(gpu->vram, gpu->main, err);
-    } while (mo_gpu_again(gpu, gpu->main, &tries, &status, err));
-    const mo_status waited = mo_dstream_wait(gpu->main, &second);
+        status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
+    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
+    const mo_status waited = mo_dstream_wait(gpu->link.main, &second);
     if (status == MO_OK && waited != MO_OK) {
         *err = second;
     }

@@ -6,8 +6,8 @@
 static mo_op_experts experts_of(const mo_gpu_plan *p, int layer, mo_daddr work, int64_t most, mo_daddr hidden)
 {
     const mo_gpu *gpu = p->gpu;
-    const mo_moe *moe = &gpu->spec->layers[layer].moe;
-    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
+    const mo_gpu_layer *c = &gpu->core.layers[layer];
     return (mo_op_experts){
         .work = work,
         .most = (int32_t)most,
@@ -19,25 +19,25 @@ static mo_op_experts experts_of(const mo_gpu_plan *p, int layer, mo_daddr work, 
         .down = c->expert_down,
         .up_at = c->up_at,
         .down_at = c->down_at,
-        .y = gpu->room.down,
+        .y = gpu->scratch.down,
     };
 }
 
 static void add_experts(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
 {
-    const mo_op_experts experts = experts_of(p, layer, work, most, p->gpu->room.hidden);
+    const mo_op_experts experts = experts_of(p, layer, work, most, p->gpu->scratch.hidden);
     mo_gpu_op_add(p, MO_OP_EXPERTS_IN)->experts = experts;
     mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts;
 }
 
 void mo_gpu_down(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
 {
-    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->gpu->room.sent);
+    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->gpu->scratch.sent);
 }
 
 void mo_gpu_hot(mo_gpu_plan *p, int layer)
 {
-    add_experts(p, layer, p->gpu->room.work, p->tokens * p->gpu->spec->layers[layer].moe.used);
+    add_experts(p, layer, p->gpu->scratch.work, p->tokens * p->gpu->core.spec->layers[layer].moe.used);
 }
 
 void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
@@ -48,25 +48,25 @@ void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
 static void add_grouped(mo_gpu_plan *p, const mo_gpu_span *span, int part, const mo_dmatrix *m, mo_dacts in,
                         mo_daddr pick, mo_daddr y)
 {
-    mo_gpu_op_add(p, MO_OP_GROUPED)->grouped =
-        (mo_op_grouped){.in = in,
-                        .pick = pick,
-                        .groups = p->gpu->room.groups +
-                                  (mo_daddr)(part * p->gpu->group_limit + span->group) * sizeof(mo_dgroup),
-                        .count = (int32_t)span->groups,
-                        .rows = (int32_t)(p->tokens * p->gpu->extent.used), /* groups name theirs */
-                        .most = (int32_t)span->most,
-                        .matrix = *m,
-                        .y = y,
-                        .stride = m->rows};
+    mo_gpu_op_add(p, MO_OP_GROUPED)->grouped = (mo_op_grouped){
+        .in = in,
+        .pick = pick,
+        .groups = p->gpu->scratch.groups +
+                  (mo_daddr)(part * p->gpu->scratch.group_limit + span->group) * sizeof(mo_dgroup),
+        .count = (int32_t)span->groups,
+        .rows = (int32_t)(p->tokens * p->gpu->core.extent.used), /* groups name theirs */
+        .most = (int32_t)span->most,
+        .matrix = *m,
+        .y = y,
+        .stride = m->rows};
 }
 
 void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
 {
     const mo_gpu *gpu = p->gpu;
-    const mo_moe *moe = &gpu->spec->layers[layer].moe;
-    const mo_gpu_layer *c = &gpu->layers[layer];
-    const mo_gpu_scratch *r = &gpu->room;
+    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
+    const mo_gpu_layer *c = &gpu->core.layers[layer];
+    const mo_gpu_scratch *r = &gpu->scratch;
     const mo_dacts hidden = mo_dacts_lay(r->hidden, p->tokens * moe->used, moe->width);
     const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
     add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
@@ -85,7 +85,7 @@ void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
 
 bool mo_gpu_interleaved(const mo_gpu *gpu, int layer)
 {
-    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[0];
+    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[0];
     return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
 }
 
@@ -102,23 +102,23 @@ static void restore_part(mo_op_restore *op, const mo_weights *w, int64_t at, int
 
 void mo_gpu_restore(mo_gpu_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only)
 {
-    const mo_brick *b = &p->gpu->spec->layers[layer].moe.bricks[0];
+    const mo_brick *b = &p->gpu->core.spec->layers[layer].moe.bricks[0];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    const int64_t at[] = {0, p->gpu->layers[layer].up_at, p->gpu->layers[layer].down_at};
+    const int64_t at[] = {0, p->gpu->core.layers[layer].up_at, p->gpu->core.layers[layer].down_at};
     mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
     op->from = from;
     op->to = to;
     op->count = (int32_t)count;
     for (int i = 0; i < 3; i++) {
         if (only < 0 || only == i) {
-            restore_part(op, parts[i], at[i], p->gpu->stage_bytes);
+            restore_part(op, parts[i], at[i], p->gpu->experts.stage_bytes);
         }
     }
 }
 
 void mo_gpu_restore_window(mo_gpu_plan *p, const mo_gpu_window *w)
 {
-    const mo_brick *b = &p->gpu->spec->layers[w->layer].moe.bricks[0];
+    const mo_brick *b = &p->gpu->core.spec->layers[w->layer].moe.bricks[0];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
     mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
     op->from = w->memory;
@@ -135,13 +135,14 @@ void mo_gpu_restore_window(mo_gpu_plan *p, const mo_gpu_window *w)
 void mo_gpu_side(mo_gpu_plan *p, int layer)
 {
     const mo_gpu *gpu = p->gpu;
-    const mo_layer *l = &gpu->spec->layers[layer];
-    const mo_gpu_layer *c = &gpu->layers[layer];
+    const mo_layer *l = &gpu->core.spec->layers[layer];
+    const mo_gpu_layer *c = &gpu->core.layers[layer];
     if (!c->up.data) {
         return;
     }
-    const mo_gpu_scratch *r = &gpu->room;
-    const mo_dacts in = l->dense ? mo_dacts_lay(r->in_dense, p->tokens, gpu->spec->width) : mo_gpu_in_of(p);
+    const mo_gpu_scratch *r = &gpu->scratch;
+    const mo_dacts in =
+        l->dense ? mo_dacts_lay(r->in_dense, p->tokens, gpu->core.spec->width) : mo_gpu_in_of(p);
     const mo_dacts hidden = mo_dacts_lay(r->side_hidden, p->tokens, c->up.rows);
     mo_op_product *first = mo_gpu_op_product(p, in);
     mo_gpu_op_multiply(first, &c->gate, r->side_gate, c->up.rows);
@@ -156,15 +157,15 @@ void mo_gpu_side(mo_gpu_plan *p, int layer)
                          .rows = (int32_t)p->tokens,
                          .n = c->up.rows,
                          .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, gpu->spec->width);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, gpu->core.spec->width);
 }
 
 void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts)
 {
     const mo_gpu *gpu = p->gpu;
-    const mo_layer *l = &gpu->spec->layers[layer];
-    const mo_gpu_layer *c = &gpu->layers[layer];
-    const mo_gpu_scratch *r = &gpu->room;
+    const mo_layer *l = &gpu->core.spec->layers[layer];
+    const mo_gpu_layer *c = &gpu->core.layers[layer];
+    const mo_gpu_scratch *r = &gpu->scratch;
     mo_op_stream *op = mo_gpu_op_stream(p, layer);
     op->feed = 1;
     if (l->routed && experts) {

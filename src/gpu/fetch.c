@@ -9,18 +9,19 @@
 /* How many of `count` bricks to fetch, so that the link and the CPU end together. */
 static int share_of_fetch(mo_gpu *gpu, int layer, int count)
 {
-    if (gpu->postfetch.mode == MO_POSTFETCH_OFF || gpu->postfetch.force_cpu) {
+    if (gpu->lanes.postfetch.mode == MO_POSTFETCH_OFF || gpu->lanes.postfetch.force_cpu) {
         return 0;
     }
-    const int most = count < gpu->stage_count ? count : gpu->stage_count;
-    return mo_lane_share(&gpu->cpu_rate, &gpu->fetch_rate, gpu->layers[layer].brick_bytes, count, most);
+    const int most = count < gpu->experts.stage_count ? count : gpu->experts.stage_count;
+    return mo_lane_share(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, gpu->core.layers[layer].brick_bytes,
+                         count, most);
 }
 
 /* ---- Worklists -------------------------------------------------------------------------------- */
 
 static uint8_t *list_of(const mo_gpu *gpu, int stage)
 {
-    return gpu->pinned.works + stage * gpu->pinned.work_bytes;
+    return gpu->scratch.pinned.works + stage * gpu->scratch.pinned.work_bytes;
 }
 
 /* The expert's rows behind those that the list has already. */
@@ -43,7 +44,7 @@ mo_daddr mo_gpu_list_work(const mo_gpu *gpu, const mo_forward *forward, int stag
     uint8_t *list = list_of(gpu, stage);
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     add_work(forward, list, expert, base);
-    return gpu->room.fetched + (mo_daddr)(stage * gpu->pinned.work_bytes);
+    return gpu->scratch.fetched + (mo_daddr)(stage * gpu->scratch.pinned.work_bytes);
 }
 
 static int32_t items_of(const uint8_t *list)
@@ -59,8 +60,8 @@ static mo_status send_work(mo_dstream *stream, const uint8_t *list, mo_daddr to,
 
 mo_status mo_gpu_send_work(mo_gpu *gpu, int stage, mo_error *err)
 {
-    return send_work(gpu->lane, list_of(gpu, stage),
-                     gpu->room.fetched + (mo_daddr)(stage * gpu->pinned.work_bytes), err);
+    return send_work(gpu->link.lane, list_of(gpu, stage),
+                     gpu->scratch.fetched + (mo_daddr)(stage * gpu->scratch.pinned.work_bytes), err);
 }
 
 /* ---- Deciding --------------------------------------------------------------------------------- */
@@ -69,16 +70,16 @@ mo_status mo_gpu_send_work(mo_gpu *gpu, int stage, mo_error *err)
  * will be copied and computed there. */
 static void give_place(mo_gpu *gpu, int layer, int expert, int stage)
 {
-    mo_gpu_stage *s = &gpu->stages[stage];
-    const bool admit = !gpu->hot.rules && mo_vram_has(gpu->vram, layer);
-    const mo_daddr slot = admit ? mo_vram_take(gpu->vram, layer, expert) : 0;
+    mo_gpu_stage *s = &gpu->experts.stages[stage];
+    const bool admit = !gpu->hot.rules && mo_vram_has(gpu->experts.vram, layer);
+    const mo_daddr slot = admit ? mo_vram_take(gpu->experts.vram, layer, expert) : 0;
     s->to = slot ? slot : s->plain;
     if (slot) {
-        mo_vram_landed(gpu->vram, layer, expert);
-        mo_vram_pin(gpu->vram, layer, expert);
+        mo_vram_landed(gpu->experts.vram, layer, expert);
+        mo_vram_pin(gpu->experts.vram, layer, expert);
     }
     if (!mo_gpu_is_pinned(gpu, layer, expert)) {
-        mo_gpu_clock_fall(gpu->clock, layer, MO_FALLBACK_UNPINNED);
+        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
     }
 }
 
@@ -92,7 +93,7 @@ static void touch(mo_gpu *gpu, const mo_forward *forward, int layer)
     }
     for (int e = 0; e < moe->experts; e++) {
         if (picks[e]) {
-            mo_vram_touch(gpu->vram, layer, e, gpu->pass, picks[e]);
+            mo_vram_touch(gpu->experts.vram, layer, e, gpu->number, picks[e]);
         }
     }
 }
@@ -110,13 +111,13 @@ static void give_places(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_ser
         if (crosses(forward, s, i)) {
             give_place(gpu, s->layer, forward->w->needs[s->need[i]].expert, i);
         } else {
-            gpu->stages[i].to = gpu->stages[i].plain;
+            gpu->experts.stages[i].to = gpu->experts.stages[i].plain;
         }
     }
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(gpu->vram, s->layer, expert)) {
-            mo_vram_unpin(gpu->vram, s->layer, expert);
+        if (mo_vram_find(gpu->experts.vram, s->layer, expert)) {
+            mo_vram_unpin(gpu->experts.vram, s->layer, expert);
         }
     }
 }
@@ -144,22 +145,22 @@ void mo_gpu_plan_fetch(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s)
 static mo_status copy_brick(mo_gpu *gpu, mo_forward *forward, int stage, mo_gpu_service *s, mo_error *err)
 {
     mo_need *need = &forward->w->needs[s->need[stage]];
-    const mo_gpu_stage *to = &gpu->stages[stage];
+    const mo_gpu_stage *to = &gpu->experts.stages[stage];
     int64_t bytes = 0;
     const mo_status status =
-        mo_gpu_copy_brick(gpu, gpu->fetch, s->layer, need->expert,
+        mo_gpu_copy_brick(gpu, gpu->link.fetch, s->layer, need->expert,
                           mo_gpu_interleaved(gpu, s->layer) ? to->memory : to->to, &bytes, err);
     if (status == MO_OK) {
         s->fetched_bytes += bytes;
-        gpu->counters.fetched++;
-        gpu->counters.fetched_bytes += (uint64_t)bytes;
+        gpu->experts.fetched++;
+        gpu->experts.fetched_bytes += (uint64_t)bytes;
         return MO_OK;
     }
-    if (mo_vram_find(gpu->vram, s->layer, need->expert)) {
-        mo_vram_drop(gpu->vram, s->layer, need->expert);
+    if (mo_vram_find(gpu->experts.vram, s->layer, need->expert)) {
+        mo_vram_drop(gpu->experts.vram, s->layer, need->expert);
     }
-    gpu->counters.fetch_failed++;
-    mo_gpu_clock_fall(gpu->clock, s->layer, MO_FALLBACK_FAILED);
+    gpu->link.failed++;
+    mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_FAILED);
     need->in_done = need->down_done = false;
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
 }
@@ -173,11 +174,11 @@ static mo_status send_list(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(forward, s, i)) {
-            add_work(forward, list, forward->w->needs[s->need[i]].expert, gpu->stages[i].to);
+            add_work(forward, list, forward->w->needs[s->need[i]].expert, gpu->experts.stages[i].to);
         }
     }
     *items = items_of(list);
-    return send_work(gpu->fetch, list, gpu->room.fetched, err);
+    return send_work(gpu->link.fetch, list, gpu->scratch.fetched, err);
 }
 
 /* To the file's layout: those that stay in stages lie side by side and take one op. */
@@ -187,14 +188,14 @@ static mo_status straighten(mo_gpu *gpu, const mo_forward *forward, const mo_gpu
     for (int i = 0, run; i < s->fetched && status == MO_OK; i += run) {
         mo_op ops[1];
         mo_gpu_plan p = {.gpu = gpu, .tokens = forward->tokens, .ops = ops, .limit = 1};
-        const mo_gpu_stage *from = &gpu->stages[i];
+        const mo_gpu_stage *from = &gpu->experts.stages[i];
         for (run = 1; from->to == from->plain && i + run < s->fetched; run++) {
-            if (gpu->stages[i + run].to != gpu->stages[i + run].plain) {
+            if (gpu->experts.stages[i + run].to != gpu->experts.stages[i + run].plain) {
                 break;
             }
         }
         mo_gpu_restore(&p, s->layer, from->memory, from->to, run, -1);
-        status = mo_gpu_launch(gpu->lane, &p, err);
+        status = mo_gpu_launch(gpu->link.lane, &p, err);
     }
     return status;
 }
@@ -207,13 +208,13 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_se
     mo_op ops[2];
     mo_gpu_plan p = {
         .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 2};
-    mo_status status = mo_dstream_after(gpu->lane, gpu->fetch_to, err);
+    mo_status status = mo_dstream_after(gpu->link.lane, gpu->lanes.fetch_to, err);
     if (status == MO_OK && items && mo_gpu_interleaved(gpu, s->layer)) {
         status = straighten(gpu, forward, s, err);
     }
     if (status == MO_OK && items) {
-        mo_gpu_brick(&p, s->layer, gpu->room.fetched, items);
-        status = mo_gpu_launch(gpu->lane, &p, err);
+        mo_gpu_brick(&p, s->layer, gpu->scratch.fetched, items);
+        status = mo_gpu_launch(gpu->link.lane, &p, err);
     }
     return status;
 }
@@ -239,8 +240,8 @@ static mo_status fetch_all(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, 
     if (first == 0) {
         give_places(gpu, forward, s);
     }
-    mo_status status = mo_event_record(gpu->fetch_from, gpu->fetch, err);
-    mo_gpu_clock_fetch(gpu->clock, s->layer, mo_clock_ns());
+    mo_status status = mo_event_record(gpu->lanes.fetch_from, gpu->link.fetch, err);
+    mo_gpu_clock_fetch(gpu->lanes.clock, s->layer, mo_clock_ns());
     status = status == MO_OK ? copy_bricks(gpu, forward, s, 0, first, &failed, err) : status;
     if (status == MO_OK && first > 0) {
         give_places(gpu, forward, s);
@@ -252,15 +253,15 @@ static mo_status fetch_all(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, 
         status = send_list(gpu, forward, s, 1, &items, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->fetch_to, gpu->fetch, err);
+        status = mo_event_record(gpu->lanes.fetch_to, gpu->link.fetch, err);
     }
     if (status == MO_OK) {
         status = compute(gpu, forward, s, items, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->lane_done, gpu->lane, err);
+        status = mo_event_record(gpu->lanes.lane_done, gpu->link.lane, err);
     }
-    return status == MO_OK ? mo_dstream_after(gpu->main, gpu->lane_done, err) : status;
+    return status == MO_OK ? mo_dstream_after(gpu->link.main, gpu->lanes.lane_done, err) : status;
 }
 
 /* The step ends here, and nobody knows what has come to the slots that were given away: they are empty. */
@@ -268,8 +269,8 @@ static void forget(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service 
 {
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(gpu->vram, s->layer, expert)) {
-            mo_vram_drop(gpu->vram, s->layer, expert);
+        if (mo_vram_find(gpu->experts.vram, s->layer, expert)) {
+            mo_vram_drop(gpu->experts.vram, s->layer, expert);
         }
     }
 }
@@ -286,7 +287,7 @@ mo_status mo_gpu_submit(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_
         forget(gpu, forward, s);
         return status;
     }
-    status = mo_vram_switch(gpu->vram, gpu->main, err);
+    status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
     return status == MO_OK && s->next ? mo_gpu_run_segment(gpu, s->next, err) : status;
 }
 

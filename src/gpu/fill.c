@@ -4,9 +4,9 @@
 
 bool mo_gpu_in_ram(const mo_gpu *gpu, int layer, int expert)
 {
-    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[expert];
+    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
     return b->gate.w.data && b->up.w.data && b->down.w.data &&
-           (!mo_gpu_store(gpu) || mo_store_resident(mo_gpu_store(gpu), layer, expert));
+           (!gpu->experts.store || mo_store_resident(gpu->experts.store, layer, expert));
 }
 
 /* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
@@ -15,27 +15,28 @@ mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, i
 {
     mo_op ops[1];
     mo_gpu_plan p = {.gpu = gpu, .ops = ops, .limit = 1};
-    const mo_gpu_stage *s = &gpu->stages[number % gpu->stage_count];
+    const mo_gpu_stage *s = &gpu->experts.stages[number % gpu->experts.stage_count];
     const bool interleaved = mo_gpu_interleaved(gpu, layer);
     mo_status status = MO_OK;
-    if (interleaved && number >= gpu->stage_count) {
-        status = mo_dstream_after(gpu->fetch, s->done, err);
+    if (interleaved && number >= gpu->experts.stage_count) {
+        status = mo_dstream_after(gpu->link.fetch, s->done, err);
     }
     for (int tries = 0, again = status == MO_OK; again;) {
-        status = mo_gpu_copy_brick(gpu, gpu->fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
-        again = mo_gpu_again(gpu, gpu->fetch, &tries, &status, err);
+        status =
+            mo_gpu_copy_brick(gpu, gpu->link.fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
+        again = mo_gpu_again(gpu, gpu->link.fetch, &tries, &status, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(s->ready, gpu->fetch, err);
+        status = mo_event_record(s->ready, gpu->link.fetch, err);
     }
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->main, s->ready, err);
+        status = mo_dstream_after(gpu->link.main, s->ready, err);
     }
     if (status == MO_OK && interleaved) {
         mo_gpu_restore(&p, layer, s->memory, to, 1, -1);
-        status = mo_gpu_launch(gpu->main, &p, err);
+        status = mo_gpu_launch(gpu->link.main, &p, err);
     }
-    return status == MO_OK ? mo_event_record(s->done, gpu->main, err) : status;
+    return status == MO_OK ? mo_event_record(s->done, gpu->link.main, err) : status;
 }
 
 typedef struct filling {
@@ -49,26 +50,26 @@ typedef struct filling {
 static mo_status fill_one(filling *f, int layer, int expert, mo_error *err)
 {
     mo_gpu *gpu = f->gpu;
-    const bool stored = mo_gpu_store(gpu) != NULL;
+    const bool stored = gpu->experts.store != NULL;
     int64_t bytes = 0;
     mo_status status = MO_OK;
-    if (mo_vram_find(gpu->vram, layer, expert) || (!f->bring && !mo_gpu_in_ram(gpu, layer, expert))) {
+    if (mo_vram_find(gpu->experts.vram, layer, expert) || (!f->bring && !mo_gpu_in_ram(gpu, layer, expert))) {
         return MO_OK;
     }
-    const mo_daddr to = mo_vram_take_free(gpu->vram, layer, expert);
+    const mo_daddr to = mo_vram_take_free(gpu->experts.vram, layer, expert);
     if (!to) {
         return MO_OK;
     }
     if (f->bring && stored) {
-        status = mo_store_bring(mo_gpu_store(gpu), layer, expert, err);
+        status = mo_store_bring(gpu->experts.store, layer, expert, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_send_to_slot(gpu, layer, expert, to, f->sent++, &bytes, err);
     }
     if (status == MO_OK && f->bring && stored) { /* the next one may take its place in RAM */
-        status = mo_dstream_wait(gpu->main, err);
+        status = mo_dstream_wait(gpu->link.main, err);
     }
-    mo_vram_landed(gpu->vram, layer, expert);
+    mo_vram_landed(gpu->experts.vram, layer, expert);
     f->done += bytes;
     if (status == MO_OK && gpu->options.progress &&
         !gpu->options.progress(gpu->options.user, f->done < f->all ? f->done : f->all, f->all)) {
@@ -80,9 +81,9 @@ static mo_status fill_one(filling *f, int layer, int expert, mo_error *err)
 /* Those of the same number in every layer together. */
 static mo_status fill_by_number(filling *f, mo_error *err)
 {
-    const mo_model_spec *spec = f->gpu->spec;
+    const mo_model_spec *spec = f->gpu->core.spec;
     mo_status status = MO_OK;
-    for (int64_t e = 0; e < f->gpu->extent.experts && status == MO_OK; e++) {
+    for (int64_t e = 0; e < f->gpu->core.extent.experts && status == MO_OK; e++) {
         for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
             const mo_layer *l = &spec->layers[i];
             if (l->routed && e < l->moe.experts) {
@@ -100,8 +101,8 @@ static mo_status fill_by_requests(filling *f, mo_error *err)
     mo_status status = MO_OK;
     for (int32_t i = 0; i < o->wish_count && status == MO_OK; i++) {
         const mo_store_request *w = &o->requests[i];
-        if (mo_vram_has(f->gpu->vram, w->layer)) {
-            mo_vram_seed(f->gpu->vram, w->layer, w->expert, w->hits, o->requests[0].hits);
+        if (mo_vram_has(f->gpu->experts.vram, w->layer)) {
+            mo_vram_seed(f->gpu->experts.vram, w->layer, w->expert, w->hits, o->requests[0].hits);
             status = fill_one(f, w->layer, w->expert, err);
         }
     }
@@ -123,7 +124,7 @@ mo_status mo_gpu_fill(mo_gpu *gpu, mo_error *err)
 {
     filling f = {.gpu = gpu};
     int32_t slots, filled;
-    mo_vram_slots(gpu->vram, &slots, &filled, &f.all);
+    mo_vram_slots(gpu->experts.vram, &slots, &filled, &f.all);
     mo_status status = MO_OK;
     if (gpu->hot.rules) {
         status = fill_hot(&f, err);
@@ -135,7 +136,7 @@ mo_status mo_gpu_fill(mo_gpu *gpu, mo_error *err)
     }
     mo_packing_free(&gpu->hot.packing);
     if (status == MO_OK) {
-        status = mo_vram_switch(gpu->vram, gpu->main, err);
+        status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
     }
-    return status == MO_OK ? mo_dstream_wait(gpu->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
 }

@@ -7,8 +7,8 @@
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
 {
-    const int layers = gpu->spec->layer_count;
-    const uint32_t *bad = gpu->pinned.bad;
+    const int layers = gpu->core.spec->layer_count;
+    const uint32_t *bad = gpu->scratch.pinned.bad;
     for (int i = 0; i < layers; i++) {
         if (bad[2 * i + 1]) {
             return mo_fail(
@@ -38,14 +38,14 @@ static mo_status check_flags(mo_gpu *gpu, mo_error *err)
 /* Rows of logits that were made for tokens first .. first + rows - 1 go to the slices that want them. */
 static void hand_out(const mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t rows)
 {
-    const int64_t vocab = gpu->spec->vocab;
+    const int64_t vocab = gpu->core.spec->vocab;
     int64_t t = 0;
     for (int i = 0; i < forward->slice_count; i++) {
         const mo_slice *s = &forward->slices[i];
         for (int64_t j = 0; j < s->count; j++, t++) {
             if (s->logits && j >= s->logits_from && t >= first && t < first + rows) {
-                memcpy(s->logits + (j - s->logits_from) * vocab, gpu->pinned.logits + (t - first) * vocab,
-                       sizeof(float) * (size_t)vocab);
+                memcpy(s->logits + (j - s->logits_from) * vocab,
+                       gpu->scratch.pinned.logits + (t - first) * vocab, sizeof(float) * (size_t)vocab);
             }
         }
     }
@@ -57,10 +57,11 @@ static mo_status fetch_logits(mo_gpu *gpu, const mo_forward *forward, int64_t fi
     const mo_slice *only = &forward->slices[0];
     const bool direct = rows == 1 && forward->slice_count == 1 && only->logits &&
                         only->logits == only->state->gpu_session->logits;
-    mo_status status = mo_copy_out(gpu->main, direct ? only->logits : gpu->pinned.logits, gpu->room.logits,
-                                   sizeof(float) * (size_t)(rows * gpu->spec->vocab), err);
+    mo_status status =
+        mo_copy_out(gpu->link.main, direct ? only->logits : gpu->scratch.pinned.logits, gpu->scratch.logits,
+                    sizeof(float) * (size_t)(rows * gpu->core.spec->vocab), err);
     if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->main, err);
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK && !direct) {
         hand_out(gpu, forward, first, rows);
@@ -74,8 +75,8 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
     mo_gpu_plan p = {.gpu = gpu,
                      .tokens = forward->tokens,
                      .slices = forward->slice_count,
-                     .ops = gpu->batch_ops,
-                     .limit = gpu->batch_ops_limit};
+                     .ops = gpu->programs.batch_ops,
+                     .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
     int64_t first = 0;
     for (int i = 0; i < forward->slice_count; i++) {
@@ -84,7 +85,7 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
             const int64_t rows = s->count - j < GPU_LOGITS ? s->count - j : GPU_LOGITS;
             p.count = 0;
             mo_gpu_logits(&p, first + j, rows);
-            status = mo_gpu_launch(gpu->main, &p, err);
+            status = mo_gpu_launch(gpu->link.main, &p, err);
             if (status == MO_OK) {
                 status = fetch_logits(gpu, forward, first + j, rows, err);
             }
@@ -98,18 +99,19 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
 static void tell_choices(mo_gpu *gpu, mo_forward *forward)
 {
     const int64_t stride = mo_gpu_choice_rows(gpu, forward->tokens);
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        const mo_layer *l = &gpu->spec->layers[i];
-        if (!l->routed || gpu->host.layers[i]) { /* the CPU told and counted its own */
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        const mo_layer *l = &gpu->core.spec->layers[i];
+        if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU told and counted its own */
             continue;
         }
         const int64_t rows = forward->tokens * l->moe.used;
         forward->index = i;
         forward->layer = l;
-        memcpy(forward->w->ids, gpu->pinned.all_ids + i * stride, sizeof(int32_t) * (size_t)rows);
-        memcpy(forward->w->weights, gpu->pinned.all_weights + i * stride, sizeof(float) * (size_t)rows);
+        memcpy(forward->w->ids, gpu->scratch.pinned.all_ids + i * stride, sizeof(int32_t) * (size_t)rows);
+        memcpy(forward->w->weights, gpu->scratch.pinned.all_weights + i * stride,
+               sizeof(float) * (size_t)rows);
         mo_forward_tell_routes(forward);
-        if (gpu->layers[i].served == gpu->pass) {
+        if (gpu->lanes.served[i] == gpu->number) {
             continue;
         }
         mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, i) : NULL;
@@ -129,9 +131,9 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
 {
     const mo_status status = mo_gpu_measure_last(gpu, err);
     if (status == MO_OK) {
-        mo_gpu_clock_end(gpu->clock, gpu->pinned.bad + 2 * gpu->spec->layer_count + 2, forward->engine->tally,
-                         forward->engine->timed, mo_clock_ns(), &gpu->counters.fetch_ns,
-                         &gpu->counters.hidden_ns);
+        mo_gpu_clock_end(gpu->lanes.clock, gpu->scratch.pinned.bad + 2 * gpu->core.spec->layer_count + 2,
+                         forward->engine->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,
+                         &gpu->lanes.hidden_ns);
     }
     return status;
 }
@@ -139,21 +141,22 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
 mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *err)
 {
     mo_status status = few ? MO_OK : batch_logits(gpu, forward, err);
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     const size_t choices = sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(gpu, forward->tokens));
     if (status == MO_OK) {
-        status = mo_copy_out(gpu->main, gpu->pinned.bad, gpu->room.step,
+        status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
                              sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
     }
-    if (status == MO_OK && few && gpu->extent.expert_width) {
-        status = mo_copy_out(gpu->main, gpu->pinned.all_ids, gpu->room.ids, choices, err);
+    if (status == MO_OK && few && gpu->core.extent.expert_width) {
+        status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_ids, gpu->scratch.ids, choices, err);
     }
     if (status == MO_OK && few && mo_forward_listens(forward)) {
-        status = mo_copy_out(gpu->main, gpu->pinned.all_weights, gpu->room.weights, choices, err);
+        status =
+            mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_weights, gpu->scratch.weights, choices, err);
     }
     if (status == MO_OK) {
         status = few && mo_gpu_wants_logits(forward) ? fetch_logits(gpu, forward, 0, forward->tokens, err)
-                                                     : mo_dstream_wait(gpu->main, err);
+                                                     : mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(gpu);

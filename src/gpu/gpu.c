@@ -19,27 +19,27 @@
 
 static void find_ropes(mo_gpu *gpu)
 {
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        const mo_rope *rope = gpu->spec->layers[i].attention.rope;
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        const mo_rope *rope = gpu->core.spec->layers[i].attention.rope;
         bool known = rope == NULL;
-        for (int r = 0; r < gpu->rope_count; r++) {
-            known |= gpu->ropes[r] == rope;
+        for (int r = 0; r < gpu->core.rope_count; r++) {
+            known |= gpu->core.ropes[r] == rope;
         }
-        if (!known && gpu->rope_count < 8) {
-            gpu->ropes[gpu->rope_count++] = rope;
+        if (!known && gpu->core.rope_count < 8) {
+            gpu->core.ropes[gpu->core.rope_count++] = rope;
         }
     }
 }
 
 static mo_status make_streams(mo_gpu *gpu, mo_error *err)
 {
-    mo_dstream **streams[] = {&gpu->main, &gpu->fetch, &gpu->lane};
-    mo_event **events[] = {&gpu->fetch_from, &gpu->fetch_to, &gpu->lane_done};
+    mo_dstream **streams[] = {&gpu->link.main, &gpu->link.fetch, &gpu->link.lane};
+    mo_event **events[] = {&gpu->lanes.fetch_from, &gpu->lanes.fetch_to, &gpu->lanes.lane_done};
     mo_status status = MO_OK;
     for (int i = 0; i < 3 && status == MO_OK; i++) {
-        status = mo_dstream_create(gpu->device, streams[i], err);
+        status = mo_dstream_create(gpu->memory.device, streams[i], err);
         if (status == MO_OK) {
-            status = mo_event_create(gpu->device, events[i], err);
+            status = mo_event_create(gpu->memory.device, events[i], err);
         }
     }
     return status;
@@ -48,20 +48,21 @@ static mo_status make_streams(mo_gpu *gpu, mo_error *err)
 bool mo_gpu_any_interleaved(const mo_gpu *gpu)
 {
     bool interleaved = false;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        interleaved |= gpu->spec->layers[i].routed && mo_gpu_interleaved(gpu, i);
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        interleaved |= gpu->core.spec->layers[i].routed && mo_gpu_interleaved(gpu, i);
     }
     return interleaved;
 }
 
 int64_t mo_gpu_kept(const mo_gpu *gpu)
 {
-    return gpu->session_bytes + mo_gpu_map_bytes(gpu->spec);
+    return gpu->memory.session_bytes + mo_gpu_map_bytes(gpu->core.spec);
 }
 
 int64_t mo_gpu_least_stages(const mo_gpu *gpu)
 {
-    return MO_VRAM_STAGES_LEAST * (mo_gpu_any_interleaved(gpu) ? 2 : 1) * mo_gpu_largest_brick(gpu->spec);
+    return MO_VRAM_STAGES_LEAST * (mo_gpu_any_interleaved(gpu) ? 2 : 1) *
+           mo_gpu_largest_brick(gpu->core.spec);
 }
 
 /* Bytes of slots for every expert; 0 when none is to stay. */
@@ -69,39 +70,39 @@ static int64_t all_slots(const mo_gpu *gpu)
 {
     const bool hot = gpu->options.hot && gpu->options.hot->file; /* has a budget of its own */
     int64_t bytes = 0;
-    for (int i = 0; i < gpu->spec->layer_count && !gpu->options.cpu_moe && !hot; i++) {
-        const mo_layer *l = &gpu->spec->layers[i];
-        bytes += l->routed ? l->moe.experts * gpu->layers[i].brick_bytes : 0;
+    for (int i = 0; i < gpu->core.spec->layer_count && !gpu->options.cpu_moe && !hot; i++) {
+        const mo_layer *l = &gpu->core.spec->layers[i];
+        bytes += l->routed ? l->moe.experts * gpu->core.layers[i].brick_bytes : 0;
     }
     return bytes;
 }
 
 static mo_status make_stages(mo_gpu *gpu, mo_error *err)
 {
-    const int64_t brick = mo_gpu_largest_brick(gpu->spec);
+    const int64_t brick = mo_gpu_largest_brick(gpu->core.spec);
     if (brick == 0) {
         return MO_OK;
     }
     const bool interleaved = mo_gpu_any_interleaved(gpu);
     const int64_t each = interleaved ? 2 * brick : brick;
-    const int64_t spare = gpu->limit - gpu->taken - mo_gpu_kept(gpu);
+    const int64_t spare = gpu->memory.limit - gpu->memory.taken - mo_gpu_kept(gpu);
     const int64_t asked = gpu->options.stage_bytes;
-    const int64_t bytes = asked == 0 ? mo_vram_staging(each, gpu->limit, spare, all_slots(gpu))
+    const int64_t bytes = asked == 0 ? mo_vram_staging(each, gpu->memory.limit, spare, all_slots(gpu))
                           : asked < MO_VRAM_STAGES_LEAST * each ? MO_VRAM_STAGES_LEAST * each
                                                                 : asked;
     const int64_t count = bytes / each < GPU_STAGES ? bytes / each : GPU_STAGES;
-    gpu->stage_bytes = brick;
-    gpu->staging_bytes = bytes;
+    gpu->experts.stage_bytes = brick;
+    gpu->experts.staging_bytes = bytes;
     mo_daddr memory = 0;
     mo_status status = mo_gpu_alloc(gpu, bytes, "room for experts on their way", &memory, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
-        mo_gpu_stage *s = &gpu->stages[i];
+        mo_gpu_stage *s = &gpu->experts.stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
         s->plain = interleaved ? memory + (mo_daddr)((count + i) * brick) : s->memory;
-        gpu->stage_count++;
-        status = mo_event_create(gpu->device, &s->ready, err);
+        gpu->experts.stage_count++;
+        status = mo_event_create(gpu->memory.device, &s->ready, err);
         if (status == MO_OK) {
-            status = mo_event_create(gpu->device, &s->done, err);
+            status = mo_event_create(gpu->memory.device, &s->done, err);
         }
     }
     return status;
@@ -109,17 +110,17 @@ static mo_status make_stages(mo_gpu *gpu, mo_error *err)
 
 static mo_status make_slots(mo_gpu *gpu, mo_error *err)
 {
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     mo_vram_layer *shapes = calloc((size_t)layers + 1, sizeof *shapes);
     if (!shapes) {
         return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
     }
     for (int i = 0; i < layers; i++) {
-        const mo_layer *l = &gpu->spec->layers[i];
-        shapes[i] =
-            (mo_vram_layer){.bytes = gpu->layers[i].brick_bytes, .experts = l->routed ? l->moe.experts : 0};
+        const mo_layer *l = &gpu->core.spec->layers[i];
+        shapes[i] = (mo_vram_layer){.bytes = gpu->core.layers[i].brick_bytes,
+                                    .experts = l->routed ? l->moe.experts : 0};
     }
-    int64_t budget = gpu->limit - gpu->taken - mo_gpu_kept(gpu);
+    int64_t budget = gpu->memory.limit - gpu->memory.taken - mo_gpu_kept(gpu);
     mo_status status = MO_OK;
     if (gpu->options.hot && gpu->options.hot->file) {
         status = mo_gpu_hot_choose(gpu, budget, shapes, err);
@@ -128,14 +129,15 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
         budget = budget < 0 || gpu->options.cpu_moe ? 0 : budget;
     }
     if (status == MO_OK) {
-        status = mo_vram_open(gpu->device, shapes, layers, budget, gpu->options.policy, &gpu->vram, err);
+        status = mo_vram_open(gpu->memory.device, shapes, layers, budget, gpu->options.policy,
+                              &gpu->experts.vram, err);
     }
     if (status == MO_OK) {
         int32_t slots, filled;
         int64_t bytes;
-        mo_vram_slots(gpu->vram, &slots, &filled, &bytes);
-        gpu->taken += bytes + mo_gpu_map_bytes(gpu->spec);
-        gpu->counters.peak_bytes = gpu->taken;
+        mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
+        gpu->memory.taken += bytes + mo_gpu_map_bytes(gpu->core.spec);
+        gpu->memory.peak_bytes = gpu->memory.taken;
     }
     free(shapes);
     return status;
@@ -143,13 +145,13 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
 
 static void adopt(mo_gpu *gpu, uint8_t *memory, size_t bytes, const char *what, mo_adopted *out)
 {
-    const size_t piece_bytes = gpu->options.pin_bytes ? gpu->options.pin_bytes : ADOPT_PIECE;
+    const size_t piece_bytes = gpu->link.pin_bytes ? gpu->link.pin_bytes : ADOPT_PIECE;
     *out = (mo_adopted){.memory = memory, .piece = piece_bytes};
     bytes = bytes / 4096 * 4096;
     size_t at = 0;
     for (mo_error err = {0}; memory && at < bytes; at += piece_bytes) {
         const size_t piece = bytes - at < piece_bytes ? bytes - at : piece_bytes;
-        if (mo_device_adopt(gpu->device, memory + at, piece, &err) != MO_OK) {
+        if (mo_device_adopt(gpu->memory.device, memory + at, piece, &err) != MO_OK) {
             mo_log(MO_LOG_WARN, "device",
                    "%.1f of %.1f GiB of %s in RAM could be pinned (%s); what lies in the rest reaches the "
                    "device "
@@ -165,23 +167,23 @@ static void adopt(mo_gpu *gpu, uint8_t *memory, size_t bytes, const char *what, 
 static void adopt_weights(mo_gpu *gpu)
 {
     size_t bytes = 0;
-    uint8_t *region = mo_checkpoint_region(gpu->model, &bytes);
-    adopt(gpu, region, bytes, "weights", &gpu->adopted[0]);
-    if (gpu->passage.count && gpu->passage.tiers && gpu->passage.tiers->ring) {
-        region = mo_layer_buffer_region(gpu->passage.tiers->ring, &bytes);
-        adopt(gpu, region, bytes, "layers from disk", &gpu->adopted[1]);
+    uint8_t *region = mo_checkpoint_region(gpu->core.model, &bytes);
+    adopt(gpu, region, bytes, "weights", &gpu->link.adopted[0]);
+    if (gpu->layer_buffer.count && gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->ring) {
+        region = mo_layer_buffer_region(gpu->layer_buffer.tiers->ring, &bytes);
+        adopt(gpu, region, bytes, "layers from disk", &gpu->link.adopted[1]);
     }
-    for (int i = 0; mo_gpu_store(gpu) && i < MO_BRICK_CLASSES; i++) {
-        region = mo_store_region(mo_gpu_store(gpu), i, &bytes);
-        adopt(gpu, region, bytes, "slots for experts", &gpu->adopted[2 + i]);
+    for (int i = 0; gpu->experts.store && i < MO_BRICK_CLASSES; i++) {
+        region = mo_store_region(gpu->experts.store, i, &bytes);
+        adopt(gpu, region, bytes, "slots for experts", &gpu->link.adopted[2 + i]);
     }
 }
 
 static void release_weights(mo_gpu *gpu)
 {
     for (int i = 0; i < GPU_ADOPTED; i++) {
-        for (size_t at = 0; at < gpu->adopted[i].bytes; at += gpu->adopted[i].piece) {
-            mo_device_release(gpu->device, gpu->adopted[i].memory + at);
+        for (size_t at = 0; at < gpu->link.adopted[i].bytes; at += gpu->link.adopted[i].piece) {
+            mo_device_release(gpu->memory.device, gpu->link.adopted[i].memory + at);
         }
     }
 }
@@ -190,7 +192,7 @@ static void release_weights(mo_gpu *gpu)
 static size_t pinned_run(const mo_gpu *gpu, const uint8_t *from, size_t run)
 {
     for (int i = 0; i < GPU_ADOPTED; i++) {
-        const mo_adopted *a = &gpu->adopted[i];
+        const mo_adopted *a = &gpu->link.adopted[i];
         if (a->memory && from >= a->memory && from < a->memory + a->bytes) {
             const size_t at = (size_t)(from - a->memory), end = a->bytes - at,
                          left = a->piece - at % a->piece;
@@ -214,13 +216,13 @@ mo_status mo_gpu_copy_range(mo_gpu *gpu, mo_dstream *stream, const uint8_t *from
 
 bool mo_gpu_is_pinned(const mo_gpu *gpu, int layer, int expert)
 {
-    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[expert];
+    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
     const uint8_t *parts[] = {b->gate.w.data, b->up.w.data, b->down.w.data};
     bool pinned = true;
     for (int i = 0; i < 3; i++) {
         bool here = false;
         for (int k = 0; k < GPU_ADOPTED; k++) {
-            const mo_adopted *a = &gpu->adopted[k];
+            const mo_adopted *a = &gpu->link.adopted[k];
             here |= a->memory && parts[i] >= a->memory && parts[i] < a->memory + a->bytes;
         }
         pinned = pinned && here;
@@ -237,9 +239,9 @@ mo_status mo_gpu_copy_matrix(mo_gpu *gpu, mo_dstream *stream, const mo_weights *
 mo_status mo_gpu_copy_brick(mo_gpu *gpu, mo_dstream *stream, int layer, int expert, mo_daddr to,
                             int64_t *bytes, mo_error *err)
 {
-    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[expert];
+    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    const int64_t at[] = {0, gpu->layers[layer].up_at, gpu->layers[layer].down_at};
+    const int64_t at[] = {0, gpu->core.layers[layer].up_at, gpu->core.layers[layer].down_at};
     mo_status status = MO_OK;
     *bytes = 0;
     for (int i = 0; i < 3 && status == MO_OK; i++) {
@@ -252,21 +254,21 @@ mo_status mo_gpu_copy_brick(mo_gpu *gpu, mo_dstream *stream, int layer, int expe
 static mo_status set_limit(mo_gpu *gpu, mo_error *err)
 {
     mo_device_info info;
-    mo_device_describe(gpu->device, &info);
-    gpu->shares_cores = strcmp(info.kind, "cuda") != 0;
+    mo_device_describe(gpu->memory.device, &info);
+    gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
     const mo_hot_request *hot = gpu->options.hot && gpu->options.hot->file ? gpu->options.hot : NULL;
     const bool less = hot && hot->max_mib < 0 && hot->reserve_mib < RESERVE_BYTES >> 20; /* as asked for */
     const int64_t reserve = less ? hot->reserve_mib << 20 : RESERVE_BYTES;
     const int64_t free_bytes = info.free_bytes > reserve ? info.free_bytes - reserve : 0;
-    gpu->limit = gpu->options.vram_bytes > 0 ? gpu->options.vram_bytes : free_bytes;
-    gpu->margin = gpu->options.vram_bytes > 0 ? 0 : info.free_bytes - free_bytes;
-    if (gpu->options.vram_bytes > 0 && gpu->limit > info.free_bytes) {
+    gpu->memory.limit = gpu->options.vram_bytes > 0 ? gpu->options.vram_bytes : free_bytes;
+    gpu->memory.margin = gpu->options.vram_bytes > 0 ? 0 : info.free_bytes - free_bytes;
+    if (gpu->options.vram_bytes > 0 && gpu->memory.limit > info.free_bytes) {
         mo_log(MO_LOG_WARN, "device",
                "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes", info.name,
-               (double)info.free_bytes / (1 << 30), (double)gpu->limit / (1 << 30));
-        gpu->limit = free_bytes;
+               (double)info.free_bytes / (1 << 30), (double)gpu->memory.limit / (1 << 30));
+        gpu->memory.limit = free_bytes;
     }
-    if (gpu->limit <= 0) {
+    if (gpu->memory.limit <= 0) {
         return mo_fail(err, MO_ENOMEM, "%s has no memory left; end what uses it, or run with --device none",
                        info.name);
     }
@@ -277,7 +279,7 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
 {
     mo_status status = set_limit(gpu, err);
     if (status == MO_OK) {
-        status = mo_gpu_clock_open(gpu->spec->layer_count, &gpu->clock, err);
+        status = mo_gpu_clock_open(gpu->core.spec->layer_count, &gpu->lanes.clock, err);
     }
     if (status == MO_OK) {
         status = make_streams(gpu, err);
@@ -327,24 +329,34 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                         .adopt_logits = mo_gpu_session_adopt,
                                         .pull = mo_gpu_session_pull,
                                         .push = mo_gpu_session_push};
-    gpu->device = options->device;
-    gpu->model = model;
-    gpu->spec = mo_checkpoint_spec(model);
+    gpu->memory.device = options->device;
+    gpu->core.model = model;
+    gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
-    gpu->extent = mo_extent_of(gpu->spec);
-    gpu->passage.tiers = options->tiers;
-    gpu->passage.held = -1;
-    gpu->session_bytes = (int64_t)mo_state_bytes(gpu->spec, options->kv, options->context, options->batch) +
-                         mo_gpu_session_table_bytes(gpu->spec);
-    gpu->cpu_rate = mo_lane_rate_of(options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
-    gpu->fetch_rate = mo_lane_rate_of(options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
+    gpu->link.pin_bytes = options->pin_bytes;
+    gpu->scratch.batch = options->batch;
+    gpu->scratch.context = options->context;
+    gpu->experts.store = options->tiers ? options->tiers->store : NULL;
+    gpu->lanes.serial = options->serial;
+    gpu->lanes.round_trip_s = options->round_trip_s;
+    gpu->core.extent = mo_extent_of(gpu->core.spec);
+    gpu->layer_buffer.tiers = options->tiers;
+    gpu->layer_buffer.held = -1;
+    gpu->memory.session_bytes =
+        (int64_t)mo_state_bytes(gpu->core.spec, options->kv, options->context, options->batch) +
+        mo_gpu_session_table_bytes(gpu->core.spec);
+    gpu->lanes.cpu_rate = mo_lane_rate_of(options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
+    gpu->lanes.fetch_rate = mo_lane_rate_of(options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {
-        gpu->postfetch = *options->postfetch;
+        gpu->lanes.postfetch = *options->postfetch;
     }
     find_ropes(gpu);
-    gpu->batch_ops_limit = GPU_OPS;
-    gpu->batch_ops = malloc(sizeof *gpu->batch_ops * (size_t)gpu->batch_ops_limit);
-    if (!gpu->batch_ops) {
+    gpu->programs.batch_ops_limit = GPU_OPS;
+    gpu->programs.batch_ops = malloc(sizeof *gpu->programs.batch_ops * (size_t)gpu->programs.batch_ops_limit);
+    gpu->lanes.served = calloc((size_t)gpu->core.spec->layer_count + 1, sizeof *gpu->lanes.served);
+    if (!gpu->programs.batch_ops || !gpu->lanes.served) {
+        free(gpu->programs.batch_ops);
+        free(gpu->lanes.served);
         free(gpu);
         return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
     }
@@ -365,31 +377,32 @@ void mo_gpu_close(mo_gpu *gpu)
     if (!gpu) {
         return;
     }
-    mo_dstream_destroy(gpu->main);
-    mo_dstream_destroy(gpu->fetch);
-    mo_dstream_destroy(gpu->lane);
+    mo_dstream_destroy(gpu->link.main);
+    mo_dstream_destroy(gpu->link.fetch);
+    mo_dstream_destroy(gpu->link.lane);
     mo_gpu_hot_close(gpu);
     mo_gpu_drop_sets(gpu);
     release_weights(gpu);
     mo_gpu_layer_buffer_close(gpu);
-    mo_vram_close(gpu->vram);
-    for (int i = 0; i < gpu->stage_count; i++) {
-        mo_event_destroy(gpu->stages[i].ready);
-        mo_event_destroy(gpu->stages[i].done);
+    mo_vram_close(gpu->experts.vram);
+    for (int i = 0; i < gpu->experts.stage_count; i++) {
+        mo_event_destroy(gpu->experts.stages[i].ready);
+        mo_event_destroy(gpu->experts.stages[i].done);
     }
     mo_gpu_windows_close(gpu);
-    mo_device_free(gpu->device, gpu->stage_count ? gpu->stages[0].memory : 0);
-    mo_event_destroy(gpu->fetch_from);
-    mo_event_destroy(gpu->fetch_to);
-    mo_event_destroy(gpu->lane_done);
-    mo_device_free(gpu->device, gpu->core);
-    mo_device_free(gpu->device, gpu->room.memory);
-    if (gpu->pinned.memory) {
-        mo_device_unpin(gpu->device, gpu->pinned.memory);
+    mo_device_free(gpu->memory.device, gpu->experts.stage_count ? gpu->experts.stages[0].memory : 0);
+    mo_event_destroy(gpu->lanes.fetch_from);
+    mo_event_destroy(gpu->lanes.fetch_to);
+    mo_event_destroy(gpu->lanes.lane_done);
+    mo_device_free(gpu->memory.device, gpu->core.memory);
+    mo_device_free(gpu->memory.device, gpu->scratch.memory);
+    if (gpu->scratch.pinned.memory) {
+        mo_device_unpin(gpu->memory.device, gpu->scratch.pinned.memory);
     }
-    mo_gpu_clock_close(gpu->clock);
-    free(gpu->layers);
-    free(gpu->batch_ops);
+    mo_gpu_clock_close(gpu->lanes.clock);
+    free(gpu->core.layers);
+    free(gpu->programs.batch_ops);
+    free(gpu->lanes.served);
     free(gpu);
 }
 
@@ -402,23 +415,43 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
 
 void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out)
 {
-    *out = gpu->counters;
-    out->limit_bytes = gpu->limit;
-    out->core_bytes = gpu->core_bytes;
-    out->streamed_layers = gpu->passage.count - gpu->host.count;
-    out->host_layers = gpu->host.count;
-    out->layer_buffer_bytes = gpu->passage.count ? gpu->passage.ring * gpu->passage.room : 0;
-    out->work_bytes = gpu->room.bytes;
-    out->stage_bytes = gpu->staging_bytes;
-    out->stage_bytes += gpu->hot.stage_bytes;
-    out->cpu_bytes_s = 1.0 / gpu->cpu_rate.s_per_byte;
-    out->link_bytes_s = 1.0 / gpu->fetch_rate.s_per_byte;
-    out->round_trip_s = gpu->options.round_trip_s;
-    mo_vram_slots(gpu->vram, &out->slots, &out->filled, &out->slot_bytes);
-    mo_gpu_clock_report(gpu->clock, out);
+    *out = (mo_device_report){
+        .steps = gpu->steps,
+        .limit_bytes = gpu->memory.limit,
+        .peak_bytes = gpu->memory.peak_bytes,
+        .core_bytes = gpu->core.bytes,
+        .work_bytes = gpu->scratch.bytes,
+        .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
+        .host_layers = gpu->layer_buffer.cpu.count,
+        .layer_buffer_bytes = gpu->layer_buffer.count ? gpu->layer_buffer.ring * gpu->layer_buffer.room : 0,
+        .streamed_bytes = gpu->layer_buffer.bytes,
+        .streamed_ns = gpu->layer_buffer.ns,
+        .stage_bytes = gpu->experts.staging_bytes + gpu->hot.stage_bytes,
+        .asked = gpu->experts.asked,
+        .hits = gpu->experts.hits,
+        .fetched = gpu->experts.fetched,
+        .fetched_bytes = gpu->experts.fetched_bytes,
+        .fetch_failed = gpu->link.failed,
+        .cpu_bytes_s = 1.0 / gpu->lanes.cpu_rate.s_per_byte,
+        .link_bytes_s = 1.0 / gpu->lanes.fetch_rate.s_per_byte,
+        .round_trip_s = gpu->lanes.round_trip_s,
+        .wait_ns = gpu->lanes.wait_ns,
+        .cpu_ns = gpu->lanes.cpu_ns,
+        .cpu_bytes = gpu->lanes.cpu_bytes,
+        .by_cpu = gpu->lanes.by_cpu,
+        .host_ns = gpu->lanes.host_ns,
+        .late = gpu->lanes.late,
+        .fetch_ns = gpu->lanes.fetch_ns,
+        .hidden_ns = gpu->lanes.hidden_ns,
+        .updates = gpu->hot.updates,
+        .exchanged = gpu->hot.exchanged,
+        .exchange_failed = gpu->hot.exchange_failed,
+    };
+    mo_vram_slots(gpu->experts.vram, &out->slots, &out->filled, &out->slot_bytes);
+    mo_gpu_clock_report(gpu->lanes.clock, out);
 }
 
 int mo_gpu_report_layers(const mo_gpu *gpu, mo_device_layer *out, int room)
 {
-    return mo_gpu_clock_layers(gpu->clock, out, room);
+    return mo_gpu_clock_layers(gpu->lanes.clock, out, room);
 }

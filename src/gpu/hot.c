@@ -10,7 +10,7 @@
 static mo_status prepare_moves(mo_gpu *gpu, const mo_hot_capacity *room, mo_error *err)
 {
     mo_gpu_cache *h = &gpu->hot;
-    mo_status status = mo_dstream_create(gpu->device, &h->stream, err);
+    mo_status status = mo_dstream_create(gpu->memory.device, &h->stream, err);
     h->move_count = room->moves;
     h->stage_bytes = room->stage_bytes;
     if (status == MO_OK && h->stage_bytes > 0) {
@@ -18,7 +18,7 @@ static mo_status prepare_moves(mo_gpu *gpu, const mo_hot_capacity *room, mo_erro
     }
     for (int i = 0; i < h->move_count && status == MO_OK; i++) {
         h->moves[i].stage = h->stages ? h->stages + (mo_daddr)(i * (h->stage_bytes / h->move_count)) : 0;
-        status = mo_event_create(gpu->device, &h->moves[i].ready, err);
+        status = mo_event_create(gpu->memory.device, &h->moves[i].ready, err);
     }
     return status;
 }
@@ -29,7 +29,7 @@ static void count_slots(const mo_gpu *gpu, mo_vram_layer *shapes)
     for (size_t i = 0; i < p->count; i++) {
         shapes[p->entry[i].layer].slots++;
     }
-    for (int i = 0; i < gpu->spec->layer_count && gpu->hot.move_count > 0; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count && gpu->hot.move_count > 0; i++) {
         if (shapes[i].bytes > 0 && mo_hot_capacity_first(shapes, i) == i) {
             shapes[i].slots += gpu->hot.move_count; /* no layer's own: the pool of this size has them */
         }
@@ -41,7 +41,7 @@ static void tell(const mo_gpu *gpu, const mo_vram_layer *shapes, uint64_t budget
     const mo_packing *p = &gpu->hot.packing;
     int32_t layers = 0, routed = 0;
     int64_t experts = 0;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         bool any = false;
         for (size_t k = 0; k < p->count && !any; k++) {
             any = p->entry[k].layer == i;
@@ -61,7 +61,7 @@ mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo
     mo_gpu_cache *h = &gpu->hot;
     const mo_hot_request *r = gpu->options.hot;
     mo_hot_capacity room;
-    mo_status status = mo_hot_capacity_make(r, shapes, gpu->spec->layer_count, left, gpu->margin,
+    mo_status status = mo_hot_capacity_make(r, shapes, gpu->core.spec->layer_count, left, gpu->memory.margin,
                                             mo_gpu_any_interleaved(gpu), &room, err);
     h->rules = true;
     h->weighting = r->weighting;
@@ -70,7 +70,7 @@ mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo
         status = prepare_moves(gpu, &room, err);
     }
     if (status == MO_OK) {
-        status = mo_hot_capacity_pack(r, gpu->model, shapes, &room, &h->packing, err);
+        status = mo_hot_capacity_pack(r, gpu->core.model, shapes, &room, &h->packing, err);
     }
     if (status == MO_OK) {
         tell(gpu, shapes, room.budget);
@@ -86,7 +86,7 @@ void mo_gpu_hot_close(mo_gpu *gpu)
     for (int i = 0; i < MO_HOT_MOVES; i++) {
         mo_event_destroy(h->moves[i].ready);
     }
-    mo_device_free(gpu->device, h->stages);
+    mo_device_free(gpu->memory.device, h->stages);
     mo_packing_free(&h->packing);
     mo_profile_free(h->before);
     free(h->list);

@@ -26,10 +26,10 @@ static inline void relax(void)
 
 mo_status mo_gpu_await_flag(mo_gpu *gpu, int layer, mo_error *err)
 {
-    const uint32_t *flag = &gpu->pinned.flags[layer];
+    const uint32_t *flag = &gpu->scratch.pinned.flags[layer];
     const int64_t began = mo_clock_ns();
     int64_t looked = began;
-    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != gpu->sequence) {
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != gpu->scratch.sequence) {
         for (int i = 0; i < 32; i++) {
             relax();
         }
@@ -39,7 +39,7 @@ mo_status mo_gpu_await_flag(mo_gpu *gpu, int layer, mo_error *err)
         }
         if (now - looked > LOOK_NS) {
             bool done;
-            const mo_status status = mo_event_query(gpu->lane_done, &done, err);
+            const mo_status status = mo_event_query(gpu->lanes.lane_done, &done, err);
             if (status != MO_OK) {
                 return status;
             }
@@ -50,8 +50,8 @@ mo_status mo_gpu_await_flag(mo_gpu *gpu, int layer, mo_error *err)
         }
     }
     const int64_t seen = mo_clock_ns();
-    gpu->counters.wait_ns += (uint64_t)(seen - began);
-    mo_gpu_clock_seen(gpu->clock, layer, seen);
+    gpu->lanes.wait_ns += (uint64_t)(seen - began);
+    mo_gpu_clock_seen(gpu->lanes.clock, layer, seen);
     return MO_OK;
 }
 
@@ -64,7 +64,7 @@ static int sort_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool apart)
     const int64_t rows = forward->tokens * moe->used;
     int32_t next = 0;
     int count = 0;
-    memcpy(w->ids, gpu->pinned.ids, sizeof(int32_t) * (size_t)rows);
+    memcpy(w->ids, gpu->scratch.pinned.ids, sizeof(int32_t) * (size_t)rows);
     memset(w->first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
     for (int64_t i = 0; i < rows; i++) {
         w->first[w->ids[i]]++;
@@ -75,10 +75,10 @@ static int sort_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool apart)
             continue;
         }
         forward->engine->counters.bricks_run++;
-        gpu->counters.asked++;
-        if (mo_vram_find(gpu->vram, layer, e)) {
-            gpu->counters.hits++;
-            mo_vram_pin(gpu->vram, layer, e);
+        gpu->experts.asked++;
+        if (mo_vram_find(gpu->experts.vram, layer, e)) {
+            gpu->experts.hits++;
+            mo_vram_pin(gpu->experts.vram, layer, e);
             w->first[e] = -1;
         } else {
             w->needs[count++] = (mo_need){.expert = e, .picks = picks};
@@ -110,7 +110,7 @@ void mo_gpu_unpin_hot(mo_gpu *gpu, const mo_forward *forward, int layer)
     const mo_moe *moe = &forward->layer->moe;
     for (int e = 0; e < moe->experts; e++) {
         if (forward->w->first[e] < 0) {
-            mo_vram_unpin(gpu->vram, layer, e);
+            mo_vram_unpin(gpu->experts.vram, layer, e);
             forward->w->first[e] = 0;
         }
     }
@@ -139,11 +139,11 @@ mo_status mo_gpu_serve(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_servi
 {
     *out = (mo_gpu_service){.layer = layer};
     forward->index = layer;
-    forward->layer = &gpu->spec->layers[layer];
-    gpu->layers[layer].served = gpu->pass;
+    forward->layer = &gpu->core.spec->layers[layer];
+    gpu->lanes.served[layer] = gpu->number;
     mo_status status = mo_gpu_await_flag(gpu, layer, err);
-    if (status == MO_OK && gpu->options.serial) { /* its hot experts end with what is queued */
-        status = mo_dstream_wait(gpu->main, err);
+    if (status == MO_OK && gpu->lanes.serial) { /* its hot experts end with what is queued */
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_measure_last(gpu, err);
@@ -166,7 +166,7 @@ mo_status mo_gpu_serve(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_servi
     } else if (status == MO_OK) {
         mo_gpu_plan_fetch(gpu, forward, out);
         /* With work for the CPU all calls of the driver are made beside it. */
-        out->deferred = out->count > out->fetched && !out->stored && !gpu->options.serial;
+        out->deferred = out->count > out->fetched && !out->stored && !gpu->lanes.serial;
     }
     if (status == MO_OK && !out->deferred) {
         status = mo_gpu_submit(gpu, forward, out, err);
@@ -220,7 +220,7 @@ static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, i
 static mo_status release_done(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
-    mo_status status = s->fetched ? mo_event_wait(gpu->fetch_to, err) : MO_OK;
+    mo_status status = s->fetched ? mo_event_wait(gpu->lanes.fetch_to, err) : MO_OK;
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
         if (n->down_done && !n->released) {
@@ -251,14 +251,14 @@ mo_status mo_gpu_compute(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service 
         if (some) {
             const int64_t began = mo_clock_ns();
             mo_forward_run_round(forward, false);
-            gpu->counters.cpu_ns += (uint64_t)(mo_clock_ns() - began);
+            gpu->lanes.cpu_ns += (uint64_t)(mo_clock_ns() - began);
         }
         if (store && left > 0) {
             status = release_done(gpu, forward, s, err);
         }
     }
     if (any) {
-        mo_gpu_clock_computed(gpu->clock, s->layer, entered, mo_clock_ns());
+        mo_gpu_clock_computed(gpu->lanes.clock, s->layer, entered, mo_clock_ns());
     }
     return status;
 }
@@ -266,8 +266,9 @@ mo_status mo_gpu_compute(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service 
 /* Which rows the CPU made, and for several tokens the rows themselves. False: the device makes none. */
 static bool write_reply(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s, const bool *fetched)
 {
-    const int64_t n = gpu->spec->width, rows = forward->tokens * forward->layer->moe.used;
-    mo_dreply *reply = (mo_dreply *)(void *)(gpu->pinned.replies + s->layer * gpu->pinned.reply_bytes);
+    const int64_t n = gpu->core.spec->width, rows = forward->tokens * forward->layer->moe.used;
+    mo_dreply *reply =
+        (mo_dreply *)(void *)(gpu->scratch.pinned.replies + s->layer * gpu->scratch.pinned.reply_bytes);
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
         if (forward->w->row_of[i] < 0 || fetched[forward->w->ids[i]]) {
@@ -275,12 +276,12 @@ static bool write_reply(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_ser
         }
         reply->row[count++] = (int32_t)i;
         if (!s->apart) {
-            memcpy(gpu->pinned.rows + i * n, forward->w->down + forward->w->row_of[i] * n,
+            memcpy(gpu->scratch.pinned.rows + i * n, forward->w->down + forward->w->row_of[i] * n,
                    sizeof(float) * (size_t)n);
         }
     }
     reply->count = count;
-    __atomic_store_n(&reply->flag, gpu->sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&reply->flag, gpu->scratch.sequence, __ATOMIC_RELEASE);
     return count < rows;
 }
 
@@ -288,10 +289,10 @@ static bool write_reply(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_ser
 static mo_status measure_fetch(mo_gpu *gpu, int layer, int64_t bytes, mo_error *err)
 {
     double seconds = 0;
-    const mo_status status = mo_event_seconds(gpu->fetch_from, gpu->fetch_to, &seconds, err);
+    const mo_status status = mo_event_seconds(gpu->lanes.fetch_from, gpu->lanes.fetch_to, &seconds, err);
     if (status == MO_OK) {
-        mo_lane_rate_observe(&gpu->fetch_rate, seconds, bytes);
-        mo_gpu_clock_fetched(gpu->clock, layer, (int64_t)(seconds * 1e9));
+        mo_lane_rate_observe(&gpu->lanes.fetch_rate, seconds, bytes);
+        mo_gpu_clock_fetched(gpu->lanes.clock, layer, (int64_t)(seconds * 1e9));
     }
     return status;
 }
@@ -301,29 +302,29 @@ static mo_status measure_fetch(mo_gpu *gpu, int layer, int64_t bytes, mo_error *
 static mo_status measure_now_or_later(mo_gpu *gpu, const mo_gpu_service *s, mo_error *err)
 {
     bool done = false;
-    const mo_status status = mo_event_query(gpu->fetch_to, &done, err);
+    const mo_status status = mo_event_query(gpu->lanes.fetch_to, &done, err);
     if (status == MO_OK && !done) {
-        gpu->unmeasured = s->layer + 1;
-        gpu->unmeasured_bytes = s->fetched_bytes;
+        gpu->lanes.unmeasured = s->layer + 1;
+        gpu->lanes.unmeasured_bytes = s->fetched_bytes;
     }
     return status == MO_OK && done ? measure_fetch(gpu, s->layer, s->fetched_bytes, err) : status;
 }
 
 mo_status mo_gpu_measure_last(mo_gpu *gpu, mo_error *err)
 {
-    const int layer = gpu->unmeasured - 1;
+    const int layer = gpu->lanes.unmeasured - 1;
     if (layer < 0) {
         return MO_OK;
     }
-    gpu->unmeasured = 0;
-    const mo_status status = mo_event_wait(gpu->fetch_to, err);
-    return status == MO_OK ? measure_fetch(gpu, layer, gpu->unmeasured_bytes, err) : status;
+    gpu->lanes.unmeasured = 0;
+    const mo_status status = mo_event_wait(gpu->lanes.fetch_to, err);
+    return status == MO_OK ? measure_fetch(gpu, layer, gpu->lanes.unmeasured_bytes, err) : status;
 }
 
 /* Slots in RAM that were copied from may only be filled anew when the copies are done. */
 static mo_status release(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
-    mo_status status = s->stored && s->fetched ? mo_event_wait(gpu->fetch_to, err) : MO_OK;
+    mo_status status = s->stored && s->fetched ? mo_event_wait(gpu->lanes.fetch_to, err) : MO_OK;
     if (s->stored) {
         mo_store_leave(forward->engine->tiers->store);
     }
@@ -342,7 +343,7 @@ static mo_status finish_side_task(mo_gpu *gpu, mo_forward *forward, const mo_gpu
         const mo_need *n = &forward->w->needs[i];
         if (!n->down_done) {
             fetched[n->expert] = false;
-            *bytes += gpu->layers[s->layer].brick_bytes;
+            *bytes += gpu->core.layers[s->layer].brick_bytes;
         }
     }
     return mo_gpu_compute(gpu, forward, s, err);
@@ -353,24 +354,24 @@ mo_status mo_gpu_reply(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_e
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     float *const down = w->down;
-    const int64_t n = gpu->spec->width;
+    const int64_t n = gpu->core.spec->width;
     bool fetched[MO_EXPERTS_MAX] = {false};
     int64_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
         fetched[w->needs[i].expert] = w->needs[i].down_done;
-        bytes += w->needs[i].down_done ? 0 : gpu->layers[s->layer].brick_bytes;
+        bytes += w->needs[i].down_done ? 0 : gpu->core.layers[s->layer].brick_bytes;
     }
-    mo_status status = gpu->options.serial && s->fetched ? mo_event_wait(gpu->lane_done, err) : MO_OK;
+    mo_status status = gpu->lanes.serial && s->fetched ? mo_event_wait(gpu->lanes.lane_done, err) : MO_OK;
     const int64_t began = mo_clock_ns();
     if (status == MO_OK && (bytes > 0 || s->sent)) {
-        memcpy(forward->in.x, gpu->pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
+        memcpy(forward->in.x, gpu->scratch.pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
         for (int64_t t = 0; t < forward->tokens; t++) {
             mo_forward_quantize(forward->k, &forward->in, t);
         }
-        forward->hidden =
-            mo_acts_lay(s->sent ? gpu->pinned.hidden : w->hidden, forward->tokens * moe->used, moe->width);
+        forward->hidden = mo_acts_lay(s->sent ? gpu->scratch.pinned.hidden : w->hidden,
+                                      forward->tokens * moe->used, moe->width);
         if (s->apart) {
-            w->down = gpu->pinned.rows;
+            w->down = gpu->scratch.pinned.rows;
         }
         if (s->deferred) {
             forward->side_task = (mo_side_task){.fn = mo_gpu_side_task, .ctx = s};
@@ -394,14 +395,14 @@ mo_status mo_gpu_reply(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_e
         for (int i = 0; i < s->count; i++) {
             crossed += fetched[w->needs[i].expert];
         }
-        mo_gpu_clock_replied(gpu->clock, s->layer, device, crossed, now);
+        mo_gpu_clock_replied(gpu->lanes.clock, s->layer, device, crossed, now);
         /* A round that waited for the side_task says nothing about products. */
         const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
         if (!s->stored && !s->sent && products) {
-            mo_lane_rate_observe(&gpu->cpu_rate, seconds, bytes);
+            mo_lane_rate_observe(&gpu->lanes.cpu_rate, seconds, bytes);
         }
-        gpu->counters.cpu_bytes += (uint64_t)bytes;
-        gpu->counters.by_cpu += (uint64_t)(s->count - crossed);
+        gpu->lanes.cpu_bytes += (uint64_t)bytes;
+        gpu->lanes.by_cpu += (uint64_t)(s->count - crossed);
     }
     if (status == MO_OK && s->fetched) {
         status = measure_now_or_later(gpu, s, err);
@@ -413,20 +414,22 @@ mo_status mo_gpu_reply(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_e
 
 void mo_gpu_abort(mo_gpu *gpu)
 {
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     mo_error ignored = {0};
     for (int i = 0; i < layers; i++) {
-        mo_dreply *reply = (mo_dreply *)(void *)(gpu->pinned.replies + i * gpu->pinned.reply_bytes);
+        mo_dreply *reply =
+            (mo_dreply *)(void *)(gpu->scratch.pinned.replies + i * gpu->scratch.pinned.reply_bytes);
         __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
     }
-    mo_dstream_wait(gpu->lane, &ignored); /* a lost device fails here at once, which is known already */
-    mo_dstream_wait(gpu->main, &ignored);
-    mo_dstream_wait(gpu->fetch, &ignored);
+    mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_dstream_wait(gpu->link.main, &ignored);
+    mo_dstream_wait(gpu->link.fetch, &ignored);
     for (int i = 0; i < layers; i++) {
-        mo_dreply *reply = (mo_dreply *)(void *)(gpu->pinned.replies + i * gpu->pinned.reply_bytes);
+        mo_dreply *reply =
+            (mo_dreply *)(void *)(gpu->scratch.pinned.replies + i * gpu->scratch.pinned.reply_bytes);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
-    gpu->window_head = gpu->window_tail = 0;
-    gpu->unmeasured = 0;
+    gpu->experts.window_head = gpu->experts.window_tail = 0;
+    gpu->lanes.unmeasured = 0;
     mo_gpu_layer_buffer_abort(gpu);
 }

@@ -18,11 +18,11 @@ static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
 static void spread(const mo_gpu *gpu, bool disk, int count, bool *passes)
 {
     int all = 0;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        all += on_disk(&gpu->passage, i) == disk;
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        all += on_disk(&gpu->layer_buffer, i) == disk;
     }
-    for (int i = 0, n = 0; all > 0 && i < gpu->spec->layer_count; i++) {
-        if (on_disk(&gpu->passage, i) == disk) {
+    for (int i = 0, n = 0; all > 0 && i < gpu->core.spec->layer_count; i++) {
+        if (on_disk(&gpu->layer_buffer, i) == disk) {
             passes[i] = (int64_t)(n + 1) * count / all > (int64_t)n * count / all;
             n++;
         }
@@ -33,8 +33,8 @@ static void spread(const mo_gpu *gpu, bool disk, int count, bool *passes)
 static void choose(const mo_gpu *gpu, int count, bool *passes)
 {
     int in_ram = 0;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        in_ram += !on_disk(&gpu->passage, i);
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        in_ram += !on_disk(&gpu->layer_buffer, i);
         passes[i] = false;
     }
     if (in_ram > 0) {
@@ -48,11 +48,11 @@ static void choose(const mo_gpu *gpu, int count, bool *passes)
 /* Bytes of the core on the device when these layers pass; *room: of a slot. */
 static int64_t core_with(const mo_gpu *gpu, const bool *passes, int64_t *room)
 {
-    int64_t bytes = mo_gpu_core_bytes(gpu->spec);
+    int64_t bytes = mo_gpu_core_bytes(gpu->core.spec);
     *room = 0;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         if (passes[i]) {
-            const int64_t layer = mo_gpu_layer_bytes(gpu->spec, i);
+            const int64_t layer = mo_gpu_layer_bytes(gpu->core.spec, i);
             bytes -= layer;
             *room = layer > *room ? layer : *room;
         }
@@ -64,14 +64,14 @@ static int64_t core_with(const mo_gpu *gpu, const bool *passes, int64_t *room)
  * not wait for the last one of the step before. -1: it does not fit however many do. */
 static int count_passing(const mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
 {
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     int fits = -1;
     for (int count = 0; count <= layers; count++) {
         int64_t room;
         choose(gpu, count, passes);
-        const int64_t core = core_with(gpu, passes, &room) + (count ? gpu->passage.ring * room : 0);
+        const int64_t core = core_with(gpu, passes, &room) + (count ? gpu->layer_buffer.ring * room : 0);
         *least = *least == 0 || core < *least ? core : *least;
-        if (core <= bytes && (count == 0 || count % gpu->passage.slots == 0)) {
+        if (core <= bytes && (count == 0 || count % gpu->layer_buffer.slots == 0)) {
             return count;
         }
         fits = core <= bytes && fits < 0 ? count : fits;
@@ -85,7 +85,7 @@ static int count_passing(const mo_gpu *gpu, int64_t bytes, bool *passes, int64_t
 /* A ring with room for the next copy while one computes, or a smaller one with fewer layers passing through. */
 static int choose_ring(mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     int best = -1, ring = 0;
     *least = 0;
     for (int r = PASS_RING; r >= (p->interleaved ? 2 : 1); r--) {
@@ -109,7 +109,7 @@ static int choose_ring(mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
 /* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
 static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     int in_ram = 0, seen = 0, taken = 0;
     for (int i = 0; i < p->count; i++) {
         in_ram += !on_disk(p, p->layers[i].layer);
@@ -118,13 +118,14 @@ static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
     if (!p->few) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
     }
-    gpu->host.count = mo_gpu_host_share(gpu, p->count, in_ram, p->room);
+    gpu->layer_buffer.cpu.count = mo_gpu_host_share(gpu, p->count, in_ram, p->room);
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
         const bool here = !on_disk(p, l->layer);
-        const bool host = here && (seen + 1) * gpu->host.count / in_ram > seen * gpu->host.count / in_ram;
+        const bool host = here && (seen + 1) * gpu->layer_buffer.cpu.count / in_ram >
+                                      seen * gpu->layer_buffer.cpu.count / in_ram;
         seen += here;
-        gpu->host.layers[l->layer] = host;
+        gpu->layer_buffer.cpu.layers[l->layer] = host;
         l->slot = (host ? taken++ : p->few_count) % p->slots;
         if (!host) {
             p->few[p->few_count++] = i;
@@ -135,13 +136,13 @@ static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
 
 static mo_status take_ring(mo_gpu *gpu, const bool *passes, int count, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     p->layers = calloc((size_t)count, sizeof *p->layers);
     if (!p->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
     }
     core_with(gpu, passes, &p->room);
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         if (passes[i]) {
             p->number[i] = p->count;
             p->layers[p->count++].layer = i;
@@ -150,29 +151,29 @@ static mo_status take_ring(mo_gpu *gpu, const bool *passes, int count, mo_error 
     mo_status status =
         mo_gpu_alloc(gpu, p->ring * p->room, "a ring for layers that do not fit", &p->memory, err);
     if (status == MO_OK) {
-        status = mo_dstream_create(gpu->device, &p->stream, err);
+        status = mo_dstream_create(gpu->memory.device, &p->stream, err);
     }
     for (int i = 0; i < PASS_RING && status == MO_OK; i++) {
-        status = mo_event_create(gpu->device, &p->done[i], err);
+        status = mo_event_create(gpu->memory.device, &p->done[i], err);
     }
     for (int i = 0; i < p->count && status == MO_OK; i++) {
-        status = mo_event_create(gpu->device, &p->layers[i].began, err);
-        status = status == MO_OK ? mo_event_create(gpu->device, &p->layers[i].ready, err) : status;
+        status = mo_event_create(gpu->memory.device, &p->layers[i].began, err);
+        status = status == MO_OK ? mo_event_create(gpu->memory.device, &p->layers[i].ready, err) : status;
     }
     if (status == MO_OK) {
-        status = mo_event_create(gpu->device, &p->copied, err);
+        status = mo_event_create(gpu->memory.device, &p->copied, err);
     }
     return status == MO_OK ? share_with_host(gpu, err) : status;
 }
 
 mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
-    const int layers = gpu->spec->layer_count;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
+    const int layers = gpu->core.spec->layer_count;
     bool *passes = calloc((size_t)layers + 1, sizeof *passes);
     p->number = malloc(sizeof *p->number * ((size_t)layers + 1));
-    gpu->host.layers = calloc((size_t)layers + 1, sizeof *gpu->host.layers);
-    if (!passes || !p->number || !gpu->host.layers) {
+    gpu->layer_buffer.cpu.layers = calloc((size_t)layers + 1, sizeof *gpu->layer_buffer.cpu.layers);
+    if (!passes || !p->number || !gpu->layer_buffer.cpu.layers) {
         free(passes);
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
     }
@@ -180,10 +181,10 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
         p->number[i] = -1;
     }
     p->held = -1;
-    p->interleaved = mo_gpu_core_interleaved(gpu->spec);
+    p->interleaved = mo_gpu_core_interleaved(gpu->core.spec);
     int64_t least;
     const int64_t kept = mo_gpu_kept(gpu) + mo_gpu_least_stages(gpu);
-    const int64_t spare = gpu->limit - gpu->taken - kept;
+    const int64_t spare = gpu->memory.limit - gpu->memory.taken - kept;
     const int count = choose_ring(gpu, spare, passes, &least);
     mo_status status = MO_OK;
     if (count < 0) {
@@ -191,13 +192,14 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
             err, MO_ENOMEM,
             "the model needs %.1f MiB of device memory even with its layers passing through, and may take "
             "%.1f; raise --vram, choose a smaller --ctx or --batch, or run with --device none",
-            (double)(gpu->taken + kept + least) / (1 << 20), (double)gpu->limit / (1 << 20));
+            (double)(gpu->memory.taken + kept + least) / (1 << 20), (double)gpu->memory.limit / (1 << 20));
     } else if (count > 0) {
         status = take_ring(gpu, passes, count, err);
         mo_log(MO_LOG_INFO, "device",
                "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
                "and the CPU computes %d",
-               count, layers, (double)gpu->limit / (1 << 20), count - gpu->host.count, gpu->host.count);
+               count, layers, (double)gpu->memory.limit / (1 << 20), count - gpu->layer_buffer.cpu.count,
+               gpu->layer_buffer.cpu.count);
     }
     free(passes);
     return status;
@@ -205,7 +207,7 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
 
 void mo_gpu_layer_buffer_close(mo_gpu *gpu)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_dstream_destroy(p->stream);
     if (p->held >= 0 && p->tiers) {
         mo_layer_buffer_leave(p->tiers->ring, p->held);
@@ -218,12 +220,12 @@ void mo_gpu_layer_buffer_close(mo_gpu *gpu)
         mo_event_destroy(p->layers[i].ready);
     }
     mo_event_destroy(p->copied);
-    mo_device_free(gpu->device, p->memory);
+    mo_device_free(gpu->memory.device, p->memory);
     free(p->layers);
     free(p->number);
     free(p->few);
-    free(gpu->host.layers);
-    gpu->host = (mo_gpu_cpu_layers){0};
+    free(gpu->layer_buffer.cpu.layers);
+    gpu->layer_buffer.cpu = (mo_gpu_cpu_layers){0};
     *p = (mo_gpu_layer_buffer){.held = -1};
 }
 
@@ -231,8 +233,8 @@ void mo_gpu_layer_buffer_close(mo_gpu *gpu)
 
 mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu *gpu, int layer)
 {
-    const int number = gpu->passage.number[layer];
-    return number < 0 ? NULL : &gpu->passage.layers[number];
+    const int number = gpu->layer_buffer.number[layer];
+    return number < 0 ? NULL : &gpu->layer_buffer.layers[number];
 }
 
 static mo_daddr slot_of(const mo_gpu_layer_buffer *p, const mo_streamed_layer *l)
@@ -254,7 +256,7 @@ static mo_daddr plain_of(const mo_gpu_layer_buffer *p)
 
 mo_daddr mo_gpu_layer_buffer_add(mo_gpu *gpu, mo_streamed_layer *l, const mo_weights *w)
 {
-    const mo_gpu_layer_buffer *p = &gpu->passage;
+    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     const int64_t at = l->used;
     l->parts[l->count++] = (mo_streamed_part){.w = w, .at = at};
     l->used += mo_vram_slot_bytes(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
@@ -263,21 +265,22 @@ mo_daddr mo_gpu_layer_buffer_add(mo_gpu *gpu, mo_streamed_layer *l, const mo_wei
 
 mo_status mo_gpu_layer_buffer_read(mo_gpu *gpu, int layer, mo_error *err)
 {
-    return on_disk(&gpu->passage, layer) ? mo_layer_buffer_enter(gpu->passage.tiers->ring, layer, err)
-                                         : MO_OK;
+    return on_disk(&gpu->layer_buffer, layer)
+               ? mo_layer_buffer_enter(gpu->layer_buffer.tiers->ring, layer, err)
+               : MO_OK;
 }
 
 void mo_gpu_layer_buffer_forget(mo_gpu *gpu, int layer)
 {
-    if (on_disk(&gpu->passage, layer)) {
-        mo_layer_buffer_leave(gpu->passage.tiers->ring, layer);
+    if (on_disk(&gpu->layer_buffer, layer)) {
+        mo_layer_buffer_leave(gpu->layer_buffer.tiers->ring, layer);
     }
 }
 
 mo_status mo_gpu_layer_buffer_ready(mo_gpu *gpu, mo_error *err)
 {
-    const mo_gpu_layer_buffer *p = &gpu->passage;
-    const int layers = gpu->spec->layer_count;
+    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
+    const int layers = gpu->core.spec->layer_count;
     if (!p->tiers || !p->tiers->ring) {
         return MO_OK;
     }
@@ -303,16 +306,16 @@ static void measure(mo_gpu *gpu, mo_streamed_layer *l)
     bool done = false;
     if (l->timed && mo_event_query(l->ready, &done, &ignored) == MO_OK && done &&
         mo_event_seconds(l->began, l->ready, &seconds, &ignored) == MO_OK) {
-        gpu->counters.streamed_bytes += (uint64_t)l->used;
-        gpu->counters.streamed_ns += (uint64_t)(seconds * 1e9);
+        gpu->layer_buffer.bytes += (uint64_t)l->used;
+        gpu->layer_buffer.ns += (uint64_t)(seconds * 1e9);
         l->timed = false;
     }
 }
 
 void mo_gpu_layer_buffer_measure(mo_gpu *gpu)
 {
-    for (int i = 0; i < gpu->passage.count; i++) {
-        measure(gpu, &gpu->passage.layers[i]);
+    for (int i = 0; i < gpu->layer_buffer.count; i++) {
+        measure(gpu, &gpu->layer_buffer.layers[i]);
     }
 }
 
@@ -336,8 +339,8 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_streamed_layer *l, mo_daddr to
 {
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK; i++) {
-        status =
-            mo_gpu_copy_matrix(gpu, gpu->passage.stream, l->parts[i].w, to + (mo_daddr)l->parts[i].at, err);
+        status = mo_gpu_copy_matrix(gpu, gpu->layer_buffer.stream, l->parts[i].w,
+                                    to + (mo_daddr)l->parts[i].at, err);
     }
     return status;
 }
@@ -346,7 +349,7 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_streamed_layer *l, mo_daddr to
  * for and nobody wants to. */
 static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_streamed_layer *l = layer_at(p, p->asked);
     const int slot = l->slot;
     mo_status status = MO_OK;
@@ -375,7 +378,7 @@ static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
         status = mo_event_record(l->began, p->stream, err);
     }
     if (status == MO_OK && copy_layer(gpu, l, slot_of(p, l), err) != MO_OK) {
-        gpu->counters.fetch_failed++; /* once more; a link that fails twice is not to be trusted */
+        gpu->link.failed++; /* once more; a link that fails twice is not to be trusted */
         status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(gpu, l, slot_of(p, l), err);
     }
     if (status == MO_OK) {
@@ -393,7 +396,7 @@ static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
 /* To the file's layout; after that the slot is free. */
 static mo_status restore(mo_gpu *gpu, const mo_streamed_layer *l, mo_error *err)
 {
-    const mo_gpu_layer_buffer *p = &gpu->passage;
+    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK;) {
         mo_op op = {.kind = MO_OP_RESTORE};
@@ -407,14 +410,14 @@ static mo_status restore(mo_gpu *gpu, const mo_streamed_layer *l, mo_error *err)
             r->cols[r->parts] = (int32_t)w->cols;
             r->group[r->parts++] = w->interleave;
         }
-        status = mo_op_launch(gpu->main, &op, err);
+        status = mo_op_launch(gpu->link.main, &op, err);
     }
     return status;
 }
 
 mo_status mo_gpu_layer_buffer_enter(mo_gpu *gpu, int layer, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     if (p->number[layer] < 0) {
         return MO_OK;
     }
@@ -425,11 +428,11 @@ mo_status mo_gpu_layer_buffer_enter(mo_gpu *gpu, int layer, mo_error *err)
     const mo_streamed_layer *l = &p->layers[p->number[layer]];
     const int slot = l->slot;
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->main, l->ready, err);
+        status = mo_dstream_after(gpu->link.main, l->ready, err);
     }
     if (status == MO_OK && p->interleaved) {
         status = restore(gpu, l, err);
-        status = status == MO_OK ? mo_event_record(p->done[slot], gpu->main, err) : status;
+        status = status == MO_OK ? mo_event_record(p->done[slot], gpu->link.main, err) : status;
         p->used[slot] = true;
     }
     return status;
@@ -437,12 +440,12 @@ mo_status mo_gpu_layer_buffer_enter(mo_gpu *gpu, int layer, mo_error *err)
 
 mo_status mo_gpu_layer_buffer_leave(mo_gpu *gpu, int layer, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     if (p->number[layer] < 0) {
         return MO_OK;
     }
     const int slot = p->layers[p->number[layer]].slot;
-    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], gpu->main, err);
+    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], gpu->link.main, err);
     p->used[slot] = true;
     p->head++;
     for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
@@ -462,13 +465,13 @@ static void begin_anew(mo_gpu_layer_buffer *p)
 
 mo_status mo_gpu_layer_buffer_begin(mo_gpu *gpu, bool few, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     bool free_now;
     if (p->count == 0 || p->batch == !few) {
         return MO_OK;
     }
     p->batch = !few;
-    if (gpu->host.count == 0) { /* the same layers, in the same order */
+    if (gpu->layer_buffer.cpu.count == 0) { /* the same layers, in the same order */
         return MO_OK;
     }
     begin_anew(p);
@@ -477,7 +480,7 @@ mo_status mo_gpu_layer_buffer_begin(mo_gpu *gpu, bool few, mo_error *err)
 
 void mo_gpu_layer_buffer_abort(mo_gpu *gpu)
 {
-    mo_gpu_layer_buffer *p = &gpu->passage;
+    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_error ignored = {0};
     if (p->count == 0) {
         return;
@@ -492,7 +495,7 @@ void mo_gpu_layer_buffer_abort(mo_gpu *gpu)
 
 void mo_gpu_layer_buffer_end(mo_gpu *gpu)
 {
-    if (gpu->passage.tiers && gpu->passage.tiers->ring) {
-        mo_layer_buffer_skip(gpu->passage.tiers->ring, NULL);
+    if (gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->ring) {
+        mo_layer_buffer_skip(gpu->layer_buffer.tiers->ring, NULL);
     }
 }

@@ -32,6 +32,11 @@ typedef struct mo_streamed_layer {
     bool timed;              /* both were recorded, and nobody has looked what lay between */
 } mo_streamed_layer;
 
+typedef struct mo_gpu_cpu_layers {
+    int count;
+    bool *layers; /* [layers of the model] */
+} mo_gpu_cpu_layers;
+
 typedef struct mo_gpu_layer_buffer {
     int count;                 /* layers in passage; 0: all stay */
     mo_streamed_layer *layers; /* [count], in the order of the model */
@@ -53,6 +58,8 @@ typedef struct mo_gpu_layer_buffer {
     mo_tiers *tiers;           /* NULL: everything lies in RAM */
     int held;                  /* layer whose slot in RAM is being copied from; -1: none */
     mo_event *copied;          /* the end of that */
+    mo_gpu_cpu_layers cpu;     /* those of them that the CPU computes in small steps */
+    uint64_t bytes, ns;        /* that crossed, and what that took */
 } mo_gpu_layer_buffer;
 
 /* Decides which layers stay under the gpu's ceiling and takes the ring for the others. Before the core is laid out. */

@@ -18,7 +18,7 @@ static inline mo_op *mo_gpu_op_add(mo_gpu_plan *p, mo_op_kind kind)
 /* In the step's block; there, the stream; and the experts' input, or the mixer's. */
 static inline mo_daddr mo_gpu_block_at(const mo_gpu_plan *p, int64_t offset)
 {
-    return p->gpu->room.step + (mo_daddr)offset;
+    return p->gpu->scratch.step + (mo_daddr)offset;
 }
 
 static inline mo_daddr mo_gpu_x_of(const mo_gpu_plan *p)
@@ -28,7 +28,7 @@ static inline mo_daddr mo_gpu_x_of(const mo_gpu_plan *p)
 
 static inline mo_dacts mo_gpu_in_of(const mo_gpu_plan *p)
 {
-    return mo_dacts_lay(p->gpu->room.in, p->tokens, p->gpu->spec->width);
+    return mo_dacts_lay(p->gpu->scratch.in, p->tokens, p->gpu->core.spec->width);
 }
 
 /* Rows of activations from row `first` on. */
@@ -72,8 +72,8 @@ static inline mo_op_stream *mo_gpu_op_stream(mo_gpu_plan *p, int layer)
     mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
     op->x = mo_gpu_x_of(p);
     op->tokens = (int32_t)p->tokens;
-    op->n = (int32_t)p->gpu->spec->width;
-    op->eps = p->gpu->spec->eps;
+    op->n = (int32_t)p->gpu->core.spec->width;
+    op->eps = p->gpu->core.spec->eps;
     op->bad = mo_gpu_bad(p->gpu, layer, false);
     return op;
 }
@@ -86,19 +86,19 @@ static inline void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, 
 /* The weights of the norm before a layer; one past the last: before the output. */
 static inline mo_daddr mo_gpu_norm_before(const mo_gpu *gpu, int layer)
 {
-    return layer < gpu->spec->layer_count ? gpu->layers[layer].mixer_norm : gpu->out_norm;
+    return layer < gpu->core.spec->layer_count ? gpu->core.layers[layer].mixer_norm : gpu->core.out_norm;
 }
 
 /* ---- A layer's choice ---- */
 
 static inline mo_daddr mo_gpu_ids_of(const mo_gpu_plan *p, int layer)
 {
-    return mo_gpu_choice(p->gpu, p->gpu->room.ids, p->tokens, layer);
+    return mo_gpu_choice(p->gpu, p->gpu->scratch.ids, p->tokens, layer);
 }
 
 static inline mo_daddr mo_gpu_weights_of(const mo_gpu_plan *p, int layer)
 {
-    return mo_gpu_choice(p->gpu, p->gpu->room.weights, p->tokens, layer);
+    return mo_gpu_choice(p->gpu, p->gpu->scratch.weights, p->tokens, layer);
 }
 
 #endif

@@ -2,229 +2,34 @@
 #ifndef MO_GPU_PARTS_H
 #define MO_GPU_PARTS_H
 
-#include "gpu/clock.h"
+#include "gpu/core.h"
 #include "gpu/cpu_layers.h"
+#include "gpu/experts.h"
 #include "gpu/gpu.h"
+#include "gpu/hot.h"
+#include "gpu/lanes.h"
 #include "gpu/layer_buffer.h"
+#include "gpu/link.h"
+#include "gpu/memory.h"
+#include "gpu/programs.h"
+#include "gpu/scratch.h"
 #include "gpu/session.h"
-#include "hotcache/capacity.h"
-#include "hotcache/packing.h"
-#include "plan/lane_rate.h"
-
-enum {
-    GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
-    GPU_LOGITS = 32,         /* rows of logits made at once */
-    GPU_PROGRAMS = 32,       /* sets of programs that are kept */
-    GPU_RENEW = 128,         /* steps after which one may be made anew because the host has less to do */
-    GPU_STAGES = MO_VRAM_STAGES,
-    GPU_WINDOW = 16,                    /* most experts of a batch that cross and are computed together */
-    GPU_OPS = 64,                       /* most ops of a layer */
-    GPU_ADOPTED = 2 + MO_BRICK_CLASSES, /* host memory that was pinned in place */
-};
-
-/* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
-typedef struct mo_gpu_layer {
-    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out */
-    mo_dmatrix ba, beta, alpha; /* delta */
-    mo_daddr conv, a, dt, delta_norm;
-    mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
-    int rope; /* number among the engine's, -1: none */
-    mo_daddr ffn_norm, moe_norm, post_dense, post_moe, post_ffn, out_scale;
-    mo_dmatrix gate, up, down; /* dense, or the shared expert */
-    mo_dmatrix shared_gate;
-    mo_dmatrix router;
-    mo_daddr select_bias, input_scale;
-    mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
-    int64_t up_at, down_at, brick_bytes;
-    uint64_t served;    /* the last pass in which the host was asked for its experts */
-    float input_factor; /* 1 / sqrt(D), of gemma4's router */
-} mo_gpu_layer;
-
-/* Device memory that one step works in. */
-typedef struct mo_gpu_scratch {
-    mo_daddr memory;
-    int64_t bytes;
-    mo_daddr step; /* the block that the host sends at the beginning */
-    mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
-    mo_daddr q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
-    mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
-    mo_daddr work;                  /* mo_dwork and items, of the hot lane */
-    mo_daddr sent;                  /* acts: hidden rows from the CPU */
-    mo_daddr fetched;               /* the same for each stage of the fetch lane */
-    mo_daddr groups, picks, row_of; /* of a batch */
-    mo_daddr logits;
-    int64_t partial_floats;
-} mo_gpu_scratch;
-
-/* Offsets in the step's block for a number of tokens. */
-typedef struct mo_gpu_block {
-    int64_t bad, sequence, places, slices, rope, x, bytes;
-} mo_gpu_block;
-
-/* Pinned memory. */
-typedef struct mo_gpu_pinned {
-    uint8_t *memory;
-    mo_daddr seen;
-    int64_t bytes;
-    uint8_t *block;   /* as the device's step block */
-    uint32_t *flags;  /* [layers] published */
-    uint8_t *replies; /* [layers] mo_dreply with room for few * used rows */
-    int64_t reply_bytes;
-    int32_t *ids;     /* [batch * used] of the layer that was published */
-    int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
-    float *all_weights;
-    float *in;      /* [few][D] the experts' input */
-    float *x;       /* [few][D] the stream, on its way through layers that the CPU computes */
-    float *rows;    /* [few * used][D] what the CPU computed */
-    void *hidden;   /* acts [few * used][F]: what it hands on before down */
-    float *logits;  /* [GPU_LOGITS][vocab] */
-    uint32_t *bad;  /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
-    uint8_t *works; /* worklists of fetched experts, one per stage */
-    int64_t work_bytes;
-    mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
-    int32_t *picks, *row_of; /* these three side by side, as on the device */
-} mo_gpu_pinned;
-
-typedef struct mo_gpu_segment {
-    int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
-    bool open;    /* the last layer waits for the host */
-    int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
-    int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
-    mo_program *program;
-} mo_gpu_segment;
-
-typedef struct mo_gpu_program_set {
-    int64_t tokens, slices, chunks;
-    mo_kv_type kv;
-    bool logits;
-    uint64_t used, made; /* steps: of its last use; when it was made, or could not be made anew */
-    int count;
-    mo_gpu_segment *segments;
-    uint64_t closures; /* mo_vram_completions() when it was compared with the layers */
-    bool *open;        /* [layers of the model] as they were when it was made; part of the segments' memory */
-} mo_gpu_program_set;
-
-/* Stages: experts on their way. */
-typedef struct mo_gpu_stage {
-    mo_event *ready, *done;
-    mo_daddr memory; /* room for the largest brick, as it lies in RAM */
-    mo_daddr plain;  /* and in the file's layout; the same place where RAM has that too */
-    mo_daddr to;     /* where it will be computed from */
-} mo_gpu_stage;
-
-/* Stages of a batch that are filled together: experts of a layer, all gates, then all ups, then all downs. */
-typedef struct mo_gpu_window {
-    mo_event *arrived, *ready, *done; /* its bytes; in the file's layout; computed */
-    mo_daddr memory, plain;           /* as a stage's */
-    int layer, count;                 /* what it holds, or will */
-    int16_t expert[GPU_WINDOW];
-} mo_gpu_window;
-
-/* Where one part of a window's experts lies in it. */
-typedef struct mo_gpu_window_part {
-    int64_t at, stride;
-} mo_gpu_window_part;
-
-/* Post-Fetch: one tensor, or one expert, on its way. */
-typedef enum mo_transfer_state { MO_CPU_ONLY, MO_COPY_IN_FLIGHT, MO_GPU_READY } mo_transfer_state;
-typedef struct mo_transfer {
-    mo_transfer_state state;
-    int expert, need, stage;
-    bool whole, failed;
-} mo_transfer;
-
-/* The hot cache of document 001. */
-typedef struct
-    mo_gpu_move { /* an exchange whose copy is under way: to a spare slot, while the old expert serves */
-    mo_exchange x;
-    bool busy;
-    mo_event *ready;
-    mo_daddr stage; /* where RAM has another layout */
-} mo_gpu_move;
-typedef struct mo_gpu_cache {
-    bool rules; /* its file has chosen what lies in slots; the policy keeps away */
-    mo_weighting_options weighting;
-    double rate;
-    mo_packing packing; /* until the slots are filled */
-    mo_dstream *stream; /* of the copies */
-    mo_daddr stages;
-    int64_t stage_bytes;
-    mo_gpu_move moves[MO_HOT_MOVES];
-    int move_count;
-    mo_exchange *list; /* planned and not begun */
-    size_t count;
-    mo_profile *before; /* what was counted when the last update looked; NULL: nothing */
-    int64_t tokens;     /* generated since */
-} mo_gpu_cache;
-
-/* What ops take, one at a time, when somebody asks: nothing overlaps then. */
-typedef struct mo_gpu_watch {
-    double seconds[MO_OP_KINDS];
-    int count[MO_OP_KINDS];
-} mo_gpu_watch;
-
-/* Host memory that was pinned in place, piece by piece. */
-typedef struct mo_adopted {
-    uint8_t *memory;
-    size_t bytes, piece;
-} mo_adopted;
 
 struct mo_gpu {
     mo_accelerator accelerator;
-    mo_device *device;
-    const mo_checkpoint *model;
-    const mo_model_spec *spec;
     mo_gpu_options options;
-    mo_postfetch postfetch;
-    mo_extent extent;
-    int rope_count;
-    const mo_rope *ropes[8];
-    mo_dstream *main, *fetch, *lane;
-    mo_event *fetch_from, *fetch_to, *lane_done;
-    mo_daddr core;
-    int64_t core_bytes;
-    mo_gpu_layer_buffer passage;
-    mo_gpu_cpu_layers host;
-    mo_gpu_layer *layers;
-    mo_dmatrix output;
-    mo_daddr out_norm;
-    mo_gpu_scratch room;
-    mo_gpu_pinned pinned;
-    mo_vram *vram;
-    mo_op *batch_ops;
-    int batch_ops_limit;
-    mo_gpu_program_set sets[GPU_PROGRAMS];
-    mo_gpu_stage stages[GPU_STAGES];
-    int stage_count;
-    int64_t stage_bytes, staging_bytes; /* of one, as it lies in RAM; of all */
-    mo_gpu_window windows[GPU_STAGES];  /* the same memory, in a batch */
-    int window_count, window_size;
-    uint64_t window_head, window_tail; /* windows: filled, and used */
-    int64_t group_limit;
-    mo_transfer transfers[GPU_STAGES];
-    int transfers_most;    /* under way at once */
-    int64_t session_bytes; /* left for the state of one session */
-    int64_t taken, limit;  /* bytes of device memory, and the ceiling */
-    bool shares_cores;     /* the device is made of this machine's threads */
-    int64_t margin;        /* free memory above a ceiling that nobody gave */
+    mo_gpu_memory memory;
+    mo_gpu_link link;
+    mo_gpu_layer_buffer layer_buffer;
+    mo_gpu_core core;
+    mo_gpu_scratch scratch;
+    mo_gpu_experts experts;
+    mo_gpu_programs programs;
+    mo_gpu_lanes lanes;
     mo_gpu_cache hot;
-    uint32_t sequence;
-    uint64_t pass;
-    mo_adopted
-        adopted[GPU_ADOPTED]; /* the loader's memory, the ring of layers from disk, the store's slots */
-    mo_lane_rate cpu_rate, fetch_rate;
-    mo_gpu_watch *watch; /* NULL: nobody asks */
-    mo_gpu_clock *clock;
-    int unmeasured; /* layer + 1 whose copies were still under way when it was answered */
-    int64_t unmeasured_bytes;
-    mo_device_report counters; /* what is counted of it */
+    uint64_t number; /* of the step */
+    uint64_t steps;  /* that ended well */
 };
-
-/* Of experts that are not in RAM for good; NULL: all are. */
-static inline mo_store *mo_gpu_store(const mo_gpu *c)
-{
-    return c->options.tiers ? c->options.tiers->store : NULL;
-}
 
 /* ---- Memory (gpu_room.c) ---- */
 
@@ -237,7 +42,7 @@ mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err);
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols);
 static inline mo_daddr mo_gpu_bad(const mo_gpu *c, int layer, bool cache)
 {
-    return c->room.step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
+    return c->scratch.step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
 }
 
 /* Behind them, what it waited for the host's reply. */
@@ -247,14 +52,14 @@ static inline int64_t mo_gpu_bad_words(int layers)
 }
 static inline mo_daddr mo_gpu_waited(const mo_gpu *c, int layer)
 {
-    return c->room.step + (mo_daddr)(4 * (2 * (int64_t)c->spec->layer_count + 2 + layer));
+    return c->scratch.step + (mo_daddr)(4 * (2 * (int64_t)c->core.spec->layer_count + 2 + layer));
 }
 
 /* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
  * brings them all. */
 static inline int64_t mo_gpu_choice_rows(const mo_gpu *c, int64_t tokens)
 {
-    return (tokens <= GPU_SMALL ? GPU_SMALL : c->options.batch) * c->extent.used;
+    return (tokens <= GPU_SMALL ? GPU_SMALL : c->scratch.batch) * c->core.extent.used;
 }
 static inline mo_daddr mo_gpu_choice(const mo_gpu *c, mo_daddr array, int64_t tokens, int layer)
 {
@@ -346,13 +151,13 @@ bool mo_gpu_any_interleaved(const mo_gpu *gpu);
 /* Does the host have a part in the layer, in steps of few tokens? */
 static inline bool mo_gpu_layer_needs_host(const mo_gpu *c, int layer)
 {
-    return c->spec->layers[layer].routed && !mo_vram_complete(c->vram, layer);
+    return c->core.spec->layers[layer].routed && !mo_vram_complete(c->experts.vram, layer);
 }
 
 /* Does it pass through the ring of layers? */
 static inline bool mo_gpu_layer_streamed(const mo_gpu *c, int layer)
 {
-    return c->passage.number[layer] >= 0;
+    return c->layer_buffer.number[layer] >= 0;
 }
 
 /* Chunks of keys that the step's last position sees; whether anybody wants its logits. */

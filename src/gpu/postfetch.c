@@ -10,39 +10,40 @@
 
 bool mo_gpu_postfetching(const mo_gpu *gpu)
 {
-    const mo_postfetch_mode mode = gpu->postfetch.mode;
-    return (mode == MO_POSTFETCH_DOWN || mode == MO_POSTFETCH_EXPERT) && !gpu->postfetch.force_cpu &&
-           gpu->transfers_most > 0;
+    const mo_postfetch_mode mode = gpu->lanes.postfetch.mode;
+    return (mode == MO_POSTFETCH_DOWN || mode == MO_POSTFETCH_EXPERT) && !gpu->lanes.postfetch.force_cpu &&
+           gpu->lanes.transfers_most > 0;
 }
 
 mo_status mo_gpu_size_transfers(mo_gpu *gpu, mo_error *err)
 {
     const mo_gpu_layer *largest = NULL;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
-        if (!largest || gpu->layers[i].brick_bytes > largest->brick_bytes) {
-            largest = &gpu->layers[i];
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+        if (!largest || gpu->core.layers[i].brick_bytes > largest->brick_bytes) {
+            largest = &gpu->core.layers[i];
         }
     }
-    if (gpu->stage_count == 0 || !largest) {
+    if (gpu->experts.stage_count == 0 || !largest) {
         return MO_OK;
     }
-    const mo_postfetch_facts facts = {.vram_free_bytes = gpu->limit - gpu->taken,
+    const mo_postfetch_facts facts = {.vram_free_bytes = gpu->memory.limit - gpu->memory.taken,
                                       .down_bytes = largest->brick_bytes - largest->down_at,
                                       .expert_bytes = largest->brick_bytes,
-                                      .used = (int)gpu->extent.used};
+                                      .used = (int)gpu->core.extent.used};
     mo_postfetch_capacity room = {0};
     mo_postfetch_notes notes = {.count = 0};
-    const mo_status status = mo_postfetch_size(&gpu->postfetch, &facts, &room, &notes, err);
+    const mo_status status = mo_postfetch_size(&gpu->lanes.postfetch, &facts, &room, &notes, err);
     for (int i = 0; i < notes.count; i++) {
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
-    gpu->transfers_most = room.transfers < gpu->stage_count ? room.transfers : gpu->stage_count;
+    gpu->lanes.transfers_most =
+        room.transfers < gpu->experts.stage_count ? room.transfers : gpu->experts.stage_count;
     return status;
 }
 
 static mo_dstream *copies(const mo_gpu *gpu)
 {
-    return gpu->postfetch.dedicated_streams ? gpu->fetch : gpu->lane;
+    return gpu->lanes.postfetch.dedicated_streams ? gpu->link.fetch : gpu->link.lane;
 }
 
 /* ---- After routing ---------------------------------------------------------------------------- */
@@ -50,14 +51,14 @@ static mo_dstream *copies(const mo_gpu *gpu)
 /* Begins the copy of a transfer. A copy that fails leaves it to the CPU. */
 static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo_error *err)
 {
-    const mo_gpu_layer *l = &gpu->layers[layer];
-    const mo_gpu_stage *s = &gpu->stages[t->stage];
+    const mo_gpu_layer *l = &gpu->core.layers[layer];
+    const mo_gpu_stage *s = &gpu->experts.stages[t->stage];
     int64_t bytes = 0;
     mo_status status;
     if (t->whole) {
         status = mo_gpu_copy_brick(gpu, copies(gpu), layer, t->expert, s->memory, &bytes, err);
     } else {
-        const mo_weights *w = &gpu->spec->layers[layer].moe.bricks[t->expert].down.w;
+        const mo_weights *w = &gpu->core.spec->layers[layer].moe.bricks[t->expert].down.w;
         bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
         status = mo_gpu_copy_matrix(gpu, copies(gpu), w, s->memory + (mo_daddr)l->down_at, err);
     }
@@ -68,15 +69,15 @@ static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo
         t->state = MO_COPY_IN_FLIGHT;
         *sent += bytes;
         if (!mo_gpu_is_pinned(gpu, layer, t->expert)) {
-            mo_gpu_clock_fall(gpu->clock, layer, MO_FALLBACK_UNPINNED);
+            mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
         }
     } else if (status != MO_EDEVICE) {
-        gpu->counters.fetch_failed++;
-        mo_gpu_clock_fall(gpu->clock, layer, MO_FALLBACK_FAILED);
+        gpu->link.failed++;
+        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_FAILED);
         t->failed = true;
         status = MO_OK;
     }
-    if (gpu->postfetch.debug) {
+    if (gpu->lanes.postfetch.debug) {
         mo_log(MO_LOG_INFO, "postfetch", "layer %d: expert %d, %s, %lld bytes to stage %d%s", layer,
                t->expert, t->whole ? "whole" : "down", (long long)bytes, t->stage,
                t->failed ? ": failed, the CPU's" : "");
@@ -86,27 +87,27 @@ static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo
 
 mo_status mo_gpu_send(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    const mo_postfetch *p = &gpu->postfetch;
-    mo_status status = mo_event_record(gpu->fetch_from, copies(gpu), err);
+    const mo_postfetch *p = &gpu->lanes.postfetch;
+    mo_status status = mo_event_record(gpu->lanes.fetch_from, copies(gpu), err);
     int by_cpu = 0;
-    mo_gpu_clock_fetch(gpu->clock, s->layer, mo_clock_ns());
+    mo_gpu_clock_fetch(gpu->lanes.clock, s->layer, mo_clock_ns());
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
-        if (s->sent == gpu->stage_count) {
-            mo_gpu_clock_fall(gpu->clock, s->layer, MO_FALLBACK_NO_STAGE);
+        if (s->sent == gpu->experts.stage_count) {
+            mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_NO_STAGE);
             continue;
         }
         if (s->stored && !(n->in && n->down)) { /* still on disk: the CPU's when it lands */
-            mo_gpu_clock_fall(gpu->clock, s->layer, MO_FALLBACK_ON_DISK);
+            mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_ON_DISK);
             continue;
         }
-        mo_transfer *t = &gpu->transfers[s->sent];
+        mo_transfer *t = &gpu->lanes.transfers[s->sent];
         *t = (mo_transfer){.expert = n->expert, .need = i, .stage = s->sent};
         t->whole = p->mode == MO_POSTFETCH_EXPERT || by_cpu >= p->cpu_limit;
         by_cpu += !t->whole;
         n->in_done = t->whole;
         n->down_done = true;
-        if (s->sent < gpu->transfers_most) { /* the others queue */
+        if (s->sent < gpu->lanes.transfers_most) { /* the others queue */
             status = begin(gpu, s->layer, t, &s->fetched_bytes, err);
         }
         s->sent++;
@@ -120,13 +121,13 @@ mo_status mo_gpu_send(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_er
 static mo_status begin_queued(mo_gpu *gpu, mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
-    for (int i = gpu->transfers_most; i < s->sent && status == MO_OK; i++) {
-        status = mo_event_wait(gpu->stages[i - gpu->transfers_most].ready, err);
+    for (int i = gpu->lanes.transfers_most; i < s->sent && status == MO_OK; i++) {
+        status = mo_event_wait(gpu->experts.stages[i - gpu->lanes.transfers_most].ready, err);
         if (status == MO_OK) {
-            status = begin(gpu, s->layer, &gpu->transfers[i], &s->fetched_bytes, err);
+            status = begin(gpu, s->layer, &gpu->lanes.transfers[i], &s->fetched_bytes, err);
         }
     }
-    return status == MO_OK ? mo_event_record(gpu->fetch_to, copies(gpu), err) : status;
+    return status == MO_OK ? mo_event_record(gpu->lanes.fetch_to, copies(gpu), err) : status;
 }
 
 /* Is it there, or worth waiting for? */
@@ -136,12 +137,12 @@ static mo_status settle(mo_gpu *gpu, int layer, mo_transfer *t, mo_error *err)
     if (t->state != MO_COPY_IN_FLIGHT) {
         return MO_OK;
     }
-    const mo_status status = mo_event_query(gpu->stages[t->stage].ready, &done, err);
-    if (status == MO_OK && (done || gpu->postfetch.block_on_miss)) {
+    const mo_status status = mo_event_query(gpu->experts.stages[t->stage].ready, &done, err);
+    if (status == MO_OK && (done || gpu->lanes.postfetch.block_on_miss)) {
         t->state = MO_GPU_READY; /* the device waits for the rest of it */
     } else if (status == MO_OK) {
-        gpu->counters.late++;
-        mo_gpu_clock_fall(gpu->clock, layer, MO_FALLBACK_LATE);
+        gpu->lanes.late++;
+        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_LATE);
         t->state = MO_CPU_ONLY;
     }
     return status;
@@ -153,14 +154,14 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
     mo_op ops[3];
     mo_gpu_plan p = {
         .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 3};
-    const mo_gpu_stage *stage = &gpu->stages[t->stage];
+    const mo_gpu_stage *stage = &gpu->experts.stages[t->stage];
     const bool interleaved = mo_gpu_interleaved(gpu, s->layer);
     const mo_daddr work =
         mo_gpu_list_work(gpu, forward, t->stage, t->expert, interleaved ? stage->plain : stage->memory);
     const int64_t items = forward->w->needs[t->need].picks;
     mo_status status = mo_gpu_send_work(gpu, t->stage, err);
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->lane, gpu->stages[t->stage].ready, err);
+        status = mo_dstream_after(gpu->link.lane, gpu->experts.stages[t->stage].ready, err);
     }
     if (interleaved) {
         mo_gpu_restore(&p, s->layer, stage->memory, stage->plain, 1, t->whole ? -1 : 2);
@@ -170,17 +171,17 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
     } else {
         mo_gpu_down(&p, s->layer, work, items);
     }
-    return status == MO_OK ? mo_gpu_launch(gpu->lane, &p, err) : status;
+    return status == MO_OK ? mo_gpu_launch(gpu->link.lane, &p, err) : status;
 }
 
 static mo_status launch_all(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
-    mo_status status = mo_copy_in(gpu->lane, gpu->room.sent, gpu->pinned.hidden,
+    mo_status status = mo_copy_in(gpu->link.lane, gpu->scratch.sent, gpu->scratch.pinned.hidden,
                                   mo_acts_bytes(forward->tokens * moe->used, moe->width), err);
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
-        if (gpu->transfers[i].state == MO_GPU_READY) {
-            status = launch(gpu, forward, s, &gpu->transfers[i], err);
+        if (gpu->lanes.transfers[i].state == MO_GPU_READY) {
+            status = launch(gpu, forward, s, &gpu->lanes.transfers[i], err);
         }
     }
     return status;
@@ -190,15 +191,15 @@ mo_status mo_gpu_receive(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, bo
 {
     const int64_t done = mo_clock_ns();
     mo_status status = begin_queued(gpu, s, err);
-    mo_gpu_clock_waited(gpu->clock, s->layer, done, mo_clock_ns());
+    mo_gpu_clock_waited(gpu->lanes.clock, s->layer, done, mo_clock_ns());
     bool late = false;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
-        mo_transfer *t = &gpu->transfers[i];
+        mo_transfer *t = &gpu->lanes.transfers[i];
         mo_need *n = &forward->w->needs[t->need];
         status = settle(gpu, s->layer, t, err);
         const bool here = t->state == MO_GPU_READY;
         fetched[t->expert] = here;
-        gpu->counters.fetched += here;
+        gpu->experts.fetched += here;
         if (status == MO_OK && !here) {
             n->in_done = !t->whole; /* its gate and up are computed */
             n->down_done = false;
@@ -213,12 +214,12 @@ mo_status mo_gpu_receive(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, bo
         status = launch_all(gpu, forward, s, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->lane_done, gpu->lane, err);
+        status = mo_event_record(gpu->lanes.lane_done, gpu->link.lane, err);
     }
     s->fetched = s->sent;
-    gpu->counters.fetched_bytes += (uint64_t)s->fetched_bytes;
+    gpu->experts.fetched_bytes += (uint64_t)s->fetched_bytes;
     const int64_t launched = mo_clock_ns();
-    status = status == MO_OK ? mo_event_wait(gpu->lane_done, err) : status;
-    mo_gpu_clock_waited(gpu->clock, s->layer, launched, mo_clock_ns());
+    status = status == MO_OK ? mo_event_wait(gpu->lanes.lane_done, err) : status;
+    mo_gpu_clock_waited(gpu->lanes.clock, s->layer, launched, mo_clock_ns());
     return status;
 }

@@ -21,7 +21,7 @@ int64_t mo_gpu_chunks_seen(const mo_forward *forward)
 /* Programs serve all steps up to the next power of two of chunks. */
 static int64_t chunk_bucket(const mo_gpu *gpu, int64_t chunks)
 {
-    const int64_t most = (gpu->options.context + MO_CHUNK - 1) / MO_CHUNK;
+    const int64_t most = (gpu->scratch.context + MO_CHUNK - 1) / MO_CHUNK;
     int64_t bucket = 1;
     while (bucket < chunks) {
         bucket *= 2;
@@ -48,7 +48,7 @@ static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *
     mo_gpu_segment *s = &set->segments[set->count];
     *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .passing = p->passing};
     p->passing = -1;
-    const mo_status status = mo_program_create(gpu->device, p->ops, p->count, &s->program, err);
+    const mo_status status = mo_program_create(gpu->memory.device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
     p->count = 0;
     return status;
@@ -57,7 +57,7 @@ static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *
 /* One past the last of neighbouring layers that the CPU computes. */
 static int end_of_host(const mo_gpu *gpu, int layer)
 {
-    while (layer < gpu->spec->layer_count && gpu->host.layers[layer]) {
+    while (layer < gpu->core.spec->layer_count && gpu->layer_buffer.cpu.layers[layer]) {
         layer++;
     }
     return layer;
@@ -65,12 +65,12 @@ static int end_of_host(const mo_gpu *gpu, int layer)
 
 static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p, mo_error *err)
 {
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     mo_status status = MO_OK;
     int from = 0;
     mo_gpu_begin(p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
-        if (gpu->host.layers[i]) {
+        if (gpu->layer_buffer.cpu.layers[i]) {
             const int to = end_of_host(gpu, i);
             mo_gpu_hand_over(p, i);
             status = end_segment(gpu, set, p, from, i, false, err);
@@ -93,7 +93,7 @@ static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p,
         if (open) {
             mo_gpu_publish(p, i);
         }
-        if (gpu->spec->layers[i].routed && mo_vram_has(gpu->vram, i)) {
+        if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
             mo_gpu_hot(p, i);
         }
         mo_gpu_side(p, i);
@@ -133,9 +133,9 @@ static mo_gpu_program_set shape_of(const mo_gpu *gpu, const mo_forward *forward)
                                 .chunks = chunk_bucket(gpu, mo_gpu_chunks_seen(forward)),
                                 .kv = forward->slices[0].state->kv,
                                 .logits = mo_gpu_wants_logits(forward),
-                                .used = gpu->pass,
-                                .made = gpu->pass,
-                                .closures = mo_vram_completions(gpu->vram)};
+                                .used = gpu->number,
+                                .made = gpu->number,
+                                .closures = mo_vram_completions(gpu->experts.vram)};
 }
 
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
@@ -148,7 +148,7 @@ static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
 static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                           mo_error *err)
 {
-    const size_t layers = (size_t)gpu->spec->layer_count, segments = 2 * layers + 1;
+    const size_t layers = (size_t)gpu->core.spec->layer_count, segments = 2 * layers + 1;
     const int limit = (int)(layers * GPU_OPS + GPU_OPS);
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
     *set = *shape;
@@ -182,7 +182,7 @@ static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_p
 static int closed_since(const mo_gpu *gpu, const mo_gpu_program_set *set)
 {
     int closed = 0;
-    for (int i = 0; i < gpu->spec->layer_count; i++) {
+    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         const bool open = mo_gpu_layer_needs_host(gpu, i);
         if (open && !set->open[i]) {
             return -1;
@@ -208,7 +208,7 @@ static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_
         set->closures = shape->closures;
         return MO_OK;
     }
-    if (closed > 0 && gpu->pass - set->made < GPU_RENEW) {
+    if (closed > 0 && gpu->number - set->made < GPU_RENEW) {
         return MO_OK;
     }
     const mo_status status = make_set(gpu, shape, &fresh, &refused);
@@ -218,7 +218,7 @@ static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_
         return MO_OK;
     }
     if (closed > 0 && status != MO_EDEVICE) {
-        set->made = gpu->pass;
+        set->made = gpu->number;
         mo_log(MO_LOG_WARN, "device",
                "%d layers need the host no more, but go on asking it, which costs time: %s", closed,
                refused.detail);
@@ -231,11 +231,11 @@ static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_
 mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program_set **out, mo_error *err)
 {
     const mo_gpu_program_set shape = shape_of(gpu, forward);
-    mo_gpu_program_set *oldest = &gpu->sets[0];
+    mo_gpu_program_set *oldest = &gpu->programs.sets[0];
     for (int i = 0; i < GPU_PROGRAMS; i++) {
-        mo_gpu_program_set *s = &gpu->sets[i];
+        mo_gpu_program_set *s = &gpu->programs.sets[i];
         if (s->segments && same_shape(s, &shape)) {
-            s->used = gpu->pass;
+            s->used = gpu->number;
             *out = s;
             return keep_true(gpu, &shape, s, err);
         }
@@ -251,7 +251,7 @@ mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program
 void mo_gpu_drop_sets(mo_gpu *gpu)
 {
     for (int i = 0; i < GPU_PROGRAMS; i++) {
-        drop_set(&gpu->sets[i]);
+        drop_set(&gpu->programs.sets[i]);
     }
 }
 
@@ -259,7 +259,7 @@ mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *s, mo_error *err
 {
     mo_status status = s->passing >= 0 ? mo_gpu_layer_buffer_enter(gpu, s->passing, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_program_run(s->program, gpu->main, err);
+        status = mo_program_run(s->program, gpu->link.main, err);
     }
     return status == MO_OK && s->passing >= 0 ? mo_gpu_layer_buffer_leave(gpu, s->passing, err) : status;
 }

@@ -6,18 +6,19 @@
 
 mo_status mo_gpu_alloc(mo_gpu *gpu, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
 {
-    if (gpu->taken + bytes > gpu->limit) {
+    if (gpu->memory.taken + bytes > gpu->memory.limit) {
         return mo_fail(
             err, MO_ENOMEM,
             "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
             "smaller --ctx or --batch, or run with --device none",
-            what, (double)bytes / (1 << 20), (double)gpu->taken / (1 << 20), (double)gpu->limit / (1 << 20));
+            what, (double)bytes / (1 << 20), (double)gpu->memory.taken / (1 << 20),
+            (double)gpu->memory.limit / (1 << 20));
     }
-    const mo_status status = mo_device_alloc(gpu->device, (size_t)bytes, out, err);
+    const mo_status status = mo_device_alloc(gpu->memory.device, (size_t)bytes, out, err);
     if (status == MO_OK) {
-        gpu->taken += bytes;
-        if (gpu->taken > gpu->counters.peak_bytes) {
-            gpu->counters.peak_bytes = gpu->taken;
+        gpu->memory.taken += bytes;
+        if (gpu->memory.taken > gpu->memory.peak_bytes) {
+            gpu->memory.peak_bytes = gpu->memory.taken;
         }
     }
     return status;
@@ -26,8 +27,8 @@ mo_status mo_gpu_alloc(mo_gpu *gpu, int64_t bytes, const char *what, mo_daddr *o
 void mo_gpu_free(mo_gpu *gpu, mo_daddr address, int64_t bytes)
 {
     if (address) {
-        mo_device_free(gpu->device, address);
-        gpu->taken -= bytes;
+        mo_device_free(gpu->memory.device, address);
+        gpu->memory.taken -= bytes;
     }
 }
 
@@ -66,12 +67,12 @@ mo_gpu_block mo_gpu_lay_block(const mo_gpu *gpu, int64_t tokens)
 {
     cutter c = {0};
     mo_gpu_block b;
-    b.bad = (int64_t)cut(&c, mo_gpu_bad_words(gpu->spec->layer_count), sizeof(uint32_t));
+    b.bad = (int64_t)cut(&c, mo_gpu_bad_words(gpu->core.spec->layer_count), sizeof(uint32_t));
     b.sequence = (int64_t)cut(&c, 1, sizeof(uint32_t));
     b.places = (int64_t)cut(&c, tokens, sizeof(mo_dplace));
     b.slices = (int64_t)cut(&c, tokens, sizeof(mo_dslice));
-    b.rope = (int64_t)cut(&c, 2 * gpu->rope_count * tokens * gpu->extent.pairs, sizeof(float));
-    b.x = (int64_t)cut(&c, tokens * gpu->spec->width, sizeof(float));
+    b.rope = (int64_t)cut(&c, 2 * gpu->core.rope_count * tokens * gpu->core.extent.pairs, sizeof(float));
+    b.x = (int64_t)cut(&c, tokens * gpu->core.spec->width, sizeof(float));
     b.bytes = c.used;
     return b;
 }
@@ -83,9 +84,9 @@ static int64_t work_bytes(int64_t rows)
 
 static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
 {
-    const mo_extent *e = &gpu->extent;
-    const int64_t batch = gpu->options.batch, width = gpu->spec->width, rows = batch * e->used;
-    const int64_t chunks = (gpu->options.context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    const mo_extent *e = &gpu->core.extent;
+    const int64_t batch = gpu->scratch.batch, width = gpu->core.spec->width, rows = batch * e->used;
+    const int64_t chunks = (gpu->scratch.context + MO_CHUNK - 1) / MO_CHUNK + 1;
     r->step = cut(c, mo_gpu_lay_block(gpu, batch).bytes, 1);
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));
@@ -99,11 +100,12 @@ static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
     r->partial = cut(c, r->partial_floats, sizeof(float));
     r->scores = cut(c, batch * e->experts, sizeof(float));
     const int64_t chosen = rows > GPU_SMALL * e->used ? rows : GPU_SMALL * e->used;
-    r->weights = cut(c, gpu->spec->layer_count * chosen, sizeof(float));
-    r->ids = cut(c, gpu->spec->layer_count * chosen, sizeof(int32_t));
+    r->weights = cut(c, gpu->core.spec->layer_count * chosen, sizeof(float));
+    r->ids = cut(c, gpu->core.spec->layer_count * chosen, sizeof(int32_t));
     r->work = cut(c, work_bytes(rows), 1);
-    r->fetched = cut(c, GPU_STAGES * gpu->pinned.work_bytes, 1);
-    r->groups = cut(c, 3 * gpu->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
+    r->fetched = cut(c, GPU_STAGES * gpu->scratch.pinned.work_bytes, 1);
+    r->groups =
+        cut(c, 3 * gpu->scratch.group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
     r->picks = cut(c, rows, sizeof(int32_t));
     r->row_of = cut(c, rows, sizeof(int32_t));
     if (e->expert_width) {
@@ -118,47 +120,47 @@ static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
     r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
     r->side_down = cut(c, batch * width, sizeof(float));
     r->side_weight = cut(c, batch, sizeof(float));
-    r->logits = cut(c, GPU_LOGITS * gpu->spec->vocab, sizeof(float));
+    r->logits = cut(c, GPU_LOGITS * gpu->core.spec->vocab, sizeof(float));
 }
 
 mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err)
 {
     cutter c = {0};
-    gpu->pinned.work_bytes = work_bytes(GPU_SMALL * gpu->extent.used);
-    gpu->group_limit = gpu->extent.experts;
-    lay_room(gpu, &c, &gpu->room);
+    gpu->scratch.pinned.work_bytes = work_bytes(GPU_SMALL * gpu->core.extent.used);
+    gpu->scratch.group_limit = gpu->core.extent.experts;
+    lay_room(gpu, &c, &gpu->scratch);
     const int64_t bytes = c.used;
     mo_daddr memory = 0;
     const mo_status status = mo_gpu_alloc(gpu, bytes, "working memory", &memory, err);
     if (status == MO_OK) {
         c = (cutter){.base = memory};
-        lay_room(gpu, &c, &gpu->room);
-        gpu->room.memory = memory;
-        gpu->room.bytes = bytes;
+        lay_room(gpu, &c, &gpu->scratch);
+        gpu->scratch.memory = memory;
+        gpu->scratch.bytes = bytes;
     }
     return status;
 }
 
 static void lay_pinned(const mo_gpu *gpu, cutter *c, mo_gpu_pinned *p)
 {
-    const mo_extent *e = &gpu->extent;
-    const int64_t rows = gpu->options.batch * e->used, few = GPU_SMALL * e->used;
-    const int layers = gpu->spec->layer_count;
+    const mo_extent *e = &gpu->core.extent;
+    const int64_t rows = gpu->scratch.batch * e->used, few = GPU_SMALL * e->used;
+    const int layers = gpu->core.spec->layer_count;
     p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > GPU_SMALL ? few : GPU_SMALL) + 63) / 64 * 64;
-    p->block = (uint8_t *)cut(c, mo_gpu_lay_block(gpu, gpu->options.batch).bytes, 1);
+    p->block = (uint8_t *)cut(c, mo_gpu_lay_block(gpu, gpu->scratch.batch).bytes, 1);
     p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
     p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
     p->ids = (int32_t *)cut(c, rows > few ? rows : few, sizeof(int32_t));
     p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
     p->all_weights = (float *)cut(c, layers * few, sizeof(float));
-    p->in = (float *)cut(c, GPU_SMALL * gpu->spec->width, sizeof(float));
-    p->x = (float *)cut(c, GPU_SMALL * gpu->spec->width, sizeof(float));
-    p->rows = (float *)cut(c, few * gpu->spec->width, sizeof(float));
+    p->in = (float *)cut(c, GPU_SMALL * gpu->core.spec->width, sizeof(float));
+    p->x = (float *)cut(c, GPU_SMALL * gpu->core.spec->width, sizeof(float));
+    p->rows = (float *)cut(c, few * gpu->core.spec->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
-    p->logits = (float *)cut(c, GPU_LOGITS * gpu->spec->vocab, sizeof(float));
+    p->logits = (float *)cut(c, GPU_LOGITS * gpu->core.spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
     p->works = (uint8_t *)cut(c, GPU_STAGES * p->work_bytes, 1);
-    p->groups = (mo_dgroup *)cut(c, 3 * gpu->group_limit, sizeof(mo_dgroup));
+    p->groups = (mo_dgroup *)cut(c, 3 * gpu->scratch.group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
     p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
 }
@@ -166,10 +168,10 @@ static void lay_pinned(const mo_gpu *gpu, cutter *c, mo_gpu_pinned *p)
 mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err)
 {
     cutter c = {0};
-    mo_gpu_pinned p = gpu->pinned;
+    mo_gpu_pinned p = gpu->scratch.pinned;
     void *memory = NULL;
     lay_pinned(gpu, &c, &p);
-    const mo_status status = mo_device_pin(gpu->device, (size_t)c.used, &memory, &p.seen, err);
+    const mo_status status = mo_device_pin(gpu->memory.device, (size_t)c.used, &memory, &p.seen, err);
     if (status != MO_OK) {
         return mo_fail_prefix(err, status, "%.1f MiB of pinned memory for the device",
                               (double)c.used / (1 << 20));
@@ -179,7 +181,7 @@ mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err)
     p.memory = memory;
     c = (cutter){.base = (uint64_t)(uintptr_t)memory};
     lay_pinned(gpu, &c, &p);
-    gpu->pinned = p;
+    gpu->scratch.pinned = p;
     return MO_OK;
 }
 
@@ -218,12 +220,12 @@ int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
 
 mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context)
 {
-    mo_gpu gpu = {.spec = spec, .options = {.batch = batch, .context = context}, .rope_count = 8};
+    mo_gpu gpu = {.core = {.spec = spec, .rope_count = 8}, .scratch = {.batch = batch, .context = context}};
     cutter c = {0};
-    gpu.extent = mo_extent_of(spec);
-    gpu.pinned.work_bytes = work_bytes(GPU_SMALL * gpu.extent.used);
-    gpu.group_limit = gpu.extent.experts;
-    lay_room(&gpu, &c, &gpu.room);
+    gpu.core.extent = mo_extent_of(spec);
+    gpu.scratch.pinned.work_bytes = work_bytes(GPU_SMALL * gpu.core.extent.used);
+    gpu.scratch.group_limit = gpu.core.extent.experts;
+    lay_room(&gpu, &c, &gpu.scratch);
     return (mo_gpu_needs){.core = mo_gpu_core_bytes(spec),
                           .work = c.used,
                           .stage_room = 2 * mo_gpu_largest_brick(spec),

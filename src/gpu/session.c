@@ -10,7 +10,7 @@
 mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 {
     mo_gpu *gpu = owner;
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     mo_gpu_session *gpu_session = calloc(1, sizeof *gpu_session);
     mo_dstate *table = calloc((size_t)layers, sizeof *table);
     if (!gpu_session || !table) {
@@ -36,10 +36,10 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
         table[i].delta = l->delta ? gpu_session->memory + (mo_daddr)((uint8_t *)l->delta - base) : 0;
     }
     if (status == MO_OK) {
-        status = mo_copy_in(gpu->main, gpu_session->table, table, (size_t)layers * sizeof *table, err);
+        status = mo_copy_in(gpu->link.main, gpu_session->table, table, (size_t)layers * sizeof *table, err);
     }
     if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->main, err);
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     free(table);
     state->gpu_session = gpu_session;
@@ -53,7 +53,7 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
 {
     mo_error refused = {0};
-    if (mo_device_adopt(state->gpu_session->gpu->device, logits, bytes, &refused) == MO_OK) {
+    if (mo_device_adopt(state->gpu_session->gpu->memory.device, logits, bytes, &refused) == MO_OK) {
         state->gpu_session->logits = logits;
     }
 }
@@ -63,12 +63,12 @@ void mo_gpu_session_close(mo_state *state)
     mo_gpu_session *gpu_session = state->gpu_session;
     if (gpu_session) {
         if (gpu_session->gpu && gpu_session->logits) {
-            mo_device_release(gpu_session->gpu->device, gpu_session->logits);
+            mo_device_release(gpu_session->gpu->memory.device, gpu_session->logits);
         }
         if (gpu_session->gpu) {
             mo_gpu_free(gpu_session->gpu, gpu_session->memory, gpu_session->bytes);
             mo_gpu_free(gpu_session->gpu, gpu_session->table,
-                        gpu_session->gpu->spec->layer_count * (int64_t)sizeof(mo_dstate));
+                        gpu_session->gpu->core.spec->layer_count * (int64_t)sizeof(mo_dstate));
         }
         free(gpu_session);
         state->gpu_session = NULL;
@@ -83,10 +83,10 @@ mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err)
     }
     mo_status status = mo_gpu_cpu_state_return(gpu_session->gpu, state, err);
     if (status == MO_OK) {
-        status = mo_copy_out(gpu_session->gpu->main, state->memory, gpu_session->memory,
+        status = mo_copy_out(gpu_session->gpu->link.main, state->memory, gpu_session->memory,
                              (size_t)gpu_session->bytes, err);
     }
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->link.main, err) : status;
 }
 
 mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
@@ -96,10 +96,10 @@ mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
         return MO_OK;
     }
     gpu_session->hosted = false;
-    const mo_status status = mo_copy_in(gpu_session->gpu->main, gpu_session->memory, state->memory,
+    const mo_status status = mo_copy_in(gpu_session->gpu->link.main, gpu_session->memory, state->memory,
                                         (size_t)gpu_session->bytes, err);
     state->cleared = false;
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->link.main, err) : status;
 }
 
 /* ---- Layers that the CPU computes -------------------------------------------------------------- */
@@ -119,16 +119,16 @@ static size_t end_of(const mo_state *s, int layer)
 static mo_status move(mo_gpu *gpu, const mo_state *s, bool to_device, mo_error *err)
 {
     mo_status status = MO_OK;
-    for (int i = 0; i < gpu->spec->layer_count && status == MO_OK; i++) {
-        if (gpu->host.layers[i]) {
+    for (int i = 0; i < gpu->core.spec->layer_count && status == MO_OK; i++) {
+        if (gpu->layer_buffer.cpu.layers[i]) {
             const size_t at = begin_of(s, i), bytes = end_of(s, i) - at;
             uint8_t *here = (uint8_t *)s->memory + at;
             const mo_daddr there = s->gpu_session->memory + (mo_daddr)at;
-            status = to_device ? mo_copy_in(gpu->main, there, here, bytes, err)
-                               : mo_copy_out(gpu->main, here, there, bytes, err);
+            status = to_device ? mo_copy_in(gpu->link.main, there, here, bytes, err)
+                               : mo_copy_out(gpu->link.main, here, there, bytes, err);
         }
     }
-    return status == MO_OK ? mo_dstream_wait(gpu->main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
 }
 
 mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err)
@@ -144,7 +144,7 @@ mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *
 mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err)
 {
     mo_status status = MO_OK;
-    for (int i = 0; i < forward->slice_count && gpu->host.count && status == MO_OK; i++) {
+    for (int i = 0; i < forward->slice_count && gpu->layer_buffer.cpu.count && status == MO_OK; i++) {
         const mo_state *s = forward->slices[i].state;
         if (!few) {
             status = mo_gpu_cpu_state_return(gpu, s, err);
@@ -164,14 +164,15 @@ mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error 
     for (int i = 0; i < forward->slice_count; i++) {
         mo_state *s = forward->slices[i].state;
         s->gpu_session->hosted = s->gpu_session->hosted && !s->cleared;
-        for (int l = 0; s->cleared && s->recurrent && l < gpu->spec->layer_count && status == MO_OK; l++) {
+        for (int l = 0; s->cleared && s->recurrent && l < gpu->core.spec->layer_count && status == MO_OK;
+             l++) {
             const mo_state_layer *layer = &s->layers[l];
             if (layer->conv) {
                 const mo_daddr at = s->gpu_session->memory +
                                     (mo_daddr)((const uint8_t *)layer->conv - (const uint8_t *)s->memory);
                 const size_t bytes = (size_t)((const uint8_t *)layer->delta - (const uint8_t *)layer->conv) +
                                      sizeof(float) * (size_t)layer->delta_values;
-                status = mo_device_clear(gpu->main, at, bytes, err);
+                status = mo_device_clear(gpu->link.main, at, bytes, err);
             }
         }
         s->cleared = s->cleared && status != MO_OK;

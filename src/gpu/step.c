@@ -14,14 +14,14 @@
 /* Everything about the step that ops read from the device's memory: one copy. */
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
-    const int64_t n = forward->tokens, pairs = gpu->extent.pairs, width = gpu->spec->width;
+    const int64_t n = forward->tokens, pairs = gpu->core.extent.pairs, width = gpu->core.spec->width;
     const mo_gpu_block b = mo_gpu_lay_block(gpu, n);
-    uint8_t *block = gpu->pinned.block;
+    uint8_t *block = gpu->scratch.pinned.block;
     mo_dplace *places = (mo_dplace *)(void *)(block + b.places);
     mo_dslice *slices = (mo_dslice *)(void *)(block + b.slices);
     memset(block + b.bad, 0, (size_t)(b.sequence - b.bad));
-    gpu->sequence = gpu->sequence + 1 ? gpu->sequence + 1 : 1;
-    memcpy(block + b.sequence, &gpu->sequence, sizeof gpu->sequence);
+    gpu->scratch.sequence = gpu->scratch.sequence + 1 ? gpu->scratch.sequence + 1 : 1;
+    memcpy(block + b.sequence, &gpu->scratch.sequence, sizeof gpu->scratch.sequence);
     int64_t t = 0;
     for (int i = 0; i < forward->slice_count; i++) {
         const mo_slice *s = &forward->slices[i];
@@ -33,7 +33,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
                 .layers = table, .position = forward->w->position[t], .slice = i, .into = (int32_t)j};
         }
     }
-    for (int r = 0; r < gpu->rope_count; r++) {
+    for (int r = 0; r < gpu->core.rope_count; r++) {
         for (int part = 0; part < 2; part++) {
             memcpy(block + b.rope + (2 * r + part) * n * pairs * 4,
                    forward->w->rope + (2 * r + part) * forward->engine->batch * forward->w->rope_stride,
@@ -41,7 +41,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
         }
     }
     memcpy(block + b.x, forward->w->x, (size_t)(n * width) * sizeof(float));
-    return mo_copy_in(gpu->main, gpu->room.step, block, (size_t)b.bytes, err);
+    return mo_copy_in(gpu->link.main, gpu->scratch.step, block, (size_t)b.bytes, err);
 }
 
 /* ---- Few tokens ------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     mo_status status = mo_gpu_find_set(gpu, forward, &set, err);
     if (status == MO_OK) {
         status = mo_gpu_run_segment(gpu, &set->segments[0], err);
-        mo_gpu_clock_launched(gpu->clock, mo_clock_ns());
+        mo_gpu_clock_launched(gpu->lanes.clock, mo_clock_ns());
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
         const mo_gpu_segment *s = &set->segments[i];
@@ -85,16 +85,16 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    const int layers = gpu->spec->layer_count;
+    const int layers = gpu->core.spec->layer_count;
     const bool experts = !forward->slices[0].routers_only;
-    mo_op *ops = gpu->batch_ops;
+    mo_op *ops = gpu->programs.batch_ops;
     mo_gpu_plan p = {.gpu = gpu,
                      .tokens = forward->tokens,
                      .chunks = mo_gpu_chunks_seen(forward),
                      .slices = forward->slice_count,
                      .kv = forward->slices[0].state->kv,
                      .ops = ops,
-                     .limit = gpu->batch_ops_limit};
+                     .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
     mo_gpu_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
@@ -103,28 +103,28 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             break;
         }
         if (mo_gpu_layer_streamed(gpu, i)) {
-            status = mo_gpu_launch(gpu->main, &p, err);
+            status = mo_gpu_launch(gpu->link.main, &p, err);
             p.count = 0;
             status = status == MO_OK ? mo_gpu_layer_buffer_enter(gpu, i, err) : status;
         }
         mo_gpu_mix(&p, i);
-        status = status == MO_OK ? mo_gpu_launch(gpu->main, &p, err) : status;
+        status = status == MO_OK ? mo_gpu_launch(gpu->link.main, &p, err) : status;
         p.count = 0;
         mo_gpu_side(&p, i);
         if (status == MO_OK) {
-            status = mo_gpu_launch(gpu->main, &p, err);
+            status = mo_gpu_launch(gpu->link.main, &p, err);
         }
         p.count = 0;
         if (status == MO_OK && mo_gpu_layer_streamed(gpu, i)) {
             status = mo_gpu_layer_buffer_leave(gpu, i, err);
         }
-        if (status == MO_OK && gpu->spec->layers[i].routed) {
+        if (status == MO_OK && gpu->core.spec->layers[i].routed) {
             status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
             p.count = 0;
         }
         mo_gpu_merge(&p, i, true, experts);
     }
-    return status == MO_OK ? mo_gpu_launch(gpu->main, &p, err) : status;
+    return status == MO_OK ? mo_gpu_launch(gpu->link.main, &p, err) : status;
 }
 
 /* ---- All of it -------------------------------------------------------------------------------- */
@@ -140,9 +140,9 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
                            "sessions that share a step on a device must have the same --kv format");
         }
     }
-    gpu->pass++;
-    mo_gpu_clock_begin(gpu->clock, forward->engine->tally != NULL, mo_clock_ns());
-    mo_pool_expect(forward->engine->pool, few && !gpu->shares_cores ? STAY_AWAKE_NS : 0);
+    gpu->number++;
+    mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
+    mo_pool_expect(forward->engine->pool, few && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_gpu_hot_turn(gpu, forward, err);
     if (status == MO_OK) {
         status = mo_gpu_session_clear(gpu, forward, err);
@@ -171,7 +171,7 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
     if (status == MO_EDEVICE) {
         mo_gpu_layer_buffer_end(gpu);
     } else if (status == MO_OK) {
-        gpu->counters.steps++;
+        gpu->steps++;
     }
     mo_pool_expect(forward->engine->pool, 0);
     return status;

@@ -15,26 +15,26 @@ enum { WINDOWS_LEAST = 6 };
 
 mo_status mo_gpu_windows_open(mo_gpu *gpu, mo_error *err)
 {
-    if (gpu->stage_count == 0) {
+    if (gpu->experts.stage_count == 0) {
         return MO_OK;
     }
-    int64_t size = WINDOW_BYTES / gpu->stage_bytes;
+    int64_t size = WINDOW_BYTES / gpu->experts.stage_bytes;
     size = size < GPU_WINDOW ? size : GPU_WINDOW;
-    size = size < gpu->stage_count / WINDOWS_LEAST ? size : gpu->stage_count / WINDOWS_LEAST;
+    size = size < gpu->experts.stage_count / WINDOWS_LEAST ? size : gpu->experts.stage_count / WINDOWS_LEAST;
     size = size > 1 ? size : 1;
-    gpu->window_size = (int)size;
+    gpu->experts.window_size = (int)size;
     mo_status status = MO_OK;
-    for (int i = 0; i < gpu->stage_count / size && status == MO_OK; i++) {
-        mo_gpu_window *w = &gpu->windows[i];
-        w->memory = gpu->stages[i * size].memory;
-        w->plain = gpu->stages[i * size].plain;
-        gpu->window_count++;
-        status = mo_event_create(gpu->device, &w->arrived, err);
+    for (int i = 0; i < gpu->experts.stage_count / size && status == MO_OK; i++) {
+        mo_gpu_window *w = &gpu->experts.windows[i];
+        w->memory = gpu->experts.stages[i * size].memory;
+        w->plain = gpu->experts.stages[i * size].plain;
+        gpu->experts.window_count++;
+        status = mo_event_create(gpu->memory.device, &w->arrived, err);
         if (status == MO_OK) {
-            status = mo_event_create(gpu->device, &w->ready, err);
+            status = mo_event_create(gpu->memory.device, &w->ready, err);
         }
         if (status == MO_OK) {
-            status = mo_event_create(gpu->device, &w->done, err);
+            status = mo_event_create(gpu->memory.device, &w->done, err);
         }
     }
     return status;
@@ -42,10 +42,10 @@ mo_status mo_gpu_windows_open(mo_gpu *gpu, mo_error *err)
 
 void mo_gpu_windows_close(mo_gpu *gpu)
 {
-    for (int i = 0; i < gpu->window_count; i++) {
-        mo_event_destroy(gpu->windows[i].arrived);
-        mo_event_destroy(gpu->windows[i].ready);
-        mo_event_destroy(gpu->windows[i].done);
+    for (int i = 0; i < gpu->experts.window_count; i++) {
+        mo_event_destroy(gpu->experts.windows[i].arrived);
+        mo_event_destroy(gpu->experts.windows[i].ready);
+        mo_event_destroy(gpu->experts.windows[i].done);
     }
 }
 
@@ -53,19 +53,19 @@ void mo_gpu_windows_close(mo_gpu *gpu)
 
 mo_gpu_window *mo_gpu_window_at(mo_gpu *gpu, uint64_t number)
 {
-    return &gpu->windows[number % (uint64_t)gpu->window_count];
+    return &gpu->experts.windows[number % (uint64_t)gpu->experts.window_count];
 }
 
 mo_gpu_window_part mo_gpu_window_part_of(const mo_gpu *gpu, int layer, int part)
 {
-    const mo_gpu_layer *l = &gpu->layers[layer];
+    const mo_gpu_layer *l = &gpu->core.layers[layer];
     const int64_t at[] = {0, l->up_at, l->down_at, l->brick_bytes};
-    return (mo_gpu_window_part){.at = gpu->window_size * at[part], .stride = at[part + 1] - at[part]};
+    return (mo_gpu_window_part){.at = gpu->experts.window_size * at[part], .stride = at[part + 1] - at[part]};
 }
 
 static const mo_weights *matrix_of(const mo_gpu *gpu, int layer, int expert, int part)
 {
-    const mo_brick *b = &gpu->spec->layers[layer].moe.bricks[expert];
+    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
     return part == 0 ? &b->gate.w : part == 1 ? &b->up.w : &b->down.w;
 }
 
@@ -85,7 +85,7 @@ bool mo_gpu_again(mo_gpu *gpu, mo_dstream *stream, int *tries, mo_status *status
         *status = mo_dstream_wait(stream, err);
         return false;
     }
-    gpu->counters.fetch_failed++;
+    gpu->link.failed++;
     if ((*tries)++ > 0) {
         mo_fail_prefix(err, *status,
                        "a copy to or from the device failed twice; run again, or with --device none");
@@ -101,7 +101,7 @@ bool mo_gpu_again(mo_gpu *gpu, mo_dstream *stream, int *tries, mo_status *status
 
 bool mo_gpu_window_capacity(const mo_gpu *gpu)
 {
-    return gpu->window_head - gpu->window_tail < (uint64_t)gpu->window_count;
+    return gpu->experts.window_head - gpu->experts.window_tail < (uint64_t)gpu->experts.window_count;
 }
 
 /* One part of all the window's experts, runs that lie side by side here and there in one copy. */
@@ -118,7 +118,7 @@ static mo_status copy_part(mo_gpu *gpu, const mo_gpu_window *w, int part, int64_
             }
         }
         *bytes += run * size;
-        status = mo_gpu_copy_range(gpu, gpu->fetch, first->data, (size_t)(run * size),
+        status = mo_gpu_copy_range(gpu, gpu->link.fetch, first->data, (size_t)(run * size),
                                    w->memory + (mo_daddr)(lie.at + i * lie.stride), err);
     }
     return status;
@@ -130,19 +130,19 @@ static mo_status straighten(mo_gpu *gpu, const mo_gpu_window *w, mo_error *err)
     mo_op ops[3];
     mo_gpu_plan p = {.gpu = gpu, .ops = ops, .limit = 3};
     mo_gpu_restore_window(&p, w);
-    mo_status status = mo_event_record(w->arrived, gpu->fetch, err);
+    mo_status status = mo_event_record(w->arrived, gpu->link.fetch, err);
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->lane, w->arrived, err);
+        status = mo_dstream_after(gpu->link.lane, w->arrived, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_launch(gpu->lane, &p, err);
+        status = mo_gpu_launch(gpu->link.lane, &p, err);
     }
-    return status == MO_OK ? mo_event_record(w->ready, gpu->lane, err) : status;
+    return status == MO_OK ? mo_event_record(w->ready, gpu->link.lane, err) : status;
 }
 
 mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int count, mo_error *err)
 {
-    mo_gpu_window *w = mo_gpu_window_at(gpu, gpu->window_head);
+    mo_gpu_window *w = mo_gpu_window_at(gpu, gpu->experts.window_head);
     mo_status status = MO_OK;
     int64_t bytes = 0;
     w->layer = layer;
@@ -150,8 +150,8 @@ mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int cou
     for (int i = 0; i < count; i++) {
         w->expert[i] = (int16_t)experts[i];
     }
-    if (gpu->window_head >= (uint64_t)gpu->window_count) { /* until then nobody has used it */
-        status = mo_dstream_after(gpu->fetch, w->done, err);
+    if (gpu->experts.window_head >= (uint64_t)gpu->experts.window_count) { /* until then nobody has used it */
+        status = mo_dstream_after(gpu->link.fetch, w->done, err);
     }
     for (int part = 0; part < 3 && status == MO_OK; part++) {
         int tries = 0;
@@ -159,26 +159,26 @@ mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int cou
         do {
             copied = 0;
             status = copy_part(gpu, w, part, &copied, err);
-        } while (mo_gpu_again(gpu, gpu->fetch, &tries, &status, err));
+        } while (mo_gpu_again(gpu, gpu->link.fetch, &tries, &status, err));
         bytes += copied;
     }
     if (status == MO_OK) {
         status = mo_gpu_interleaved(gpu, layer) ? straighten(gpu, w, err)
-                                                : mo_event_record(w->ready, gpu->fetch, err);
+                                                : mo_event_record(w->ready, gpu->link.fetch, err);
     }
-    gpu->window_head++;
-    gpu->counters.fetched += (uint64_t)count;
-    gpu->counters.fetched_bytes += (uint64_t)bytes;
+    gpu->experts.window_head++;
+    gpu->experts.fetched += (uint64_t)count;
+    gpu->experts.fetched_bytes += (uint64_t)bytes;
     return status;
 }
 
 /* Up to a window of experts that are not on the device: of `layer` from *expert on, which moves behind them. */
 static int pick_missing(const mo_gpu *gpu, int layer, int *expert, int *out)
 {
-    const mo_layer *l = &gpu->spec->layers[layer];
+    const mo_layer *l = &gpu->core.spec->layers[layer];
     int count = 0;
-    for (; l->routed && *expert < l->moe.experts && count < gpu->window_size; (*expert)++) {
-        if (!mo_vram_find(gpu->vram, layer, *expert)) {
+    for (; l->routed && *expert < l->moe.experts && count < gpu->experts.window_size; (*expert)++) {
+        if (!mo_vram_find(gpu->experts.vram, layer, *expert)) {
             out[count++] = *expert;
         }
     }
@@ -189,14 +189,14 @@ mo_status mo_gpu_window_ahead(mo_gpu *gpu, int layer, mo_error *err)
 {
     mo_status status = MO_OK;
     int expert = 0, experts[GPU_WINDOW];
-    if (gpu->window_head > gpu->window_tail) {
-        const mo_gpu_window *last = mo_gpu_window_at(gpu, gpu->window_head - 1);
+    if (gpu->experts.window_head > gpu->experts.window_tail) {
+        const mo_gpu_window *last = mo_gpu_window_at(gpu, gpu->experts.window_head - 1);
         if (last->layer >= layer) {
             layer = last->layer;
             expert = last->expert[last->count - 1] + 1;
         }
     }
-    while (status == MO_OK && layer < gpu->spec->layer_count && mo_gpu_window_capacity(gpu)) {
+    while (status == MO_OK && layer < gpu->core.spec->layer_count && mo_gpu_window_capacity(gpu)) {
         const int count = pick_missing(gpu, layer, &expert, experts);
         if (count > 0) {
             status = mo_gpu_window_send(gpu, layer, experts, count, err);
@@ -210,5 +210,5 @@ mo_status mo_gpu_window_ahead(mo_gpu *gpu, int layer, mo_error *err)
 
 mo_status mo_gpu_window_retire(mo_gpu *gpu, mo_error *err)
 {
-    return mo_event_record(mo_gpu_window_at(gpu, gpu->window_tail++)->done, gpu->main, err);
+    return mo_event_record(mo_gpu_window_at(gpu, gpu->experts.window_tail++)->done, gpu->link.main, err);
 }

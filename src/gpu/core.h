@@ -1,0 +1,39 @@
+/* Core: every matrix and vector that each token needs, on the device in the file's layout. Private to the gpu's files. */
+#ifndef MO_GPU_CORE_H
+#define MO_GPU_CORE_H
+
+#include "device/op.h"
+#include "engine/workspace.h"
+#include "model/load.h"
+
+/* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
+typedef struct mo_gpu_layer {
+    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out */
+    mo_dmatrix ba, beta, alpha; /* delta */
+    mo_daddr conv, a, dt, delta_norm;
+    mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
+    int rope; /* number among the engine's, -1: none */
+    mo_daddr ffn_norm, moe_norm, post_dense, post_moe, post_ffn, out_scale;
+    mo_dmatrix gate, up, down; /* dense, or the shared expert */
+    mo_dmatrix shared_gate;
+    mo_dmatrix router;
+    mo_daddr select_bias, input_scale;
+    mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
+    int64_t up_at, down_at, brick_bytes;
+    float input_factor; /* 1 / sqrt(D), of gemma4's router */
+} mo_gpu_layer;
+
+typedef struct mo_gpu_core {
+    const mo_checkpoint *model;
+    const mo_model_spec *spec;
+    mo_extent extent;
+    int rope_count;
+    const mo_rope *ropes[8];
+    mo_daddr memory;
+    int64_t bytes;
+    mo_gpu_layer *layers; /* [layers of the model] */
+    mo_dmatrix output;
+    mo_daddr out_norm;
+} mo_gpu_core;
+
+#endif

@@ -1,0 +1,40 @@
+/* Programs: steps of few tokens, prepared. A set is a step's ops in segments, cut where the host has a part or a layer is
+ * streamed; steps of the same shape share it. Private to the gpu's files. */
+#ifndef MO_GPU_PROGRAMS_H
+#define MO_GPU_PROGRAMS_H
+
+#include "device/device.h"
+#include "numeric/kernels.h"
+
+enum {
+    GPU_PROGRAMS = 32, /* sets of programs that are kept */
+    GPU_RENEW = 128,   /* steps after which one may be made anew because the host has less to do */
+    GPU_OPS = 64,      /* most ops of a layer */
+};
+
+typedef struct mo_gpu_segment {
+    int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
+    bool open;    /* the last layer waits for the host */
+    int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
+    int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
+    mo_program *program;
+} mo_gpu_segment;
+
+typedef struct mo_gpu_program_set {
+    int64_t tokens, slices, chunks;
+    mo_kv_type kv;
+    bool logits;
+    uint64_t used, made; /* steps: of its last use; when it was made, or could not be made anew */
+    int count;
+    mo_gpu_segment *segments;
+    uint64_t closures; /* mo_vram_completions() when it was compared with the layers */
+    bool *open;        /* [layers of the model] as they were when it was made; part of the segments' memory */
+} mo_gpu_program_set;
+
+typedef struct mo_gpu_programs {
+    mo_gpu_program_set sets[GPU_PROGRAMS];
+    mo_op *batch_ops; /* of a batch's layer */
+    int batch_ops_limit;
+} mo_gpu_programs;
+
+#endif

@@ -1,0 +1,62 @@
+/* Scratch: the memory that a step works in, on the device and pinned on the host. Private to the gpu's files. */
+#ifndef MO_GPU_SCRATCH_H
+#define MO_GPU_SCRATCH_H
+
+#include "device/op.h"
+#include "gpu/core.h"
+
+enum {
+    GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
+    GPU_LOGITS = 32,         /* rows of logits made at once */
+};
+
+/* Offsets in the step's block for a number of tokens. */
+typedef struct mo_gpu_block {
+    int64_t bad, sequence, places, slices, rope, x, bytes;
+} mo_gpu_block;
+
+/* Pinned memory. */
+typedef struct mo_gpu_pinned {
+    uint8_t *memory;
+    mo_daddr seen;
+    int64_t bytes;
+    uint8_t *block;   /* as the device's step block */
+    uint32_t *flags;  /* [layers] published */
+    uint8_t *replies; /* [layers] mo_dreply with room for few * used rows */
+    int64_t reply_bytes;
+    int32_t *ids;     /* [batch * used] of the layer that was published */
+    int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
+    float *all_weights;
+    float *in;      /* [few][D] the experts' input */
+    float *x;       /* [few][D] the stream, on its way through layers that the CPU computes */
+    float *rows;    /* [few * used][D] what the CPU computed */
+    void *hidden;   /* acts [few * used][F]: what it hands on before down */
+    float *logits;  /* [GPU_LOGITS][vocab] */
+    uint32_t *bad;  /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
+    uint8_t *works; /* worklists of fetched experts, one per stage */
+    int64_t work_bytes;
+    mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
+    int32_t *picks, *row_of; /* these three side by side, as on the device */
+} mo_gpu_pinned;
+
+/* Device memory that one step works in. */
+typedef struct mo_gpu_scratch {
+    mo_daddr memory;
+    int64_t bytes;
+    mo_daddr step; /* the block that the host sends at the beginning */
+    mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
+    mo_daddr q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
+    mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
+    mo_daddr work;                  /* mo_dwork and items, of the hot lane */
+    mo_daddr sent;                  /* acts: hidden rows from the CPU */
+    mo_daddr fetched;               /* the same for each stage of the fetch lane */
+    mo_daddr groups, picks, row_of; /* of a batch */
+    mo_daddr logits;
+    int64_t partial_floats;
+    mo_gpu_pinned pinned;
+    int64_t batch, context; /* most tokens of a step, most positions of a session */
+    int64_t group_limit;    /* experts of a layer, at most */
+    uint32_t sequence;      /* of the step: what flags and replies of this one hold */
+} mo_gpu_scratch;
+
+#endif
