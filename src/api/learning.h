@@ -1,5 +1,5 @@
-/* Learning: what is counted about an open model, where it is kept, and what it is used for: warming the cache when
- * the model is opened, exchanging experts of a hot set between requests, and telling the user. Nothing here can change
+/* Learning: what is counted about an open model, where it is kept, and what it is used for: warming the store when
+ * the model is opened, exchanging experts of the hot cache between requests, and telling the user. Nothing here can change
  * a result, and nothing but options that make no sense can keep a model from running: what is unusable gives one line
  * in the log.
  *
@@ -8,7 +8,7 @@
 #define MO_API_LEARNING_H
 
 #include "api/open.h"
-#include "gpu/gpu.h"
+#include "hotcache/update.h"
 #include "profile/json.h"
 #include "profile/tally.h"
 
@@ -39,20 +39,16 @@ const mo_store_request *mo_learning_requests(const mo_learning *l, int32_t *coun
 /* What was counted since the opening or a reset, as JSON; free() *text. */
 mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo_error *err);
 
-/* Counts begin at 0 again, in this mode. What was counted before is still saved. */
-mo_status mo_learning_reset(mo_learning *l, mo_profile_mode mode, mo_error *err);
+/* The functions below are handed the hot cache of a device; NULL: RAM's, which is learning's own. */
 
-/* Exchanges what the profile ranks higher for what it ranks lower, at most the rate's share of the hot experts: on the
- * gpu where there is one that holds experts (NULL: none), otherwise in RAM. A read or a copy that failed ends it:
- * *stats tells what was done. */
-mo_status mo_learning_apply(mo_learning *l, mo_gpu *gpu, const mo_profile *profile, double rate,
-                            mo_exchange_stats *stats, mo_error *err);
-/* The same with any text in the schema of document 001 and all of the hot experts; the next update looks at what is
- * counted from then on. */
-mo_status mo_learning_apply_json(mo_learning *l, mo_gpu *gpu, const char *json, size_t length,
+/* Counts begin at 0 again, in this mode. What was counted before is still saved. */
+mo_status mo_learning_reset(mo_learning *l, mo_hot_update *hot, mo_profile_mode mode, mo_error *err);
+
+/* Exchanges what a profile (JSON, any text in its schema) ranks higher for what it ranks lower, as mo_hot_update_apply(). */
+mo_status mo_learning_apply_json(mo_learning *l, mo_hot_update *hot, const char *json, size_t length,
                                  mo_exchange_stats *stats, mo_error *err);
 
-/* A request has ended: the hot set is updated by its rate, the gpu's or RAM's, and the perf file written. */
-mo_status mo_learning_request_done(mo_learning *l, mo_gpu *gpu, mo_error *err);
+/* A request has ended: the hot cache is updated by its rate, and the perf file written. */
+mo_status mo_learning_request_done(mo_learning *l, mo_hot_update *hot, mo_error *err);
 
 #endif

@@ -1,10 +1,17 @@
 /* The public API of what is learned about a model. */
 #include "api/model.h"
 
+/* The device's hot cache; NULL: RAM has it. Under the engine's lock. */
+static mo_hot_update *device_cache(const mo_model *model)
+{
+    const mo_gpu *gpu = mo_model_gpu(model);
+    return gpu ? mo_gpu_hot_update(gpu) : NULL;
+}
+
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     pthread_mutex_lock(&model->engine->lock);
-    const mo_status status = mo_learning_request_done(model->learning, mo_model_gpu(model), err);
+    const mo_status status = mo_learning_request_done(model->learning, device_cache(model), err);
     pthread_mutex_unlock(&model->engine->lock);
     return status;
 }
@@ -25,8 +32,8 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
     mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
     pthread_mutex_lock(&model->engine->lock);
     if (status == MO_OK) {
-        status =
-            mo_learning_reset(model->learning, perf_mode ? mode : mo_learning_mode(model->learning), err);
+        status = mo_learning_reset(model->learning, device_cache(model),
+                                   perf_mode ? mode : mo_learning_mode(model->learning), err);
         model->engine->tally = mo_learning_tally(model->learning);
         model->engine->timed = mo_learning_times(model->learning);
     }
@@ -40,7 +47,7 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
     mo_exchange_stats stats;
     pthread_mutex_lock(&model->engine->lock);
     const mo_status status =
-        mo_learning_apply_json(model->learning, mo_model_gpu(model), json, length, &stats, err);
+        mo_learning_apply_json(model->learning, device_cache(model), json, length, &stats, err);
     pthread_mutex_unlock(&model->engine->lock);
     *out = (mo_profile_applied){.success = status == MO_OK,
                                 .active = stats.active,

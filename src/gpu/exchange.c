@@ -1,174 +1,46 @@
-/* Exchanges of the hot cache: while tokens are generated, what was used more takes the place of what was used less. A copy
- * travels in the background to a spare slot, and only when it has arrived the device's map changes, both entries at once,
- * between two steps: nothing stops, nothing is read while it is written, and a copy that fails leaves everything as it
- * was.
- *
- * The document leaves open when a long request is looked at. Its author's updates come after a request, so does ours;
- * but one answer may have thousands of tokens, and neighbours of that work rebalance every few dozen, so an update
- * comes every WINDOW generated tokens as well. Each has the reference's cap of its own. */
-#include <inttypes.h>
-#include <stdlib.h>
-
-#include "base/log.h"
+/* The device's slots as a tier of the hot cache (hotcache/update.h). A copy travels in the background to a spare slot, and
+ * only when it has arrived the device's map changes, both entries at once, between two steps: nothing stops, nothing is
+ * read while it is written, and a copy that fails leaves everything as it was. */
 #include "base/status.h"
 #include "gpu/parts.h"
 
-enum { WINDOW = 64 }; /* generated tokens between two updates */
+/* Generated tokens between two updates. The work that the hot cache follows leaves open when a long request is looked at:
+ * its author's updates come after a request, so do ours; but one answer may have thousands of tokens, and neighbours of
+ * that work rebalance every few dozen. Each update has the reference's cap of its own. */
+enum { WINDOW = 64 };
 
-/* ---- Planning ---- */
-
-bool mo_gpu_has_slots(const mo_gpu *gpu)
+mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu)
 {
     int32_t slots, filled;
     int64_t bytes;
     mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
-    return slots > 0;
+    return slots > 0 ? gpu->hot.update : NULL;
 }
 
-static const mo_gpu_move *move_of(const mo_gpu_cache *h, int layer, int expert, bool add)
+static bool holds(const void *owner, int layer, int expert)
 {
-    for (int i = 0; i < h->move_count; i++) {
-        const mo_gpu_move *m = &h->moves[i];
-        if (m->busy && m->x.layer == layer && (add ? m->x.add : m->x.evict) == expert) {
-            return m;
-        }
-    }
-    return NULL;
-}
-
-/* What lies in slots, layer by layer; exchanges under way count as done, and stay. One block of memory: free() it. */
-static mo_resident *list_residents(const mo_gpu *gpu, int32_t *layers)
-{
-    const mo_model_spec *f = gpu->core.spec;
-    size_t cells = 0;
-    for (int i = 0; i < f->layer_count; i++) {
-        cells += f->layers[i].routed ? (size_t)f->layers[i].moe.experts : 0;
-    }
-    mo_resident *list =
-        calloc(1, (size_t)(f->layer_count + 1) * sizeof *list + cells * (sizeof(int32_t) + sizeof(bool)));
-    int32_t *expert = (int32_t *)(list + f->layer_count + 1);
-    bool *kept = (bool *)(expert + cells);
-    *layers = 0;
-    for (int i = 0; list && i < f->layer_count; i++) {
-        if (!f->layers[i].routed) {
-            continue;
-        }
-        mo_resident *r = &list[(*layers)++];
-        *r = (mo_resident){.layer = i, .experts = f->layers[i].moe.experts, .expert = expert, .kept = kept};
-        for (int32_t e = 0; e < r->experts; e++) {
-            const bool coming = move_of(&gpu->hot, i, e, true) != NULL;
-            if (coming || (mo_vram_find(gpu->experts.vram, i, e) && !move_of(&gpu->hot, i, e, false))) {
-                kept[r->slots] = coming;
-                expert[r->slots++] = e;
-            }
-        }
-        expert += r->slots;
-        kept += r->slots;
-    }
-    return list;
-}
-
-static mo_status plan(const mo_gpu *gpu, const mo_profile *profile, const mo_weighting_options *weighting,
-                      double rate, mo_exchange **list, size_t *count, mo_exchange_stats *stats, mo_error *err)
-{
-    int32_t layers;
-    mo_resident *residents = list_residents(gpu, &layers);
-    *list = NULL;
-    *count = 0;
-    *stats = (mo_exchange_stats){0};
-    const mo_status status = residents ? mo_exchange_from_profile(profile, weighting, residents, layers, rate,
-                                                                  list, count, stats, err)
-                                       : mo_fail(err, MO_ENOMEM, "no memory for planning exchanges");
-    free(residents);
-    return status;
+    const mo_gpu *gpu = owner;
+    return mo_vram_find(gpu->experts.vram, layer, expert) != 0;
 }
 
 /* What a pick that misses costs: both lanes share such work where experts are fetched at all. */
-static mo_exchange_rates rates_of(const mo_gpu *gpu)
+static mo_exchange_rates rates_of(const void *owner)
 {
+    const mo_gpu *gpu = owner;
     const bool fetches = gpu->lanes.postfetch.mode != MO_POSTFETCH_OFF && !gpu->lanes.postfetch.force_cpu;
     const double cpu = gpu->lanes.cpu_rate.s_per_byte, link = gpu->lanes.fetch_rate.s_per_byte;
     return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : cpu, .copy = link};
 }
 
-/* The next update looks at what is counted from now on. */
-static mo_status look_from_here(mo_gpu_cache *h, const mo_tally *tally, mo_error *err)
-{
-    mo_profile *now = NULL;
-    const mo_status status = mo_tally_snapshot(tally, &now, err);
-    if (status == MO_OK) {
-        mo_profile_free(h->before);
-        h->before = now;
-        h->tokens = 0;
-    }
-    return status;
-}
-
-static mo_status plan_update(mo_gpu *gpu, const mo_tally *tally, mo_error *err)
-{
-    mo_gpu_cache *h = &gpu->hot;
-    mo_profile *window = NULL;
-    mo_exchange *list = NULL;
-    mo_exchange_stats stats = {0};
-    size_t count = 0;
-    mo_status status = mo_tally_snapshot(tally, &window, err);
-    if (status == MO_OK && h->before) {
-        mo_profile_subtract(window, h->before);
-    }
-    if (status == MO_OK) {
-        status = plan(gpu, window, &h->weighting, h->rate, &list, &count, &stats, err);
-    }
-    if (status == MO_OK && stats.hot_slots + stats.cold_slots > 0) {
-        const mo_exchange_rates rates = rates_of(gpu);
-        const size_t pay = mo_exchange_pay_back(list, count, window, &rates);
-        free(h->list); /* what was not begun was planned from older counts */
-        h->list = list;
-        h->count = pay;
-        list = NULL;
-        gpu->hot.updates++;
-        mo_log(MO_LOG_INFO, "device",
-               "%.1f %% of the picks were hot; %zu of %" PRIu64 " experts in %" PRIu64
-               " layers are being exchanged, %" PRIu64 " would have helped, %zu would not have paid",
-               100.0 * stats.hit_rate, pay, stats.hot_experts, mo_exchange_layers(h->list, pay),
-               stats.candidates, count - pay);
-        if (pay > 0 || h->tokens > WINDOW) { /* short requests that show too little are looked at together */
-            status = look_from_here(h, tally, err);
-        }
-    }
-    free(list);
-    mo_profile_free(window);
-    return status;
-}
-
-/* An update that cannot be planned costs hits, not the step. */
-static void update(mo_gpu *gpu, const mo_tally *tally)
-{
-    mo_error err = {0};
-    if (plan_update(gpu, tally, &err) != MO_OK) {
-        gpu->hot.tokens = 0; /* try again later, not at every token */
-        mo_log(MO_LOG_WARN, "device", "the hot cache stays as it is: %s", err.detail);
-    }
-}
-
 /* ---- Copies in the background ---- */
 
-/* What has arrived takes its place, and what it replaces leaves a spare slot behind. */
-static mo_status land(mo_gpu *gpu, bool wait, mo_error *err)
+static mo_status landed(void *owner, int number, const mo_exchange *x, bool *done, mo_error *err)
 {
-    mo_gpu_cache *h = &gpu->hot;
-    mo_status status = wait && h->stream ? mo_dstream_wait(h->stream, err) : MO_OK;
-    for (int i = 0; i < h->move_count && status == MO_OK; i++) {
-        mo_gpu_move *m = &h->moves[i];
-        bool done = false;
-        if (m->busy) {
-            status = mo_event_query(m->ready, &done, err);
-        }
-        if (status == MO_OK && done) {
-            mo_vram_landed(gpu->experts.vram, m->x.layer, m->x.add);
-            mo_vram_drop(gpu->experts.vram, m->x.layer, m->x.evict);
-            m->busy = false;
-            gpu->hot.exchanged++;
-        }
+    mo_gpu *gpu = owner;
+    const mo_status status = mo_event_query(gpu->hot.moves[number].ready, done, err);
+    if (status == MO_OK && *done) { /* what it replaces leaves a spare slot behind */
+        mo_vram_landed(gpu->experts.vram, x->layer, x->add);
+        mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
     }
     return status;
 }
@@ -195,76 +67,27 @@ static mo_status send(mo_gpu *gpu, const mo_gpu_move *m, const mo_exchange *x, m
     return status;
 }
 
-/* False: not now, for want of a spare slot, or because the expert is on disk. One that was cold often will be read for
- * its own sake before long, so no read is begun here. */
-static bool begin(mo_gpu *gpu, mo_gpu_move *m, const mo_exchange *x, mo_status *status, mo_error *err)
+/* Later: for want of a spare slot, or because the expert is on disk. One that was cold often will be read for its own
+ * sake before long, so no read is begun here. */
+static mo_status begin_copy(mo_gpu *gpu, int number, const mo_exchange *x, mo_hot_begun *begun, mo_error *err)
 {
+    *begun = MO_HOT_VOID;
     if (!mo_vram_find(gpu->experts.vram, x->layer, x->evict) ||
         mo_vram_find(gpu->experts.vram, x->layer, x->add)) {
-        return true; /* no longer an exchange */
+        return MO_OK; /* no longer an exchange */
     }
     const mo_daddr to =
         mo_gpu_in_ram(gpu, x->layer, x->add) ? mo_vram_take_free(gpu->experts.vram, x->layer, x->add) : 0;
+    *begun = MO_HOT_LATER;
     if (!to) {
-        return false;
-    }
-    *status = send(gpu, m, x, to, err);
-    m->x = *x;
-    m->busy = *status == MO_OK;
-    if (*status != MO_OK) {
-        mo_vram_drop(gpu->experts.vram, x->layer, x->add);
-        gpu->hot.exchange_failed++;
-        *status = *status == MO_EDEVICE ? MO_EDEVICE : MO_OK; /* the old expert serves on */
-    }
-    return true;
-}
-
-static mo_status begin_some(mo_gpu *gpu, mo_error *err)
-{
-    mo_gpu_cache *h = &gpu->hot;
-    mo_status status = MO_OK;
-    size_t kept = 0;
-    for (size_t i = 0; i < h->count; i++) {
-        mo_gpu_move *idle = NULL;
-        for (int k = 0; k < h->move_count && !idle; k++) {
-            idle = h->moves[k].busy ? NULL : &h->moves[k];
-        }
-        if (!idle || status != MO_OK || !begin(gpu, idle, &h->list[i], &status, err)) {
-            h->list[kept++] = h->list[i];
-        }
-    }
-    h->count = kept;
-    return status;
-}
-
-mo_status mo_gpu_hot_turn(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
-{
-    mo_gpu_cache *h = &gpu->hot;
-    if (h->move_count == 0) { /* what the map was not told when a copy failed */
-        return mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
-    }
-    mo_status status = land(gpu, false, err);
-    h->tokens += forward->slices[0].prompt ? 0 : forward->tokens;
-    if (status == MO_OK && h->tokens > WINDOW && forward->engine->tally) {
-        update(gpu, forward->engine->tally);
-    }
-    if (status == MO_OK) {
-        status = begin_some(gpu, err);
-    }
-    return status == MO_OK ? mo_vram_switch(gpu->experts.vram, gpu->link.main, err) : status;
-}
-
-mo_status mo_gpu_request_done(mo_gpu *gpu, const mo_tally *tally, mo_error *err)
-{
-    if (gpu->hot.move_count == 0 || !tally) {
         return MO_OK;
     }
-    const mo_status status = land(gpu, false, err);
+    const mo_status status = send(gpu, &gpu->hot.moves[number], x, to, err);
+    *begun = status == MO_OK ? MO_HOT_UNDER_WAY : MO_HOT_FAILED;
     if (status != MO_OK) {
-        return status;
+        mo_vram_drop(gpu->experts.vram, x->layer, x->add);
     }
-    update(gpu, tally);
-    return begin_some(gpu, err);
+    return status == MO_EDEVICE ? status : MO_OK; /* otherwise the old expert serves on */
 }
 
 /* ---- By hand ---- */
@@ -295,7 +118,6 @@ static mo_status give_up(mo_gpu *gpu, const mo_exchange *x, bool in_place, int n
         mo_dstream_wait(gpu->link.fetch, &second);
     }
     mo_vram_drop(gpu->experts.vram, x->layer, x->add);
-    gpu->hot.exchange_failed++;
     if (status == MO_EDEVICE) {
         return status;
     }
@@ -306,9 +128,11 @@ static mo_status give_up(mo_gpu *gpu, const mo_exchange *x, bool in_place, int n
 }
 
 /* The new expert goes to a spare slot, or else in the old one's place; then the old one comes back if the copy fails. */
-static mo_status exchange_now(mo_gpu *gpu, const mo_exchange *x, int number, mo_error *err)
+static mo_status exchange_now(mo_gpu *gpu, const mo_exchange *x, mo_hot_begun *begun, mo_error *err)
 {
+    const int number = gpu->hot.by_hand++;
     int64_t bytes = 0;
+    *begun = MO_HOT_VOID;
     mo_status status = gpu->experts.store ? mo_store_bring(gpu->experts.store, x->layer, x->add, err) : MO_OK;
     if (status != MO_OK) {
         return status;
@@ -323,22 +147,29 @@ static mo_status exchange_now(mo_gpu *gpu, const mo_exchange *x, int number, mo_
     if (status == MO_OK && gpu->experts.store) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
+    *begun = status == MO_OK ? MO_HOT_DONE : MO_HOT_FAILED;
     if (status != MO_OK) {
         return give_up(gpu, x, in_place, number + 1, status, err);
     }
     mo_vram_landed(gpu->experts.vram, x->layer, x->add);
-    gpu->hot.exchanged++;
     if (!in_place) {
         mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
     }
     return MO_OK;
 }
 
-/* Nothing is under way, and nothing that a batch sent ahead counts: its stages are used here. */
-static mo_status rest(mo_gpu *gpu, mo_error *err)
+static mo_status begin(void *owner, int number, const mo_exchange *x, mo_hot_begun *begun, mo_error *err)
 {
-    mo_status status = land(gpu, true, err);
-    gpu->hot.count = 0;
+    return number == MO_HOT_NOW ? exchange_now(owner, x, begun, err)
+                                : begin_copy(owner, number, x, begun, err);
+}
+
+/* Nothing is under way, and nothing that a batch sent ahead counts: its stages are used by hand. */
+static mo_status settle(void *owner, mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    mo_status status = gpu->hot.stream ? mo_dstream_wait(gpu->hot.stream, err) : MO_OK;
+    gpu->hot.by_hand = 0;
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.fetch, err);
     }
@@ -365,28 +196,31 @@ static mo_status tell_map(mo_gpu *gpu, mo_error *err)
     return status == MO_OK ? waited : status;
 }
 
-mo_status mo_gpu_apply(mo_gpu *gpu, const mo_profile *profile, const mo_weighting_options *weighting,
-                       double rate, const mo_tally *tally, mo_exchange_stats *stats, mo_error *err)
+static mo_status switch_over(void *owner, bool wait, mo_error *err)
 {
-    mo_exchange *list = NULL;
-    size_t count = 0, done = 0;
-    *stats = (mo_exchange_stats){0};
-    mo_status status = rest(gpu, err);
+    mo_gpu *gpu = owner;
+    return wait ? tell_map(gpu, err) : mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
+}
+
+mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err)
+{
+    const mo_hot_request *r = gpu->options.hot;
+    const mo_weighting_options weighting = r ? r->weighting : (mo_weighting_options){0};
+    const mo_hot_tier tier = {.subsystem = "device",
+                              .moves = gpu->hot.move_count,
+                              .window = WINDOW,
+                              .owner = gpu,
+                              .settle = settle,
+                              .holds = holds,
+                              .begin = begin,
+                              .landed = landed,
+                              .switch_over = switch_over,
+                              .rates = rates_of};
+    mo_profile_shape shape;
+    mo_status status = mo_shape_make(gpu->core.model, &shape, err);
     if (status == MO_OK) {
-        status = plan(gpu, profile, weighting, rate, &list, &count, stats, err);
+        status = mo_hot_update_open(&tier, &shape, &weighting, r ? r->rate : 0.0, &gpu->hot.update, err);
     }
-    while (status == MO_OK && done < count) {
-        status = exchange_now(gpu, &list[done], (int)done, err);
-        done += status == MO_OK;
-    }
-    stats->exchanged = done;
-    stats->layers_changed = mo_exchange_layers(list, done);
-    free(list);
-    mo_error later = {0}; /* the map is told what was done, whatever else went wrong */
-    mo_status told = tell_map(gpu, &later);
-    if (status == MO_OK && told != MO_OK) {
-        *err = later;
-        status = told;
-    }
-    return status == MO_OK && tally ? look_from_here(&gpu->hot, tally, err) : status;
+    mo_shape_drop(&shape);
+    return status;
 }

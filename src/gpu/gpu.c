@@ -309,6 +309,9 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
         status = make_slots(gpu, err);
     }
     if (status == MO_OK) {
+        status = mo_gpu_exchange_open(gpu, err);
+    }
+    if (status == MO_OK) {
         adopt_weights(gpu);
         status = mo_gpu_fill(gpu, err);
     }
@@ -415,6 +418,7 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
 
 void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out)
 {
+    const mo_hot_counters hot = mo_hot_update_count(gpu->hot.update);
     *out = (mo_device_report){
         .steps = gpu->steps,
         .limit_bytes = gpu->memory.limit,
@@ -443,9 +447,9 @@ void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out)
         .late = gpu->lanes.late,
         .fetch_ns = gpu->lanes.fetch_ns,
         .hidden_ns = gpu->lanes.hidden_ns,
-        .updates = gpu->hot.updates,
-        .exchanged = gpu->hot.exchanged,
-        .exchange_failed = gpu->hot.exchange_failed,
+        .updates = hot.updates,
+        .exchanged = hot.exchanged,
+        .exchange_failed = hot.failed,
     };
     mo_vram_slots(gpu->experts.vram, &out->slots, &out->filled, &out->slot_bytes);
     mo_gpu_clock_report(gpu->lanes.clock, out);

@@ -11,8 +11,8 @@
 #include "device/device.h"
 #include "engine/accelerator.h"
 #include "engine/forward.h"
-#include "hotcache/exchange.h"
 #include "hotcache/selection.h"
+#include "hotcache/update.h"
 #include "model/load.h"
 #include "plan/postfetch.h"
 #include "profile/tally.h"
@@ -29,7 +29,7 @@ typedef struct mo_gpu_options {
     bool cpu_moe;            /* no expert stays on the device, but for the hot cache */
     const mo_policy *policy; /* of the slots; NULL: the default */
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
-    /* The cache of document 001 has the slots; NULL or without a file: the policy does. Read while opening. */
+    /* The hot cache has the slots; NULL or without a file: the policy does. Read while opening. */
     const mo_hot_request *hot;
     const mo_store_request
         *requests; /* fill the slots first, in this order, where the policy has them; likewise */
@@ -65,19 +65,10 @@ mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t co
 /* What the engine calls; the gpu's own, until it is closed. */
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 
-/* ---- The cache of document 001 (gpu_exchange.c) ----
- * The caller holds the engine's lock, and no step runs. */
+/* ---- The hot cache ---- */
 
-bool mo_gpu_has_slots(const mo_gpu *gpu);
-
-/* Exchanges experts in slots for those of their layers that the profile ranks higher, at most the rate's share of them,
- * and waits until they are there. The next update looks at what is counted from now on (tally may be NULL). A copy that
- * fails ends it and loses nothing: *stats tells what was done. */
-mo_status mo_gpu_apply(mo_gpu *gpu, const mo_profile *profile, const mo_weighting_options *weighting,
-                       double rate, const mo_tally *tally, mo_exchange_stats *stats, mo_error *err);
-
-/* A request has ended: a hot cache with a rate plans its exchanges, and the copies begin. */
-mo_status mo_gpu_request_done(mo_gpu *gpu, const mo_tally *tally, mo_error *err);
+/* Exchanges between RAM and the slots; NULL where there are no slots. The gpu's own. */
+mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu);
 
 /* ---- Instruments ---- */
 

@@ -1,5 +1,5 @@
-/* Hot cache: document 001 on the device's slots. A profile chooses what fills them, and how many of them stay spare for
- * exchanges (gpu_exchange.c). */
+/* The hot cache on the device's slots: a profile chooses what fills them, and how many of them stay spare for exchanges
+ * (gpu/exchange.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -64,8 +64,6 @@ mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo
     mo_status status = mo_hot_capacity_make(r, shapes, gpu->core.spec->layer_count, left, gpu->memory.margin,
                                             mo_gpu_any_interleaved(gpu), &room, err);
     h->rules = true;
-    h->weighting = r->weighting;
-    h->rate = r->rate;
     if (status == MO_OK && room.moves > 0) {
         status = prepare_moves(gpu, &room, err);
     }
@@ -88,6 +86,5 @@ void mo_gpu_hot_close(mo_gpu *gpu)
     }
     mo_device_free(gpu->memory.device, h->stages);
     mo_packing_free(&h->packing);
-    mo_profile_free(h->before);
-    free(h->list);
+    mo_hot_update_close(h->update);
 }

@@ -75,14 +75,13 @@ mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, i
                               mo_error *err);
 bool mo_gpu_in_ram(const mo_gpu *gpu, int layer, int expert);
 
-/* ---- The hot cache (gpu_hot.c) ---- */
+/* ---- The hot cache (gpu/hot.c) ---- */
 
 /* Chooses experts for at most `left` bytes, takes what exchanges need, and says how many slots each layer has. */
 mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo_error *err);
 void mo_gpu_hot_close(mo_gpu *gpu);
-/* Before a step (gpu_exchange.c): what has arrived is switched to, the next copies begin, and now and then an update is
- * planned. Brings the map up to date also where there is no hot cache. */
-mo_status mo_gpu_hot_turn(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+/* Makes the slots a tier of the hot cache's updates (gpu/exchange.c). */
+mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err);
 
 /* ---- Core (gpu_core.c) ---- */
 

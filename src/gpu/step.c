@@ -143,7 +143,8 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
     gpu->number++;
     mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
     mo_pool_expect(forward->engine->pool, few && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
-    mo_status status = mo_gpu_hot_turn(gpu, forward, err);
+    mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
+                                          forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
         status = mo_gpu_session_clear(gpu, forward, err);
     }

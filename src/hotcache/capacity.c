@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "hotcache/budget.h"
+#include "hotcache/exchange.h"
 
 enum {
     SLOTS_A_MOVE = 32, /* so many slots for each exchange under way, within 1 and MO_HOT_MOVES */

@@ -6,8 +6,6 @@
 #include "hotcache/selection.h"
 #include "store/vram.h"
 
-enum { MO_HOT_MOVES = 4 }; /* most exchanges under way at once */
-
 typedef struct mo_hot_capacity {
     uint64_t budget;     /* bytes of slots */
     uint64_t spare;      /* of these: slots from which exchanges take their places */

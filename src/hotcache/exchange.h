@@ -6,7 +6,9 @@
 
 #include "hotcache/weighting.h"
 
-/* What lies in the upper tier of one layer. */
+enum { MO_HOT_MOVES = 4 }; /* most exchanges under way at once */
+
+/* What the upper tier holds of one layer. */
 typedef struct mo_resident {
     int32_t layer, experts;
     const int32_t *expert; /* [slots] the expert of each; one that cannot be, such as -1, is an empty slot */

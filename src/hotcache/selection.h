@@ -1,5 +1,5 @@
-/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (gpu_hot.c and
- * gpu_exchange.c have the device's). Which experts lie in slots is chosen from a profile by weighting and packing,
+/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (gpu/hot.c and
+ * gpu/exchange.c have the device's). Which experts lie in slots is chosen from a profile by weighting and packing,
  * and does not change while a request runs; what it misses passes through a few slots more. */
 #ifndef MO_HOTCACHE_SELECTION_H
 #define MO_HOTCACHE_SELECTION_H
