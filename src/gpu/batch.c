@@ -134,8 +134,8 @@ static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int 
     mo_daddr part[3];
     for (int j = 0; j < 3; j++) {
         const mo_gpu_window_part lie = mo_gpu_window_part_of(gpu, layer, j);
-        part[j] =
-            (mo_gpu_interleaved(gpu, layer) ? w->plain : w->memory) + (mo_daddr)(lie.at + place * lie.stride);
+        part[j] = (mo_gpu_core_interleaved(&gpu->core, layer) ? w->plain : w->memory) +
+                  (mo_daddr)(lie.at + place * lie.stride);
     }
     put_group(gpu, forward, i, part);
 }
@@ -158,7 +158,7 @@ static mo_status copy_in(mo_gpu *gpu, mo_daddr to, const void *from, size_t byte
     int tries = 0;
     do {
         status = mo_copy_in(gpu->link.main, to, from, bytes, err);
-    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     return status;
 }
 
@@ -168,7 +168,7 @@ static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo
     int tries = 0;
     do {
         status = mo_copy_out(gpu->link.main, to, from, bytes, err);
-    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     return status;
 }
 

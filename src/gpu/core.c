@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "gpu/parts.h"
+#include "gpu/restore.h"
 
 /* A buffer that keeps the link busy. */
 #define UPLOAD_BYTES ((int64_t)8 << 20)
@@ -48,15 +49,10 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
     mo_status status = MO_OK;
     for (int64_t r = 0; r < w->rows && status == MO_OK; r += step) {
         const int64_t rows = w->rows - r < step ? w->rows - r : step;
-        mo_op op = {.kind = MO_OP_RESTORE};
-        op.restore = (mo_op_restore){.from = p->buffer,
-                                     .to = to + (mo_daddr)(r * row),
-                                     .count = 1,
-                                     .parts = 1,
-                                     .type = {(int32_t)w->type},
-                                     .rows = {(int32_t)rows},
-                                     .cols = {(int32_t)w->cols},
-                                     .group = {w->interleave}};
+        mo_weights part = *w;
+        mo_op op = mo_gpu_restore_op(p->buffer, to + (mo_daddr)(r * row), 1);
+        part.rows = rows;
+        mo_gpu_restore_add(&op, &part, 0, 0);
         status = mo_copy_in(p->gpu->link.main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
         if (status == MO_OK) {
             status = mo_op_launch(p->gpu->link.main, &op, p->err);
@@ -263,7 +259,7 @@ int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
     return p.matrices;
 }
 
-bool mo_gpu_core_interleaved(const mo_model_spec *spec)
+bool mo_gpu_core_needs_restoring(const mo_model_spec *spec)
 {
     packer p = {0};
     put_all(&p, spec, NULL);
@@ -280,22 +276,77 @@ mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
     if (!gpu->core.layers) {
         return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
     }
-    mo_status status = mo_gpu_alloc(gpu, gpu->core.bytes, "the core of the model", &gpu->core.memory, err);
+    mo_status status =
+        mo_gpu_memory_alloc(&gpu->memory, gpu->core.bytes, "the core of the model", &gpu->core.memory, err);
     if (status != MO_OK) {
         return status;
     }
     /* Given back at the end; what will be slots is room enough. */
     packer count = {0};
     put_all(&count, gpu->core.spec, NULL);
-    const int64_t half = (gpu->memory.limit - gpu->memory.taken) / 2;
+    const int64_t half = (mo_gpu_memory_left(&gpu->memory)) / 2;
     const int64_t wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
     const int64_t bytes = (wanted > count.group_bytes ? wanted : count.group_bytes) + MO_OP_ALIGN;
     packer p = {.gpu = gpu, .err = err, .buffer_bytes = bytes};
-    p.status = mo_gpu_alloc(gpu, bytes, "a buffer for sending the model", &p.buffer, err);
+    p.status = mo_gpu_memory_alloc(&gpu->memory, bytes, "a buffer for sending the model", &p.buffer, err);
     if (p.status == MO_OK) {
         put_all(&p, gpu->core.spec, gpu);
     }
     status = p.status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : p.status;
-    mo_gpu_free(gpu, p.buffer, bytes);
+    mo_gpu_memory_free(&gpu->memory, p.buffer, bytes);
     return status == MO_OK ? mo_gpu_layer_buffer_ready(gpu, err) : status;
+}
+
+/* ---- Experts ------------------------------------------------------------------------------------ */
+
+bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer)
+{
+    const mo_brick *b = &core->spec->layers[layer].moe.bricks[0];
+    return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
+}
+
+bool mo_gpu_core_any_interleaved(const mo_gpu_core *core)
+{
+    bool interleaved = false;
+    for (int i = 0; i < core->spec->layer_count; i++) {
+        interleaved |= core->spec->layers[i].routed && mo_gpu_core_interleaved(core, i);
+    }
+    return interleaved;
+}
+
+bool mo_gpu_core_brick_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert)
+{
+    const mo_brick *b = &core->spec->layers[layer].moe.bricks[expert];
+    return mo_gpu_link_pinned(link, b->gate.w.data) && mo_gpu_link_pinned(link, b->up.w.data) &&
+           mo_gpu_link_pinned(link, b->down.w.data);
+}
+
+mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
+                                 int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err)
+{
+    const mo_brick *b = &core->spec->layers[layer].moe.bricks[expert];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, core->layers[layer].up_at, core->layers[layer].down_at};
+    mo_status status = MO_OK;
+    *bytes = 0;
+    for (int i = 0; i < 3 && status == MO_OK; i++) {
+        *bytes += matrix_bytes(parts[i]);
+        status = mo_gpu_link_copy_matrix(link, stream, parts[i], to + (mo_daddr)at[i], err);
+    }
+    return status;
+}
+
+mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
+                          int64_t stride, int only)
+{
+    const mo_brick *b = &core->spec->layers[layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, core->layers[layer].up_at, core->layers[layer].down_at};
+    mo_op op = mo_gpu_restore_op(from, to, count);
+    for (int i = 0; i < 3; i++) {
+        if (only < 0 || only == i) {
+            mo_gpu_restore_add(&op, parts[i], at[i], stride);
+        }
+    }
+    return op;
 }

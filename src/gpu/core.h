@@ -4,6 +4,7 @@
 
 #include "device/op.h"
 #include "engine/workspace.h"
+#include "gpu/link.h"
 #include "model/load.h"
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
@@ -35,5 +36,18 @@ typedef struct mo_gpu_core {
     mo_dmatrix output;
     mo_daddr out_norm;
 } mo_gpu_core;
+
+/* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
+bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer);
+bool mo_gpu_core_any_interleaved(const mo_gpu_core *core);
+
+/* Are the brick's matrices in pinned memory? */
+bool mo_gpu_core_brick_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert);
+/* Copies a brick's matrices; *bytes of them. */
+mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
+                                 int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err);
+/* `count` bricks, `stride` bytes from one to the next, to the file's layout; only: 2 for down alone, -1 for all three. */
+mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
+                          int64_t stride, int only);
 
 #endif

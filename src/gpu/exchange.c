@@ -47,16 +47,14 @@ static mo_status landed(void *owner, int number, const mo_exchange *x, bool *don
 
 static mo_status send(mo_gpu *gpu, const mo_gpu_move *m, const mo_exchange *x, mo_daddr to, mo_error *err)
 {
-    mo_op ops[1];
-    mo_gpu_plan p = {.gpu = gpu, .ops = ops, .limit = 1};
     mo_dstream *stream = gpu->hot.stream;
-    const bool interleaved = mo_gpu_interleaved(gpu, x->layer);
+    const bool interleaved = mo_gpu_core_interleaved(&gpu->core, x->layer);
     int64_t bytes = 0;
-    mo_status status =
-        mo_gpu_copy_brick(gpu, stream, x->layer, x->add, interleaved ? m->stage : to, &bytes, err);
+    mo_status status = mo_gpu_core_copy_brick(&gpu->core, &gpu->link, stream, x->layer, x->add,
+                                              interleaved ? m->stage : to, &bytes, err);
     if (status == MO_OK && interleaved) {
-        mo_gpu_restore(&p, x->layer, m->stage, to, 1, -1);
-        status = mo_gpu_launch(stream, &p, err);
+        const mo_op op = mo_gpu_core_restore(&gpu->core, x->layer, m->stage, to, 1, 0, -1);
+        status = mo_gpu_link_launch(&gpu->link, stream, &op, 1, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(m->ready, stream, err);
@@ -188,7 +186,7 @@ static mo_status tell_map(mo_gpu *gpu, mo_error *err)
     int tries = 0;
     do {
         status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
-    } while (mo_gpu_again(gpu, gpu->link.main, &tries, &status, err));
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     const mo_status waited = mo_dstream_wait(gpu->link.main, &second);
     if (status == MO_OK && waited != MO_OK) {
         *err = second;

@@ -81,55 +81,6 @@ void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
     add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
 }
 
-/* ---- The file's layout ----------------------------------------------------------------------- */
-
-bool mo_gpu_interleaved(const mo_gpu *gpu, int layer)
-{
-    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[0];
-    return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
-}
-
-/* One more matrix of `count` bricks. */
-static void restore_part(mo_op_restore *op, const mo_weights *w, int64_t at, int64_t stride)
-{
-    op->at[op->parts] = at;
-    op->stride[op->parts] = stride;
-    op->type[op->parts] = (int32_t)w->type;
-    op->rows[op->parts] = (int32_t)w->rows;
-    op->cols[op->parts] = (int32_t)w->cols;
-    op->group[op->parts++] = w->interleave;
-}
-
-void mo_gpu_restore(mo_gpu_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only)
-{
-    const mo_brick *b = &p->gpu->core.spec->layers[layer].moe.bricks[0];
-    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    const int64_t at[] = {0, p->gpu->core.layers[layer].up_at, p->gpu->core.layers[layer].down_at};
-    mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
-    op->from = from;
-    op->to = to;
-    op->count = (int32_t)count;
-    for (int i = 0; i < 3; i++) {
-        if (only < 0 || only == i) {
-            restore_part(op, parts[i], at[i], p->gpu->experts.stage_bytes);
-        }
-    }
-}
-
-void mo_gpu_restore_window(mo_gpu_plan *p, const mo_gpu_window *w)
-{
-    const mo_brick *b = &p->gpu->core.spec->layers[w->layer].moe.bricks[0];
-    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    mo_op_restore *op = &mo_gpu_op_add(p, MO_OP_RESTORE)->restore;
-    op->from = w->memory;
-    op->to = w->plain;
-    op->count = w->count;
-    for (int i = 0; i < 3; i++) {
-        const mo_gpu_window_part lie = mo_gpu_window_part_of(p->gpu, w->layer, i);
-        restore_part(op, parts[i], lie.at, lie.stride);
-    }
-}
-
 /* ---- Beside experts, and after them ---------------------------------------------------------- */
 
 void mo_gpu_side(mo_gpu_plan *p, int layer)

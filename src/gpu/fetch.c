@@ -78,7 +78,7 @@ static void give_place(mo_gpu *gpu, int layer, int expert, int stage)
         mo_vram_landed(gpu->experts.vram, layer, expert);
         mo_vram_pin(gpu->experts.vram, layer, expert);
     }
-    if (!mo_gpu_is_pinned(gpu, layer, expert)) {
+    if (!mo_gpu_core_brick_pinned(&gpu->core, &gpu->link, layer, expert)) {
         mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
     }
 }
@@ -147,9 +147,9 @@ static mo_status copy_brick(mo_gpu *gpu, mo_forward *forward, int stage, mo_gpu_
     mo_need *need = &forward->w->needs[s->need[stage]];
     const mo_gpu_stage *to = &gpu->experts.stages[stage];
     int64_t bytes = 0;
-    const mo_status status =
-        mo_gpu_copy_brick(gpu, gpu->link.fetch, s->layer, need->expert,
-                          mo_gpu_interleaved(gpu, s->layer) ? to->memory : to->to, &bytes, err);
+    const mo_status status = mo_gpu_core_copy_brick(
+        &gpu->core, &gpu->link, gpu->link.fetch, s->layer, need->expert,
+        mo_gpu_core_interleaved(&gpu->core, s->layer) ? to->memory : to->to, &bytes, err);
     if (status == MO_OK) {
         s->fetched_bytes += bytes;
         gpu->experts.fetched++;
@@ -182,20 +182,19 @@ static mo_status send_list(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_
 }
 
 /* To the file's layout: those that stay in stages lie side by side and take one op. */
-static mo_status straighten(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s, mo_error *err)
+static mo_status straighten(mo_gpu *gpu, const mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0, run; i < s->fetched && status == MO_OK; i += run) {
-        mo_op ops[1];
-        mo_gpu_plan p = {.gpu = gpu, .tokens = forward->tokens, .ops = ops, .limit = 1};
         const mo_gpu_stage *from = &gpu->experts.stages[i];
         for (run = 1; from->to == from->plain && i + run < s->fetched; run++) {
             if (gpu->experts.stages[i + run].to != gpu->experts.stages[i + run].plain) {
                 break;
             }
         }
-        mo_gpu_restore(&p, s->layer, from->memory, from->to, run, -1);
-        status = mo_gpu_launch(gpu->link.lane, &p, err);
+        const mo_op op = mo_gpu_core_restore(&gpu->core, s->layer, from->memory, from->to, run,
+                                             gpu->experts.stage_bytes, -1);
+        status = mo_gpu_link_launch(&gpu->link, gpu->link.lane, &op, 1, err);
     }
     return status;
 }
@@ -209,8 +208,8 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_se
     mo_gpu_plan p = {
         .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 2};
     mo_status status = mo_dstream_after(gpu->link.lane, gpu->lanes.fetch_to, err);
-    if (status == MO_OK && items && mo_gpu_interleaved(gpu, s->layer)) {
-        status = straighten(gpu, forward, s, err);
+    if (status == MO_OK && items && mo_gpu_core_interleaved(&gpu->core, s->layer)) {
+        status = straighten(gpu, s, err);
     }
     if (status == MO_OK && items) {
         mo_gpu_brick(&p, s->layer, gpu->scratch.fetched, items);
@@ -234,7 +233,7 @@ static mo_status copy_bricks(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s
 /* Where bricks are put in order after they have arrived, the first sets out before anybody thinks about places. */
 static mo_status fetch_all(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    const int first = mo_gpu_interleaved(gpu, s->layer) ? 1 : 0;
+    const int first = mo_gpu_core_interleaved(&gpu->core, s->layer) ? 1 : 0;
     int failed = 0;
     int32_t items = 0;
     if (first == 0) {

@@ -13,18 +13,16 @@ bool mo_gpu_in_ram(const mo_gpu *gpu, int layer, int expert)
 mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
                               mo_error *err)
 {
-    mo_op ops[1];
-    mo_gpu_plan p = {.gpu = gpu, .ops = ops, .limit = 1};
     const mo_gpu_stage *s = &gpu->experts.stages[number % gpu->experts.stage_count];
-    const bool interleaved = mo_gpu_interleaved(gpu, layer);
+    const bool interleaved = mo_gpu_core_interleaved(&gpu->core, layer);
     mo_status status = MO_OK;
     if (interleaved && number >= gpu->experts.stage_count) {
         status = mo_dstream_after(gpu->link.fetch, s->done, err);
     }
     for (int tries = 0, again = status == MO_OK; again;) {
-        status =
-            mo_gpu_copy_brick(gpu, gpu->link.fetch, layer, expert, interleaved ? s->memory : to, bytes, err);
-        again = mo_gpu_again(gpu, gpu->link.fetch, &tries, &status, err);
+        status = mo_gpu_core_copy_brick(&gpu->core, &gpu->link, gpu->link.fetch, layer, expert,
+                                        interleaved ? s->memory : to, bytes, err);
+        again = mo_gpu_link_again(&gpu->link, gpu->link.fetch, &tries, &status, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(s->ready, gpu->link.fetch, err);
@@ -33,8 +31,8 @@ mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, i
         status = mo_dstream_after(gpu->link.main, s->ready, err);
     }
     if (status == MO_OK && interleaved) {
-        mo_gpu_restore(&p, layer, s->memory, to, 1, -1);
-        status = mo_gpu_launch(gpu->link.main, &p, err);
+        const mo_op op = mo_gpu_core_restore(&gpu->core, layer, s->memory, to, 1, 0, -1);
+        status = mo_gpu_link_launch(&gpu->link, gpu->link.main, &op, 1, err);
     }
     return status == MO_OK ? mo_event_record(s->done, gpu->link.main, err) : status;
 }

@@ -9,8 +9,6 @@
 
 /* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
 #define RESERVE_BYTES ((int64_t)256 << 20)
-/* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
-#define ADOPT_PIECE ((size_t)1 << 30)
 /* First guesses, corrected by what is measured while running. */
 #define CPU_BYTES_S  40e9
 #define LINK_BYTES_S 12e9
@@ -31,27 +29,14 @@ static void find_ropes(mo_gpu *gpu)
     }
 }
 
-static mo_status make_streams(mo_gpu *gpu, mo_error *err)
+static mo_status make_events(mo_gpu *gpu, mo_error *err)
 {
-    mo_dstream **streams[] = {&gpu->link.main, &gpu->link.fetch, &gpu->link.lane};
     mo_event **events[] = {&gpu->lanes.fetch_from, &gpu->lanes.fetch_to, &gpu->lanes.lane_done};
     mo_status status = MO_OK;
     for (int i = 0; i < 3 && status == MO_OK; i++) {
-        status = mo_dstream_create(gpu->memory.device, streams[i], err);
-        if (status == MO_OK) {
-            status = mo_event_create(gpu->memory.device, events[i], err);
-        }
+        status = mo_event_create(gpu->memory.device, events[i], err);
     }
     return status;
-}
-
-bool mo_gpu_any_interleaved(const mo_gpu *gpu)
-{
-    bool interleaved = false;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        interleaved |= gpu->core.spec->layers[i].routed && mo_gpu_interleaved(gpu, i);
-    }
-    return interleaved;
 }
 
 int64_t mo_gpu_kept(const mo_gpu *gpu)
@@ -61,7 +46,7 @@ int64_t mo_gpu_kept(const mo_gpu *gpu)
 
 int64_t mo_gpu_least_stages(const mo_gpu *gpu)
 {
-    return MO_VRAM_STAGES_LEAST * (mo_gpu_any_interleaved(gpu) ? 2 : 1) *
+    return MO_VRAM_STAGES_LEAST * (mo_gpu_core_any_interleaved(&gpu->core) ? 2 : 1) *
            mo_gpu_largest_brick(gpu->core.spec);
 }
 
@@ -83,9 +68,9 @@ static mo_status make_stages(mo_gpu *gpu, mo_error *err)
     if (brick == 0) {
         return MO_OK;
     }
-    const bool interleaved = mo_gpu_any_interleaved(gpu);
+    const bool interleaved = mo_gpu_core_any_interleaved(&gpu->core);
     const int64_t each = interleaved ? 2 * brick : brick;
-    const int64_t spare = gpu->memory.limit - gpu->memory.taken - mo_gpu_kept(gpu);
+    const int64_t spare = mo_gpu_memory_left(&gpu->memory) - mo_gpu_kept(gpu);
     const int64_t asked = gpu->options.stage_bytes;
     const int64_t bytes = asked == 0 ? mo_vram_staging(each, gpu->memory.limit, spare, all_slots(gpu))
                           : asked < MO_VRAM_STAGES_LEAST * each ? MO_VRAM_STAGES_LEAST * each
@@ -94,7 +79,8 @@ static mo_status make_stages(mo_gpu *gpu, mo_error *err)
     gpu->experts.stage_bytes = brick;
     gpu->experts.staging_bytes = bytes;
     mo_daddr memory = 0;
-    mo_status status = mo_gpu_alloc(gpu, bytes, "room for experts on their way", &memory, err);
+    mo_status status =
+        mo_gpu_memory_alloc(&gpu->memory, bytes, "room for experts on their way", &memory, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_gpu_stage *s = &gpu->experts.stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
@@ -120,7 +106,7 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
         shapes[i] = (mo_vram_layer){.bytes = gpu->core.layers[i].brick_bytes,
                                     .experts = l->routed ? l->moe.experts : 0};
     }
-    int64_t budget = gpu->memory.limit - gpu->memory.taken - mo_gpu_kept(gpu);
+    int64_t budget = mo_gpu_memory_left(&gpu->memory) - mo_gpu_kept(gpu);
     mo_status status = MO_OK;
     if (gpu->options.hot && gpu->options.hot->file) {
         status = mo_gpu_hot_choose(gpu, budget, shapes, err);
@@ -136,31 +122,10 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
         int32_t slots, filled;
         int64_t bytes;
         mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
-        gpu->memory.taken += bytes + mo_gpu_map_bytes(gpu->core.spec);
-        gpu->memory.peak_bytes = gpu->memory.taken;
+        mo_gpu_memory_count(&gpu->memory, bytes + mo_gpu_map_bytes(gpu->core.spec));
     }
     free(shapes);
     return status;
-}
-
-static void adopt(mo_gpu *gpu, uint8_t *memory, size_t bytes, const char *what, mo_adopted *out)
-{
-    const size_t piece_bytes = gpu->link.pin_bytes ? gpu->link.pin_bytes : ADOPT_PIECE;
-    *out = (mo_adopted){.memory = memory, .piece = piece_bytes};
-    bytes = bytes / 4096 * 4096;
-    size_t at = 0;
-    for (mo_error err = {0}; memory && at < bytes; at += piece_bytes) {
-        const size_t piece = bytes - at < piece_bytes ? bytes - at : piece_bytes;
-        if (mo_device_adopt(gpu->memory.device, memory + at, piece, &err) != MO_OK) {
-            mo_log(MO_LOG_WARN, "device",
-                   "%.1f of %.1f GiB of %s in RAM could be pinned (%s); what lies in the rest reaches the "
-                   "device "
-                   "several times slower, so the CPU computes more of it where it can",
-                   (double)at / (1 << 30), (double)bytes / (1 << 30), what, err.detail);
-            break;
-        }
-        out->bytes = at + piece;
-    }
 }
 
 /* The memory from which experts are fetched and layers pass is pinned where it lies. */
@@ -168,87 +133,15 @@ static void adopt_weights(mo_gpu *gpu)
 {
     size_t bytes = 0;
     uint8_t *region = mo_checkpoint_region(gpu->core.model, &bytes);
-    adopt(gpu, region, bytes, "weights", &gpu->link.adopted[0]);
+    mo_gpu_link_adopt(&gpu->link, 0, region, bytes, "weights");
     if (gpu->layer_buffer.count && gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->ring) {
         region = mo_layer_buffer_region(gpu->layer_buffer.tiers->ring, &bytes);
-        adopt(gpu, region, bytes, "layers from disk", &gpu->link.adopted[1]);
+        mo_gpu_link_adopt(&gpu->link, 1, region, bytes, "layers from disk");
     }
     for (int i = 0; gpu->experts.store && i < MO_BRICK_CLASSES; i++) {
         region = mo_store_region(gpu->experts.store, i, &bytes);
-        adopt(gpu, region, bytes, "slots for experts", &gpu->link.adopted[2 + i]);
+        mo_gpu_link_adopt(&gpu->link, 2 + i, region, bytes, "slots for experts");
     }
-}
-
-static void release_weights(mo_gpu *gpu)
-{
-    for (int i = 0; i < GPU_ADOPTED; i++) {
-        for (size_t at = 0; at < gpu->link.adopted[i].bytes; at += gpu->link.adopted[i].piece) {
-            mo_device_release(gpu->memory.device, gpu->link.adopted[i].memory + at);
-        }
-    }
-}
-
-/* How far a copy from here may go at once: it may not cross from one pinned piece to the next. */
-static size_t pinned_run(const mo_gpu *gpu, const uint8_t *from, size_t run)
-{
-    for (int i = 0; i < GPU_ADOPTED; i++) {
-        const mo_adopted *a = &gpu->link.adopted[i];
-        if (a->memory && from >= a->memory && from < a->memory + a->bytes) {
-            const size_t at = (size_t)(from - a->memory), end = a->bytes - at,
-                         left = a->piece - at % a->piece;
-            run = run < left ? run : left;
-            run = run < end ? run : end;
-        }
-    }
-    return run;
-}
-
-mo_status mo_gpu_copy_range(mo_gpu *gpu, mo_dstream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
-                            mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
-        run = pinned_run(gpu, from + done, bytes - done);
-        status = mo_copy_in(stream, to + done, from + done, run, err);
-    }
-    return status;
-}
-
-bool mo_gpu_is_pinned(const mo_gpu *gpu, int layer, int expert)
-{
-    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
-    const uint8_t *parts[] = {b->gate.w.data, b->up.w.data, b->down.w.data};
-    bool pinned = true;
-    for (int i = 0; i < 3; i++) {
-        bool here = false;
-        for (int k = 0; k < GPU_ADOPTED; k++) {
-            const mo_adopted *a = &gpu->link.adopted[k];
-            here |= a->memory && parts[i] >= a->memory && parts[i] < a->memory + a->bytes;
-        }
-        pinned = pinned && here;
-    }
-    return pinned;
-}
-
-mo_status mo_gpu_copy_matrix(mo_gpu *gpu, mo_dstream *stream, const mo_weights *w, mo_daddr to, mo_error *err)
-{
-    const int64_t bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
-    return mo_gpu_copy_range(gpu, stream, w->data, (size_t)bytes, to, err);
-}
-
-mo_status mo_gpu_copy_brick(mo_gpu *gpu, mo_dstream *stream, int layer, int expert, mo_daddr to,
-                            int64_t *bytes, mo_error *err)
-{
-    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
-    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
-    const int64_t at[] = {0, gpu->core.layers[layer].up_at, gpu->core.layers[layer].down_at};
-    mo_status status = MO_OK;
-    *bytes = 0;
-    for (int i = 0; i < 3 && status == MO_OK; i++) {
-        *bytes += parts[i]->rows * mo_format_row_bytes(mo_format_of(parts[i]->type), parts[i]->cols);
-        status = mo_gpu_copy_matrix(gpu, stream, parts[i], to + (mo_daddr)at[i], err);
-    }
-    return status;
 }
 
 static mo_status set_limit(mo_gpu *gpu, mo_error *err)
@@ -282,7 +175,10 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
         status = mo_gpu_clock_open(gpu->core.spec->layer_count, &gpu->lanes.clock, err);
     }
     if (status == MO_OK) {
-        status = make_streams(gpu, err);
+        status = mo_gpu_link_open(&gpu->link, gpu->memory.device, gpu->options.pin_bytes, err);
+    }
+    if (status == MO_OK) {
+        status = make_events(gpu, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_scratch_open(gpu, err);
@@ -332,11 +228,10 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                         .adopt_logits = mo_gpu_session_adopt,
                                         .pull = mo_gpu_session_pull,
                                         .push = mo_gpu_session_push};
-    gpu->memory.device = options->device;
+    mo_gpu_memory_init(&gpu->memory, options->device);
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
-    gpu->link.pin_bytes = options->pin_bytes;
     gpu->scratch.batch = options->batch;
     gpu->scratch.context = options->context;
     gpu->experts.store = options->tiers ? options->tiers->store : NULL;
@@ -380,12 +275,9 @@ void mo_gpu_close(mo_gpu *gpu)
     if (!gpu) {
         return;
     }
-    mo_dstream_destroy(gpu->link.main);
-    mo_dstream_destroy(gpu->link.fetch);
-    mo_dstream_destroy(gpu->link.lane);
+    mo_gpu_link_stop(&gpu->link);
     mo_gpu_hot_close(gpu);
     mo_gpu_drop_sets(gpu);
-    release_weights(gpu);
     mo_gpu_layer_buffer_close(gpu);
     mo_vram_close(gpu->experts.vram);
     for (int i = 0; i < gpu->experts.stage_count; i++) {
@@ -402,6 +294,8 @@ void mo_gpu_close(mo_gpu *gpu)
     if (gpu->scratch.pinned.memory) {
         mo_device_unpin(gpu->memory.device, gpu->scratch.pinned.memory);
     }
+    mo_gpu_link_close(&gpu->link);
+    mo_gpu_memory_drop(&gpu->memory);
     mo_gpu_clock_close(gpu->lanes.clock);
     free(gpu->core.layers);
     free(gpu->programs.batch_ops);
@@ -422,7 +316,7 @@ void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out)
     *out = (mo_device_report){
         .steps = gpu->steps,
         .limit_bytes = gpu->memory.limit,
-        .peak_bytes = gpu->memory.peak_bytes,
+        .peak_bytes = mo_gpu_memory_peak((mo_gpu_memory *)&gpu->memory),
         .core_bytes = gpu->core.bytes,
         .work_bytes = gpu->scratch.bytes,
         .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,

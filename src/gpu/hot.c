@@ -14,7 +14,8 @@ static mo_status prepare_moves(mo_gpu *gpu, const mo_hot_capacity *room, mo_erro
     h->move_count = room->moves;
     h->stage_bytes = room->stage_bytes;
     if (status == MO_OK && h->stage_bytes > 0) {
-        status = mo_gpu_alloc(gpu, h->stage_bytes, "experts on their way to the hot cache", &h->stages, err);
+        status = mo_gpu_memory_alloc(&gpu->memory, h->stage_bytes, "experts on their way to the hot cache",
+                                     &h->stages, err);
     }
     for (int i = 0; i < h->move_count && status == MO_OK; i++) {
         h->moves[i].stage = h->stages ? h->stages + (mo_daddr)(i * (h->stage_bytes / h->move_count)) : 0;
@@ -62,7 +63,7 @@ mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo
     const mo_hot_request *r = gpu->options.hot;
     mo_hot_capacity room;
     mo_status status = mo_hot_capacity_make(r, shapes, gpu->core.spec->layer_count, left, gpu->memory.margin,
-                                            mo_gpu_any_interleaved(gpu), &room, err);
+                                            mo_gpu_core_any_interleaved(&gpu->core), &room, err);
     h->rules = true;
     if (status == MO_OK && room.moves > 0) {
         status = prepare_moves(gpu, &room, err);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "gpu/parts.h"
+#include "gpu/restore.h"
 #include "plan/device.h"
 
 /* ---- Which layers pass ------------------------------------------------------------------------- */
@@ -148,8 +149,8 @@ static mo_status take_ring(mo_gpu *gpu, const bool *passes, int count, mo_error 
             p->layers[p->count++].layer = i;
         }
     }
-    mo_status status =
-        mo_gpu_alloc(gpu, p->ring * p->room, "a ring for layers that do not fit", &p->memory, err);
+    mo_status status = mo_gpu_memory_alloc(&gpu->memory, p->ring * p->room,
+                                           "a ring for layers that do not fit", &p->memory, err);
     if (status == MO_OK) {
         status = mo_dstream_create(gpu->memory.device, &p->stream, err);
     }
@@ -181,10 +182,10 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
         p->number[i] = -1;
     }
     p->held = -1;
-    p->interleaved = mo_gpu_core_interleaved(gpu->core.spec);
+    p->interleaved = mo_gpu_core_needs_restoring(gpu->core.spec);
     int64_t least;
     const int64_t kept = mo_gpu_kept(gpu) + mo_gpu_least_stages(gpu);
-    const int64_t spare = gpu->memory.limit - gpu->memory.taken - kept;
+    const int64_t spare = mo_gpu_memory_left(&gpu->memory) - kept;
     const int count = choose_ring(gpu, spare, passes, &least);
     mo_status status = MO_OK;
     if (count < 0) {
@@ -192,7 +193,7 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
             err, MO_ENOMEM,
             "the model needs %.1f MiB of device memory even with its layers passing through, and may take "
             "%.1f; raise --vram, choose a smaller --ctx or --batch, or run with --device none",
-            (double)(gpu->memory.taken + kept + least) / (1 << 20), (double)gpu->memory.limit / (1 << 20));
+            (double)(gpu->memory.limit - spare + least) / (1 << 20), (double)gpu->memory.limit / (1 << 20));
     } else if (count > 0) {
         status = take_ring(gpu, passes, count, err);
         mo_log(MO_LOG_INFO, "device",
@@ -339,8 +340,8 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_streamed_layer *l, mo_daddr to
 {
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK; i++) {
-        status = mo_gpu_copy_matrix(gpu, gpu->layer_buffer.stream, l->parts[i].w,
-                                    to + (mo_daddr)l->parts[i].at, err);
+        status = mo_gpu_link_copy_matrix(&gpu->link, gpu->layer_buffer.stream, l->parts[i].w,
+                                         to + (mo_daddr)l->parts[i].at, err);
     }
     return status;
 }
@@ -399,16 +400,9 @@ static mo_status restore(mo_gpu *gpu, const mo_streamed_layer *l, mo_error *err)
     const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK;) {
-        mo_op op = {.kind = MO_OP_RESTORE};
-        op.restore = (mo_op_restore){.from = slot_of(p, l), .to = plain_of(p), .count = 1};
-        mo_op_restore *r = &op.restore;
-        for (; i < l->count && r->parts < 3; i++) {
-            const mo_weights *w = l->parts[i].w;
-            r->at[r->parts] = l->parts[i].at;
-            r->type[r->parts] = (int32_t)w->type;
-            r->rows[r->parts] = (int32_t)w->rows;
-            r->cols[r->parts] = (int32_t)w->cols;
-            r->group[r->parts++] = w->interleave;
+        mo_op op = mo_gpu_restore_op(slot_of(p, l), plain_of(p), 1);
+        for (; i < l->count && op.restore.parts < 3; i++) {
+            mo_gpu_restore_add(&op, l->parts[i].w, l->parts[i].at, 0);
         }
         status = mo_op_launch(gpu->link.main, &op, err);
     }

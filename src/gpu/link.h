@@ -1,14 +1,14 @@
-/* Link: the streams between host and device, the host memory that is pinned for them, and copies that must arrive.
- * Private to the gpu's files. */
+/* Link: the streams between host and device, the host memory that is pinned for them, and copies that must arrive. Used by
+ * the thread that runs the step. Private to the gpu's files. */
 #ifndef MO_GPU_LINK_H
 #define MO_GPU_LINK_H
 
-#include "gpu/memory.h"
+#include "device/device.h"
+#include "numeric/weights.h"
 #include "store/bricks.h"
 
-enum {
-    GPU_ADOPTED = 2 + MO_BRICK_CLASSES
-}; /* host memory that was pinned in place: weights, layers from disk, slots */
+/* Host memory that is pinned in place: weights, layers from disk, slots of each size. */
+enum { GPU_ADOPTED = 2 + MO_BRICK_CLASSES };
 
 /* What ops take, one at a time, when somebody asks: nothing overlaps then. */
 typedef struct mo_gpu_watch {
@@ -23,6 +23,7 @@ typedef struct mo_adopted {
 } mo_adopted;
 
 typedef struct mo_gpu_link {
+    mo_device *device;
     mo_dstream *main, *fetch,
         *lane; /* a step's; of experts that cross; of those that are computed beside it */
     mo_adopted adopted[GPU_ADOPTED];
@@ -30,5 +31,27 @@ typedef struct mo_gpu_link {
     mo_gpu_watch *watch; /* NULL: nobody asks */
     uint64_t failed;     /* copies that had to be made again, or were the CPU's after all */
 } mo_gpu_link;
+
+/* pin_bytes 0: the default. */
+mo_status mo_gpu_link_open(mo_gpu_link *link, mo_device *device, size_t pin_bytes, mo_error *err);
+void mo_gpu_link_stop(mo_gpu_link *link);  /* its streams end; nobody uses what was pinned any more */
+void mo_gpu_link_close(mo_gpu_link *link); /* after that */
+
+/* Pins host memory in place, as number `number` of what is adopted, as far as the system grants it. */
+void mo_gpu_link_adopt(mo_gpu_link *link, int number, uint8_t *memory, size_t bytes, const char *what);
+bool mo_gpu_link_pinned(const mo_gpu_link *link, const uint8_t *at);
+
+/* Enqueue copies from RAM: of bytes, of a matrix. */
+mo_status mo_gpu_link_copy(const mo_gpu_link *link, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                           mo_daddr to, mo_error *err);
+mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, const mo_weights *w,
+                                  mo_daddr to, mo_error *err);
+
+/* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
+ * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
+bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);
+
+mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const mo_op *ops, int count,
+                             mo_error *err);
 
 #endif

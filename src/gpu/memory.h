@@ -1,6 +1,8 @@
-/* Memory: what a model takes of a device, under a ceiling. Private to the gpu's files. */
+/* Memory: what a model takes of a device, under a ceiling. Any thread may allocate and free. Private to the gpu's files. */
 #ifndef MO_GPU_MEMORY_H
 #define MO_GPU_MEMORY_H
+
+#include <pthread.h>
 
 #include "device/device.h"
 
@@ -9,8 +11,22 @@ typedef struct mo_gpu_memory {
     int64_t limit;             /* ceiling, bytes */
     int64_t margin;            /* free memory above a ceiling that nobody gave */
     int64_t session_bytes;     /* kept for the state of one session */
-    int64_t taken, peak_bytes; /* of the device's memory: now, and at most */
     bool shares_cores;         /* the device is made of this machine's threads */
+    pthread_mutex_t lock;      /* sessions come and go while a step runs; protects: */
+    int64_t taken, peak_bytes; /* of the device's memory: now, and at most */
 } mo_gpu_memory;
+
+void mo_gpu_memory_init(mo_gpu_memory *m, mo_device *device);
+void mo_gpu_memory_drop(mo_gpu_memory *m);
+
+/* Memory under the ceiling. MO_ENOMEM says how much is taken, and what for more was wanted. */
+mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what, mo_daddr *out,
+                              mo_error *err);
+void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes); /* 0 is allowed */
+/* Counts what somebody else has allocated of the same device. */
+void mo_gpu_memory_count(mo_gpu_memory *m, int64_t bytes);
+
+int64_t mo_gpu_memory_left(mo_gpu_memory *m); /* under the ceiling */
+int64_t mo_gpu_memory_peak(mo_gpu_memory *m);
 
 #endif

@@ -1,8 +1,6 @@
 /* Ops around layers: the first norm, the meetings with the host, the logits; and launching what was planned. */
 #include "gpu/ops.h"
 
-#include "base/clock.h"
-
 void mo_gpu_begin(mo_gpu_plan *p, int layer)
 {
     mo_op_stream *op = mo_gpu_op_stream(p, layer < p->gpu->core.spec->layer_count ? layer : layer - 1);
@@ -99,19 +97,4 @@ void mo_gpu_logits(mo_gpu_plan *p, int64_t first, int64_t rows)
                        .count = rows * gpu->core.spec->vocab,
                        .bad = mo_gpu_bad(gpu, gpu->core.spec->layer_count, true),
                        .cap = gpu->core.spec->softcap};
-}
-
-mo_status mo_gpu_launch(mo_dstream *stream, const mo_gpu_plan *p, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = 0; i < p->count && status == MO_OK; i++) {
-        const int64_t began = p->gpu->link.watch ? mo_clock_ns() : 0;
-        status = mo_op_launch(stream, &p->ops[i], err);
-        if (p->gpu->link.watch && status == MO_OK) { /* a benchmark wants to know what each takes */
-            status = mo_dstream_wait(stream, err);
-            p->gpu->link.watch->seconds[p->ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
-            p->gpu->link.watch->count[p->ops[i].kind]++;
-        }
-    }
-    return status;
 }

@@ -33,9 +33,6 @@ struct mo_gpu {
 
 /* ---- Memory (gpu_room.c) ---- */
 
-/* Device memory under the ceiling. */
-mo_status mo_gpu_alloc(mo_gpu *gpu, int64_t bytes, const char *what, mo_daddr *out, mo_error *err);
-void mo_gpu_free(mo_gpu *gpu, mo_daddr address, int64_t bytes);
 mo_gpu_block mo_gpu_lay_block(const mo_gpu *gpu, int64_t tokens);
 mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err);
 mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err);
@@ -87,7 +84,7 @@ mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err);
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err);
 int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
-bool mo_gpu_core_interleaved(const mo_model_spec *spec);
+bool mo_gpu_core_needs_restoring(const mo_model_spec *spec);
 /* Bytes of the map of experts, and of a session's table, on a device. */
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
 int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec);
@@ -131,19 +128,14 @@ void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts);
 void mo_gpu_logits(mo_gpu_plan *p, int64_t first, int64_t rows);
 /* One brick's rows by a worklist of its own. */
 void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most);
-/* `count` bricks from the layout they have in RAM to the file's; only: 2 for down alone, -1 for all three. */
-void mo_gpu_restore(mo_gpu_plan *p, int layer, mo_daddr from, mo_daddr to, int64_t count, int only);
-/* The experts of a window. */
-void mo_gpu_restore_window(mo_gpu_plan *p, const mo_gpu_window *w);
 /* The same, but the CPU has computed gate and up. */
 void mo_gpu_down(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
 void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span);
-mo_status mo_gpu_launch(mo_dstream *stream, const mo_gpu_plan *p, mo_error *err);
-
-/* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
-bool mo_gpu_interleaved(const mo_gpu *gpu, int layer);
-bool mo_gpu_any_interleaved(const mo_gpu *gpu);
+static inline mo_status mo_gpu_launch(mo_dstream *stream, const mo_gpu_plan *p, mo_error *err)
+{
+    return mo_gpu_link_launch(&p->gpu->link, stream, p->ops, p->count, err);
+}
 
 /* ---- Sets of programs (gpu_set.c) ---- */
 
@@ -217,8 +209,6 @@ void mo_gpu_side_task(void *service);
 mo_status mo_gpu_compute(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *service, mo_error *err);
 /* Copies that were still under way when the last served layer was answered are done by now: takes their time. */
 mo_status mo_gpu_measure_last(mo_gpu *gpu, mo_error *err);
-/* Lie the brick's matrices in pinned memory? */
-bool mo_gpu_is_pinned(const mo_gpu *gpu, int layer, int expert);
 void mo_gpu_add(mo_forward *forward, const mo_need *need, bool apart, bool down);
 /* The worklist of one expert, written for a stage and sent; returns where the device finds it. */
 mo_daddr mo_gpu_list_work(const mo_gpu *gpu, const mo_forward *forward, int stage, int expert, mo_daddr base);
@@ -258,18 +248,4 @@ mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int cou
 mo_status mo_gpu_window_ahead(mo_gpu *gpu, int layer, mo_error *err);
 /* The oldest window has been read by what is enqueued so far, or was not needed. */
 mo_status mo_gpu_window_retire(mo_gpu *gpu, mo_error *err);
-/* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
- * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
-bool mo_gpu_again(mo_gpu *gpu, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);
-
-/* ---- Copies from RAM (gpu.c) ---- */
-
-/* Copies a stretch, a matrix, or a brick's matrices; *bytes of them. */
-mo_status mo_gpu_copy_range(mo_gpu *gpu, mo_dstream *stream, const uint8_t *from, size_t bytes, mo_daddr to,
-                            mo_error *err);
-mo_status mo_gpu_copy_matrix(mo_gpu *gpu, mo_dstream *stream, const mo_weights *w, mo_daddr to,
-                             mo_error *err);
-mo_status mo_gpu_copy_brick(mo_gpu *gpu, mo_dstream *stream, int layer, int expert, mo_daddr to,
-                            int64_t *bytes, mo_error *err);
-
 #endif

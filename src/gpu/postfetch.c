@@ -26,7 +26,7 @@ mo_status mo_gpu_size_transfers(mo_gpu *gpu, mo_error *err)
     if (gpu->experts.stage_count == 0 || !largest) {
         return MO_OK;
     }
-    const mo_postfetch_facts facts = {.vram_free_bytes = gpu->memory.limit - gpu->memory.taken,
+    const mo_postfetch_facts facts = {.vram_free_bytes = mo_gpu_memory_left(&gpu->memory),
                                       .down_bytes = largest->brick_bytes - largest->down_at,
                                       .expert_bytes = largest->brick_bytes,
                                       .used = (int)gpu->core.extent.used};
@@ -56,11 +56,12 @@ static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo
     int64_t bytes = 0;
     mo_status status;
     if (t->whole) {
-        status = mo_gpu_copy_brick(gpu, copies(gpu), layer, t->expert, s->memory, &bytes, err);
+        status = mo_gpu_core_copy_brick(&gpu->core, &gpu->link, copies(gpu), layer, t->expert, s->memory,
+                                        &bytes, err);
     } else {
         const mo_weights *w = &gpu->core.spec->layers[layer].moe.bricks[t->expert].down.w;
         bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
-        status = mo_gpu_copy_matrix(gpu, copies(gpu), w, s->memory + (mo_daddr)l->down_at, err);
+        status = mo_gpu_link_copy_matrix(&gpu->link, copies(gpu), w, s->memory + (mo_daddr)l->down_at, err);
     }
     if (status == MO_OK) {
         status = mo_event_record(s->ready, copies(gpu), err);
@@ -68,7 +69,7 @@ static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo
     if (status == MO_OK) {
         t->state = MO_COPY_IN_FLIGHT;
         *sent += bytes;
-        if (!mo_gpu_is_pinned(gpu, layer, t->expert)) {
+        if (!mo_gpu_core_brick_pinned(&gpu->core, &gpu->link, layer, t->expert)) {
             mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
         }
     } else if (status != MO_EDEVICE) {
@@ -155,7 +156,7 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
     mo_gpu_plan p = {
         .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 3};
     const mo_gpu_stage *stage = &gpu->experts.stages[t->stage];
-    const bool interleaved = mo_gpu_interleaved(gpu, s->layer);
+    const bool interleaved = mo_gpu_core_interleaved(&gpu->core, s->layer);
     const mo_daddr work =
         mo_gpu_list_work(gpu, forward, t->stage, t->expert, interleaved ? stage->plain : stage->memory);
     const int64_t items = forward->w->needs[t->need].picks;
@@ -164,7 +165,8 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
         status = mo_dstream_after(gpu->link.lane, gpu->experts.stages[t->stage].ready, err);
     }
     if (interleaved) {
-        mo_gpu_restore(&p, s->layer, stage->memory, stage->plain, 1, t->whole ? -1 : 2);
+        ops[p.count++] =
+            mo_gpu_core_restore(&gpu->core, s->layer, stage->memory, stage->plain, 1, 0, t->whole ? -1 : 2);
     }
     if (t->whole) {
         mo_gpu_brick(&p, s->layer, work, items);

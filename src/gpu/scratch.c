@@ -4,34 +4,6 @@
 #include "base/status.h"
 #include "gpu/parts.h"
 
-mo_status mo_gpu_alloc(mo_gpu *gpu, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
-{
-    if (gpu->memory.taken + bytes > gpu->memory.limit) {
-        return mo_fail(
-            err, MO_ENOMEM,
-            "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
-            "smaller --ctx or --batch, or run with --device none",
-            what, (double)bytes / (1 << 20), (double)gpu->memory.taken / (1 << 20),
-            (double)gpu->memory.limit / (1 << 20));
-    }
-    const mo_status status = mo_device_alloc(gpu->memory.device, (size_t)bytes, out, err);
-    if (status == MO_OK) {
-        gpu->memory.taken += bytes;
-        if (gpu->memory.taken > gpu->memory.peak_bytes) {
-            gpu->memory.peak_bytes = gpu->memory.taken;
-        }
-    }
-    return status;
-}
-
-void mo_gpu_free(mo_gpu *gpu, mo_daddr address, int64_t bytes)
-{
-    if (address) {
-        mo_device_free(gpu->memory.device, address);
-        gpu->memory.taken -= bytes;
-    }
-}
-
 /* Cuts aligned pieces off a range of addresses. */
 typedef struct cutter {
     uint64_t base;
@@ -131,7 +103,7 @@ mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err)
     lay_room(gpu, &c, &gpu->scratch);
     const int64_t bytes = c.used;
     mo_daddr memory = 0;
-    const mo_status status = mo_gpu_alloc(gpu, bytes, "working memory", &memory, err);
+    const mo_status status = mo_gpu_memory_alloc(&gpu->memory, bytes, "working memory", &memory, err);
     if (status == MO_OK) {
         c = (cutter){.base = memory};
         lay_room(gpu, &c, &gpu->scratch);

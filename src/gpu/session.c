@@ -20,11 +20,11 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
     }
     gpu_session->gpu = gpu;
     gpu_session->bytes = (int64_t)state->bytes;
-    mo_status status =
-        mo_gpu_alloc(gpu, gpu_session->bytes, "the state of a session", &gpu_session->memory, err);
+    mo_status status = mo_gpu_memory_alloc(&gpu->memory, gpu_session->bytes, "the state of a session",
+                                           &gpu_session->memory, err);
     if (status == MO_OK) {
-        status = mo_gpu_alloc(gpu, layers * (int64_t)sizeof *table, "the state of a session",
-                              &gpu_session->table, err);
+        status = mo_gpu_memory_alloc(&gpu->memory, layers * (int64_t)sizeof *table, "the state of a session",
+                                     &gpu_session->table, err);
     }
     for (int i = 0; status == MO_OK && i < layers; i++) {
         const mo_state_layer *l = &state->layers[i];
@@ -66,9 +66,9 @@ void mo_gpu_session_close(mo_state *state)
             mo_device_release(gpu_session->gpu->memory.device, gpu_session->logits);
         }
         if (gpu_session->gpu) {
-            mo_gpu_free(gpu_session->gpu, gpu_session->memory, gpu_session->bytes);
-            mo_gpu_free(gpu_session->gpu, gpu_session->table,
-                        gpu_session->gpu->core.spec->layer_count * (int64_t)sizeof(mo_dstate));
+            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->memory, gpu_session->bytes);
+            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->table,
+                               gpu_session->gpu->core.spec->layer_count * (int64_t)sizeof(mo_dstate));
         }
         free(gpu_session);
         state->gpu_session = NULL;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "gpu/parts.h"
+#include "gpu/restore.h"
 
 /* A window is computed when all of it has arrived, and filled again when all of it was computed: there should be some,
  * and none needs to be larger than this for copies to run at the link's rate. */
@@ -74,29 +75,6 @@ static int64_t bytes_of(const mo_weights *w)
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-/* ---- Copies that must arrive ------------------------------------------------------------------ */
-
-bool mo_gpu_again(mo_gpu *gpu, mo_dstream *stream, int *tries, mo_status *status, mo_error *err)
-{
-    if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {
-        return false;
-    }
-    if (*status == MO_OK) { /* the second try: whatever is wrong with it shows now */
-        *status = mo_dstream_wait(stream, err);
-        return false;
-    }
-    gpu->link.failed++;
-    if ((*tries)++ > 0) {
-        mo_fail_prefix(err, *status,
-                       "a copy to or from the device failed twice; run again, or with --device none");
-        return false;
-    }
-    mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");
-    const mo_status waited = mo_dstream_wait(stream, err);
-    *status = waited == MO_OK ? *status : waited;
-    return waited == MO_OK;
-}
-
 /* ---- Sending ---------------------------------------------------------------------------------- */
 
 bool mo_gpu_window_capacity(const mo_gpu *gpu)
@@ -118,8 +96,8 @@ static mo_status copy_part(mo_gpu *gpu, const mo_gpu_window *w, int part, int64_
             }
         }
         *bytes += run * size;
-        status = mo_gpu_copy_range(gpu, gpu->link.fetch, first->data, (size_t)(run * size),
-                                   w->memory + (mo_daddr)(lie.at + i * lie.stride), err);
+        status = mo_gpu_link_copy(&gpu->link, gpu->link.fetch, first->data, (size_t)(run * size),
+                                  w->memory + (mo_daddr)(lie.at + i * lie.stride), err);
     }
     return status;
 }
@@ -127,15 +105,19 @@ static mo_status copy_part(mo_gpu *gpu, const mo_gpu_window *w, int part, int64_
 /* To the file's layout, beside the stream that computes. */
 static mo_status straighten(mo_gpu *gpu, const mo_gpu_window *w, mo_error *err)
 {
-    mo_op ops[3];
-    mo_gpu_plan p = {.gpu = gpu, .ops = ops, .limit = 3};
-    mo_gpu_restore_window(&p, w);
+    const mo_brick *b = &gpu->core.spec->layers[w->layer].moe.bricks[0];
+    const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
+    mo_op op = mo_gpu_restore_op(w->memory, w->plain, w->count);
+    for (int i = 0; i < 3; i++) {
+        const mo_gpu_window_part lie = mo_gpu_window_part_of(gpu, w->layer, i);
+        mo_gpu_restore_add(&op, parts[i], lie.at, lie.stride);
+    }
     mo_status status = mo_event_record(w->arrived, gpu->link.fetch, err);
     if (status == MO_OK) {
         status = mo_dstream_after(gpu->link.lane, w->arrived, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_launch(gpu->link.lane, &p, err);
+        status = mo_gpu_link_launch(&gpu->link, gpu->link.lane, &op, 1, err);
     }
     return status == MO_OK ? mo_event_record(w->ready, gpu->link.lane, err) : status;
 }
@@ -159,12 +141,12 @@ mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int cou
         do {
             copied = 0;
             status = copy_part(gpu, w, part, &copied, err);
-        } while (mo_gpu_again(gpu, gpu->link.fetch, &tries, &status, err));
+        } while (mo_gpu_link_again(&gpu->link, gpu->link.fetch, &tries, &status, err));
         bytes += copied;
     }
     if (status == MO_OK) {
-        status = mo_gpu_interleaved(gpu, layer) ? straighten(gpu, w, err)
-                                                : mo_event_record(w->ready, gpu->link.fetch, err);
+        status = mo_gpu_core_interleaved(&gpu->core, layer) ? straighten(gpu, w, err)
+                                                            : mo_event_record(w->ready, gpu->link.fetch, err);
     }
     gpu->experts.window_head++;
     gpu->experts.fetched += (uint64_t)count;

@@ -1,0 +1,144 @@
+#include "gpu/link.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+/* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
+#define ADOPT_PIECE ((size_t)1 << 30)
+
+mo_status mo_gpu_link_open(mo_gpu_link *link, mo_device *device, size_t pin_bytes, mo_error *err)
+{
+    *link = (mo_gpu_link){.device = device, .pin_bytes = pin_bytes ? pin_bytes : ADOPT_PIECE};
+    mo_dstream **streams[] = {&link->main, &link->fetch, &link->lane};
+    mo_status status = MO_OK;
+    for (int i = 0; i < 3 && status == MO_OK; i++) {
+        status = mo_dstream_create(device, streams[i], err);
+    }
+    return status;
+}
+
+void mo_gpu_link_stop(mo_gpu_link *link)
+{
+    mo_dstream_destroy(link->main);
+    mo_dstream_destroy(link->fetch);
+    mo_dstream_destroy(link->lane);
+    link->main = link->fetch = link->lane = NULL;
+}
+
+void mo_gpu_link_close(mo_gpu_link *link)
+{
+    for (int i = 0; i < GPU_ADOPTED; i++) {
+        for (size_t at = 0; at < link->adopted[i].bytes; at += link->adopted[i].piece) {
+            mo_device_release(link->device, link->adopted[i].memory + at);
+        }
+    }
+}
+
+/* ---- Pinned memory ------------------------------------------------------------------------------ */
+
+void mo_gpu_link_adopt(mo_gpu_link *link, int number, uint8_t *memory, size_t bytes, const char *what)
+{
+    mo_adopted *out = &link->adopted[number];
+    *out = (mo_adopted){.memory = memory, .piece = link->pin_bytes};
+    bytes = bytes / 4096 * 4096;
+    size_t at = 0;
+    for (mo_error err = {0}; memory && at < bytes; at += out->piece) {
+        const size_t piece = bytes - at < out->piece ? bytes - at : out->piece;
+        if (mo_device_adopt(link->device, memory + at, piece, &err) != MO_OK) {
+            mo_log(MO_LOG_WARN, "device",
+                   "%.1f of %.1f GiB of %s in RAM could be pinned (%s); the rest reaches the device several "
+                   "times slower, so the CPU computes more of it where it can",
+                   (double)at / (1 << 30), (double)bytes / (1 << 30), what, err.detail);
+            break;
+        }
+        out->bytes = at + piece;
+    }
+}
+
+static const mo_adopted *adopted_at(const mo_gpu_link *link, const uint8_t *at)
+{
+    for (int i = 0; i < GPU_ADOPTED; i++) {
+        const mo_adopted *a = &link->adopted[i];
+        if (a->memory && at >= a->memory && at < a->memory + a->bytes) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+bool mo_gpu_link_pinned(const mo_gpu_link *link, const uint8_t *at)
+{
+    return adopted_at(link, at) != NULL;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------- */
+
+/* How far a copy from here may go at once: it may not cross from one pinned piece to the next. */
+static size_t pinned_run(const mo_gpu_link *link, const uint8_t *from, size_t run)
+{
+    const mo_adopted *a = adopted_at(link, from);
+    if (a) {
+        const size_t at = (size_t)(from - a->memory), end = a->bytes - at, left = a->piece - at % a->piece;
+        run = run < left ? run : left;
+        run = run < end ? run : end;
+    }
+    return run;
+}
+
+mo_status mo_gpu_link_copy(const mo_gpu_link *link, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                           mo_daddr to, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
+        run = pinned_run(link, from + done, bytes - done);
+        status = mo_copy_in(stream, to + done, from + done, run, err);
+    }
+    return status;
+}
+
+mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, const mo_weights *w,
+                                  mo_daddr to, mo_error *err)
+{
+    const int64_t bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    return mo_gpu_link_copy(link, stream, w->data, (size_t)bytes, to, err);
+}
+
+bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err)
+{
+    if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {
+        return false;
+    }
+    if (*status == MO_OK) { /* the second try: whatever is wrong with it shows now */
+        *status = mo_dstream_wait(stream, err);
+        return false;
+    }
+    link->failed++;
+    if ((*tries)++ > 0) {
+        mo_fail_prefix(err, *status,
+                       "a copy to or from the device failed twice; run again, or with --device none");
+        return false;
+    }
+    mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");
+    const mo_status waited = mo_dstream_wait(stream, err);
+    *status = waited == MO_OK ? *status : waited;
+    return waited == MO_OK;
+}
+
+/* ---- Ops ---------------------------------------------------------------------------------------- */
+
+mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const mo_op *ops, int count,
+                             mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < count && status == MO_OK; i++) {
+        const int64_t began = link->watch ? mo_clock_ns() : 0;
+        status = mo_op_launch(stream, &ops[i], err);
+        if (link->watch && status == MO_OK) { /* a benchmark wants to know what each takes */
+            status = mo_dstream_wait(stream, err);
+            link->watch->seconds[ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
+            link->watch->count[ops[i].kind]++;
+        }
+    }
+    return status;
+}

@@ -1,0 +1,74 @@
+#include "gpu/memory.h"
+
+#include "base/status.h"
+
+void mo_gpu_memory_init(mo_gpu_memory *m, mo_device *device)
+{
+    *m = (mo_gpu_memory){.device = device};
+    pthread_mutex_init(&m->lock, NULL);
+}
+
+void mo_gpu_memory_drop(mo_gpu_memory *m)
+{
+    pthread_mutex_destroy(&m->lock);
+}
+
+/* Under lock. */
+static void add(mo_gpu_memory *m, int64_t bytes)
+{
+    m->taken += bytes;
+    m->peak_bytes = m->taken > m->peak_bytes ? m->taken : m->peak_bytes;
+}
+
+mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
+{
+    mo_status status;
+    pthread_mutex_lock(&m->lock);
+    if (m->taken + bytes > m->limit) {
+        status = mo_fail(
+            err, MO_ENOMEM,
+            "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
+            "smaller --ctx or --batch, or run with --device none",
+            what, (double)bytes / (1 << 20), (double)m->taken / (1 << 20), (double)m->limit / (1 << 20));
+    } else {
+        status = mo_device_alloc(m->device, (size_t)bytes, out, err);
+    }
+    if (status == MO_OK) {
+        add(m, bytes);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes)
+{
+    if (address) {
+        pthread_mutex_lock(&m->lock);
+        mo_device_free(m->device, address);
+        m->taken -= bytes;
+        pthread_mutex_unlock(&m->lock);
+    }
+}
+
+void mo_gpu_memory_count(mo_gpu_memory *m, int64_t bytes)
+{
+    pthread_mutex_lock(&m->lock);
+    add(m, bytes);
+    pthread_mutex_unlock(&m->lock);
+}
+
+int64_t mo_gpu_memory_left(mo_gpu_memory *m)
+{
+    pthread_mutex_lock(&m->lock);
+    const int64_t left = m->limit - m->taken;
+    pthread_mutex_unlock(&m->lock);
+    return left;
+}
+
+int64_t mo_gpu_memory_peak(mo_gpu_memory *m)
+{
+    pthread_mutex_lock(&m->lock);
+    const int64_t peak = m->peak_bytes;
+    pthread_mutex_unlock(&m->lock);
+    return peak;
+}
