@@ -122,7 +122,7 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
         int32_t slots, filled;
         int64_t bytes;
         mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
-        mo_gpu_memory_count(&gpu->memory, bytes + mo_gpu_map_bytes(gpu->core.spec));
+        mo_gpu_memory_settle(&gpu->memory, bytes + mo_gpu_map_bytes(gpu->core.spec));
     }
     free(shapes);
     return status;

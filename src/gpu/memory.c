@@ -13,13 +13,6 @@ void mo_gpu_memory_drop(mo_gpu_memory *m)
     pthread_mutex_destroy(&m->lock);
 }
 
-/* Under lock. */
-static void add(mo_gpu_memory *m, int64_t bytes)
-{
-    m->taken += bytes;
-    m->peak_bytes = m->taken > m->peak_bytes ? m->taken : m->peak_bytes;
-}
-
 mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what, mo_daddr *out, mo_error *err)
 {
     mo_status status;
@@ -34,7 +27,8 @@ mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what,
         status = mo_device_alloc(m->device, (size_t)bytes, out, err);
     }
     if (status == MO_OK) {
-        add(m, bytes);
+        m->taken += bytes;
+        m->peak_bytes = m->taken > m->peak_bytes ? m->taken : m->peak_bytes;
     }
     pthread_mutex_unlock(&m->lock);
     return status;
@@ -50,10 +44,11 @@ void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes)
     }
 }
 
-void mo_gpu_memory_count(mo_gpu_memory *m, int64_t bytes)
+void mo_gpu_memory_settle(mo_gpu_memory *m, int64_t bytes)
 {
     pthread_mutex_lock(&m->lock);
-    add(m, bytes);
+    m->taken += bytes;
+    m->peak_bytes = m->taken;
     pthread_mutex_unlock(&m->lock);
 }
 

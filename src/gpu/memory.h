@@ -23,8 +23,9 @@ void mo_gpu_memory_drop(mo_gpu_memory *m);
 mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what, mo_daddr *out,
                               mo_error *err);
 void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes); /* 0 is allowed */
-/* Counts what somebody else has allocated of the same device. */
-void mo_gpu_memory_count(mo_gpu_memory *m, int64_t bytes);
+/* Opening is over: counts what slots have allocated of the same device. The peak begins here; a buffer that was used
+ * before took no more than slots do now, or was small. */
+void mo_gpu_memory_settle(mo_gpu_memory *m, int64_t bytes);
 
 int64_t mo_gpu_memory_left(mo_gpu_memory *m); /* under the ceiling */
 int64_t mo_gpu_memory_peak(mo_gpu_memory *m);
