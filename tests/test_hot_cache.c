@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "hotcache/budget.h"
 #include "hotcache/exchange.h"
 #include "hotcache/packing.h"
+#include "hotcache/update.h"
 #include "hotcache/weighting.h"
 #include "profile/json.h"
 #include "random.h"
-#include "store/worklist.h"
 
 /* ---- Allocation, failed on demand (the linker wraps these) ---- */
 
@@ -122,10 +123,6 @@ static void weighting_names(void **state)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         assert_int_equal(mo_weighting_find(all[i].name, &mode, &err), MO_OK);
         assert_int_equal(mode, all[i].mode);
-    }
-    for (int i = 0; i < MO_WEIGHTINGS; i++) {
-        assert_int_equal(mo_weighting_find(mo_weighting_name((mo_weighting)i), &mode, &err), MO_OK);
-        assert_int_equal(mode, i);
     }
     assert_int_equal(mo_weighting_find("Flat", &mode, &err), MO_EINVAL);
     says("choose flat, balanced");
@@ -271,77 +268,50 @@ static void budgets(void **state)
 /* ---- Packing ---- */
 
 static mo_packing pack(const mo_ranked *ranking, size_t n, const mo_packing_layer *layers, int count,
-                       const uint64_t *budget, int lanes, mo_packing_options options)
+                       uint64_t budget, bool fill)
 {
     mo_packing p;
-    assert_int_equal(mo_packing_make(ranking, n, layers, count, budget, lanes, &options, &p, &err), MO_OK);
+    assert_int_equal(mo_packing_make(ranking, n, layers, count, budget, fill, &p, &err), MO_OK);
     return p;
 }
 
-static void is_packed(const mo_packing *p, size_t i, int layer, int expert, int lane)
+static void is_packed(const mo_packing *p, size_t i, int layer, int expert)
 {
     assert_true(i < p->count);
-    if (p->entry[i].layer != layer || p->entry[i].expert != expert || p->entry[i].lane != lane) {
-        fail_msg("%zu is layer %d expert %d lane %d", i, p->entry[i].layer, p->entry[i].expert,
-                 p->entry[i].lane);
+    if (p->entry[i].layer != layer || p->entry[i].expert != expert) {
+        fail_msg("%zu is layer %d expert %d", i, p->entry[i].layer, p->entry[i].expert);
     }
 }
 
-static void packing_one_lane(void **state)
+static void packing_by_rank(void **state)
 {
     (void)state;
     const mo_packing_layer layers[] = {{0, 4, 10}, {3, 4, 25}, {5, 2, 10}};
     const mo_ranked ranking[] = {{0, 1, 9}, {3, 0, 8}, {0, 1, 7},  {0, 3, 6},
                                  {1, 0, 5}, {5, 2, 4}, {5, -1, 4}, {5, 1, 3}};
-    const mo_packing_options plain = {MO_SPREAD_WARM, false, false}, dummy = {MO_SPREAD_WARM, true, false};
-    /* In order; what does not fit, what is there already and what cannot be are passed over. */
-    mo_packing p = pack(ranking, 8, layers, 3, (const uint64_t[]){31}, 1, plain);
+    /* In order; what does not fit, what is there already and what cannot be are left out. */
+    mo_packing p = pack(ranking, 8, layers, 3, 31, false);
     assert_int_equal(p.count, 3);
-    is_packed(&p, 0, 0, 1, 0);
-    is_packed(&p, 1, 0, 3, 0);
-    is_packed(&p, 2, 5, 1, 0);
-    assert_int_equal(p.used_bytes[0], 30);
+    is_packed(&p, 0, 0, 1);
+    is_packed(&p, 1, 0, 3);
+    is_packed(&p, 2, 5, 1);
+    assert_int_equal(p.used_bytes, 30);
     assert_false(p.entry[0].filled);
     mo_packing_free(&p);
-    /* With dummies each layer's first costs twice, its second does not. */
-    p = pack(ranking, 8, layers, 3, (const uint64_t[]){49}, 1, dummy);
-    assert_int_equal(p.count, 2);
-    assert_int_equal(p.used_bytes[0], 30);
-    mo_packing_free(&p);
-    p = pack(ranking, 8, layers, 3, (const uint64_t[]){50}, 1, dummy);
-    assert_int_equal(p.count, 3);
-    assert_int_equal(p.used_bytes[0], 50);
-    mo_packing_free(&p);
-    p = pack(ranking, 8, layers, 3, (const uint64_t[]){100}, 1, dummy);
-    assert_int_equal(p.count, 4);
-    assert_int_equal(p.used_bytes[0], 100);
-    mo_packing_free(&p);
     /* Nothing fits, nothing is there, and sizes at the end of the range. */
-    p = pack(ranking, 8, layers, 3, (const uint64_t[]){0}, 1, dummy);
+    p = pack(ranking, 8, layers, 3, 0, false);
     assert_int_equal(p.count, 0);
     mo_packing_free(&p);
-    p = pack(NULL, 0, NULL, 0, (const uint64_t[]){100}, 1, plain);
+    p = pack(NULL, 0, NULL, 0, 100, false);
     assert_int_equal(p.count, 0);
     mo_packing_free(&p);
     const mo_packing_layer huge[] = {{0, 4, UINT64_MAX - 1}};
-    p = pack(ranking, 8, huge, 1, (const uint64_t[]){UINT64_MAX}, 1, dummy);
-    assert_int_equal(p.count, 0);
-    mo_packing_free(&p);
-    p = pack(ranking, 8, huge, 1, (const uint64_t[]){UINT64_MAX}, 1, plain);
+    p = pack(ranking, 8, huge, 1, UINT64_MAX, false);
     assert_int_equal(p.count, 1);
     mo_packing_free(&p);
-    const mo_packing_options fill = mo_packing_options_default();
-    assert_int_equal(mo_packing_make(ranking, 8, layers, 3, NULL, 0, &fill, &p, &err), MO_EINVAL);
-    assert_int_equal(mo_packing_make(ranking, 8, (const mo_packing_layer[]){{2, 1, 1}, {1, 1, 1}}, 2,
-                                     (const uint64_t[]){1}, 1, &fill, &p, &err),
-                     MO_EINVAL);
-    mo_spread spread;
-    for (int i = 0; i < MO_SPREADS; i++) {
-        assert_int_equal(mo_spread_find(mo_spread_name((mo_spread)i), &spread, &err), MO_OK);
-        assert_int_equal(spread, i);
-    }
-    assert_int_equal(mo_spread_find("hot", &spread, &err), MO_EINVAL);
-    says("even-split");
+    assert_int_equal(
+        mo_packing_make(ranking, 8, (const mo_packing_layer[]){{2, 1, 1}, {1, 1, 1}}, 2, 1, true, &p, &err),
+        MO_EINVAL);
 }
 
 /* Unseen experts fill what is left, in an order that never changes. */
@@ -350,11 +320,11 @@ static void packing_fill(void **state)
     (void)state;
     const mo_packing_layer layers[] = {{0, 64, 1}, {1, 64, 1}};
     const mo_ranked ranking[] = {{1, 5, 2}, {0, 6, 1}};
-    mo_packing a = pack(ranking, 2, layers, 2, (const uint64_t[]){30}, 1, mo_packing_options_default());
-    mo_packing b = pack(ranking, 2, layers, 2, (const uint64_t[]){30}, 1, mo_packing_options_default());
+    mo_packing a = pack(ranking, 2, layers, 2, 30, true);
+    mo_packing b = pack(ranking, 2, layers, 2, 30, true);
     assert_int_equal(a.count, 30);
-    is_packed(&a, 0, 1, 5, 0);
-    is_packed(&a, 1, 0, 6, 0);
+    is_packed(&a, 0, 1, 5);
+    is_packed(&a, 1, 0, 6);
     int in_first = 0, ascending = 0;
     for (size_t i = 0; i < 30; i++) {
         assert_int_equal(a.entry[i].filled, i >= 2);
@@ -368,98 +338,48 @@ static void packing_fill(void **state)
     assert_int_equal(a.entry[2].layer * 64 + a.entry[2].expert, 12); /* on every machine */
     mo_packing_free(&a);
     mo_packing_free(&b);
-    const mo_packing_options off = {MO_SPREAD_WARM, false, false};
-    a = pack(ranking, 2, layers, 2, (const uint64_t[]){30}, 1, off);
+    a = pack(ranking, 2, layers, 2, 30, false);
     assert_int_equal(a.count, 2);
     mo_packing_free(&a);
 }
 
-static void packing_lanes(void **state)
-{
-    (void)state;
-    const mo_packing_layer layers[] = {{0, 4, 10}, {1, 4, 10}, {2, 4, 10}};
-    const mo_ranked ranking[] = {{0, 0, 9}, {0, 1, 8}, {0, 2, 7}, {1, 0, 6}, {2, 0, 5}};
-    mo_packing_options options = {MO_SPREAD_WARM, false, false};
-    mo_packing p = pack(ranking, 5, layers, 3, (const uint64_t[]){20, 100}, 2, options);
-    is_packed(&p, 1, 0, 1, 0);
-    is_packed(&p, 2, 0, 2, 1);
-    assert_int_equal(p.used_bytes[0], 20);
-    assert_int_equal(p.used_bytes[1], 30);
-    mo_packing_free(&p);
-    /* Fewest of the layer, then least used, then the first; where it does not fit, the next. */
-    options.spread = MO_SPREAD_HOT_EVEN;
-    p = pack(ranking, 5, layers, 3, (const uint64_t[]){20, 100}, 2, options);
-    is_packed(&p, 0, 0, 0, 0);
-    is_packed(&p, 1, 0, 1, 1);
-    is_packed(&p, 2, 0, 2, 0);
-    is_packed(&p, 3, 1, 0, 1);
-    is_packed(&p, 4, 2, 0, 1);
-    mo_packing_free(&p);
-    /* Bands: 20 of 60 is one layer of three, the rest the other lane's; in turns inside a band. */
-    const mo_ranked uneven[] = {{1, 0, 9}, {1, 1, 8}, {1, 2, 7}, {2, 3, 6}, {0, 0, 5}, {0, 1, 4}, {0, 2, 3}};
-    options.spread = MO_SPREAD_EVEN_SPLIT;
-    p = pack(uneven, 7, layers, 3, (const uint64_t[]){20, 40}, 2, options);
-    assert_int_equal(p.count, 6);
-    is_packed(&p, 0, 0, 0, 0);
-    is_packed(&p, 1, 0, 1, 0);
-    is_packed(&p, 2, 1, 0, 1);
-    is_packed(&p, 3, 2, 3, 1);
-    is_packed(&p, 4, 1, 1, 1);
-    is_packed(&p, 5, 1, 2, 1);
-    mo_packing_free(&p);
-    p = pack(uneven, 7, layers, 3, (const uint64_t[]){0, 60}, 2,
-             options); /* a lane without a budget has no layers */
-    assert_int_equal(p.used_bytes[0], 0);
-    assert_int_equal(p.count, 6);
-    mo_packing_free(&p);
-}
-
-/* Any sizes, any lanes: budgets hold, sums agree, nothing is in two places, and nothing that fits is left
- * out. */
+/* Any sizes: the budget holds, the sum agrees, nothing is there twice, and nothing that fits is left out. */
 static void packing_properties(void **state)
 {
     (void)state;
     uint64_t seed = 42;
     for (int round = 0; round < 300; round++) {
         mo_packing_layer layers[6];
-        const int count = 1 + (int)random_below(&seed, 6), lanes = 1 + (int)random_below(&seed, 3);
+        const int count = 1 + (int)random_below(&seed, 6);
         for (int i = 0; i < count; i++) {
             layers[i] = (mo_packing_layer){2 * i, 1 + (int32_t)random_below(&seed, 16),
                                            1 + (uint64_t)random_below(&seed, 30)};
         }
         mo_ranked ranking[64];
-        uint64_t budget[3];
         for (int i = 0; i < 64; i++) {
             ranking[i] =
                 (mo_ranked){(int32_t)random_below(&seed, 12), (int32_t)random_below(&seed, 17), 64 - i};
         }
-        for (int i = 0; i < lanes; i++) {
-            budget[i] = (uint64_t)random_below(&seed, 400);
-        }
-        const mo_packing_options options = {(mo_spread)random_below(&seed, MO_SPREADS),
-                                            random_below(&seed, 2), random_below(&seed, 2)};
-        mo_packing p = pack(ranking, 64, layers, count, budget, lanes, options);
-        uint64_t used[3] = {0};
-        int in[6][16] = {{0}}, of[3][6] = {{0}};
+        const uint64_t budget = (uint64_t)random_below(&seed, 400);
+        const bool fill = random_below(&seed, 2);
+        mo_packing p = pack(ranking, 64, layers, count, budget, fill);
+        uint64_t used = 0;
+        int in[6][16] = {{0}};
         for (size_t i = 0; i < p.count; i++) {
             const mo_packed *e = &p.entry[i];
             const int at = e->layer / 2;
             assert_true(e->layer % 2 == 0 && at < count && e->expert >= 0 && e->expert < layers[at].experts);
             assert_int_equal(in[at][e->expert]++, 0);
-            used[e->lane] += layers[at].bytes * (options.dummy && of[e->lane][at] == 0 ? 2 : 1);
-            of[e->lane][at]++;
+            used += layers[at].bytes;
         }
-        for (int lane = 0; lane < lanes; lane++) {
-            assert_int_equal(used[lane], p.used_bytes[lane]);
-            assert_true(used[lane] <= budget[lane]);
-            for (int at = 0; options.fill && options.spread != MO_SPREAD_EVEN_SPLIT && at < count; at++) {
-                int packed = 0;
-                for (int e = 0; e < layers[at].experts; e++) {
-                    packed += in[at][e];
-                }
-                const uint64_t cost = layers[at].bytes * (options.dummy && of[lane][at] == 0 ? 2 : 1);
-                assert_true(packed == layers[at].experts || used[lane] + cost > budget[lane]);
+        assert_int_equal(used, p.used_bytes);
+        assert_true(used <= budget);
+        for (int at = 0; fill && at < count; at++) {
+            int packed = 0;
+            for (int e = 0; e < layers[at].experts; e++) {
+                packed += in[at][e];
             }
+            assert_true(packed == layers[at].experts || used + layers[at].bytes > budget);
         }
         mo_packing_free(&p);
     }
@@ -702,135 +622,208 @@ static void exchange_settles(void **state)
     }
 }
 
-/* ---- Worklist ---- */
+/* ---- Updates ---- */
 
-static void is_work(const mo_work_lane *lane, int i, int expert, int slot, int token, int at, float weight)
+enum { UPDATE_EXPERTS = 8, UPDATE_SLOTS = 2 };
+
+/* A tier of one layer whose copies land when the test says so. */
+typedef struct fake_tier {
+    int layer;
+    bool in[UPDATE_EXPERTS];
+    int begun, settled, switched; /* calls */
+    mo_hot_begun answer;          /* of begin */
+    mo_status status;             /* likewise */
+    bool lands;
+} fake_tier;
+
+static mo_status fake_settle(void *owner, mo_error *e)
 {
-    assert_true(i < lane->count);
-    const mo_work *w = &lane->work[i];
-    if (w->expert != expert || w->slot != slot || w->token != token || w->at != at || w->weight != weight) {
-        fail_msg("%d: expert %d slot %d token %d at %d", i, w->expert, w->slot, w->token, w->at);
+    fake_tier *t = owner;
+    (void)e;
+    t->settled++;
+    t->lands = true;
+    return MO_OK;
+}
+
+static bool fake_holds(const void *owner, int layer, int expert)
+{
+    const fake_tier *t = owner;
+    assert_int_equal(layer, t->layer);
+    return t->in[expert];
+}
+
+static void fake_exchange(fake_tier *t, const mo_exchange *x)
+{
+    assert_true(t->in[x->evict] && !t->in[x->add]);
+    t->in[x->evict] = false;
+    t->in[x->add] = true;
+}
+
+static mo_status fake_begin(void *owner, int number, const mo_exchange *x, mo_hot_begun *begun, mo_error *e)
+{
+    fake_tier *t = owner;
+    t->begun++;
+    *begun = number == MO_HOT_NOW && t->answer == MO_HOT_UNDER_WAY ? MO_HOT_DONE : t->answer;
+    if (*begun == MO_HOT_DONE) {
+        fake_exchange(t, x);
+    }
+    return t->status == MO_OK ? MO_OK : mo_fail(e, t->status, "the copy of expert %d failed", (int)x->add);
+}
+
+static mo_status fake_landed(void *owner, int number, const mo_exchange *x, bool *done, mo_error *e)
+{
+    fake_tier *t = owner;
+    (void)e;
+    assert_in_range(number, 0, MO_HOT_MOVES - 1);
+    *done = t->lands;
+    if (*done) {
+        fake_exchange(t, x);
+    }
+    return MO_OK;
+}
+
+static mo_status fake_switch(void *owner, bool wait, mo_error *e)
+{
+    fake_tier *t = owner;
+    (void)wait;
+    (void)e;
+    t->switched++;
+    return MO_OK;
+}
+
+typedef struct updating {
+    fake_tier tier;
+    mo_tally *tally;
+    mo_hot_update *update;
+} updating;
+
+static mo_status try_updating(updating *u, int layer, int moves, int64_t window)
+{
+    const int32_t number = layer, experts = UPDATE_EXPERTS;
+    const mo_profile_shape shape = {.layers = 1, .used = 2, .layer = &number, .experts = &experts};
+    const mo_weighting_options weighting = mo_weighting_options_default();
+    *u = (updating){.tier = {.layer = layer, .in = {true, true}, .answer = MO_HOT_UNDER_WAY}};
+    const mo_hot_tier tier = {.subsystem = "test",
+                              .moves = moves,
+                              .window = window,
+                              .owner = &u->tier,
+                              .settle = fake_settle,
+                              .holds = fake_holds,
+                              .begin = fake_begin,
+                              .landed = fake_landed,
+                              .switch_over = fake_switch};
+    const mo_status status = mo_tally_create(&shape, &u->tally, &err);
+    return status ? status : mo_hot_update_open(&tier, &shape, &weighting, 1.0, &u->update, &err);
+}
+
+static void open_updating(updating *u, int moves, int64_t window)
+{
+    assert_int_equal(try_updating(u, 3, moves, window), MO_OK);
+}
+
+static void close_updating(updating *u)
+{
+    mo_hot_update_close(u->update);
+    mo_tally_destroy(u->tally);
+}
+
+static void pick(updating *u, int expert, int times)
+{
+    for (int i = 0; i < times; i++) {
+        mo_tally_pick(mo_tally_find(u->tally, 3), MO_TRACE_GENERATION,
+                      u->tier.in[expert] ? MO_FOUND_HOT : MO_FOUND_COLD, expert);
     }
 }
 
-static void worklist_orders(void **state)
+static mo_hot_counters turn(updating *u, int64_t tokens)
+{
+    assert_int_equal(mo_hot_update_turn(u->update, u->tally, tokens, &err), MO_OK);
+    return mo_hot_update_count(u->update);
+}
+
+/* An update comes when the window is full; the old experts serve until the new ones have landed, exchanges under way are
+ * not planned again, and what does not fit among those under way waits its turn. */
+static void updates_run_beside_steps(void **state)
 {
     (void)state;
-    mo_worklist w;
-    assert_int_equal(mo_worklist_create(6, 8, &w, &err), MO_OK);
-    const mo_work_lane *hot = &w.lane[MO_FOUND_HOT], *cold = &w.lane[MO_FOUND_COLD];
-    const int32_t ids[] = {7, 2, 2, 0, 7, 5};
-    const float weights[] = {.6f, .4f, .7f, .3f, .9f, .1f};
-    const int32_t slots[8] = {-1, -1, 4, -1, -1, 0, -1, -1};
-    mo_worklist_build(&w, ids, weights, 3, 2, slots, MO_WORK_BY_TOKEN);
-    assert_true(hot->count == 3 && cold->count == 3 && hot->runs == 0 && cold->runs == 0);
-    is_work(hot, 0, 2, 4, 0, 1, .4f);
-    is_work(hot, 1, 2, 4, 1, 2, .7f);
-    is_work(hot, 2, 5, 0, 2, 5, .1f);
-    is_work(cold, 0, 7, -1, 0, 0, .6f);
-    is_work(cold, 1, 0, -1, 1, 3, .3f);
-    is_work(cold, 2, 7, -1, 2, 4, .9f);
-    mo_worklist_build(&w, ids, weights, 3, 2, slots, MO_WORK_BY_EXPERT);
-    assert_true(hot->count == 3 && cold->count == 3 && hot->runs == 2 && cold->runs == 2);
-    is_work(cold, 0, 0, -1, 1, 3, .3f);
-    is_work(cold, 1, 7, -1, 0, 0, .6f); /* tokens of an expert in their order */
-    is_work(cold, 2, 7, -1, 2, 4, .9f);
-    assert_true(cold->run[1].expert == 7 && cold->run[1].first == 1 && cold->run[1].count == 2);
-    assert_true(hot->run[0].expert == 2 && hot->run[0].slot == 4 && hot->run[0].count == 2);
-    /* All hot, all cold, nothing. */
-    const int32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    mo_worklist_build(&w, ids, weights, 3, 2, all, MO_WORK_BY_EXPERT);
-    assert_true(hot->count == 6 && cold->count == 0 && cold->runs == 0);
-    mo_worklist_build(&w, ids, weights, 3, 2, NULL, MO_WORK_BY_TOKEN);
-    assert_true(hot->count == 0 && cold->count == 6);
-    mo_worklist_build(&w, ids, weights, 0, 2, all, MO_WORK_BY_EXPERT);
-    assert_true(hot->count == 0 && cold->count == 0 && hot->runs == 0);
-    mo_worklist_destroy(&w);
-    assert_int_equal(mo_worklist_create(1, 0, &w, &err), MO_EINVAL);
+    updating u;
+    open_updating(&u, 1, 10);
+    pick(&u, 5, 4);
+    pick(&u, 6, 3);
+    mo_hot_counters c = turn(&u, 10);
+    assert_true(c.updates == 0 && c.under_way == 0 && u.tier.switched == 1);
+    c = turn(&u, 1);
+    assert_true(c.updates == 1 && c.under_way == 1 && c.planned == 1 && c.exchanged == 0);
+    assert_true(u.tier.in[0] && u.tier.in[1] && u.tier.begun == 1);
+    c = turn(&u, 1); /* not there yet */
+    assert_true(c.under_way == 1 && c.planned == 1 && u.tier.begun == 1);
+    pick(&u, 5, 4);
+    pick(&u, 6, 3);
+    assert_int_equal(mo_hot_update_request_done(u.update, u.tally, &err), MO_OK);
+    c = mo_hot_update_count(u.update);
+    assert_true(c.updates == 2 && c.under_way == 1 && c.planned == 1); /* 5 is coming, so only 6 is planned */
+    u.tier.lands = true;
+    c = turn(&u, 1);
+    assert_true(c.exchanged == 1 && c.under_way == 1 && c.planned == 0 && u.tier.in[5]);
+    c = turn(&u, 1);
+    assert_true(c.exchanged == 2 && c.under_way == 0 && u.tier.in[6]);
+    assert_int_equal(u.tier.switched, 5);
+    close_updating(&u);
 }
 
-/* An expert's output for a token: something that rounding would show in. */
-static float output(int expert, int token)
-{
-    return 1.0f / (float)(3 + expert * 7 + token * 13) - 0.01f * (float)(expert % 5);
-}
-
-/* The bits of a layer that is split between lanes are those of the layer that is not: any map, either
- * order, and while the hot set is exchanged between steps. */
-static void split_equals_whole(void **state)
+/* What cannot begin now is asked for again, what failed is not, and a failure that the tier reports ends the step. */
+static void updates_that_cannot_begin(void **state)
 {
     (void)state;
-    enum { EXPERTS = 24, SLOTS = 7, USED = 4, TOKENS = 9, STEPS = 400 };
-    uint64_t seed = 77;
-    int32_t in[SLOTS], map[EXPERTS];
-    bool busy[SLOTS];
-    mo_worklist w;
-    int exchanged = 0;
-    assert_int_equal(mo_worklist_create(TOKENS * USED, EXPERTS, &w, &err), MO_OK);
-    for (int s = 0; s < SLOTS; s++) {
-        in[s] = 3 * s;
-    }
-    for (int step = 0; step < STEPS; step++) {
-        int32_t ids[TOKENS * USED];
-        float weights[TOKENS * USED], rows[TOKENS * USED], whole[TOKENS], merged[TOKENS];
-        const int tokens = 1 + (int)random_below(&seed, TOKENS);
-        for (int e = 0; e < EXPERTS; e++) {
-            map[e] = -1;
-        }
-        for (int s = 0; s < SLOTS; s++) {
-            map[in[s]] = s;
-        }
-        for (int t = 0; t < tokens; t++) {
-            for (int r = 0; r < USED; r++) {
-                ids[t * USED + r] =
-                    (int32_t)((random_below(&seed, 6) * USED + r) % EXPERTS); /* all different */
-                weights[t * USED + r] = (float)random_below(&seed, 1000) / 997.0f;
-            }
-        }
-        mo_worklist_build(&w, ids, weights, tokens, USED, map, (mo_work_order)random_below(&seed, 2));
-        assert_int_equal(w.lane[0].count + w.lane[1].count, tokens * USED);
-        memset(rows, 0xff, sizeof rows);
-        memset(busy, 0, sizeof busy);
-        for (int place = 0; place < MO_FOUNDS; place++) {
-            for (int i = 0; i < w.lane[place].count; i++) {
-                const mo_work *work = &w.lane[place].work[i];
-                assert_int_equal(work->slot >= 0, place == MO_FOUND_HOT);
-                const int expert =
-                    work->slot >= 0 ? in[work->slot] : work->expert; /* what lies in the slot */
-                rows[work->at] = work->weight * output(expert, work->token);
-                if (work->slot >= 0) {
-                    busy[work->slot] = true;
-                }
-            }
-        }
-        for (int t = 0; t < tokens; t++) {
-            merged[t] = whole[t] = 0;
-            for (int r = 0; r < USED; r++) {
-                const int at = t * USED + r;
-                merged[t] += rows[at];
-                whole[t] += weights[at] * output(ids[at], t);
-            }
-        }
-        assert_memory_equal(merged, whole, (size_t)tokens * sizeof(float));
+    updating u;
+    open_updating(&u, 2, 10);
+    pick(&u, 5, 4);
+    pick(&u, 6, 3);
+    u.tier.answer = MO_HOT_LATER;
+    mo_hot_counters c = turn(&u, 11);
+    assert_true(c.planned == 2 && c.under_way == 0);
+    u.tier.answer = MO_HOT_VOID;
+    u.tier.status = MO_EDEVICE;
+    assert_int_equal(mo_hot_update_turn(u.update, u.tally, 1, &err), MO_EDEVICE);
+    says("the copy of expert 5 failed");
+    c = mo_hot_update_count(u.update);
+    assert_true(c.planned == 1 && c.failed == 0); /* the second was not begun after that */
+    u.tier.answer = MO_HOT_FAILED;
+    u.tier.status = MO_OK;
+    c = turn(&u, 1);
+    assert_true(c.planned == 0 && c.failed == 1 && c.exchanged == 0);
+    assert_true(u.tier.in[0] && u.tier.in[1]);
+    close_updating(&u);
+}
 
-        /* Exchange while this step's slots are still in use: none of them may change. */
-        mo_ranked ranking[EXPERTS];
-        for (int e = 0; e < EXPERTS; e++) {
-            ranking[e] = (mo_ranked){0, e, 1 + (uint64_t)random_below(&seed, 100)};
-        }
-        const mo_resident r = {0, EXPERTS, in, SLOTS, busy};
-        mo_exchange_stats stats;
-        size_t n;
-        mo_exchange *x = plan(ranking, EXPERTS, &r, 1, 0.4, &n, &stats);
-        for (size_t i = 0; i < n; i++) {
-            assert_false(busy[x[i].slot]);
-            in[x[i].slot] = x[i].add;
-            exchanged++;
-        }
-        free(x);
-    }
-    assert_true(exchanged > 100);
-    mo_worklist_destroy(&w);
+/* By hand everything under way lands first, nothing planned before is left, and what was counted so far counts no more. */
+static void applying_by_hand(void **state)
+{
+    (void)state;
+    updating u;
+    mo_exchange_stats stats;
+    open_updating(&u, 1, 10);
+    pick(&u, 5, 4);
+    pick(&u, 6, 3);
+    turn(&u, 11);
+    mo_profile *p = NULL;
+    assert_int_equal(mo_tally_snapshot(u.tally, &p, &err), MO_OK);
+    assert_int_equal(mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err), MO_OK);
+    assert_true(u.tier.settled == 1 && stats.exchanged == 1 && stats.hot_experts == UPDATE_SLOTS);
+    assert_true(u.tier.in[5] && u.tier.in[6]);
+    mo_hot_counters c = mo_hot_update_count(u.update);
+    assert_true(c.exchanged == 2 && c.planned == 0 && c.under_way == 0);
+    pick(&u, 0, 1); /* less than 5 and 6 have had in all, more than they have had since */
+    assert_int_equal(mo_hot_update_request_done(u.update, u.tally, &err), MO_OK);
+    assert_int_equal(mo_hot_update_count(u.update).under_way, 1);
+    /* A failure ends it and is told. */
+    u.tier.status = MO_EIO;
+    u.tier.answer = MO_HOT_FAILED;
+    assert_int_equal(mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err), MO_EIO);
+    assert_int_equal(stats.exchanged, 0);
+    assert_int_equal(mo_hot_update_count(u.update).failed, 1);
+    mo_profile_free(p);
+    close_updating(&u);
 }
 
 /* ---- Memory ---- */
@@ -838,26 +831,24 @@ static void split_equals_whole(void **state)
 static mo_status everything(const mo_profile *p)
 {
     const mo_packing_layer layers[] = {{0, 8, 10}, {4, 8, 10}};
-    const uint64_t budget[] = {30, 70};
     const int32_t in[] = {0, 1};
     const mo_resident r = {0, 8, in, 2, NULL};
-    mo_packing_options split = mo_packing_options_default();
-    split.spread = MO_SPREAD_EVEN_SPLIT;
     const mo_weighting_options options = {MO_WEIGHTING_SMOOTH, 0.5, false};
     mo_ranked *ranking = NULL;
     mo_packing packing = {0};
     mo_exchange *x = NULL;
     mo_exchange_stats stats;
-    mo_worklist w = {0};
+    updating u = {.update = NULL};
     size_t count, n;
     mo_status s = mo_weighting_rank(p, &options, &ranking, &count, &err);
-    s = s ? s : mo_packing_make(ranking, count, layers, 2, budget, 2, &split, &packing, &err);
+    s = s ? s : mo_packing_make(ranking, count, layers, 2, 100, true, &packing, &err);
     s = s ? s : mo_exchange_from_profile(p, &options, &r, 1, 1, &x, &n, &stats, &err);
-    s = s ? s : mo_worklist_create(8, 8, &w, &err);
+    s = s ? s : try_updating(&u, 0, 1, 10);
+    s = s ? s : mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err);
+    close_updating(&u);
     free(ranking);
     free(x);
     mo_packing_free(&packing);
-    mo_worklist_destroy(&w);
     return s;
 }
 
@@ -883,28 +874,17 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weighting_names),
-        cmocka_unit_test(weighting_by_rank),
-        cmocka_unit_test(weighting_ties),
-        cmocka_unit_test(weighting_by_pressure),
-        cmocka_unit_test(weighting_smooth),
-        cmocka_unit_test(weighting_by_time),
-        cmocka_unit_test(weighting_phases),
-        cmocka_unit_test(budgets),
-        cmocka_unit_test(packing_one_lane),
-        cmocka_unit_test(packing_fill),
-        cmocka_unit_test(packing_lanes),
-        cmocka_unit_test(packing_properties),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(exchange_pairs),
-        cmocka_unit_test(exchange_ties),
-        cmocka_unit_test(exchange_keeps),
-        cmocka_unit_test(exchange_from_profile),
-        cmocka_unit_test(exchange_pays_back),
-        cmocka_unit_test(exchange_settles),
-        cmocka_unit_test(worklist_orders),
-        cmocka_unit_test(split_equals_whole),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(weighting_names),          cmocka_unit_test(weighting_by_rank),
+        cmocka_unit_test(weighting_ties),           cmocka_unit_test(weighting_by_pressure),
+        cmocka_unit_test(weighting_smooth),         cmocka_unit_test(weighting_by_time),
+        cmocka_unit_test(weighting_phases),         cmocka_unit_test(budgets),
+        cmocka_unit_test(packing_by_rank),          cmocka_unit_test(packing_fill),
+        cmocka_unit_test(packing_properties),       cmocka_unit_test(limits),
+        cmocka_unit_test(exchange_pairs),           cmocka_unit_test(exchange_ties),
+        cmocka_unit_test(exchange_keeps),           cmocka_unit_test(exchange_from_profile),
+        cmocka_unit_test(exchange_pays_back),       cmocka_unit_test(exchange_settles),
+        cmocka_unit_test(updates_run_beside_steps), cmocka_unit_test(updates_that_cannot_begin),
+        cmocka_unit_test(applying_by_hand),         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

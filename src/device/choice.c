@@ -157,7 +157,9 @@ static mo_status open_cuda(mo_device **out, mo_error *err)
 
 /* ---- The choice ---- */
 
-bool mo_device_expected(void)
+/* Does this machine have a GPU that "auto" would have liked to use? Then a reason for not using it is a warning;
+ * otherwise a note. Opens nothing. */
+static bool gpu_expected(void)
 {
     /* What the kernel's driver shows, whether or not this build or its libraries can use it. */
     return access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0;
@@ -206,8 +208,7 @@ mo_status mo_device_choose_verbose(const char *name, mo_device **out, mo_error *
     char why[MO_DEVICE_WHY];
     const mo_status status = mo_device_choose(name, out, why, sizeof why, err);
     if (status == MO_OK && !*out && *why) {
-        mo_log(mo_device_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s",
-               why);
+        mo_log(gpu_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s", why);
     }
     return status;
 }

@@ -465,11 +465,6 @@ mo_status mo_gguf_writer_layout(mo_gguf_writer *w, mo_error *err)
     return w->error.status == MO_OK ? MO_OK : mo_fail(err, w->error.status, "%s", w->error.detail);
 }
 
-int64_t mo_gguf_writer_tensor_count(const mo_gguf_writer *w)
-{
-    return w->tensor_count;
-}
-
 const mo_gguf_tensor *mo_gguf_writer_tensor(const mo_gguf_writer *w, int64_t index)
 {
     return index >= 0 && index < w->tensor_count ? &w->tensors[index] : NULL;

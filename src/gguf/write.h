@@ -50,7 +50,6 @@ mo_status mo_gguf_writer_layout(mo_gguf_writer *w, mo_error *err);
 
 /* ---- After the layout ---- */
 
-int64_t mo_gguf_writer_tensor_count(const mo_gguf_writer *w);
 /* Where a tensor goes (part, offset from the beginning of the file, bytes). */
 const mo_gguf_tensor *mo_gguf_writer_tensor(const mo_gguf_writer *w, int64_t index);
 

@@ -129,7 +129,7 @@ static void place(const description *d, const mo_hot_capacity *room, const mo_pa
 {
     mo_plan_device *p = &plan->device;
     out->budget = room->budget;
-    out->bytes = packing->used_bytes[0] + room->spare;
+    out->bytes = packing->used_bytes + room->spare;
     out->moves = room->moves;
     for (size_t k = 0; k < packing->count; k++) {
         const mo_packed *e = &packing->entry[k];

@@ -186,15 +186,13 @@ static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64
 static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, const mo_profile *profile,
                       const uint64_t *room, uint64_t budget, mo_packing *out, mo_error *err)
 {
-    mo_packing_options options = mo_packing_options_default();
     mo_ranked *ranking = NULL;
     size_t ranked = 0;
-    options.fill = !r->no_fill;
     mo_packing_layer *layers = list_layers(shape, room);
     mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
                               : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
-        status = mo_packing_make(ranking, ranked, layers, shape->layers, &budget, 1, &options, out, err);
+        status = mo_packing_make(ranking, ranked, layers, shape->layers, budget, !r->no_fill, out, err);
     }
     free(ranking);
     free(layers);

@@ -31,11 +31,6 @@ mo_status mo_weighting_find(const char *name, mo_weighting *out, mo_error *err)
                    name);
 }
 
-const char *mo_weighting_name(mo_weighting mode)
-{
-    return mode < MO_WEIGHTINGS ? names[mode][0] : "unknown";
-}
-
 double mo_weighting_curve(double curve)
 {
     return curve >= 0 && curve <= 1 ? curve : 0.5;

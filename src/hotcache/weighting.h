@@ -1,5 +1,5 @@
-/* Weighting: which experts deserve a place in the upper tier, in order. The five ways of founding document
- * 001, with its numbers, so that a profile ranks here as it does there. */
+/* Weighting: which experts deserve a place in the upper tier, in order. The five modes of the work that
+ * the hot cache follows, with its numbers, so that a profile ranks here as it does there. */
 #ifndef MO_HOTCACHE_WEIGHTING_H
 #define MO_HOTCACHE_WEIGHTING_H
 
@@ -14,9 +14,8 @@ typedef enum mo_weighting {
     MO_WEIGHTINGS
 } mo_weighting;
 
-/* Finds a way by its name or one of its other names. MO_EINVAL lists the names. */
+/* Finds a mode by its name or one of its other names. MO_EINVAL lists the names. */
 mo_status mo_weighting_find(const char *name, mo_weighting *out, mo_error *err);
-const char *mo_weighting_name(mo_weighting mode); /* "flat", ... A constant. */
 
 /* How strongly layers differ, 0 to 1: anything else, not-a-number included, becomes 0.5. At 0 they do not.
  * Flat and balanced do not use it. */

@@ -18,7 +18,7 @@ static const char *path_of(const mo_keys *k)
     return mo_gguf_part_path(k->gguf, 0);
 }
 
-bool mo_keys_has(const mo_keys *k, const char *suffix)
+static bool has_key(const mo_keys *k, const char *suffix)
 {
     char key[256];
     return mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, NULL) == MO_OK && mo_gguf_find(k->gguf, key);
@@ -96,7 +96,7 @@ mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *ou
 static mo_status need(const mo_keys *k, const char *suffix, int64_t low, int64_t high, int64_t *out,
                       mo_error *err)
 {
-    if (!mo_keys_has(k, suffix)) {
+    if (!has_key(k, suffix)) {
         return mo_fail(err, MO_EFORMAT,
                        "%s: key %s.%s is missing; the converter left it out, so fetch or convert the model "
                        "again",

@@ -29,7 +29,6 @@ mo_status mo_keys_read(const mo_gguf *g, mo_keys *out, mo_error *err);
 mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise, int64_t low,
                       int64_t high, int64_t *out, mo_error *err);
 mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, double *out, mo_error *err);
-bool mo_keys_has(const mo_keys *k, const char *suffix);
 
 /* Is this layer windowed? attention.sliding_window_pattern is a flag for each layer, or a period of which the
  * last layer sees everything; `period` when the key is absent. */

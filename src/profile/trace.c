@@ -191,7 +191,8 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
     return MO_OK;
 }
 
-void mo_tracer_routes(mo_tracer *t, int layer, int64_t token, const int32_t *ids, int used)
+/* The choice of one token of the current pass in routed layer number `layer` (of the model). */
+static void add_routes(mo_tracer *t, int layer, int64_t token, const int32_t *ids, int used)
 {
     const mo_trace_shape *s = &t->shape;
     assert(t->step_count && t->unheard > 0 && used >= 1 && used <= s->used);
@@ -215,7 +216,7 @@ void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t 
     if (t->first_position < 0) {
         t->first_position = position;
     }
-    mo_tracer_routes(t, layer, position - t->first_position, ids, used);
+    add_routes(t, layer, position - t->first_position, ids, used);
 }
 
 /* Appends and adds to the checksum. */

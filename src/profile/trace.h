@@ -35,9 +35,6 @@ struct mo_trace {
 /* Copies the shape. MO_EFORMAT when its numbers make no sense. */
 mo_status mo_tracer_create(const mo_trace_shape *shape, mo_tracer **out, mo_error *err);
 
-/* The choice of one token of the current pass in routed layer number `layer` (of the model). */
-void mo_tracer_routes(mo_tracer *t, int layer, int64_t token, const int32_t *ids, int used);
-
 /* How often each expert was picked: [layers][experts] counts into `picks`. */
 void mo_trace_picks(const mo_trace *t, uint64_t *picks);
 

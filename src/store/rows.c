@@ -48,11 +48,6 @@ void mo_rows_close(mo_rows *r)
     }
 }
 
-int64_t mo_rows_bytes(const mo_rows *r)
-{
-    return r->row_bytes;
-}
-
 mo_status mo_rows_read(const mo_rows *r, int64_t row, uint8_t *data, mo_error *err)
 {
     mo_status status = mo_input_read_at(r->input, data, (size_t)r->row_bytes,

@@ -77,7 +77,8 @@ const mo_shape *mo_shape_named(const char *name)
     return NULL;
 }
 
-bool mo_shape_full(const mo_shape *s, int layer)
+/* Is this layer one of full attention? */
+static bool is_full(const mo_shape *s, int layer)
 {
     return s->full_interval == 0 || (layer + 1) % s->full_interval == 0;
 }
@@ -312,9 +313,9 @@ static bool holds(when w, const mo_shape *s, int layer)
 {
     switch (w) {
     case UNTIED: return !s->tied;
-    case ATTENTION: return s->state == 0 || mo_shape_full(s, layer);
-    case DELTA: return s->state != 0 && !mo_shape_full(s, layer);
-    case WINDOWED: return !mo_shape_full(s, layer);
+    case ATTENTION: return s->state == 0 || is_full(s, layer);
+    case DELTA: return s->state != 0 && !is_full(s, layer);
+    case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
     case SPARSE: return s->experts != 0;
     default: return true;
@@ -323,7 +324,7 @@ static bool holds(when w, const mo_shape *s, int layer)
 
 static int64_t size_of(dim d, const mo_shape *s, int layer)
 {
-    const bool narrow = s->window_head != 0 && !mo_shape_full(s, layer);
+    const bool narrow = s->window_head != 0 && !is_full(s, layer);
     const int64_t head = narrow ? s->window_head : s->head;
     const int64_t kv_heads = narrow ? s->window_kv_heads : s->kv_heads;
     const int64_t expert_ffn = s->expert_ffn ? s->expert_ffn : s->ffn;
@@ -465,7 +466,7 @@ static void put_layer_patterns(const mo_shape *s, int layers, mo_gguf_writer *w)
     uint8_t windowed[MAX_LAYERS];
     const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
     for (int i = 0; i < known; i++) {
-        windowed[i] = !mo_shape_full(s, i);
+        windowed[i] = !is_full(s, i);
         kv_heads[i] = windowed[i] ? s->window_kv_heads : s->kv_heads;
     }
     snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);

@@ -99,9 +99,6 @@ mo_type mo_shape_format(const mo_shape *s, const mo_shape_tensor *t);
  * instead: a 32-block format of about its size, and F16 when that does not fit either. */
 mo_type mo_shape_fallback(mo_type type, int64_t cols);
 
-/* Is this layer one of full attention? */
-bool mo_shape_full(const mo_shape *s, int layer);
-
 /* Does the role's format follow the mix? False for what is always F32. */
 bool mo_shape_mixed(mo_shape_role role);
 

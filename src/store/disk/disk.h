@@ -18,8 +18,8 @@ typedef enum mo_urgency {
     MO_READ_GUESS, /* may be needed: only when nothing else waits */
 } mo_urgency;
 
-/* One read. Its memory belongs to the caller and must stay until the state is DONE or FAILED, or the read was
- * withdrawn. Begins as zeros; after it has ended it may be filled and submitted again. Reads that are larger
+/* One read. Its memory belongs to the caller and must stay until the state is DONE or FAILED.
+ * Begins as zeros; after it has ended it may be filled and submitted again. Reads that are larger
  * than a piece are cut into pieces, which several readers serve at once. */
 typedef struct mo_read {
     int part;              /* which file */
@@ -112,10 +112,7 @@ void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count);
  * pieces that nobody has taken yet. Without effect on one that has ended. */
 void mo_disk_hasten(mo_disk *disk, mo_read *read);
 
-/* Takes a read back that is still queued, so that it is IDLE again; false when it is under way or has ended. */
-bool mo_disk_withdraw(mo_disk *disk, mo_read *read);
-
-/* A number that grows with every read that ends or is withdrawn, after its state is written: take it, look at
+/* A number that grows with every read that ends, after its state is written: take it, look at
  * states, and wait with it. Waits until it differs from `seen`; returns it. Spins for a moment, then sleeps;
  * without a read queued or under way it would sleep for ever. Any thread. */
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen);

@@ -127,22 +127,6 @@ void mo_queue_hasten(mo_queue *q, mo_read *read)
     pthread_mutex_unlock(&q->lock);
 }
 
-bool mo_queue_withdraw(mo_queue *q, mo_read *read)
-{
-    pthread_mutex_lock(&q->lock);
-    const bool untouched = read->listed && read->piece_at == span_begin(read);
-    if (untouched) {
-        unlist(q, read);
-        q->unfinished--;
-        atomic_store_explicit(&read->state, MO_READ_IDLE, memory_order_release);
-    }
-    pthread_mutex_unlock(&q->lock);
-    if (untouched) {
-        mo_queue_ring(q);
-    }
-    return untouched;
-}
-
 bool mo_queue_idle(mo_queue *q)
 {
     pthread_mutex_lock(&q->lock);
