@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint: formatting, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
+# Lint: formatting, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
 # Prints one `ok NAME` or `not ok NAME` line per tool; exits 1 if any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +20,9 @@ mkdir -p "$directory"
 mapfile -t sources < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' '*.cc')
 clang-format --dry-run -Werror "${sources[@]}" >"$directory/format.log" 2>&1
 report clang-format $? "$directory/format.log"
+
+tools/doc-paths.sh >"$directory/paths.log" 2>&1
+report "file names in the documentation" $? "$directory/paths.log"
 
 cmake -S . -B "$directory" -G Ninja -DCMAKE_C_COMPILER=clang >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log"; exit 1; }
 # Of C++ and CUDA only the form is checked: the kernels are C++ for the tests that emulate a GPU, in a dialect of macros
