@@ -71,7 +71,7 @@ static double time_pair(mo_gpu *gpu, const mo_op *pair)
 }
 
 /* Routers and choices, which a GPU may join, apart and joined. */
-static void print_pairs(mo_gpu *gpu, const mo_gpu_plan *p)
+static void print_pairs(mo_gpu *gpu, const mo_gpu_ops *p)
 {
     double apart = 0, joined = 0;
     int count = 0;
@@ -92,7 +92,7 @@ static void print_pairs(mo_gpu *gpu, const mo_gpu_plan *p)
 }
 
 /* All ops as one program: as the device is, or on a GPU both ways. */
-static void print_programs(mo_gpu *gpu, const mo_gpu_plan *p)
+static void print_programs(mo_gpu *gpu, const mo_gpu_ops *p)
 {
     mo_device_info info;
     mo_device_describe(gpu->memory.device, &info);
@@ -119,7 +119,7 @@ static void print_programs(mo_gpu *gpu, const mo_gpu_plan *p)
 static void send_step(mo_gpu *gpu, mo_state *state, int64_t tokens, int64_t position)
 {
     mo_error err = {0};
-    const mo_gpu_block b = mo_gpu_lay_block(gpu, tokens);
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, tokens);
     memset(gpu->scratch.pinned.block, 0, (size_t)b.bytes);
     mo_dplace *places = (mo_dplace *)(void *)(gpu->scratch.pinned.block + b.places);
     mo_dslice *slices = (mo_dslice *)(void *)(gpu->scratch.pinned.block + b.slices);
@@ -137,18 +137,18 @@ static void send_step(mo_gpu *gpu, mo_state *state, int64_t tokens, int64_t posi
           &err);
 }
 
-static void list_ops(mo_gpu *gpu, mo_gpu_plan *p)
+static void list_ops(mo_gpu *gpu, mo_gpu_ops *p)
 {
-    mo_gpu_begin(p, 0);
+    mo_gpu_ops_begin(p, 0);
     for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        mo_gpu_mix(p, i);
+        mo_gpu_ops_mixer(p, i);
         if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
-            mo_gpu_hot(p, i);
+            mo_gpu_ops_hot(p, i);
         }
-        mo_gpu_side(p, i);
-        mo_gpu_merge(p, i, false, true);
+        mo_gpu_ops_side(p, i);
+        mo_gpu_ops_merge(p, i, false, true);
     }
-    mo_gpu_logits(p, 0, p->tokens);
+    mo_gpu_ops_logits(p, 0, p->tokens);
 }
 
 /* What a prompt that needs every expert sends, through the ring as it does, but nothing is computed. Seconds. */
@@ -285,11 +285,17 @@ int main(int argc, char **argv)
     check(mo_event_create(device, &to, &err), &err);
     const int limit = gpu->core.spec->layer_count * GPU_OPS + GPU_OPS;
     const int64_t chunks = (end + MO_CHUNK - 1) / MO_CHUNK;
-    mo_gpu_plan p = {.gpu = gpu, .tokens = tokens, .chunks = chunks, .slices = 1, .limit = limit};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = tokens,
+                    .chunks = chunks,
+                    .slices = 1,
+                    .limit = limit};
     p.ops = malloc(sizeof *p.ops * (size_t)limit);
     list_ops(gpu, &p);
     send_step(gpu, &state, tokens, position);
-    check(mo_gpu_launch(gpu->link.main, &p, &err), &err);
+    check(mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, &err), &err);
     check(mo_dstream_wait(gpu->link.main, &err), &err);
     double total[MO_OP_KINDS] = {0}, all = 0;
     int count[MO_OP_KINDS] = {0};

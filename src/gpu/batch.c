@@ -174,16 +174,16 @@ static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo
 
 /* Which rows belong to whom, and all groups where they are known: side by side. The device fetches them itself: a copy
  * would wait behind the megabytes of experts that are crossing. */
-static mo_status send_order(mo_gpu *gpu, mo_gpu_plan *p, int layer, int64_t rows, bool groups, mo_error *err)
+static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows, bool groups, mo_error *err)
 {
     const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
     p->count = 0;
     const int64_t bytes =
         (const uint8_t *)(pinned->row_of + rows) - from; /* both sides have room for whole words */
-    mo_gpu_receive_input(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
-                         (bytes + 15) / 16 * 16);
-    const mo_status status = mo_gpu_launch(gpu->link.main, p, err);
+    mo_gpu_ops_receive(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
+                       (bytes + 15) / 16 * 16);
+    const mo_status status = mo_gpu_ops_launch(p, &gpu->link, gpu->link.main, err);
     p->count = 0;
     return status;
 }
@@ -200,7 +200,7 @@ static mo_status send_groups(mo_gpu *gpu, int first, int count, mo_error *err)
     return status;
 }
 
-static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, int layer, int first,
+static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer, int first,
                          int count, mo_error *err)
 {
     const mo_need *needs = forward->w->needs;
@@ -209,14 +209,14 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p,
         span.rows += needs[i].picks;
         span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
     }
-    mo_gpu_groups(p, layer, &span);
-    const mo_status status = mo_gpu_launch(gpu->link.main, p, err);
+    mo_gpu_ops_groups(p, layer, &span);
+    const mo_status status = mo_gpu_ops_launch(p, &gpu->link, gpu->link.main, err);
     p->count = 0;
     return status;
 }
 
 /* The same for experts of a window, when it has arrived. */
-static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, const portion *part,
+static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, const portion *part,
                                 mo_error *err)
 {
     const mo_gpu_window *w = mo_gpu_window_at(gpu, part->window);
@@ -239,7 +239,7 @@ static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *er
                                                               : status;
 }
 
-static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_plan *p, int layer, order *o,
+static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer, order *o,
                                   bool ahead, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -264,7 +264,7 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
 }
 
 /* Experts that come from the disk: what has landed in RAM crosses, round by round. */
-static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, const order *o,
+static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, const order *o,
                                  mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
@@ -360,11 +360,13 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
 static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, mo_error *err)
 {
     const size_t bytes = sizeof(int32_t) * (size_t)(forward->tokens * forward->layer->moe.used);
-    mo_status status = copy_out(gpu, gpu->scratch.pinned.ids,
-                                mo_gpu_choice(gpu, gpu->scratch.ids, forward->tokens, layer), bytes, err);
+    mo_status status =
+        copy_out(gpu, gpu->scratch.pinned.ids,
+                 mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, layer), bytes, err);
     if (status == MO_OK && mo_forward_listens(forward)) {
-        status = copy_out(gpu, forward->w->weights,
-                          mo_gpu_choice(gpu, gpu->scratch.weights, forward->tokens, layer), bytes, err);
+        status =
+            copy_out(gpu, forward->w->weights,
+                     mo_gpu_choice(&gpu->scratch, gpu->scratch.weights, forward->tokens, layer), bytes, err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
@@ -385,7 +387,7 @@ static void count(mo_gpu *gpu, mo_forward *forward, int layer, const order *o)
     gpu->experts.hits += (uint64_t)o->hot;
 }
 
-mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, bool experts,
+mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;

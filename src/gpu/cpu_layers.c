@@ -28,8 +28,7 @@ mo_status mo_gpu_host_meet(mo_gpu *gpu, mo_forward *forward, int from, mo_error 
 
 mo_status mo_gpu_host_run(mo_gpu *gpu, mo_forward *forward, int from, int to, mo_error *err)
 {
-    mo_dreply *reply =
-        (mo_dreply *)(void *)(gpu->scratch.pinned.replies + from * gpu->scratch.pinned.reply_bytes);
+    mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, from);
     const int64_t began = mo_clock_ns();
     mo_status status = MO_OK;
     for (int i = from; i < to && status == MO_OK; i++) {

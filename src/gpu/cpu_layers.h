@@ -7,14 +7,8 @@
 
 #include "gpu/gpu.h"
 
-struct mo_gpu_plan;
-
 /* Decides how many of the `count` layers that do not fit, `candidates` of which lie in RAM, the CPU computes. */
 int mo_gpu_host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes);
-
-/* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
-void mo_gpu_hand_over(struct mo_gpu_plan *p, int from);
-void mo_gpu_free_all(struct mo_gpu_plan *p, int from, int to);
 
 /* Waits for the stream before layer `from`. */
 mo_status mo_gpu_host_meet(mo_gpu *gpu, mo_forward *forward, int from, mo_error *err);

@@ -1,13 +1,12 @@
 /* The second half of a layer as ops: experts by worklist or in groups, what stands beside them, and the merging of all. */
-#include "gpu/ops.h"
+#include "gpu/append.h"
 
 /* ---- Experts --------------------------------------------------------------------------------- */
 
-static mo_op_experts experts_of(const mo_gpu_plan *p, int layer, mo_daddr work, int64_t most, mo_daddr hidden)
+static mo_op_experts experts_of(const mo_gpu_ops *p, int layer, mo_daddr work, int64_t most, mo_daddr hidden)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
+    const mo_moe *moe = &p->core->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &p->core->layers[layer];
     return (mo_op_experts){
         .work = work,
         .most = (int32_t)most,
@@ -19,54 +18,53 @@ static mo_op_experts experts_of(const mo_gpu_plan *p, int layer, mo_daddr work, 
         .down = c->expert_down,
         .up_at = c->up_at,
         .down_at = c->down_at,
-        .y = gpu->scratch.down,
+        .y = p->scratch->down,
     };
 }
 
-static void add_experts(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+static void add_experts(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most)
 {
-    const mo_op_experts experts = experts_of(p, layer, work, most, p->gpu->scratch.hidden);
+    const mo_op_experts experts = experts_of(p, layer, work, most, p->scratch->hidden);
     mo_gpu_op_add(p, MO_OP_EXPERTS_IN)->experts = experts;
     mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts;
 }
 
-void mo_gpu_down(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+void mo_gpu_ops_down(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most)
 {
-    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->gpu->scratch.sent);
+    mo_gpu_op_add(p, MO_OP_EXPERTS_DOWN)->experts = experts_of(p, layer, work, most, p->scratch->sent);
 }
 
-void mo_gpu_hot(mo_gpu_plan *p, int layer)
+void mo_gpu_ops_hot(mo_gpu_ops *p, int layer)
 {
-    add_experts(p, layer, p->gpu->scratch.work, p->tokens * p->gpu->core.spec->layers[layer].moe.used);
+    add_experts(p, layer, p->scratch->work, p->tokens * p->core->spec->layers[layer].moe.used);
 }
 
-void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most)
+void mo_gpu_ops_brick(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most)
 {
     add_experts(p, layer, work, most);
 }
 
-static void add_grouped(mo_gpu_plan *p, const mo_gpu_span *span, int part, const mo_dmatrix *m, mo_dacts in,
+static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const mo_dmatrix *m, mo_dacts in,
                         mo_daddr pick, mo_daddr y)
 {
     mo_gpu_op_add(p, MO_OP_GROUPED)->grouped = (mo_op_grouped){
         .in = in,
         .pick = pick,
-        .groups = p->gpu->scratch.groups +
-                  (mo_daddr)(part * p->gpu->scratch.group_limit + span->group) * sizeof(mo_dgroup),
+        .groups =
+            p->scratch->groups + (mo_daddr)(part * p->scratch->group_limit + span->group) * sizeof(mo_dgroup),
         .count = (int32_t)span->groups,
-        .rows = (int32_t)(p->tokens * p->gpu->core.extent.used), /* groups name theirs */
+        .rows = (int32_t)(p->tokens * p->core->extent.used), /* groups name theirs */
         .most = (int32_t)span->most,
         .matrix = *m,
         .y = y,
         .stride = m->rows};
 }
 
-void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
+void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_gpu_scratch *r = &gpu->scratch;
+    const mo_moe *moe = &p->core->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_scratch *r = p->scratch;
     const mo_dacts hidden = mo_dacts_lay(r->hidden, p->tokens * moe->used, moe->width);
     const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
     add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
@@ -83,17 +81,16 @@ void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span)
 
 /* ---- Beside experts, and after them ---------------------------------------------------------- */
 
-void mo_gpu_side(mo_gpu_plan *p, int layer)
+void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_layer *l = &gpu->core.spec->layers[layer];
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
+    const mo_layer *l = &p->core->spec->layers[layer];
+    const mo_gpu_layer *c = &p->core->layers[layer];
     if (!c->up.data) {
         return;
     }
-    const mo_gpu_scratch *r = &gpu->scratch;
+    const mo_gpu_scratch *r = p->scratch;
     const mo_dacts in =
-        l->dense ? mo_dacts_lay(r->in_dense, p->tokens, gpu->core.spec->width) : mo_gpu_in_of(p);
+        l->dense ? mo_dacts_lay(r->in_dense, p->tokens, p->core->spec->width) : mo_gpu_in_of(p);
     const mo_dacts hidden = mo_dacts_lay(r->side_hidden, p->tokens, c->up.rows);
     mo_op_product *first = mo_gpu_op_product(p, in);
     mo_gpu_op_multiply(first, &c->gate, r->side_gate, c->up.rows);
@@ -108,15 +105,14 @@ void mo_gpu_side(mo_gpu_plan *p, int layer)
                          .rows = (int32_t)p->tokens,
                          .n = c->up.rows,
                          .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, gpu->core.spec->width);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, p->core->spec->width);
 }
 
-void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts)
+void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_layer *l = &gpu->core.spec->layers[layer];
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_gpu_scratch *r = &gpu->scratch;
+    const mo_layer *l = &p->core->spec->layers[layer];
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_scratch *r = p->scratch;
     mo_op_stream *op = mo_gpu_op_stream(p, layer);
     op->feed = 1;
     if (l->routed && experts) {
@@ -137,5 +133,5 @@ void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts)
     op->moe_norm = l->routed ? c->post_moe : 0;
     op->post_norm = c->post_ffn;
     op->out_scale = c->out_scale;
-    mo_gpu_op_norm(op, 0, mo_gpu_norm_before(gpu, layer + 1), mo_gpu_in_of(p));
+    mo_gpu_op_norm(op, 0, mo_gpu_norm_before(p->core, layer + 1), mo_gpu_in_of(p));
 }

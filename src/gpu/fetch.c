@@ -205,15 +205,20 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_se
                          mo_error *err)
 {
     mo_op ops[2];
-    mo_gpu_plan p = {
-        .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 2};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = forward->tokens,
+                    .slices = forward->slice_count,
+                    .ops = ops,
+                    .limit = 2};
     mo_status status = mo_dstream_after(gpu->link.lane, gpu->lanes.fetch_to, err);
     if (status == MO_OK && items && mo_gpu_core_interleaved(&gpu->core, s->layer)) {
         status = straighten(gpu, s, err);
     }
     if (status == MO_OK && items) {
-        mo_gpu_brick(&p, s->layer, gpu->scratch.fetched, items);
-        status = mo_gpu_launch(gpu->link.lane, &p, err);
+        mo_gpu_ops_brick(&p, s->layer, gpu->scratch.fetched, items);
+        status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.lane, err);
     }
     return status;
 }

@@ -72,11 +72,13 @@ static mo_status fetch_logits(mo_gpu *gpu, const mo_forward *forward, int64_t fi
 /* Logits of a batch: only of the tokens that somebody asked for, some at a time. */
 static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
-    mo_gpu_plan p = {.gpu = gpu,
-                     .tokens = forward->tokens,
-                     .slices = forward->slice_count,
-                     .ops = gpu->programs.batch_ops,
-                     .limit = gpu->programs.batch_ops_limit};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = forward->tokens,
+                    .slices = forward->slice_count,
+                    .ops = gpu->programs.batch_ops,
+                    .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
     int64_t first = 0;
     for (int i = 0; i < forward->slice_count; i++) {
@@ -84,8 +86,8 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
         for (int64_t j = s->logits_from; s->logits && j < s->count && status == MO_OK; j += GPU_LOGITS) {
             const int64_t rows = s->count - j < GPU_LOGITS ? s->count - j : GPU_LOGITS;
             p.count = 0;
-            mo_gpu_logits(&p, first + j, rows);
-            status = mo_gpu_launch(gpu->link.main, &p, err);
+            mo_gpu_ops_logits(&p, first + j, rows);
+            status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
             if (status == MO_OK) {
                 status = fetch_logits(gpu, forward, first + j, rows, err);
             }
@@ -98,7 +100,7 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
 /* What layers chose, for those who count or listen. Those that were served were counted then. */
 static void tell_choices(mo_gpu *gpu, mo_forward *forward)
 {
-    const int64_t stride = mo_gpu_choice_rows(gpu, forward->tokens);
+    const int64_t stride = mo_gpu_choice_rows(&gpu->scratch, forward->tokens);
     for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
         if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU told and counted its own */
@@ -142,7 +144,8 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *er
 {
     mo_status status = few ? MO_OK : batch_logits(gpu, forward, err);
     const int layers = gpu->core.spec->layer_count;
-    const size_t choices = sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(gpu, forward->tokens));
+    const size_t choices =
+        sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(&gpu->scratch, forward->tokens));
     if (status == MO_OK) {
         status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
                              sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);

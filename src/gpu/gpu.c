@@ -181,10 +181,8 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
         status = make_events(gpu, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_scratch_open(gpu, err);
-    }
-    if (status == MO_OK) {
-        status = mo_gpu_pinned_open(gpu, err);
+        status = mo_gpu_scratch_open(&gpu->scratch, &gpu->core, &gpu->memory, gpu->options.batch,
+                                     gpu->options.context, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_layer_buffer_open(gpu, err);
@@ -232,8 +230,6 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
-    gpu->scratch.batch = options->batch;
-    gpu->scratch.context = options->context;
     gpu->experts.store = options->tiers ? options->tiers->store : NULL;
     gpu->lanes.serial = options->serial;
     gpu->lanes.round_trip_s = options->round_trip_s;
@@ -290,10 +286,7 @@ void mo_gpu_close(mo_gpu *gpu)
     mo_event_destroy(gpu->lanes.fetch_to);
     mo_event_destroy(gpu->lanes.lane_done);
     mo_device_free(gpu->memory.device, gpu->core.memory);
-    mo_device_free(gpu->memory.device, gpu->scratch.memory);
-    if (gpu->scratch.pinned.memory) {
-        mo_device_unpin(gpu->memory.device, gpu->scratch.pinned.memory);
-    }
+    mo_gpu_scratch_close(&gpu->scratch, gpu->memory.device);
     mo_gpu_link_close(&gpu->link);
     mo_gpu_memory_drop(&gpu->memory);
     mo_gpu_clock_close(gpu->lanes.clock);

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "engine/accelerator.h"
 #include "engine/forward.h"
+#include "gpu/needs.h"
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
 #include "model/load.h"
@@ -51,16 +52,6 @@ typedef struct mo_gpu_options {
  * how much the device would have to have. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
 void mo_gpu_close(mo_gpu *gpu); /* no session sits on it any more; NULL is allowed */
-
-/* Bytes of device memory that a gpu of this model takes, without slots and states: for plans. */
-typedef struct mo_gpu_needs {
-    int64_t core;        /* matrices, vectors, output */
-    int64_t work;        /* activations, flags, logits */
-    int64_t stage_room;  /* of an expert that passes through, as it lies in RAM and in the file */
-    int64_t map;         /* of the table of experts */
-    int64_t gpu_session; /* of a session, beside its state */
-} mo_gpu_needs;
-mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context);
 
 /* What the engine calls; the gpu's own, until it is closed. */
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);

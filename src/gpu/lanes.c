@@ -267,8 +267,7 @@ mo_status mo_gpu_compute(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service 
 static bool write_reply(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s, const bool *fetched)
 {
     const int64_t n = gpu->core.spec->width, rows = forward->tokens * forward->layer->moe.used;
-    mo_dreply *reply =
-        (mo_dreply *)(void *)(gpu->scratch.pinned.replies + s->layer * gpu->scratch.pinned.reply_bytes);
+    mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, s->layer);
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
         if (forward->w->row_of[i] < 0 || fetched[forward->w->ids[i]]) {
@@ -417,16 +416,14 @@ void mo_gpu_abort(mo_gpu *gpu)
     const int layers = gpu->core.spec->layer_count;
     mo_error ignored = {0};
     for (int i = 0; i < layers; i++) {
-        mo_dreply *reply =
-            (mo_dreply *)(void *)(gpu->scratch.pinned.replies + i * gpu->scratch.pinned.reply_bytes);
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
         __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
     }
     mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, which is known already */
     mo_dstream_wait(gpu->link.main, &ignored);
     mo_dstream_wait(gpu->link.fetch, &ignored);
     for (int i = 0; i < layers; i++) {
-        mo_dreply *reply =
-            (mo_dreply *)(void *)(gpu->scratch.pinned.replies + i * gpu->scratch.pinned.reply_bytes);
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
     gpu->experts.window_head = gpu->experts.window_tail = 0;

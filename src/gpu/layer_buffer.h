@@ -90,7 +90,4 @@ void mo_gpu_layer_buffer_abort(struct mo_gpu *gpu);
 /* The device is lost: the CPU reads all layers again. */
 void mo_gpu_layer_buffer_end(struct mo_gpu *gpu);
 
-/* Bytes of a layer's matrices on the device. */
-int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
-
 #endif

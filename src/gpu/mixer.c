@@ -2,26 +2,25 @@
  * what stands in its files about why is not repeated here. */
 #include <math.h>
 
-#include "gpu/ops.h"
+#include "gpu/append.h"
 
 /* x += mixer's output, and what the feed-forward part reads. */
-static void take_mixer(mo_gpu_plan *p, int layer)
+static void take_mixer(mo_gpu_ops *p, int layer)
 {
-    const mo_layer *l = &p->gpu->core.spec->layers[layer];
-    const mo_gpu_layer *c = &p->gpu->core.layers[layer];
+    const mo_layer *l = &p->core->spec->layers[layer];
+    const mo_gpu_layer *c = &p->core->layers[layer];
     mo_op_stream *op = mo_gpu_op_stream(p, layer);
-    op->y = p->gpu->scratch.y;
+    op->y = p->scratch->y;
     op->y_norm = c->post_mixer_norm;
     if (l->dense) {
         mo_gpu_op_norm(op, 0, c->ffn_norm,
-                       mo_dacts_lay(p->gpu->scratch.in_dense, p->tokens, p->gpu->core.spec->width));
+                       mo_dacts_lay(p->scratch->in_dense, p->tokens, p->core->spec->width));
     }
     if (l->routed) {
         mo_gpu_op_norm(op, 1, c->moe_norm ? c->moe_norm : c->ffn_norm, mo_gpu_in_of(p));
     }
     if (l->routed && c->input_scale) {
-        mo_gpu_op_norm(op, 2, 0,
-                       mo_dacts_lay(p->gpu->scratch.in_router, p->tokens, p->gpu->core.spec->width));
+        mo_gpu_op_norm(op, 2, 0, mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width));
         op->norm[2].scale = c->input_factor;
         op->norm[2].multiply = c->input_scale;
     }
@@ -29,22 +28,21 @@ static void take_mixer(mo_gpu_plan *p, int layer)
 
 /* ---- Mixers ---------------------------------------------------------------------------------- */
 
-static void add_heads(mo_gpu_plan *p, int layer)
+static void add_heads(mo_gpu_ops *p, int layer)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_attention *a = &gpu->core.spec->layers[layer].attention;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_gpu_block b = mo_gpu_lay_block(gpu, p->tokens);
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
     mo_op_heads *op = &mo_gpu_op_add(p, MO_OP_HEADS)->heads;
-    *op = (mo_op_heads){.q = gpu->scratch.q,
-                        .k = gpu->scratch.k,
-                        .v = gpu->scratch.v,
+    *op = (mo_op_heads){.q = p->scratch->q,
+                        .k = p->scratch->k,
+                        .v = p->scratch->v,
                         .q_norm = c->q_norm,
                         .k_norm = c->k_norm,
                         .rope_rows = p->tokens,
-                        .rope_stride = gpu->core.extent.pairs,
+                        .rope_stride = p->core->extent.pairs,
                         .places = mo_gpu_block_at(p, b.places),
-                        .bad = mo_gpu_bad(gpu, layer, true),
+                        .bad = mo_gpu_bad(p->scratch, layer, true),
                         .tokens = (int32_t)p->tokens,
                         .layer = layer,
                         .heads = a->heads,
@@ -58,22 +56,21 @@ static void add_heads(mo_gpu_plan *p, int layer)
                         .v_norm = a->v_norm,
                         .v_from_k = !mo_linear_present(&a->v),
                         .kv = (int32_t)p->kv,
-                        .eps = gpu->core.spec->eps};
+                        .eps = p->core->spec->eps};
     if (c->rope >= 0) {
         op->rope =
-            mo_gpu_block_at(p, b.rope) + (mo_daddr)(2 * c->rope * p->tokens * gpu->core.extent.pairs * 4);
+            mo_gpu_block_at(p, b.rope) + (mo_daddr)(2 * c->rope * p->tokens * p->core->extent.pairs * 4);
     }
 }
 
-static void add_attend(mo_gpu_plan *p, int layer, mo_dacts mixed)
+static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_attention *a = &gpu->core.spec->layers[layer].attention;
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
     mo_gpu_op_add(p, MO_OP_ATTEND)->attend =
-        (mo_op_attend){.q = gpu->scratch.q,
-                       .sinks = gpu->core.layers[layer].sinks,
-                       .places = mo_gpu_block_at(p, mo_gpu_lay_block(gpu, p->tokens).places),
-                       .partial = gpu->scratch.partial,
+        (mo_op_attend){.q = p->scratch->q,
+                       .sinks = p->core->layers[layer].sinks,
+                       .places = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).places),
+                       .partial = p->scratch->partial,
                        .mixed = mixed,
                        .window = a->window,
                        .tokens = (int32_t)p->tokens,
@@ -88,37 +85,35 @@ static void add_attend(mo_gpu_plan *p, int layer, mo_dacts mixed)
                        .scale = a->scale};
 }
 
-static void mix_attention(mo_gpu_plan *p, int layer)
+static void mix_attention(mo_gpu_ops *p, int layer)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_attention *a = &gpu->core.spec->layers[layer].attention;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_dacts mixed = mo_dacts_lay(gpu->scratch.mixed, p->tokens, a->heads * a->v_len);
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_dacts mixed = mo_dacts_lay(p->scratch->mixed, p->tokens, a->heads * a->v_len);
     mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
-    mo_gpu_op_multiply(in, &c->q, gpu->scratch.q, a->heads * a->k_len * (a->gated ? 2 : 1));
-    mo_gpu_op_multiply(in, &c->k, gpu->scratch.k, a->kv_heads * a->k_len);
-    mo_gpu_op_multiply(in, &c->v, gpu->scratch.v, a->kv_heads * a->v_len);
+    mo_gpu_op_multiply(in, &c->q, p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1));
+    mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->kv_heads * a->k_len);
+    mo_gpu_op_multiply(in, &c->v, p->scratch->v, a->kv_heads * a->v_len);
     add_heads(p, layer);
     add_attend(p, layer, mixed);
-    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, gpu->scratch.y, gpu->core.spec->width);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
 }
 
-static void mix_delta(mo_gpu_plan *p, int layer)
+static void mix_delta(mo_gpu_ops *p, int layer)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_delta *d = &gpu->core.spec->layers[layer].delta;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_gpu_block b = mo_gpu_lay_block(gpu, p->tokens);
+    const mo_delta *d = &p->core->spec->layers[layer].delta;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
     const int64_t channels = (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
-    const mo_dacts mixed = mo_dacts_lay(gpu->scratch.mixed, p->tokens, d->v_heads * d->head);
-    const mo_daddr after = gpu->scratch.q + (mo_daddr)(p->tokens * channels * 4);
+    const mo_dacts mixed = mo_dacts_lay(p->scratch->mixed, p->tokens, d->v_heads * d->head);
+    const mo_daddr after = p->scratch->q + (mo_daddr)(p->tokens * channels * 4);
     mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
-    mo_gpu_op_multiply(in, &c->q, gpu->scratch.q, channels);
-    mo_gpu_op_multiply(in, &c->k, gpu->scratch.k, d->v_heads * d->head);
-    mo_gpu_op_multiply(in, &c->ba, gpu->scratch.v, 2 * (int64_t)d->v_heads);
-    mo_gpu_op_multiply(in, &c->beta, gpu->scratch.v, 2 * (int64_t)d->v_heads);
-    mo_gpu_op_multiply(in, &c->alpha, gpu->scratch.v + (mo_daddr)d->v_heads * 4, 2 * (int64_t)d->v_heads);
-    mo_gpu_op_add(p, MO_OP_CONVOLVE)->convolve = (mo_op_convolve){.before = gpu->scratch.q,
+    mo_gpu_op_multiply(in, &c->q, p->scratch->q, channels);
+    mo_gpu_op_multiply(in, &c->k, p->scratch->k, d->v_heads * d->head);
+    mo_gpu_op_multiply(in, &c->ba, p->scratch->v, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_multiply(in, &c->beta, p->scratch->v, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_multiply(in, &c->alpha, p->scratch->v + (mo_daddr)d->v_heads * 4, 2 * (int64_t)d->v_heads);
+    mo_gpu_op_add(p, MO_OP_CONVOLVE)->convolve = (mo_op_convolve){.before = p->scratch->q,
                                                                   .after = after,
                                                                   .weight = c->conv,
                                                                   .places = mo_gpu_block_at(p, b.places),
@@ -130,10 +125,10 @@ static void mix_delta(mo_gpu_plan *p, int layer)
                                                                   .v_heads = d->v_heads,
                                                                   .head = (int32_t)d->head,
                                                                   .taps = d->taps,
-                                                                  .eps = gpu->core.spec->eps};
+                                                                  .eps = p->core->spec->eps};
     mo_gpu_op_add(p, MO_OP_RECUR)->recur = (mo_op_recur){.after = after,
-                                                         .z = gpu->scratch.k,
-                                                         .gates = gpu->scratch.v,
+                                                         .z = p->scratch->k,
+                                                         .gates = p->scratch->v,
                                                          .a = c->a,
                                                          .dt = c->dt,
                                                          .norm = c->delta_norm,
@@ -147,28 +142,26 @@ static void mix_delta(mo_gpu_plan *p, int layer)
                                                          .head = (int32_t)d->head,
                                                          .tiled = d->tiled,
                                                          .paired = mo_linear_present(&d->ba),
-                                                         .eps = gpu->core.spec->eps,
+                                                         .eps = p->core->spec->eps,
                                                          .scale = 1.0f / sqrtf((float)d->head)};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, gpu->scratch.y, gpu->core.spec->width);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
 }
 
 /* ---- Routing --------------------------------------------------------------------------------- */
 
-static void choose(mo_gpu_plan *p, int layer)
+static void choose(mo_gpu_ops *p, int layer)
 {
-    const mo_gpu *gpu = p->gpu;
-    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
-    const mo_gpu_layer *c = &gpu->core.layers[layer];
-    const mo_dacts in = c->input_scale
-                            ? mo_dacts_lay(gpu->scratch.in_router, p->tokens, gpu->core.spec->width)
-                            : mo_gpu_in_of(p);
-    mo_gpu_op_multiply(mo_gpu_op_product(p, in), &c->router, gpu->scratch.scores, moe->experts);
-    mo_gpu_op_add(p, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = gpu->scratch.scores,
+    const mo_moe *moe = &p->core->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_dacts in = c->input_scale ? mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width)
+                                       : mo_gpu_in_of(p);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, in), &c->router, p->scratch->scores, moe->experts);
+    mo_gpu_op_add(p, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = p->scratch->scores,
                                                             .select_bias = c->select_bias,
                                                             .ids = mo_gpu_ids_of(p, layer),
                                                             .weights = mo_gpu_weights_of(p, layer),
-                                                            .table = mo_vram_table(gpu->experts.vram, layer),
-                                                            .work = gpu->scratch.work,
+                                                            .table = mo_vram_table(p->vram, layer),
+                                                            .work = p->scratch->work,
                                                             .tokens = (int32_t)p->tokens,
                                                             .experts = moe->experts,
                                                             .used = moe->used,
@@ -179,9 +172,9 @@ static void choose(mo_gpu_plan *p, int layer)
                                                             .scale = moe->router.scale};
 }
 
-void mo_gpu_mix(mo_gpu_plan *p, int layer)
+void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
 {
-    const mo_layer *l = &p->gpu->core.spec->layers[layer];
+    const mo_layer *l = &p->core->spec->layers[layer];
     if (l->mixer == MO_MIXER_ATTENTION) {
         mix_attention(p, layer);
     } else {

@@ -11,6 +11,8 @@
 #include "gpu/layer_buffer.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
+#include "gpu/needs.h"
+#include "gpu/ops.h"
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
 #include "gpu/session.h"
@@ -30,38 +32,6 @@ struct mo_gpu {
     uint64_t number; /* of the step */
     uint64_t steps;  /* that ended well */
 };
-
-/* ---- Memory (gpu_room.c) ---- */
-
-mo_gpu_block mo_gpu_lay_block(const mo_gpu *gpu, int64_t tokens);
-mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err);
-mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err);
-mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols);
-static inline mo_daddr mo_gpu_bad(const mo_gpu *c, int layer, bool cache)
-{
-    return c->scratch.step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
-}
-
-/* Behind them, what it waited for the host's reply. */
-static inline int64_t mo_gpu_bad_words(int layers)
-{
-    return 3 * (int64_t)layers + 2;
-}
-static inline mo_daddr mo_gpu_waited(const mo_gpu *c, int layer)
-{
-    return c->scratch.step + (mo_daddr)(4 * (2 * (int64_t)c->core.spec->layer_count + 2 + layer));
-}
-
-/* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
- * brings them all. */
-static inline int64_t mo_gpu_choice_rows(const mo_gpu *c, int64_t tokens)
-{
-    return (tokens <= GPU_SMALL ? GPU_SMALL : c->scratch.batch) * c->core.extent.used;
-}
-static inline mo_daddr mo_gpu_choice(const mo_gpu *c, mo_daddr array, int64_t tokens, int layer)
-{
-    return array + (mo_daddr)(layer * mo_gpu_choice_rows(c, tokens) * 4);
-}
 
 /* ---- Slots at the start (gpu_fill.c) ---- */
 
@@ -83,59 +53,10 @@ mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err);
 /* ---- Core (gpu_core.c) ---- */
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err);
-int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
-bool mo_gpu_core_needs_restoring(const mo_model_spec *spec);
-/* Bytes of the map of experts, and of a session's table, on a device. */
-int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
-int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec);
-/* Bytes of the largest expert on a device; 0 when there are none. */
-int64_t mo_gpu_largest_brick(const mo_model_spec *spec);
 /* Bytes that stay free for a session and the map of experts. */
 int64_t mo_gpu_kept(const mo_gpu *gpu);
 /* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
 int64_t mo_gpu_least_stages(const mo_gpu *gpu);
-
-/* ---- Ops (gpu_ops.c; a layer's halves: gpu_mix.c, gpu_feed.c) ---- */
-
-typedef struct mo_gpu_plan {
-    const mo_gpu *gpu;
-    int64_t tokens, chunks, slices;
-    mo_kv_type kv;
-    int passing; /* while programs are made: the layer in passage that the ops so far read; -1: none */
-    mo_op *ops;
-    int count, limit;
-} mo_gpu_plan;
-
-/* Experts of a batch that are computed together: consecutive groups, consecutive rows. */
-typedef struct mo_gpu_span {
-    int64_t group, groups;
-    int64_t first_row, rows;
-    int64_t most; /* rows of the largest group */
-} mo_gpu_span;
-
-/* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
- * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
-void mo_gpu_begin(mo_gpu_plan *p, int layer); /* one past the last: for the output */
-void mo_gpu_mix(mo_gpu_plan *p, int layer);
-void mo_gpu_publish(mo_gpu_plan *p, int layer);
-void mo_gpu_hot(mo_gpu_plan *p, int layer);
-void mo_gpu_side(mo_gpu_plan *p, int layer);
-void mo_gpu_await(mo_gpu_plan *p, int layer);
-/* The device reads so many bytes of pinned memory by itself. */
-void mo_gpu_receive_input(mo_gpu_plan *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
-/* grouped: rows lie sorted by expert (row_of); experts: false leaves them out. */
-void mo_gpu_merge(mo_gpu_plan *p, int layer, bool grouped, bool experts);
-void mo_gpu_logits(mo_gpu_plan *p, int64_t first, int64_t rows);
-/* One brick's rows by a worklist of its own. */
-void mo_gpu_brick(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most);
-/* The same, but the CPU has computed gate and up. */
-void mo_gpu_down(mo_gpu_plan *p, int layer, mo_daddr work, int64_t most);
-/* Groups of a batch: gate, up, activation, down. */
-void mo_gpu_groups(mo_gpu_plan *p, int layer, const mo_gpu_span *span);
-static inline mo_status mo_gpu_launch(mo_dstream *stream, const mo_gpu_plan *p, mo_error *err)
-{
-    return mo_gpu_link_launch(&p->gpu->link, stream, p->ops, p->count, err);
-}
 
 /* ---- Sets of programs (gpu_set.c) ---- */
 
@@ -231,7 +152,7 @@ void mo_gpu_abort(mo_gpu *gpu);
  * will probably need set out. */
 mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err);
 /* The experts of a layer, expert by expert. */
-mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_plan *p, int layer, bool experts,
+mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err);
 
 /* ---- The ring of a batch (gpu_ring.c) ---- */

@@ -153,8 +153,13 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
                         mo_error *err)
 {
     mo_op ops[3];
-    mo_gpu_plan p = {
-        .gpu = gpu, .tokens = forward->tokens, .slices = forward->slice_count, .ops = ops, .limit = 3};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = forward->tokens,
+                    .slices = forward->slice_count,
+                    .ops = ops,
+                    .limit = 3};
     const mo_gpu_stage *stage = &gpu->experts.stages[t->stage];
     const bool interleaved = mo_gpu_core_interleaved(&gpu->core, s->layer);
     const mo_daddr work =
@@ -169,11 +174,11 @@ static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *
             mo_gpu_core_restore(&gpu->core, s->layer, stage->memory, stage->plain, 1, 0, t->whole ? -1 : 2);
     }
     if (t->whole) {
-        mo_gpu_brick(&p, s->layer, work, items);
+        mo_gpu_ops_brick(&p, s->layer, work, items);
     } else {
-        mo_gpu_down(&p, s->layer, work, items);
+        mo_gpu_ops_down(&p, s->layer, work, items);
     }
-    return status == MO_OK ? mo_gpu_launch(gpu->link.lane, &p, err) : status;
+    return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.lane, err) : status;
 }
 
 static mo_status launch_all(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, mo_error *err)

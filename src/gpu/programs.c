@@ -42,12 +42,12 @@ bool mo_gpu_wants_logits(const mo_forward *forward)
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 /* open: the host serves layer to - 1 before the next segment goes on. */
-static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p, int from, int to,
-                             bool open, mo_error *err)
+static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, int from, int to, bool open,
+                             mo_error *err)
 {
     mo_gpu_segment *s = &set->segments[set->count];
-    *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .passing = p->passing};
-    p->passing = -1;
+    *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .streamed = p->streamed};
+    p->streamed = -1;
     const mo_status status = mo_program_create(gpu->memory.device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
     p->count = 0;
@@ -63,22 +63,22 @@ static int end_of_host(const mo_gpu *gpu, int layer)
     return layer;
 }
 
-static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p, mo_error *err)
+static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;
     mo_status status = MO_OK;
     int from = 0;
-    mo_gpu_begin(p, 0);
+    mo_gpu_ops_begin(p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         if (gpu->layer_buffer.cpu.layers[i]) {
             const int to = end_of_host(gpu, i);
-            mo_gpu_hand_over(p, i);
+            mo_gpu_ops_hand_over(p, i);
             status = end_segment(gpu, set, p, from, i, false, err);
             if (status == MO_OK) {
                 set->segments[set->count - 1].host_from = i;
                 set->segments[set->count - 1].host_to = to;
             }
-            mo_gpu_free_all(p, i, to);
+            mo_gpu_ops_hand_back(p, i, to);
             from = to;
             i = to - 1;
             continue;
@@ -88,28 +88,28 @@ static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_plan *p,
             status = end_segment(gpu, set, p, from, i, false, err);
             from = i;
         }
-        p->passing = alone ? i : -1;
-        mo_gpu_mix(p, i);
+        p->streamed = alone ? i : -1;
+        mo_gpu_ops_mixer(p, i);
         if (open) {
-            mo_gpu_publish(p, i);
+            mo_gpu_ops_publish(p, i);
         }
         if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
-            mo_gpu_hot(p, i);
+            mo_gpu_ops_hot(p, i);
         }
-        mo_gpu_side(p, i);
+        mo_gpu_ops_side(p, i);
         if (open && status == MO_OK) {
             status = end_segment(gpu, set, p, from, i + 1, true, err);
             from = i + 1;
-            mo_gpu_await(p, i);
+            mo_gpu_ops_await(p, i);
         }
-        mo_gpu_merge(p, i, false, true);
+        mo_gpu_ops_merge(p, i, false, true);
         if (alone && !open && status == MO_OK) { /* its place in the ring is free again */
             status = end_segment(gpu, set, p, from, i + 1, false, err);
             from = i + 1;
         }
     }
     if (status == MO_OK && set->logits) {
-        mo_gpu_logits(p, 0, p->tokens);
+        mo_gpu_ops_logits(p, 0, p->tokens);
     }
     return status == MO_OK && p->count > 0 ? end_segment(gpu, set, p, from, layers, false, err) : status;
 }
@@ -153,14 +153,16 @@ static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_p
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
     *set = *shape;
     set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->open);
-    mo_gpu_plan p = {.gpu = gpu,
-                     .tokens = shape->tokens,
-                     .chunks = shape->chunks,
-                     .slices = shape->slices,
-                     .kv = shape->kv,
-                     .passing = -1,
-                     .ops = ops,
-                     .limit = limit};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = shape->tokens,
+                    .chunks = shape->chunks,
+                    .slices = shape->slices,
+                    .kv = shape->kv,
+                    .streamed = -1,
+                    .ops = ops,
+                    .limit = limit};
     mo_status status = MO_OK;
     if (ops && set->segments) {
         set->open = (bool *)(set->segments + segments);
@@ -257,9 +259,9 @@ void mo_gpu_drop_sets(mo_gpu *gpu)
 
 mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *s, mo_error *err)
 {
-    mo_status status = s->passing >= 0 ? mo_gpu_layer_buffer_enter(gpu, s->passing, err) : MO_OK;
+    mo_status status = s->streamed >= 0 ? mo_gpu_layer_buffer_enter(gpu, s->streamed, err) : MO_OK;
     if (status == MO_OK) {
         status = mo_program_run(s->program, gpu->link.main, err);
     }
-    return status == MO_OK && s->passing >= 0 ? mo_gpu_layer_buffer_leave(gpu, s->passing, err) : status;
+    return status == MO_OK && s->streamed >= 0 ? mo_gpu_layer_buffer_leave(gpu, s->streamed, err) : status;
 }

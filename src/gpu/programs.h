@@ -15,7 +15,7 @@ enum {
 typedef struct mo_gpu_segment {
     int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
     bool open;    /* the last layer waits for the host */
-    int passing;  /* the layer in passage whose matrices it reads; -1: it reads what stays */
+    int streamed; /* the streamed layer whose matrices it reads; -1: it reads what stays */
     int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
     mo_program *program;
 } mo_gpu_segment;

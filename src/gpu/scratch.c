@@ -1,8 +1,9 @@
-/* The gpu's memory: what a step works in, on the device and pinned on the host. */
+#include "gpu/scratch.h"
+
 #include <string.h>
 
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "store/vram.h"
 
 /* Cuts aligned pieces off a range of addresses. */
 typedef struct cutter {
@@ -22,7 +23,6 @@ static int64_t padded(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* As mo_acts_lay(). */
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols)
 {
     const int64_t blocks = (cols + 31) / 32;
@@ -35,16 +35,16 @@ mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols)
     return a;
 }
 
-mo_gpu_block mo_gpu_lay_block(const mo_gpu *gpu, int64_t tokens)
+mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens)
 {
     cutter c = {0};
     mo_gpu_block b;
-    b.bad = (int64_t)cut(&c, mo_gpu_bad_words(gpu->core.spec->layer_count), sizeof(uint32_t));
+    b.bad = (int64_t)cut(&c, mo_gpu_bad_words(s->core->spec->layer_count), sizeof(uint32_t));
     b.sequence = (int64_t)cut(&c, 1, sizeof(uint32_t));
     b.places = (int64_t)cut(&c, tokens, sizeof(mo_dplace));
     b.slices = (int64_t)cut(&c, tokens, sizeof(mo_dslice));
-    b.rope = (int64_t)cut(&c, 2 * gpu->core.rope_count * tokens * gpu->core.extent.pairs, sizeof(float));
-    b.x = (int64_t)cut(&c, tokens * gpu->core.spec->width, sizeof(float));
+    b.rope = (int64_t)cut(&c, 2 * s->core->rope_count * tokens * s->core->extent.pairs, sizeof(float));
+    b.x = (int64_t)cut(&c, tokens * s->core->spec->width, sizeof(float));
     b.bytes = c.used;
     return b;
 }
@@ -54,12 +54,12 @@ static int64_t work_bytes(int64_t rows)
     return (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
 }
 
-static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
+static void lay_device(cutter *c, mo_gpu_scratch *r)
 {
-    const mo_extent *e = &gpu->core.extent;
-    const int64_t batch = gpu->scratch.batch, width = gpu->core.spec->width, rows = batch * e->used;
-    const int64_t chunks = (gpu->scratch.context + MO_CHUNK - 1) / MO_CHUNK + 1;
-    r->step = cut(c, mo_gpu_lay_block(gpu, batch).bytes, 1);
+    const mo_extent *e = &r->core->extent;
+    const int64_t batch = r->batch, width = r->core->spec->width, rows = batch * e->used;
+    const int64_t chunks = (r->context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    r->step = cut(c, mo_gpu_block_of(r, batch).bytes, 1);
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_router = cut(c, 1, mo_acts_bytes(batch, width));
@@ -72,12 +72,11 @@ static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
     r->partial = cut(c, r->partial_floats, sizeof(float));
     r->scores = cut(c, batch * e->experts, sizeof(float));
     const int64_t chosen = rows > GPU_SMALL * e->used ? rows : GPU_SMALL * e->used;
-    r->weights = cut(c, gpu->core.spec->layer_count * chosen, sizeof(float));
-    r->ids = cut(c, gpu->core.spec->layer_count * chosen, sizeof(int32_t));
+    r->weights = cut(c, r->core->spec->layer_count * chosen, sizeof(float));
+    r->ids = cut(c, r->core->spec->layer_count * chosen, sizeof(int32_t));
     r->work = cut(c, work_bytes(rows), 1);
-    r->fetched = cut(c, GPU_STAGES * gpu->scratch.pinned.work_bytes, 1);
-    r->groups =
-        cut(c, 3 * gpu->scratch.group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
+    r->fetched = cut(c, MO_VRAM_STAGES * r->pinned.work_bytes, 1);
+    r->groups = cut(c, 3 * r->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
     r->picks = cut(c, rows, sizeof(int32_t));
     r->row_of = cut(c, rows, sizeof(int32_t));
     if (e->expert_width) {
@@ -92,58 +91,48 @@ static void lay_room(const mo_gpu *gpu, cutter *c, mo_gpu_scratch *r)
     r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
     r->side_down = cut(c, batch * width, sizeof(float));
     r->side_weight = cut(c, batch, sizeof(float));
-    r->logits = cut(c, GPU_LOGITS * gpu->core.spec->vocab, sizeof(float));
+    r->logits = cut(c, GPU_LOGITS * r->core->spec->vocab, sizeof(float));
 }
 
-mo_status mo_gpu_scratch_open(mo_gpu *gpu, mo_error *err)
+static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
 {
-    cutter c = {0};
-    gpu->scratch.pinned.work_bytes = work_bytes(GPU_SMALL * gpu->core.extent.used);
-    gpu->scratch.group_limit = gpu->core.extent.experts;
-    lay_room(gpu, &c, &gpu->scratch);
-    const int64_t bytes = c.used;
-    mo_daddr memory = 0;
-    const mo_status status = mo_gpu_memory_alloc(&gpu->memory, bytes, "working memory", &memory, err);
-    if (status == MO_OK) {
-        c = (cutter){.base = memory};
-        lay_room(gpu, &c, &gpu->scratch);
-        gpu->scratch.memory = memory;
-        gpu->scratch.bytes = bytes;
-    }
-    return status;
-}
-
-static void lay_pinned(const mo_gpu *gpu, cutter *c, mo_gpu_pinned *p)
-{
-    const mo_extent *e = &gpu->core.extent;
-    const int64_t rows = gpu->scratch.batch * e->used, few = GPU_SMALL * e->used;
-    const int layers = gpu->core.spec->layer_count;
+    const mo_extent *e = &s->core->extent;
+    const int64_t rows = s->batch * e->used, few = GPU_SMALL * e->used;
+    const int layers = s->core->spec->layer_count;
     p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > GPU_SMALL ? few : GPU_SMALL) + 63) / 64 * 64;
-    p->block = (uint8_t *)cut(c, mo_gpu_lay_block(gpu, gpu->scratch.batch).bytes, 1);
+    p->block = (uint8_t *)cut(c, mo_gpu_block_of(s, s->batch).bytes, 1);
     p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
     p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
     p->ids = (int32_t *)cut(c, rows > few ? rows : few, sizeof(int32_t));
     p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
     p->all_weights = (float *)cut(c, layers * few, sizeof(float));
-    p->in = (float *)cut(c, GPU_SMALL * gpu->core.spec->width, sizeof(float));
-    p->x = (float *)cut(c, GPU_SMALL * gpu->core.spec->width, sizeof(float));
-    p->rows = (float *)cut(c, few * gpu->core.spec->width, sizeof(float));
+    p->in = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
+    p->x = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
+    p->rows = (float *)cut(c, few * s->core->spec->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
-    p->logits = (float *)cut(c, GPU_LOGITS * gpu->core.spec->vocab, sizeof(float));
+    p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
-    p->works = (uint8_t *)cut(c, GPU_STAGES * p->work_bytes, 1);
-    p->groups = (mo_dgroup *)cut(c, 3 * gpu->scratch.group_limit, sizeof(mo_dgroup));
+    p->works = (uint8_t *)cut(c, MO_VRAM_STAGES * p->work_bytes, 1);
+    p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
     p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
 }
 
-mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err)
+/* What the layouts are made of. */
+static void describe(mo_gpu_scratch *s, const mo_gpu_core *core, int64_t batch, int64_t context)
+{
+    *s = (mo_gpu_scratch){
+        .core = core, .batch = batch, .context = context, .group_limit = core->extent.experts};
+    s->pinned.work_bytes = work_bytes(GPU_SMALL * core->extent.used);
+}
+
+static mo_status pin(mo_gpu_scratch *s, mo_device *device, mo_error *err)
 {
     cutter c = {0};
-    mo_gpu_pinned p = gpu->scratch.pinned;
+    mo_gpu_pinned p = s->pinned;
     void *memory = NULL;
-    lay_pinned(gpu, &c, &p);
-    const mo_status status = mo_device_pin(gpu->memory.device, (size_t)c.used, &memory, &p.seen, err);
+    lay_pinned(s, &c, &p);
+    const mo_status status = mo_device_pin(device, (size_t)c.used, &memory, &p.seen, err);
     if (status != MO_OK) {
         return mo_fail_prefix(err, status, "%.1f MiB of pinned memory for the device",
                               (double)c.used / (1 << 20));
@@ -152,55 +141,38 @@ mo_status mo_gpu_pinned_open(mo_gpu *gpu, mo_error *err)
     p.bytes = c.used;
     p.memory = memory;
     c = (cutter){.base = (uint64_t)(uintptr_t)memory};
-    lay_pinned(gpu, &c, &p);
-    gpu->scratch.pinned = p;
+    lay_pinned(s, &c, &p);
+    s->pinned = p;
     return MO_OK;
 }
 
-int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
+int64_t mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context)
 {
-    int64_t entries = 1;
-    for (int i = 0; i < spec->layer_count; i++) {
-        entries += spec->layers[i].routed ? spec->layers[i].moe.experts : 0;
-    }
-    return entries * (int64_t)sizeof(mo_daddr);
-}
-
-int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec)
-{
-    return (spec->layer_count + 8) * (int64_t)sizeof(mo_dstate);
-}
-
-int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
-{
-    int64_t largest = 0;
-    for (int i = 0; i < spec->layer_count; i++) {
-        const mo_layer *l = &spec->layers[i];
-        if (l->routed) {
-            const mo_brick *b = &l->moe.bricks[0];
-            const mo_weights *w[] = {&b->gate.w, &b->up.w, &b->down.w};
-            int64_t bytes = 0;
-            for (int j = 0; j < 3; j++) {
-                bytes += mo_vram_slot_bytes(w[j]->rows *
-                                            mo_format_row_bytes(mo_format_of(w[j]->type), w[j]->cols));
-            }
-            largest = bytes > largest ? bytes : largest;
-        }
-    }
-    return largest;
-}
-
-mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context)
-{
-    mo_gpu gpu = {.core = {.spec = spec, .rope_count = 8}, .scratch = {.batch = batch, .context = context}};
+    mo_gpu_scratch s;
     cutter c = {0};
-    gpu.core.extent = mo_extent_of(spec);
-    gpu.scratch.pinned.work_bytes = work_bytes(GPU_SMALL * gpu.core.extent.used);
-    gpu.scratch.group_limit = gpu.core.extent.experts;
-    lay_room(&gpu, &c, &gpu.scratch);
-    return (mo_gpu_needs){.core = mo_gpu_core_bytes(spec),
-                          .work = c.used,
-                          .stage_room = 2 * mo_gpu_largest_brick(spec),
-                          .map = mo_gpu_map_bytes(spec),
-                          .gpu_session = mo_gpu_session_table_bytes(spec)};
+    describe(&s, core, batch, context);
+    lay_device(&c, &s);
+    return c.used;
+}
+
+mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
+                              int64_t batch, int64_t context, mo_error *err)
+{
+    describe(s, core, batch, context);
+    s->bytes = mo_gpu_scratch_bytes(core, batch, context);
+    const mo_status status = mo_gpu_memory_alloc(memory, s->bytes, "working memory", &s->memory, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    cutter c = {.base = s->memory};
+    lay_device(&c, s);
+    return pin(s, memory->device, err);
+}
+
+void mo_gpu_scratch_close(mo_gpu_scratch *s, mo_device *device)
+{
+    mo_device_free(device, s->memory);
+    if (s->pinned.memory) {
+        mo_device_unpin(device, s->pinned.memory);
+    }
 }

@@ -4,6 +4,7 @@
 
 #include "device/op.h"
 #include "gpu/core.h"
+#include "gpu/memory.h"
 
 enum {
     GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
@@ -41,6 +42,7 @@ typedef struct mo_gpu_pinned {
 
 /* Device memory that one step works in. */
 typedef struct mo_gpu_scratch {
+    const mo_gpu_core *core;
     mo_daddr memory;
     int64_t bytes;
     mo_daddr step; /* the block that the host sends at the beginning */
@@ -58,5 +60,48 @@ typedef struct mo_gpu_scratch {
     int64_t group_limit;    /* experts of a layer, at most */
     uint32_t sequence;      /* of the step: what flags and replies of this one hold */
 } mo_gpu_scratch;
+
+/* Takes the memory, on the device and pinned. */
+mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
+                              int64_t batch, int64_t context, mo_error *err);
+void mo_gpu_scratch_close(mo_gpu_scratch *s, mo_device *device);
+/* Bytes of that on the device. */
+int64_t mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context);
+
+mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
+mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */
+
+/* The host's reply to a layer. */
+static inline mo_dreply *mo_gpu_reply_of(const mo_gpu_scratch *s, int layer)
+{
+    return (mo_dreply *)(void *)(s->pinned.replies + layer * s->pinned.reply_bytes);
+}
+
+/* Flags of a layer: not finite, or too large for the cache. */
+static inline mo_daddr mo_gpu_bad(const mo_gpu_scratch *s, int layer, bool cache)
+{
+    return s->step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
+}
+
+/* Behind them, what it waited for the host's reply. */
+static inline int64_t mo_gpu_bad_words(int layers)
+{
+    return 3 * (int64_t)layers + 2;
+}
+static inline mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer)
+{
+    return s->step + (mo_daddr)(4 * (2 * (int64_t)s->core->spec->layer_count + 2 + layer));
+}
+
+/* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
+ * brings them all. */
+static inline int64_t mo_gpu_choice_rows(const mo_gpu_scratch *s, int64_t tokens)
+{
+    return (tokens <= GPU_SMALL ? GPU_SMALL : s->batch) * s->core->extent.used;
+}
+static inline mo_daddr mo_gpu_choice(const mo_gpu_scratch *s, mo_daddr array, int64_t tokens, int layer)
+{
+    return array + (mo_daddr)(layer * mo_gpu_choice_rows(s, tokens) * 4);
+}
 
 #endif

@@ -15,7 +15,7 @@
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     const int64_t n = forward->tokens, pairs = gpu->core.extent.pairs, width = gpu->core.spec->width;
-    const mo_gpu_block b = mo_gpu_lay_block(gpu, n);
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, n);
     uint8_t *block = gpu->scratch.pinned.block;
     mo_dplace *places = (mo_dplace *)(void *)(block + b.places);
     mo_dslice *slices = (mo_dslice *)(void *)(block + b.slices);
@@ -88,31 +88,33 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     const int layers = gpu->core.spec->layer_count;
     const bool experts = !forward->slices[0].routers_only;
     mo_op *ops = gpu->programs.batch_ops;
-    mo_gpu_plan p = {.gpu = gpu,
-                     .tokens = forward->tokens,
-                     .chunks = mo_gpu_chunks_seen(forward),
-                     .slices = forward->slice_count,
-                     .kv = forward->slices[0].state->kv,
-                     .ops = ops,
-                     .limit = gpu->programs.batch_ops_limit};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = forward->tokens,
+                    .chunks = mo_gpu_chunks_seen(forward),
+                    .slices = forward->slice_count,
+                    .kv = forward->slices[0].state->kv,
+                    .ops = ops,
+                    .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
-    mo_gpu_begin(&p, 0);
+    mo_gpu_ops_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);
         if (status != MO_OK) {
             break;
         }
         if (mo_gpu_layer_streamed(gpu, i)) {
-            status = mo_gpu_launch(gpu->link.main, &p, err);
+            status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
             p.count = 0;
             status = status == MO_OK ? mo_gpu_layer_buffer_enter(gpu, i, err) : status;
         }
-        mo_gpu_mix(&p, i);
-        status = status == MO_OK ? mo_gpu_launch(gpu->link.main, &p, err) : status;
+        mo_gpu_ops_mixer(&p, i);
+        status = status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
         p.count = 0;
-        mo_gpu_side(&p, i);
+        mo_gpu_ops_side(&p, i);
         if (status == MO_OK) {
-            status = mo_gpu_launch(gpu->link.main, &p, err);
+            status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
         }
         p.count = 0;
         if (status == MO_OK && mo_gpu_layer_streamed(gpu, i)) {
@@ -122,9 +124,9 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
             p.count = 0;
         }
-        mo_gpu_merge(&p, i, true, experts);
+        mo_gpu_ops_merge(&p, i, true, experts);
     }
-    return status == MO_OK ? mo_gpu_launch(gpu->link.main, &p, err) : status;
+    return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
 }
 
 /* ---- All of it -------------------------------------------------------------------------------- */
