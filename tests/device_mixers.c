@@ -1,5 +1,5 @@
 /* Cases of the mixers' ops: attention and the delta rule. The references go other ways than the engine: keys and
- * values are laid out without a ring, a convolution runs over one long row of inputs. */
+ * values are laid out in order, a convolution runs over one long row of inputs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static const shape shapes[] = {{4, 2, 64, 64},   {2, 1, 80, 80},   {6, 2, 96, 96
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Rows of a cache that differ from each other: making them takes the time of this test. A prime number, so that no
- * two positions that code could mix up (by a chunk, by a ring) are alike. */
+ * two positions that code could mix up (by a chunk, by a block, by a turn of the table) are alike. */
 enum { DISTINCT = 131 };
 
 static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour)
@@ -95,34 +95,57 @@ static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour
     assert_true(K.kv_write(kv, x, n, out));
 }
 
-/* The cache of each session: a ring where there is a window, otherwise as long as the text. */
+/* The cache of each session: circular where there is a window, otherwise as long as the text. Its blocks lie in memory in
+ * another order than in the table. */
 static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t window, int flavour)
 {
+    const mo_kv_shape layout = {.type = kv, .heads = h->kv_heads, .k_len = h->k_len, .v_len = h->v_len};
     const int64_t k_bytes = mo_kv_bytes(kv, h->k_len), v_bytes = mo_kv_bytes(kv, h->v_len);
+    const int64_t bytes = mo_kv_block_bytes(layout);
+    uint8_t *k = malloc((size_t)(DISTINCT * k_bytes)), *v = malloc((size_t)(DISTINCT * v_bytes));
+    for (int i = 0; i < DISTINCT; i++) {
+        write_random(b, kv, h->k_len, k + i * k_bytes, flavour);
+        write_random(b, kv, h->v_len, v + i * v_bytes, flavour);
+    }
     for (int i = 0; i < s->slices; i++) {
-        const int64_t last = s->position[i] + s->count[i];
-        const int64_t ring = (window + s->count[i] + MO_CHUNK - 1) / MO_CHUNK * MO_CHUNK;
-        const int64_t capacity = window && ring < last ? ring : last + 3;
-        uint8_t *k = box_take(b, h->kv_heads * capacity * k_bytes);
-        uint8_t *v = box_take(b, h->kv_heads * capacity * v_bytes);
-        for (int64_t row = 0; row < h->kv_heads * capacity; row++) {
-            if (row < DISTINCT) {
-                write_random(b, kv, h->k_len, k + row * k_bytes, flavour);
-                write_random(b, kv, h->v_len, v + row * v_bytes, flavour);
-            } else {
-                memcpy(k + row * k_bytes, k + row % DISTINCT * k_bytes, (size_t)k_bytes);
-                memcpy(v + row * v_bytes, v + row % DISTINCT * v_bytes, (size_t)v_bytes);
+        const int64_t length = mo_kv_table_length(s->position[i] + s->count[i] + 3, window, s->count[i]);
+        uint8_t *memory = box_take(b, length * bytes);
+        mo_daddr *table = box_take(b, length * (int64_t)sizeof *table);
+        for (int64_t e = 0; e < length; e++) {
+            uint8_t *block = memory + (length - 1 - e) * bytes;
+            table[e] = box_address(b, block);
+            for (int head = 0; head < h->kv_heads; head++) {
+                uint8_t *keys = block + mo_kv_keys_at(layout, head);
+                uint8_t *values = block + mo_kv_values_at(layout, head);
+                for (int64_t u = 0; u < MO_KV_BLOCK; u++) {
+                    const int64_t row = ((head * length + e) * MO_KV_BLOCK + u) % DISTINCT;
+                    memcpy(keys + u * k_bytes, k + row * k_bytes, (size_t)k_bytes);
+                    memcpy(values + u * v_bytes, v + row * v_bytes, (size_t)v_bytes);
+                }
             }
         }
-        s->state[i]->k = box_address(b, k);
-        s->state[i]->v = box_address(b, v);
-        s->state[i]->capacity = capacity;
+        s->state[i]->blocks = box_address(b, table);
+        s->state[i]->length = length;
     }
+    free(k);
+    free(v);
 }
 
 static const mo_dstate *state_at(const box *b, const mo_dplace *place)
 {
     return (const mo_dstate *)box_at(b, place->layers) + LAYER;
+}
+
+/* Where a key, or a value, of position u lies. */
+static uint8_t *cache_at(const box *b, const mo_dstate *state, mo_kv_shape layout, bool value, int head,
+                         int64_t u)
+{
+    const mo_daddr *table = box_at(b, state->blocks);
+    uint8_t *block = (uint8_t *)box_at(b, table[u / MO_KV_BLOCK % state->length]);
+    return value ? block + mo_kv_values_at(layout, head) +
+                       u % MO_KV_BLOCK * mo_kv_bytes(layout.type, layout.v_len)
+                 : block + mo_kv_keys_at(layout, head) +
+                       u % MO_KV_BLOCK * mo_kv_bytes(layout.type, layout.k_len);
 }
 
 static int64_t query_len(int k_len, int gated)
@@ -211,6 +234,7 @@ static void heads_token(const box *b, const mo_op_heads *o, int64_t t)
     const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
     const mo_dstate *state = state_at(b, place);
     const mo_kv_type kv = (mo_kv_type)o->kv;
+    const mo_kv_shape layout = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
     float *q = (float *)box_at(b, o->q) + t * o->heads * query_len(o->k_len, o->gated);
     float *k = (float *)box_at(b, o->k) + t * o->kv_heads * o->k_len;
     float *v = (float *)box_at(b, o->v) + t * o->kv_heads * o->v_len;
@@ -225,15 +249,14 @@ static void heads_token(const box *b, const mo_op_heads *o, int64_t t)
         turn(b, o, t, q + h * query_len(o->k_len, o->gated), o->q_norm);
     }
     for (int h = 0; h < o->kv_heads; h++) {
-        const int64_t row = h * state->capacity + place->position % state->capacity;
         turn(b, o, t, k + (int64_t)h * o->k_len, o->k_norm);
         if (o->v_norm) {
             K.rms_norm(v + (int64_t)h * o->v_len, v + (int64_t)h * o->v_len, NULL, o->v_len, o->eps);
         }
         assert_true(K.kv_write(kv, k + (int64_t)h * o->k_len, o->k_len,
-                               (uint8_t *)box_at(b, state->k) + row * mo_kv_bytes(kv, o->k_len)));
+                               cache_at(b, state, layout, false, h, place->position)));
         assert_true(K.kv_write(kv, v + (int64_t)h * o->v_len, o->v_len,
-                               (uint8_t *)box_at(b, state->v) + row * mo_kv_bytes(kv, o->v_len)));
+                               cache_at(b, state, layout, true, h, place->position)));
     }
 }
 
@@ -319,24 +342,21 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
     const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
     const mo_dstate *state = state_at(b, place);
     const int64_t p = place->position, first = o->window && p >= o->window ? p - o->window + 1 : 0;
-    const int64_t k_bytes = mo_kv_bytes((mo_kv_type)o->kv, o->k_len);
-    const int64_t v_bytes = mo_kv_bytes((mo_kv_type)o->kv, o->v_len);
+    const mo_kv_shape layout = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
+    const mo_kv_shape alone = {.type = o->kv, .heads = 1, .k_len = o->k_len, .v_len = o->v_len};
     const mo_acts mixed = box_acts_at(b, &o->mixed);
     const float *sinks = box_at(b, o->sinks);
-    uint8_t *k = malloc((size_t)((p + 1) * k_bytes)), *v = malloc((size_t)((p + 1) * v_bytes));
+    const int64_t length = p / MO_KV_BLOCK + 1, bytes = mo_kv_block_bytes(alone);
+    uint8_t *memory = malloc((size_t)(length * bytes)), **blocks = malloc(sizeof *blocks * (size_t)length);
+    for (int64_t i = 0; i < length; i++) {
+        blocks[i] = memory + i * bytes;
+    }
     for (int h = 0; h < o->kv_heads; h++) {
+        const mo_kv_head kv = mo_kv_head_of(alone, 0, blocks, length);
         for (int64_t u = first; u <= p; u++) {
-            const int64_t row = h * state->capacity + u % state->capacity;
-            memcpy(k + u * k_bytes, (uint8_t *)box_at(b, state->k) + row * k_bytes, (size_t)k_bytes);
-            memcpy(v + u * v_bytes, (uint8_t *)box_at(b, state->v) + row * v_bytes, (size_t)v_bytes);
+            memcpy(mo_kv_key(&kv, u), cache_at(b, state, layout, false, h, u), (size_t)kv.k_bytes);
+            memcpy(mo_kv_value(&kv, u), cache_at(b, state, layout, true, h, u), (size_t)kv.v_bytes);
         }
-        const mo_kv_head kv = {.type = (mo_kv_type)o->kv,
-                               .k = k,
-                               .v = v,
-                               .k_stride = k_bytes,
-                               .v_stride = v_bytes,
-                               .k_len = o->k_len,
-                               .v_len = o->v_len};
         const int group = o->heads / o->kv_heads;
         for (int head = h * group; head < (h + 1) * group; head++) {
             const float *q =
@@ -345,8 +365,8 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
                          mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
         }
     }
-    free(k);
-    free(v);
+    free(memory);
+    free(blocks);
     box_quantize(&mixed, t);
 }
 

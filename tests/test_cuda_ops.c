@@ -377,25 +377,32 @@ typedef struct lengths {
     mo_kv_type kv;
 } lengths;
 
-static void give_cache(const sessions *s, const lengths *n, int64_t window, int batch)
+/* Blocks in another order than the table's. */
+static void make_cache(const sessions *s, const lengths *n, int64_t window, int batch)
 {
+    const mo_kv_shape shape = {.type = n->kv, .heads = n->kv_heads, .k_len = n->k_len, .v_len = n->v_len};
+    const int64_t bytes = mo_kv_block_bytes(shape);
     for (int i = 0; i < s->slice_count; i++) {
         mo_dstate *layer = (mo_dstate *)(uintptr_t)s->slices[i].layers + 1;
-        const int64_t ring = (window + batch + 255) / 256 * 256;
-        layer->capacity = window ? ring : s->last + below(3);
-        const int64_t rows = n->kv_heads * layer->capacity;
-        uint8_t *k = take(rows * mo_kv_bytes(n->kv, n->k_len)),
-                *v = take(rows * mo_kv_bytes(n->kv, n->v_len));
-        float x[1024];
-        for (int64_t r = 0; r < rows; r++) {
-            for (int j = 0; j < n->k_len || j < n->v_len; j++) {
-                x[j] = random_normal(&b.seed);
-            }
-            mo_kernels_scalar.kv_write(n->kv, x, n->k_len, k + r * mo_kv_bytes(n->kv, n->k_len));
-            mo_kernels_scalar.kv_write(n->kv, x, n->v_len, v + r * mo_kv_bytes(n->kv, n->v_len));
+        layer->length = window ? mo_kv_table_length(1 << 20, window, batch)
+                               : mo_kv_table_length(s->last + below(3), 0, batch);
+        uint8_t *memory = take(layer->length * bytes),
+                **blocks = take(layer->length * (int64_t)sizeof *blocks);
+        for (int64_t e = 0; e < layer->length; e++) {
+            blocks[e] = memory + (layer->length - 1 - e) * bytes;
         }
-        layer->k = at(k);
-        layer->v = at(v);
+        for (int h = 0; h < n->kv_heads; h++) {
+            const mo_kv_head kv = mo_kv_head_of(shape, h, blocks, layer->length);
+            float x[1024];
+            for (int64_t u = 0; u < layer->length * MO_KV_BLOCK; u++) {
+                for (int j = 0; j < n->k_len || j < n->v_len; j++) {
+                    x[j] = random_normal(&b.seed);
+                }
+                mo_kernels_scalar.kv_write(n->kv, x, n->k_len, mo_kv_key(&kv, u));
+                mo_kernels_scalar.kv_write(n->kv, x, n->v_len, mo_kv_value(&kv, u));
+            }
+        }
+        layer->blocks = at(blocks); /* addresses of the emulated device are the host's */
     }
 }
 
@@ -414,7 +421,7 @@ static void draw_heads(uint64_t draw)
     const lengths n = draw_lengths();
     const sessions s = draw_sessions(ONE_OF(1, 2), 4, 600);
     const int64_t window = chance(30) ? 20 : 0;
-    give_cache(&s, &n, window, 4);
+    make_cache(&s, &n, window, 4);
     mo_op op = {.kind = MO_OP_HEADS};
     mo_op_heads *o = &op.heads;
     *o = (mo_op_heads){.places = at(s.places),
@@ -478,7 +485,7 @@ static void draw_attend(uint64_t draw)
     const lengths n = draw_lengths();
     const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 4), ONE_OF(20, 300, 1100));
     const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
-    give_cache(&s, &n, window, 4);
+    make_cache(&s, &n, window, 4);
     draw_attend_of(draw, &s, n, window);
 }
 
@@ -493,7 +500,7 @@ static void draw_attend_many(uint64_t draw)
         return;
     }
     n.heads = n.heads > 9 ? n.kv_heads : n.heads;
-    give_cache(&s, &n, window, 40);
+    make_cache(&s, &n, window, 40);
     draw_attend_of(draw, &s, n, window);
 }
 

@@ -265,9 +265,10 @@ static void test_bad(void **state)
                 memset(&op, 0, sizeof op);
                 box_clear(&b, 2);
                 mo_dstate *layer = box_take(&b, sizeof *layer);
-                *layer = (mo_dstate){.capacity = 4};
-                layer->k = box_address(&b, box_take(&b, 4 * mo_kv_bytes((mo_kv_type)kv, 64)));
-                layer->v = box_address(&b, box_take(&b, 4 * mo_kv_bytes((mo_kv_type)kv, 64)));
+                const mo_kv_shape shape = {.type = kv, .heads = 1, .k_len = 64, .v_len = 64};
+                mo_daddr *table = box_take(&b, sizeof *table);
+                *table = box_address(&b, box_take(&b, mo_kv_block_bytes(shape)));
+                *layer = (mo_dstate){.blocks = box_address(&b, table), .length = 1};
                 mo_dplace *place = box_take(&b, sizeof *place);
                 *place = (mo_dplace){.layers = box_address(&b, layer), .position = 2};
                 float *k = box_filled(&b, 64, 0), *v = box_filled(&b, 64, 0);

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "api/model.h"
+#include "engine/step.h"
 #include "moraine.h"
 #include "oracle.h"
 #include "random.h"
@@ -353,8 +355,8 @@ static bool stop_after_one(void *user, int64_t done, int64_t total)
     return false;
 }
 
-/* A long text through a small batch (windows keep a ring of positions) and through one batch (they keep all):
- * the same bits, also after going back a little and after going back too far for the ring. */
+/* A long text through a small batch (windows keep few positions) and through one batch (they keep all):
+ * the same bits, also after going back a little and after going back too far for them. */
 static void windows_keep_what_they_see(void **state)
 {
     (void)state;
@@ -376,7 +378,7 @@ static void windows_keep_what_they_see(void **state)
         const uint64_t kept = mo_session_bytes(model, MO_KV_F16, 0),
                        all = mo_session_bytes(whole_model, MO_KV_F16, 0);
         assert_true(kept <= all);
-        /* Sanitizers take their time: there, only where a ring is kept. */
+        /* Sanitizers take their time: there, only where fewer are kept. */
         const bool skipped = SANITIZED && kept == all;
         const int32_t *const texts[] = {tokens, edited, tokens, tokens};
         const int64_t counts[] = {LONG, LONG, 600, LONG};
@@ -390,6 +392,67 @@ static void windows_keep_what_they_see(void **state)
         mo_session_destroy(whole);
         mo_session_destroy(session);
         mo_model_close(whole_model);
+        mo_model_close(model);
+    }
+}
+
+static void step_state(mo_engine *engine, mo_state *s, const int32_t *tokens, int64_t count, float *row)
+{
+    const mo_slice slice = {
+        .state = s, .tokens = tokens, .count = count, .logits = row, .logits_from = count - 1};
+    mo_error err = {.detail = ""};
+    if (mo_step(engine, &slice, 1, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+}
+
+/* Two states that share the blocks of a common text and go on differently give what states of their own give. */
+static void shared_blocks_are_copied_before_a_step_writes(void **state)
+{
+    (void)state;
+    enum { BEGIN = 150, MORE = 8 };
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        const size_t row = sizeof(float) * (size_t)o->vocab;
+        mo_model *model = open_model(o->path, &(setting){.batch = BEGIN});
+        mo_engine *e = model->engine;
+        float *want = malloc(2 * row), *got = malloc(2 * row);
+        int32_t text[BEGIN], more[2][MORE];
+        uint64_t seed = 5;
+        for (int t = 0; t < BEGIN; t++) {
+            text[t] = (int32_t)random_below(&seed, o->vocab);
+        }
+        mo_block_pool *pool;
+        mo_state alone, s[2];
+        assert_int_equal(mo_state_pool(e->spec, MO_KV_F16, 256, e->batch, 2, &pool, NULL), MO_OK);
+        for (int j = 0; j < 2; j++) {
+            for (int t = 0; t < MORE; t++) {
+                more[j][t] = (int32_t)random_below(&seed, o->vocab);
+            }
+            assert_int_equal(mo_state_init_in(&s[j], pool, e->spec, MO_KV_F16, 256, e->batch, NULL), MO_OK);
+            assert_int_equal(mo_state_init(&alone, e->spec, MO_KV_F16, 256, e->batch, NULL), MO_OK);
+            step_state(e, &alone, text, BEGIN, got);
+            step_state(e, &alone, more[j], MORE - 1, got);
+            step_state(e, &alone, more[j] + MORE - 1, 1, want + j * o->vocab);
+            mo_state_drop(&alone);
+        }
+        step_state(e, &s[0], text, BEGIN, got);
+        mo_state_share(&s[1], &s[0]);
+        for (int j = 0; j < 2; j++) {
+            step_state(e, &s[j], more[j], MORE - 1, got);
+        }
+        for (int j = 0; j < 2; j++) {
+            step_state(e, &s[j], more[j] + MORE - 1, 1, got + j * o->vocab);
+            if (memcmp(got + j * o->vocab, want + j * o->vocab, row) != 0) {
+                fail_msg("%s: other bits in state %d", o->name, j);
+            }
+        }
+        for (int j = 0; j < 2; j++) {
+            mo_state_drop(&s[j]);
+        }
+        mo_block_pool_close(pool);
+        free(want);
+        free(got);
         mo_model_close(model);
     }
 }
@@ -564,6 +627,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(together),
         cmocka_unit_test(snapshots_and_edits),
         cmocka_unit_test(windows_keep_what_they_see),
+        cmocka_unit_test(shared_blocks_are_copied_before_a_step_writes),
         cmocka_unit_test(refusals),
         cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(a_removed_file_is_not_missed),

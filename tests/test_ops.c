@@ -240,41 +240,52 @@ static void run_kv_write(testcase *c, const mo_kernels *k)
     }
 }
 
+/* A cache of `length` blocks in an order that is not theirs in memory. What must not be read is not a number. */
+static uint8_t **blocks_of(testcase *c, mo_kv_shape shape, int64_t length)
+{
+    const size_t bytes = (size_t)mo_kv_block_bytes(shape);
+    uint8_t *memory = memset(space(c, bytes * (size_t)length), 0xFF, bytes * (size_t)length);
+    uint8_t **blocks = space(c, sizeof *blocks * (size_t)length);
+    for (int64_t i = 0; i < length; i++) {
+        blocks[i] = memory + (size_t)((i * 3 + 1) % length) * bytes;
+    }
+    if (length % 3 == 0) {
+        for (int64_t i = 0; i < length; i++) {
+            blocks[i] = memory + (size_t)(length - 1 - i) * bytes;
+        }
+    }
+    return blocks;
+}
+
 static void run_attend(testcase *c, const mo_kernels *k)
 {
-    static const int64_t rings[] = {0, 256, 512};
+    static const int64_t lengths[] = {0, 2, 4};
     const bool zero = c->seed % 25 == 7;
-    const mo_kv_type type = zero ? MO_KV_F32 : (mo_kv_type)(c->seed / 4 % 3);
-    mo_kv_head kv = {.type = type, .ring = rings[c->seed / 3 % 3]};
+    mo_kv_shape shape = {.type = zero ? MO_KV_F32 : (mo_kv_type)(c->seed / 4 % 3)};
     const bool large = c->seed % 16 == 9;
-    kv.k_len = large ? 32 * pick(c, 2, 18) : pick(c, 1, 100);
-    kv.v_len = large ? 32 * pick(c, 2, 18) : pick(c, 1, 100);
+    shape.k_len = (int)(large ? 32 * pick(c, 2, 18) : pick(c, 1, 100));
+    shape.v_len = (int)(large ? 32 * pick(c, 2, 18) : pick(c, 1, 100));
     const int64_t heads = c->seed < 20 ? (int64_t)c->seed + 1 : pick(c, 1, 9);
-    const int64_t chunk = kv.ring ? pick(c, 0, 9) : pick(c, 0, 1);
+    const int64_t circular = lengths[c->seed / 3 % 3];
+    const int64_t chunk = circular ? pick(c, 0, 9) : pick(c, 0, 1);
     const int64_t low = pick(c, 0, 255), high = pick(c, low + 1, 256);
     const int64_t begin = MO_CHUNK * chunk + low, end = MO_CHUNK * chunk + high;
-    kv.k_stride = mo_kv_bytes(type, kv.k_len) + 2 * pick(c, 0, 3);
-    kv.v_stride = mo_kv_bytes(type, kv.v_len);
-    const int64_t places = kv.ring ? kv.ring : end;
-    uint8_t *keys = space(c, (size_t)(places * kv.k_stride)),
-            *values = space(c, (size_t)(places * kv.v_stride));
-    memset(keys, 0xFF, (size_t)(places * kv.k_stride)); /* what must not be read is not a number */
-    memset(values, 0xFF, (size_t)(places * kv.v_stride));
+    const int head = (int)pick(c, 0, 3);
+    shape.heads = 4;
+    const int64_t length = circular ? circular : (end + MO_KV_BLOCK - 1) / MO_KV_BLOCK;
+    const mo_kv_head kv = mo_kv_head_of(shape, head, blocks_of(c, shape, length), length);
     for (int64_t u = begin; u < end; u++) {
-        const int64_t place = kv.ring ? u % kv.ring : u;
         float x[32 * 18];
         const float tiny = u % 3 ? -0x1p-100f : 0x1p-100f;
         for (int64_t i = 0; i < kv.k_len; i++) {
             x[i] = zero ? tiny : value(c);
         }
-        assert_true(mo_kernels_scalar.kv_write(type, x, kv.k_len, keys + place * kv.k_stride));
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.k_len, mo_kv_key(&kv, u)));
         for (int64_t i = 0; i < kv.v_len; i++) {
             x[i] = value(c);
         }
-        assert_true(mo_kernels_scalar.kv_write(type, x, kv.v_len, values + place * kv.v_stride));
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.v_len, mo_kv_value(&kv, u)));
     }
-    kv.k = keys;
-    kv.v = values;
     float *q = row(c, heads * kv.k_len);
     if (zero) { /* every product underflows: scores are zeros of both signs */
         for (int64_t i = 0; i < heads * kv.k_len; i++) {
@@ -291,10 +302,13 @@ static void run_attend(testcase *c, const mo_kernels *k)
 /* Several tokens that see different parts of one chunk, as a prompt's do: every way to make scores. */
 static void run_attend_spans(testcase *c, const mo_kernels *k)
 {
-    static const int64_t lengths[] = {32, 64, 96, 128, 40, 256};
-    const int64_t n = lengths[c->seed % 6], tokens = pick(c, 1, 10), heads = pick(c, 1, n < 200 ? 12 : 9);
-    mo_kv_head kv = {
-        .type = (mo_kv_type)(c->seed / 6 % 3), .k_len = n, .v_len = c->seed % 5 ? n : pick(c, 1, 100)};
+    static const int lengths[] = {32, 64, 96, 128, 40, 256};
+    const int n = lengths[c->seed % 6];
+    const int64_t tokens = pick(c, 1, 10), heads = pick(c, 1, n < 200 ? 12 : 9);
+    const mo_kv_shape shape = {.type = (mo_kv_type)(c->seed / 6 % 3),
+                               .heads = 1,
+                               .k_len = n,
+                               .v_len = c->seed % 5 ? n : (int)pick(c, 1, 100)};
     const int64_t window = c->seed % 4 == 1 ? pick(c, 1, 200) : MO_CHUNK,
                   last = pick(c, 1, MO_CHUNK - tokens + 1);
     mo_seen spans[10];
@@ -302,22 +316,15 @@ static void run_attend_spans(testcase *c, const mo_kernels *k)
         const int64_t end = last + i, begin = end > window ? end - window : 0;
         spans[i] = (mo_seen){MO_CHUNK + begin, MO_CHUNK + end};
     }
-    kv.k_stride = mo_kv_bytes(kv.type, kv.k_len);
-    kv.v_stride = mo_kv_bytes(kv.type, kv.v_len);
-    uint8_t *keys = space(c, (size_t)(2 * MO_CHUNK * kv.k_stride)),
-            *values = space(c, (size_t)(2 * MO_CHUNK * kv.v_stride));
-    memset(keys, 0xFF, (size_t)(2 * MO_CHUNK * kv.k_stride)); /* what must not be read is not a number */
-    memset(values, 0xFF, (size_t)(2 * MO_CHUNK * kv.v_stride));
+    const mo_kv_head kv = mo_kv_head_of(shape, 0, blocks_of(c, shape, 4), 4);
     for (int64_t u = spans[0].begin; u < spans[tokens - 1].end; u++) {
         float x[256];
         for (int64_t i = 0; i < 256; i++) {
             x[i] = value(c);
         }
-        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.k_len, keys + u * kv.k_stride));
-        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.v_len, values + u * kv.v_stride));
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.k_len, mo_kv_key(&kv, u)));
+        assert_true(mo_kernels_scalar.kv_write(kv.type, x, kv.v_len, mo_kv_value(&kv, u)));
     }
-    kv.k = keys;
-    kv.v = values;
     const int64_t rows = tokens * heads;
     const float *q = row(c, rows * kv.k_len);
     float *m = zeros(c, rows), *l = zeros(c, rows), *o = zeros(c, rows * kv.v_len);

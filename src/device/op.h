@@ -42,13 +42,13 @@ typedef struct mo_dacts {
     int32_t unused;
 } mo_dacts;
 
-/* One layer of one session's state. Position u of KV head h: k + (h * capacity + u mod capacity) * bytes of a
- * key in the KV format; capacity is a multiple of 256 where it wraps, so a chunk never does. */
+/* One layer of one session's state. Keys and values lie in blocks of 128 positions (numeric/kv.h) behind a table, which stands
+ * while a step runs; where it is circular its length is even, so that a chunk's two blocks are neighbours in it. */
 typedef struct mo_dstate {
-    mo_daddr k, v;    /* [kv_heads][capacity][bytes] */
-    int64_t capacity; /* positions */
-    mo_daddr conv;    /* float[taps - 1][channels], oldest first */
-    mo_daddr delta;   /* float[v_heads][head][head] */
+    mo_daddr blocks; /* mo_daddr[length]: where each block lies */
+    int64_t length;
+    mo_daddr conv;  /* float[taps - 1][channels], oldest first */
+    mo_daddr delta; /* float[v_heads][head][head] */
 } mo_dstate;
 
 /* Where a token of the step belongs. */

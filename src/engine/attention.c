@@ -49,7 +49,7 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    mo_state *state = forward->w->state_of[t];
+    const mo_state *state = forward->w->state_of[t];
     const int64_t position = forward->w->position[t];
     float *key = forward->w->k + (t * a->kv_heads + h) * a->k_len;
     float *value = forward->w->v + (t * a->kv_heads + h) * a->v_len;
@@ -64,9 +64,9 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
     if (a->v_norm) {
         forward->k->rms_norm(value, value, NULL, a->v_len, forward->spec->eps);
     }
-    const bool fits =
-        forward->k->kv_write(state->kv, key, a->k_len, mo_state_key(state, forward->index, h, position)) &&
-        forward->k->kv_write(state->kv, value, a->v_len, mo_state_value(state, forward->index, h, position));
+    const mo_kv_head kv = mo_state_head(state, forward->index, h);
+    const bool fits = forward->k->kv_write(state->kv, key, a->k_len, mo_kv_key(&kv, position)) &&
+                      forward->k->kv_write(state->kv, value, a->v_len, mo_kv_value(&kv, position));
     if (!fits) {
         atomic_store_explicit(&forward->overflow, true, memory_order_relaxed);
     }

@@ -37,6 +37,7 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
             forward->w->position[t] = s->state->length + j;
             forward->w->slice_of[t] = i;
         }
+        mo_state_own(s->state, s->state->length, s->state->length + s->count);
         if (s->state->written < s->state->length + s->count) {
             s->state->written = s->state->length + s->count;
         }

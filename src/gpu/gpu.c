@@ -238,7 +238,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->layer_buffer.held = -1;
     gpu->memory.session_bytes =
         (int64_t)mo_state_bytes(gpu->core.spec, options->kv, options->context, options->batch) +
-        mo_gpu_session_table_bytes(gpu->core.spec);
+        mo_gpu_session_table_bytes(gpu->core.spec, options->context, options->batch);
     gpu->lanes.cpu_rate = mo_lane_rate_of(options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
     gpu->lanes.fetch_rate = mo_lane_rate_of(options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {

@@ -13,9 +13,10 @@ int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
     return entries * (int64_t)sizeof(mo_daddr);
 }
 
-int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec)
+int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch)
 {
-    return (spec->layer_count + 8) * (int64_t)sizeof(mo_dstate);
+    return (spec->layer_count + 8) * (int64_t)sizeof(mo_dstate) +
+           mo_state_entries(spec, context, batch) * (int64_t)sizeof(mo_daddr);
 }
 
 int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
@@ -45,5 +46,5 @@ mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t co
                           .work = mo_gpu_scratch_bytes(&core, batch, context),
                           .stage_room = 2 * mo_gpu_largest_brick(spec),
                           .map = mo_gpu_map_bytes(spec),
-                          .gpu_session = mo_gpu_session_table_bytes(spec)};
+                          .gpu_session = mo_gpu_session_table_bytes(spec, context, batch)};
 }

@@ -16,7 +16,7 @@ mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t co
 
 /* Bytes of the map of experts, and of a session's table, on a device. */
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
-int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec);
+int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch);
 /* Bytes of the largest expert on a device; 0 when there are none. */
 int64_t mo_gpu_largest_brick(const mo_model_spec *spec);
 

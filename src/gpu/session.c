@@ -7,12 +7,39 @@
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
 
+/* The layers' descriptions, then the tables of their blocks. */
+static int64_t table_bytes(const mo_state *state)
+{
+    return state->spec->layer_count * (int64_t)sizeof(mo_dstate) +
+           mo_state_entries(state->spec, state->context, state->batch) * (int64_t)sizeof(mo_daddr);
+}
+
+/* The state's tables, with the addresses that its blocks have on the device. */
+static void fill_table(const mo_state *state, const mo_gpu_session *gpu_session, mo_dstate *table)
+{
+    const int layers = state->spec->layer_count;
+    const mo_daddr entries = gpu_session->table + (mo_daddr)layers * sizeof *table;
+    mo_daddr *entry = (mo_daddr *)(void *)(table + layers);
+    int64_t used = 0;
+    for (int i = 0; i < layers; i++) {
+        const mo_state_layer *l = &state->layers[i];
+        table[i] = (mo_dstate){.blocks = entries + (mo_daddr)used * sizeof *entry, .length = l->length};
+        for (int64_t b = 0; b < l->length; b++) {
+            entry[used++] = gpu_session->memory + (mo_daddr)(l->blocks[b] - state->memory);
+        }
+        if (l->conv) {
+            table[i].conv = gpu_session->memory + (mo_daddr)((uint8_t *)l->conv - state->memory);
+            table[i].delta = gpu_session->memory + (mo_daddr)((uint8_t *)l->delta - state->memory);
+        }
+    }
+}
+
 mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 {
     mo_gpu *gpu = owner;
-    const int layers = gpu->core.spec->layer_count;
+    const int64_t bytes = table_bytes(state);
     mo_gpu_session *gpu_session = calloc(1, sizeof *gpu_session);
-    mo_dstate *table = calloc((size_t)layers, sizeof *table);
+    mo_dstate *table = calloc(1, (size_t)bytes);
     if (!gpu_session || !table) {
         free(gpu_session);
         free(table);
@@ -23,20 +50,11 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
     mo_status status = mo_gpu_memory_alloc(&gpu->memory, gpu_session->bytes, "the state of a session",
                                            &gpu_session->memory, err);
     if (status == MO_OK) {
-        status = mo_gpu_memory_alloc(&gpu->memory, layers * (int64_t)sizeof *table, "the state of a session",
-                                     &gpu_session->table, err);
-    }
-    for (int i = 0; status == MO_OK && i < layers; i++) {
-        const mo_state_layer *l = &state->layers[i];
-        const uint8_t *base = state->memory;
-        table[i] = (mo_dstate){.capacity = l->capacity};
-        table[i].k = l->k ? gpu_session->memory + (mo_daddr)(l->k - base) : 0;
-        table[i].v = l->v ? gpu_session->memory + (mo_daddr)(l->v - base) : 0;
-        table[i].conv = l->conv ? gpu_session->memory + (mo_daddr)((uint8_t *)l->conv - base) : 0;
-        table[i].delta = l->delta ? gpu_session->memory + (mo_daddr)((uint8_t *)l->delta - base) : 0;
+        status = mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of a session", &gpu_session->table, err);
     }
     if (status == MO_OK) {
-        status = mo_copy_in(gpu->link.main, gpu_session->table, table, (size_t)layers * sizeof *table, err);
+        fill_table(state, gpu_session, table);
+        status = mo_copy_in(gpu->link.main, gpu_session->table, table, (size_t)bytes, err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
@@ -67,8 +85,7 @@ void mo_gpu_session_close(mo_state *state)
         }
         if (gpu_session->gpu) {
             mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->memory, gpu_session->bytes);
-            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->table,
-                               gpu_session->gpu->core.spec->layer_count * (int64_t)sizeof(mo_dstate));
+            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->table, table_bytes(state));
         }
         free(gpu_session);
         state->gpu_session = NULL;
@@ -106,9 +123,7 @@ mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
 
 static size_t begin_of(const mo_state *s, int layer)
 {
-    const mo_state_layer *l = &s->layers[layer];
-    const uint8_t *at = l->k ? l->k : (const uint8_t *)l->conv;
-    return (size_t)(at - (const uint8_t *)s->memory);
+    return (size_t)(s->layers[layer].blocks[0] - s->memory);
 }
 
 static size_t end_of(const mo_state *s, int layer)
@@ -122,7 +137,7 @@ static mo_status move(mo_gpu *gpu, const mo_state *s, bool to_device, mo_error *
     for (int i = 0; i < gpu->core.spec->layer_count && status == MO_OK; i++) {
         if (gpu->layer_buffer.cpu.layers[i]) {
             const size_t at = begin_of(s, i), bytes = end_of(s, i) - at;
-            uint8_t *here = (uint8_t *)s->memory + at;
+            uint8_t *here = s->memory + at;
             const mo_daddr there = s->gpu_session->memory + (mo_daddr)at;
             status = to_device ? mo_copy_in(gpu->link.main, there, here, bytes, err)
                                : mo_copy_out(gpu->link.main, here, there, bytes, err);
@@ -168,8 +183,8 @@ mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error 
              l++) {
             const mo_state_layer *layer = &s->layers[l];
             if (layer->conv) {
-                const mo_daddr at = s->gpu_session->memory +
-                                    (mo_daddr)((const uint8_t *)layer->conv - (const uint8_t *)s->memory);
+                const mo_daddr at =
+                    s->gpu_session->memory + (mo_daddr)((const uint8_t *)layer->conv - s->memory);
                 const size_t bytes = (size_t)((const uint8_t *)layer->delta - (const uint8_t *)layer->conv) +
                                      sizeof(float) * (size_t)layer->delta_values;
                 status = mo_device_clear(gpu->link.main, at, bytes, err);

@@ -10,7 +10,7 @@ struct mo_gpu;
 
 typedef struct mo_gpu_session {
     struct mo_gpu *gpu;
-    mo_daddr memory, table; /* the state; mo_dstate[layers] */
+    mo_daddr memory, table; /* the state; mo_dstate[layers] and the tables of their blocks */
     int64_t bytes;
     float *logits; /* the session's own row, pinned in place; NULL: it could not be */
     bool hosted;   /* the layers that the CPU computes have their newest state in RAM */

@@ -7,34 +7,13 @@
 #define MO_NUMERIC_KERNELS_H
 
 #include "numeric/acts.h"
+#include "numeric/kv.h"
 #include "numeric/weights.h"
-
-/* Keys and values. Q8_0: per head in blocks of 32 values, the last may be shorter; the bytes of a block are
- * an f16 scale, then the codes. */
-
-/* Bytes of one head's vector of n values. */
-static inline int64_t mo_kv_bytes(mo_kv_type type, int64_t n)
-{
-    return type == MO_KV_F32 ? 4 * n : type == MO_KV_F16 ? 2 * n : n + 2 * ((n + 31) / 32);
-}
-
-/* One KV head over positions 0.. of a sequence. Position u lies at base + (u mod ring) * stride, so a
- * windowed layer keeps only its window; ring is a multiple of MO_CHUNK, or 0 for no wrap. */
-typedef struct mo_kv_head {
-    mo_kv_type type;
-    const uint8_t *k, *v;
-    int64_t k_stride, v_stride; /* bytes from one position to the next */
-    int64_t k_len, v_len;       /* values of a key, of a value */
-    int64_t ring;
-} mo_kv_head;
 
 /* Positions begin .. end - 1. */
 typedef struct mo_seen {
     int64_t begin, end;
 } mo_seen;
-
-/* Positions of one attention chunk; chunks start at position 0 of the sequence. */
-#define MO_CHUNK 256
 
 typedef struct mo_kernels {
     const char *name;

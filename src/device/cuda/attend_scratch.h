@@ -1,4 +1,4 @@
-/* Attend room: how the attention kernels divide their work and the shared memory of a block, counted alike by the
+/* Attend scratch: how the attention kernels divide their work and the shared memory of a block, counted alike by the
  * kernels and by those who launch them. */
 #ifndef MO_DEVICE_CUDA_ATTEND_SCRATCH_H
 #define MO_DEVICE_CUDA_ATTEND_SCRATCH_H
@@ -7,10 +7,10 @@
 
 #include "device/op.h"
 #include "moraine.h"
-#include "numeric/half.h" /* MO_ANYWHERE */
+#include "numeric/kv.h"
 
 enum {
-    MO_CHUNK_LENGTH = 256, /* as MO_CHUNK in numeric/kernels.h */
+    MO_CHUNK_LENGTH = MO_CHUNK,
     MO_CHUNK_THREADS = 256,
     MO_CHUNK_QUERIES = 8,        /* most queries of a block: one warp makes the weights of each */
     MO_CHUNK_OUTPUTS = 2048,     /* most values of their results, unless one query alone has more */
@@ -22,18 +22,29 @@ enum {
         MO_CHUNK_LENGTH + 4, /* floats from one row of scores to the next: rows begin in other banks */
 };
 
-/* As mo_kv_bytes() in numeric/kernels.h. */
+/* Bytes of one head's vector of n values. */
 MO_ANYWHERE int mo_cache_bytes(int kv, int n)
 {
-    return kv == MO_KV_F32 ? 4 * n : kv == MO_KV_F16 ? 2 * n : n + 2 * ((n + 31) / 32);
+    return (int)mo_kv_bytes(kv, n);
+}
+
+/* What a block of the op's cache holds. */
+MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_len)
+{
+    mo_kv_shape s;
+    s.type = kv;
+    s.heads = kv_heads;
+    s.k_len = k_len;
+    s.v_len = v_len;
+    return s;
 }
 
 /* Queries of one KV head that a block takes at most. */
 MO_ANYWHERE int mo_chunk_queries_most(const mo_op_attend *o)
 {
     const int group = o->heads / o->kv_heads;
-    const int room = MO_CHUNK_OUTPUTS / o->v_len < 1 ? 1 : MO_CHUNK_OUTPUTS / o->v_len;
-    const int most = room < MO_CHUNK_QUERIES ? room : MO_CHUNK_QUERIES;
+    const int fit = MO_CHUNK_OUTPUTS / o->v_len < 1 ? 1 : MO_CHUNK_OUTPUTS / o->v_len;
+    const int most = fit < MO_CHUNK_QUERIES ? fit : MO_CHUNK_QUERIES;
     return group < most ? group : most;
 }
 
@@ -86,7 +97,7 @@ MO_ANYWHERE mo_tile_scratch mo_tile_lay(int rows, int length)
     mo_tile_scratch r;
     r.q = 0;
     r.q_scales =
-        length / 4 * rows * 4; /* codes need a quarter of the room of floats: scales have a place behind */
+        length / 4 * rows * 4; /* codes need a quarter of the bytes of floats: scales have a place behind */
     r.cache = length * rows * 4;
     r.cache_scales = r.cache + length / 4 * MO_TILE_KEYS * 4;
     r.scores = r.cache + length * MO_TILE_KEYS * 4;

@@ -1,6 +1,6 @@
 /* Attend tile: attention of many queries that share a KV head, over all chunks that they see, by 256 threads. The
- * queries of some neighbouring tokens are the rows of a tile; keys and values pass through shared memory, 64 positions
- * at a time, as floats (keys in Q8_0: as codes). It is a matrix product for scores, the weights of 256 positions, and a
+ * queries of some neighbouring tokens are the rows of a tile; keys and values pass through shared memory, 64 positions,
+ * so half a block of the cache, at a time, as floats (keys in Q8_0: as codes). It is a matrix product for scores, the weights of 256 positions, and a
  * matrix product for values; each output is a chain in the definition's order, so a thread makes several of them to
  * have something to do meanwhile and to use each number more than once. */
 #ifndef MO_DEVICE_CUDA_ATTEND_TILE_CUH
@@ -36,7 +36,7 @@ template <int LENGTH, int ROWS> struct tile {
 
 /* A chunk of one run of tokens. */
 typedef struct tile_chunk {
-    const uint8_t *k, *v; /* the chunk's first position */
+    mo_cache_span span; /* the chunk in the cache */
     int k_bytes, v_bytes;
     int from, to; /* positions that some row sees */
     bool whole;   /* every row of the run sees all 256 */
@@ -113,13 +113,14 @@ static __device__ __forceinline__ int tile_column(int e, int u)
 template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void tile_fetch(const tile_chunk &c, bool values, int first, uint4 *raw)
 {
+    const uint8_t *from = values ? mo_span_values(c.span, first) : mo_span_keys(c.span, first);
     MO_UNROLL()
     for (int i = 0; i < tile<LENGTH, ROWS>::RAW; i++) {
         int u, e;
         tile_piece<LENGTH>(i, &u, &e);
         raw[i] = make_uint4(0, 0, 0, 0);
         if (first + u >= c.from && first + u < c.to) {
-            raw[i] = *(const uint4 *)((values ? c.v : c.k) + (int64_t)(first + u) * (2 * LENGTH) + 2 * e);
+            raw[i] = *(const uint4 *)(from + (int64_t)(first + u) * (2 * LENGTH) + 2 * e);
         }
     }
 }
@@ -168,8 +169,8 @@ static __device__ __forceinline__ void tile_store(const tile<LENGTH, ROWS> &t, c
         int u, e;
         tile_piece<LENGTH>(i, &u, &e);
         const bool seen = first + u >= c.from && first + u < c.to;
-        const uint8_t *p =
-            values ? c.v + (int64_t)(first + u) * c.v_bytes : c.k + (int64_t)(first + u) * c.k_bytes;
+        const uint8_t *p = values ? mo_span_values(c.span, first) + (int64_t)(first + u) * c.v_bytes
+                                  : mo_span_keys(c.span, first) + (int64_t)(first + u) * c.k_bytes;
         float x[8];
         MO_UNROLL()
         for (int j = 0; j < 8; j++) {
@@ -188,7 +189,7 @@ static __device__ __forceinline__ void tile_store_codes(const tile<LENGTH, ROWS>
         int32_t words[8] = {0};
         float d = 0.0f;
         if (first + u >= c.from && first + u < c.to) {
-            const uint8_t *p = c.k + (int64_t)(first + u) * c.k_bytes + 34 * block;
+            const uint8_t *p = mo_span_keys(c.span, first) + (int64_t)(first + u) * c.k_bytes + 34 * block;
             d = mo_half(mo_read_u16(p));
             mo_key_codes(p + 2, 32, words);
         }
@@ -511,9 +512,7 @@ static __device__ __forceinline__ void tile_session(const mo_op_attend &op, cons
     tile_place<LENGTH, ROWS>(&row, &j);
     const int64_t start = mo_first_seen(op.window, p0) / MO_CHUNK_LENGTH * MO_CHUNK_LENGTH;
     for (int64_t begin = start; begin <= p1; begin += MO_CHUNK_LENGTH) {
-        const int64_t at = mo_cache_row(state, t.kv_head, begin);
-        c.k = mo_at<const uint8_t>(state.k) + at * c.k_bytes;
-        c.v = mo_at<const uint8_t>(state.v) + at * c.v_bytes;
+        c.span = mo_cache_chunk(op, state, t.kv_head, begin, p1 + 1 - begin);
         c.from = (int)(max(mo_first_seen(op.window, p0), begin) - begin);
         c.to = (int)(min(p1 + 1, begin + MO_CHUNK_LENGTH) - begin);
         c.whole = mo_first_seen(op.window, p1) <= begin && p0 + 1 >= begin + MO_CHUNK_LENGTH;

@@ -159,7 +159,8 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
     give_head(x, row, op.k_len);
 }
 
-/* A key, or a value. Its place in the cache takes two looks into memory, one after the other. */
+/* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what stands from
+ * the beginning of the step. */
 static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
                                                      bool value)
 {
@@ -169,6 +170,10 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
     const held kept = hold(op, op.k_norm, t);
     const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    uint8_t *out = mo_cache_block(state, place.position) +
+                   (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) +
+                   place.position % MO_KV_BLOCK * mo_cache_bytes(op.kv, n);
     mo_grid_begin();
     const float squares = take_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
@@ -177,8 +182,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
         norm_head(row, n, squares, op.eps);
     }
     __syncwarp();
-    uint8_t *out = mo_at<uint8_t>(value ? state.v : state.k);
-    store_head(op, row, n, out + mo_cache_row(state, h, place.position) * mo_cache_bytes(op.kv, n));
+    store_head(op, row, n, out);
     give_head(x, row, n);
 }
 
@@ -261,13 +265,12 @@ static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int6
 }
 
 /* Sets c to chunk number `index` of the view. */
-static __device__ __forceinline__ void enter_chunk(mo_chunk &c, const view &v, int kv_head, int64_t index)
+static __device__ __forceinline__ void enter_chunk(const mo_op_attend &op, mo_chunk &c, const view &v,
+                                                   int kv_head, int64_t index)
 {
     const int64_t begin = index * MO_CHUNK_LENGTH;
-    const int64_t row = mo_cache_row(v.state, kv_head, begin);
     const int64_t end = v.position + 1 - begin;
-    c.k = mo_at<const uint8_t>(v.state.k) + row * c.k_bytes;
-    c.v = mo_at<const uint8_t>(v.state.v) + row * c.v_bytes;
+    c.span = mo_cache_chunk(op, v.state, kv_head, begin, end);
     c.from = v.first > begin ? (int)(v.first - begin) : 0;
     c.to = end < MO_CHUNK_LENGTH ? (int)end : MO_CHUNK_LENGTH;
 }
@@ -317,7 +320,7 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
     }
     const int begin = kv_head * group + first;
     mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
-    enter_chunk(c, v, kv_head, v.chunk + blockIdx.x);
+    enter_chunk(op, c, v, kv_head, v.chunk + blockIdx.x);
     /* What earlier steps left in the cache does not wait for this one's. */
     const int expected = mo_chunk_expect(
         c, (int)min((int64_t)MO_CHUNK_LENGTH, v.old - (v.chunk + blockIdx.x) * (int64_t)MO_CHUNK_LENGTH));
@@ -455,7 +458,7 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
         __syncthreads();
     }
     for (int i = 0; i < v.chunks; i++) {
-        enter_chunk(c, v, kv_head, v.chunk + i);
+        enter_chunk(op, c, v, kv_head, v.chunk + i);
         mo_chunk_run(c, 0);
         for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
             const int q = x / op.v_len;

@@ -5,10 +5,41 @@
 #include "device/cuda/attend_scratch.h"
 #include "device/cuda/row.cuh"
 
-/* Position u of a KV head lies at row h * capacity + (u mod capacity). */
-static __device__ __forceinline__ int64_t mo_cache_row(const mo_dstate &state, int kv_head, int64_t u)
+/* Where the block of position u begins. The table stands from the beginning of a step. */
+static __device__ __forceinline__ uint8_t *mo_cache_block(const mo_dstate &state, int64_t u)
 {
-    return kv_head * state.capacity + (u < state.capacity ? u : u % state.capacity);
+    return mo_at<uint8_t>(mo_at<const mo_daddr>(state.blocks)[mo_kv_entry(u, state.length)]);
+}
+
+/* The keys and values of one KV head in a chunk, which has two blocks: position u of the chunk, counted from its beginning, lies at
+ * k + u * bytes in the first and at k_next + u * bytes in the second. */
+typedef struct mo_cache_span {
+    const uint8_t *k, *k_next, *v, *v_next;
+} mo_cache_span;
+
+/* Of the chunk that begins at `begin`, of which `count` positions are there. */
+static __device__ __forceinline__ mo_cache_span mo_cache_chunk(const mo_op_attend &op, const mo_dstate &state,
+                                                               int kv_head, int64_t begin, int64_t count)
+{
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const uint8_t *first = mo_cache_block(state, begin);
+    const uint8_t *second = count > MO_KV_BLOCK ? mo_cache_block(state, begin + MO_KV_BLOCK) : first;
+    mo_cache_span s;
+    s.k = first + mo_kv_keys_at(shape, kv_head);
+    s.v = first + mo_kv_values_at(shape, kv_head);
+    s.k_next = second + mo_kv_keys_at(shape, kv_head) - MO_KV_BLOCK * mo_kv_bytes(op.kv, op.k_len);
+    s.v_next = second + mo_kv_values_at(shape, kv_head) - MO_KV_BLOCK * mo_kv_bytes(op.kv, op.v_len);
+    return s;
+}
+
+/* From where position u of the chunk, and those after it in its block, are counted. */
+static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_span &s, int u)
+{
+    return u < MO_KV_BLOCK ? s.k : s.k_next;
+}
+static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u)
+{
+    return u < MO_KV_BLOCK ? s.v : s.v_next;
 }
 
 /* The first position that a token sees. */

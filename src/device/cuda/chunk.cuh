@@ -18,14 +18,14 @@ typedef struct mo_chunk {
     float scale;    /* of scores */
     const float *q; /* the queries, in global memory, q_stride floats apart */
     int q_stride;
-    int32_t *q_codes;     /* Q8_0: [queries][blocks][8], codes of the queries */
-    float *q_scales;      /* Q8_0: [queries][blocks] */
-    float *p;             /* [queries][256]: scores, then weights, of the chunk's positions */
-    float *m, *l;         /* [queries] */
-    float *o;             /* [queries][v_len] */
-    uint8_t *values;      /* bytes of some positions' values */
-    const uint8_t *k, *v; /* the chunk's first position in the cache */
-    int from, to;         /* positions of the chunk that are seen */
+    int32_t *q_codes;   /* Q8_0: [queries][blocks][8], codes of the queries */
+    float *q_scales;    /* Q8_0: [queries][blocks] */
+    float *p;           /* [queries][256]: scores, then weights, of the chunk's positions */
+    float *m, *l;       /* [queries] */
+    float *o;           /* [queries][v_len] */
+    uint8_t *values;    /* bytes of some positions' values */
+    mo_cache_span span; /* the chunk in the cache */
+    int from, to;       /* positions of the chunk that are seen */
 } mo_chunk;
 
 /* ---- Queries ---------------------------------------------------------------------------------- */
@@ -77,6 +77,7 @@ template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_sco
         if (u + KEYS <= c.from) {
             continue;
         }
+        const uint8_t *keys = mo_span_keys(c.span, u); /* KEYS divides a block */
         float key[KEYS][PARTS];
         MO_UNROLL()
         for (int i = 0; i < KEYS; i++) {
@@ -84,7 +85,7 @@ template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_sco
             MO_UNROLL()
             for (int j = 0; j < PARTS; j++) {
                 key[i][j] =
-                    seen ? mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
+                    seen ? mo_cache_value<KV>(keys + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
             }
         }
         float next[PARTS];
@@ -124,6 +125,7 @@ template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(con
     if (u >= c.to || u + 32 <= c.from) {
         return;
     }
+    const uint8_t *keys = mo_span_keys(c.span, u);
     for (int q = 0; q < c.queries; q++) {
         float sum[32];
         MO_UNROLL()
@@ -135,7 +137,7 @@ template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(con
             MO_UNROLL()
             for (int i = 0; i < 32; i++) {
                 if (u + i >= c.from && u + i < c.to) {
-                    sum[i] = fmaf(x, mo_cache_value<KV>(c.k + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
+                    sum[i] = fmaf(x, mo_cache_value<KV>(keys + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
                 }
             }
         }
@@ -177,7 +179,7 @@ static __device__ __forceinline__ void mo_chunk_scores_q8(const mo_chunk &c)
     for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
         acc[q] = 0.0f;
     }
-    const uint8_t *key = c.k + (int64_t)u * c.k_bytes;
+    const uint8_t *key = mo_span_keys(c.span, u) + (int64_t)u * c.k_bytes;
     for (int b = 0; b < blocks; b++, key += 34) {
         int32_t words[8];
         const float d = mo_half(mo_read_u16(key));
@@ -263,27 +265,29 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
 
 /* ---- Values ----------------------------------------------------------------------------------- */
 
-/* Asks for the values of positions [first, first + count), which follow each other in the cache, but for the first `there`;
- * those before the first that is seen are 0. */
+/* Asks for the values of positions [first, first + count) but for the first `there`; those before the first that is seen
+ * are 0. Blocks begin and end at multiples of 128 bytes, so what is read in pieces of 4 or 16 never lies in two. */
 static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count, int there)
 {
-    const uint8_t *from = c.v + (int64_t)first * c.v_bytes;
+    const int at = first * c.v_bytes,
+              edge = MO_KV_BLOCK * c.v_bytes - at; /* from here on in the second block */
+    const uint8_t *low = c.span.v + at, *high = c.span.v_next + at;
     const int bytes = count * c.v_bytes, skipped = max(there, c.from - first) * c.v_bytes;
-    const uint64_t start = (uint64_t)(from + skipped) | (uint64_t)(c.values + skipped);
+    const uint64_t start = (uint64_t)(low + skipped) | (uint64_t)(c.values + skipped);
     int done = skipped;
     if ((start & 15) == 0) {
         done += (bytes - skipped) / 16 * 16;
         for (int i = skipped + threadIdx.x * 16; i < done; i += MO_CHUNK_THREADS * 16) {
-            mo_async_copy16(c.values + i, from + i);
+            mo_async_copy16(c.values + i, (i < edge ? low : high) + i);
         }
     } else if ((start & 3) == 0) {
         done += (bytes - skipped) / 4 * 4;
         for (int i = skipped + threadIdx.x * 4; i < done; i += MO_CHUNK_THREADS * 4) {
-            *(uint32_t *)(c.values + i) = mo_read_word(from + i);
+            *(uint32_t *)(c.values + i) = mo_read_word((i < edge ? low : high) + i);
         }
     }
     for (int i = done + threadIdx.x; i < bytes; i += MO_CHUNK_THREADS) {
-        c.values[i] = mo_read_byte(from + i);
+        c.values[i] = mo_read_byte((i < edge ? low : high) + i);
     }
     for (int i = there * c.v_bytes + threadIdx.x; i < min(skipped, bytes); i += MO_CHUNK_THREADS) {
         c.values[i] = 0;
@@ -411,9 +415,9 @@ static __device__ __forceinline__ int mo_chunk_expect(const mo_chunk &c, int end
 {
     const int start = mo_chunk_start(c), count = max(0, min(c.piece, min(end, c.to) - start));
     mo_chunk_fetch(c, start, count, 0);
-    const uint8_t *keys = c.k + (int64_t)start * c.k_bytes;
-    for (int i = 128 * threadIdx.x; i < count * c.k_bytes; i += 128 * MO_CHUNK_THREADS) {
-        mo_prefetch(keys + i);
+    const int edge = MO_KV_BLOCK * c.k_bytes, stop = (start + count) * c.k_bytes;
+    for (int i = start * c.k_bytes + 128 * threadIdx.x; i < stop; i += 128 * MO_CHUNK_THREADS) {
+        mo_prefetch((i < edge ? c.span.k : c.span.k_next) + i);
     }
     return count;
 }

@@ -4,29 +4,34 @@
 
 #include "device/host/operands.h"
 
-/* The cache of one layer and session, found. */
+/* The cache of one layer and session: its table, found. */
 typedef struct cache {
-    uint8_t *k, *v;
-    int64_t k_bytes, v_bytes; /* of one position of one head */
-    int64_t capacity;
+    mo_kv_shape shape;
+    const mo_daddr *blocks;
+    int64_t length;
 } cache;
 
-static cache cache_of(mo_op_job *job, const mo_dplace *place, int layer, int kv_heads, int k_len, int v_len,
-                      int kv)
+static cache cache_of(mo_op_job *job, const mo_dplace *place, int layer, mo_kv_shape shape)
 {
     const mo_dstate s = mo_op_layer(job, place->layers, layer);
-    cache c = {.k_bytes = mo_kv_bytes((mo_kv_type)kv, k_len),
-               .v_bytes = mo_kv_bytes((mo_kv_type)kv, v_len),
-               .capacity = s.capacity};
-    if (job->status == MO_OK && (s.capacity <= 0 || place->position < 0)) {
-        mo_op_refuse(job, "has a token at position %" PRId64 " of a cache for %" PRId64, place->position,
-                     s.capacity);
+    cache c = {.shape = shape, .length = s.length};
+    if (job->status == MO_OK && (s.length <= 0 || place->position < 0)) {
+        mo_op_refuse(job, "has a token at position %" PRId64 " of a cache of %" PRId64 " blocks",
+                     place->position, s.length);
     }
     if (job->status == MO_OK) {
-        c.k = mo_op_part(job, "layers.k", s.k, kv_heads * s.capacity * c.k_bytes);
-        c.v = mo_op_part(job, "layers.v", s.v, kv_heads * s.capacity * c.v_bytes);
+        c.blocks = mo_op_part(job, "layers.blocks", s.blocks, s.length * (int64_t)sizeof *c.blocks);
     }
     return c;
+}
+
+/* The block of position u; NULL when the job was refused. */
+static uint8_t *block_of(mo_op_job *job, const cache *c, int64_t u)
+{
+    return job->status == MO_OK
+               ? mo_op_part(job, "a block of keys and values", c->blocks[mo_kv_entry(u, c->length)],
+                            mo_kv_block_bytes(c->shape))
+               : NULL;
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------ */
@@ -56,12 +61,11 @@ static void norm_and_rotate(const mo_kernels *k, const heads_parts *p, float *x,
 }
 
 /* One KV head of one token: its queries, its key and its value into the cache. */
-static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, int h, const cache *c,
+static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, int h, const mo_kv_head *kv,
                          int64_t position)
 {
     const mo_op_heads *o = p->o;
     const int group = o->heads / o->kv_heads;
-    const int64_t row = h * c->capacity + position % c->capacity;
     float *key = p->k + (t * o->kv_heads + h) * o->k_len;
     float *value = p->v + (t * o->kv_heads + h) * o->v_len;
     for (int g = 0; g < group; g++) {
@@ -75,9 +79,8 @@ static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, i
     if (o->v_norm) {
         k->rms_norm(value, value, NULL, o->v_len, o->eps);
     }
-    const mo_kv_type kv = (mo_kv_type)o->kv;
-    if (!k->kv_write(kv, key, o->k_len, c->k + row * c->k_bytes) ||
-        !k->kv_write(kv, value, o->v_len, c->v + row * c->v_bytes)) {
+    if (!k->kv_write(kv->type, key, o->k_len, mo_kv_key(kv, position)) ||
+        !k->kv_write(kv->type, value, o->v_len, mo_kv_value(kv, position))) {
         mo_op_set_bad(p->bad, 1);
     }
 }
@@ -86,6 +89,7 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
 {
     const int64_t n = o->tokens, stride = o->heads * query_len(o->k_len, o->gated);
     const int64_t together = o->norm_all ? o->heads : 1, kv_together = o->norm_all ? o->kv_heads : 1;
+    const mo_kv_shape shape = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
     heads_parts p = {.o = o};
     if (n == 0) {
         return MO_OK;
@@ -103,14 +107,16 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
                      n, o->rope_rows, o->rope_stride);
     }
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
-        const cache c = cache_of(job, &places[t], o->layer, o->kv_heads, o->k_len, o->v_len, o->kv);
+        const cache c = cache_of(job, &places[t], o->layer, shape);
+        uint8_t *block = block_of(job, &c, places[t].position);
         if (o->norm_all && job->status == MO_OK) {
             float *k = p.k + t * o->kv_heads * o->k_len;
             job->k->rms_norm(p.q + t * stride, p.q + t * stride, p.q_norm, o->heads * o->k_len, o->eps);
             job->k->rms_norm(k, k, p.k_norm, o->kv_heads * o->k_len, o->eps);
         }
         for (int h = 0; job->status == MO_OK && h < o->kv_heads; h++) {
-            prepare_head(job->k, &p, t, h, &c, places[t].position);
+            const mo_kv_head kv = mo_kv_head_of(shape, h, &block, 1);
+            prepare_head(job->k, &p, t, h, &kv, places[t].position);
         }
     }
     return job->status;
@@ -130,27 +136,25 @@ static int64_t first_seen(const mo_op_attend *o, int64_t position)
     return o->window && position >= o->window ? position - o->window + 1 : 0;
 }
 
-/* One query head of one token, chunk by chunk; partial results lie in the token's room: m, l, then o of each chunk
- * and head. */
-static void attend_head(const mo_kernels *k, const attend_parts *p, int64_t t, int head, const cache *c,
+/* One query head of one token, chunk by chunk; partial results lie in the token's part of `partial`: m, l, then o of each
+ * chunk and head. */
+static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
                         int64_t position)
 {
     const mo_op_attend *o = p->o;
+    const mo_kernels *k = job->k;
     const int h = head / (o->heads / o->kv_heads);
-    const mo_kv_head kv = {.type = (mo_kv_type)o->kv,
-                           .k = c->k + h * c->capacity * c->k_bytes,
-                           .v = c->v + h * c->capacity * c->v_bytes,
-                           .k_stride = c->k_bytes,
-                           .v_stride = c->v_bytes,
-                           .k_len = o->k_len,
-                           .v_len = o->v_len,
-                           .ring = c->capacity};
     const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
     const int64_t first = first_seen(o, position), last = position + 1, step = o->v_len + 2;
     float *sum = p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
         const mo_seen seen = {first > at ? first : at, last < at + MO_CHUNK ? last : at + MO_CHUNK};
+        uint8_t *blocks[2] = {block_of(job, c, seen.begin), block_of(job, c, seen.end - 1)};
+        if (job->status != MO_OK) {
+            return;
+        }
+        const mo_kv_head kv = mo_kv_head_of(c->shape, h, blocks, 2);
         k->attend(&kv, &seen, 1, q, 1, o->scale, &chunk[0], &chunk[1], chunk + 2);
         if (chunk != sum) {
             k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);
@@ -169,24 +173,27 @@ static void attend_head(const mo_kernels *k, const attend_parts *p, int64_t t, i
     }
 }
 
-/* Does the token's span fit the room for chunks, and the cache? */
-static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, int64_t capacity)
+/* Does the token's span fit the chunks that are expected, and the cache? */
+static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, int64_t length)
 {
+    const int64_t capacity = length * MO_KV_BLOCK;
     const int64_t first = first_seen(o, position);
     const int64_t chunks = position / MO_CHUNK - first / MO_CHUNK + 1;
     const bool wraps = position >= capacity;
     if (chunks > o->chunks) {
-        mo_op_refuse(job, "has a token that sees %" PRId64 " chunks, with room for %d", chunks, o->chunks);
+        mo_op_refuse(job, "has a token that sees %" PRId64 " chunks, of %d that are expected", chunks,
+                     o->chunks);
     }
     if (wraps && (capacity % MO_CHUNK != 0 || position - first >= capacity)) {
-        mo_op_refuse(job, "sees positions %" PRId64 " to %" PRId64 " in a ring of %" PRId64, first, position,
-                     capacity);
+        mo_op_refuse(job, "sees positions %" PRId64 " to %" PRId64 " in a circular cache of %" PRId64, first,
+                     position, capacity);
     }
 }
 
 mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
 {
     const int64_t n = o->tokens;
+    const mo_kv_shape shape = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
     attend_parts p = {.o = o};
     if (n == 0) {
         return MO_OK;
@@ -198,12 +205,12 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
     p.mixed = mo_op_acts(job, "mixed", &o->mixed, n, true, true);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
-        const cache c = cache_of(job, &places[t], o->layer, o->kv_heads, o->k_len, o->v_len, o->kv);
+        const cache c = cache_of(job, &places[t], o->layer, shape);
         if (job->status == MO_OK) {
-            check_span(job, o, places[t].position, c.capacity);
+            check_span(job, o, places[t].position, c.length);
         }
         for (int head = 0; job->status == MO_OK && head < o->heads; head++) {
-            attend_head(job->k, &p, t, head, &c, places[t].position);
+            attend_head(job, &p, t, head, &c, places[t].position);
         }
         if (job->status == MO_OK) {
             mo_op_quantize(job->k, &p.mixed, t);

@@ -176,7 +176,7 @@ static void score_few(attend_space *s, const attend_round *a, const uint8_t *key
     const int64_t n = a->k_pad;
     for (int64_t u = 0; u < LANES; u++) {
         if (u < count) {
-            decode(a->kv->type, key + u * a->kv->k_stride, a->kv->k_len, s->few.key + u * n);
+            decode(a->kv->type, key + u * a->kv->k_bytes, a->kv->k_len, s->few.key + u * n);
         } else {
             memset(s->few.key + u * n, 0, sizeof(float) * (size_t)n);
         }
@@ -217,7 +217,7 @@ static void turn_floats(attend_space *s, const attend_round *a, const uint8_t *k
         vf row[LANES], zipped[LANES];
         UNROLL
         for (int u = 0; u < LANES; u++) {
-            const uint8_t *p = key + u * a->kv->k_stride + (half ? 2 : 4) * i;
+            const uint8_t *p = key + u * a->kv->k_bytes + (half ? 2 : 4) * i;
             row[u] = u >= count ? vf_set(0.0f) : half ? vf_load_f16(p) : load_bytes(p);
         }
         UNROLL
@@ -372,7 +372,7 @@ static void score_codes(attend_space *s, const attend_round *a, const uint8_t *k
                         int64_t begin)
 {
     for (int64_t u = 0; u < LANES; u++) { /* past the last position the first one stands in */
-        turn_codes(s, key + (u < count ? u : 0) * a->kv->k_stride, a->kv->k_len, u);
+        turn_codes(s, key + (u < count ? u : 0) * a->kv->k_bytes, a->kv->k_len, u);
     }
     for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
         const int64_t rows = tile_rows(a, r);
@@ -443,7 +443,7 @@ static void add_values(attend_space *s, const attend_round *a, const uint8_t *va
 {
     const int64_t pad = (a->kv->v_len + 31) / 32 * 32, at = begin % MO_CHUNK;
     for (int64_t u = 0; u < count; u++) {
-        decode(a->kv->type, value + u * a->kv->v_stride, a->kv->v_len, s->value + u * pad);
+        decode(a->kv->type, value + u * a->kv->v_bytes, a->kv->v_len, s->value + u * pad);
     }
     for (int64_t r = 0; r < a->rows;) {
         const int64_t rows = r + TILE <= a->rows && see_alike(a, r) ? TILE : 1;
@@ -481,34 +481,40 @@ static void weigh(attend_space *s, const attend_round *a, float *m, float *l)
     }
 }
 
+/* Positions from u on that are taken at once: at most `most`, before `end`, in one block of the cache. */
+INLINE int64_t run_of(int64_t u, int64_t end, int64_t most)
+{
+    const int64_t left = end - u < most ? end - u : most, run = mo_kv_run(u);
+    return left < run ? left : run;
+}
+
 static void attend_rows(attend_space *s, const attend_round *a, bool many, float *m, float *l)
 {
     const mo_kv_head *kv = a->kv;
     const bool codes = kv->type == MO_KV_Q8_0;
     const mo_seen all = seen_by(a, 0, a->rows);
-    const int64_t begin = all.begin, place = kv->ring ? begin % kv->ring : begin;
-    const uint8_t *k = kv->k + place * kv->k_stride, *v = kv->v + place * kv->v_stride;
-    const int64_t count = all.end - begin, at = begin % MO_CHUNK;
+    const int64_t begin = all.begin, end = all.end;
     if (codes) {
         take_codes(s, a);
     } else if (!many) {
         take_few(s, a);
     }
-    for (int64_t i = 0; i < count; i += LANES) {
-        const int64_t some = count - i < LANES ? count - i : LANES;
+    for (int64_t u = begin, some; u < end; u += some) {
+        const uint8_t *key = mo_kv_key(kv, u);
+        some = run_of(u, end, LANES);
         if (codes) {
-            score_codes(s, a, k + i * kv->k_stride, some, at + i, begin + i);
+            score_codes(s, a, key, some, u % MO_CHUNK, u);
         } else if (many) {
-            score_many(s, a, k + i * kv->k_stride, some, at + i, begin + i);
+            score_many(s, a, key, some, u % MO_CHUNK, u);
         } else {
-            score_few(s, a, k + i * kv->k_stride, some, at + i, begin + i);
+            score_few(s, a, key, some, u % MO_CHUNK, u);
         }
     }
     weigh(s, a, m, l);
     memset(a->o, 0, sizeof *a->o * (size_t)(a->rows * kv->v_len));
-    for (int64_t i = 0; i < count; i += VALUES) {
-        const int64_t some = count - i < VALUES ? count - i : VALUES;
-        add_values(s, a, v + i * kv->v_stride, some, begin + i);
+    for (int64_t u = begin, some; u < end; u += some) {
+        some = run_of(u, end, VALUES);
+        add_values(s, a, mo_kv_value(kv, u), some, u);
     }
 }
 

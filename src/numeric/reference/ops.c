@@ -253,10 +253,9 @@ static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float
                        float *o)
 {
     const int64_t begin = seen.begin, end = seen.end;
-    const int64_t place = kv->ring ? begin % kv->ring : begin;
     float p[MO_CHUNK];
     for (int64_t u = begin; u < end; u++) {
-        p[u - begin] = scale * score(kv, q, kv->k + (place + u - begin) * kv->k_stride);
+        p[u - begin] = scale * score(kv, q, mo_kv_key(kv, u));
     }
     *m = largest(p, end - begin);
     float lane[32] = {0.0f};
@@ -268,8 +267,7 @@ static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float
     for (int64_t j = 0; j < kv->v_len; j++) {
         o[j] = 0.0f;
         for (int64_t u = begin; u < end; u++) {
-            const uint8_t *value = kv->v + (place + u - begin) * kv->v_stride;
-            o[j] = fmaf(p[u - begin], read_value(kv->type, value, j), o[j]);
+            o[j] = fmaf(p[u - begin], read_value(kv->type, mo_kv_value(kv, u), j), o[j]);
         }
     }
 }

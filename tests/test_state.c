@@ -1,0 +1,287 @@
+/* The memory of a session: where keys and values lie in their blocks, states that share blocks and copy them before they
+ * write, what a saved state brings back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/state.h"
+#include "random.h"
+
+/* ---- Blocks ------------------------------------------------------------------------------------ */
+
+/* Every byte of a block belongs to one vector of one head and position. */
+static void a_block_holds_each_vector_once(void **test)
+{
+    (void)test;
+    static const mo_kv_shape shapes[] = {
+        {MO_KV_F16, 1, 64, 64}, {MO_KV_F32, 3, 5, 7}, {MO_KV_Q8_0, 2, 128, 96}, {MO_KV_Q8_0, 4, 20, 33}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const mo_kv_shape s = shapes[i];
+        const int64_t bytes = mo_kv_block_bytes(s);
+        uint8_t *block = calloc(1, (size_t)bytes);
+        for (int h = 0; h < s.heads; h++) {
+            const mo_kv_head kv = mo_kv_head_of(s, h, &block, 1);
+            assert_int_equal((mo_kv_key(&kv, 0) - block) % 128, 0);
+            assert_int_equal((mo_kv_value(&kv, 0) - block) % 128, 0);
+            for (int64_t u = 0; u < MO_KV_BLOCK; u++) {
+                for (int64_t j = 0; j < kv.k_bytes; j++) {
+                    mo_kv_key(&kv, u)[j]++;
+                }
+                for (int64_t j = 0; j < kv.v_bytes; j++) {
+                    mo_kv_value(&kv, u)[j]++;
+                }
+            }
+        }
+        for (int64_t j = 0; j < bytes; j++) {
+            assert_int_equal(block[j], 1);
+        }
+        free(block);
+    }
+}
+
+/* ---- A model without weights ------------------------------------------------------------------- */
+
+enum { LAYERS = 3, CONTEXT = 1000, BATCH = 60 };
+
+/* All positions, a window, a window with other heads; or the delta rule in place of the last. */
+static void fill_spec(mo_model_spec *spec, mo_layer layers[LAYERS], bool recurrent)
+{
+    memset(layers, 0, LAYERS * sizeof *layers);
+    layers[0].attention = (mo_attention){.heads = 4, .kv_heads = 2, .k_len = 8, .v_len = 6};
+    layers[1].attention = (mo_attention){.heads = 4, .kv_heads = 2, .k_len = 8, .v_len = 6, .window = 100};
+    layers[2].attention = (mo_attention){.heads = 2, .kv_heads = 1, .k_len = 32, .v_len = 32, .window = 130};
+    if (recurrent) {
+        layers[2].mixer = MO_MIXER_DELTA;
+        layers[2].delta = (mo_delta){.k_heads = 1, .v_heads = 2, .head = 8, .taps = 4};
+    }
+    *spec = (mo_model_spec){.layer_count = LAYERS, .layers = layers};
+}
+
+/* What a step leaves: `count` positions more, of bytes that depend on the text so far. */
+static void grow(mo_state *s, int64_t count, uint64_t text)
+{
+    mo_state_own(s, s->length, s->length + count);
+    for (int i = 0; i < LAYERS; i++) {
+        const mo_state_layer *l = &s->layers[i];
+        uint64_t seed = text * 31 + (uint64_t)i;
+        for (int64_t j = 0; l->conv && j < l->conv_values; j++) {
+            l->conv[j] = (float)random_below(&seed, 1000);
+        }
+        for (int64_t j = 0; l->conv && j < l->delta_values; j++) {
+            l->delta[j] = (float)random_below(&seed, 1000);
+        }
+        for (int h = 0; !l->conv && h < l->kv.heads; h++) {
+            const mo_kv_head kv = mo_state_head(s, i, h);
+            for (int64_t u = s->length; u < s->length + count; u++) {
+                for (int64_t j = 0; j < kv.k_bytes; j++) {
+                    mo_kv_key(&kv, u)[j] = (uint8_t)random_next(&seed);
+                }
+                for (int64_t j = 0; j < kv.v_bytes; j++) {
+                    mo_kv_value(&kv, u)[j] = (uint8_t)random_next(&seed);
+                }
+            }
+        }
+    }
+    s->length += count;
+    s->written = s->length > s->written ? s->length : s->written;
+}
+
+static uint8_t *saved(const mo_state *s)
+{
+    uint8_t *bytes = malloc(mo_state_saved_bytes(s));
+    mo_state_save(s, bytes);
+    return bytes;
+}
+
+static void assert_holds(const mo_state *s, const uint8_t *want)
+{
+    uint8_t *got = saved(s);
+    assert_memory_equal(got, want, mo_state_saved_bytes(s));
+    free(got);
+}
+
+static void open_state(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec)
+{
+    assert_int_equal(mo_state_init_in(s, pool, spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
+}
+
+/* ---- Sharing ----------------------------------------------------------------------------------- */
+
+static int shared_blocks(const mo_state *a, const mo_state *b)
+{
+    int count = 0;
+    for (int i = 0; i < LAYERS; i++) {
+        for (int64_t e = 0; e < a->layers[i].length; e++) {
+            count += a->layers[i].blocks[e] == b->layers[i].blocks[e];
+        }
+    }
+    return count;
+}
+
+/* Three states with a common beginning go on in turn, each with a text of its own, around their circular tables: none
+ * sees what another writes, and blocks that nobody writes stay shared. */
+static void forks_do_not_see_each_other(void **test)
+{
+    (void)test;
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        mo_model_spec spec;
+        mo_layer layers[LAYERS];
+        mo_block_pool *pool;
+        mo_state s[3], alone[3];
+        fill_spec(&spec, layers, recurrent);
+        assert_int_equal(mo_state_pool(&spec, MO_KV_F16, CONTEXT, BATCH, 3, &pool, NULL), MO_OK);
+        for (int i = 0; i < 3; i++) {
+            open_state(&s[i], pool, &spec);
+            assert_int_equal(mo_state_init(&alone[i], &spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
+        }
+        for (int i = 0; i < 5; i++) {
+            grow(&s[0], BATCH, (uint64_t)i);
+            for (int j = 0; j < 3; j++) {
+                grow(&alone[j], BATCH, (uint64_t)i);
+            }
+        }
+        grow(&s[1], 40, 99); /* forgotten by sharing */
+        mo_state_share(&s[1], &s[0]);
+        mo_state_share(&s[2], &s[1]);
+        assert_true(shared_blocks(&s[0], &s[1]) > 0);
+        for (int i = 0; i < 36; i++) {
+            const int who = i * 7 % 3;
+            const int64_t count = 1 + i * 13 % 30;
+            grow(&s[who], count, 100 + (uint64_t)i);
+            grow(&alone[who], count, 100 + (uint64_t)i);
+            for (int j = 0; j < 3; j++) {
+                uint8_t *want = saved(&alone[j]);
+                assert_int_equal(s[j].length, alone[j].length);
+                assert_holds(&s[j], want);
+                free(want);
+            }
+        }
+        /* 300 positions are two whole blocks of the layer that keeps all, and part of a third, which each has now. */
+        assert_ptr_equal(s[0].layers[0].blocks[1], s[2].layers[0].blocks[1]);
+        assert_ptr_not_equal(s[0].layers[0].blocks[2], s[2].layers[0].blocks[2]);
+        for (int i = 0; i < 3; i++) { /* every block comes back: the pool has enough for three anew */
+            mo_state_drop(&s[i]);
+            mo_state_drop(&alone[i]);
+        }
+        for (int i = 0; i < 3; i++) {
+            open_state(&s[i], pool, &spec);
+            grow(&s[i], BATCH, 7);
+        }
+        assert_int_equal(shared_blocks(&s[0], &s[1]), 0);
+        for (int i = 0; i < 3; i++) {
+            mo_state_drop(&s[i]);
+        }
+        mo_block_pool_close(pool);
+    }
+}
+
+/* A state is restored where its blocks were shared: the other keeps what it has. */
+static void restoring_leaves_the_others_alone(void **test)
+{
+    (void)test;
+    mo_model_spec spec;
+    mo_layer layers[LAYERS];
+    mo_block_pool *pool;
+    mo_state a, b;
+    fill_spec(&spec, layers, false);
+    assert_int_equal(mo_state_pool(&spec, MO_KV_F16, CONTEXT, BATCH, 2, &pool, NULL), MO_OK);
+    open_state(&a, pool, &spec);
+    open_state(&b, pool, &spec);
+    grow(&a, BATCH, 1);
+    uint8_t *first = saved(&a);
+    const size_t bytes = mo_state_saved_bytes(&a);
+    mo_state_reset(&a);
+    grow(&a, BATCH, 2);
+    mo_state_share(&b, &a);
+    uint8_t *second = saved(&b);
+    assert_int_equal(mo_state_restore(&a, first, bytes, BATCH, NULL), MO_OK);
+    assert_holds(&a, first);
+    assert_holds(&b, second);
+    free(first);
+    free(second);
+    mo_state_drop(&a);
+    mo_state_drop(&b);
+    mo_block_pool_close(pool);
+}
+
+/* ---- Saving and going back --------------------------------------------------------------------- */
+
+/* A saved state does not depend on how much the session could hold; of a window it brings what is still seen, so going
+ * back to where more would be seen is refused. */
+static void saved_windows_go_back_as_far_as_they_see(void **test)
+{
+    (void)test;
+    mo_model_spec spec;
+    mo_layer layers[LAYERS];
+    mo_state a, b;
+    fill_spec(&spec, layers, false);
+    assert_int_equal(mo_state_init(&a, &spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
+    assert_int_equal(mo_state_init(&b, &spec, MO_KV_F16, 700, 300, NULL), MO_OK);
+    for (int i = 0; i < 10; i++) {
+        grow(&a, BATCH, (uint64_t)i);
+    }
+    uint8_t *want = saved(&a);
+    const size_t bytes = mo_state_saved_bytes(&a);
+    assert_int_equal(mo_state_restore(&b, want, bytes, 600, NULL), MO_OK);
+    assert_holds(&b, want);
+    assert_false(mo_state_trim(&b, 599)); /* sees one position more than were saved */
+    assert_int_equal(b.length, 600);
+    assert_true(mo_state_trim(&a, 590)); /* has them still */
+    grow(&b, 20, 77);
+    assert_true(mo_state_trim(&b, 605));
+    assert_false(mo_state_trim(&b, 599));
+    assert_true(mo_state_trim(&b, 0));
+    grow(&b, 50, 5);
+    assert_true(mo_state_trim(&b, 20)); /* begun anew: everything is there */
+    free(want);
+    mo_state_drop(&a);
+    mo_state_drop(&b);
+}
+
+/* What a plan counts is what the blocks take. */
+static void planned_bytes_are_those_of_the_blocks(void **test)
+{
+    (void)test;
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        for (int64_t context = 1; context < 1200; context += 97) {
+            mo_model_spec spec;
+            mo_layer layers[LAYERS];
+            mo_state s;
+            fill_spec(&spec, layers, recurrent);
+            assert_int_equal(mo_state_init(&s, &spec, MO_KV_Q8_0, context, BATCH, NULL), MO_OK);
+            int64_t entries = 0;
+            const uint8_t *at = s.memory;
+            for (int i = 0; i < LAYERS; i++) {
+                const mo_state_layer *l = &s.layers[i];
+                entries += l->length;
+                for (int64_t e = 0; e < l->length; e++) {
+                    assert_ptr_equal(l->blocks[e], at);
+                    at += ((l->conv ? (uint8_t *)(l->delta + l->delta_values) - l->blocks[0]
+                                    : mo_kv_block_bytes(l->kv)) +
+                           63) /
+                          64 * 64;
+                }
+                assert_true(l->conv || l->circular || l->length * MO_KV_BLOCK >= context);
+            }
+            assert_int_equal(at - s.memory, mo_state_bytes(&spec, MO_KV_Q8_0, context, BATCH));
+            assert_int_equal(entries, mo_state_entries(&spec, context, BATCH));
+            mo_state_drop(&s);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_holds_each_vector_once),
+        cmocka_unit_test(forks_do_not_see_each_other),
+        cmocka_unit_test(restoring_leaves_the_others_alone),
+        cmocka_unit_test(saved_windows_go_back_as_far_as_they_see),
+        cmocka_unit_test(planned_bytes_are_those_of_the_blocks),
+    };
+    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+}
