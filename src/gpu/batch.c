@@ -37,7 +37,7 @@ static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, o
 static void list_sent(mo_gpu *gpu, int layer, int32_t *left, order *o)
 {
     for (uint64_t at = gpu->experts.window_tail; at < gpu->experts.window_head; at++) {
-        const mo_gpu_window *w = mo_gpu_window_at(gpu, at);
+        const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, at);
         portion p = {.window = at, .first = o->count};
         for (int i = 0; w->layer == layer && i < w->count; i++) {
             if (left[w->expert[i]] > 0) {
@@ -130,10 +130,10 @@ static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const ord
 /* Expert i of the order is, or will be, the one at `place` of a window. */
 static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int i, uint64_t window, int place)
 {
-    const mo_gpu_window *w = mo_gpu_window_at(gpu, window);
+    const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, window);
     mo_daddr part[3];
     for (int j = 0; j < 3; j++) {
-        const mo_gpu_window_part lie = mo_gpu_window_part_of(gpu, layer, j);
+        const mo_gpu_window_part lie = mo_gpu_window_part_of(&gpu->experts, layer, j);
         part[j] = (mo_gpu_core_interleaved(&gpu->core, layer) ? w->plain : w->memory) +
                   (mo_daddr)(lie.at + place * lie.stride);
     }
@@ -143,7 +143,7 @@ static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int 
 static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o, int number)
 {
     const portion *p = &o->portion[number];
-    const mo_gpu_window *w = mo_gpu_window_at(gpu, p->window);
+    const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, p->window);
     for (int i = 0, place = 0; i < p->count; i++, place++) {
         while (number < o->sent && w->expert[place] != o->expert[p->first + i]) {
             place++; /* sent ahead, but nobody chose it */
@@ -219,7 +219,7 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
 static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, const portion *part,
                                 mo_error *err)
 {
-    const mo_gpu_window *w = mo_gpu_window_at(gpu, part->window);
+    const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, part->window);
     const mo_status status = mo_dstream_after(gpu->link.main, w->ready, err);
     p->count = 0;
     return status == MO_OK ? compute(gpu, forward, p, w->layer, part->first, part->count, err) : status;
@@ -231,12 +231,13 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *err)
 {
     mo_status status = MO_OK;
-    while (status == MO_OK && o->sent < o->portions && mo_gpu_window_capacity(gpu)) {
+    while (status == MO_OK && o->sent < o->portions && mo_gpu_window_capacity(&gpu->experts)) {
         const portion *p = &o->portion[o->sent++];
-        status = mo_gpu_window_send(gpu, layer, &o->expert[p->first], p->count, err);
+        status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[p->first], p->count, err);
     }
-    return status == MO_OK && ahead && o->sent == o->portions ? mo_gpu_window_ahead(gpu, layer + 1, err)
-                                                              : status;
+    return status == MO_OK && ahead && o->sent == o->portions
+               ? mo_gpu_window_ahead(&gpu->experts, layer + 1, err)
+               : status;
 }
 
 static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer, order *o,
@@ -247,7 +248,7 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
         const portion *part = &o->portion[i];
         while (status == MO_OK && gpu->experts.window_tail < part->window &&
                gpu->experts.window_tail < gpu->experts.window_head) {
-            status = mo_gpu_window_retire(gpu, err); /* computed, or a guess that was wrong */
+            status = mo_gpu_window_retire(&gpu->experts, err); /* computed, or a guess that was wrong */
         }
         if (status == MO_OK) {
             status = fill(gpu, layer, o, ahead, err);
@@ -257,8 +258,8 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
         }
     }
     while (status == MO_OK && gpu->experts.window_tail < gpu->experts.window_head &&
-           mo_gpu_window_at(gpu, gpu->experts.window_tail)->layer <= layer) {
-        status = mo_gpu_window_retire(gpu, err);
+           mo_gpu_window_at(&gpu->experts, gpu->experts.window_tail)->layer <= layer) {
+        status = mo_gpu_window_retire(&gpu->experts, err);
     }
     return status == MO_OK ? fill(gpu, layer, o, ahead, err) : status;
 }
@@ -283,7 +284,7 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
             }
             const portion part = {.window = gpu->experts.window_head, .first = o->hot + i, .count = 1};
             put_crossing(gpu, forward, layer, part.first, part.window, 0);
-            status = mo_gpu_window_send(gpu, layer, &o->expert[part.first], 1, err);
+            status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[part.first], 1, err);
             if (status == MO_OK) {
                 status = send_groups(gpu, part.first, 1, err);
             }
@@ -291,10 +292,10 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
                 status = compute_window(gpu, forward, p, &part, err);
             }
             if (status == MO_OK) {
-                status = mo_gpu_window_retire(gpu, err);
+                status = mo_gpu_window_retire(&gpu->experts, err);
             }
             if (status == MO_OK) { /* its slot in RAM may be filled anew */
-                status = mo_event_wait(mo_gpu_window_at(gpu, part.window)->ready, err);
+                status = mo_event_wait(mo_gpu_window_at(&gpu->experts, part.window)->ready, err);
             }
             needs[i].in_done = needs[i].down_done = true;
             if (status == MO_OK) {
@@ -343,7 +344,7 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
     mo_status status = MO_OK;
     while (gpu->experts.window_tail < gpu->experts.window_head &&
            status == MO_OK) { /* steps of few tokens may have used its place */
-        status = mo_gpu_window_retire(gpu, err);
+        status = mo_gpu_window_retire(&gpu->experts, err);
     }
     if (status != MO_OK) {
         return status;
@@ -352,7 +353,7 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
         first++;
     }
     return first < gpu->core.spec->layer_count && goes_ahead(gpu, forward, first, experts)
-               ? mo_gpu_window_ahead(gpu, first, err)
+               ? mo_gpu_window_ahead(&gpu->experts, first, err)
                : MO_OK;
 }
 
@@ -396,7 +397,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     forward->index = layer;
     forward->layer = &gpu->core.spec->layers[layer];
     mo_status status =
-        ahead ? mo_gpu_window_ahead(gpu, layer, err) : MO_OK; /* the link works while we wait */
+        ahead ? mo_gpu_window_ahead(&gpu->experts, layer, err) : MO_OK; /* the link works while we wait */
     if (status == MO_OK) {
         status = read_choice(gpu, forward, layer, err);
     }

@@ -67,7 +67,7 @@ static mo_daddr put_matrix(packer *p, const mo_weights *w)
     p->group_bytes = group > p->group_bytes ? group : p->group_bytes;
     p->matrices += mo_vram_slot_bytes(matrix_bytes(w));
     if (p->passing) {
-        return mo_gpu_layer_buffer_add(p->gpu, p->passing, w);
+        return mo_gpu_layer_buffer_add(&p->gpu->layer_buffer, p->passing, w);
     }
     if (!w->interleave || !p->gpu) {
         return put(p, w->data, matrix_bytes(w));
@@ -212,7 +212,7 @@ static mo_status leave_behind(packer *p, int layer)
     const mo_tiers *tiers = p->gpu->layer_buffer.tiers;
     const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
     const mo_status status = read ? mo_dstream_wait(p->gpu->link.main, p->err) : MO_OK;
-    mo_gpu_layer_buffer_forget(p->gpu, layer);
+    mo_gpu_layer_buffer_forget(&p->gpu->layer_buffer, layer);
     return status;
 }
 
@@ -220,10 +220,10 @@ static void put_all(packer *p, const mo_model_spec *f, mo_gpu *gpu)
 {
     mo_gpu_layer scratch;
     for (int i = 0; i < f->layer_count; i++) {
-        p->passing = gpu ? mo_gpu_layer_buffer_of(gpu, i) : NULL;
+        p->passing = gpu ? mo_gpu_layer_buffer_of(&gpu->layer_buffer, i) : NULL;
         const bool read = gpu && !p->passing && p->status == MO_OK;
         if (read) {
-            p->status = mo_gpu_layer_buffer_read(gpu, i, p->err);
+            p->status = mo_gpu_layer_buffer_read(&gpu->layer_buffer, i, p->err);
         }
         put_layer(p, &f->layers[i], f->width, gpu ? &gpu->core.layers[i] : &scratch);
         if (read && p->status == MO_OK) {
@@ -294,7 +294,7 @@ mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
     }
     status = p.status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : p.status;
     mo_gpu_memory_free(&gpu->memory, p.buffer, bytes);
-    return status == MO_OK ? mo_gpu_layer_buffer_ready(gpu, err) : status;
+    return status == MO_OK ? mo_gpu_layer_buffer_ready(&gpu->layer_buffer, err) : status;
 }
 
 /* ---- Experts ------------------------------------------------------------------------------------ */

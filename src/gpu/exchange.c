@@ -74,8 +74,9 @@ static mo_status begin_copy(mo_gpu *gpu, int number, const mo_exchange *x, mo_ho
         mo_vram_find(gpu->experts.vram, x->layer, x->add)) {
         return MO_OK; /* no longer an exchange */
     }
-    const mo_daddr to =
-        mo_gpu_in_ram(gpu, x->layer, x->add) ? mo_vram_take_free(gpu->experts.vram, x->layer, x->add) : 0;
+    const mo_daddr to = mo_gpu_experts_in_ram(&gpu->experts, x->layer, x->add)
+                            ? mo_vram_take_free(gpu->experts.vram, x->layer, x->add)
+                            : 0;
     *begun = MO_HOT_LATER;
     if (!to) {
         return MO_OK;
@@ -98,7 +99,7 @@ static bool put_back(mo_gpu *gpu, const mo_exchange *x, int number, mo_error *er
         return false;
     }
     const mo_daddr to = mo_vram_take_free(gpu->experts.vram, x->layer, x->evict);
-    if (mo_gpu_send_to_slot(gpu, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
+    if (mo_gpu_experts_send(&gpu->experts, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
         mo_dstream_wait(gpu->link.main, err) != MO_OK) {
         mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
         return false;
@@ -141,7 +142,7 @@ static mo_status exchange_now(mo_gpu *gpu, const mo_exchange *x, mo_hot_begun *b
         mo_vram_drop(gpu->experts.vram, x->layer, x->evict);
         to = mo_vram_take_free(gpu->experts.vram, x->layer, x->add);
     }
-    status = mo_gpu_send_to_slot(gpu, x->layer, x->add, to, number, &bytes, err);
+    status = mo_gpu_experts_send(&gpu->experts, x->layer, x->add, to, number, &bytes, err);
     if (status == MO_OK && gpu->experts.store) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
@@ -172,7 +173,7 @@ static mo_status settle(void *owner, mo_error *err)
         status = mo_dstream_wait(gpu->link.fetch, err);
     }
     while (status == MO_OK && gpu->experts.window_tail < gpu->experts.window_head) {
-        status = mo_gpu_window_retire(gpu, err);
+        status = mo_gpu_window_retire(&gpu->experts, err);
     }
     return status;
 }

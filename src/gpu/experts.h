@@ -3,7 +3,9 @@
 #ifndef MO_GPU_EXPERTS_H
 #define MO_GPU_EXPERTS_H
 
+#include "gpu/core.h"
 #include "gpu/link.h"
+#include "hotcache/packing.h"
 #include "store/store.h"
 #include "store/vram.h"
 
@@ -34,8 +36,11 @@ typedef struct mo_gpu_window_part {
 } mo_gpu_window_part;
 
 typedef struct mo_gpu_experts {
+    mo_gpu_link *link;
+    const mo_gpu_core *core;
     mo_vram *vram;   /* the slots */
     mo_store *store; /* of experts that are not in RAM for good; NULL: all are */
+    bool admits;     /* experts that cross may keep a slot: the policy has them, not the hot cache */
     mo_gpu_stage stages[GPU_STAGES];
     int stage_count;
     int64_t stage_bytes, staging_bytes; /* of one, as it is in RAM; of all */
@@ -44,5 +49,40 @@ typedef struct mo_gpu_experts {
     uint64_t window_head, window_tail; /* windows: filled, and used */
     uint64_t asked, hits, fetched, fetched_bytes;
 } mo_gpu_experts;
+
+/* ---- Slots (fill.c) ---- */
+
+/* What fills them at the start: */
+typedef struct mo_gpu_fill {
+    const mo_packing
+        *hot; /* what the hot cache chose, read from disk where it has to be; or NULL, and then */
+    const mo_store_request
+        *requests; /* these first, in this order, as far as they are in RAM; then by number */
+    int32_t request_count;
+    mo_progress_fn progress;
+    void *user;
+} mo_gpu_fill;
+mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_error *err);
+
+/* Sends an expert that is in RAM to a slot, in the order of the main stream; stages take turns by number. Between
+ * steps. */
+mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
+                              int64_t *bytes, mo_error *err);
+bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert);
+
+/* ---- Windows of a batch (windows.c) ---- */
+
+mo_status mo_gpu_windows_open(mo_gpu_experts *x, mo_error *err); /* of the stages */
+void mo_gpu_windows_close(mo_gpu_experts *x);
+mo_gpu_window *mo_gpu_window_at(mo_gpu_experts *x, uint64_t number);
+mo_gpu_window_part mo_gpu_window_part_of(const mo_gpu_experts *x, int layer, int part);
+bool mo_gpu_window_capacity(const mo_gpu_experts *x);
+/* Sends experts (at most window_size, ascending) of a layer to the next window; there must be room. */
+mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, int count, mo_error *err);
+/* Fills the windows with what a large batch will probably need: whatever is not on the device, behind what was sent last,
+ * from `layer` on. */
+mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, mo_error *err);
+/* The oldest window has been read by what is enqueued so far, or was not needed. */
+mo_status mo_gpu_window_retire(mo_gpu_experts *x, mo_error *err);
 
 #endif

@@ -71,7 +71,7 @@ mo_status mo_gpu_send_work(mo_gpu *gpu, int stage, mo_error *err)
 static void give_place(mo_gpu *gpu, int layer, int expert, int stage)
 {
     mo_gpu_stage *s = &gpu->experts.stages[stage];
-    const bool admit = !gpu->hot.rules && mo_vram_has(gpu->experts.vram, layer);
+    const bool admit = gpu->experts.admits && mo_vram_has(gpu->experts.vram, layer);
     const mo_daddr slot = admit ? mo_vram_take(gpu->experts.vram, layer, expert) : 0;
     s->to = slot ? slot : s->plain;
     if (slot) {
@@ -292,7 +292,7 @@ mo_status mo_gpu_submit(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_
         return status;
     }
     status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
-    return status == MO_OK && s->next ? mo_gpu_run_segment(gpu, s->next, err) : status;
+    return status == MO_OK && s->next ? mo_gpu_programs_run(&gpu->programs, s->next, err) : status;
 }
 
 void mo_gpu_side_task(void *ctx)

@@ -1,76 +1,76 @@
 /* Slots at the start: which experts fill them, and how they get there. */
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/experts.h"
 
-bool mo_gpu_in_ram(const mo_gpu *gpu, int layer, int expert)
+bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert)
 {
-    const mo_brick *b = &gpu->core.spec->layers[layer].moe.bricks[expert];
+    const mo_brick *b = &x->core->spec->layers[layer].moe.bricks[expert];
     return b->gate.w.data && b->up.w.data && b->down.w.data &&
-           (!gpu->experts.store || mo_store_resident(gpu->experts.store, layer, expert));
+           (!x->store || mo_store_resident(x->store, layer, expert));
 }
 
 /* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
-mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
-                              mo_error *err)
+mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
+                              int64_t *bytes, mo_error *err)
 {
-    const mo_gpu_stage *s = &gpu->experts.stages[number % gpu->experts.stage_count];
-    const bool interleaved = mo_gpu_core_interleaved(&gpu->core, layer);
+    const mo_gpu_stage *s = &x->stages[number % x->stage_count];
+    const bool interleaved = mo_gpu_core_interleaved(x->core, layer);
     mo_status status = MO_OK;
-    if (interleaved && number >= gpu->experts.stage_count) {
-        status = mo_dstream_after(gpu->link.fetch, s->done, err);
+    if (interleaved && number >= x->stage_count) {
+        status = mo_dstream_after(x->link->fetch, s->done, err);
     }
     for (int tries = 0, again = status == MO_OK; again;) {
-        status = mo_gpu_core_copy_brick(&gpu->core, &gpu->link, gpu->link.fetch, layer, expert,
+        status = mo_gpu_core_copy_brick(x->core, x->link, x->link->fetch, layer, expert,
                                         interleaved ? s->memory : to, bytes, err);
-        again = mo_gpu_link_again(&gpu->link, gpu->link.fetch, &tries, &status, err);
+        again = mo_gpu_link_again(x->link, x->link->fetch, &tries, &status, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(s->ready, gpu->link.fetch, err);
+        status = mo_event_record(s->ready, x->link->fetch, err);
     }
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->link.main, s->ready, err);
+        status = mo_dstream_after(x->link->main, s->ready, err);
     }
     if (status == MO_OK && interleaved) {
-        const mo_op op = mo_gpu_core_restore(&gpu->core, layer, s->memory, to, 1, 0, -1);
-        status = mo_gpu_link_launch(&gpu->link, gpu->link.main, &op, 1, err);
+        const mo_op op = mo_gpu_core_restore(x->core, layer, s->memory, to, 1, 0, -1);
+        status = mo_gpu_link_launch(x->link, x->link->main, &op, 1, err);
     }
-    return status == MO_OK ? mo_event_record(s->done, gpu->link.main, err) : status;
+    return status == MO_OK ? mo_event_record(s->done, x->link->main, err) : status;
 }
 
 typedef struct filling {
-    mo_gpu *gpu;
+    mo_gpu_experts *x;
+    const mo_gpu_fill *asked;
     int sent;
     int64_t done, all; /* bytes */
-    bool bring;        /* experts that are on disk are read, too */
 } filling;
 
-/* Where a slot is free for it. */
-static mo_status fill_one(filling *f, int layer, int expert, mo_error *err)
+/* Where a slot is free for it. bring: one that is on disk is read. */
+static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_error *err)
 {
-    mo_gpu *gpu = f->gpu;
-    const bool stored = gpu->experts.store != NULL;
+    mo_gpu_experts *x = f->x;
+    const mo_gpu_fill *asked = f->asked;
     int64_t bytes = 0;
     mo_status status = MO_OK;
-    if (mo_vram_find(gpu->experts.vram, layer, expert) || (!f->bring && !mo_gpu_in_ram(gpu, layer, expert))) {
+    if (mo_vram_find(x->vram, layer, expert) || (!bring && !mo_gpu_experts_in_ram(x, layer, expert))) {
         return MO_OK;
     }
-    const mo_daddr to = mo_vram_take_free(gpu->experts.vram, layer, expert);
+    const mo_daddr to = mo_vram_take_free(x->vram, layer, expert);
     if (!to) {
         return MO_OK;
     }
-    if (f->bring && stored) {
-        status = mo_store_bring(gpu->experts.store, layer, expert, err);
+    if (bring && x->store) {
+        status = mo_store_bring(x->store, layer, expert, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_send_to_slot(gpu, layer, expert, to, f->sent++, &bytes, err);
+        status = mo_gpu_experts_send(x, layer, expert, to, f->sent++, &bytes, err);
     }
-    if (status == MO_OK && f->bring && stored) { /* the next one may take its place in RAM */
-        status = mo_dstream_wait(gpu->link.main, err);
+    if (status == MO_OK && bring && x->store) { /* the next one may take its place in RAM */
+        status = mo_dstream_wait(x->link->main, err);
     }
-    mo_vram_landed(gpu->experts.vram, layer, expert);
+    mo_vram_landed(x->vram, layer, expert);
     f->done += bytes;
-    if (status == MO_OK && gpu->options.progress &&
-        !gpu->options.progress(gpu->options.user, f->done < f->all ? f->done : f->all, f->all)) {
+    if (status == MO_OK && asked->progress &&
+        !asked->progress(asked->user, f->done < f->all ? f->done : f->all, f->all)) {
         status = mo_fail(err, MO_ECANCELLED, "sending the model to the device was stopped");
     }
     return status;
@@ -79,13 +79,13 @@ static mo_status fill_one(filling *f, int layer, int expert, mo_error *err)
 /* Those of the same number in every layer together. */
 static mo_status fill_by_number(filling *f, mo_error *err)
 {
-    const mo_model_spec *spec = f->gpu->core.spec;
+    const mo_model_spec *spec = f->x->core->spec;
     mo_status status = MO_OK;
-    for (int64_t e = 0; e < f->gpu->core.extent.experts && status == MO_OK; e++) {
+    for (int64_t e = 0; e < f->x->core->extent.experts && status == MO_OK; e++) {
         for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
             const mo_layer *l = &spec->layers[i];
             if (l->routed && e < l->moe.experts) {
-                status = fill_one(f, i, (int)e, err);
+                status = fill_one(f, i, (int)e, false, err);
             }
         }
     }
@@ -95,13 +95,12 @@ static mo_status fill_by_number(filling *f, mo_error *err)
 /* What the learned profile knows, hottest first; the policy hears of it, too. */
 static mo_status fill_by_requests(filling *f, mo_error *err)
 {
-    const mo_gpu_options *o = &f->gpu->options;
     mo_status status = MO_OK;
-    for (int32_t i = 0; i < o->wish_count && status == MO_OK; i++) {
-        const mo_store_request *w = &o->requests[i];
-        if (mo_vram_has(f->gpu->experts.vram, w->layer)) {
-            mo_vram_seed(f->gpu->experts.vram, w->layer, w->expert, w->hits, o->requests[0].hits);
-            status = fill_one(f, w->layer, w->expert, err);
+    for (int32_t i = 0; i < f->asked->request_count && status == MO_OK; i++) {
+        const mo_store_request *w = &f->asked->requests[i];
+        if (mo_vram_has(f->x->vram, w->layer)) {
+            mo_vram_seed(f->x->vram, w->layer, w->expert, w->hits, f->asked->requests[0].hits);
+            status = fill_one(f, w->layer, w->expert, false, err);
         }
     }
     return status;
@@ -109,22 +108,21 @@ static mo_status fill_by_requests(filling *f, mo_error *err)
 
 static mo_status fill_hot(filling *f, mo_error *err)
 {
-    const mo_packing *p = &f->gpu->hot.packing;
+    const mo_packing *p = f->asked->hot;
     mo_status status = MO_OK;
-    f->bring = true;
     for (size_t i = 0; i < p->count && status == MO_OK; i++) {
-        status = fill_one(f, p->entry[i].layer, p->entry[i].expert, err);
+        status = fill_one(f, p->entry[i].layer, p->entry[i].expert, true, err);
     }
     return status;
 }
 
-mo_status mo_gpu_fill(mo_gpu *gpu, mo_error *err)
+mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_error *err)
 {
-    filling f = {.gpu = gpu};
+    filling f = {.x = x, .asked = asked};
     int32_t slots, filled;
-    mo_vram_slots(gpu->experts.vram, &slots, &filled, &f.all);
+    mo_vram_slots(x->vram, &slots, &filled, &f.all);
     mo_status status = MO_OK;
-    if (gpu->hot.rules) {
+    if (asked->hot) {
         status = fill_hot(&f, err);
     } else if (slots > 0) {
         status = fill_by_requests(&f, err);
@@ -132,9 +130,8 @@ mo_status mo_gpu_fill(mo_gpu *gpu, mo_error *err)
             status = fill_by_number(&f, err);
         }
     }
-    mo_packing_free(&gpu->hot.packing);
     if (status == MO_OK) {
-        status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
+        status = mo_vram_switch(x->vram, x->link->main, err);
     }
-    return status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
+    return status == MO_OK ? mo_dstream_wait(x->link->main, err) : status;
 }

@@ -162,7 +162,7 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *er
                                                      : mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
-        mo_gpu_layer_buffer_measure(gpu);
+        mo_gpu_layer_buffer_measure(&gpu->layer_buffer);
         status = check_flags(gpu, err);
     }
     if (status == MO_OK && few) {

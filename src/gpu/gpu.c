@@ -194,7 +194,7 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
         status = make_stages(gpu, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_windows_open(gpu, err);
+        status = mo_gpu_windows_open(&gpu->experts, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_size_transfers(gpu, err);
@@ -207,7 +207,14 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
     }
     if (status == MO_OK) {
         adopt_weights(gpu);
-        status = mo_gpu_fill(gpu, err);
+        const mo_gpu_fill fill = {.hot = gpu->hot.rules ? &gpu->hot.packing : NULL,
+                                  .requests = gpu->options.requests,
+                                  .request_count = gpu->options.wish_count,
+                                  .progress = gpu->options.progress,
+                                  .user = gpu->options.user};
+        gpu->experts.admits = !gpu->hot.rules;
+        status = mo_gpu_experts_fill(&gpu->experts, &fill, err);
+        mo_packing_free(&gpu->hot.packing);
     }
     return status;
 }
@@ -230,6 +237,12 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
+    gpu->layer_buffer.link = gpu->experts.link = gpu->programs.link = &gpu->link;
+    gpu->layer_buffer.total = gpu->core.spec->layer_count;
+    gpu->experts.core = gpu->programs.core = &gpu->core;
+    gpu->programs.scratch = &gpu->scratch;
+    gpu->programs.layer_buffer = &gpu->layer_buffer;
+    gpu->programs.experts = &gpu->experts;
     gpu->experts.store = options->tiers ? options->tiers->store : NULL;
     gpu->lanes.serial = options->serial;
     gpu->lanes.round_trip_s = options->round_trip_s;
@@ -273,14 +286,14 @@ void mo_gpu_close(mo_gpu *gpu)
     }
     mo_gpu_link_stop(&gpu->link);
     mo_gpu_hot_close(gpu);
-    mo_gpu_drop_sets(gpu);
-    mo_gpu_layer_buffer_close(gpu);
+    mo_gpu_programs_close(&gpu->programs);
+    mo_gpu_layer_buffer_close(&gpu->layer_buffer);
     mo_vram_close(gpu->experts.vram);
     for (int i = 0; i < gpu->experts.stage_count; i++) {
         mo_event_destroy(gpu->experts.stages[i].ready);
         mo_event_destroy(gpu->experts.stages[i].done);
     }
-    mo_gpu_windows_close(gpu);
+    mo_gpu_windows_close(&gpu->experts);
     mo_device_free(gpu->memory.device, gpu->experts.stage_count ? gpu->experts.stages[0].memory : 0);
     mo_event_destroy(gpu->lanes.fetch_from);
     mo_event_destroy(gpu->lanes.fetch_to);

@@ -53,8 +53,7 @@ static void tell(const mo_gpu *gpu, const mo_vram_layer *shapes, uint64_t budget
     }
     mo_log(MO_LOG_INFO, "device",
            "the hot cache has %zu of %" PRId64 " experts in %d of %d layers, %.1f of %.1f MiB", p->count,
-           experts, (int)layers, (int)routed, (double)p->used_bytes / (1 << 20),
-           (double)budget / (1 << 20));
+           experts, (int)layers, (int)routed, (double)p->used_bytes / (1 << 20), (double)budget / (1 << 20));
 }
 
 mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo_error *err)

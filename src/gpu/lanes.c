@@ -428,5 +428,5 @@ void mo_gpu_abort(mo_gpu *gpu)
     }
     gpu->experts.window_head = gpu->experts.window_tail = 0;
     gpu->lanes.unmeasured = 0;
-    mo_gpu_layer_buffer_abort(gpu);
+    mo_gpu_layer_buffer_abort(&gpu->layer_buffer);
 }

@@ -206,9 +206,8 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
     return status;
 }
 
-void mo_gpu_layer_buffer_close(mo_gpu *gpu)
+void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *p)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_dstream_destroy(p->stream);
     if (p->held >= 0 && p->tiers) {
         mo_layer_buffer_leave(p->tiers->ring, p->held);
@@ -221,21 +220,21 @@ void mo_gpu_layer_buffer_close(mo_gpu *gpu)
         mo_event_destroy(p->layers[i].ready);
     }
     mo_event_destroy(p->copied);
-    mo_device_free(gpu->memory.device, p->memory);
+    mo_device_free(p->link->device, p->memory);
     free(p->layers);
     free(p->number);
     free(p->few);
-    free(gpu->layer_buffer.cpu.layers);
-    gpu->layer_buffer.cpu = (mo_gpu_cpu_layers){0};
+    free(p->cpu.layers);
+    p->cpu = (mo_gpu_cpu_layers){0};
     *p = (mo_gpu_layer_buffer){.held = -1};
 }
 
 /* ---- Laying out --------------------------------------------------------------------------------- */
 
-mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu *gpu, int layer)
+mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *p, int layer)
 {
-    const int number = gpu->layer_buffer.number[layer];
-    return number < 0 ? NULL : &gpu->layer_buffer.layers[number];
+    const int number = p->number[layer];
+    return number < 0 ? NULL : &p->layers[number];
 }
 
 static mo_daddr slot_of(const mo_gpu_layer_buffer *p, const mo_streamed_layer *l)
@@ -255,33 +254,29 @@ static mo_daddr plain_of(const mo_gpu_layer_buffer *p)
     return p->memory + (mo_daddr)((p->ring - 1) * p->room);
 }
 
-mo_daddr mo_gpu_layer_buffer_add(mo_gpu *gpu, mo_streamed_layer *l, const mo_weights *w)
+mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *p, mo_streamed_layer *l, const mo_weights *w)
 {
-    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     const int64_t at = l->used;
     l->parts[l->count++] = (mo_streamed_part){.w = w, .at = at};
     l->used += mo_vram_slot_bytes(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
     return (p->interleaved ? plain_of(p) : slot_of(p, l)) + (mo_daddr)at;
 }
 
-mo_status mo_gpu_layer_buffer_read(mo_gpu *gpu, int layer, mo_error *err)
+mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *p, int layer, mo_error *err)
 {
-    return on_disk(&gpu->layer_buffer, layer)
-               ? mo_layer_buffer_enter(gpu->layer_buffer.tiers->ring, layer, err)
-               : MO_OK;
+    return on_disk(p, layer) ? mo_layer_buffer_enter(p->tiers->ring, layer, err) : MO_OK;
 }
 
-void mo_gpu_layer_buffer_forget(mo_gpu *gpu, int layer)
+void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *p, int layer)
 {
-    if (on_disk(&gpu->layer_buffer, layer)) {
-        mo_layer_buffer_leave(gpu->layer_buffer.tiers->ring, layer);
+    if (on_disk(p, layer)) {
+        mo_layer_buffer_leave(p->tiers->ring, layer);
     }
 }
 
-mo_status mo_gpu_layer_buffer_ready(mo_gpu *gpu, mo_error *err)
+mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
 {
-    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
-    const int layers = gpu->core.spec->layer_count;
+    const int layers = p->total;
     if (!p->tiers || !p->tiers->ring) {
         return MO_OK;
     }
@@ -300,23 +295,23 @@ mo_status mo_gpu_layer_buffer_ready(mo_gpu *gpu, mo_error *err)
 /* ---- Passing ------------------------------------------------------------------------------------ */
 
 /* What the layer's last copy took. */
-static void measure(mo_gpu *gpu, mo_streamed_layer *l)
+static void measure(mo_gpu_layer_buffer *p, mo_streamed_layer *l)
 {
     mo_error ignored = {0};
     double seconds = 0;
     bool done = false;
     if (l->timed && mo_event_query(l->ready, &done, &ignored) == MO_OK && done &&
         mo_event_seconds(l->began, l->ready, &seconds, &ignored) == MO_OK) {
-        gpu->layer_buffer.bytes += (uint64_t)l->used;
-        gpu->layer_buffer.ns += (uint64_t)(seconds * 1e9);
+        p->bytes += (uint64_t)l->used;
+        p->ns += (uint64_t)(seconds * 1e9);
         l->timed = false;
     }
 }
 
-void mo_gpu_layer_buffer_measure(mo_gpu *gpu)
+void mo_gpu_layer_buffer_measure(mo_gpu_layer_buffer *p)
 {
-    for (int i = 0; i < gpu->layer_buffer.count; i++) {
-        measure(gpu, &gpu->layer_buffer.layers[i]);
+    for (int i = 0; i < p->count; i++) {
+        measure(p, &p->layers[i]);
     }
 }
 
@@ -336,21 +331,20 @@ static mo_status release_held(mo_gpu_layer_buffer *p, bool wait, bool *free_now,
     return status;
 }
 
-static mo_status copy_layer(mo_gpu *gpu, const mo_streamed_layer *l, mo_daddr to, mo_error *err)
+static mo_status copy_layer(mo_gpu_layer_buffer *p, const mo_streamed_layer *l, mo_daddr to, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK; i++) {
-        status = mo_gpu_link_copy_matrix(&gpu->link, gpu->layer_buffer.stream, l->parts[i].w,
-                                         to + (mo_daddr)l->parts[i].at, err);
+        status =
+            mo_gpu_link_copy_matrix(p->link, p->stream, l->parts[i].w, to + (mo_daddr)l->parts[i].at, err);
     }
     return status;
 }
 
 /* Sends the layer of the next position. *sent stays false when its slot is in use, or the disk would have to be waited
  * for and nobody wants to. */
-static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
+static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_streamed_layer *l = layer_at(p, p->asked);
     const int slot = l->slot;
     mo_status status = MO_OK;
@@ -370,7 +364,7 @@ static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
         }
         p->held = l->layer;
     }
-    measure(gpu, l); /* one that was sent ahead of the step before */
+    measure(p, l); /* one that was sent ahead of the step before */
     l->timed = false;
     if (p->used[slot]) {
         status = mo_dstream_after(p->stream, p->done[slot], err);
@@ -378,9 +372,9 @@ static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
     if (status == MO_OK) {
         status = mo_event_record(l->began, p->stream, err);
     }
-    if (status == MO_OK && copy_layer(gpu, l, slot_of(p, l), err) != MO_OK) {
-        gpu->link.failed++; /* once more; a link that fails twice is not to be trusted */
-        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(gpu, l, slot_of(p, l), err);
+    if (status == MO_OK && copy_layer(p, l, slot_of(p, l), err) != MO_OK) {
+        p->link->failed++; /* once more; a link that fails twice is not to be trusted */
+        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(p, l, slot_of(p, l), err);
     }
     if (status == MO_OK) {
         status = mo_event_record(l->ready, p->stream, err);
@@ -395,55 +389,52 @@ static mo_status send(mo_gpu *gpu, bool wait, bool *sent, mo_error *err)
 }
 
 /* To the file's layout; after that the slot is free. */
-static mo_status restore(mo_gpu *gpu, const mo_streamed_layer *l, mo_error *err)
+static mo_status restore(mo_gpu_layer_buffer *p, const mo_streamed_layer *l, mo_error *err)
 {
-    const mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_status status = MO_OK;
     for (int i = 0; i < l->count && status == MO_OK;) {
         mo_op op = mo_gpu_restore_op(slot_of(p, l), plain_of(p), 1);
         for (; i < l->count && op.restore.parts < 3; i++) {
             mo_gpu_restore_add(&op, l->parts[i].w, l->parts[i].at, 0);
         }
-        status = mo_op_launch(gpu->link.main, &op, err);
+        status = mo_op_launch(p->link->main, &op, err);
     }
     return status;
 }
 
-mo_status mo_gpu_layer_buffer_enter(mo_gpu *gpu, int layer, mo_error *err)
+mo_status mo_gpu_layer_buffer_enter(mo_gpu_layer_buffer *p, int layer, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     if (p->number[layer] < 0) {
         return MO_OK;
     }
     mo_status status = MO_OK;
     for (bool sent = true; status == MO_OK && sent && p->asked <= p->head;) {
-        status = send(gpu, true, &sent, err);
+        status = send(p, true, &sent, err);
     }
     const mo_streamed_layer *l = &p->layers[p->number[layer]];
     const int slot = l->slot;
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->link.main, l->ready, err);
+        status = mo_dstream_after(p->link->main, l->ready, err);
     }
     if (status == MO_OK && p->interleaved) {
-        status = restore(gpu, l, err);
-        status = status == MO_OK ? mo_event_record(p->done[slot], gpu->link.main, err) : status;
+        status = restore(p, l, err);
+        status = status == MO_OK ? mo_event_record(p->done[slot], p->link->main, err) : status;
         p->used[slot] = true;
     }
     return status;
 }
 
-mo_status mo_gpu_layer_buffer_leave(mo_gpu *gpu, int layer, mo_error *err)
+mo_status mo_gpu_layer_buffer_leave(mo_gpu_layer_buffer *p, int layer, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     if (p->number[layer] < 0) {
         return MO_OK;
     }
     const int slot = p->layers[p->number[layer]].slot;
-    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], gpu->link.main, err);
+    mo_status status = p->interleaved ? MO_OK : mo_event_record(p->done[slot], p->link->main, err);
     p->used[slot] = true;
     p->head++;
     for (bool sent = true; status == MO_OK && sent && p->asked < p->head + (uint64_t)p->slots;) {
-        status = send(gpu, false, &sent, err);
+        status = send(p, false, &sent, err);
     }
     return status;
 }
@@ -457,24 +448,22 @@ static void begin_anew(mo_gpu_layer_buffer *p)
     }
 }
 
-mo_status mo_gpu_layer_buffer_begin(mo_gpu *gpu, bool few, mo_error *err)
+mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *p, bool few, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     bool free_now;
     if (p->count == 0 || p->batch == !few) {
         return MO_OK;
     }
     p->batch = !few;
-    if (gpu->layer_buffer.cpu.count == 0) { /* the same layers, in the same order */
+    if (p->cpu.count == 0) { /* the same layers, in the same order */
         return MO_OK;
     }
     begin_anew(p);
     return release_held(p, true, &free_now, err);
 }
 
-void mo_gpu_layer_buffer_abort(mo_gpu *gpu)
+void mo_gpu_layer_buffer_abort(mo_gpu_layer_buffer *p)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
     mo_error ignored = {0};
     if (p->count == 0) {
         return;
@@ -487,9 +476,9 @@ void mo_gpu_layer_buffer_abort(mo_gpu *gpu)
     begin_anew(p);
 }
 
-void mo_gpu_layer_buffer_end(mo_gpu *gpu)
+void mo_gpu_layer_buffer_end(mo_gpu_layer_buffer *p)
 {
-    if (gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->ring) {
-        mo_layer_buffer_skip(gpu->layer_buffer.tiers->ring, NULL);
+    if (p->tiers && p->tiers->ring) {
+        mo_layer_buffer_skip(p->tiers->ring, NULL);
     }
 }

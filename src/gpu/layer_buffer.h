@@ -6,7 +6,7 @@
 #ifndef MO_GPU_LAYER_BUFFER_H
 #define MO_GPU_LAYER_BUFFER_H
 
-#include "device/device.h"
+#include "gpu/link.h"
 #include "plan/plan.h"
 #include "store/tiers.h"
 
@@ -38,6 +38,8 @@ typedef struct mo_gpu_cpu_layers {
 } mo_gpu_cpu_layers;
 
 typedef struct mo_gpu_layer_buffer {
+    mo_gpu_link *link;
+    int total;                 /* layers of the model */
     int count;                 /* layers in passage; 0: all stay */
     mo_streamed_layer *layers; /* [count], in the order of the model */
     int *number;               /* [layers of the model] among them, -1: it stays */
@@ -64,30 +66,35 @@ typedef struct mo_gpu_layer_buffer {
 
 /* Decides which layers stay under the gpu's ceiling and takes the ring for the others. Before the core is laid out. */
 mo_status mo_gpu_layer_buffer_open(struct mo_gpu *gpu, mo_error *err);
-void mo_gpu_layer_buffer_close(struct mo_gpu *gpu);
+void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *b);
 
 /* While the core is laid out: the layer's passage, or NULL when it stays; a matrix of it, and where it will be found. */
-mo_streamed_layer *mo_gpu_layer_buffer_of(struct mo_gpu *gpu, int layer);
-mo_daddr mo_gpu_layer_buffer_add(struct mo_gpu *gpu, mo_streamed_layer *l, const mo_weights *w);
+mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *b, int layer);
+mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *b, mo_streamed_layer *l, const mo_weights *w);
 
 /* A layer that stays but lies on disk is read once, to be sent. */
-mo_status mo_gpu_layer_buffer_read(struct mo_gpu *gpu, int layer, mo_error *err);
-void mo_gpu_layer_buffer_forget(struct mo_gpu *gpu, int layer); /* it has been sent */
+mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *b, int layer, mo_error *err);
+void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *b, int layer); /* it has been sent */
 /* After that nobody reads them any more. */
-mo_status mo_gpu_layer_buffer_ready(struct mo_gpu *gpu, mo_error *err);
+mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *b, mo_error *err);
+
+static inline bool mo_gpu_layer_buffer_has(const mo_gpu_layer_buffer *b, int layer)
+{
+    return b->number[layer] >= 0;
+}
 
 /* Before a step: what passes in it. */
-mo_status mo_gpu_layer_buffer_begin(struct mo_gpu *gpu, bool few, mo_error *err);
+mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *b, bool few, mo_error *err);
 /* The device's main stream goes on when the layer's matrices are there; waits for the disk where they come from it. */
-mo_status mo_gpu_layer_buffer_enter(struct mo_gpu *gpu, int layer, mo_error *err);
+mo_status mo_gpu_layer_buffer_enter(mo_gpu_layer_buffer *b, int layer, mo_error *err);
 /* Everything that reads them has been launched: the slot is filled with the next that will need it. */
-mo_status mo_gpu_layer_buffer_leave(struct mo_gpu *gpu, int layer, mo_error *err);
+mo_status mo_gpu_layer_buffer_leave(mo_gpu_layer_buffer *b, int layer, mo_error *err);
 
 /* A step has ended: counts what its copies took, as far as they have. */
-void mo_gpu_layer_buffer_measure(struct mo_gpu *gpu);
+void mo_gpu_layer_buffer_measure(mo_gpu_layer_buffer *b);
 /* A step was given up, and nothing is under way any more: the next one begins anew. */
-void mo_gpu_layer_buffer_abort(struct mo_gpu *gpu);
+void mo_gpu_layer_buffer_abort(mo_gpu_layer_buffer *b);
 /* The device is lost: the CPU reads all layers again. */
-void mo_gpu_layer_buffer_end(struct mo_gpu *gpu);
+void mo_gpu_layer_buffer_end(mo_gpu_layer_buffer *b);
 
 #endif

@@ -33,15 +33,6 @@ struct mo_gpu {
     uint64_t steps;  /* that ended well */
 };
 
-/* ---- Slots at the start (gpu_fill.c) ---- */
-
-mo_status mo_gpu_fill(mo_gpu *gpu, mo_error *err);
-/* Sends an expert that is in RAM to a slot, in the order of the main stream; stages take turns by number. Between
- * steps. */
-mo_status mo_gpu_send_to_slot(mo_gpu *gpu, int layer, int expert, mo_daddr to, int number, int64_t *bytes,
-                              mo_error *err);
-bool mo_gpu_in_ram(const mo_gpu *gpu, int layer, int expert);
-
 /* ---- The hot cache (gpu/hot.c) ---- */
 
 /* Chooses experts for at most `left` bytes, takes what exchanges need, and says how many slots each layer has. */
@@ -57,31 +48,6 @@ mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err);
 int64_t mo_gpu_kept(const mo_gpu *gpu);
 /* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
 int64_t mo_gpu_least_stages(const mo_gpu *gpu);
-
-/* ---- Sets of programs (gpu_set.c) ---- */
-
-/* Does the host have a part in the layer, in steps of few tokens? */
-static inline bool mo_gpu_layer_needs_host(const mo_gpu *c, int layer)
-{
-    return c->core.spec->layers[layer].routed && !mo_vram_complete(c->experts.vram, layer);
-}
-
-/* Does it pass through the ring of layers? */
-static inline bool mo_gpu_layer_streamed(const mo_gpu *c, int layer)
-{
-    return c->layer_buffer.number[layer] >= 0;
-}
-
-/* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
-int64_t mo_gpu_chunks_seen(const mo_forward *forward);
-bool mo_gpu_wants_logits(const mo_forward *forward);
-/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest; and made
- * anew, now and then, where layers have closed since: they need the host no more. It is the gpu's, and good until the
- * next call. */
-mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program_set **out, mo_error *err);
-void mo_gpu_drop_sets(mo_gpu *gpu);
-/* Launches a prepared piece of a step. */
-mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *segment, mo_error *err);
 
 /* ---- The step (step.c) ---- */
 
@@ -155,18 +121,4 @@ mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool expert
 mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err);
 
-/* ---- The ring of a batch (gpu_ring.c) ---- */
-
-mo_status mo_gpu_windows_open(mo_gpu *gpu, mo_error *err); /* of the stages */
-void mo_gpu_windows_close(mo_gpu *gpu);
-mo_gpu_window *mo_gpu_window_at(mo_gpu *gpu, uint64_t number);
-mo_gpu_window_part mo_gpu_window_part_of(const mo_gpu *gpu, int layer, int part);
-bool mo_gpu_window_capacity(const mo_gpu *gpu);
-/* Sends experts (at most window_size, ascending) of a layer to the next window; there must be room. */
-mo_status mo_gpu_window_send(mo_gpu *gpu, int layer, const int *experts, int count, mo_error *err);
-/* Fills the ring with what a large batch will probably need: whatever is not on the device, behind what was sent last,
- * from `layer` on. */
-mo_status mo_gpu_window_ahead(mo_gpu *gpu, int layer, mo_error *err);
-/* The oldest window has been read by what is enqueued so far, or was not needed. */
-mo_status mo_gpu_window_retire(mo_gpu *gpu, mo_error *err);
 #endif

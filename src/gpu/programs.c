@@ -1,10 +1,9 @@
-/* Sets of programs: steps of few tokens, prepared. A set is a step's ops in segments, cut where the host has a part or a
- * layer passes through; steps of the same shape share it. */
+#include "gpu/programs.h"
+
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/status.h"
-#include "gpu/parts.h"
 
 /* ---- Which ----------------------------------------------------------------------------------- */
 
@@ -19,9 +18,9 @@ int64_t mo_gpu_chunks_seen(const mo_forward *forward)
 }
 
 /* Programs serve all steps up to the next power of two of chunks. */
-static int64_t chunk_bucket(const mo_gpu *gpu, int64_t chunks)
+static int64_t chunk_bucket(const mo_gpu_programs *g, int64_t chunks)
 {
-    const int64_t most = (gpu->scratch.context + MO_CHUNK - 1) / MO_CHUNK;
+    const int64_t most = (g->scratch->context + MO_CHUNK - 1) / MO_CHUNK;
     int64_t bucket = 1;
     while (bucket < chunks) {
         bucket *= 2;
@@ -42,38 +41,38 @@ bool mo_gpu_wants_logits(const mo_forward *forward)
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 /* open: the host serves layer to - 1 before the next segment goes on. */
-static mo_status end_segment(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, int from, int to, bool open,
-                             mo_error *err)
+static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int from, int to,
+                             bool open, mo_error *err)
 {
     mo_gpu_segment *s = &set->segments[set->count];
     *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .streamed = p->streamed};
     p->streamed = -1;
-    const mo_status status = mo_program_create(gpu->memory.device, p->ops, p->count, &s->program, err);
+    const mo_status status = mo_program_create(g->link->device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
     p->count = 0;
     return status;
 }
 
 /* One past the last of neighbouring layers that the CPU computes. */
-static int end_of_host(const mo_gpu *gpu, int layer)
+static int end_of_host(const mo_gpu_programs *g, int layer)
 {
-    while (layer < gpu->core.spec->layer_count && gpu->layer_buffer.cpu.layers[layer]) {
+    while (layer < g->core->spec->layer_count && g->layer_buffer->cpu.layers[layer]) {
         layer++;
     }
     return layer;
 }
 
-static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, mo_error *err)
+static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, mo_error *err)
 {
-    const int layers = gpu->core.spec->layer_count;
+    const int layers = g->core->spec->layer_count;
     mo_status status = MO_OK;
     int from = 0;
     mo_gpu_ops_begin(p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
-        if (gpu->layer_buffer.cpu.layers[i]) {
-            const int to = end_of_host(gpu, i);
+        if (g->layer_buffer->cpu.layers[i]) {
+            const int to = end_of_host(g, i);
             mo_gpu_ops_hand_over(p, i);
-            status = end_segment(gpu, set, p, from, i, false, err);
+            status = end_segment(g, set, p, from, i, false, err);
             if (status == MO_OK) {
                 set->segments[set->count - 1].host_from = i;
                 set->segments[set->count - 1].host_to = to;
@@ -83,9 +82,9 @@ static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, 
             i = to - 1;
             continue;
         }
-        const bool open = set->open[i], alone = mo_gpu_layer_streamed(gpu, i);
+        const bool open = set->open[i], alone = mo_gpu_layer_buffer_has(g->layer_buffer, i);
         if (alone && p->count > 0) { /* what is before it need not wait for it */
-            status = end_segment(gpu, set, p, from, i, false, err);
+            status = end_segment(g, set, p, from, i, false, err);
             from = i;
         }
         p->streamed = alone ? i : -1;
@@ -93,25 +92,25 @@ static mo_status build_set(mo_gpu *gpu, mo_gpu_program_set *set, mo_gpu_ops *p, 
         if (open) {
             mo_gpu_ops_publish(p, i);
         }
-        if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
+        if (g->core->spec->layers[i].routed && mo_vram_has(g->experts->vram, i)) {
             mo_gpu_ops_hot(p, i);
         }
         mo_gpu_ops_side(p, i);
         if (open && status == MO_OK) {
-            status = end_segment(gpu, set, p, from, i + 1, true, err);
+            status = end_segment(g, set, p, from, i + 1, true, err);
             from = i + 1;
             mo_gpu_ops_await(p, i);
         }
         mo_gpu_ops_merge(p, i, false, true);
         if (alone && !open && status == MO_OK) { /* its place in the ring is free again */
-            status = end_segment(gpu, set, p, from, i + 1, false, err);
+            status = end_segment(g, set, p, from, i + 1, false, err);
             from = i + 1;
         }
     }
     if (status == MO_OK && set->logits) {
         mo_gpu_ops_logits(p, 0, p->tokens);
     }
-    return status == MO_OK && p->count > 0 ? end_segment(gpu, set, p, from, layers, false, err) : status;
+    return status == MO_OK && p->count > 0 ? end_segment(g, set, p, from, layers, false, err) : status;
 }
 
 /* ---- Keeping --------------------------------------------------------------------------------- */
@@ -126,16 +125,16 @@ static void drop_set(mo_gpu_program_set *set)
 }
 
 /* What a step has to have in common with the steps that a set was made for. */
-static mo_gpu_program_set shape_of(const mo_gpu *gpu, const mo_forward *forward)
+static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number)
 {
     return (mo_gpu_program_set){.tokens = forward->tokens,
                                 .slices = forward->slice_count,
-                                .chunks = chunk_bucket(gpu, mo_gpu_chunks_seen(forward)),
+                                .chunks = chunk_bucket(g, mo_gpu_chunks_seen(forward)),
                                 .kv = forward->slices[0].state->kv,
                                 .logits = mo_gpu_wants_logits(forward),
-                                .used = gpu->number,
-                                .made = gpu->number,
-                                .closures = mo_vram_completions(gpu->experts.vram)};
+                                .used = number,
+                                .made = number,
+                                .closures = mo_vram_completions(g->experts->vram)};
 }
 
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
@@ -145,17 +144,17 @@ static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
 }
 
 /* On failure nothing is left in *set. */
-static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
+static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                           mo_error *err)
 {
-    const size_t layers = (size_t)gpu->core.spec->layer_count, segments = 2 * layers + 1;
+    const size_t layers = (size_t)g->core->spec->layer_count, segments = 2 * layers + 1;
     const int limit = (int)(layers * GPU_OPS + GPU_OPS);
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
     *set = *shape;
     set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->open);
-    mo_gpu_ops p = {.core = &gpu->core,
-                    .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+    mo_gpu_ops p = {.core = g->core,
+                    .scratch = g->scratch,
+                    .vram = g->experts->vram,
                     .tokens = shape->tokens,
                     .chunks = shape->chunks,
                     .slices = shape->slices,
@@ -167,9 +166,9 @@ static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_p
     if (ops && set->segments) {
         set->open = (bool *)(set->segments + segments);
         for (int i = 0; i < (int)layers; i++) {
-            set->open[i] = mo_gpu_layer_needs_host(gpu, i);
+            set->open[i] = mo_gpu_programs_open_layer(g, i);
         }
-        status = build_set(gpu, set, &p, err);
+        status = build_set(g, set, &p, err);
     } else {
         status = mo_fail(err, MO_ENOMEM, "no memory for the device's programs");
     }
@@ -181,11 +180,11 @@ static mo_status make_set(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_p
 }
 
 /* How many layers have closed since the set was made; -1: one that was closed is not any more, so it cannot be used. */
-static int closed_since(const mo_gpu *gpu, const mo_gpu_program_set *set)
+static int closed_since(const mo_gpu_programs *g, const mo_gpu_program_set *set)
 {
     int closed = 0;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        const bool open = mo_gpu_layer_needs_host(gpu, i);
+    for (int i = 0; i < g->core->spec->layer_count; i++) {
+        const bool open = mo_gpu_programs_open_layer(g, i);
         if (open && !set->open[i]) {
             return -1;
         }
@@ -197,7 +196,7 @@ static int closed_since(const mo_gpu *gpu, const mo_gpu_program_set *set)
 /* Layers that have closed are served by the host until the set is made anew, with the same result. Making it costs
  * about what it did at first (nobody has timed it on a GPU) and saves a round trip for each of them in every step, so it
  * is not done at once: others may follow. A set that cannot be made anew serves on. */
-static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
+static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                            mo_error *err)
 {
     mo_gpu_program_set fresh;
@@ -205,22 +204,22 @@ static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_
     if (set->closures == shape->closures) {
         return MO_OK;
     }
-    const int closed = closed_since(gpu, set);
+    const int closed = closed_since(g, set);
     if (closed == 0) {
         set->closures = shape->closures;
         return MO_OK;
     }
-    if (closed > 0 && gpu->number - set->made < GPU_RENEW) {
+    if (closed > 0 && shape->made - set->made < GPU_RENEW) {
         return MO_OK;
     }
-    const mo_status status = make_set(gpu, shape, &fresh, &refused);
+    const mo_status status = make_set(g, shape, &fresh, &refused);
     if (status == MO_OK) {
         drop_set(set);
         *set = fresh;
         return MO_OK;
     }
     if (closed > 0 && status != MO_EDEVICE) {
-        set->made = gpu->number;
+        set->made = shape->made;
         mo_log(MO_LOG_WARN, "device",
                "%d layers need the host no more, but go on asking it, which costs time: %s", closed,
                refused.detail);
@@ -230,16 +229,17 @@ static mo_status keep_true(mo_gpu *gpu, const mo_gpu_program_set *shape, mo_gpu_
     return status;
 }
 
-mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program_set **out, mo_error *err)
+mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
+                               mo_gpu_program_set **out, mo_error *err)
 {
-    const mo_gpu_program_set shape = shape_of(gpu, forward);
-    mo_gpu_program_set *oldest = &gpu->programs.sets[0];
+    const mo_gpu_program_set shape = shape_of(g, forward, number);
+    mo_gpu_program_set *oldest = &g->sets[0];
     for (int i = 0; i < GPU_PROGRAMS; i++) {
-        mo_gpu_program_set *s = &gpu->programs.sets[i];
+        mo_gpu_program_set *s = &g->sets[i];
         if (s->segments && same_shape(s, &shape)) {
-            s->used = gpu->number;
+            s->used = number;
             *out = s;
-            return keep_true(gpu, &shape, s, err);
+            return keep_true(g, &shape, s, err);
         }
         if (s->used < oldest->used) {
             oldest = s;
@@ -247,21 +247,23 @@ mo_status mo_gpu_find_set(mo_gpu *gpu, const mo_forward *forward, mo_gpu_program
     }
     drop_set(oldest);
     *out = oldest;
-    return make_set(gpu, &shape, oldest, err);
+    return make_set(g, &shape, oldest, err);
 }
 
-void mo_gpu_drop_sets(mo_gpu *gpu)
+void mo_gpu_programs_close(mo_gpu_programs *g)
 {
     for (int i = 0; i < GPU_PROGRAMS; i++) {
-        drop_set(&gpu->programs.sets[i]);
+        drop_set(&g->sets[i]);
     }
 }
 
-mo_status mo_gpu_run_segment(mo_gpu *gpu, const mo_gpu_segment *s, mo_error *err)
+mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *s, mo_error *err)
 {
-    mo_status status = s->streamed >= 0 ? mo_gpu_layer_buffer_enter(gpu, s->streamed, err) : MO_OK;
+    mo_status status =
+        s->streamed >= 0 ? mo_gpu_layer_buffer_enter(g->layer_buffer, s->streamed, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_program_run(s->program, gpu->link.main, err);
+        status = mo_program_run(s->program, g->link->main, err);
     }
-    return status == MO_OK && s->streamed >= 0 ? mo_gpu_layer_buffer_leave(gpu, s->streamed, err) : status;
+    return status == MO_OK && s->streamed >= 0 ? mo_gpu_layer_buffer_leave(g->layer_buffer, s->streamed, err)
+                                               : status;
 }

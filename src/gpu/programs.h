@@ -3,8 +3,10 @@
 #ifndef MO_GPU_PROGRAMS_H
 #define MO_GPU_PROGRAMS_H
 
-#include "device/device.h"
-#include "numeric/kernels.h"
+#include "engine/forward.h"
+#include "gpu/experts.h"
+#include "gpu/layer_buffer.h"
+#include "gpu/ops.h"
 
 enum {
     GPU_PROGRAMS = 32, /* sets of programs that are kept */
@@ -32,9 +34,32 @@ typedef struct mo_gpu_program_set {
 } mo_gpu_program_set;
 
 typedef struct mo_gpu_programs {
+    mo_gpu_link *link;
+    const mo_gpu_core *core;
+    const mo_gpu_scratch *scratch;
+    const mo_gpu_experts *experts;
+    mo_gpu_layer_buffer *layer_buffer;
     mo_gpu_program_set sets[GPU_PROGRAMS];
     mo_op *batch_ops; /* of a batch's layer */
     int batch_ops_limit;
 } mo_gpu_programs;
+
+/* Does the host have a part in the layer, in small steps? */
+static inline bool mo_gpu_programs_open_layer(const mo_gpu_programs *g, int layer)
+{
+    return g->core->spec->layers[layer].routed && !mo_vram_complete(g->experts->vram, layer);
+}
+
+/* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
+int64_t mo_gpu_chunks_seen(const mo_forward *forward);
+bool mo_gpu_wants_logits(const mo_forward *forward);
+/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest; and made
+ * anew, now and then, where all experts of a layer have come to slots since: it needs the host no more. `number`: of the
+ * step. It is good until the next call. */
+mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
+                               mo_gpu_program_set **out, mo_error *err);
+void mo_gpu_programs_close(mo_gpu_programs *g);
+/* Launches a prepared piece of a step. */
+mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *segment, mo_error *err);
 
 #endif

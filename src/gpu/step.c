@@ -49,9 +49,9 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
 static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     mo_gpu_program_set *set;
-    mo_status status = mo_gpu_find_set(gpu, forward, &set, err);
+    mo_status status = mo_gpu_programs_find(&gpu->programs, forward, gpu->number, &set, err);
     if (status == MO_OK) {
-        status = mo_gpu_run_segment(gpu, &set->segments[0], err);
+        status = mo_gpu_programs_run(&gpu->programs, &set->segments[0], err);
         mo_gpu_clock_launched(gpu->lanes.clock, mo_clock_ns());
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
@@ -70,7 +70,7 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         if (status == MO_OK && service.deferred) {
             service.next = &set->segments[i + 1];
         } else if (status == MO_OK) {
-            status = mo_gpu_run_segment(gpu, &set->segments[i + 1], err);
+            status = mo_gpu_programs_run(&gpu->programs, &set->segments[i + 1], err);
         }
         if (status == MO_OK && open) {
             status = mo_gpu_reply(gpu, forward, &service, err);
@@ -104,10 +104,10 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         if (status != MO_OK) {
             break;
         }
-        if (mo_gpu_layer_streamed(gpu, i)) {
+        if (mo_gpu_layer_buffer_has(&gpu->layer_buffer, i)) {
             status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
             p.count = 0;
-            status = status == MO_OK ? mo_gpu_layer_buffer_enter(gpu, i, err) : status;
+            status = status == MO_OK ? mo_gpu_layer_buffer_enter(&gpu->layer_buffer, i, err) : status;
         }
         mo_gpu_ops_mixer(&p, i);
         status = status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
@@ -117,8 +117,8 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
         }
         p.count = 0;
-        if (status == MO_OK && mo_gpu_layer_streamed(gpu, i)) {
-            status = mo_gpu_layer_buffer_leave(gpu, i, err);
+        if (status == MO_OK && mo_gpu_layer_buffer_has(&gpu->layer_buffer, i)) {
+            status = mo_gpu_layer_buffer_leave(&gpu->layer_buffer, i, err);
         }
         if (status == MO_OK && gpu->core.spec->layers[i].routed) {
             status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
@@ -157,7 +157,7 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
         status = mo_gpu_cpu_state_bring(gpu, forward, few, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_layer_buffer_begin(gpu, few, err);
+        status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, few, err);
     }
     if (status == MO_OK) {
         status = send_block(gpu, forward, err);
@@ -172,7 +172,7 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
         mo_gpu_abort(gpu);
     }
     if (status == MO_EDEVICE) {
-        mo_gpu_layer_buffer_end(gpu);
+        mo_gpu_layer_buffer_end(&gpu->layer_buffer);
     } else if (status == MO_OK) {
         gpu->steps++;
     }
