@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # doc-paths.sh: holds the file names that the documentation mentions against the tree. Looked at are the words between
 # backticks that are paths (src/..., a room as in `store/slots.c`, or a bare file name such as `slots.c`; * stands for any
-# part of a name, a word with NAME in it for a file to come) and the targets of links, with their headings.
+# part of a name, a word with NAME in it for a file to come) and the targets of links, with their headings. Code that begins
+# with ```c FILE must be lines of that file.
 # Prints what is not there; exits 1 if anything is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +34,11 @@ function look(page, number, word,    first) {
 }
 # The heading of a link as GitHub makes it of the line.
 function anchor(line) { line = tolower(line); sub(/^#+ */, "", line); gsub(/[^a-z0-9_ -]/, "", line); gsub(/ /, "-", line); return line }
+function quoted(block, source,    line, text) {
+    if (source in file) while ((getline line < source) > 0) text = text line "\n"
+    close(source)
+    return index(text, block) > 0
+}
 function follow(page, number, target,    path, folder, heading) {
     if (target ~ /^[a-z]+:/) return
     heading = target; if (!sub(/^[^#]*#/, "", heading)) heading = ""
@@ -53,8 +59,14 @@ END {
         number = code = 0
         while ((getline line < page[i]) > 0) {
             number++
-            if (line ~ /^```/) code = !code
-            if (code) continue
+            if (line ~ /^```/) {
+                if (code && source != "" && !quoted(block, source)) missing(page[i], number, "such code in " source)
+                code = !code
+                source = line; if (!sub(/^```c +/, "", source)) source = ""
+                block = ""
+                continue
+            }
+            if (code) { block = block line "\n"; continue }
             rest = line
             while (match(rest, /`[^`]+`/)) {
                 look(page[i], number, substr(rest, RSTART + 1, RLENGTH - 2)); rest = substr(rest, RSTART + RLENGTH)
