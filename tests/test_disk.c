@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "plan/probe/probe.h"
 #include "random.h"
-#include "store/disk/disk.h"
+#include "store/disk/choice.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
 #include "store/bricks.h"
+#include "store/disk/choice.h"
 
 #include <stdlib.h>
 #include <string.h>

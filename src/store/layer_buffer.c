@@ -108,8 +108,7 @@ static mo_status deliver(mo_layer_buffer *s, const ring_slot *slot, mo_error *er
         const mo_read *r = &slot->reads[i];
         mo_status status = MO_OK;
         if (read_state(r) == MO_READ_FAILED) {
-            *err = r->error;
-            status = err->status;
+            status = mo_fail(err, r->error.status, "%s", r->error.detail);
         } else {
             part->matrix->data = mo_disk_data(r);
             status =

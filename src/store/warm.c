@@ -1,4 +1,5 @@
 #include "store/warm.h"
+#include "store/disk/choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -376,8 +377,7 @@ static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *re
             break;
         }
         if (state == MO_READ_FAILED) {
-            *err = r->read.error;
-            status = err->status;
+            status = mo_fail(err, r->read.error.status, "%s", r->read.error.detail);
             good = false;
             break;
         }
@@ -417,8 +417,7 @@ static mo_status read_runs(loading *l, mo_progress_fn progress, void *user, mo_w
         mo_error fault = {0};
         const mo_status one = receive(l, &l->runs[i], i < asked, report, &fault);
         if (status == MO_OK && one != MO_OK) {
-            status = one;
-            *err = fault;
+            status = mo_fail(err, one, "%s", fault.detail);
         }
         done += l->runs[i].read.bytes;
         if (status == MO_OK && progress && !progress(user, done, total)) {

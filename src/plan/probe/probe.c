@@ -8,7 +8,7 @@
 #include "base/sweep.h"
 #include "plan/probe/device.h"
 #include "plan/probe/file.h"
-#include "store/disk/disk.h"
+#include "store/disk/choice.h"
 #include "store/disk/pace.h"
 #include "store/disk/uring.h"
 

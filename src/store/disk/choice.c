@@ -1,6 +1,7 @@
 #include "store/disk/choice.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "store/disk/pace.h"
 #include "store/disk/uring.h"
@@ -48,7 +49,7 @@ static void fill_defaults(mo_disk_options *o)
     }
 }
 
-/* A disk for trying; NULL in *out and MO_EUNSUPPORTED where this machine has no such way. */
+/* A disk for trying; NULL in *out and MO_EUNSUPPORTED where this machine cannot read so. */
 static mo_status try_open(const char *const *paths, int count, const mo_disk_options *asked, int candidate,
                           uint8_t *room, mo_disk **out, mo_error *err)
 {
@@ -63,7 +64,7 @@ static mo_status try_open(const char *const *paths, int count, const mo_disk_opt
         .region_count = asked->region_count > 0, /* as the real one would be */
     };
     fill_defaults(&o);
-    return mo_disk_open(paths, count, &o, out, err);
+    return mo_disk_start(paths, count, &(mo_disk_settings){.options = o}, out, err);
 }
 
 static mo_status measure(trial *t, mo_error *err)
@@ -188,12 +189,15 @@ static mo_status choose_measured(const char *const *paths, int count, const mo_d
         return mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk");
     }
     memset(t.room, 0, room_bytes); /* its pages are there before the clock runs */
-    mo_status status = try_open(paths, count, asked, DIRECT, t.room, &t.disk[DIRECT], err);
+    mo_error fault = {0};
+    mo_status status = try_open(paths, count, asked, DIRECT, t.room, &t.disk[DIRECT], &fault);
     if (status == MO_EUNSUPPORTED && asked->io == MO_IO_AUTO) {
         chosen->io = MO_IO_CACHED;
-        snprintf(reason, MO_DISK_REASON, "cached: %.*s", MO_DISK_REASON - 16, err->detail);
+        snprintf(reason, MO_DISK_REASON, "cached: %.*s", MO_DISK_REASON - 16, fault.detail);
         status = MO_OK;
-    } else if (status == MO_OK) {
+    } else if (status != MO_OK) {
+        mo_fail(err, status, "%s", fault.detail);
+    } else {
         status = compare(&t, paths, count, asked, method_open, chosen, reason, err);
     }
     for (int c = 0; c < CANDIDATES; c++) {
@@ -203,18 +207,59 @@ static mo_status choose_measured(const char *const *paths, int count, const mo_d
     return status;
 }
 
-mo_status mo_disk_choose(const char *const *paths, int count, const mo_disk_options *asked,
-                         mo_disk_options *chosen, char *reason, mo_error *err)
+static mo_status choose(const char *const *paths, int count, const mo_disk_options *asked,
+                        mo_disk_settings *out, mo_error *err)
 {
-    *chosen = *asked;
     const bool method_open = !asked->plain && !asked->ring && !asked->fault && mo_uring_built();
     mo_status status = MO_OK;
+    *out = (mo_disk_settings){.options = *asked};
     if (asked->io == MO_IO_AUTO || (method_open && asked->io == MO_IO_DIRECT)) {
-        status = choose_measured(paths, count, asked, method_open, chosen, reason, err);
+        status = choose_measured(paths, count, asked, method_open, &out->options, out->reason, err);
     } else {
-        snprintf(reason, MO_DISK_REASON, "%s as asked for, by %s",
+        snprintf(out->reason, sizeof out->reason, "%s as asked for, by %s",
                  asked->io == MO_IO_DIRECT ? "direct" : "cached", asked->ring ? "io_uring" : "threads");
     }
-    fill_defaults(chosen);
+    fill_defaults(&out->options);
+    if (!asked->ring) { /* chosen, not asked for */
+        out->threads = asked->readers ? asked->readers : MO_DISK_THREADS_DEFAULT;
+    }
+    return status;
+}
+
+static mo_status check_options(int count, const mo_disk_options *o, mo_error *err)
+{
+    if (count < 1) {
+        return mo_fail(err, MO_EINVAL, "a disk needs at least one file");
+    }
+    if (o->readers < 0 || o->readers > MO_DISK_READERS) {
+        return mo_fail(err, MO_EINVAL, "%d readers are asked for; 1 to %d are possible", o->readers,
+                       (int)MO_DISK_READERS);
+    }
+    if (o->piece < 0 || o->piece % MO_DISK_ALIGN != 0 || o->piece > 1 << 30) {
+        return mo_fail(err, MO_EINVAL,
+                       "pieces of %lld bytes are asked for; a multiple of %d up to 1 GiB is possible",
+                       (long long)o->piece, (int)MO_DISK_ALIGN);
+    }
+    if (o->ring && (o->plain || o->fault)) {
+        return mo_fail(err, MO_EINVAL, "io_uring is asked for together with what needs reader threads");
+    }
+    return MO_OK;
+}
+
+mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_options *options, mo_disk **out,
+                       mo_error *err)
+{
+    mo_disk_settings settings;
+    *out = NULL;
+    mo_status status = check_options(count, options, err);
+    if (status == MO_OK) {
+        status = choose(paths, count, options, &settings, err);
+    }
+    if (status == MO_OK) {
+        status = mo_disk_start(paths, count, &settings, out, err);
+    }
+    if (status == MO_OK && (options->io == MO_IO_AUTO || !(options->plain || options->ring))) {
+        mo_log(MO_LOG_INFO, "disk", "%s: %s", paths[0], mo_disk_reason(*out)); /* something was chosen */
+    }
     return status;
 }

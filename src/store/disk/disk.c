@@ -1,9 +1,7 @@
 /* The disk owns its files, one queue, and who serves it: reader threads, or the ring's one thread. */
 #include "store/disk/disk.h"
 
-#include "base/log.h"
 #include "base/status.h"
-#include "store/disk/choice.h"
 #include "store/disk/queue.h"
 #include "store/disk/uring.h"
 
@@ -126,26 +124,6 @@ static mo_status start_threads(mo_disk *disk, mo_error *err)
 
 /* ---- Opening ---- */
 
-static mo_status check_options(int count, const mo_disk_options *o, mo_error *err)
-{
-    if (count < 1) {
-        return mo_fail(err, MO_EINVAL, "a disk needs at least one file");
-    }
-    if (o->readers < 0 || o->readers > MO_DISK_READERS) {
-        return mo_fail(err, MO_EINVAL, "%d readers are asked for; 1 to %d are possible", o->readers,
-                       (int)MO_DISK_READERS);
-    }
-    if (o->piece < 0 || o->piece % MO_DISK_ALIGN != 0 || o->piece > 1 << 30) {
-        return mo_fail(err, MO_EINVAL,
-                       "pieces of %lld bytes are asked for; a multiple of %d up to 1 GiB is possible",
-                       (long long)o->piece, (int)MO_DISK_ALIGN);
-    }
-    if (o->ring && (o->plain || o->fault)) {
-        return mo_fail(err, MO_EINVAL, "io_uring is asked for together with what needs reader threads");
-    }
-    return MO_OK;
-}
-
 static mo_status open_files(mo_disk *disk, const char *const *paths, int count, mo_error *err)
 {
     disk->files = calloc((size_t)count, sizeof *disk->files);
@@ -169,22 +147,21 @@ static void add_reason(mo_disk *disk, const char *text)
     snprintf(disk->reason + used, sizeof disk->reason - used, "; %s", text);
 }
 
-/* A ring that was chosen, not asked for, gives way to threads where it cannot be had as it was tried: not a
- * second time (the memory of the trial may still be charged to us), or not with the caller's memory
- * registered, which is what makes it better. */
-static mo_status start_readers(mo_disk *disk, const mo_disk_options *asked, mo_error *err)
+/* A ring gives way to threads where it cannot be had as it was tried: not a second time (the memory of the trial may still
+ * be charged to us), or not with the caller's memory registered. */
+static mo_status start_readers(mo_disk *disk, int threads, mo_error *err)
 {
-    const bool insist = asked->ring;
     if (!disk->options.ring) {
         return start_threads(disk, err);
     }
+    mo_error fault = {0};
     const mo_status status =
-        mo_uring_start(&disk->queue, disk->files, disk->file_count, &disk->options, &disk->ring, err);
-    if (status && insist) {
-        return status;
+        mo_uring_start(&disk->queue, disk->files, disk->file_count, &disk->options, &disk->ring, &fault);
+    if (status && threads == 0) {
+        return mo_fail(err, status, "%s", fault.detail);
     }
-    add_reason(disk, status ? err->detail : mo_uring_memory(disk->ring));
-    if (!status && (insist || disk->options.region_count == 0 || mo_uring_registered(disk->ring))) {
+    add_reason(disk, status ? fault.detail : mo_uring_memory(disk->ring));
+    if (!status && (threads == 0 || disk->options.region_count == 0 || mo_uring_registered(disk->ring))) {
         return MO_OK;
     }
     add_reason(disk, "so threads are used");
@@ -192,31 +169,25 @@ static mo_status start_readers(mo_disk *disk, const mo_disk_options *asked, mo_e
     disk->ring = NULL;
     disk->options.ring = false;
     disk->options.plain = true;
-    disk->options.readers = asked->readers ? asked->readers : MO_DISK_THREADS_DEFAULT;
+    disk->options.readers = threads;
     return start_threads(disk, err);
 }
 
-mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_options *options, mo_disk **out,
-                       mo_error *err)
+mo_status mo_disk_start(const char *const *paths, int count, const mo_disk_settings *settings, mo_disk **out,
+                        mo_error *err)
 {
+    mo_disk *disk = calloc(1, sizeof *disk);
     *out = NULL;
-    mo_error local = {0};
-    err = err ? err : &local;
-    mo_status status = check_options(count, options, err);
-    mo_disk *disk = status ? NULL : calloc(1, sizeof *disk);
     if (!disk) {
-        return status ? status : mo_fail(err, MO_ENOMEM, "out of memory while opening %s", paths[0]);
+        return mo_fail(err, MO_ENOMEM, "out of memory while opening %s", paths[0]);
     }
-    status = mo_disk_choose(paths, count, options, &disk->options, disk->reason, err);
-    if (status) {
-        free(disk);
-        return status;
-    }
+    disk->options = settings->options;
+    memcpy(disk->reason, settings->reason, sizeof disk->reason);
     mo_queue_init(&disk->queue, disk->options.io == MO_IO_DIRECT, disk->options.piece);
     pthread_cond_init(&disk->work, NULL);
-    status = open_files(disk, paths, count, err);
+    mo_status status = open_files(disk, paths, count, err);
     if (status == MO_OK) {
-        status = start_readers(disk, options, err);
+        status = start_readers(disk, settings->threads, err);
     }
     if (status) {
         mo_disk_close(disk);
@@ -225,9 +196,6 @@ mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_option
     disk->options.regions = NULL; /* the lists were the caller's */
     disk->options.region_bytes = NULL;
     disk->options.region_count = 0;
-    if (options->io == MO_IO_AUTO || !(options->plain || options->ring)) { /* something was chosen */
-        mo_log(MO_LOG_INFO, "disk", "%s: %s", paths[0], disk->reason);
-    }
     *out = disk;
     return MO_OK;
 }

@@ -1,7 +1,7 @@
 #include "store/disk/file.h"
 
 #include "base/status.h"
-#include "store/disk/disk.h"
+#include "store/disk/read.h"
 
 #include <errno.h>
 #include <fcntl.h>

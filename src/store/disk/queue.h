@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-#include "store/disk/disk.h"
 #include "store/disk/file.h"
+#include "store/disk/read.h"
 
 enum { MO_URGENCIES = MO_READ_GUESS + 1 };
 

@@ -1,0 +1,213 @@
+/* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next. */
+#include "base/clock.h"
+#include "store/state.h"
+
+/* States of a need. */
+enum { NEED_SLOT, NEED_BYTES, NEED_NOTHING };
+
+/* ---- Looking ---- */
+
+/* Fills the answers of a need whose slot is taken; true when one has changed. A brick that was never checked is
+ * given out whole, so that it can be checked whole. */
+static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
+{
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, need->brick);
+    const bool had_in = need->in, had_down = need->down;
+    if (!s->checked[need->brick]) {
+        if (!mo_store_slot_ended(slot)) {
+            return false;
+        }
+        *status = *status == MO_OK ? mo_store_read_failure(s, need->brick, slot, err) : *status;
+        for (int m = 0; m < MO_STORE_MATRICES && *status == MO_OK; m++) {
+            mo_store_show(s, need->brick, m, &slot->reads[m]);
+        }
+        *status = *status == MO_OK ? mo_store_check(s, need->brick, err) : *status;
+        need->in = need->down = *status == MO_OK;
+        return true;
+    }
+    if (!need->in && mo_read_landed(&slot->reads[MO_STORE_GATE]) &&
+        mo_read_landed(&slot->reads[MO_STORE_UP])) {
+        mo_store_show(s, need->brick, MO_STORE_GATE, &slot->reads[MO_STORE_GATE]);
+        mo_store_show(s, need->brick, MO_STORE_UP, &slot->reads[MO_STORE_UP]);
+        need->in = true;
+    }
+    if (!need->down && mo_read_landed(&slot->reads[MO_STORE_DOWN])) {
+        mo_store_show(s, need->brick, MO_STORE_DOWN, &slot->reads[MO_STORE_DOWN]);
+        need->down = true;
+    }
+    if (*status == MO_OK && mo_store_slot_ended(slot)) {
+        *status = mo_store_read_failure(s, need->brick, slot, err);
+    }
+    return need->in != had_in || need->down != had_down || *status != MO_OK;
+}
+
+/* Takes slots for needs that have none yet and begins their reads. */
+static void ask(mo_store *s)
+{
+    int32_t bricks[MO_STORE_AT_ONCE];
+    int count = 0;
+    for (int i = 0; i < s->need_count; i++) {
+        mo_need *need = &s->needs[i];
+        if (need->state != NEED_SLOT || !mo_store_acquire(s, need->brick, MO_READ_NOW)) {
+            continue;
+        }
+        need->state = NEED_BYTES;
+        s->counters.phase[s->phase].bytes += (uint64_t)s->bricks->home[need->brick].bytes;
+        bricks[count++] = need->brick;
+        if (count == MO_STORE_AT_ONCE) {
+            mo_store_submit(s, bricks, count);
+            count = 0;
+        }
+    }
+    mo_store_submit(s, bricks, count);
+}
+
+mo_status mo_store_look(mo_store *s, bool wait, mo_error *err)
+{
+    mo_status status = MO_OK;
+    uint64_t seen = mo_disk_ended(s->disk);
+    const int64_t began = wait ? mo_clock_ns() : 0;
+    for (bool news = false;;) {
+        mo_store_settle_guesses(s);
+        ask(s);
+        for (int i = 0; i < s->need_count; i++) {
+            mo_need *need = &s->needs[i];
+            if (need->state == NEED_BYTES && !(need->in && need->down)) {
+                news |= answer(s, need, &status, err);
+            }
+        }
+        if (news || !wait || status != MO_OK) {
+            break;
+        }
+        seen = mo_disk_wait(s->disk, seen);
+    }
+    if (wait) {
+        s->counters.phase[s->phase].wait_ns += (uint64_t)(mo_clock_ns() - began);
+    }
+    return status;
+}
+
+/* ---- A layer ---- */
+
+void mo_store_pass(mo_store *s, mo_store_phase phase)
+{
+    s->now++;
+    s->phase = phase;
+    s->counters.phase[phase].passes++;
+}
+
+/* A brick that is in a slot, or on its way there. */
+static void meet(mo_store *s, mo_need *need)
+{
+    mo_store_slot_reads *slot = mo_store_slot_of(s, need->brick);
+    mo_store_phase_counters *c = &s->counters.phase[s->phase];
+    mo_store_pin(s, need->brick);
+    need->state = NEED_BYTES;
+    if (slot->guess == MO_GUESS_UNDER_WAY && !mo_store_slot_ended(slot)) {
+        for (int i = 0; i < MO_STORE_MATRICES; i++) {
+            mo_disk_hasten(s->disk, &slot->reads[i]);
+        }
+        need->missing = true;
+        c->landing++;
+        s->counters.late++;
+    } else {
+        c->hits++;
+        s->counters.useful += slot->guess != MO_GUESS_NONE;
+    }
+    slot->guess = MO_GUESS_NONE;
+}
+
+void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
+{
+    s->needs = needs;
+    s->need_count = count;
+    mo_store_settle_guesses(s);
+    for (int i = 0; i < count; i++) {
+        mo_need *need = &needs[i];
+        const int32_t brick = mo_bricks_of(s->bricks, layer, need->expert);
+        *need = (mo_need){.expert = need->expert, .picks = need->picks, .brick = brick, .state = NEED_SLOT};
+        mo_slots_touch(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, s->now,
+                       need->picks);
+        s->counters.phase[s->phase].asked++;
+        if (mo_store_slot_number(s, brick) >= 0) {
+            meet(s, need);
+        } else {
+            need->missing = true;
+        }
+    }
+}
+
+void mo_store_release(mo_store *s, mo_need *need)
+{
+    mo_store_unpin(s, need->brick);
+    need->state = NEED_NOTHING;
+}
+
+void mo_store_forgo(mo_store *s, mo_need *need)
+{
+    if (need->state == NEED_BYTES) { /* a guess that is under way */
+        mo_store_unpin(s, need->brick);
+    }
+    need->state = NEED_NOTHING;
+}
+
+void mo_store_leave(mo_store *s)
+{
+    for (int i = 0; i < s->need_count; i++) {
+        mo_need *need = &s->needs[i];
+        if (need->state != NEED_BYTES) {
+            continue;
+        }
+        const mo_store_slot_reads *slot = mo_store_slot_of(s, need->brick);
+        for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
+            seen = mo_disk_wait(s->disk, seen);
+        }
+        mo_store_unpin(s, need->brick);
+        if (!mo_store_slot_landed(slot)) {
+            mo_store_settle_guesses(s); /* a guess that became a need still holds a pin of its own */
+            mo_store_drop(s, need->brick);
+        }
+    }
+    s->needs = NULL;
+    s->need_count = 0;
+}
+
+/* Those of the experts that are resident must not make room for the others. */
+static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
+{
+    for (int i = 0; i < count; i++) {
+        const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
+        if (mo_store_slot_number(s, brick) >= 0) {
+            if (on) {
+                mo_store_pin(s, brick);
+            } else {
+                mo_store_unpin(s, brick);
+            }
+        }
+    }
+}
+
+void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int64_t max_bytes)
+{
+    int32_t bricks[MO_STORE_AT_ONCE];
+    int chosen = 0;
+    count = count < MO_STORE_AT_ONCE ? count : MO_STORE_AT_ONCE;
+    mo_store_settle_guesses(s);
+    hold(s, layer, experts, count, true);
+    for (int i = 0; i < count; i++) {
+        const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
+        if (mo_store_slot_number(s, brick) >= 0 || s->bricks->home[brick].bytes > max_bytes ||
+            s->guess_count == s->guess_limit || !mo_store_acquire(s, brick, MO_READ_GUESS)) {
+            continue;
+        }
+        mo_store_pin(s, brick); /* which hold() takes back */
+        max_bytes -= s->bricks->home[brick].bytes;
+        mo_store_slot_of(s, brick)->guess = MO_GUESS_UNDER_WAY;
+        s->guesses[s->guess_count++] = brick;
+        s->counters.guessed++;
+        s->counters.guessed_bytes += (uint64_t)s->bricks->home[brick].bytes;
+        bricks[chosen++] = brick;
+    }
+    mo_store_submit(s, bricks, chosen);
+    hold(s, layer, experts, count, false);
+}

@@ -1,0 +1,221 @@
+/* What is resident changes between steps: warming, exchanges that were decided elsewhere, and copies of whole slots. */
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "store/state.h"
+
+bool mo_store_resident(const mo_store *s, int layer, int expert)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    return brick >= 0 && mo_store_slot_number(s, brick) >= 0 &&
+           mo_store_slot_ended(mo_store_slot_of(s, brick));
+}
+
+/* ---- Between passes ---- */
+
+typedef struct warm_item {
+    int32_t brick;
+    int file;
+    int64_t offset;
+    const mo_store_request *request;
+} warm_item;
+
+static int by_place(const void *left, const void *right)
+{
+    const warm_item *a = left, *b = right;
+    return a->file != b->file ? a->file - b->file : (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* Slots that warming leaves free, so that a layer's misses find room without an eviction; where every brick has a
+ * slot nothing will miss. */
+static int32_t spare_slots(const mo_store *s, int index)
+{
+    const mo_brick_class *c = &s->bricks->classes[index];
+    return s->still && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
+}
+
+/* Those of the requests that are not resident and for which there is room, sorted by their place. */
+static int choose_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most,
+                       warm_item *items)
+{
+    int32_t room[MO_BRICK_CLASSES];
+    int chosen = 0;
+    for (int i = 0; i < s->class_count; i++) {
+        room[i] = mo_slots_free(s->classes[i].slots) - spare_slots(s, i);
+    }
+    for (int i = 0; i < count; i++) {
+        const mo_store_request *w = &requests[i];
+        const bool known =
+            w->layer >= 0 && w->layer < s->bricks->layers && w->expert >= 0 && w->expert < s->bricks->experts;
+        const int32_t brick = known ? mo_bricks_of(s->bricks, w->layer, w->expert) : -1;
+        if (brick < 0) {
+            continue;
+        }
+        const mo_brick_home *home = &s->bricks->home[brick];
+        if (w->hits > 0) {
+            mo_slots_seed(s->classes[home->size_class].slots, home->in_class, w->hits, most);
+        }
+        if (mo_store_slot_number(s, brick) < 0 && room[home->size_class] > 0) {
+            room[home->size_class]--;
+            const mo_brick_part *first = &s->bricks->parts[home->first];
+            items[chosen++] = (warm_item){brick, first->file, first->offset, w};
+        }
+    }
+    qsort(items, (size_t)chosen, sizeof *items, by_place);
+    return chosen;
+}
+
+/* Waits for one brick that was asked for without need; unpins it, or drops it when it failed. */
+static mo_status receive(mo_store *s, int32_t brick, mo_error *err)
+{
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
+        seen = mo_disk_wait(s->disk, seen);
+    }
+    mo_status status = mo_store_read_failure(s, brick, slot, err);
+    for (int m = 0; m < MO_STORE_MATRICES && status == MO_OK; m++) {
+        mo_store_show(s, brick, m, &slot->reads[m]);
+    }
+    status = status == MO_OK ? mo_store_check(s, brick, err) : status;
+    mo_store_unpin(s, brick);
+    if (status != MO_OK) {
+        mo_store_drop(s, brick);
+    }
+    return status;
+}
+
+static void keep(mo_store *s, int32_t brick)
+{
+    mo_slots_keep(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, true);
+}
+
+mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most_hits,
+                        mo_progress_fn progress, void *user, mo_error *err)
+{
+    warm_item *items = malloc(((size_t)count + 1) * sizeof *items);
+    if (!items) {
+        return mo_fail(err, MO_ENOMEM, "no memory for warming the cache; free some and try again");
+    }
+    const int chosen = choose_warm(s, requests, count, most_hits, items);
+    mo_status status = MO_OK;
+    int asked = 0;
+    for (int got = 0; got < chosen; got++) {
+        for (int32_t brick; asked < chosen && asked < got + MO_STORE_AT_ONCE; asked++) {
+            brick = items[asked].brick;
+            mo_store_acquire(s, brick, MO_READ_AHEAD); /* a free slot was counted for it */
+            mo_store_submit(s, &brick, 1);
+        }
+        mo_error one = {0};
+        const mo_status result = receive(s, items[got].brick, &one);
+        if (result == MO_OK && (s->still || items[got].request->keep)) {
+            keep(s, items[got].brick);
+        }
+        if (result != MO_OK && status == MO_OK) {
+            status = mo_fail(err, result, "%s", one.detail);
+        }
+        if (status == MO_OK && progress && !progress(user, got + 1, chosen)) {
+            status = mo_fail(err, MO_ECANCELLED, "warming the cache was stopped before it was done");
+        }
+        if (status != MO_OK) {
+            for (int rest = got + 1; rest < asked; rest++) {
+                receive(s, items[rest].brick, &one);
+            }
+            break;
+        }
+    }
+    free(items);
+    return status;
+}
+
+mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error *err)
+{
+    const int32_t from = mo_bricks_of(s->bricks, layer, evict), to = mo_bricks_of(s->bricks, layer, add);
+    mo_store_settle_guesses(s);
+    const bool there = to >= 0 && mo_store_slot_number(s, to) >= 0;
+    const bool passing = there && s->still && mo_store_slot_ended(mo_store_slot_of(s, to));
+    if (from < 0 || to < 0 || from == to || !mo_store_resident(s, layer, evict) || (there && !passing) ||
+        mo_store_class_of(s, from) != mo_store_class_of(s, to)) {
+        return mo_fail(err, MO_EINVAL, "layer %d: expert %d cannot take the place of expert %d", layer, add,
+                       evict);
+    }
+    mo_store_drop(s, from);
+    mo_status status = MO_OK;
+    if (!there) {
+        mo_store_acquire(s, to, MO_READ_NOW); /* the slot that has just become free, or another free one */
+        mo_store_submit(s, &to, 1);
+        status = receive(s, to, err);
+    }
+    if (status == MO_OK && s->still) {
+        keep(s, to);
+    }
+    return status;
+}
+
+mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_store_settle(s);
+    if (mo_store_slot_number(s, brick) >= 0) {
+        mo_store_pin(s, brick); /* which receive() takes back */
+    } else if (mo_store_acquire(s, brick, MO_READ_NOW)) {
+        mo_store_submit(s, &brick, 1);
+    } else {
+        return mo_fail(err, MO_ENOMEM,
+                       "layer %d, expert %d: every place in RAM is in use; choose a larger --ram", layer,
+                       expert);
+    }
+    return receive(s, brick, err);
+}
+
+void mo_store_settle(mo_store *s)
+{
+    uint64_t seen = mo_disk_ended(s->disk);
+    for (mo_store_settle_guesses(s); s->guess_count > 0; mo_store_settle_guesses(s)) {
+        seen = mo_disk_wait(s->disk, seen);
+    }
+}
+
+/* ---- Copies of what is resident ---- */
+
+int32_t mo_store_class_slots(const mo_store *s, int index)
+{
+    return s->classes[index].slot_count;
+}
+
+int32_t mo_store_slot(const mo_store *s, int index, int32_t slot, const uint8_t **room)
+{
+    const mo_store_class *c = &s->classes[index];
+    const int32_t number = mo_slots_brick(c->slots, slot);
+    *room = c->memory + (size_t)slot * (size_t)c->slot_bytes;
+    for (int m = 0; number >= 0 && m < MO_STORE_MATRICES; m++) {
+        if (!mo_read_landed(&c->slot[slot].reads[m])) {
+            return -1;
+        }
+    }
+    return number < 0 ? -1 : c->brick[number];
+}
+
+uint8_t *mo_store_claim(mo_store *s, int32_t brick)
+{
+    const mo_store_class *c = mo_store_class_of(s, brick);
+    if (mo_store_slot_number(s, brick) >= 0 || mo_slots_free(c->slots) == 0 ||
+        !mo_store_acquire(s, brick, MO_READ_AHEAD)) {
+        return NULL;
+    }
+    return c->memory + (size_t)mo_store_slot_number(s, brick) * (size_t)c->slot_bytes;
+}
+
+mo_status mo_store_filled(mo_store *s, int32_t brick, bool good, mo_error *err)
+{
+    mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    for (int m = 0; m < MO_STORE_MATRICES && good; m++) {
+        atomic_store_explicit(&slot->reads[m].state, MO_READ_DONE, memory_order_relaxed);
+        mo_store_show(s, brick, m, &slot->reads[m]);
+    }
+    const mo_status status = good ? mo_store_check(s, brick, err) : MO_OK;
+    mo_store_unpin(s, brick);
+    if (!good || status != MO_OK) {
+        mo_store_drop(s, brick);
+    }
+    return status;
+}

@@ -1,0 +1,118 @@
+/* The state of a store, private to its files: the slots of each size class with their memory, and the reads that fill
+ * them. A slot's memory has a span for each matrix of its brick; a span begins on a page and the bytes begin inside it
+ * where they begin inside their page of the file, so that a direct read lands where it is used. */
+#ifndef MO_STORE_STATE_H
+#define MO_STORE_STATE_H
+
+#include "store/slots.h"
+#include "store/store.h"
+
+/* An expert's matrices. */
+enum { MO_STORE_GATE, MO_STORE_UP, MO_STORE_DOWN, MO_STORE_MATRICES };
+
+/* Bricks of one submission. */
+enum { MO_STORE_AT_ONCE = 64 };
+
+/* How a brick came into its slot, besides what mo_slots knows. */
+enum { MO_GUESS_NONE, MO_GUESS_UNDER_WAY, MO_GUESS_LANDED };
+
+typedef struct mo_store_slot_reads {
+    mo_read reads[MO_STORE_MATRICES];
+    uint8_t guess;
+} mo_store_slot_reads;
+
+typedef struct mo_store_class {
+    mo_slots *slots;
+    mo_store_slot_reads *slot; /* [slot_count] */
+    int32_t slot_count;
+    uint8_t *memory;
+    size_t memory_bytes;
+    int64_t slot_bytes;
+    const int32_t *brick; /* number in the class -> brick */
+} mo_store_class;
+
+struct mo_store {
+    const mo_bricks *bricks;
+    const mo_checkpoint *model;
+    const mo_policy *policy;
+    bool still;
+    mo_disk *disk;
+    mo_store_class classes[MO_BRICK_CLASSES];
+    int class_count;
+    bool *checked; /* [bricks] their bytes were found to be well formed, or cannot be otherwise */
+    uint64_t now;  /* steps */
+    mo_store_phase phase;
+
+    mo_need *needs; /* of the current layer */
+    int need_count;
+    int32_t *guesses; /* bricks whose guessed reads are under way */
+    int guess_count, guess_limit;
+    mo_store_counters counters;
+};
+
+/* ---- A brick's slot ---- */
+
+static inline mo_store_class *mo_store_class_of(const mo_store *s, int32_t brick)
+{
+    return (mo_store_class *)&s->classes[s->bricks->home[brick].size_class];
+}
+
+/* -1: it has none. */
+static inline int32_t mo_store_slot_number(const mo_store *s, int32_t brick)
+{
+    return mo_slots_find(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+}
+
+static inline mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t brick)
+{
+    return &mo_store_class_of(s, brick)->slot[mo_store_slot_number(s, brick)];
+}
+
+static inline void mo_store_pin(mo_store *s, int32_t brick)
+{
+    mo_slots_pin(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+}
+
+static inline void mo_store_unpin(mo_store *s, int32_t brick)
+{
+    mo_slots_unpin(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+}
+
+/* Gives the brick a slot, pinned, and prepares its reads. False when every slot is in use. */
+bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency);
+/* The brick leaves its slot, and its views point nowhere. */
+void mo_store_drop(mo_store *s, int32_t brick);
+
+/* ---- Its reads ---- */
+
+static inline bool mo_read_landed(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_DONE;
+}
+
+static inline bool mo_read_failed(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_FAILED;
+}
+
+/* Have all ended, and have all landed? */
+bool mo_store_slot_ended(const mo_store_slot_reads *slot);
+bool mo_store_slot_landed(const mo_store_slot_reads *slot);
+
+/* Begins the reads of at most MO_STORE_AT_ONCE bricks: every gate and up before any down. */
+void mo_store_submit(mo_store *s, const int32_t *bricks, int count);
+
+/* MO_OK, or the failure of one of the brick's reads. */
+mo_status mo_store_read_failure(const mo_store *s, int32_t brick, const mo_store_slot_reads *slot,
+                                mo_error *err);
+
+/* The brick's view of a matrix points at what was read. */
+void mo_store_show(const mo_store *s, int32_t brick, int matrix, const mo_read *r);
+
+/* Bytes that came from disk for the first time: formats that can hold nonsense are checked once. */
+mo_status mo_store_check(mo_store *s, int32_t brick, mo_error *err);
+
+/* Guesses that have landed may leave again; those that failed were none. */
+void mo_store_settle_guesses(mo_store *s);
+
+#endif
