@@ -4,87 +4,40 @@
  * 320 before (Qwen3-30B on an H200). */
 #include "base/clock.h"
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/lanes.h"
 
 /* How many of `count` bricks to fetch, so that the link and the CPU end together. */
-static int share_of_fetch(mo_gpu *gpu, int layer, int count)
+static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 {
-    if (gpu->lanes.postfetch.mode == MO_POSTFETCH_OFF || gpu->lanes.postfetch.force_cpu) {
+    if (lanes->postfetch.mode == MO_POSTFETCH_OFF || lanes->postfetch.force_cpu) {
         return 0;
     }
-    const int most = count < gpu->experts.stage_count ? count : gpu->experts.stage_count;
-    return mo_lane_share(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, gpu->core.layers[layer].brick_bytes,
-                         count, most);
-}
-
-/* ---- Worklists -------------------------------------------------------------------------------- */
-
-static uint8_t *list_of(const mo_gpu *gpu, int stage)
-{
-    return gpu->scratch.pinned.works + stage * gpu->scratch.pinned.work_bytes;
-}
-
-/* The expert's rows behind those that the list has already. */
-static void add_work(const mo_forward *forward, uint8_t *list, int expert, mo_daddr base)
-{
-    mo_dwork *head = (mo_dwork *)(void *)list;
-    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
-    for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
-        if (forward->w->ids[i] == expert) {
-            items[head->count++] = (mo_dwork_item){.base = base,
-                                                   .expert = expert,
-                                                   .token = (int32_t)(i / forward->layer->moe.used),
-                                                   .row = (int32_t)i};
-        }
-    }
-}
-
-mo_daddr mo_gpu_list_work(const mo_gpu *gpu, const mo_forward *forward, int stage, int expert, mo_daddr base)
-{
-    uint8_t *list = list_of(gpu, stage);
-    *(mo_dwork *)(void *)list = (mo_dwork){0};
-    add_work(forward, list, expert, base);
-    return gpu->scratch.fetched + (mo_daddr)(stage * gpu->scratch.pinned.work_bytes);
-}
-
-static int32_t items_of(const uint8_t *list)
-{
-    return ((const mo_dwork *)(const void *)list)->count;
-}
-
-static mo_status send_work(mo_dstream *stream, const uint8_t *list, mo_daddr to, mo_error *err)
-{
-    return mo_copy_in(stream, to, list, sizeof(mo_dwork) + (size_t)items_of(list) * sizeof(mo_dwork_item),
-                      err);
-}
-
-mo_status mo_gpu_send_work(mo_gpu *gpu, int stage, mo_error *err)
-{
-    return send_work(gpu->link.lane, list_of(gpu, stage),
-                     gpu->scratch.fetched + (mo_daddr)(stage * gpu->scratch.pinned.work_bytes), err);
+    const int most = count < lanes->experts->stage_count ? count : lanes->experts->stage_count;
+    return mo_lane_share(&lanes->cpu_rate, &lanes->fetch_rate, lanes->core->layers[layer].brick_bytes, count,
+                         most);
 }
 
 /* ---- Deciding --------------------------------------------------------------------------------- */
 
 /* A brick goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
  * will be copied and computed there. */
-static void give_place(mo_gpu *gpu, int layer, int expert, int stage)
+static void give_place(mo_gpu_lanes *lanes, int layer, int expert, int stage)
 {
-    mo_gpu_stage *s = &gpu->experts.stages[stage];
-    const bool admit = gpu->experts.admits && mo_vram_has(gpu->experts.vram, layer);
-    const mo_daddr slot = admit ? mo_vram_take(gpu->experts.vram, layer, expert) : 0;
+    mo_gpu_stage *s = &lanes->experts->stages[stage];
+    const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->vram, layer);
+    const mo_daddr slot = admit ? mo_vram_take(lanes->experts->vram, layer, expert) : 0;
     s->to = slot ? slot : s->plain;
     if (slot) {
-        mo_vram_landed(gpu->experts.vram, layer, expert);
-        mo_vram_pin(gpu->experts.vram, layer, expert);
+        mo_vram_landed(lanes->experts->vram, layer, expert);
+        mo_vram_pin(lanes->experts->vram, layer, expert);
     }
-    if (!mo_gpu_core_brick_pinned(&gpu->core, &gpu->link, layer, expert)) {
-        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
+    if (!mo_gpu_core_brick_pinned(lanes->core, lanes->link, layer, expert)) {
+        mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
     }
 }
 
-/* Habits are told what was chosen before anybody asks them who has to go. */
-static void touch(mo_gpu *gpu, const mo_forward *forward, int layer)
+/* The policy is told what was chosen before anybody asks them who has to go. */
+static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
     const mo_moe *moe = &forward->layer->moe;
     uint32_t picks[MO_EXPERTS_MAX] = {0};
@@ -93,7 +46,7 @@ static void touch(mo_gpu *gpu, const mo_forward *forward, int layer)
     }
     for (int e = 0; e < moe->experts; e++) {
         if (picks[e]) {
-            mo_vram_touch(gpu->experts.vram, layer, e, gpu->number, picks[e]);
+            mo_vram_touch(lanes->experts->vram, s->layer, e, s->number, picks[e]);
         }
     }
 }
@@ -104,32 +57,32 @@ static bool crosses(const mo_forward *forward, const mo_gpu_service *s, int i)
 }
 
 /* Places for all that cross. */
-static void give_places(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s)
+static void give_places(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
-    touch(gpu, forward, s->layer);
+    touch(lanes, forward, s);
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(forward, s, i)) {
-            give_place(gpu, s->layer, forward->w->needs[s->need[i]].expert, i);
+            give_place(lanes, s->layer, forward->w->needs[s->need[i]].expert, i);
         } else {
-            gpu->experts.stages[i].to = gpu->experts.stages[i].plain;
+            lanes->experts->stages[i].to = lanes->experts->stages[i].plain;
         }
     }
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(gpu->experts.vram, s->layer, expert)) {
-            mo_vram_unpin(gpu->experts.vram, s->layer, expert);
+        if (mo_vram_find(lanes->experts->vram, s->layer, expert)) {
+            mo_vram_unpin(lanes->experts->vram, s->layer, expert);
         }
     }
 }
 
-void mo_gpu_plan_fetch(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s)
+void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     mo_need *needs = forward->w->needs;
     int ready = 0;
     for (int i = 0; i < s->count; i++) {
         ready += !s->stored || (needs[i].in && needs[i].down);
     }
-    const int wanted = share_of_fetch(gpu, s->layer, ready);
+    const int wanted = share_of_fetch(lanes, s->layer, ready);
     for (int i = 0; i < s->count && s->fetched < wanted; i++) {
         mo_need *n = &needs[i];
         if (!s->stored || (n->in && n->down)) {
@@ -142,164 +95,157 @@ void mo_gpu_plan_fetch(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s)
 /* ---- Doing ------------------------------------------------------------------------------------ */
 
 /* A copy that fails makes the expert the CPU's. */
-static mo_status copy_brick(mo_gpu *gpu, mo_forward *forward, int stage, mo_gpu_service *s, mo_error *err)
+static mo_status copy_brick(mo_gpu_lanes *lanes, mo_forward *forward, int stage, mo_gpu_service *s,
+                            mo_error *err)
 {
     mo_need *need = &forward->w->needs[s->need[stage]];
-    const mo_gpu_stage *to = &gpu->experts.stages[stage];
+    const mo_gpu_stage *to = &lanes->experts->stages[stage];
     int64_t bytes = 0;
     const mo_status status = mo_gpu_core_copy_brick(
-        &gpu->core, &gpu->link, gpu->link.fetch, s->layer, need->expert,
-        mo_gpu_core_interleaved(&gpu->core, s->layer) ? to->memory : to->to, &bytes, err);
+        lanes->core, lanes->link, lanes->link->fetch, s->layer, need->expert,
+        mo_gpu_core_interleaved(lanes->core, s->layer) ? to->memory : to->to, &bytes, err);
     if (status == MO_OK) {
         s->fetched_bytes += bytes;
-        gpu->experts.fetched++;
-        gpu->experts.fetched_bytes += (uint64_t)bytes;
+        lanes->experts->fetched++;
+        lanes->experts->fetched_bytes += (uint64_t)bytes;
         return MO_OK;
     }
-    if (mo_vram_find(gpu->experts.vram, s->layer, need->expert)) {
-        mo_vram_drop(gpu->experts.vram, s->layer, need->expert);
+    if (mo_vram_find(lanes->experts->vram, s->layer, need->expert)) {
+        mo_vram_drop(lanes->experts->vram, s->layer, need->expert);
     }
-    gpu->link.failed++;
-    mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_FAILED);
+    lanes->link->failed++;
+    mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_FAILED);
     need->in_done = need->down_done = false;
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
 }
 
 /* The list of what crosses, on the stream of the copies: behind them it would be the last to arrive. The second, after a
  * copy that failed, has memory of its own: the first may be on its way. */
-static mo_status send_list(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s, int number,
-                           int32_t *items, mo_error *err)
+static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
+                           int number, int32_t *items, mo_error *err)
 {
-    uint8_t *list = list_of(gpu, number);
+    uint8_t *list = mo_gpu_worklist_at(lanes, number);
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(forward, s, i)) {
-            add_work(forward, list, forward->w->needs[s->need[i]].expert, gpu->experts.stages[i].to);
+            mo_gpu_worklist_add(forward, list, forward->w->needs[s->need[i]].expert,
+                                lanes->experts->stages[i].to);
         }
     }
-    *items = items_of(list);
-    return send_work(gpu->link.fetch, list, gpu->scratch.fetched, err);
+    *items = mo_gpu_worklist_items(list);
+    return mo_gpu_worklist_copy(lanes->link->fetch, list, lanes->scratch->fetched, err);
 }
 
 /* To the file's layout: those that stay in stages lie side by side and take one op. */
-static mo_status straighten(mo_gpu *gpu, const mo_gpu_service *s, mo_error *err)
+static mo_status straighten(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0, run; i < s->fetched && status == MO_OK; i += run) {
-        const mo_gpu_stage *from = &gpu->experts.stages[i];
+        const mo_gpu_stage *from = &lanes->experts->stages[i];
         for (run = 1; from->to == from->plain && i + run < s->fetched; run++) {
-            if (gpu->experts.stages[i + run].to != gpu->experts.stages[i + run].plain) {
+            if (lanes->experts->stages[i + run].to != lanes->experts->stages[i + run].plain) {
                 break;
             }
         }
-        const mo_op op = mo_gpu_core_restore(&gpu->core, s->layer, from->memory, from->to, run,
-                                             gpu->experts.stage_bytes, -1);
-        status = mo_gpu_link_launch(&gpu->link, gpu->link.lane, &op, 1, err);
+        const mo_op op = mo_gpu_core_restore(lanes->core, s->layer, from->memory, from->to, run,
+                                             lanes->experts->stage_bytes, -1);
+        status = mo_gpu_link_launch(lanes->link, lanes->link->lane, &op, 1, err);
     }
     return status;
 }
 
 /* The device computes what has arrived beside the stream that waits for the CPU: all of it at once, since every call
  * costs a thread as much as the products of a small expert take. */
-static mo_status compute(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s, int32_t items,
-                         mo_error *err)
+static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
+                         int32_t items, mo_error *err)
 {
     mo_op ops[2];
-    mo_gpu_ops p = {.core = &gpu->core,
-                    .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+    mo_gpu_ops p = {.core = lanes->core,
+                    .scratch = lanes->scratch,
+                    .vram = lanes->experts->vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
                     .ops = ops,
                     .limit = 2};
-    mo_status status = mo_dstream_after(gpu->link.lane, gpu->lanes.fetch_to, err);
-    if (status == MO_OK && items && mo_gpu_core_interleaved(&gpu->core, s->layer)) {
-        status = straighten(gpu, s, err);
+    mo_status status = mo_dstream_after(lanes->link->lane, lanes->fetch_to, err);
+    if (status == MO_OK && items && mo_gpu_core_interleaved(lanes->core, s->layer)) {
+        status = straighten(lanes, s, err);
     }
     if (status == MO_OK && items) {
-        mo_gpu_ops_brick(&p, s->layer, gpu->scratch.fetched, items);
-        status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.lane, err);
+        mo_gpu_ops_brick(&p, s->layer, lanes->scratch->fetched, items);
+        status = mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err);
     }
     return status;
 }
 
 /* Copies [from, to) of what crosses; *failed counts those that did not. */
-static mo_status copy_bricks(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, int from, int to,
+static mo_status copy_bricks(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, int from, int to,
                              int *failed, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = from; i < to && status == MO_OK; i++) {
-        status = copy_brick(gpu, forward, i, s, err);
+        status = copy_brick(lanes, forward, i, s, err);
         *failed += !crosses(forward, s, i);
     }
     return status;
 }
 
 /* Where bricks are put in order after they have arrived, the first sets out before anybody thinks about places. */
-static mo_status fetch_all(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    const int first = mo_gpu_core_interleaved(&gpu->core, s->layer) ? 1 : 0;
+    const int first = mo_gpu_core_interleaved(lanes->core, s->layer) ? 1 : 0;
     int failed = 0;
     int32_t items = 0;
     if (first == 0) {
-        give_places(gpu, forward, s);
+        give_places(lanes, forward, s);
     }
-    mo_status status = mo_event_record(gpu->lanes.fetch_from, gpu->link.fetch, err);
-    mo_gpu_clock_fetch(gpu->lanes.clock, s->layer, mo_clock_ns());
-    status = status == MO_OK ? copy_bricks(gpu, forward, s, 0, first, &failed, err) : status;
+    mo_status status = mo_event_record(lanes->fetch_from, lanes->link->fetch, err);
+    mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
+    status = status == MO_OK ? copy_bricks(lanes, forward, s, 0, first, &failed, err) : status;
     if (status == MO_OK && first > 0) {
-        give_places(gpu, forward, s);
+        give_places(lanes, forward, s);
     }
-    status = status == MO_OK ? send_list(gpu, forward, s, 0, &items, err) : status;
+    status = status == MO_OK ? send_list(lanes, forward, s, 0, &items, err) : status;
     failed = 0;
-    status = status == MO_OK ? copy_bricks(gpu, forward, s, first, s->fetched, &failed, err) : status;
+    status = status == MO_OK ? copy_bricks(lanes, forward, s, first, s->fetched, &failed, err) : status;
     if (status == MO_OK && failed) {
-        status = send_list(gpu, forward, s, 1, &items, err);
+        status = send_list(lanes, forward, s, 1, &items, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->lanes.fetch_to, gpu->link.fetch, err);
+        status = mo_event_record(lanes->fetch_to, lanes->link->fetch, err);
     }
     if (status == MO_OK) {
-        status = compute(gpu, forward, s, items, err);
+        status = compute(lanes, forward, s, items, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->lanes.lane_done, gpu->link.lane, err);
+        status = mo_event_record(lanes->lane_done, lanes->link->lane, err);
     }
-    return status == MO_OK ? mo_dstream_after(gpu->link.main, gpu->lanes.lane_done, err) : status;
+    return status == MO_OK ? mo_dstream_after(lanes->link->main, lanes->lane_done, err) : status;
 }
 
 /* The step ends here, and nobody knows what has come to the slots that were given away: they are empty. */
-static void forget(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_service *s)
+static void forget(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(gpu->experts.vram, s->layer, expert)) {
-            mo_vram_drop(gpu->experts.vram, s->layer, expert);
+        if (mo_vram_find(lanes->experts->vram, s->layer, expert)) {
+            mo_vram_drop(lanes->experts->vram, s->layer, expert);
         }
     }
 }
 
-mo_status mo_gpu_submit(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
     if (s->fetched) {
-        status = fetch_all(gpu, forward, s, err);
+        status = fetch_all(lanes, forward, s, err);
     } else {
-        touch(gpu, forward, s->layer);
+        touch(lanes, forward, s);
     }
     if (status != MO_OK) {
-        forget(gpu, forward, s);
+        forget(lanes, forward, s);
         return status;
     }
-    status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
-    return status == MO_OK && s->next ? mo_gpu_programs_run(&gpu->programs, s->next, err) : status;
-}
-
-void mo_gpu_side_task(void *ctx)
-{
-    mo_gpu_service *s = ctx;
-    const int64_t began = mo_clock_ns();
-    s->status = mo_gpu_submit(s->gpu, s->forward, s, &s->error);
-    mo_gpu_unpin_hot(s->gpu, s->forward, s->layer);
-    s->side_task_ns = mo_clock_ns() - began;
+    status = mo_vram_switch(lanes->experts->vram, lanes->link->main, err);
+    return status == MO_OK && s->next ? mo_gpu_programs_run(lanes->programs, s->next, err) : status;
 }

@@ -131,7 +131,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
 /* The profile's mode says what becomes of the step's times. */
 static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
-    const mo_status status = mo_gpu_measure_last(gpu, err);
+    const mo_status status = mo_gpu_lanes_measure_last(&gpu->lanes, err);
     if (status == MO_OK) {
         mo_gpu_clock_end(gpu->lanes.clock, gpu->scratch.pinned.bad + 2 * gpu->core.spec->layer_count + 2,
                          forward->engine->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,

@@ -197,7 +197,7 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
         status = mo_gpu_windows_open(&gpu->experts, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_size_transfers(gpu, err);
+        status = mo_gpu_postfetch_size(&gpu->lanes, mo_gpu_memory_left(&gpu->memory), err);
     }
     if (status == MO_OK) {
         status = make_slots(gpu, err);
@@ -237,10 +237,13 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
-    gpu->layer_buffer.link = gpu->experts.link = gpu->programs.link = &gpu->link;
+    gpu->layer_buffer.link = gpu->experts.link = gpu->programs.link = gpu->lanes.link = &gpu->link;
     gpu->layer_buffer.total = gpu->core.spec->layer_count;
     gpu->experts.core = gpu->programs.core = &gpu->core;
-    gpu->programs.scratch = &gpu->scratch;
+    gpu->lanes.core = &gpu->core;
+    gpu->programs.scratch = gpu->lanes.scratch = &gpu->scratch;
+    gpu->lanes.experts = &gpu->experts;
+    gpu->lanes.programs = &gpu->programs;
     gpu->programs.layer_buffer = &gpu->layer_buffer;
     gpu->programs.experts = &gpu->experts;
     gpu->experts.store = options->tiers ? options->tiers->store : NULL;

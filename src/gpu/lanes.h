@@ -3,8 +3,11 @@
 #ifndef MO_GPU_LANES_H
 #define MO_GPU_LANES_H
 
+#include "engine/forward.h"
 #include "gpu/clock.h"
 #include "gpu/experts.h"
+#include "gpu/programs.h"
+#include "gpu/scratch.h"
 #include "plan/lane_rate.h"
 #include "plan/postfetch.h"
 
@@ -17,6 +20,11 @@ typedef struct mo_transfer {
 } mo_transfer;
 
 typedef struct mo_gpu_lanes {
+    mo_gpu_link *link;
+    const mo_gpu_core *core;
+    mo_gpu_scratch *scratch;
+    mo_gpu_experts *experts;
+    mo_gpu_programs *programs;
     mo_lane_rate cpu_rate, fetch_rate;
     mo_postfetch postfetch;
     mo_transfer transfers[GPU_STAGES];
@@ -30,5 +38,83 @@ typedef struct mo_gpu_lanes {
     mo_gpu_clock *clock;
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
+
+/* The host's part of a layer of a small step. Between the two calls the next segment is launched: it will wait for the
+ * reply. */
+typedef struct mo_gpu_service {
+    int layer;
+    uint64_t number; /* of the step */
+    int count;       /* experts that are not on the device: forward->w->needs */
+    bool stored;     /* they come from the store */
+    bool apart;      /* rows of an expert are where its ranks are */
+    int sent;        /* transfers of Post-Fetch */
+    int64_t fetched_bytes;
+    int fetched;                /* experts that are to cross, */
+    int16_t need[GPU_STAGES];   /* and their numbers among the needs */
+    bool deferred;              /* the driver's calls are made while the CPU computes, by whoever is free: */
+    const mo_gpu_segment *next; /* also the launch of what follows; NULL: it was launched */
+    mo_gpu_lanes *lanes;
+    mo_forward *forward;
+    mo_status status;     /* what came of that */
+    int64_t side_task_ns; /* what it took */
+    mo_error error;
+} mo_gpu_service;
+
+/* ---- serve.c ---- */
+
+mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
+                             mo_gpu_service *out, mo_error *err);
+mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
+                             mo_error *err);
+/* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
+mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
+
+/* ---- handshake.c ---- */
+
+/* Waits until the device has published what the host is to see of the layer. */
+mo_status mo_gpu_lanes_await(mo_gpu_lanes *lanes, int layer, mo_error *err);
+
+/* ---- cpu_lane.c ---- */
+
+/* Rounds of the CPU until everything that is not done (or given to the device) is. */
+mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *service,
+                              mo_error *err);
+
+/* ---- fetch.c ---- */
+
+/* Chooses what crosses; makes the calls for it, and for what follows. */
+void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service);
+mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
+                              mo_error *err);
+
+/* ---- worklist.c ---- */
+
+/* Number `number` of the lists in pinned memory; adding an expert's rows behind those that it has; how many it has; its
+ * copy to the device. */
+uint8_t *mo_gpu_worklist_at(const mo_gpu_lanes *lanes, int number);
+void mo_gpu_worklist_add(const mo_forward *forward, uint8_t *list, int expert, mo_daddr base);
+int32_t mo_gpu_worklist_items(const uint8_t *list);
+mo_status mo_gpu_worklist_copy(mo_dstream *stream, const uint8_t *list, mo_daddr to, mo_error *err);
+/* The list of one expert, written for a stage, and sent; returns where the device finds it. */
+mo_daddr mo_gpu_worklist_one(const mo_gpu_lanes *lanes, const mo_forward *forward, int stage, int expert,
+                             mo_daddr base);
+mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err);
+
+/* ---- postfetch.c ---- */
+
+bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes); /* does its mode rule, or the rates? */
+/* How many transfers may be under way, with so many bytes of device memory left. */
+mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_error *err);
+mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
+                                mo_error *err);
+mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
+                                   bool *fetched, mo_error *err);
+
+/* ---- cpu_layers.c ---- */
+
+/* Waits for the stream before layer `from`. */
+mo_status mo_gpu_cpu_layers_meet(mo_gpu_lanes *lanes, mo_forward *forward, int from, mo_error *err);
+/* Computes layers from .. to - 1 and lets the device go on. */
+mo_status mo_gpu_cpu_layers_run(mo_gpu_lanes *lanes, mo_forward *forward, int from, int to, mo_error *err);
 
 #endif

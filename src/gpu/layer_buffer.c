@@ -107,6 +107,15 @@ static int choose_ring(mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
     return best;
 }
 
+/* Decides how many of the `count` layers that do not fit, `candidates` of which are in RAM, the CPU computes. */
+static int host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes)
+{
+    double seconds;
+    return mo_plan_split_layers(count, candidates,
+                                (double)layer_bytes * gpu->lanes.cpu_rate.s_per_byte + MO_PLAN_HAND_SECONDS,
+                                (double)layer_bytes * gpu->lanes.fetch_rate.s_per_byte, &seconds);
+}
+
 /* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
 static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
 {
@@ -119,7 +128,7 @@ static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
     if (!p->few) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
     }
-    gpu->layer_buffer.cpu.count = mo_gpu_host_share(gpu, p->count, in_ram, p->room);
+    gpu->layer_buffer.cpu.count = host_share(gpu, p->count, in_ram, p->room);
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
         const bool here = !on_disk(p, l->layer);

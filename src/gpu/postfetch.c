@@ -1,4 +1,4 @@
-/* Post-Fetch as document 000 defines it: after routing, down matrices (or whole experts) of what is not on the device
+/* Post-Fetch: after routing, down matrices (or whole experts) of what is not on the device
  * travel while the CPU computes gate and up; then the device computes down. Nothing is kept. Each transfer is CPU_ONLY,
  * then COPY_IN_FLIGHT, then GPU_READY, and is forgotten after the layer. */
 #include <string.h>
@@ -6,79 +6,80 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/lanes.h"
 
-bool mo_gpu_postfetching(const mo_gpu *gpu)
+bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes)
 {
-    const mo_postfetch_mode mode = gpu->lanes.postfetch.mode;
-    return (mode == MO_POSTFETCH_DOWN || mode == MO_POSTFETCH_EXPERT) && !gpu->lanes.postfetch.force_cpu &&
-           gpu->lanes.transfers_most > 0;
+    const mo_postfetch_mode mode = lanes->postfetch.mode;
+    return (mode == MO_POSTFETCH_DOWN || mode == MO_POSTFETCH_EXPERT) && !lanes->postfetch.force_cpu &&
+           lanes->transfers_most > 0;
 }
 
-mo_status mo_gpu_size_transfers(mo_gpu *gpu, mo_error *err)
+mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_error *err)
 {
     const mo_gpu_layer *largest = NULL;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        if (!largest || gpu->core.layers[i].brick_bytes > largest->brick_bytes) {
-            largest = &gpu->core.layers[i];
+    for (int i = 0; i < lanes->core->spec->layer_count; i++) {
+        if (!largest || lanes->core->layers[i].brick_bytes > largest->brick_bytes) {
+            largest = &lanes->core->layers[i];
         }
     }
-    if (gpu->experts.stage_count == 0 || !largest) {
+    if (lanes->experts->stage_count == 0 || !largest) {
         return MO_OK;
     }
-    const mo_postfetch_facts facts = {.vram_free_bytes = mo_gpu_memory_left(&gpu->memory),
+    const mo_postfetch_facts facts = {.vram_free_bytes = free_bytes,
                                       .down_bytes = largest->brick_bytes - largest->down_at,
                                       .expert_bytes = largest->brick_bytes,
-                                      .used = (int)gpu->core.extent.used};
+                                      .used = (int)lanes->core->extent.used};
     mo_postfetch_capacity room = {0};
     mo_postfetch_notes notes = {.count = 0};
-    const mo_status status = mo_postfetch_size(&gpu->lanes.postfetch, &facts, &room, &notes, err);
+    const mo_status status = mo_postfetch_size(&lanes->postfetch, &facts, &room, &notes, err);
     for (int i = 0; i < notes.count; i++) {
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
-    gpu->lanes.transfers_most =
-        room.transfers < gpu->experts.stage_count ? room.transfers : gpu->experts.stage_count;
+    lanes->transfers_most =
+        room.transfers < lanes->experts->stage_count ? room.transfers : lanes->experts->stage_count;
     return status;
 }
 
-static mo_dstream *copies(const mo_gpu *gpu)
+static mo_dstream *copies(const mo_gpu_lanes *lanes)
 {
-    return gpu->lanes.postfetch.dedicated_streams ? gpu->link.fetch : gpu->link.lane;
+    return lanes->postfetch.dedicated_streams ? lanes->link->fetch : lanes->link->lane;
 }
 
 /* ---- After routing ---------------------------------------------------------------------------- */
 
 /* Begins the copy of a transfer. A copy that fails leaves it to the CPU. */
-static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo_error *err)
+static mo_status begin(mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *sent, mo_error *err)
 {
-    const mo_gpu_layer *l = &gpu->core.layers[layer];
-    const mo_gpu_stage *s = &gpu->experts.stages[t->stage];
+    const mo_gpu_layer *l = &lanes->core->layers[layer];
+    const mo_gpu_stage *s = &lanes->experts->stages[t->stage];
     int64_t bytes = 0;
     mo_status status;
     if (t->whole) {
-        status = mo_gpu_core_copy_brick(&gpu->core, &gpu->link, copies(gpu), layer, t->expert, s->memory,
+        status = mo_gpu_core_copy_brick(lanes->core, lanes->link, copies(lanes), layer, t->expert, s->memory,
                                         &bytes, err);
     } else {
-        const mo_weights *w = &gpu->core.spec->layers[layer].moe.bricks[t->expert].down.w;
+        const mo_weights *w = &lanes->core->spec->layers[layer].moe.bricks[t->expert].down.w;
         bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
-        status = mo_gpu_link_copy_matrix(&gpu->link, copies(gpu), w, s->memory + (mo_daddr)l->down_at, err);
+        status =
+            mo_gpu_link_copy_matrix(lanes->link, copies(lanes), w, s->memory + (mo_daddr)l->down_at, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(s->ready, copies(gpu), err);
+        status = mo_event_record(s->ready, copies(lanes), err);
     }
     if (status == MO_OK) {
         t->state = MO_COPY_IN_FLIGHT;
         *sent += bytes;
-        if (!mo_gpu_core_brick_pinned(&gpu->core, &gpu->link, layer, t->expert)) {
-            mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_UNPINNED);
+        if (!mo_gpu_core_brick_pinned(lanes->core, lanes->link, layer, t->expert)) {
+            mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
         }
     } else if (status != MO_EDEVICE) {
-        gpu->link.failed++;
-        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_FAILED);
+        lanes->link->failed++;
+        mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_FAILED);
         t->failed = true;
         status = MO_OK;
     }
-    if (gpu->lanes.postfetch.debug) {
+    if (lanes->postfetch.debug) {
         mo_log(MO_LOG_INFO, "postfetch", "layer %d: expert %d, %s, %lld bytes to stage %d%s", layer,
                t->expert, t->whole ? "whole" : "down", (long long)bytes, t->stage,
                t->failed ? ": failed, the CPU's" : "");
@@ -86,30 +87,30 @@ static mo_status begin(mo_gpu *gpu, int layer, mo_transfer *t, int64_t *sent, mo
     return status;
 }
 
-mo_status mo_gpu_send(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    const mo_postfetch *p = &gpu->lanes.postfetch;
-    mo_status status = mo_event_record(gpu->lanes.fetch_from, copies(gpu), err);
+    const mo_postfetch *p = &lanes->postfetch;
+    mo_status status = mo_event_record(lanes->fetch_from, copies(lanes), err);
     int by_cpu = 0;
-    mo_gpu_clock_fetch(gpu->lanes.clock, s->layer, mo_clock_ns());
+    mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
-        if (s->sent == gpu->experts.stage_count) {
-            mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_NO_STAGE);
+        if (s->sent == lanes->experts->stage_count) {
+            mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_NO_STAGE);
             continue;
         }
         if (s->stored && !(n->in && n->down)) { /* still on disk: the CPU's when it lands */
-            mo_gpu_clock_fall(gpu->lanes.clock, s->layer, MO_FALLBACK_ON_DISK);
+            mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_ON_DISK);
             continue;
         }
-        mo_transfer *t = &gpu->lanes.transfers[s->sent];
+        mo_transfer *t = &lanes->transfers[s->sent];
         *t = (mo_transfer){.expert = n->expert, .need = i, .stage = s->sent};
         t->whole = p->mode == MO_POSTFETCH_EXPERT || by_cpu >= p->cpu_limit;
         by_cpu += !t->whole;
         n->in_done = t->whole;
         n->down_done = true;
-        if (s->sent < gpu->lanes.transfers_most) { /* the others queue */
-            status = begin(gpu, s->layer, t, &s->fetched_bytes, err);
+        if (s->sent < lanes->transfers_most) { /* the others queue */
+            status = begin(lanes, s->layer, t, &s->fetched_bytes, err);
         }
         s->sent++;
     }
@@ -119,94 +120,95 @@ mo_status mo_gpu_send(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, mo_er
 /* ---- Before down ------------------------------------------------------------------------------ */
 
 /* As many as may be are under way: the next one begins when the one that many before it has arrived. */
-static mo_status begin_queued(mo_gpu *gpu, mo_gpu_service *s, mo_error *err)
+static mo_status begin_queued(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
-    for (int i = gpu->lanes.transfers_most; i < s->sent && status == MO_OK; i++) {
-        status = mo_event_wait(gpu->experts.stages[i - gpu->lanes.transfers_most].ready, err);
+    for (int i = lanes->transfers_most; i < s->sent && status == MO_OK; i++) {
+        status = mo_event_wait(lanes->experts->stages[i - lanes->transfers_most].ready, err);
         if (status == MO_OK) {
-            status = begin(gpu, s->layer, &gpu->lanes.transfers[i], &s->fetched_bytes, err);
+            status = begin(lanes, s->layer, &lanes->transfers[i], &s->fetched_bytes, err);
         }
     }
-    return status == MO_OK ? mo_event_record(gpu->lanes.fetch_to, copies(gpu), err) : status;
+    return status == MO_OK ? mo_event_record(lanes->fetch_to, copies(lanes), err) : status;
 }
 
 /* Is it there, or worth waiting for? */
-static mo_status settle(mo_gpu *gpu, int layer, mo_transfer *t, mo_error *err)
+static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_transfer *t, mo_error *err)
 {
     bool done = false;
     if (t->state != MO_COPY_IN_FLIGHT) {
         return MO_OK;
     }
-    const mo_status status = mo_event_query(gpu->experts.stages[t->stage].ready, &done, err);
-    if (status == MO_OK && (done || gpu->lanes.postfetch.block_on_miss)) {
+    const mo_status status = mo_event_query(lanes->experts->stages[t->stage].ready, &done, err);
+    if (status == MO_OK && (done || lanes->postfetch.block_on_miss)) {
         t->state = MO_GPU_READY; /* the device waits for the rest of it */
     } else if (status == MO_OK) {
-        gpu->lanes.late++;
-        mo_gpu_clock_fall(gpu->lanes.clock, layer, MO_FALLBACK_LATE);
+        lanes->late++;
+        mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_LATE);
         t->state = MO_CPU_ONLY;
     }
     return status;
 }
 
-static mo_status launch(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, const mo_transfer *t,
-                        mo_error *err)
+static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
+                        const mo_transfer *t, mo_error *err)
 {
     mo_op ops[3];
-    mo_gpu_ops p = {.core = &gpu->core,
-                    .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+    mo_gpu_ops p = {.core = lanes->core,
+                    .scratch = lanes->scratch,
+                    .vram = lanes->experts->vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
                     .ops = ops,
                     .limit = 3};
-    const mo_gpu_stage *stage = &gpu->experts.stages[t->stage];
-    const bool interleaved = mo_gpu_core_interleaved(&gpu->core, s->layer);
+    const mo_gpu_stage *stage = &lanes->experts->stages[t->stage];
+    const bool interleaved = mo_gpu_core_interleaved(lanes->core, s->layer);
     const mo_daddr work =
-        mo_gpu_list_work(gpu, forward, t->stage, t->expert, interleaved ? stage->plain : stage->memory);
+        mo_gpu_worklist_one(lanes, forward, t->stage, t->expert, interleaved ? stage->plain : stage->memory);
     const int64_t items = forward->w->needs[t->need].picks;
-    mo_status status = mo_gpu_send_work(gpu, t->stage, err);
+    mo_status status = mo_gpu_worklist_send(lanes, t->stage, err);
     if (status == MO_OK) {
-        status = mo_dstream_after(gpu->link.lane, gpu->experts.stages[t->stage].ready, err);
+        status = mo_dstream_after(lanes->link->lane, lanes->experts->stages[t->stage].ready, err);
     }
     if (interleaved) {
         ops[p.count++] =
-            mo_gpu_core_restore(&gpu->core, s->layer, stage->memory, stage->plain, 1, 0, t->whole ? -1 : 2);
+            mo_gpu_core_restore(lanes->core, s->layer, stage->memory, stage->plain, 1, 0, t->whole ? -1 : 2);
     }
     if (t->whole) {
         mo_gpu_ops_brick(&p, s->layer, work, items);
     } else {
         mo_gpu_ops_down(&p, s->layer, work, items);
     }
-    return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.lane, err) : status;
+    return status == MO_OK ? mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err) : status;
 }
 
-static mo_status launch_all(mo_gpu *gpu, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
+static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
-    mo_status status = mo_copy_in(gpu->link.lane, gpu->scratch.sent, gpu->scratch.pinned.hidden,
+    mo_status status = mo_copy_in(lanes->link->lane, lanes->scratch->sent, lanes->scratch->pinned.hidden,
                                   mo_acts_bytes(forward->tokens * moe->used, moe->width), err);
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
-        if (gpu->lanes.transfers[i].state == MO_GPU_READY) {
-            status = launch(gpu, forward, s, &gpu->lanes.transfers[i], err);
+        if (lanes->transfers[i].state == MO_GPU_READY) {
+            status = launch(lanes, forward, s, &lanes->transfers[i], err);
         }
     }
     return status;
 }
 
-mo_status mo_gpu_receive(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, bool *fetched, mo_error *err)
+mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, bool *fetched,
+                                   mo_error *err)
 {
     const int64_t done = mo_clock_ns();
-    mo_status status = begin_queued(gpu, s, err);
-    mo_gpu_clock_waited(gpu->lanes.clock, s->layer, done, mo_clock_ns());
+    mo_status status = begin_queued(lanes, s, err);
+    mo_gpu_clock_waited(lanes->clock, s->layer, done, mo_clock_ns());
     bool late = false;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
-        mo_transfer *t = &gpu->lanes.transfers[i];
+        mo_transfer *t = &lanes->transfers[i];
         mo_need *n = &forward->w->needs[t->need];
-        status = settle(gpu, s->layer, t, err);
+        status = settle(lanes, s->layer, t, err);
         const bool here = t->state == MO_GPU_READY;
         fetched[t->expert] = here;
-        gpu->experts.fetched += here;
+        lanes->experts->fetched += here;
         if (status == MO_OK && !here) {
             n->in_done = !t->whole; /* its gate and up are computed */
             n->down_done = false;
@@ -215,18 +217,18 @@ mo_status mo_gpu_receive(mo_gpu *gpu, mo_forward *forward, mo_gpu_service *s, bo
     }
     if (status == MO_OK &&
         late) { /* before the hidden rows are copied: a whole expert that is late adds to them */
-        status = mo_gpu_compute(gpu, forward, s, err);
+        status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
     }
     if (status == MO_OK) {
-        status = launch_all(gpu, forward, s, err);
+        status = launch_all(lanes, forward, s, err);
     }
     if (status == MO_OK) {
-        status = mo_event_record(gpu->lanes.lane_done, gpu->link.lane, err);
+        status = mo_event_record(lanes->lane_done, lanes->link->lane, err);
     }
     s->fetched = s->sent;
-    gpu->experts.fetched_bytes += (uint64_t)s->fetched_bytes;
+    lanes->experts->fetched_bytes += (uint64_t)s->fetched_bytes;
     const int64_t launched = mo_clock_ns();
-    status = status == MO_OK ? mo_event_wait(gpu->lanes.lane_done, err) : status;
-    mo_gpu_clock_waited(gpu->lanes.clock, s->layer, launched, mo_clock_ns());
+    status = status == MO_OK ? mo_event_wait(lanes->lane_done, err) : status;
+    mo_gpu_clock_waited(lanes->clock, s->layer, launched, mo_clock_ns());
     return status;
 }

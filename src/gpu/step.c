@@ -63,9 +63,9 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             break;
         }
         if (open) {
-            status = mo_gpu_serve(gpu, forward, s->to - 1, &service, err);
+            status = mo_gpu_lanes_serve(&gpu->lanes, forward, s->to - 1, gpu->number, &service, err);
         } else if (hosted) {
-            status = mo_gpu_host_meet(gpu, forward, s->host_from, err);
+            status = mo_gpu_cpu_layers_meet(&gpu->lanes, forward, s->host_from, err);
         }
         if (status == MO_OK && service.deferred) {
             service.next = &set->segments[i + 1];
@@ -73,9 +73,9 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_programs_run(&gpu->programs, &set->segments[i + 1], err);
         }
         if (status == MO_OK && open) {
-            status = mo_gpu_reply(gpu, forward, &service, err);
+            status = mo_gpu_lanes_reply(&gpu->lanes, forward, &service, err);
         } else if (status == MO_OK && hosted) {
-            status = mo_gpu_host_run(gpu, forward, s->host_from, s->host_to, err);
+            status = mo_gpu_cpu_layers_run(&gpu->lanes, forward, s->host_from, s->host_to, err);
         }
     }
     return status;
@@ -129,6 +129,29 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
 }
 
+/* ---- Given up -------------------------------------------------------------------------------- */
+
+/* Whoever waits on the device need not any more; nothing is under way afterwards. */
+static void give_up(mo_gpu *gpu)
+{
+    const int layers = gpu->core.spec->layer_count;
+    mo_error ignored = {0};
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
+        __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
+    }
+    mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_dstream_wait(gpu->link.main, &ignored);
+    mo_dstream_wait(gpu->link.fetch, &ignored);
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
+        __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
+    }
+    gpu->experts.window_head = gpu->experts.window_tail = 0;
+    gpu->lanes.unmeasured = 0;
+    mo_gpu_layer_buffer_abort(&gpu->layer_buffer);
+}
+
 /* ---- All of it -------------------------------------------------------------------------------- */
 
 mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
@@ -169,7 +192,7 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
         status = mo_gpu_finish(gpu, forward, few, err);
     }
     if (status != MO_OK) {
-        mo_gpu_abort(gpu);
+        give_up(gpu);
     }
     if (status == MO_EDEVICE) {
         mo_gpu_layer_buffer_end(&gpu->layer_buffer);

@@ -1,0 +1,86 @@
+/* The CPU's lane: the experts of a layer that it computes, round by round as they come to RAM. */
+#include "base/clock.h"
+#include "gpu/lanes.h"
+
+static void add_part(mo_forward *forward, const mo_need *n, bool apart, bool down)
+{
+    void (*const add)(mo_forward *, int, int64_t, int64_t) = down ? mo_forward_add_down : mo_forward_add_in;
+    if (!apart) {
+        add(forward, n->expert, forward->w->first[n->expert], n->picks);
+        return;
+    }
+    for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
+        if (forward->w->ids[i] == n->expert) {
+            add(forward, n->expert, i, 1);
+        }
+    }
+}
+
+static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, int *left)
+{
+    mo_workspace *w = forward->w;
+    bool some = false;
+    *left = 0;
+    for (int i = 0; i < count; i++) {
+        mo_need *n = &w->needs[i];
+        if ((!stored || n->in) && !n->in_done) {
+            add_part(forward, n, apart, false);
+            n->in_done = some = true;
+        }
+        if (n->in_done && (!stored || n->down) && !n->down_done) {
+            add_part(forward, n, apart, true);
+            n->down_done = some = true;
+        }
+        *left += !n->down_done;
+    }
+    return some;
+}
+
+/* What is done makes room for what is still on disk. A slot that was copied from is free when the copy has ended. */
+static mo_status release_done(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
+                              mo_error *err)
+{
+    mo_store *store = forward->engine->tiers->store;
+    mo_status status = s->fetched ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
+    for (int i = 0; i < s->count && status == MO_OK; i++) {
+        mo_need *n = &forward->w->needs[i];
+        if (n->down_done && !n->released) {
+            mo_store_release(store, n);
+            n->released = true;
+        }
+    }
+    return status;
+}
+
+mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
+                              mo_error *err)
+{
+    mo_store *store = s->stored ? forward->engine->tiers->store : NULL;
+    mo_status status = MO_OK;
+    const int64_t entered = mo_clock_ns();
+    bool wait = false, any = false;
+    for (int left = 1; left > 0 && status == MO_OK;) {
+        if (store) {
+            status = mo_store_look(store, wait, err);
+        }
+        if (status != MO_OK) {
+            break;
+        }
+        mo_forward_begin_round(forward);
+        const bool some = add_ready(forward, s->count, s->stored, s->apart, &left);
+        wait = !some && left > 0;
+        any |= some;
+        if (some) {
+            const int64_t began = mo_clock_ns();
+            mo_forward_run_round(forward, false);
+            lanes->cpu_ns += (uint64_t)(mo_clock_ns() - began);
+        }
+        if (store && left > 0) {
+            status = release_done(lanes, forward, s, err);
+        }
+    }
+    if (any) {
+        mo_gpu_clock_computed(lanes->clock, s->layer, entered, mo_clock_ns());
+    }
+    return status;
+}

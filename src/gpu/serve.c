@@ -1,0 +1,297 @@
+/* Serve: the host's part of a layer whose experts are not all on the device. What is there is already under way; of the
+ * rest, some cross the link and are computed by the device, the others are computed here, so that both end together. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "gpu/lanes.h"
+
+/* ---- What the device chose -------------------------------------------------------------------- */
+
+/* ids to the workspace; the experts that are not on the device become needs, each with a row for every token that
+ * chose it: side by side, or apart, in the order of tokens and ranks. */
+static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool apart)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    const int64_t rows = forward->tokens * moe->used;
+    int32_t next = 0;
+    int count = 0;
+    memcpy(w->ids, lanes->scratch->pinned.ids, sizeof(int32_t) * (size_t)rows);
+    memset(w->first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
+    for (int64_t i = 0; i < rows; i++) {
+        w->first[w->ids[i]]++;
+    }
+    for (int e = 0; e < moe->experts; e++) {
+        const uint32_t picks = (uint32_t)w->first[e];
+        if (picks == 0) {
+            continue;
+        }
+        forward->engine->counters.bricks_run++;
+        lanes->experts->asked++;
+        if (mo_vram_find(lanes->experts->vram, layer, e)) {
+            lanes->experts->hits++;
+            mo_vram_pin(lanes->experts->vram, layer, e);
+            w->first[e] = -1;
+        } else {
+            w->needs[count++] = (mo_need){.expert = e, .picks = picks};
+            w->first[e] = next;
+            next += (int32_t)picks;
+        }
+    }
+    forward->engine->counters.expert_picks += (uint64_t)rows;
+    for (int64_t i = 0; i < rows; i++) {
+        const int32_t e = w->ids[i];
+        if (w->first[e] < 0) {
+            w->row_of[i] = -1;
+        } else if (apart) { /* its row is its rank: the result needs no copy */
+            w->row_of[i] = w->first[e] = (int32_t)i;
+            w->by_expert[i] = (int32_t)(i / moe->used);
+        } else {
+            w->row_of[i] = w->first[e]++;
+            w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
+        }
+    }
+    for (int i = 0; !apart && i < count; i++) { /* back to the beginnings */
+        w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
+    }
+    return count;
+}
+
+/* Hot experts of a layer that was served may go again; they stay as long as others look for places. */
+static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    for (int e = 0; e < moe->experts; e++) {
+        if (forward->w->first[e] < 0) {
+            mo_vram_unpin(lanes->experts->vram, layer, e);
+            forward->w->first[e] = 0;
+        }
+    }
+}
+
+static void tally(const mo_forward *forward, int layer, int count)
+{
+    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    const mo_moe *moe = &forward->layer->moe;
+    if (!counts) {
+        return;
+    }
+    mo_tally_call(counts, mo_forward_phase(forward));
+    for (int i = 0; i < count; i++) {
+        mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_COLD][forward->w->needs[i].expert],
+                     forward->w->needs[i].picks);
+    }
+    for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
+        if (forward->w->row_of[i] < 0) {
+            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[i]], 1);
+        }
+    }
+}
+
+mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
+                             mo_gpu_service *out, mo_error *err)
+{
+    *out = (mo_gpu_service){.layer = layer, .number = number};
+    forward->index = layer;
+    forward->layer = &lanes->core->spec->layers[layer];
+    lanes->served[layer] = number;
+    mo_status status = mo_gpu_lanes_await(lanes, layer, err);
+    if (status == MO_OK && lanes->serial) { /* its hot experts end with what is queued */
+        status = mo_dstream_wait(lanes->link->main, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_lanes_measure_last(lanes, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    const bool by_document = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
+    out->apart = forward->tokens == 1 || by_document;
+    out->count = sort_choice(lanes, forward, layer, out->apart);
+    tally(forward, layer, out->count);
+    mo_store *const store = out->count > 0 && forward->engine->tiers ? forward->engine->tiers->store : NULL;
+    out->stored = store != NULL;
+    if (store) {
+        mo_store_want(store, layer, forward->w->needs, out->count);
+        status = mo_store_look(store, false, err);
+    }
+    if (status == MO_OK && out->count > 0 && by_document) {
+        status = mo_gpu_postfetch_send(lanes, forward, out, err);
+    } else if (status == MO_OK) {
+        mo_gpu_fetch_choose(lanes, forward, out);
+        /* With work for the CPU all calls of the driver are made beside it. */
+        out->deferred = out->count > out->fetched && !out->stored && !lanes->serial;
+    }
+    if (status == MO_OK && !out->deferred) {
+        status = mo_gpu_fetch_submit(lanes, forward, out, err);
+    }
+    if (status != MO_OK || !out->deferred) {
+        unpin_hot(lanes, forward, layer);
+    }
+    if (status != MO_OK && store) {
+        mo_store_leave(store);
+    }
+    return status;
+}
+
+/* ---- The reply -------------------------------------------------------------------------------- */
+
+/* Which rows the CPU made, and for several tokens the rows themselves. False: the device makes none. */
+static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
+                        const bool *fetched)
+{
+    const int64_t n = lanes->core->spec->width, rows = forward->tokens * forward->layer->moe.used;
+    mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, s->layer);
+    int32_t count = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        if (forward->w->row_of[i] < 0 || fetched[forward->w->ids[i]]) {
+            continue;
+        }
+        reply->row[count++] = (int32_t)i;
+        if (!s->apart) {
+            memcpy(lanes->scratch->pinned.rows + i * n, forward->w->down + forward->w->row_of[i] * n,
+                   sizeof(float) * (size_t)n);
+        }
+    }
+    reply->count = count;
+    __atomic_store_n(&reply->flag, lanes->scratch->sequence, __ATOMIC_RELEASE);
+    return count < rows;
+}
+
+/* After the copies: what they took. */
+static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo_error *err)
+{
+    double seconds = 0;
+    const mo_status status = mo_event_seconds(lanes->fetch_from, lanes->fetch_to, &seconds, err);
+    if (status == MO_OK) {
+        mo_lane_rate_observe(&lanes->fetch_rate, seconds, bytes);
+        mo_gpu_clock_fetched(lanes->clock, layer, (int64_t)(seconds * 1e9));
+    }
+    return status;
+}
+
+/* After the reply, where the host's time costs nobody anything; copies that take longer than the CPU did are measured
+ * when the device has gone on, which it cannot without them. */
+static mo_status measure_now_or_later(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
+{
+    bool done = false;
+    const mo_status status = mo_event_query(lanes->fetch_to, &done, err);
+    if (status == MO_OK && !done) {
+        lanes->unmeasured = s->layer + 1;
+        lanes->unmeasured_bytes = s->fetched_bytes;
+    }
+    return status == MO_OK && done ? measure_fetch(lanes, s->layer, s->fetched_bytes, err) : status;
+}
+
+mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
+{
+    const int layer = lanes->unmeasured - 1;
+    if (layer < 0) {
+        return MO_OK;
+    }
+    lanes->unmeasured = 0;
+    const mo_status status = mo_event_wait(lanes->fetch_to, err);
+    return status == MO_OK ? measure_fetch(lanes, layer, lanes->unmeasured_bytes, err) : status;
+}
+
+/* Slots in RAM that were copied from may only be filled anew when the copies are done. */
+static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
+{
+    mo_status status = s->stored && s->fetched ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
+    if (s->stored) {
+        mo_store_leave(forward->engine->tiers->store);
+    }
+    return status;
+}
+
+/* The driver's calls, by whoever of the CPU's threads comes first. */
+static void run_side_task(void *ctx)
+{
+    mo_gpu_service *s = ctx;
+    const int64_t began = mo_clock_ns();
+    s->status = mo_gpu_fetch_submit(s->lanes, s->forward, s, &s->error);
+    unpin_hot(s->lanes, s->forward, s->layer);
+    s->side_task_ns = mo_clock_ns() - began;
+}
+
+/* The driver's calls were made meanwhile; copies that failed are the CPU's after all. */
+static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
+                                  bool *fetched, int64_t *bytes, mo_error *err)
+{
+    if (s->status != MO_OK) {
+        *err = s->error;
+        return s->status;
+    }
+    for (int i = 0; i < s->count; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        if (!n->down_done) {
+            fetched[n->expert] = false;
+            *bytes += lanes->core->layers[s->layer].brick_bytes;
+        }
+    }
+    return mo_gpu_cpu_lane_run(lanes, forward, s, err);
+}
+
+mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    float *const down = w->down;
+    const int64_t n = lanes->core->spec->width;
+    bool fetched[MO_EXPERTS_MAX] = {false};
+    int64_t bytes = 0;
+    for (int i = 0; i < s->count; i++) {
+        fetched[w->needs[i].expert] = w->needs[i].down_done;
+        bytes += w->needs[i].down_done ? 0 : lanes->core->layers[s->layer].brick_bytes;
+    }
+    mo_status status = lanes->serial && s->fetched ? mo_event_wait(lanes->lane_done, err) : MO_OK;
+    const int64_t began = mo_clock_ns();
+    if (status == MO_OK && (bytes > 0 || s->sent)) {
+        memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
+        for (int64_t t = 0; t < forward->tokens; t++) {
+            mo_forward_quantize(forward->k, &forward->in, t);
+        }
+        forward->hidden = mo_acts_lay(s->sent ? lanes->scratch->pinned.hidden : w->hidden,
+                                      forward->tokens * moe->used, moe->width);
+        if (s->apart) {
+            w->down = lanes->scratch->pinned.rows;
+        }
+        if (s->deferred) {
+            forward->side_task = (mo_side_task){.fn = run_side_task, .ctx = s};
+            s->forward = forward;
+            s->lanes = lanes;
+        }
+        status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
+        if (status == MO_OK && s->deferred) {
+            status = finish_side_task(lanes, forward, s, fetched, &bytes, err);
+        }
+        if (status == MO_OK && s->sent) {
+            status = mo_gpu_postfetch_receive(lanes, forward, s, fetched, err);
+        }
+        w->down = down;
+    }
+    const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
+    if (status == MO_OK) {
+        const bool device = write_reply(lanes, forward, s, fetched);
+        const int64_t now = mo_clock_ns();
+        int crossed = 0;
+        for (int i = 0; i < s->count; i++) {
+            crossed += fetched[w->needs[i].expert];
+        }
+        mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
+        /* A round that waited for the side_task says nothing about products. */
+        const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
+        if (!s->stored && !s->sent && products) {
+            mo_lane_rate_observe(&lanes->cpu_rate, seconds, bytes);
+        }
+        lanes->cpu_bytes += (uint64_t)bytes;
+        lanes->by_cpu += (uint64_t)(s->count - crossed);
+    }
+    if (status == MO_OK && s->fetched) {
+        status = measure_now_or_later(lanes, s, err);
+    }
+    mo_error ignored = {0};
+    const mo_status left = release(lanes, forward, s, status == MO_OK ? err : &ignored);
+    return status == MO_OK ? left : status;
+}
