@@ -11,6 +11,7 @@
 #include "base/host.h"
 #include "base/pool.h"
 #include "base/sweep.h"
+#include "moraine_tools.h"
 #include "numeric/kernels.h"
 #include "numeric/ops.h"
 #include "numeric/reference/reference.h"
@@ -276,7 +277,7 @@ int main(int argc, char **argv)
 {
     bench b = {.results = json_array()};
     mo_error err;
-    mo_machine machine;
+    mo_machine_info machine;
     if (!parse(argc, argv, &b.set)) {
         return usage(stderr);
     }
@@ -294,7 +295,7 @@ int main(int argc, char **argv)
         return 1;
     }
     fill(b.weights, room);
-    mo_machine_read(&machine);
+    mo_machine_describe(&machine, sizeof machine);
     printf("%s, %d threads, %zu MiB of weights, best and median of %d rounds\n", machine.cpu_model,
            mo_pool_threads(b.pool), b.set.bytes >> 20, b.set.rounds);
     measure_all(&b);

@@ -208,7 +208,7 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
                                        .accelerator = mo_gpu_accelerator(gpu),
                                        .tiers = tiers};
     check(mo_engine_create(model, &options, &engine, &err), &err);
-    check(mo_session_open(engine, MO_KV_F16, tokens, &session, &err), &err);
+    check(mo_engine_session_open(engine, MO_KV_F16, tokens, &session, &err), &err);
     for (int64_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)(i * 7919 % engine->spec->vocab);
     }
@@ -220,7 +220,10 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
         ids[0] = round;
         gpu->link.watch = round == ROUNDS - 1 ? &watch : NULL;
         const int64_t began = mo_clock_ns();
-        check(mo_session_feed(&(mo_feed){.session = session, .tokens = ids, .count = tokens}, &err), &err);
+        check(mo_session_feed(
+                  &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = ids, .count = tokens},
+                  &err),
+              &err);
         const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
         if (gpu->link.watch) {
             compare(gpu, whole, sent, tokens);

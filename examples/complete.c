@@ -29,31 +29,31 @@ int main(int argc, char **argv)
     const size_t limit = argc > 3 ? strtoul(argv[3], NULL, 10) : 32;
     if (mo_model_open(argv[1], NULL, &model, &err) != MO_OK ||
         mo_tokenize(model, argv[2], strlen(argv[2]), MO_TOKEN_SPECIAL, &prompt, &count, &err) != MO_OK ||
-        mo_session_create(model, MO_KV_F16, 0, &session, &err) != MO_OK ||
+        mo_session_open(model, NULL, &session, &err) != MO_OK ||
         mo_stream_open(model, &stream, &err) != MO_OK) {
         return fail(&err);
     }
-    mo_model_describe(model, &info);
-    const mo_sampling settings = {.repeat_penalty = 1.0f, .top_p = 1.0f}; /* temperature 0: the likeliest */
-    if (mo_sampler_create(&settings, info.vocab, &sampler, &err) != MO_OK) {
+    mo_model_describe(model, &info, sizeof info);
+    mo_sampler_options greedy = mo_sampler_options_default();
+    greedy.temperature = 0; /* always the likeliest */
+    if (mo_sampler_open(&greedy, info.vocab, &sampler, &err) != MO_OK) {
         return fail(&err);
     }
     count = count > 2048 ? 2048 : count;
     memcpy(tokens, prompt, count * sizeof *tokens);
     for (size_t end = count + limit; count < end && count < 4096; count++) {
-        const mo_feed feed = {.session = session, .tokens = tokens, .count = (int64_t)count};
+        const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = count};
         if (mo_session_feed(&feed, &err) != MO_OK ||
             mo_stream_put(stream, tokens[count - 1], &text, &err) != MO_OK) {
             return fail(&err);
         }
         printf("%s", text.data);
-        tokens[count] = mo_sampler_pick(sampler, mo_session_logits(session), tokens, count);
+        tokens[count] = mo_sampler_pick(sampler, mo_session_logits(session), NULL, tokens, count);
     }
     printf("\n");
-    mo_sampler_destroy(sampler);
+    mo_sampler_close(sampler);
     mo_stream_close(stream);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
-    free(prompt);
-    return 0;
+    mo_free(prompt);
 }

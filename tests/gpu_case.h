@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "moraine.h"
+#include "moraine_tools.h"
 #include "oracle.h"
 
 static oracle models[ORACLE_MODELS_MAX];
@@ -79,7 +79,8 @@ static inline mo_session *open_session(mo_model *model, mo_kv_type kv)
 {
     mo_error err = {.detail = ""};
     mo_session *session = NULL;
-    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+    if (mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv}, &session,
+                        &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return session;
@@ -88,8 +89,13 @@ static inline mo_session *open_session(mo_model *model, mo_kv_type kv)
 static inline void feed(mo_session *session, const int32_t *tokens, int64_t count, int64_t step, sink *s)
 {
     mo_error err = {.detail = ""};
-    const mo_feed f = {
-        .session = session, .tokens = tokens, .count = count, .step = step, .logits = take_row, .user = s};
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
+                       .tokens = tokens,
+                       .count = count,
+                       .step = step,
+                       .logits = take_row,
+                       .user = s};
     if (mo_session_feed(&f, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
@@ -101,7 +107,8 @@ static inline void expect_despite_faults(const oracle *o, mo_session *session, c
 {
     mo_error err = {.detail = ""};
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-    const mo_feed f = {.session = session,
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
                        .tokens = o->tokens,
                        .count = ORACLE_TOKENS,
                        .step = 1,
@@ -123,7 +130,7 @@ static inline float *logits_of(const char *path, const int32_t *tokens, int64_t 
     mo_session *session = open_session(model, set->kv);
     feed(session, tokens, count, set->step, &s);
     assert_int_equal(s.told, count);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return s.rows;
 }

@@ -24,11 +24,13 @@ check "installs" cmake --install "$build" --prefix "$scratch/usr"
 library=$(dirname "$(find "$scratch/usr" -name 'libmoraine.so' | head -n 1)")
 export PKG_CONFIG_PATH="$library/pkgconfig" LD_LIBRARY_PATH="$library"
 check "exports nothing but the API" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '{print \$3}' | grep -v '^MORAINE' | grep -v '^mo_' | (! grep .)"
-check "every exported name is in the header" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '\$2 == \"T\" {sub(/@.*/, \"\", \$3); print \$3}' | while read -r name; do grep -q \"\\b\$name(\" include/moraine.h || { echo \"\$name\"; exit 1; }; done"
+check "every exported name is in a header" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '\$2 == \"T\" {sub(/@.*/, \"\", \$3); print \$3}' | while read -r name; do grep -q \"\\b\$name(\" include/moraine.h include/moraine_tools.h || { echo \"\$name\"; exit 1; }; done"
 check "the example builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine)"
 check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/oracle/llama31.gguf 'Hello' 8)\""
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
-check "the header compiles as C++" bash -c "echo '#include <moraine.h>' | c++ -x c++ -fsyntax-only -I '$scratch/usr/include' -"
+for header in moraine.h moraine_tools.h; do
+    check "$header compiles alone, as C11 and as C++" bash -c "echo '#include <$header>' >'$scratch/one.c' && cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c' && c++ -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c'"
+done
 check "the installed program runs" "$scratch/usr/bin/moraine" --version
 check "the installed program runs without a model's name" bash -c "cd / && unset MORAINE_MODEL && test -n \"\$('$scratch/usr/bin/moraine' run -p 'Hello' --temp 0 -n 8 --quiet)\""
 check "the manual page is there" test -s "$scratch/usr/share/man/man1/moraine.1"

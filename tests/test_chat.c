@@ -40,9 +40,9 @@ static void expect(mo_chat_format format, const mo_chat_message *messages, size_
     free(text);
 }
 
-#define OFF  ((mo_chat_options){.thinking = false})
-#define ON   ((mo_chat_options){.thinking = true})
-#define BARE ((mo_chat_options){.no_prompt = true})
+#define OFF  ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = false})
+#define ON   ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = true})
+#define BARE ((mo_chat_options){.size = sizeof(mo_chat_options), .no_prompt = true})
 
 static void chatml_is_written(void **state)
 {
@@ -80,7 +80,7 @@ static void llama_and_mixtral_are_written(void **state)
     expect(MO_CHAT_LLAMA3, talk, 4, OFF, LLAMA_SYSTEM LLAMA);
     expect(MO_CHAT_LLAMA31, talk, 4, OFF,
            LLAMA_SYSTEM "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n" LLAMA);
-    expect(MO_CHAT_LLAMA31, talk, 4, (mo_chat_options){.date = "2025-03-09"},
+    expect(MO_CHAT_LLAMA31, talk, 4, (mo_chat_options){.size = sizeof(mo_chat_options), .date = "2025-03-09"},
            LLAMA_SYSTEM "Cutting Knowledge Date: December 2023\nToday Date: 09 Mar 2025\n\n" LLAMA);
     expect(MO_CHAT_LLAMA3, talk + 3, 1, BARE,
            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>");
@@ -141,9 +141,9 @@ static void harmony_is_written(void **state)
     "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n<|end|><|start|>user<|message|> Hi <|end|>" \
     "<|start|>assistant<|channel|>final<|message|>Hello!<|end|><|start|>user<|message|>2+2?<|end|>"          \
     "<|start|>assistant"
-    expect(MO_CHAT_HARMONY, talk, 4, (mo_chat_options){.date = "2026-01-31"},
+    expect(MO_CHAT_HARMONY, talk, 4, (mo_chat_options){.size = sizeof(mo_chat_options), .date = "2026-01-31"},
            HARMONY "Current date: 2026-01-31\n\nReasoning: medium" CHANNELS TURNS);
-    expect(MO_CHAT_HARMONY, talk, 4, (mo_chat_options){.effort = "high"},
+    expect(MO_CHAT_HARMONY, talk, 4, (mo_chat_options){.size = sizeof(mo_chat_options), .effort = "high"},
            HARMONY "\nReasoning: high" CHANNELS TURNS);
 }
 
@@ -152,7 +152,7 @@ static void nonsense_is_refused(void **state)
     const mo_chat_message late[] = {{MO_CHAT_USER, "a"}, {MO_CHAT_SYSTEM, "b"}};
     static const char *const dates[] = {"",           "2025",       "2025-13-01", "2025-00-01",
                                         "2025/01/01", "x025-01-01", "2025-01-01x"};
-    mo_chat_options options = {0};
+    mo_chat_options options = {.size = sizeof(mo_chat_options)};
     char *text;
     size_t length;
     mo_error err;

@@ -879,13 +879,13 @@ static void probe_measures(void **state)
     char directory[] = "test_disk.probe.XXXXXX";
     assert_non_null(mkdtemp(directory));
     patience p = {.most = 1000};
-    const mo_probe_options options = {.directory = directory,
-                                      .file_bytes = 40 << 20,
-                                      .memory_bytes = 4 << 20,
-                                      .threads = 2,
-                                      .point_ms = 2,
-                                      .progress = count_steps,
-                                      .user = &p};
+    const mo_probe_setup options = {.directory = directory,
+                                    .file_bytes = 40 << 20,
+                                    .memory_bytes = 4 << 20,
+                                    .threads = 2,
+                                    .point_ms = 2,
+                                    .progress = count_steps,
+                                    .user = &p};
     mo_probe_report report;
     mo_error err;
     assert_int_equal(mo_probe_run(&options, &report, &err), MO_OK);
@@ -907,7 +907,7 @@ static void probe_measures(void **state)
     assert_int_equal(mo_probe_run(&options, &report, &err), MO_ENOENT);
 
     p = (patience){.most = 1000};
-    mo_probe_options files = options;
+    mo_probe_setup files = options;
     files.paths = path_list;
     files.path_count = FILES;
     assert_int_equal(mo_probe_run(&files, &report, &err), MO_OK);

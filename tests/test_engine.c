@@ -52,7 +52,8 @@ static mo_session *open_session(mo_model *model, mo_kv_type kv)
 {
     mo_error err = {.detail = ""};
     mo_session *session = NULL;
-    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+    if (mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv}, &session,
+                        &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return session;
@@ -102,7 +103,8 @@ static void take_routes(void *user, int layer, int64_t position, const int32_t *
 static void feed(mo_session *session, const int32_t *tokens, int64_t count, int64_t step, sink *s)
 {
     mo_error err = {.detail = ""};
-    const mo_feed f = {.session = session,
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
                        .tokens = tokens,
                        .count = count,
                        .step = step,
@@ -121,7 +123,7 @@ static float *logits_of(const oracle *o, const setting *set)
     mo_model *model = open_model(o->path, set);
     mo_session *session = open_session(model, set->kv);
     feed(session, o->tokens, ORACLE_TOKENS, set->step, &s);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return s.rows;
 }
@@ -159,7 +161,7 @@ static void check_oracle(const oracle *o, mo_kv_type kv, int64_t step, double li
         assert_int_equal(mo_session_computed(session), 1);
     }
     free(s.rows);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
 }
 
@@ -228,8 +230,19 @@ static void together(void **state)
         sink got_b = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         feed(alone, o->tokens, ORACLE_TOKENS, 0, &want);
         const mo_feed feeds[2] = {
-            {.session = a, .tokens = o->tokens, .count = ORACLE_TOKENS, .logits = take_row, .user = &got_a},
-            {.session = b, .tokens = o->tokens, .count = 21, .step = 5, .logits = take_row, .user = &got_b},
+            {.size = sizeof(mo_feed),
+             .session = a,
+             .tokens = o->tokens,
+             .count = ORACLE_TOKENS,
+             .logits = take_row,
+             .user = &got_a},
+            {.size = sizeof(mo_feed),
+             .session = b,
+             .tokens = o->tokens,
+             .count = 21,
+             .step = 5,
+             .logits = take_row,
+             .user = &got_b},
         };
         assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
         assert_memory_equal(got_a.rows, want.rows, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
@@ -237,9 +250,9 @@ static void together(void **state)
         free(want.rows);
         free(got_a.rows);
         free(got_b.rows);
-        mo_session_destroy(alone);
-        mo_session_destroy(a);
-        mo_session_destroy(b);
+        mo_session_close(alone);
+        mo_session_close(a);
+        mo_session_close(b);
         mo_model_close(model);
     }
 }
@@ -263,12 +276,12 @@ static void snapshots_and_edits(void **state)
         feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
         memcpy(want, mo_session_logits(a), row);
         feed(b, o->tokens, 30, 0, NULL);
-        assert_int_equal(mo_session_save(b, &snapshot, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_open(b, &snapshot, NULL), MO_OK);
         assert_int_equal(mo_snapshot_write(snapshot, &bytes, &size, NULL), MO_OK);
-        assert_int_equal(mo_snapshot_read(bytes, size, &again, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &again, NULL), MO_OK);
         for (size_t cut = 0; cut < size; cut += 1 + size / 50) {
             mo_snapshot *none = NULL;
-            assert_int_not_equal(mo_snapshot_read(bytes, cut, &none, NULL), MO_OK);
+            assert_int_not_equal(mo_snapshot_open_bytes(bytes, cut, &none, NULL), MO_OK);
         }
 
         /* Another text in between must leave nothing behind. */
@@ -293,10 +306,10 @@ static void snapshots_and_edits(void **state)
 
         free(want);
         free(bytes);
-        mo_snapshot_free(snapshot);
-        mo_snapshot_free(again);
-        mo_session_destroy(a);
-        mo_session_destroy(b);
+        mo_snapshot_close(snapshot);
+        mo_snapshot_close(again);
+        mo_session_close(a);
+        mo_session_close(b);
         mo_model_close(model);
     }
 }
@@ -312,12 +325,14 @@ static void *visit(void *user)
 {
     visitor *v = user;
     mo_session *session = NULL;
-    if (mo_session_create(v->model, MO_KV_F16, 0, &session, NULL) == MO_OK) {
+    if (mo_session_open(v->model, NULL, &session, NULL) == MO_OK) {
         for (int64_t n = 20; n <= ORACLE_TOKENS; n += 7) {
-            mo_session_feed(&(mo_feed){.session = session, .tokens = v->o->tokens, .count = n}, NULL);
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = v->o->tokens, .count = n},
+                NULL);
         }
         memcpy(v->row, mo_session_logits(session), sizeof(float) * (size_t)v->o->vocab);
-        mo_session_destroy(session);
+        mo_session_close(session);
     }
     return NULL;
 }
@@ -375,8 +390,7 @@ static void windows_keep_what_they_see(void **state)
         mo_model *model = open_model(o->path, &(setting){.context = 1024, .batch = 16});
         mo_session *whole = open_session(whole_model, MO_KV_F16);
         mo_session *session = open_session(model, MO_KV_F16);
-        const uint64_t kept = mo_session_bytes(model, MO_KV_F16, 0),
-                       all = mo_session_bytes(whole_model, MO_KV_F16, 0);
+        const uint64_t kept = mo_session_bytes(model, NULL), all = mo_session_bytes(whole_model, NULL);
         assert_true(kept <= all);
         /* Sanitizers take their time: there, only where fewer are kept. */
         const bool skipped = SANITIZED && kept == all;
@@ -389,8 +403,8 @@ static void windows_keep_what_they_see(void **state)
                 fail_msg("%s: other bits in round %d", o->name, n);
             }
         }
-        mo_session_destroy(whole);
-        mo_session_destroy(session);
+        mo_session_close(whole);
+        mo_session_close(session);
         mo_model_close(whole_model);
         mo_model_close(model);
     }
@@ -494,16 +508,18 @@ static void decoding_allocates_nothing(void **state)
         mo_model *model = open_model(o->path, &(setting){.batch = 16});
         mo_session *session = open_session(model, MO_KV_F16);
         mo_sampler *sampler = NULL;
-        const mo_sampling settings = mo_sampling_default();
-        assert_int_equal(mo_sampler_create(&settings, o->vocab, &sampler, NULL), MO_OK);
+        const mo_sampler_options settings = mo_sampler_options_default();
+        assert_int_equal(mo_sampler_open(&settings, o->vocab, &sampler, NULL), MO_OK);
         const int before = atomic_load(&allocations);
         for (int64_t n = 1; n < ORACLE_TOKENS; n++) {
-            mo_session_feed(&(mo_feed){.session = session, .tokens = o->tokens, .count = n}, NULL);
-            mo_sampler_pick(sampler, mo_session_logits(session), o->tokens, (size_t)n);
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = o->tokens, .count = n},
+                NULL);
+            mo_sampler_pick(sampler, mo_session_logits(session), NULL, o->tokens, (size_t)n);
         }
         assert_int_equal(atomic_load(&allocations), before);
-        mo_sampler_destroy(sampler);
-        mo_session_destroy(session);
+        mo_sampler_close(sampler);
+        mo_session_close(session);
         mo_model_close(model);
     }
 }
@@ -526,7 +542,7 @@ static void a_removed_file_is_not_missed(void **state)
         feed(session, o->tokens, ORACLE_TOKENS, 0, NULL);
         assert_memory_equal(mo_session_logits(session), want + (ORACLE_TOKENS - 1) * o->vocab,
                             sizeof(float) * (size_t)o->vocab);
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
     free(want);
@@ -550,21 +566,33 @@ static void refusals(void **state)
     feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
     float *want = malloc(row);
     memcpy(want, mo_session_logits(a), row);
-    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 300}, &err),
-                     MO_EINVAL);
+    assert_int_equal(
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 300},
+                        &err),
+        MO_EINVAL);
     assert_non_null(strstr(err.detail, "--ctx"));
     many[3] = (int32_t)o->vocab;
-    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 10}, &err), MO_EINVAL);
+    assert_int_equal(
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, &err),
+        MO_EINVAL);
     assert_non_null(strstr(err.detail, "vocabulary"));
     many[3] = -1;
-    assert_int_equal(mo_session_feed(&(mo_feed){.session = a, .tokens = many, .count = 10}, &err), MO_EINVAL);
-    assert_int_equal(mo_session_create(model, MO_KV_F16, 1 << 20, &none, &err), MO_EINVAL);
+    assert_int_equal(
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, &err),
+        MO_EINVAL);
+    assert_int_equal(
+        mo_session_open(
+            model,
+            &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_F16, .context = 1 << 20},
+            &none, &err),
+        MO_EINVAL);
     assert_null(none);
-    const mo_feed twice[2] = {{.session = a, .tokens = o->tokens, .count = 3},
-                              {.session = a, .tokens = o->tokens, .count = 3}};
+    const mo_feed twice[2] = {{.size = sizeof(mo_feed), .session = a, .tokens = o->tokens, .count = 3},
+                              {.size = sizeof(mo_feed), .session = a, .tokens = o->tokens, .count = 3}};
     assert_int_equal(mo_session_feed_all(twice, 2, &err), MO_EINVAL);
 
-    const mo_feed stopped = {.session = a,
+    const mo_feed stopped = {.size = sizeof(mo_feed),
+                             .session = a,
                              .tokens = o->tokens,
                              .count = ORACLE_TOKENS,
                              .progress = stop_after_one,
@@ -578,11 +606,14 @@ static void refusals(void **state)
     assert_int_equal(mo_session_computed(a), ORACLE_TOKENS - 16);
     assert_memory_equal(mo_session_logits(a), want, row);
     free(want);
-    mo_session_destroy(a);
+    mo_session_close(a);
     mo_model_close(model);
 
     assert_int_equal(mo_model_open("/nowhere/model.gguf", NULL, &model, &err), MO_ENOENT);
-    assert_int_equal(mo_model_open(o->path, &(mo_model_options){.isa = "abacus"}, &model, &err), MO_EINVAL);
+    assert_int_equal(mo_model_open(o->path,
+                                   &(mo_model_options){.size = sizeof(mo_model_options), .isa = "abacus"},
+                                   &model, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "scalar"));
 }
 

@@ -95,7 +95,7 @@ static mo_status try_open(const uint8_t *bytes, size_t size, mo_error *err)
 {
     uint8_t *copy = malloc(size ? size : 1);
     mo_gguf *g = NULL;
-    mo_file_summary summary;
+    mo_file_info summary;
     mo_error ignored;
     memcpy(copy, bytes, size);
     memset(err, 0, sizeof *err);
@@ -800,7 +800,7 @@ static void test_out_of_memory(void **state)
     for (long n = 0; n < 1000; n++) {
         mo_gguf *g;
         mo_error err;
-        mo_file_summary summary;
+        mo_file_info summary;
         fail_after = n;
         mo_status s = mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err);
         if (s == MO_OK) {
@@ -826,12 +826,12 @@ static void test_out_of_memory(void **state)
 
 /* ---- Summary ---- */
 
-static mo_file_summary summary_of(mo_gguf_writer *w, mo_status expected)
+static mo_file_info summary_of(mo_gguf_writer *w, mo_status expected)
 {
     image im = image_of(w);
     mo_gguf *g;
     mo_error err = {0};
-    mo_file_summary s = {0};
+    mo_file_info s = {0};
     assert_int_equal(mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err), MO_OK);
     if (mo_gguf_summarize(g, &s, &err) != expected) {
         fail_msg("%s", err.detail);
@@ -873,7 +873,7 @@ static void test_summary(void **state)
     (void)state;
     const int64_t one0 = 2 * D * F / 32 * 34 + 2 * D * F + 4 * D, one1 = 3 * D * F / 32 * 18;
     const int64_t other = 4 * D + 4 * D * E + 4 * D * F, embedding = D / 32 * 34;
-    mo_file_summary s = summary_of(moe_model(E), MO_OK);
+    mo_file_info s = summary_of(moe_model(E), MO_OK);
     assert_int_equal(s.layers, 2);
     assert_int_equal(s.mtp_layers, 1);
     assert_int_equal(s.experts, E);
@@ -931,7 +931,7 @@ static void test_summary_older(void **state)
 {
     (void)state;
     const int64_t q4 = 3 * 64 * 64 / 32 * 18, q8 = 3 * 64 * 64 / 32 * 34;
-    mo_file_summary s = summary_of(lone_model(E), MO_OK);
+    mo_file_info s = summary_of(lone_model(E), MO_OK);
     assert_int_equal(s.expert_layers, 2);
     assert_int_equal(s.expert_bytes_min, q4);
     assert_int_equal(s.expert_bytes_max, q8);

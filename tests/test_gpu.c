@@ -38,8 +38,8 @@ static int64_t vram_for(const oracle *o, double share, int64_t batch)
     mo_device_report report;
     mo_model *model = open_model(o->path, &(setting){.device = device_name, .batch = batch});
     mo_session *session = open_session(model, MO_KV_F32);
-    mo_model_device(model, &report);
-    mo_session_destroy(session);
+    mo_model_device(model, &report, sizeof report);
+    mo_session_close(session);
     mo_model_close(model);
     return report.peak_bytes - (int64_t)((1.0 - share) * (double)report.slot_bytes);
 }
@@ -81,12 +81,12 @@ static void lanes_work_together(void **state)
         mo_session *session = open_session(model, MO_KV_F16);
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_int_equal(report.asked, report.hits + report.by_cpu + report.fetched);
         assert_true(report.asked > 0);
         assert_true(report.peak_bytes <= report.limit_bytes);
         free(s.rows);
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
 }
@@ -132,9 +132,9 @@ static void check_layer(const mo_device_layer *l)
 /* The report after `steps` steps of few tokens, checked against its layers; how many there are. */
 static int check_clock(mo_model *model, uint64_t steps, mo_device_report *r, mo_device_layer *layers)
 {
-    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    const int count = mo_model_device_layers(model, layers, sizeof *layers, CLOCK_LAYERS);
     uint64_t served = 0, fetched = 0, wall = 0, fallbacks[MO_FALLBACKS] = {0};
-    mo_model_device(model, r);
+    mo_model_device(model, r, sizeof *r);
     assert_true(count > 0 && count <= CLOCK_LAYERS);
     for (int i = 0; i < count; i++) {
         const mo_device_layer *l = &layers[i];
@@ -165,7 +165,7 @@ static void feed_alone(mo_model *model, const oracle *o, int64_t step)
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
     mo_session *session = open_session(model, MO_KV_F16);
     feed(session, o->tokens, ORACLE_TOKENS, step, &s);
-    mo_session_destroy(session);
+    mo_session_close(session);
     free(s.rows);
 }
 
@@ -233,7 +233,7 @@ static void modes_of_layer_perf(void **state)
         assert_int_equal(mo_model_profile(model, &json, &err), MO_OK);
         assert_int_equal(mo_profile_json_read(json, strlen(json), &p, &err), MO_OK);
         const int count = m ? check_clock(model, ORACLE_TOKENS, &r, layers) : 0;
-        mo_model_device(model, &r);
+        mo_model_device(model, &r, sizeof r);
         assert_true(r.fetch_ns > 0);
         assert_true((r.step_ns > 0) == (m > 0) && (r.lanes.served > 0) == (m > 0));
         assert_int_equal(p->layers, count);
@@ -268,12 +268,12 @@ static void counting_stops_and_goes_on(void **state)
     mo_device_layer layers[CLOCK_LAYERS];
     mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .perf = "off"});
     feed_alone(model, o, 1);
-    mo_model_device(model, &r);
+    mo_model_device(model, &r, sizeof r);
     assert_int_equal(r.lanes.served, 0);
-    assert_int_equal(mo_model_device_layers(model, layers, CLOCK_LAYERS), 0);
+    assert_int_equal(mo_model_device_layers(model, layers, sizeof *layers, CLOCK_LAYERS), 0);
     assert_int_equal(mo_model_profile_reset(model, "full", &err), MO_OK);
     feed_alone(model, o, 4);
-    const int count = mo_model_device_layers(model, layers, CLOCK_LAYERS);
+    const int count = mo_model_device_layers(model, layers, sizeof *layers, CLOCK_LAYERS);
     assert_true(count > 0);
     for (int i = 0; i < count; i++) {
         check_layer(&layers[i]);
@@ -298,13 +298,15 @@ static void sessions_share_the_device(void **state)
         mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         sink other = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-        const mo_feed feeds[] = {{.session = one,
+        const mo_feed feeds[] = {{.size = sizeof(mo_feed),
+                                  .session = one,
                                   .tokens = o->tokens,
                                   .count = ORACLE_TOKENS,
                                   .step = 2,
                                   .logits = take_row,
                                   .user = &s},
-                                 {.session = two,
+                                 {.size = sizeof(mo_feed),
+                                  .session = two,
                                   .tokens = o->tokens,
                                   .count = ORACLE_TOKENS - 7,
                                   .step = 1,
@@ -313,8 +315,8 @@ static void sessions_share_the_device(void **state)
         assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         assert_memory_equal(other.rows, want, sizeof(float) * (size_t)((ORACLE_TOKENS - 7) * o->vocab));
-        mo_session_destroy(one);
-        mo_session_destroy(two);
+        mo_session_close(one);
+        mo_session_close(two);
         mo_model_close(model);
         free(want);
         free(s.rows);
@@ -336,7 +338,7 @@ static void states_are_saved_and_restored(void **state)
         mo_model *model = open_model(o->path, &(setting){.device = device_name});
         mo_session *session = open_session(model, MO_KV_F16);
         feed(session, o->tokens, 20, 4, &s);
-        assert_int_equal(mo_session_save(session, &snapshot, &err), MO_OK);
+        assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
         feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
         const setting places[] = {{.device = device_name}, {.device = NULL}};
         for (int j = 0; j < 2; j++) {
@@ -347,11 +349,11 @@ static void states_are_saved_and_restored(void **state)
             feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
             assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab,
                                 sizeof(float) * (size_t)((ORACLE_TOKENS - 20) * o->vocab));
-            mo_session_destroy(next);
+            mo_session_close(next);
             mo_model_close(again);
         }
-        mo_snapshot_free(snapshot);
-        mo_session_destroy(session);
+        mo_snapshot_close(snapshot);
+        mo_session_close(session);
         mo_model_close(model);
         free(want);
         free(s.rows);
@@ -371,8 +373,9 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
     const int64_t vocab = 4096;
     float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
     const int64_t ceilings[] = {plan.least_bytes + (1 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
@@ -406,8 +409,9 @@ static void fallbacks_say_why(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, &err), MO_OK);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
     mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = device_name,
                                                            .ram = (plan.least_bytes + plan.whole_bytes) / 2,
                                                            .cpu_moe = true,
@@ -419,7 +423,7 @@ static void fallbacks_say_why(void **state)
     assert_true(r.fetched > 0 && r.by_cpu > 0);
     assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_ON_DISK], r.by_cpu);
     assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], 0); /* slots in RAM are pinned */
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     free(s.rows);
 }
@@ -455,16 +459,16 @@ static void a_lost_device_costs_only_speed(void **state)
         warnings = 0;
         mo_log_set(count_warnings, NULL, MO_LOG_WARN);
         mo_session *session = NULL;
-        if (mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+        if (mo_session_open(model, NULL, &session, &err) == MO_OK) {
             sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
             feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
             assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
             assert_int_equal(s.told, ORACLE_TOKENS);
-            mo_model_device(model, &report);
+            mo_model_device(model, &report, sizeof report);
             lost += report.lost;
             assert_int_equal(warnings, report.lost ? 1 : 0);
             free(s.rows);
-            mo_session_destroy(session);
+            mo_session_close(session);
         }
         mo_log_set(NULL, NULL, MO_LOG_WARN);
         mo_model_close(model);
@@ -488,10 +492,10 @@ static void a_failed_copy_goes_to_the_cpu(void **state)
         mo_model *model = NULL;
         mo_session *session = NULL;
         if (try_open(o->path, &(setting){.device = "sim", .cpu_moe = true}, &model, &err) == MO_OK &&
-            mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+            mo_session_open(model, NULL, &session, &err) == MO_OK) {
             expect_despite_faults(o, session, want);
         }
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
     unsetenv("MORAINE_SIM");
@@ -525,10 +529,10 @@ static void a_model_of_true_size(void **state)
     mo_model *model = open_model(path, &(setting){.device = device_name, .threads = -1});
     mo_session *session = open_session(model, MO_KV_F16);
     mo_model_info info;
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     const int64_t vocab = info.vocab;
-    mo_model_device(model, &report);
-    mo_session_destroy(session);
+    mo_model_device(model, &report, sizeof report);
+    mo_session_close(session);
     mo_model_close(model);
     float *want = logits_of(path, tokens, TOKENS, vocab, &(setting){.step = 1, .threads = -1});
     const double shares[] = {1.0, 0.5, 0.1, 0.0};

@@ -159,7 +159,8 @@ static mo_status feed(place *p, int64_t count, mo_routing_observer routes, mo_er
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (int32_t)((i * 7919 + 11) % p->vocab);
     }
-    const mo_feed f = {.session = p->session,
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = p->session,
                        .tokens = tokens,
                        .count = count,
                        .logits = take_row,
@@ -204,7 +205,7 @@ static place take_place(mo_checkpoint *model, const mo_gpu_options *options)
                                     .context = CONTEXT,
                                     .accelerator = mo_gpu_accelerator(p.gpu)};
     check(mo_engine_create(model, &with, &p.engine, &err), &err);
-    check(mo_session_open(p.engine, MO_KV_F16, CONTEXT, &p.session, &err), &err);
+    check(mo_engine_session_open(p.engine, MO_KV_F16, CONTEXT, &p.session, &err), &err);
     count_anew();
     return p;
 }
@@ -238,7 +239,7 @@ static void begin_anew(place *p, int from, int to)
 {
     mo_error err = {.detail = ""};
     mo_session_close(p->session);
-    check(mo_session_open(p->engine, MO_KV_F16, CONTEXT, &p->session, &err), &err);
+    check(mo_engine_session_open(p->engine, MO_KV_F16, CONTEXT, &p->session, &err), &err);
     count_anew();
     seen.fail_from = from;
     seen.fail_to = to;

@@ -17,8 +17,8 @@ static bool opens(const char *path, const setting *s, mo_device_report *report)
         return false;
     }
     mo_session *session = open_session(model, s->kv);
-    mo_model_device(model, report);
-    mo_session_destroy(session);
+    mo_model_device(model, report, sizeof *report);
+    mo_session_close(session);
     mo_model_close(model);
     return true;
 }
@@ -28,9 +28,12 @@ static int64_t search_least(const char *path)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_ask ask = {
-        .context = 600, .batch = 64, .device = device_name, .vram_bytes = (int64_t)1 << 30};
-    if (mo_plan_file(path, &ask, &plan, &err) != MO_OK) {
+    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                                 .context = 600,
+                                 .batch = 64,
+                                 .device = device_name,
+                                 .vram_bytes = (int64_t)1 << 30};
+    if (mo_plan_file(path, &ask, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     mo_device_report report = {0};
@@ -131,7 +134,7 @@ static void kinds_of_steps_take_turns(void **state)
         mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
         feed(one, o->tokens, 16, 16, &s);
         feed(one, o->tokens, 20, 1, &s);
-        assert_int_equal(mo_session_save(one, &snapshot, &err), MO_OK);
+        assert_int_equal(mo_snapshot_open(one, &snapshot, &err), MO_OK);
         feed(one, o->tokens, 36, 16, &s);
         feed(one, o->tokens, ORACLE_TOKENS, 2, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
@@ -142,9 +145,9 @@ static void kinds_of_steps_take_turns(void **state)
         feed(two, o->tokens, ORACLE_TOKENS, 1, &s);
         assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab,
                             sizeof(float) * (size_t)((ORACLE_TOKENS - 20) * o->vocab));
-        mo_snapshot_free(snapshot);
-        mo_session_destroy(one);
-        mo_session_destroy(two);
+        mo_snapshot_close(snapshot);
+        mo_session_close(one);
+        mo_session_close(two);
         mo_model_close(model);
         free(want);
         free(s.rows);
@@ -156,8 +159,9 @@ static int64_t least_ram(const oracle *o)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_ask ask = {.context = 600, .batch = 64, .device = "none"};
-    assert_int_equal(mo_plan_file(o->path, &ask, &plan, &err), MO_OK);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none"};
+    assert_int_equal(mo_plan_file(o->path, &ask, &plan, sizeof plan, &err), MO_OK);
     return plan.least_bytes;
 }
 
@@ -171,8 +175,12 @@ static void layers_pass_from_disk(void **state)
         mo_plan_report plan;
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
-        const mo_plan_ask tight = {.context = 600, .batch = 64, .device = "none", .ram_bytes = least_ram(o)};
-        assert_int_equal(mo_plan_file(o->path, &tight, &plan, &err), MO_OK);
+        const mo_plan_options tight = {.size = sizeof(mo_plan_options),
+                                       .context = 600,
+                                       .batch = 64,
+                                       .device = "none",
+                                       .ram_bytes = least_ram(o)};
+        assert_int_equal(mo_plan_file(o->path, &tight, &plan, sizeof plan, &err), MO_OK);
         if (plan.streamed_layers == 0) {
             continue;
         }
@@ -201,14 +209,14 @@ static void passages_are_counted(void **state)
     mo_session *session = open_session(model, MO_KV_F16);
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
     feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
-    mo_model_device(model, &report);
+    mo_model_device(model, &report, sizeof report);
     if (strcmp(device_name, "sim") == 0) { /* elsewhere the CPU may be the faster one */
         assert_true(report.streamed_layers > 0 && report.streamed_bytes > 0 && report.streamed_ns > 0);
     }
     assert_true(report.streamed_bytes <=
                 (uint64_t)(report.layer_buffer_bytes * report.streamed_layers * (ORACLE_TOKENS + 1)));
     free(s.rows);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     unsetenv("MORAINE_SIM");
 }
@@ -222,12 +230,16 @@ static void plans_come_true(void **state)
         mo_plan_report plan;
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
-        mo_plan_ask ask = {.context = 600, .batch = 64, .device = "sim", .vram_bytes = (int64_t)1 << 30};
-        assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, &err), MO_OK);
+        mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                               .context = 600,
+                               .batch = 64,
+                               .device = "sim",
+                               .vram_bytes = (int64_t)1 << 30};
+        assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, sizeof plan, &err), MO_OK);
         const int64_t least = plan.device.least_bytes, whole = plan.device.whole_bytes;
         for (int j = 0; j <= 6; j++) {
             ask.vram_bytes = least + (whole - least) * j / 6;
-            assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, &err), MO_OK);
+            assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, sizeof plan, &err), MO_OK);
             const setting s = {.device = "sim", .vram = ask.vram_bytes, .kv = MO_KV_F16};
             assert_true(opens(models[i].path, &s, &report));
             assert_true(report.streamed_layers + report.host_layers <= plan.device.streamed_layers);
@@ -260,12 +272,12 @@ static void faults_while_passing(void **state)
             mo_model *model = NULL;
             mo_session *session = NULL;
             if (try_open(o->path, &set, &model, &err) == MO_OK &&
-                mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
+                mo_session_open(model, NULL, &session, &err) == MO_OK) {
                 expect_despite_faults(o, session, want);
-                mo_model_device(model, &report);
+                mo_model_device(model, &report, sizeof report);
                 lost += report.lost;
             }
-            mo_session_destroy(session);
+            mo_session_close(session);
             mo_model_close(model);
             unsetenv("MORAINE_SIM");
         }
@@ -320,14 +332,19 @@ static bool refuses_a_program(const oracle *o, int64_t vram, int after, const fl
     unsetenv("MORAINE_SIM");
     mo_session *session = open_session(model, MO_KV_F16);
     sink s = {.rows = calloc((size_t)(COUNT * o->vocab), sizeof(float)), .vocab = o->vocab};
-    const mo_feed f = {
-        .session = session, .tokens = o->tokens, .count = COUNT, .step = 1, .logits = take_row, .user = &s};
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
+                       .tokens = o->tokens,
+                       .count = COUNT,
+                       .step = 1,
+                       .logits = take_row,
+                       .user = &s};
     const bool refused = mo_session_feed(&f, &err) != MO_OK;
     assert_true(!refused || strstr(err.detail, "refuse a program"));
     assert_true(!refused || mo_session_feed(&f, &err) == MO_OK);
     assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(COUNT * o->vocab));
     free(s.rows);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return refused;
 }

@@ -68,7 +68,7 @@ static void nothing_known(void **state)
     mo_cgroup g = mo_cgroup_read(root);
     assert_int_equal(g.memory_limit_bytes, 0);
     assert_int_equal(g.cpu_millicores, 0);
-    mo_machine m;
+    mo_machine_info m;
     mo_machine_read_at(root, &m);
     assert_true(m.cores_usable >= 1 && m.cores_usable <= m.cores_online);
     assert_int_equal(m.ram_total_bytes, 0);
@@ -160,7 +160,7 @@ static void nonsense(void **state)
     put("/proc/cpuinfo", "model name");
     put("/sys/devices/system/cpu/cpu0/cache/index0/level", "9\n");
     put("/sys/kernel/mm/transparent_hugepage/enabled", "]always[\n");
-    mo_machine m;
+    mo_machine_info m;
     mo_machine_read_at(root, &m);
     assert_int_equal(m.cgroup_limit_bytes, 0);
     assert_int_equal(m.ram_total_bytes, 0);
@@ -192,7 +192,7 @@ static void machine_tree(void **state)
     put("/sys/devices/system/cpu/cpu0/cache/index3/size", "32M\n");
     put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     put("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n");
-    mo_machine m;
+    mo_machine_info m;
     mo_machine_read_at(root, &m);
     assert_string_equal(m.cpu_model, "Arm Neoverse-V1");
     assert_int_equal(m.ram_total_bytes, 16 << 20);
@@ -215,8 +215,8 @@ static void machine_tree(void **state)
 static void this_machine(void **state)
 {
     (void)state;
-    mo_machine m;
-    mo_machine_read(&m);
+    mo_machine_info m;
+    mo_machine_describe(&m, sizeof m);
     assert_true(m.cores_online >= 1 && m.cores_usable >= 1);
     assert_true(m.ram_total_bytes >= m.ram_available_bytes && m.ram_available_bytes > 0);
     assert_true(m.page_bytes >= 4096 && m.cpu_model[0]);

@@ -104,7 +104,7 @@ static mo_session *open_session(mo_model *model)
 {
     mo_error err = {.detail = ""};
     mo_session *session = NULL;
-    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
     return session;
 }
 
@@ -125,8 +125,12 @@ static void feed(mo_model *model, mo_session *session, int64_t step, int64_t req
     mo_error err = {.detail = ""};
     sink s = {rows};
     for (int64_t n = 32; n <= TOKENS; n = n == TOKENS ? n + 1 : n + step > TOKENS ? TOKENS : n + step) {
-        const mo_feed f = {
-            .session = session, .tokens = tokens, .count = n, .logits = rows ? take_row : NULL, .user = &s};
+        const mo_feed f = {.size = sizeof(mo_feed),
+                           .session = session,
+                           .tokens = tokens,
+                           .count = n,
+                           .logits = rows ? take_row : NULL,
+                           .user = &s};
         if (mo_session_feed(&f, &err) != MO_OK) {
             check_status(mo_session_feed(&f, &err), &err);
         }
@@ -155,8 +159,8 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
     feed(model, session, step, request, rows);
     expect_plain(rows, what);
-    mo_model_device(model, report);
-    mo_session_destroy(session);
+    mo_model_device(model, report, sizeof *report);
+    mo_session_close(session);
     mo_model_close(model);
     free(rows);
 }
@@ -290,7 +294,7 @@ static void the_start_line_works(void **state)
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
     if (mo_model_open(model_path, &o, &model, &err) == MO_OK) {
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_true(report.slot_bytes <= (int64_t)8 << 20);
         assert_true(report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
         mo_model_close(model);
@@ -309,8 +313,8 @@ static int64_t vram_for(int64_t mib)
     o.vram_bytes = (int64_t)24 << 20;
     mo_model *model = open_model(&o);
     mo_session *session = open_session(model);
-    mo_model_device(model, &report);
-    mo_session_destroy(session);
+    mo_model_device(model, &report, sizeof report);
+    mo_session_close(session);
     mo_model_close(model);
     return report.peak_bytes + (mib << 20);
 }
@@ -325,7 +329,7 @@ static void budgets_are_kept(void **state)
             mo_model_options o = hot_options(rate * 0.5, mib);
             o.cpu_moe = mib != 5;
             mo_model *model = open_model(&o);
-            mo_model_device(model, &report);
+            mo_model_device(model, &report, sizeof report);
             const int64_t room = report.slot_bytes / report.slots;
             assert_true(report.slot_bytes <= mib << 20);
             assert_true(report.slot_bytes + room > mib << 20); /* and not one more would fit */
@@ -343,10 +347,10 @@ static void budgets_are_kept(void **state)
             o.learning.hot_cache.auto_reserve_mib = reserve;
             mo_model *model = open_model(&o);
             mo_session *session = open_session(model);
-            mo_model_device(model, &report);
+            mo_model_device(model, &report, sizeof report);
             assert_true(report.peak_bytes + (reserve << 20) <= o.vram_bytes);
             assert_true(report.peak_bytes + (reserve << 20) + ((int64_t)2 << 20) > o.vram_bytes);
-            mo_session_destroy(session);
+            mo_session_close(session);
             mo_model_close(model);
         }
     }
@@ -362,14 +366,15 @@ static mo_plan_report plan_of(const mo_model_options *o)
 {
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_ask ask = {.ram_bytes = o->ram_bytes,
-                             .context = o->context,
-                             .batch = o->batch,
-                             .device = o->device,
-                             .vram_bytes = o->vram_bytes,
-                             .cpu_moe = o->cpu_moe,
-                             .hot_cache = o->learning.hot_cache};
-    check_status(mo_plan_file(model_path, &ask, &plan, &err), &err);
+    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                                 .ram_bytes = o->ram_bytes,
+                                 .context = o->context,
+                                 .batch = o->batch,
+                                 .device = o->device,
+                                 .vram_bytes = o->vram_bytes,
+                                 .cpu_moe = o->cpu_moe,
+                                 .hot_cache = o->learning.hot_cache};
+    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
     return plan;
 }
 
@@ -387,7 +392,7 @@ static void plans_know_the_cache(void **state)
             o.cpu_moe = mib != 5;
             const mo_plan_report plan = plan_of(&o);
             mo_model *model = open_model(&o);
-            mo_model_device(model, &report);
+            mo_model_device(model, &report, sizeof report);
             mo_model_close(model);
             const mo_plan_report_hot *h = &plan.hot;
             assert_int_equal(h->layers, LAYERS);
@@ -410,12 +415,16 @@ static void plans_know_the_cache(void **state)
     }
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = device_name, .vram_bytes = ceiling};
+    mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                           .context = CONTEXT,
+                           .batch = 32,
+                           .device = device_name,
+                           .vram_bytes = ceiling};
     ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
     ask.hot_cache.file = NULL;
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, &err), MO_EINVAL);
+    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
 }
 
 /* Room for everything: no layer needs the host. And room that the environment leaves empty. */
@@ -445,7 +454,7 @@ static void plans_know_the_cache_in_ram(void **state)
     o.threads = 0; /* as plans reckon: working memory grows with them */
     const mo_plan_report plan = plan_of(&o);
     mo_model *model = open_model(&o);
-    mo_model_tiers(model, &tiers);
+    mo_model_tiers(model, &tiers, sizeof tiers);
     mo_model_close(model);
     assert_string_equal(plan.mode, "slots");
     assert_int_equal(plan.hot.budget_bytes, 2 << 20);
@@ -502,11 +511,11 @@ static void a_rate_of_0_stands_still(void **state)
         feed(model, session, 1, 20, rows);
         const places after = places_of(model);
         assert_memory_equal(&before, &after, sizeof before);
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_int_equal(report.exchanged + report.updates + (uint64_t)updates, 0);
         assert_true(i == 0 || report.fetched > 0);
         expect_plain(rows, "rate 0");
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
         free(rows);
     }
@@ -563,9 +572,9 @@ static void updates_help(void **state)
             }
             assert_int_equal(n, 0); /* a layer's share never changes */
         }
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         rate[i] = (double)report.hits / (double)report.asked;
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
     print_message("hits: %.1f %% as it was chosen, %.1f %% with updates\n", 100 * rate[0], 100 * rate[1]);
@@ -582,8 +591,10 @@ static void updates_are_capped(void **state)
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
         const places before = places_of(model);
-        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = 60}, &err),
-                     &err);
+        check_status(
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, &err),
+            &err);
         model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
         const mo_hot_counters hot = mo_hot_update_count(mo_gpu_hot_update(model->gpu));
@@ -591,7 +602,7 @@ static void updates_are_capped(void **state)
         assert_int_equal(hot.planned + (size_t)hot.under_way > 0, !dear);
         const places same = places_of(model);
         assert_memory_equal(&before, &same, sizeof before); /* until the copies are there */
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
 }
@@ -602,9 +613,10 @@ static void three_tiers(void **state)
     (void)state;
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
     warnings = 0;
-    check_status(mo_plan_file(model_path, &ask, &plan, &err), &err);
+    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
     for (int i = 0; i < 2; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(0.5, 2);
@@ -627,10 +639,11 @@ static void choices_are_counted_once(void **state)
         MO_TEST_DATA "/oracle/llama-moe.gguf"; /* of 8 experts each soon has been asked for */
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    mo_counters counters;
+    mo_counter_report counters;
     int32_t words[STEPS];
-    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
-    check_status(mo_plan_file(path, &ask, &plan, &err), &err);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
+    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
     mo_model_options o = options_for(device_name);
     o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL;
@@ -643,16 +656,19 @@ static void choices_are_counted_once(void **state)
     for (int i = 0; i < STEPS; i++) {
         words[i] = (i * 37 + i / 7) % WORDS;
         model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
-        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = words, .count = i + 1}, &err),
-                     &err);
-        mo_model_counters(model, &counters);
+        check_status(
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1},
+                &err),
+            &err);
+        mo_model_counters(model, &counters, sizeof counters);
         assert_int_equal(counters.expert_picks, (uint64_t)(i + 1) * HAS_LAYERS * USED);
     }
     for (int l = 0; l < HAS_LAYERS; l++) {
         open_last += !mo_vram_complete(model->gpu->experts.vram, l);
     }
     assert_true(open_first > 0 && open_last < open_first);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
 }
 
@@ -662,7 +678,7 @@ static void choices_are_counted_once(void **state)
 static uint64_t served(mo_model *model, int layer)
 {
     mo_device_layer list[LAYERS];
-    const int count = mo_model_device_layers(model, list, LAYERS);
+    const int count = mo_model_device_layers(model, list, sizeof *list, LAYERS);
     uint64_t times = 0;
     for (int i = 0; i < count && i < LAYERS; i++) {
         times += list[i].layer == layer ? list[i].served : 0;
@@ -682,10 +698,15 @@ static void short_text(mo_model *model, int number, float *rows)
     for (int i = 0; i < SHORT; i++) {
         words[i] = (number * 11 + i * 37 + i / 7) % 64;
     }
-    const mo_feed f = {
-        .session = session, .tokens = words, .count = SHORT, .step = 1, .logits = take_row, .user = &s};
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
+                       .tokens = words,
+                       .count = SHORT,
+                       .step = 1,
+                       .logits = take_row,
+                       .user = &s};
     check_status(mo_session_feed(&f, &err), &err);
-    mo_session_destroy(session);
+    mo_session_close(session);
 }
 
 /* Experts that come from disk fill a device that has room for all. While they do the host has a part in every step; once
@@ -698,14 +719,15 @@ static void layers_that_close_need_no_host(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     mo_model_info info;
-    const mo_plan_ask ask = {.context = CONTEXT, .batch = 32, .device = "none"};
-    check_status(mo_plan_file(path, &ask, &plan, &err), &err);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
+    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
     mo_model_options with = options_for(device_name), without = options_for("none");
     with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL, *alone = NULL;
     check_status(mo_model_open(path, &with, &model, &err), &err);
     check_status(mo_model_open(path, &without, &alone, &err), &err);
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     const int64_t before = vocab; /* that of take_row() */
     vocab = info.vocab;
     const size_t bytes = sizeof(float) * (size_t)(SHORT * vocab);
@@ -775,7 +797,7 @@ static void whole_layers_need_no_host(void **state)
         for (int l = 0; l < LAYERS; l++) {
             assert_int_equal(served(model, l) == 0, l == 2);
         }
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
         free(rows);
     }
@@ -792,14 +814,14 @@ static void applying_is_reported(void **state)
     const int64_t vram = vram_for(3);
     for (int way = 0; way < 3; way++) { /* a static cache; one with updates; our own policy */
         mo_error err = {.detail = ""};
-        mo_profile_applied a;
+        mo_profile_report a;
         mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way * 0.5, 2);
         o.vram_bytes = way == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
         const places before = places_of(model);
-        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err), &err);
         const places after = places_of(model);
         assert_true(a.success && a.active && a.update_rate == 1.0);
         assert_true(a.candidates > 0 && a.exchanged == a.candidates && a.max_exchange == a.candidates);
@@ -810,15 +832,16 @@ static void applying_is_reported(void **state)
         for (int l = 0; l < LAYERS; l++) {
             assert_true(after.in[l][(40 + l) % EXPERTS] && after.in[l][(43 + l) % EXPERTS]);
         }
-        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err), &err);
         assert_true(a.success && a.candidates == 0 && a.exchanged == 0);
         feed(model, session, 1, 16, rows);
         expect_plain(rows, "applied");
-        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err); /* with copies under way */
+        check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err),
+                     &err); /* with copies under way */
         assert_true(a.success);
         feed(model, session, 1, 16, rows);
         expect_plain(rows, "applied again");
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
         free(rows);
     }
@@ -837,21 +860,26 @@ static void a_failed_copy_loses_nothing(void **state)
     for (int after = 0; after < 4; after++) { /* an expert is three copies */
         mo_error err = {.detail = ""};
         mo_device_report report;
-        mo_profile_applied a;
+        mo_profile_report a;
         mo_model_options o = hot_options(after % 2 ? 1.0 : 0.0, 2);
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
         const places before = places_of(model);
         faults_arm(model->device, MO_SIM_COPY, after, 1);
-        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err); /* made once more */
+        check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err),
+                     &err); /* made once more */
         assert_true(a.success && a.exchanged == a.candidates);
         places now = places_of(model);
         assert_int_equal(now.count, before.count);
         assert_int_equal(differing(&before, &now), a.exchanged);
         for (int64_t n = 32; n <= TOKENS; n++) {
-            const mo_feed f = {
-                .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
+            const mo_feed f = {.size = sizeof(mo_feed),
+                               .session = session,
+                               .tokens = tokens,
+                               .count = n,
+                               .logits = take_row,
+                               .user = &(sink){rows}};
             check_status(mo_session_feed(&f, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
                 faults_arm(model->device, MO_SIM_COPY, after, 1);
@@ -860,12 +888,12 @@ static void a_failed_copy_loses_nothing(void **state)
             }
         }
         expect_plain(rows, "a copy failed");
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         now = places_of(model);
         assert_int_equal(now.count, before.count);
         assert_true(report.fetch_failed > 0);
         failed += after % 2 ? report.exchange_failed : 0;
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
         free(rows);
     }
@@ -889,7 +917,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         const bool empty = way != 1 && count > 2;
         mo_error err = {.detail = ""};
         mo_device_report report;
-        mo_profile_applied a;
+        mo_profile_report a;
         mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way, 2);
         o.vram_bytes = way == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
@@ -897,7 +925,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         mo_session *session = open_session(model);
         const places before = places_of(model);
         faults_arm(model->device, MO_SIM_COPY, after, count);
-        assert_int_not_equal(mo_model_profile_apply(model, text, length, &a, &err), MO_OK);
+        assert_int_not_equal(mo_model_profile_apply(model, text, length, &a, sizeof a, &err), MO_OK);
         faults_arm(model->device, MO_SIM_NONE, 0, 1);
         assert_non_null(strstr(err.detail, empty ? "which could not come back either" : "which stays"));
         assert_non_null(strstr(err.detail, "failed twice"));
@@ -908,20 +936,20 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         const places after_all = places_of(model);
         assert_int_equal(after_all.count, before.count - empty);
         assert_int_equal(differing(&before, &after_all), a.exchanged + empty);
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_int_equal(report.exchanged, a.exchanged);
         assert_int_equal(report.exchange_failed, 1);
         assert_int_equal(report.fetch_failed, way == 1 && count > 4 ? 4 : count);
-        const mo_feed prompt = {.session = session, .tokens = tokens, .count = 31};
+        const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 31};
         check_status(mo_session_feed(&prompt, &err), &err);
         expect_map(model); /* told by then at the latest */
-        mo_session_destroy(session);
+        mo_session_close(session);
         session = open_session(model);
         feed(model, session, 1, 16, rows);
         expect_plain(rows, "a copy failed twice");
-        check_status(mo_model_profile_apply(model, text, length, &a, &err), &err);
+        check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err), &err);
         assert_true(a.success && a.exchanged == a.candidates);
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
         free(rows);
     }
@@ -944,8 +972,12 @@ static void a_step_that_failed_is_asked_for_again(void **state)
         memset(rows, 0, sizeof *rows * (size_t)(TOKENS * vocab));
         for (int64_t n = 32; n <= TOKENS; n++) {
             mo_error err = {.detail = ""};
-            const mo_feed f = {
-                .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &(sink){rows}};
+            const mo_feed f = {.size = sizeof(mo_feed),
+                               .session = session,
+                               .tokens = tokens,
+                               .count = n,
+                               .logits = take_row,
+                               .user = &(sink){rows}};
             model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
             if (mo_session_feed(&f, &err) != MO_OK) {
@@ -955,9 +987,9 @@ static void a_step_that_failed_is_asked_for_again(void **state)
             faults_arm(model->device, MO_SIM_NONE, 0, 1);
         }
         expect_plain(rows, "steps that failed");
-        mo_session_destroy(session);
+        mo_session_close(session);
     }
-    mo_model_device(model, &report);
+    mo_model_device(model, &report, sizeof report);
     assert_true(failed > 10 && report.fetched > 100 && report.fetch_failed > 10);
     mo_model_close(model);
     free(rows);
@@ -979,10 +1011,10 @@ static void a_lost_device_costs_only_speed(void **state)
         feed(model, session, 1, 4, rows);
         faults_arm(model->device, MO_SIM_NONE, 0, 1);
         expect_plain(rows, "a lost device");
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_true(report.lost);
         assert_int_equal(warnings, 1);
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_model_close(model);
     }
     warnings = 0;
@@ -1053,12 +1085,12 @@ static int prepare(void **state)
     }
     const mo_model_options o = options_for("none");
     mo_model *model = open_model(&o);
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     vocab = info.vocab;
     plain = calloc((size_t)(TOKENS * vocab), sizeof *plain);
     mo_session *session = open_session(model);
     feed(model, session, 1, 0, plain);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return 0;
 }

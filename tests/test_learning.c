@@ -72,8 +72,9 @@ static int64_t ceiling_of(const char *path, double share)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_ask ask = {.ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, &err), &err);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
     const int64_t all = report.classes[0].experts * report.classes[0].slot_bytes;
     return report.used_bytes - report.slot_bytes + (int64_t)((double)all * share);
 }
@@ -129,13 +130,16 @@ static void answer(mo_model *model, const char *prompt, int length)
     mo_session *session = NULL;
     int32_t tokens[CONTEXT];
     mo_model_info info;
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     int64_t count = tokens_of(model, prompt, tokens, CONTEXT);
     const int64_t end = count + length < CONTEXT ? count + length : CONTEXT;
-    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
     for (;;) {
-        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = count}, &err),
-                     &err);
+        check_status(
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count},
+                &err),
+            &err);
         if (count == end) {
             break;
         }
@@ -146,7 +150,7 @@ static void answer(mo_model *model, const char *prompt, int length)
         }
         tokens[count++] = best;
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
 }
 
 /* Hit rates of a text, one token at a time: of the first 16 tokens, the next 48, and all others. */
@@ -156,21 +160,23 @@ static void follow(mo_model *model, const char *text, double rates[3])
     mo_session *session = NULL;
     int32_t tokens[CONTEXT];
     mo_tier_report now;
-    mo_model_tiers(model, &now);
+    mo_model_tiers(model, &now, sizeof now);
     mo_tier_phase before = now.generation;
     const int64_t count = tokens_of(model, text, tokens, CONTEXT);
     const int64_t ends[3] = {16, 64, count};
-    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
     for (int64_t n = 1, part = 0; n <= count; n++) {
-        check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = n}, &err),
-                     &err);
+        check_status(
+            mo_session_feed(
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err),
+            &err);
         if (n == ends[part]) {
-            mo_model_tiers(model, &now);
+            mo_model_tiers(model, &now, sizeof now);
             rates[part++] = hit_rate(&before, &now.generation);
             before = now.generation;
         }
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
 }
 
 static const char *const stories[] = {
@@ -319,7 +325,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
     mo_model_info info;
     mo_session *session = NULL;
     mo_model *model = open_model(o);
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     *vocab = info.vocab;
     float *rows = calloc((size_t)(ROWS * info.vocab), sizeof *rows);
     sink s = {rows, info.vocab};
@@ -327,7 +333,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
     for (int64_t i = known; i < ROWS; i++) {
         tokens[i] = tokens[i - known];
     }
-    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
     if (discover) {
         int64_t read = 0;
         check_status(mo_session_discover(session, tokens, discover, &read, &err), &err);
@@ -335,8 +341,12 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
         assert_int_equal(mo_session_length(session), 0);
     }
     for (int64_t n = BATCH; n <= ROWS; n++) {
-        const mo_feed feed = {
-            .session = session, .tokens = tokens, .count = n, .logits = take_row, .user = &s};
+        const mo_feed feed = {.size = sizeof(mo_feed),
+                              .session = session,
+                              .tokens = tokens,
+                              .count = n,
+                              .logits = take_row,
+                              .user = &s};
         check_status(mo_session_feed(&feed, &err), &err);
         if (n % 40 == 0) {
             check_status(mo_model_request_done(model, &err), &err);
@@ -346,7 +356,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
         int64_t read;
         assert_int_equal(mo_session_discover(session, tokens, 4, &read, &err), MO_EINVAL);
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return rows;
 }
@@ -453,10 +463,10 @@ static void updates_are_capped(void **state)
         answer(model, code_text, 60);
         assert_int_equal(still_there(model), all); /* while a request runs */
         check_status(mo_model_request_done(model, &err), &err);
-        mo_profile_applied a;
+        mo_profile_report a;
         char *json = NULL;
         check_status(mo_model_profile(model, &json, &err), &err);
-        check_status(mo_model_profile_apply(model, json, strlen(json), &a, &err), &err);
+        check_status(mo_model_profile_apply(model, json, strlen(json), &a, sizeof a, &err), &err);
         assert_int_equal(a.hot_experts, all); /* their number never changes */
         free(json);
         mo_model_close(model);
@@ -475,7 +485,7 @@ static void updates_are_capped(void **state)
 static void applying_is_reported(void **state)
 {
     mo_error err;
-    mo_profile_applied a;
+    mo_profile_report a;
     char *json = NULL;
     (void)state;
     if (missing_model()) {
@@ -486,27 +496,28 @@ static void applying_is_reported(void **state)
     mo_model *model = open_model(&whole);
     answer(model, code_text, 60);
     check_status(mo_model_profile(model, &json, &err), &err);
-    check_status(mo_model_profile_apply(model, json, strlen(json), &a, &err), &err);
+    check_status(mo_model_profile_apply(model, json, strlen(json), &a, sizeof a, &err), &err);
     assert_true(a.success && a.active); /* all are in RAM: nothing could be better */
     assert_int_equal(a.candidates, 0);
-    assert_int_equal(mo_model_profile_apply(model, "{", 1, &a, &err), MO_EFORMAT);
+    assert_int_equal(mo_model_profile_apply(model, "{", 1, &a, sizeof a, &err), MO_EFORMAT);
     assert_false(a.success);
-    assert_int_equal(mo_model_profile_apply(model, "{\"schema\":\"x\",\"layers\":[]}", 26, &a, &err),
-                     MO_EFORMAT);
+    assert_int_equal(
+        mo_model_profile_apply(model, "{\"schema\":\"x\",\"layers\":[]}", 26, &a, sizeof a, &err),
+        MO_EFORMAT);
     mo_model_close(model);
 
     for (int still = 0; still < 2; still++) {
         mo_model_options o = some_options(0.4);
         o.learning.profile = hot_profile();
         model = still ? open_hot(0.0, NULL) : open_model(&o);
-        check_status(mo_model_profile_apply(model, json, strlen(json), &a, &err), &err);
+        check_status(mo_model_profile_apply(model, json, strlen(json), &a, sizeof a, &err), &err);
         assert_true(a.success && a.active);
         assert_true(a.update_rate == 1.0);
         assert_true(a.candidates > 0 && a.exchanged == a.candidates && a.max_exchange == a.candidates);
         assert_true(a.hot_experts >= a.exchanged);
         assert_true(a.layers_changed > 0 && a.layers_changed <= 7);
         const uint64_t hot = a.hot_experts;
-        check_status(mo_model_profile_apply(model, json, strlen(json), &a, &err), &err);
+        check_status(mo_model_profile_apply(model, json, strlen(json), &a, sizeof a, &err), &err);
         assert_int_equal(a.candidates, 0); /* it is as the profile wants it */
         assert_int_equal(a.exchanged, 0);
         assert_int_equal(a.hot_experts, hot);
@@ -627,10 +638,17 @@ static void unusable_profiles(void **state)
     small.learning.profile = foreign;
     check_status(mo_model_open(other_path, &small, &model, &err), &err);
     mo_session *session = NULL;
-    check_status(mo_session_create(model, MO_KV_F16, 16, &session, &err), &err);
+    check_status(
+        mo_session_open(
+            model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_F16, .context = 16},
+            &session, &err),
+        &err);
     const int32_t some[2] = {1, 2};
-    check_status(mo_session_feed(&(mo_feed){.session = session, .tokens = some, .count = 2}, &err), &err);
-    mo_session_destroy(session);
+    check_status(
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = some, .count = 2},
+                        &err),
+        &err);
+    mo_session_close(session);
     mo_model_close(model);
     struct stat before, after;
     assert_int_equal(stat(foreign, &before), 0);

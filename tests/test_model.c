@@ -212,7 +212,7 @@ static entry *draft_add(draft *d, const char *name, mo_type type, int64_t n0, in
 
 static void put_key(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *e)
 {
-    mo_metadata info;
+    mo_metadata_info info;
     mo_value v = {0};
     mo_gguf_entry_info(e, &info);
     if (info.is_array && info.type == MO_VALUE_STRING) {
@@ -252,7 +252,7 @@ static const char *draft_write(draft *d, const char *name)
     const void *data[1024];
     for (int64_t i = 0; i < mo_gguf_entry_count(d->gguf); i++) {
         const mo_gguf_entry *e = mo_gguf_entry_at(d->gguf, i);
-        mo_metadata info;
+        mo_metadata_info info;
         mo_gguf_entry_info(e, &info);
         if (!d->key || strcmp(info.key, d->key) != 0) {
             put_key(w, d->gguf, e);
@@ -445,7 +445,7 @@ static void test_weight(void **state)
     (void)state;
     for (int i = 0; i < MODELS; i++) {
         char path[512];
-        mo_file_summary summary;
+        mo_file_info summary;
         if (!model_path(models[i], path)) {
             continue;
         }

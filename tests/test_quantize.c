@@ -218,7 +218,8 @@ static void bits_are_those_of_the_rows(void **state)
     mo_gguf *a, *b;
     const mo_quantize_options options = mixed();
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report,
+                          sizeof report, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
@@ -267,13 +268,13 @@ static void metadata_stay(void **state)
     mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q8_0";
     make_source(path_of("in.gguf"), 64, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     assert_int_equal(mo_gguf_entry_count(b), mo_gguf_entry_count(a) + 1); /* general.quantization_version */
     for (int64_t i = 0; i < mo_gguf_entry_count(a); i++) {
         char x[256], y[256];
-        mo_metadata info, other;
+        mo_metadata_info info, other;
         mo_gguf_entry_info(mo_gguf_entry_at(a, i), &info);
         mo_gguf_entry_info(mo_gguf_entry_at(b, i), &other);
         assert_string_equal(info.key, other.key); /* in the same order */
@@ -311,7 +312,7 @@ static void threads_and_parts_change_nothing(void **state)
         options.threads = (int[]){1, 2, 5, 3}[i];
         expect_ok(mo_gguf_part_name(path_of("parts"), 0, 4, part, sizeof part, &err));
         expect_ok(mo_quantize(i == 3 ? part : path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL,
-                              &report, &err));
+                              &report, sizeof report, &err));
         const bytes made = read_file(path_of("out.gguf"));
         unlink(path_of("out.gguf"));
         if (i == 0) {
@@ -341,7 +342,8 @@ static void same_format_is_copied(void **state)
     options.rest = "q6_k";
     options.output = "f16";
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report,
+                          sizeof report, &err));
     expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
     const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
@@ -367,7 +369,7 @@ static void same_format_is_copied(void **state)
 
 static void expect_refusal(const mo_quantize_options *options, mo_status status, const char *words)
 {
-    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), options, NULL, NULL, NULL, 0, &err),
                      status);
     if (!strstr(err.detail, words)) {
         fail_msg("\"%s\" does not say \"%s\"", err.detail, words);
@@ -379,24 +381,29 @@ static void wrong_formats_are_explained(void **state)
 {
     (void)state;
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_refusal(&(mo_quantize_options){0}, MO_EINVAL, "nothing to convert");
-    expect_refusal(&(mo_quantize_options){.rest = "q4_2"}, MO_EINVAL, "Q4_0, Q4_1");
-    expect_refusal(&(mo_quantize_options){.experts = "i32"}, MO_EINVAL, "no format for weights");
-    expect_refusal(&(mo_quantize_options){.experts = "q4_k"}, MO_EINVAL,
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options)}, MO_EINVAL,
+                   "nothing to convert");
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q4_2"}, MO_EINVAL,
+                   "Q4_0, Q4_1");
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "i32"}, MO_EINVAL,
+                   "no format for weights");
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "q4_k"}, MO_EINVAL,
                    "blk.0.ffn_down_exps.weight has rows of 64 values");
     assert_non_null(strstr(err.detail, "formats that fit: F32, F16, Q4_0"));
     assert_null(strstr(strstr(err.detail, "formats that fit"), "_K"));
     assert_non_null(strstr(err.detail, "NVFP4"));
-    expect_refusal(&(mo_quantize_options){.rest = "q8_0", .threads = -1}, MO_EINVAL, "threads");
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q8_0", .threads = -1},
+                   MO_EINVAL, "threads");
     unlink(path_of("in.gguf"));
-    const mo_quantize_options experts = {.experts = "q8_0"}, output = {.output = "q8_0"};
+    const mo_quantize_options experts = {.size = sizeof(mo_quantize_options), .experts = "q8_0"},
+                              output = {.size = sizeof(mo_quantize_options), .output = "q8_0"};
     assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/llama31.gguf", path_of("out.gguf"), &experts, NULL,
-                                 NULL, NULL, &err),
+                                 NULL, NULL, 0, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "no routed experts"));
-    assert_int_equal(
-        mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", path_of("out.gguf"), &output, NULL, NULL, NULL, &err),
-        MO_EINVAL);
+    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", path_of("out.gguf"), &output, NULL, NULL,
+                                 NULL, 0, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "embedding"));
     assert_int_equal(files_left(), 0);
 }
@@ -405,7 +412,7 @@ static void values_must_be_finite(void **state)
 {
     (void)state;
     make_source(path_of("in.gguf"), 0, 0, INFINITY);
-    expect_refusal(&(mo_quantize_options){.rest = "q8_0"}, MO_EFORMAT,
+    expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q8_0"}, MO_EFORMAT,
                    "blk.0.attn_v.weight has the value inf in row 520, column 9");
     unlink(path_of("in.gguf"));
 }
@@ -425,12 +432,12 @@ static void failures_leave_nothing(void **state)
     options.threads = 1;
     make_source(path_of("in.gguf"), 0, 0, 0.0f);
     assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, cancel_later, &calls, NULL, &err),
+        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, cancel_later, &calls, NULL, 0, &err),
         MO_ECANCELLED);
     assert_int_equal(calls, 2);
     assert_int_equal(files_left(), 1);
 
-    assert_int_equal(mo_quantize(path_of("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, &err),
+    assert_int_equal(mo_quantize(path_of("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, 0, &err),
                      MO_ENOSPC);
     assert_non_null(strstr(err.detail, "/dev/full"));
     struct rlimit old;
@@ -438,14 +445,16 @@ static void failures_leave_nothing(void **state)
     const struct rlimit small = {1 << 14, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     const mo_status status =
-        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err);
+        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, MO_ENOSPC);
     assert_int_equal(files_left(), 1);
     assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("no/out.gguf"), &options, NULL, NULL, NULL, &err), MO_ENOENT);
-    assert_int_equal(mo_quantize(path_of("none.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
-                     MO_ENOENT);
+        mo_quantize(path_of("in.gguf"), path_of("no/out.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        MO_ENOENT);
+    assert_int_equal(
+        mo_quantize(path_of("none.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        MO_ENOENT);
     unlink(path_of("in.gguf"));
     assert_int_equal(files_left(), 0);
 }
@@ -458,20 +467,21 @@ static void existing_files_are_kept(void **state)
     FILE *f = fopen(path_of("out.gguf"), "w");
     fputs("mine", f);
     fclose(f);
-    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err),
-                     MO_EINVAL);
+    assert_int_equal(
+        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "exists already"));
     bytes b = read_file(path_of("out.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, &err));
+    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
     b = read_file(path_of("out.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
     assert_int_equal(symlink(path_of("in.gguf"), path_of("link.gguf")), 0);
-    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("link.gguf"), &options, NULL, NULL, NULL, &err),
-                     MO_EINVAL);
+    assert_int_equal(
+        mo_quantize(path_of("in.gguf"), path_of("link.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        MO_EINVAL);
     assert_non_null(strstr(err.detail, "is the model that is read"));
     unlink(path_of("in.gguf"));
     unlink(path_of("out.gguf"));

@@ -108,10 +108,10 @@ static void write_all(const char *path, const void *data, size_t bytes)
 
 static const mo_rates rates = {.ram_bytes_s = 1000.0, .compute_share = 0.5, .disk_bytes_s = 100.0};
 
-static mo_replay_result replay(const mo_trace *t, const mo_policy *policy, int64_t budget, int step)
+static mo_replay_report replay(const mo_trace *t, const mo_policy *policy, int64_t budget, int step)
 {
-    const mo_replay_options o = {.policy = policy, .budget_bytes = budget, .step = step, .rates = rates};
-    mo_replay_result r;
+    const mo_replay_setup o = {.policy = policy, .budget_bytes = budget, .step = step, .rates = rates};
+    mo_replay_report r;
     if (mo_replay_run(t, &o, &r, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
@@ -176,8 +176,8 @@ static void round_trip(void **state)
     mo_trace *t = NULL;
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK); /* again, over it */
-    mo_tracer_destroy(tracer);
-    assert_int_equal(mo_trace_load(path, &t, &err), MO_OK);
+    mo_tracer_close(tracer);
+    assert_int_equal(mo_trace_open(path, &t, &err), MO_OK);
     assert_true(t->shape.fingerprint == 0x1234567890ABCDEFu && t->shape.core_bytes == 500);
     assert_true(t->shape.layer[2] == 5 && t->shape.brick_bytes[2] == 60);
     assert_int_equal(t->step_count, 3);
@@ -191,9 +191,9 @@ static void round_trip(void **state)
             }
         }
     }
-    mo_trace_free(t);
-    mo_trace_free(NULL);
-    mo_tracer_destroy(NULL);
+    mo_trace_close(t);
+    mo_trace_close(NULL);
+    mo_tracer_close(NULL);
     unlink(path);
 }
 
@@ -207,7 +207,7 @@ static void nothing_recorded(void **state)
     assert_int_equal(mo_tracer_save(t, in_directory("no"), &err), MO_EINVAL);
     assert_int_equal(mo_tracer_step(t, 0, 0, MO_TRACE_PROMPT, &err), MO_EINVAL);
     assert_int_equal(mo_tracer_step(t, 1, 65536, MO_TRACE_PROMPT, &err), MO_EINVAL);
-    mo_tracer_destroy(t);
+    mo_tracer_close(t);
 }
 
 /* Any file that is shorter, longer or has one bit changed is refused. */
@@ -219,27 +219,27 @@ static void damaged(void **state)
     mo_trace *t = NULL;
     mo_tracer *tracer = recorded();
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
-    mo_tracer_destroy(tracer);
+    mo_tracer_close(tracer);
     uint8_t *data = read_all(path, &bytes);
     for (size_t n = 0; n <= bytes + 1; n += n < 200 || n > bytes - 20 ? 1 : 61) {
         if (n != bytes) {
             write_all(path, data, n);
-            assert_int_equal(mo_trace_load(path, &t, &err), MO_EFORMAT);
+            assert_int_equal(mo_trace_open(path, &t, &err), MO_EFORMAT);
             assert_null(t);
         }
     }
     for (size_t n = 0; n < bytes; n += n < 200 ? 1 : 37) {
         data[n] ^= (uint8_t)(1 << n % 8);
         write_all(path, data, bytes);
-        const mo_status status = mo_trace_load(path, &t, &err);
+        const mo_status status = mo_trace_open(path, &t, &err);
         assert_true(status == MO_EFORMAT || (status == MO_EUNSUPPORTED && n >= 8 && n < 12));
         data[n] ^= (uint8_t)(1 << n % 8);
     }
     write_all(path, "some text that is no trace, but long enough to be one by its size alone, maybe", 70);
-    assert_int_equal(mo_trace_load(path, &t, &err), MO_EFORMAT);
+    assert_int_equal(mo_trace_open(path, &t, &err), MO_EFORMAT);
     says("is no trace");
-    assert_int_equal(mo_trace_load(in_directory("missing"), &t, &err), MO_ENOENT);
-    assert_int_equal(mo_trace_load(directory, &t, &err), MO_EINVAL);
+    assert_int_equal(mo_trace_open(in_directory("missing"), &t, &err), MO_ENOENT);
+    assert_int_equal(mo_trace_open(directory, &t, &err), MO_EINVAL);
     free(data);
     unlink(path);
 }
@@ -256,7 +256,7 @@ static void forged(void **state)
     assert_int_equal(hear(tracer, 0, 6, 0, MO_TRACE_PROMPT, 1 << 20), MO_OK);
     assert_int_equal(hear(tracer, 6, 1, 0, MO_TRACE_GENERATION, 1 << 20), MO_OK);
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
-    mo_tracer_destroy(tracer);
+    mo_tracer_close(tracer);
     uint8_t *good = read_all(path, &bytes), *data = malloc(bytes);
     for (int round = 0; round < 3000; round++) {
         static const uint64_t nasty[] = {0, 1, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, UINT64_MAX, INT64_MAX};
@@ -271,15 +271,15 @@ static void forged(void **state)
         memcpy(data + bytes - sizeof sum, &sum, sizeof sum);
         write_all(path, data, bytes);
         mo_trace *t = NULL;
-        const mo_status status = mo_trace_load(path, &t, &err);
+        const mo_status status = mo_trace_open(path, &t, &err);
         assert_true(status == MO_OK || status == MO_EFORMAT || status == MO_EUNSUPPORTED);
         if (t) {
-            const mo_replay_options o = {.budget_bytes = INT64_MAX, .rates = rates};
-            mo_replay_result r;
+            const mo_replay_setup o = {.budget_bytes = INT64_MAX, .rates = rates};
+            mo_replay_report r;
             assert_int_equal(mo_replay_run(t, &o, &r, &err), MO_OK);
             loaded++;
         }
-        mo_trace_free(t);
+        mo_trace_close(t);
     }
     assert_in_range(loaded, 10, 2900);
     free(data);
@@ -308,7 +308,7 @@ static void disk_full(void **state)
     assert_string_equal((char *)data, "old");
     assert_int_equal(mo_tracer_save(tracer, in_directory("no/such"), &err), MO_ENOENT);
     free(data);
-    mo_tracer_destroy(tracer);
+    mo_tracer_close(tracer);
     unlink(path);
 }
 
@@ -320,24 +320,24 @@ static void out_of_memory(void **state)
     int refused = 0;
     mo_tracer *tracer = recorded();
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
-    mo_tracer_destroy(tracer);
+    mo_tracer_close(tracer);
     for (long n = 0;; n++) {
         mo_trace *t = NULL;
-        mo_replay_result r;
+        mo_replay_report r;
         static const uint64_t seeds[LAYERS * EXPERTS] = {3, 1, 2};
-        mo_replay_options o = {.budget_bytes = 1000, .seeds = seeds, .rates = rates};
+        mo_replay_setup o = {.budget_bytes = 1000, .seeds = seeds, .rates = rates};
         fail_after = n;
         tracer = new_tracer();
         mo_status status = tracer ? hear(tracer, 0, 400, 0, MO_TRACE_PROMPT, 1 << 20) : MO_ENOMEM;
-        mo_tracer_destroy(tracer);
+        mo_tracer_close(tracer);
         if (status == MO_OK) {
-            status = mo_trace_load(path, &t, &err);
+            status = mo_trace_open(path, &t, &err);
         }
         for (int p = 0; p < 3 && status == MO_OK; p++) { /* the optimum, a heap and the one that learns */
             o.policy = p == 0 ? NULL : mo_policy_at(p - 1);
             status = mo_replay_run(t, &o, &r, &err);
         }
-        mo_trace_free(t);
+        mo_trace_close(t);
         const bool done = fail_after >= 0;
         fail_after = -1;
         if (done) {
@@ -424,7 +424,7 @@ static int fewest_misses(const mo_trace *t, int slots)
     return best == FAR ? -1 : best;
 }
 
-static int64_t misses_of(const mo_replay_result *r)
+static int64_t misses_of(const mo_replay_report *r)
 {
     return r->phase[0].needed - r->phase[0].hits + r->phase[1].needed - r->phase[1].hits;
 }
@@ -440,10 +440,10 @@ static void optimum(void **state)
         const int slots = t->shape.used + (int)random_below(&random, 4);
         const int best = fewest_misses(t, slots);
         if (best >= 0) {
-            const mo_replay_result r = replay(t, NULL, slots * 10, 0);
+            const mo_replay_report r = replay(t, NULL, slots * 10, 0);
             assert_int_equal(misses_of(&r), best);
             for (int p = 0; mo_policy_at(p); p++) {
-                const mo_replay_result other = replay(t, mo_policy_at(p), slots * 10, 0);
+                const mo_replay_report other = replay(t, mo_policy_at(p), slots * 10, 0);
                 assert_true(misses_of(&other) >= best);
             }
             compared++;
@@ -502,7 +502,7 @@ static void least_recently_used(void **state)
         mo_trace *t = small_trace(&random, 1 + (int)random_below(&random, 4), 8, 2, 60, 3);
         const int slots = 2 + (int)random_below(&random, 20);
         const int bricks = t->shape.layers * t->shape.experts;
-        const mo_replay_result r = replay(t, mo_policy_find("lru"), slots * 10, 1);
+        const mo_replay_report r = replay(t, mo_policy_find("lru"), slots * 10, 1);
         assert_int_equal(r.slots, slots < bricks ? slots : bricks);
         assert_int_equal(misses_of(&r), naive_lru(t, r.slots));
         assert_int_equal(r.phase[0].tokens + r.phase[1].tokens, t->token_count);
@@ -525,7 +525,7 @@ static void too_few_and_all(void **state)
     }
     for (int p = -1; p < 0 || mo_policy_at(p); p++) {
         const mo_policy *policy = p < 0 ? NULL : mo_policy_at(p);
-        const mo_replay_result few = replay(t, policy, 30, 0), all = replay(t, policy, INT64_MAX, 0);
+        const mo_replay_report few = replay(t, policy, 30, 0), all = replay(t, policy, INT64_MAX, 0);
         assert_int_equal(few.slots, 3);
         assert_true(misses_of(&few) * 10 == few.phase[0].bytes_read + few.phase[1].bytes_read);
         assert_int_equal(all.slots, 36);
@@ -552,7 +552,7 @@ static void phases(void **state)
         .token_count = 4,
         .steps = steps,
         .ids = ids};
-    const mo_replay_result r = replay(&t, mo_policy_find("lru"), 600, 0);
+    const mo_replay_report r = replay(&t, mo_policy_find("lru"), 600, 0);
     const mo_replay_phase *p = &r.phase[MO_TRACE_PROMPT], *g = &r.phase[MO_TRACE_GENERATION];
     assert_int_equal(r.experts, 8);
     assert_int_equal(r.slots, 8);
@@ -565,17 +565,17 @@ static void phases(void **state)
     assert_true(fabs(p->seconds - (2.0 + 1.0 + 1.0)) < 1e-9);
     assert_true(fabs(g->seconds - (2.0 + 0.2 + 0.1) - (2.0 + 1.0 + 0.1)) < 1e-9);
     /* Two sizes share a budget: 300 of 600 is two slots of each. */
-    const mo_replay_result half = replay(&t, mo_policy_find("lru"), 300, 0);
+    const mo_replay_report half = replay(&t, mo_policy_find("lru"), 300, 0);
     assert_true(half.slots == 4 && half.slot_bytes == 300);
-    mo_replay_options o = {.policy = mo_policy_at(0), .budget_bytes = 149, .rates = rates};
-    mo_replay_result none;
+    mo_replay_setup o = {.policy = mo_policy_at(0), .budget_bytes = 149, .rates = rates};
+    mo_replay_report none;
     assert_int_equal(mo_replay_run(&t, &o, &none, &err), MO_EINVAL);
     says("150");
     o.rates.disk_bytes_s = 0.0;
     assert_int_equal(mo_replay_run(&t, &o, &none, &err), MO_EINVAL);
     /* A warm start: the seeds are there before the first step. */
     static const uint64_t seeds[8] = {9, 0, 0, 1, 0, 5, 5, 0};
-    o = (mo_replay_options){.policy = mo_policy_at(0), .budget_bytes = 600, .rates = rates, .seeds = seeds};
+    o = (mo_replay_setup){.policy = mo_policy_at(0), .budget_bytes = 600, .rates = rates, .seeds = seeds};
     for (int i = 0; mo_policy_at(i); i++) {
         o.policy = mo_policy_at(i);
         assert_int_equal(mo_replay_run(&t, &o, &none, &err), MO_OK);
@@ -591,7 +591,7 @@ static void cutting(void **state)
     const routes_part long_one = {0, 100, 100, MO_TRACE_PROMPT}, single = {0, 100, 1, MO_TRACE_PROMPT};
     mo_trace *a = routes_trace(&m, 5, &long_one, 1, 10), *b = routes_trace(&m, 5, &single, 1, 10);
     for (int p = 0; mo_policy_at(p); p++) {
-        const mo_replay_result x = replay(a, mo_policy_at(p), 80, 1), y = replay(b, mo_policy_at(p), 80, 0);
+        const mo_replay_report x = replay(a, mo_policy_at(p), 80, 1), y = replay(b, mo_policy_at(p), 80, 0);
         assert_memory_equal(&x, &y, sizeof x);
     }
     routes_free(a);
@@ -633,7 +633,7 @@ static void pictures(void **state)
 static double answers(const mo_trace *t, const mo_policy *policy, int percent)
 {
     const int64_t all = (int64_t)t->shape.layers * t->shape.experts * 10;
-    const mo_replay_result r = replay(t, policy, all * percent / 100, 0);
+    const mo_replay_report r = replay(t, policy, all * percent / 100, 0);
     return 100.0 * (double)r.phase[MO_TRACE_GENERATION].hits / (double)r.phase[MO_TRACE_GENERATION].needed;
 }
 

@@ -28,27 +28,31 @@ static int fill_logits(void **state)
     return 0;
 }
 
-static mo_sampler *make(const mo_sampling *settings)
+static mo_sampler *make(const mo_sampler_options *settings)
 {
     mo_sampler *s = NULL;
-    assert_int_equal(mo_sampler_create(settings, VOCAB, &s, NULL), MO_OK);
+    assert_int_equal(mo_sampler_open(settings, VOCAB, &s, NULL), MO_OK);
     return s;
 }
 
-static mo_sampling plain(void)
+static mo_sampler_options plain(void)
 {
-    return (mo_sampling){.repeat_penalty = 1.0f, .top_p = 1.0f, .temperature = 1.0f, .seed = 42};
+    return (mo_sampler_options){.size = sizeof(mo_sampler_options),
+                                .repeat_penalty = 1.0f,
+                                .top_p = 1.0f,
+                                .temperature = 1.0f,
+                                .seed = 42};
 }
 
 /* How often each token is picked. */
-static void tally(const mo_sampling *settings, const int32_t *recent, size_t count, int *hits)
+static void tally(const mo_sampler_options *settings, const int32_t *recent, size_t count, int *hits)
 {
     mo_sampler *s = make(settings);
     memset(hits, 0, sizeof(int) * VOCAB);
     for (int i = 0; i < PICKS; i++) {
-        hits[mo_sampler_pick(s, logits, recent, count)]++;
+        hits[mo_sampler_pick(s, logits, NULL, recent, count)]++;
     }
-    mo_sampler_destroy(s);
+    mo_sampler_close(s);
 }
 
 static int kinds(const int *hits)
@@ -64,7 +68,7 @@ static void likeliest_and_ties(void **state)
 {
     (void)state;
     static int hits[VOCAB];
-    mo_sampling set = plain();
+    mo_sampler_options set = plain();
     set.temperature = 0.0f;
     tally(&set, NULL, 0, hits);
     assert_int_equal(hits[7], PICKS);
@@ -78,7 +82,7 @@ static void limits(void **state)
 {
     (void)state;
     static int hits[VOCAB];
-    mo_sampling set = plain();
+    mo_sampler_options set = plain();
     set.top_k = 3;
     tally(&set, NULL, 0, hits);
     assert_int_equal(kinds(hits), 3);
@@ -98,7 +102,7 @@ static void shares(void **state)
 {
     (void)state;
     static int hits[VOCAB];
-    mo_sampling set = plain();
+    mo_sampler_options set = plain();
     set.top_k = 3;
     set.temperature = 0.5f;
     const double total = 2.0 + exp(-2.0);
@@ -116,7 +120,7 @@ static void penalties_and_bias(void **state)
     static int hits[VOCAB];
     const int32_t recent[] = {7, 7, 500};
     const mo_logit_bias bias[] = {{7, -INFINITY}, {500, -INFINITY}, {400, 1.0f}};
-    mo_sampling set = plain();
+    mo_sampler_options set = plain();
     set.temperature = 0.0f;
     set.penalty_last = -1;
     set.frequency_penalty = 0.4f; /* 7 counts twice */
@@ -141,13 +145,13 @@ static void same_seed_same_tokens(void **state)
 {
     (void)state;
     int32_t picks[256];
-    mo_sampling set = mo_sampling_default();
+    mo_sampler_options set = mo_sampler_options_default();
     set.seed = 12345;
     mo_sampler *s = make(&set);
     for (int i = 0; i < 256; i++) {
-        picks[i] = mo_sampler_pick(s, logits, picks, (size_t)i);
+        picks[i] = mo_sampler_pick(s, logits, NULL, picks, (size_t)i);
     }
-    mo_sampler_destroy(s);
+    mo_sampler_close(s);
     assert_int_equal(fingerprint(picks, sizeof picks), 0x3aea9b001cb2c8e1u);
 }
 
@@ -155,7 +159,7 @@ static void nonsense(void **state)
 {
     (void)state;
     const mo_logit_bias far = {VOCAB, 1.0f};
-    mo_sampling sets[8];
+    mo_sampler_options sets[8];
     mo_error err;
     for (int i = 0; i < 8; i++) {
         sets[i] = plain();
@@ -171,7 +175,7 @@ static void nonsense(void **state)
     sets[7].penalty_last = -2;
     for (int i = 0; i < 8; i++) {
         mo_sampler *s = NULL;
-        assert_int_equal(mo_sampler_create(&sets[i], VOCAB, &s, &err), MO_EINVAL);
+        assert_int_equal(mo_sampler_open(&sets[i], VOCAB, &s, &err), MO_EINVAL);
         assert_null(s);
         assert_true(strlen(err.detail) > 10);
     }

@@ -109,7 +109,7 @@ static void rig_open(rig *r, const char *path, const setting *s)
     const mo_engine_options options = {
         .kernels = kernels, .pool = r->pool, .batch = 32, .context = 256, .tiers = r->tiers};
     check_status(mo_engine_create(r->model, &options, &r->engine, &r->err), &r->err);
-    check_status(mo_session_open(r->engine, MO_KV_F16, 256, &r->session, &r->err), &r->err);
+    check_status(mo_engine_session_open(r->engine, MO_KV_F16, 256, &r->session, &r->err), &r->err);
 }
 
 static void rig_close(rig *r)
@@ -135,7 +135,8 @@ static void take_row(void *user, int64_t position, const float *row)
 static mo_status feed(rig *r, const oracle *o, int64_t step, float *rows)
 {
     sink s = {rows, o->vocab};
-    const mo_feed f = {.session = r->session,
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = r->session,
                        .tokens = o->tokens,
                        .count = ORACLE_TOKENS,
                        .step = step,

@@ -137,7 +137,7 @@ static void shapes_have_the_published_size(void **state)
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         mo_synth_info info;
         const mo_synth_options options = mo_synth_options_default();
-        assert_int_equal(mo_synth_measure(published[i].name, &options, &info, NULL), MO_OK);
+        assert_int_equal(mo_synth_measure(published[i].name, &options, &info, sizeof info, NULL), MO_OK);
         const double billions = (double)info.parameters / 1e9;
         if (fabs(billions / published[i].billions - 1.0) > 0.01) {
             fail_msg("%s has %.3f billion parameters, not %.3f", published[i].name, billions,
@@ -612,28 +612,28 @@ static void wrong_options_are_explained(void **state)
     mo_error err;
     mo_synth_info info;
     mo_synth_options options = mo_synth_options_default();
-    assert_int_equal(mo_synth_measure("gpt-5", &options, &info, &err), MO_ENOENT);
+    assert_int_equal(mo_synth_measure("gpt-5", &options, &info, sizeof info, &err), MO_ENOENT);
     for (int i = 0; mo_synth_name(i); i++) {
         assert_non_null(strstr(err.detail, mo_synth_name(i)));
     }
     assert_int_equal(mo_synth("gpt-5", path_of("x.gguf"), &options, NULL, NULL, &err), MO_ENOENT);
     options.layers = 25;
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "24"));
     options.layers = 0;
     options.type = "q4_2";
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "Q4_0"));
     options.type = "i32";
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     options.type = NULL;
     options.skew = NAN;
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     options.skew = -1.0f;
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     options.skew = 0.0f;
     options.threads = -1;
-    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     assert_int_equal(files_left(), 0);
 }
 

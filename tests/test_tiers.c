@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "moraine.h"
+#include "moraine_tools.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
@@ -76,8 +76,9 @@ static mo_plan_report plan_at(const char *path, int64_t ceiling)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_ask ask = {.ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, &err), &err);
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
     return report;
 }
 
@@ -133,7 +134,7 @@ static mo_model *open_setting(const setting *s)
 static mo_tier_report report_of(mo_model *model)
 {
     mo_tier_report report;
-    mo_model_tiers(model, &report);
+    mo_model_tiers(model, &report, sizeof report);
     return report;
 }
 
@@ -141,7 +142,7 @@ static mo_session *open_session(mo_model *model)
 {
     mo_error err;
     mo_session *session = NULL;
-    check_status(mo_session_create(model, MO_KV_F16, 0, &session, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
     return session;
 }
 
@@ -160,13 +161,18 @@ static void feed_tokens(mo_model *model, float *rows)
 {
     mo_error err;
     mo_session *session = open_session(model);
-    mo_feed f = {.session = session, .tokens = tokens, .count = PROMPT, .logits = take_row, .user = rows};
+    mo_feed f = {.size = sizeof(mo_feed),
+                 .session = session,
+                 .tokens = tokens,
+                 .count = PROMPT,
+                 .logits = take_row,
+                 .user = rows};
     check_status(mo_session_feed(&f, &err), &err);
     while (f.count < TOKENS) {
         f.count++;
         check_status(mo_session_feed(&f, &err), &err);
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
 }
 
 static float *logits_of(const setting *s, mo_tier_report *report)
@@ -253,15 +259,19 @@ static void prompts_larger_than_the_slots(void **state)
     float *want = logits_of(&(setting){.budget = ALL}, &r), *got = rows_for(TOKENS);
     mo_model *model = open_setting(&(setting){.budget = FEW, .io = MO_IO_DIRECT});
     mo_session *session = open_session(model);
-    const mo_feed f = {
-        .session = session, .tokens = tokens, .count = TOKENS, .logits = take_row, .user = got};
+    const mo_feed f = {.size = sizeof(mo_feed),
+                       .session = session,
+                       .tokens = tokens,
+                       .count = TOKENS,
+                       .logits = take_row,
+                       .user = got};
     check_status(mo_session_feed(&f, &err), &err);
     r = report_of(model);
     const uint64_t layers = 7;
     assert_int_equal(r.prompt.passes, (TOKENS + BATCH - 1) / BATCH);
     assert_true(r.prompt.asked > 2 * layers * r.prompt.passes * (uint64_t)r.slots);
     assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     free(want);
     free(got);
@@ -278,7 +288,8 @@ static void feed_together(mo_model *model, float *const *rows, bool together)
     }
     for (int64_t count = 10; count <= TEXT_TOKENS; count += count < 30 ? 10 : 1) {
         for (int i = 0; i < TEXTS; i++) {
-            feeds[i] = (mo_feed){.session = sessions[i],
+            feeds[i] = (mo_feed){.size = sizeof(mo_feed),
+                                 .session = sessions[i],
                                  .tokens = tokens + (ptrdiff_t)i * TEXT_TOKENS,
                                  .count = count,
                                  .logits = take_row,
@@ -292,7 +303,7 @@ static void feed_together(mo_model *model, float *const *rows, bool together)
         }
     }
     for (int i = 0; i < TEXTS; i++) {
-        mo_session_destroy(sessions[i]);
+        mo_session_close(sessions[i]);
     }
 }
 
@@ -353,10 +364,11 @@ static void plans_keep_their_ceiling(void **state)
         slots = report.classes[0].slots;
     }
     assert_string_equal(report.mode, "resident");
-    const mo_plan_ask tight = {.ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
+    const mo_plan_options tight = {
+        .size = sizeof(mo_plan_options), .ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
     char needed[64];
     snprintf(needed, sizeof needed, "(%lld bytes) are needed", (long long)z.least);
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, &report, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, &report, sizeof report, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, needed));
     mo_model_options o = mo_model_options_default();
     mo_model *model = NULL;
@@ -408,14 +420,14 @@ static int live_under(const char *path, const char *ceiling, const char *io)
         sequence[i] = 1 + 37 * i % 4000;
     }
     if (mo_model_open(path, &o, &model, &err) == MO_OK &&
-        mo_session_create(model, MO_KV_F16, 0, &session, &err) == MO_OK) {
-        mo_model_describe(model, &info);
-        mo_feed f = {.session = session, .tokens = sequence, .count = 2 * BATCH};
+        mo_session_open(model, NULL, &session, &err) == MO_OK) {
+        mo_model_describe(model, &info, sizeof info);
+        mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = sequence, .count = 2 * BATCH};
         while (mo_session_feed(&f, &err) == MO_OK && f.count < 3 * BATCH) {
             sequence[f.count++] = likeliest(mo_session_logits(session), info.vocab);
         }
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     const long long peak = peak_bytes();
     if (err.status != MO_OK || peak < 0 || peak > o.ram_bytes) {
@@ -469,7 +481,7 @@ static void each_ceiling(const char *path, const char *list, void (*before)(int6
 static const char *large_model(void)
 {
     static char path[128];
-    const mo_synth_options o = {.layers = 1, .overwrite = true};
+    const mo_synth_options o = {.size = sizeof(mo_synth_options), .layers = 1, .overwrite = true};
     mo_error err;
     snprintf(path, sizeof path, "%s/large.gguf", folder);
     if (access(path, R_OK) != 0) {
@@ -610,7 +622,8 @@ static void record(const recording *r, mo_session *session, const int32_t *ids, 
     mo_error err;
     for (int64_t done = mo_session_length(session); done < count;) {
         const int64_t pass = count - done < BATCH ? count - done : BATCH;
-        const mo_feed f = {.session = session,
+        const mo_feed f = {.size = sizeof(mo_feed),
+                           .session = session,
                            .tokens = ids,
                            .count = done + pass,
                            .routes = mo_tracer_observe,
@@ -631,7 +644,7 @@ static void record_text(recording *r, const char *text)
         mo_session *session = open_session(r->model);
         record(r, session, ids + from, count - from < CONTEXT ? (int64_t)(count - from) : CONTEXT,
                MO_TRACE_PROMPT);
-        mo_session_destroy(session);
+        mo_session_close(session);
     }
     free(ids);
     r->text++;
@@ -651,14 +664,14 @@ static void record_answer(recording *r, const char *prompt, int length)
     mo_session *session = open_session(r->model);
     record(r, session, sequence, (int64_t)count, MO_TRACE_PROMPT);
     for (int i = 0; i < length; i++) {
-        const int32_t token = mo_sampler_pick(r->sampler, mo_session_logits(session), sequence, count);
+        const int32_t token = mo_sampler_pick(r->sampler, mo_session_logits(session), NULL, sequence, count);
         if (mo_token_ends(r->model, token)) {
             break;
         }
         sequence[count++] = token;
         record(r, session, sequence, (int64_t)count, MO_TRACE_GENERATION);
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
     free(rendered);
     free(ids);
     r->text++;
@@ -669,11 +682,11 @@ static mo_trace *trace_of(mo_model *model, const scene *s)
     mo_error err;
     mo_trace *trace = NULL;
     recording r = {.model = model};
-    mo_sampling sampling = mo_sampling_default();
+    mo_sampler_options sampling = mo_sampler_options_default();
     char path[128];
     sampling.seed = 11;
     check_status(mo_tracer_open(model, &r.tracer, &err), &err);
-    check_status(mo_sampler_create(&sampling, vocab, &r.sampler, &err), &err);
+    check_status(mo_sampler_open(&sampling, vocab, &r.sampler, &err), &err);
     for (int i = 0; s->text_bytes && i < TEXTS; i++) {
         char *text = read_text(text_paths[i], (size_t)s->text_bytes);
         record_text(&r, text);
@@ -684,9 +697,9 @@ static mo_trace *trace_of(mo_model *model, const scene *s)
     }
     snprintf(path, sizeof path, "%s/trace", folder);
     check_status(mo_tracer_save(r.tracer, path, &err), &err);
-    check_status(mo_trace_load(path, &trace, &err), &err);
-    mo_tracer_destroy(r.tracer);
-    mo_sampler_destroy(r.sampler);
+    check_status(mo_trace_open(path, &trace, &err), &err);
+    mo_tracer_close(r.tracer);
+    mo_sampler_close(r.sampler);
     return trace;
 }
 
@@ -695,11 +708,12 @@ static double hit_rate(const mo_trace *trace, const char *policy, double share)
 {
     mo_error err;
     mo_trace_info info;
-    mo_replay_result r;
-    mo_trace_describe(trace, &info);
-    const mo_replay_request ask = {.policy = policy,
+    mo_replay_report r;
+    mo_trace_describe(trace, &info, sizeof info);
+    const mo_replay_options ask = {.size = sizeof(mo_replay_options),
+                                   .policy = policy,
                                    .budget_bytes = (int64_t)(share * (double)info.expert_bytes)};
-    check_status(mo_replay(trace, &ask, &r, &err), &err);
+    check_status(mo_replay(trace, &ask, &r, sizeof r, &err), &err);
     return (double)(r.phase[0].hits + r.phase[1].hits) / (double)(r.phase[0].needed + r.phase[1].needed);
 }
 
@@ -722,7 +736,7 @@ static void the_default_policy_is_never_far_from_the_best(void **state)
             assert_true(ours >= best - 0.01);
             assert_true(ours <= bound);
         }
-        mo_trace_free(trace);
+        mo_trace_close(trace);
     }
     mo_model_close(model);
 }
@@ -750,7 +764,7 @@ static int begin(void **state)
         check_status(mo_model_open(MO_TEST_MODEL, &o, &model, &err), &err);
     }
     assert_non_null(model);
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     vocab = info.vocab;
     for (int i = 0; i < TEXTS; i++) {
         char *text = read_text(text_paths[i], 2000);

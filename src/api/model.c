@@ -1,30 +1,24 @@
-/* The public API of models, text and sessions: translation from moraine.h to the rooms. Sampling and the calls
- * on an open session are implemented in engine/ under their public names. */
+/* The public API of models: opening, closing, describing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/model.h"
-#include "base/host.h"
+#include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "base/sweep.h"
 #include "device/choice.h"
-#include "engine/session.h"
 #include "hotcache/budget.h"
 #include "hotcache/toggles.h"
-#include "plan/text.h"
-#include "text/reply.h"
-#include "text/stream.h"
 
-/* ---- Models ----------------------------------------------------------------------------------- */
+static const mo_model_options defaults = {
+    .size = sizeof(mo_model_options),
+    .learning.hot_cache = {.auto_reserve_mib = MO_HOT_RESERVE_MIB, .layer_curve = 0.5}};
 
-mo_model_options mo_model_options_default(void)
+void mo_model_options_init(mo_model_options *options, size_t size)
 {
-    return (mo_model_options){
-        .learning.hot_cache = {.auto_reserve_mib = MO_HOT_RESERVE_MIB, .layer_curve = 0.5}};
+    mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
 const char *mo_isa_name(int index)
@@ -47,7 +41,10 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
         return mo_fail(err, MO_EINVAL, "a context has 1 to %lld positions, not %lld", 1LL << 24,
                        (long long)o->context);
     }
-    return MO_OK;
+    const mo_learning_options *learning = &o->learning;
+    const mo_status status = mo_reserve_check(learning->reserved, 4, "mo_learning_options", err);
+    return status != MO_OK ? status
+                           : mo_reserve_check(learning->hot_cache.reserved, 4, "mo_hot_cache_options", err);
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o,
@@ -174,12 +171,16 @@ static void open_text(mo_model *m)
 
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
 {
-    const mo_model_options o = options ? *options : mo_model_options_default();
+    mo_model_options o = defaults;
     const mo_kernels *kernels = NULL;
     mo_hot_request hot;
     mo_hot_toggles toggles;
+    MO_OWN_ERROR(err)
     *out = NULL;
-    mo_status status = check_options(&o, err);
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
+    if (status == MO_OK) {
+        status = check_options(&o, err);
+    }
     if (status == MO_OK) {
         status = mo_hot_request_make(&o.learning.hot_cache, &hot, err);
     }
@@ -238,8 +239,6 @@ void mo_model_close(mo_model *model)
     }
 }
 
-/* ---- Tiers ------------------------------------------------------------------------------------ */
-
 const char *mo_policy_name(int index, const char **summary)
 {
     const mo_policy *policy = mo_policy_at(index);
@@ -249,94 +248,12 @@ const char *mo_policy_name(int index, const char **summary)
     return policy ? policy->name : NULL;
 }
 
-static void report_disk(mo_model *m, const mo_disk *disk, mo_tier_report *out)
-{
-    const mo_disk_counters c = mo_disk_count(disk);
-    out->disk_reads += c.reads;
-    out->disk_bytes += c.bytes;
-    out->disk_busy_ns += c.busy_ns;
-    snprintf(m->disk_method, sizeof m->disk_method, "%s reads, %s of %d",
-             mo_disk_io(disk) == MO_IO_DIRECT ? "direct" : "cached",
-             mo_disk_chosen(disk) == MO_DISK_URING ? "io_uring" : "threads", mo_disk_readers(disk));
-    out->disk_method = m->disk_method;
-}
-
-static mo_tier_phase phase_of(const mo_store_phase_counters *c)
-{
-    return (mo_tier_phase){
-        .passes = c->passes, .asked = c->asked, .hits = c->hits, .bytes = c->bytes, .wait_ns = c->wait_ns};
-}
-
-static void report_store(mo_model *m, const mo_store *store, mo_tier_report *out)
-{
-    const mo_store_counters c = mo_store_count(store);
-    mo_store_slots(store, &out->slots, &out->filled, &out->slot_bytes);
-    out->policy = mo_store_policy(store)->name;
-    out->prompt = phase_of(&c.phase[MO_STORE_PROMPT]);
-    out->generation = phase_of(&c.phase[MO_STORE_GENERATION]);
-    out->guessed = c.guessed;
-    out->useful = c.useful;
-    out->late = c.late;
-    out->wasted = c.wasted;
-    out->guessed_bytes = c.guessed_bytes;
-    out->evictions = c.evictions;
-    report_disk(m, mo_store_disk(store), out);
-}
-
-void mo_model_tiers(mo_model *model, mo_tier_report *out)
-{
-    const mo_tiers *tiers = model->opening.tiers;
-    const mo_plan *plan = &model->opening.plan;
-    *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
-                            .policy = "",
-                            .disk_method = "",
-                            .ceiling_bytes = plan->ceiling,
-                            .planned_bytes = plan->used,
-                            .expert_bytes = plan->expert_bytes};
-    pthread_mutex_lock(&model->engine->lock);
-    if (tiers && tiers->store) {
-        report_store(model, tiers->store, out);
-    }
-    if (tiers && tiers->ring) {
-        const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->ring);
-        out->streamed_layers = model->opening.asked.dense_layers - plan->dense_resident;
-        out->ring = plan->ring;
-        out->layers_streamed = c.layers;
-        out->layer_bytes = c.bytes;
-        out->layer_wait_ns = c.wait_ns;
-        report_disk(model, mo_layer_buffer_disk(tiers->ring), out);
-    }
-    out->skipped = tiers ? tiers->skipped : 0;
-    out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;
-    pthread_mutex_unlock(&model->engine->lock);
-}
-
-void mo_model_device(mo_model *model, mo_device_report *out)
-{
-    *out = (mo_device_report){0};
-    pthread_mutex_lock(&model->engine->lock);
-    if (model->gpu) {
-        mo_gpu_report(model->gpu, out);
-        out->name = model->device_name;
-        out->lost = atomic_load(&model->engine->accelerator) == NULL;
-    }
-    pthread_mutex_unlock(&model->engine->lock);
-}
-
-int mo_model_device_layers(mo_model *model, mo_device_layer *out, int room)
-{
-    pthread_mutex_lock(&model->engine->lock);
-    const int count = model->gpu ? mo_gpu_report_layers(model->gpu, out, room) : 0;
-    pthread_mutex_unlock(&model->engine->lock);
-    return count;
-}
-
-void mo_model_describe(const mo_model *model, mo_model_info *out)
+void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
 {
     const mo_model_spec *f = model->engine->spec;
     const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
     const mo_checkpoint_bytes bytes = mo_checkpoint_resident(model->checkpoint);
-    *out = (mo_model_info){
+    mo_model_info info = {
         .path = mo_checkpoint_path(model->checkpoint),
         .isa = model->engine->kernels->name,
         .threads = mo_pool_threads(model->pool),
@@ -355,12 +272,13 @@ void mo_model_describe(const mo_model *model, mo_model_info *out)
     };
     for (int i = 0; i < f->layer_count; i++) {
         if (f->layers[i].routed) {
-            out->experts = f->layers[i].moe.experts;
-            out->experts_used = f->layers[i].moe.used;
+            info.experts = f->layers[i].moe.experts;
+            info.experts_used = f->layers[i].moe.used;
         }
     }
-    mo_gguf_string_or(g, "general.architecture", "", &out->architecture, NULL);
-    mo_gguf_string_or(g, "general.name", "", &out->name, NULL);
+    mo_gguf_string_or(g, "general.architecture", "", &info.architecture, NULL);
+    mo_gguf_string_or(g, "general.name", "", &info.name, NULL);
+    mo_report_write(out, size, &info, sizeof info);
 }
 
 int mo_model_layer_experts(const mo_model *model, int layer)
@@ -368,195 +286,4 @@ int mo_model_layer_experts(const mo_model *model, int layer)
     const mo_model_spec *f = model->engine->spec;
     const bool routed = layer >= 0 && layer < f->layer_count && f->layers[layer].routed;
     return routed ? f->layers[layer].moe.experts : 0;
-}
-
-void mo_model_counters(mo_model *model, mo_counters *out)
-{
-    pthread_mutex_lock(&model->engine->lock);
-    const mo_engine_counters c = model->engine->counters;
-    pthread_mutex_unlock(&model->engine->lock);
-    *out = (mo_counters){
-        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
-}
-
-mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err)
-{
-    uint8_t *memory = mo_host_alloc_huge(bytes);
-    if (!memory) {
-        return mo_fail(err, MO_ENOMEM, "no %.1f MiB of memory to measure with", (double)bytes / (1 << 20));
-    }
-    memset(memory, 1, bytes);
-    *gb_per_s = 0.0;
-    for (int round = 0; round < 5; round++) { /* the best: other programs only ever slow it down */
-        const double rate = mo_sweep_rate(model->pool, memory, bytes);
-        *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
-    }
-    mo_host_free_huge(memory, bytes);
-    return MO_OK;
-}
-
-/* ---- Text ------------------------------------------------------------------------------------- */
-
-static unsigned tokenizer_flags(int flags)
-{
-    if (flags & MO_TOKEN_CHAT) {
-        return MO_TOKENIZE_CHAT;
-    }
-    return flags & MO_TOKEN_SPECIAL ? MO_TOKENIZE_SPECIAL | MO_TOKENIZE_ENDS : 0;
-}
-
-static mo_status need_tokenizer(const mo_model *model, mo_error *err)
-{
-    return model->tokenizer ? MO_OK : mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
-}
-
-mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
-                      size_t *count, mo_error *err)
-{
-    const mo_status status = need_tokenizer(model, err);
-    return status != MO_OK
-               ? status
-               : mo_tokenizer_encode(model->tokenizer, text, length, tokenizer_flags(flags), ids, count, err);
-}
-
-mo_status mo_tokenize_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
-                           size_t *count, mo_error *err)
-{
-    mo_gguf *g = NULL;
-    mo_tokenizer *t = NULL;
-    mo_status status = mo_gguf_open(path, &g, err);
-    if (status == MO_OK) {
-        status = mo_tokenizer_create(g, &t, err);
-    }
-    if (status == MO_OK) {
-        status = mo_tokenizer_encode(t, text, length, tokenizer_flags(flags), ids, count, err);
-    }
-    mo_tokenizer_destroy(t);
-    mo_gguf_close(g);
-    return status;
-}
-
-bool mo_token_ends(const mo_model *model, int32_t token)
-{
-    return model->tokenizer && mo_token_is_end(model->tokenizer, token);
-}
-
-const int32_t *mo_model_suppressed(const mo_model *model, size_t *count)
-{
-    *count = 0;
-    return model->tokenizer ? mo_tokenizer_suppressed(model->tokenizer, count) : NULL;
-}
-
-mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)
-{
-    *out = NULL;
-    const mo_status status = need_tokenizer(model, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    *out = malloc(sizeof **out);
-    if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a text stream");
-    }
-    mo_stream_init(*out, model->tokenizer, MO_DETOKENIZE_CONTINUE);
-    return MO_OK;
-}
-
-void mo_stream_close(mo_stream *stream)
-{
-    if (stream) {
-        mo_stream_free(stream);
-        free(stream);
-    }
-}
-
-mo_status mo_reply_open(const mo_model *model, bool think, mo_reply **out, mo_error *err)
-{
-    *out = NULL;
-    const mo_status status = need_tokenizer(model, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    *out = malloc(sizeof **out);
-    if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a reply");
-    }
-    mo_reply_init(*out, model->tokenizer, model->chat, think);
-    return MO_OK;
-}
-
-void mo_reply_close(mo_reply *reply)
-{
-    if (reply) {
-        mo_reply_free(reply);
-        free(reply);
-    }
-}
-
-static mo_status role_of(const char *name, mo_chat_role *out, mo_error *err)
-{
-    static const struct {
-        const char *name;
-        mo_chat_role role;
-    } roles[] = {{"system", MO_CHAT_SYSTEM}, {"user", MO_CHAT_USER}, {"assistant", MO_CHAT_ASSISTANT}};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        if (strcmp(name, roles[i].name) == 0) {
-            *out = roles[i].role;
-            return MO_OK;
-        }
-    }
-    return mo_fail(err, MO_EINVAL, "there is no role '%s'; use system, user or assistant", name);
-}
-
-mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count, bool think,
-                        char **text, mo_error *err)
-{
-    char date[16];
-    struct tm today;
-    const time_t now = time(NULL);
-    size_t length;
-    mo_status status = MO_OK;
-    *text = NULL;
-    mo_chat_message *list = calloc(count ? count : 1, sizeof *list);
-    if (!list) {
-        return mo_fail(err, MO_ENOMEM, "no memory for %zu messages", count);
-    }
-    for (size_t i = 0; i < count && status == MO_OK; i++) {
-        list[i].content = messages[i].content;
-        status = role_of(messages[i].role, &list[i].role, err);
-    }
-    if (status == MO_OK) {
-        strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
-        const mo_chat_options options = {.thinking = think, .date = date};
-        status = mo_chat_render(model->chat, list, count, &options, text, &length, err);
-    }
-    free(list);
-    return status;
-}
-
-const char *mo_model_chat_name(const mo_model *model)
-{
-    return mo_chat_format_name(model->chat);
-}
-
-/* ---- Sessions --------------------------------------------------------------------------------- */
-
-uint64_t mo_session_bytes(const mo_model *model, mo_kv_type kv, int64_t context)
-{
-    return mo_state_bytes(model->engine->spec, kv, context ? context : model->engine->context,
-                          model->engine->batch);
-}
-
-mo_status mo_session_create(mo_model *model, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
-{
-    *out = NULL;
-    if (kv != MO_KV_F16 && kv != MO_KV_F32 && kv != MO_KV_Q8_0) {
-        return mo_fail(err, MO_EINVAL, "keys and values are kept as f16, f32 or q8_0");
-    }
-    return mo_session_open(model->engine, kv, context ? context : model->engine->context, out, err);
-}
-
-void mo_session_destroy(mo_session *session)
-{
-    mo_session_close(session);
 }

@@ -1,15 +1,17 @@
 /* The public API of plans: translation from moraine.h to the store. */
-#include "moraine.h"
+#include "moraine_tools.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "api/needs.h"
+#include "base/growing.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "device/choice.h"
+#include "hotcache/budget.h"
 #include "hotcache/plan.h"
 #include "hotcache/toggles.h"
 #include "plan/limits.h"
@@ -111,8 +113,8 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->host_bytes_s = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s;
 }
 
-static mo_status survey(const char *path, const mo_plan_ask *ask, const mo_rates *rates, mo_plan_model *out,
-                        mo_error *err)
+static mo_status survey(const char *path, const mo_plan_options *ask, const mo_rates *rates,
+                        mo_plan_model *out, mo_error *err)
 {
     /* Here as many as the pool will have. */
     const int cores = ask->machine ? rates->threads : mo_machine_cores_usable("");
@@ -142,7 +144,7 @@ typedef struct means {
 } means;
 
 /* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
-static void limit_device(const mo_plan_ask *ask, int64_t free_bytes, means *m)
+static void limit_device(const mo_plan_options *ask, int64_t free_bytes, means *m)
 {
     const bool less = m->hot.file && m->hot.max_mib < 0 && m->hot.reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
     mo_plan_limits_device(ask->vram_bytes, free_bytes, less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB,
@@ -152,7 +154,7 @@ static void limit_device(const mo_plan_ask *ask, int64_t free_bytes, means *m)
 }
 
 /* Another machine's device is what its file says. */
-static mo_status describe_device(const mo_plan_ask *ask, means *m, mo_error *err)
+static mo_status describe_device(const mo_plan_options *ask, means *m, mo_error *err)
 {
     const bool none = ask->device && strcmp(ask->device, "none") == 0;
     const bool any = !ask->device || strcmp(ask->device, "auto") == 0;
@@ -174,7 +176,7 @@ static mo_status describe_device(const mo_plan_ask *ask, means *m, mo_error *err
     return MO_OK;
 }
 
-static mo_status find_device(const mo_plan_ask *ask, means *m, mo_error *err)
+static mo_status find_device(const mo_plan_options *ask, means *m, mo_error *err)
 {
     mo_device_info info;
     mo_device *device;
@@ -191,7 +193,7 @@ static mo_status find_device(const mo_plan_ask *ask, means *m, mo_error *err)
     return status;
 }
 
-static mo_status read_settings(const mo_plan_ask *ask, mo_hot_request *hot, mo_postfetch *fetch,
+static mo_status read_settings(const mo_plan_options *ask, mo_hot_request *hot, mo_postfetch *fetch,
                                mo_error *err)
 {
     mo_hot_toggles toggles;
@@ -206,7 +208,7 @@ static mo_status read_settings(const mo_plan_ask *ask, mo_hot_request *hot, mo_p
     return status == MO_OK ? mo_postfetch_settings(ask->postfetch, NULL, NULL, fetch, NULL, err) : status;
 }
 
-static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
+static mo_status find_means(const mo_plan_options *ask, means *m, mo_error *err)
 {
     mo_postfetch fetch;
     mo_status status = read_settings(ask, &m->hot, &fetch, err);
@@ -243,7 +245,7 @@ static mo_status find_means(const mo_plan_ask *ask, means *m, mo_error *err)
 
 /* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
  * picks would. */
-static mo_status add_hot_cache(const char *path, const mo_plan_ask *ask, const mo_plan_model *model,
+static mo_status add_hot_cache(const char *path, const mo_plan_options *ask, const mo_plan_model *model,
                                const means *m, mo_plan *plan, mo_plan_report_hot *out, mo_error *err)
 {
     mo_hot_plan hot;
@@ -269,7 +271,7 @@ static mo_status add_hot_cache(const char *path, const mo_plan_ask *ask, const m
     return MO_OK;
 }
 
-static mo_status make_once(const char *path, const mo_plan_ask *ask, const mo_plan_model *model,
+static mo_status make_once(const char *path, const mo_plan_options *ask, const mo_plan_model *model,
                            const means *m, mo_plan *plan, mo_plan_report_hot *hot, mo_error *err)
 {
     const mo_status status = mo_plan_make(model, &m->limits, &m->rates, plan, err);
@@ -277,7 +279,7 @@ static mo_status make_once(const char *path, const mo_plan_ask *ask, const mo_pl
 }
 
 /* A device that was not asked for and is too small is left out, with its hot cache, and the report says so. */
-static mo_status make(const char *path, const mo_plan_ask *ask, const mo_plan_model *model, means *m,
+static mo_status make(const char *path, const mo_plan_options *ask, const mo_plan_model *model, means *m,
                       mo_plan *plan, mo_plan_report_hot *hot, mo_error *err)
 {
     mo_error small = {0};
@@ -296,7 +298,7 @@ static mo_status make(const char *path, const mo_plan_ask *ask, const mo_plan_mo
     return status;
 }
 
-mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report *out, mo_error *err)
+static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan_report *out, mo_error *err)
 {
     means m = {0};
     mo_plan plan;
@@ -335,4 +337,32 @@ mo_status mo_plan_file(const char *path, const mo_plan_ask *ask, mo_plan_report 
         snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
     }
     return MO_OK;
+}
+
+static const mo_plan_options defaults = {
+    .size = sizeof(mo_plan_options),
+    .hot_cache = {.auto_reserve_mib = MO_HOT_RESERVE_MIB, .layer_curve = 0.5}};
+
+void mo_plan_options_init(mo_plan_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out, size_t size,
+                       mo_error *err)
+{
+    mo_plan_options o = defaults;
+    mo_plan_report report = {0};
+    MO_OWN_ERROR(err)
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
+    if (status == MO_OK) {
+        status = mo_reserve_check(o.hot_cache.reserved, 4, "mo_hot_cache_options", err);
+    }
+    if (status == MO_OK) {
+        status = plan_file(path, &o, &report, err);
+    }
+    if (status == MO_OK) {
+        mo_report_write(out, size, &report, sizeof report);
+    }
+    return status;
 }

@@ -1,25 +1,31 @@
-/* The public API of probing: nothing but translation. */
+/* The public API of probing: translation from moraine_tools.h to plan/. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/host.h"
 #include "base/status.h"
+#include "base/sweep.h"
 #include "device/choice.h"
-#include "moraine.h"
+#include "moraine_tools.h"
 #include "plan/probe/probe.h"
 #include "plan/rates.h"
 
-static mo_status probe_files(const mo_probe_ask *ask, mo_device *device, mo_probe_report *out, mo_error *err)
+static mo_status probe_files(const mo_probe_options *o, mo_device *device, mo_probe_report *out,
+                             mo_error *err)
 {
-    mo_probe_options options = {.directory = ask->directory,
-                                .threads = ask->threads,
-                                .device = device,
-                                .progress = ask->progress,
-                                .user = ask->user};
-    if (!ask->model) {
+    mo_probe_setup options = {.directory = o->directory,
+                              .threads = o->threads,
+                              .device = device,
+                              .progress = o->progress,
+                              .user = o->user};
+    if (!o->model) {
         return mo_probe_run(&options, out, err);
     }
     mo_file *file;
-    mo_status status = mo_file_open(ask->model, &file, err);
+    mo_status status = mo_file_open(o->model, &file, err);
     if (status) {
         return status;
     }
@@ -27,7 +33,7 @@ static mo_status probe_files(const mo_probe_ask *ask, mo_device *device, mo_prob
     const char **paths = calloc((size_t)options.path_count, sizeof *paths);
     if (!paths) {
         mo_file_close(file);
-        return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening it", ask->model);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening it", o->model);
     }
     for (int i = 0; i < options.path_count; i++) {
         paths[i] = mo_file_part_path(file, i);
@@ -39,29 +45,65 @@ static mo_status probe_files(const mo_probe_ask *ask, mo_device *device, mo_prob
     return status;
 }
 
-mo_status mo_probe(const mo_probe_ask *ask, mo_probe_report *out, mo_error *err)
+static const mo_probe_options defaults = {.size = sizeof(mo_probe_options)};
+
+void mo_probe_options_init(mo_probe_options *options, size_t size)
 {
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t size, mo_error *err)
+{
+    mo_probe_options o = defaults;
+    mo_probe_report report = {0};
     char why[MO_DEVICE_WHY];
     mo_device *device;
-    mo_status status = mo_device_choose(ask->device, &device, why, sizeof why, err);
+    MO_OWN_ERROR(err)
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_probe_options", err);
+    if (status == MO_OK) {
+        status = mo_device_choose(o.device, &device, why, sizeof why, err);
+    }
     if (status) {
         return status;
     }
-    status = probe_files(ask, device, out, err);
+    status = probe_files(&o, device, &report, err);
     if (!status && !device) {
-        snprintf(out->device.why, sizeof out->device.why, "%s", why);
+        snprintf(report.device.why, sizeof report.device.why, "%s", why);
+    }
+    if (!status) {
+        mo_report_write(out, size, &report, sizeof report);
     }
     mo_device_close(device);
     return status;
 }
 
-mo_status mo_probe_save(const mo_probe_report *report, const char *path, char *saved, size_t size,
-                        mo_error *err)
+mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path, char *saved,
+                        size_t size, mo_error *err)
 {
-    const mo_rates rates = mo_probe_rates(report);
+    mo_probe_report own;
+    MO_OWN_ERROR(err)
+    mo_report_write(&own, sizeof own, report, report_size);
+    const mo_rates rates = mo_probe_rates(&own);
     if (path) {
         snprintf(saved, size, "%s", path);
     }
     const mo_status status = path ? MO_OK : mo_rates_path(saved, size, err);
     return status ? status : mo_rates_save(saved, &rates, err);
+}
+
+mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    uint8_t *memory = mo_host_alloc_huge(bytes);
+    if (!memory) {
+        return mo_fail(err, MO_ENOMEM, "no %.1f MiB of memory to measure with", (double)bytes / (1 << 20));
+    }
+    memset(memory, 1, bytes);
+    *gb_per_s = 0.0;
+    for (int round = 0; round < 5; round++) { /* the best: other programs only ever slow it down */
+        const double rate = mo_sweep_rate(model->pool, memory, bytes);
+        *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
+    }
+    mo_host_free_huge(memory, bytes);
+    return MO_OK;
 }

@@ -1,5 +1,6 @@
 /* The public API of what is learned about a model. */
 #include "api/model.h"
+#include "base/growing.h"
 
 /* The device's hot cache; NULL: RAM has it. Under the engine's lock. */
 static mo_hot_update *device_cache(const mo_model *model)
@@ -10,6 +11,7 @@ static mo_hot_update *device_cache(const mo_model *model)
 
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     pthread_mutex_lock(&model->engine->lock);
     const mo_status status = mo_learning_request_done(model->learning, device_cache(model), err);
     pthread_mutex_unlock(&model->engine->lock);
@@ -18,6 +20,7 @@ mo_status mo_model_request_done(mo_model *model, mo_error *err)
 
 mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     size_t length;
     *json = NULL;
     pthread_mutex_lock(&model->engine->lock);
@@ -28,6 +31,7 @@ mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
 
 mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     mo_profile_mode mode;
     mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
     pthread_mutex_lock(&model->engine->lock);
@@ -41,21 +45,23 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
     return status;
 }
 
-mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_applied *out,
-                                 mo_error *err)
+mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_report *out,
+                                 size_t size, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     mo_exchange_stats stats;
     pthread_mutex_lock(&model->engine->lock);
     const mo_status status =
         mo_learning_apply_json(model->learning, device_cache(model), json, length, &stats, err);
     pthread_mutex_unlock(&model->engine->lock);
-    *out = (mo_profile_applied){.success = status == MO_OK,
-                                .active = stats.active,
-                                .update_rate = stats.update_rate,
-                                .exchanged = stats.exchanged,
-                                .candidates = stats.candidates,
-                                .max_exchange = stats.max_exchange,
-                                .hot_experts = stats.hot_experts,
-                                .layers_changed = stats.layers_changed};
+    const mo_profile_report report = {.success = status == MO_OK,
+                                      .active = stats.active,
+                                      .update_rate = stats.update_rate,
+                                      .exchanged = stats.exchanged,
+                                      .candidates = stats.candidates,
+                                      .max_exchange = stats.max_exchange,
+                                      .hot_experts = stats.hot_experts,
+                                      .layers_changed = stats.layers_changed};
+    mo_report_write(out, size, &report, sizeof report);
     return status;
 }

@@ -1,13 +1,14 @@
-/* The public API of traces: translation from moraine.h to the rooms. Recording, reading and drawing are
- * implemented in store/ under their public names. */
+/* The public API of traces: translation from moraine_tools.h to the rooms. Recording, reading and drawing are
+ * implemented in profile/ under their public names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "gguf/summary.h"
-#include "moraine.h"
+#include "moraine_tools.h"
 #include "profile/replay.h"
 
 /* ---- Recording ---------------------------------------------------------------------------------- */
@@ -29,7 +30,7 @@ static void add_expert_bytes(const mo_gguf *g, int layers, int64_t *bytes)
 static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_model_info *info,
                              mo_tracer **out, mo_error *err)
 {
-    mo_file_summary summary;
+    mo_file_info summary;
     mo_status status = mo_gguf_summarize(g, &summary, err);
     if (status != MO_OK) {
         return status;
@@ -65,8 +66,9 @@ mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
 {
     mo_model_info info;
     mo_gguf *g = NULL;
+    MO_OWN_ERROR(err)
     *out = NULL;
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     if (info.experts == 0) {
         return mo_fail(err, MO_EUNSUPPORTED, "%s: has no routed experts, so there is nothing to trace",
                        info.path);
@@ -81,24 +83,25 @@ mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
 
 /* ---- Questions ---------------------------------------------------------------------------------- */
 
-void mo_trace_describe(const mo_trace *trace, mo_trace_info *out)
+void mo_trace_describe(const mo_trace *trace, mo_trace_info *out, size_t size)
 {
     const mo_trace_shape *s = &trace->shape;
-    *out = (mo_trace_info){.fingerprint = s->fingerprint,
-                           .layers = s->layers,
-                           .experts = s->experts,
-                           .used = s->used,
-                           .passes = trace->step_count,
-                           .core_bytes = s->core_bytes};
+    mo_trace_info info = {.fingerprint = s->fingerprint,
+                          .layers = s->layers,
+                          .experts = s->experts,
+                          .used = s->used,
+                          .passes = trace->step_count,
+                          .core_bytes = s->core_bytes};
     for (int i = 0; i < s->layers; i++) {
-        out->expert_bytes += s->brick_bytes[i] * s->experts;
-        out->token_bytes += s->brick_bytes[i] * s->used;
+        info.expert_bytes += s->brick_bytes[i] * s->experts;
+        info.token_bytes += s->brick_bytes[i] * s->used;
     }
     for (int64_t i = 0; i < trace->step_count; i++) {
         const mo_trace_step *step = &trace->steps[i];
-        out->tokens[step->phase] += step->tokens;
-        out->texts = step->text >= out->texts ? step->text + 1 : out->texts;
+        info.tokens[step->phase] += step->tokens;
+        info.texts = step->text >= info.texts ? step->text + 1 : info.texts;
     }
+    mo_report_write(out, size, &info, sizeof info);
 }
 
 /* ---- Replay ------------------------------------------------------------------------------------- */
@@ -147,25 +150,40 @@ static mo_status find_seeds(const mo_trace *trace, const mo_trace *warm, uint64_
     return MO_OK;
 }
 
-mo_status mo_replay(const mo_trace *trace, const mo_replay_request *request, mo_replay_result *out,
-                    mo_error *err)
+static const mo_replay_options defaults = {.size = sizeof(mo_replay_options)};
+
+void mo_replay_options_init(mo_replay_options *options, size_t size)
 {
-    mo_replay_options options = {.budget_bytes = request->budget_bytes, .step = request->step};
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_replay_report *out,
+                    size_t size, mo_error *err)
+{
+    mo_replay_options o = defaults;
+    mo_replay_report report = {0};
     uint64_t *seeds = NULL;
-    mo_status status =
-        find_policy(request->policy ? request->policy : mo_policy_at(0)->name, &options.policy, err);
-    if (status == MO_OK && request->step < 0) {
-        status = mo_fail(err, MO_EINVAL, "a pass cannot have %d tokens", request->step);
+    MO_OWN_ERROR(err)
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_replay_options", err);
+    mo_replay_setup setup = {.budget_bytes = o.budget_bytes, .step = o.step};
+    if (status == MO_OK) {
+        status = find_policy(o.policy ? o.policy : mo_policy_at(0)->name, &setup.policy, err);
+    }
+    if (status == MO_OK && o.step < 0) {
+        status = mo_fail(err, MO_EINVAL, "a pass cannot have %d tokens", o.step);
     }
     if (status == MO_OK) {
-        status = find_rates(request->rates, &options.rates, err);
+        status = find_rates(o.rates, &setup.rates, err);
     }
-    if (status == MO_OK && request->warm) {
-        status = find_seeds(trace, request->warm, &seeds, err);
-        options.seeds = seeds;
+    if (status == MO_OK && o.warm) {
+        status = find_seeds(trace, o.warm, &seeds, err);
+        setup.seeds = seeds;
     }
     if (status == MO_OK) {
-        status = mo_replay_run(trace, &options, out, err);
+        status = mo_replay_run(trace, &setup, &report, err);
+    }
+    if (status == MO_OK) {
+        mo_report_write(out, size, &report, sizeof report);
     }
     free(seeds);
     return status;

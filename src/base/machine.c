@@ -1,4 +1,5 @@
 #include "base/machine.h"
+#include "base/growing.h"
 
 #include "base/cgroup.h"
 #include "base/host.h"
@@ -74,7 +75,7 @@ static void read_arm_model(const char *cpuinfo, char *model, size_t bytes)
     snprintf(model, bytes, "Arm implementer %s part %s", implementer, part);
 }
 
-static void read_model(const char *root, mo_machine *out)
+static void read_model(const char *root, mo_machine_info *out)
 {
     char cpuinfo[4096]; /* the first core's paragraph */
     mo_textfile_read(cpuinfo, sizeof cpuinfo, "%s/proc/cpuinfo", root);
@@ -91,7 +92,7 @@ static void append_word(char *text, size_t bytes, bool wanted, const char *word)
     }
 }
 
-static void read_isa(mo_machine *out)
+static void read_isa(mo_machine_info *out)
 {
     const mo_cpu *cpu = mo_host_cpu();
     append_word(out->isa, sizeof out->isa, cpu->avx2, "avx2");
@@ -111,7 +112,7 @@ static uint64_t parse_size(const char *text)
     return n <= UINT64_MAX >> shift ? n << shift : 0;
 }
 
-static void read_caches(const char *root, mo_machine *out)
+static void read_caches(const char *root, mo_machine_info *out)
 {
     uint64_t *bytes[3] = {&out->l1d_bytes, &out->l2_bytes, &out->l3_bytes};
     for (int i = 0; i < 16; i++) {
@@ -143,7 +144,7 @@ static uint64_t meminfo_bytes(const char *meminfo, const char *key)
     return kib <= UINT64_MAX >> 10 ? kib << 10 : 0;
 }
 
-static void read_memory(const char *root, mo_machine *out)
+static void read_memory(const char *root, mo_machine_info *out)
 {
     char meminfo[8192];
     mo_textfile_read(meminfo, sizeof meminfo, "%s/proc/meminfo", root);
@@ -158,7 +159,7 @@ static void read_memory(const char *root, mo_machine *out)
 }
 
 /* The file lists the modes and puts the chosen one in brackets: "always [madvise] never". */
-static void read_huge_pages(const char *root, mo_machine *out)
+static void read_huge_pages(const char *root, mo_machine_info *out)
 {
     char text[128];
     mo_textfile_read(text, sizeof text, "%s/sys/kernel/mm/transparent_hugepage/enabled", root);
@@ -169,7 +170,7 @@ static void read_huge_pages(const char *root, mo_machine *out)
     out->huge_page_bytes = strtoull(text, NULL, 10);
 }
 
-void mo_machine_read_at(const char *root, mo_machine *out)
+void mo_machine_read_at(const char *root, mo_machine_info *out)
 {
     memset(out, 0, sizeof *out);
     read_model(root, out);
@@ -182,7 +183,9 @@ void mo_machine_read_at(const char *root, mo_machine *out)
     read_huge_pages(root, out);
 }
 
-void mo_machine_read(mo_machine *out)
+void mo_machine_describe(mo_machine_info *out, size_t size)
 {
-    mo_machine_read_at("", out);
+    mo_machine_info info;
+    mo_machine_read_at("", &info);
+    mo_report_write(out, size, &info, sizeof info);
 }

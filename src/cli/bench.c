@@ -1,5 +1,5 @@
 /* moraine bench: prompt and answer speed of a model on this machine, beside what its memory could give. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,10 +90,12 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t count,
 {
     mo_error err;
     const int32_t other = tokens[0] ? 0 : 1;
-    mo_status status = mo_session_feed(&(mo_feed){.session = session, .tokens = &other, .count = 1}, &err);
+    mo_status status = mo_session_feed(
+        &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = &other, .count = 1}, &err);
     const double start = now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
-        status = mo_session_feed(&(mo_feed){.session = session, .tokens = tokens, .count = n}, &err);
+        status = mo_session_feed(
+            &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err);
     }
     if (status != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
@@ -104,12 +106,12 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t count,
 static bool run_rounds(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
 {
     double prefill[64], decode[64];
-    mo_counters before, after;
+    mo_counter_report before, after;
     mo_error err;
     mo_tier_report begin;
     mo_device_report device;
-    mo_model_tiers(model, &begin);
-    mo_model_device(model, &device);
+    mo_model_tiers(model, &begin, sizeof begin);
+    mo_model_device(model, &device, sizeof device);
     /* The yardstick takes a gigabyte of its own: only where the ceiling leaves that over. */
     if (strcmp(begin.mode, "resident") == 0 && !device.name &&
         begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
@@ -117,7 +119,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         return false;
     }
-    mo_model_counters(model, &before);
+    mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
         prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
         decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
@@ -127,13 +129,13 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
             return false;
         }
     }
-    mo_model_counters(model, &after);
-    mo_model_device(model, &s->device);
+    mo_model_counters(model, &after, sizeof after);
+    mo_model_device(model, &s->device, sizeof s->device);
     cli_device_subtract(&s->device, &device);
     if (!cli_lanes_take("bench", model, &s->lanes)) {
         return false;
     }
-    mo_model_tiers(model, &s->tiers);
+    mo_model_tiers(model, &s->tiers, sizeof s->tiers);
     cli_tiers_subtract(&s->tiers, &begin);
     s->picks = after.expert_picks - before.expert_picks;
     s->runs = after.experts_run - before.experts_run;
@@ -225,15 +227,16 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     if (!text && !settings.learning.options.profile) {
         settings.learning.options.profile = "off"; /* random tokens teach nothing */
     }
+    const mo_session_options session_options = {.size = sizeof session_options, .kv = kv};
     mo_model *model = cli_loading_open("bench", path, &settings, &code);
     if (!model) {
         return code;
     }
-    mo_model_describe(model, &s->info);
-    s->session_bytes = mo_session_bytes(model, kv, 0);
+    mo_model_describe(model, &s->info, sizeof s->info);
+    s->session_bytes = mo_session_bytes(model, &session_options);
     s->text = text != NULL;
     int32_t *tokens = calloc((size_t)longest + 1, sizeof *tokens);
-    if (mo_session_create(model, kv, 0, &session, &err) != MO_OK) {
+    if (mo_session_open(model, &session_options, &session, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
     } else if (tokens && fill_tokens(model, text, s->info.vocab, tokens, longest) &&
                run_rounds(model, session, tokens, s)) {
@@ -246,7 +249,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     }
     free(tokens);
     cli_lanes_drop(&s->lanes);
-    mo_session_destroy(session);
+    mo_session_close(session);
     mo_model_close(model);
     return code;
 }
@@ -271,7 +274,7 @@ static bool make_model(const char *name, int64_t layers, char *path, size_t size
     } else {
         snprintf(path, size, "%s.gguf", name);
     }
-    if (mo_synth_measure(name, &options, &info, &err) != MO_OK) {
+    if (mo_synth_measure(name, &options, &info, sizeof info, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
         return false;
     }

@@ -51,7 +51,8 @@ static bool prepare(cli_generation *g, const conversation *c, bool think)
     char *text = NULL;
     int32_t *ids = NULL;
     size_t count = 0;
-    mo_status status = mo_model_chat(g->model, c->messages, c->count, think, &text, &err);
+    const mo_chat_options options = {.size = sizeof options, .thinking = think};
+    mo_status status = mo_model_chat(g->model, c->messages, c->count, &options, &text, &err);
     if (status == MO_OK) {
         status = mo_tokenize(g->model, text, strlen(text), MO_TOKEN_CHAT, &ids, &count, &err);
     }

@@ -198,9 +198,12 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
 {
     mo_error err;
     mo_session *session = NULL;
-    mo_status status = mo_session_create(model, kv, e->window, &session, &err);
+    mo_status status = mo_session_open(
+        model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv, .context = e->window},
+        &session, &err);
     if (status == MO_OK) {
-        const mo_feed feed = {.session = session,
+        const mo_feed feed = {.size = sizeof(mo_feed),
+                              .session = session,
                               .tokens = e->tokens,
                               .count = e->count,
                               .step = step,
@@ -210,7 +213,7 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
                               .user = e};
         status = mo_session_feed(&feed, &err);
     }
-    mo_session_destroy(session);
+    mo_session_close(session);
     if (status != MO_OK && !e->failed) { /* otherwise it was said already */
         cli_progress_end(&e->progress);
         fprintf(stderr, "moraine eval: %s\n", err.detail);
@@ -427,7 +430,7 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
     if (!model) {
         return code;
     }
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     e->vocab = info.vocab;
     if (!e->window) {
         e->window = l->context || info.context < WINDOW_DEFAULT ? info.context : WINDOW_DEFAULT;

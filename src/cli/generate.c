@@ -98,7 +98,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
         free(bias);
         return false;
     }
-    mo_sampling set = mo_sampling_default();
+    mo_sampler_options set = mo_sampler_options_default();
     set.temperature = (float)s->temperature;
     set.top_k = s->top_k;
     set.top_p = (float)s->top_p;
@@ -118,9 +118,10 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
             fprintf(stderr, "seed %" PRIu64 "\n", set.seed);
         }
     }
-    mo_model_describe(model, &info);
-    bool ok = mo_sampler_create(&set, info.vocab, &g->sampler, &err) == MO_OK;
-    ok = ok && mo_session_create(model, kv, 0, &g->session, &err) == MO_OK;
+    mo_model_describe(model, &info, sizeof info);
+    bool ok = mo_sampler_open(&set, info.vocab, &g->sampler, &err) == MO_OK;
+    ok = ok && mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv},
+                               &g->session, &err) == MO_OK;
     free(bias);
     if (!ok) {
         fprintf(stderr, "moraine %s: %s\n", command, err.detail);
@@ -131,8 +132,8 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
 
 void cli_generation_close(cli_generation *g)
 {
-    mo_sampler_destroy(g->sampler);
-    mo_session_destroy(g->session);
+    mo_sampler_close(g->sampler);
+    mo_session_close(g->session);
     free(g->tokens);
     free(g->answer);
     *g = (cli_generation){0};
@@ -189,13 +190,13 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
     mo_model_info info;
     mo_error err;
     *p = (printer){.g = g};
-    mo_model_describe(g->model, &info);
+    mo_model_describe(g->model, &info, sizeof info);
     if (!info.has_vocabulary) {
         return true;
     }
-    const mo_status status = manner == CLI_PLAIN
-                                 ? mo_stream_open(g->model, &p->stream, &err)
-                                 : mo_reply_open(g->model, manner == CLI_THINK, &p->reply, &err);
+    const mo_chat_options options = {.size = sizeof options, .thinking = manner == CLI_THINK};
+    const mo_status status = manner == CLI_PLAIN ? mo_stream_open(g->model, &p->stream, &err)
+                                                 : mo_reply_open(g->model, &options, &p->reply, &err);
     if (status != MO_OK) {
         fprintf(stderr, "moraine %s: %s\n", g->command, err.detail);
     }
@@ -252,7 +253,7 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     printer out;
     mo_model_info info;
     int code = CLI_OK;
-    mo_model_describe(g->model, &info);
+    mo_model_describe(g->model, &info, sizeof info);
     if (!printer_open(&out, g, manner)) {
         return CLI_FAILED;
     }
@@ -267,7 +268,7 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     g->prompt_seconds = begun - start;
     while (ok && !cli_interrupted() && g->answer_tokens != limit) {
         const int32_t token =
-            mo_sampler_pick(g->sampler, mo_session_logits(g->session), g->tokens, (size_t)g->count);
+            mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, g->tokens, (size_t)g->count);
         g->answer_tokens++;
         if (!append(g, token)) {
             code = CLI_FAILED;

@@ -1,5 +1,5 @@
 /* moraine inspect: what a model file holds, and what one token reads of it. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static char *value_text(const mo_file *file, int64_t index)
 
 static char *text_of_key(const mo_file *file, const char *key)
 {
-    mo_metadata info;
-    for (int64_t i = 0; mo_file_metadata(file, i, &info); i++) {
+    mo_metadata_info info;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
         if (strcmp(info.key, key) == 0) {
             return value_text(file, i);
         }
@@ -69,7 +69,7 @@ static void print_text_row(const mo_file *file, const char *label, const char *k
     free(text);
 }
 
-static void print_model(const mo_file *file, const mo_file_summary *s)
+static void print_model(const mo_file *file, const mo_file_info *s)
 {
     char a[32], b[32];
     heading("Model");
@@ -99,7 +99,7 @@ static double percent(int64_t part, int64_t whole)
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-static void print_formats(const mo_file_summary *s)
+static void print_formats(const mo_file_info *s)
 {
     char a[32];
     if (s->formats == 0) {
@@ -115,7 +115,7 @@ static void print_formats(const mo_file_summary *s)
     }
 }
 
-static void print_experts(const mo_file_summary *s)
+static void print_experts(const mo_file_info *s)
 {
     char a[32], b[32];
     if (s->expert_layers == 0) {
@@ -138,7 +138,7 @@ static void print_share(const char *label, int64_t bytes, int64_t total, const c
            note);
 }
 
-static void print_token(const mo_file_summary *s)
+static void print_token(const mo_file_info *s)
 {
     char a[32];
     if (s->token_bytes == 0) {
@@ -157,16 +157,16 @@ static void print_token(const mo_file_summary *s)
 
 static int print_metadata(const mo_file *file)
 {
-    mo_metadata info;
+    mo_metadata_info info;
     char type[64];
     const int width = cli_terminal_width(stdout);
     int widest = 0;
-    for (int64_t i = 0; mo_file_metadata(file, i, &info); i++) {
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
         int columns = cli_text_columns(info.key);
         widest = columns > widest && columns <= 48 ? columns : widest;
     }
     heading("Metadata");
-    for (int64_t i = 0; mo_file_metadata(file, i, &info); i++) {
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
         if (info.is_array) {
             snprintf(type, sizeof type, "%s[%llu]", mo_value_type_text(info.type),
                      (unsigned long long)info.count);
@@ -192,14 +192,14 @@ static void print_tensors(const mo_file *file)
 {
     mo_tensor_info t;
     int widest = 6;
-    for (int64_t i = 0; mo_file_tensor(file, i, &t); i++) {
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
         int columns = cli_text_columns(t.name);
         widest = columns > widest ? columns : widest;
     }
     const bool parts = mo_file_parts(file) > 1;
     printf("\n%s%-*s  %-7s  %-26s  %12s  %14s%s%s\n", cli_terminal_bold(), widest + 2, "Tensors", "type",
            "sizes", "bytes", "offset", parts ? "  part" : "", cli_terminal_plain());
-    for (int64_t i = 0; mo_file_tensor(file, i, &t); i++) {
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
         char sizes[128] = "";
         int used = 0;
         for (int d = 0; d < t.dims; d++) {
@@ -217,7 +217,7 @@ static void print_tensors(const mo_file *file)
 
 /* ---- JSON ---- */
 
-static json_t *summary_json(const mo_file_summary *s)
+static json_t *summary_json(const mo_file_info *s)
 {
     return json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:b}",
                      "architecture", cli_json_string(s->architecture), "name", cli_json_string(s->name),
@@ -231,14 +231,14 @@ static json_t *summary_json(const mo_file_summary *s)
                      (int)s->output_tied);
 }
 
-static json_t *token_json(const mo_file_summary *s)
+static json_t *token_json(const mo_file_info *s)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I}", "experts", (json_int_t)s->token_expert_bytes, "other",
                      (json_int_t)s->token_other_bytes, "output", (json_int_t)s->token_output_bytes,
                      "embedding", (json_int_t)s->token_embedding_bytes, "total", (json_int_t)s->token_bytes);
 }
 
-static json_t *formats_json(const mo_file_summary *s)
+static json_t *formats_json(const mo_file_info *s)
 {
     json_t *list = json_array();
     for (int i = 0; i < s->formats; i++) {
@@ -263,8 +263,8 @@ static json_t *parts_json(const mo_file *file)
 static json_t *metadata_json(const mo_file *file)
 {
     json_t *list = json_array();
-    mo_metadata info;
-    for (int64_t i = 0; mo_file_metadata(file, i, &info); i++) {
+    mo_metadata_info info;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
         mo_value v;
         json_t *value = info.is_array ? json_array() : NULL;
         for (uint64_t e = 0; mo_file_metadata_value(file, i, e, &v); e++) {
@@ -285,7 +285,7 @@ static json_t *tensors_json(const mo_file *file)
 {
     json_t *list = json_array();
     mo_tensor_info t;
-    for (int64_t i = 0; mo_file_tensor(file, i, &t); i++) {
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
         json_t *sizes = json_array();
         for (int d = 0; d < t.dims; d++) {
             json_array_append_new(sizes, json_integer(t.size[d]));
@@ -298,7 +298,7 @@ static json_t *tensors_json(const mo_file *file)
     return list;
 }
 
-static int print_json(const mo_file *file, const mo_file_summary *s)
+static int print_json(const mo_file *file, const mo_file_info *s)
 {
     return cli_json_print(json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "parts", parts_json(file), "summary",
                                     summary_json(s), "token_bytes", token_json(s), "formats", formats_json(s),
@@ -313,7 +313,7 @@ static int fail(const mo_error *err)
     return CLI_FAILED;
 }
 
-static int print_tables(const mo_file *file, const mo_file_summary *s, bool metadata, bool tensors)
+static int print_tables(const mo_file *file, const mo_file_info *s, bool metadata, bool tensors)
 {
     printf("%s\n", mo_file_part_path(file, 0));
     print_model(file, s);
@@ -358,7 +358,7 @@ int cli_inspect(int argc, char **argv)
     }
     mo_error err;
     mo_file *file;
-    mo_file_summary summary;
+    mo_file_info summary;
     const char *path = cli_model_path("inspect", argv[first], json, &code);
     if (!path) {
         return code;
@@ -366,7 +366,7 @@ int cli_inspect(int argc, char **argv)
     if (mo_file_open(path, &file, &err) != MO_OK) {
         return fail(&err);
     }
-    if (mo_file_summarize(file, &summary, &err) != MO_OK) {
+    if (mo_file_summarize(file, &summary, sizeof summary, &err) != MO_OK) {
         code = fail(&err);
     } else {
         code = json ? print_json(file, &summary) : print_tables(file, &summary, metadata, tensors);

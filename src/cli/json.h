@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include <moraine.h>
+#include <moraine_tools.h>
 
 /* A JSON string of bytes that need not be UTF-8: what is not becomes U+FFFD. NULL when out of memory. */
 json_t *cli_json_text(const char *data, size_t length);

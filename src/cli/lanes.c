@@ -6,15 +6,15 @@
 
 bool cli_lanes_take(const char *command, mo_model *model, cli_lanes *out)
 {
-    *out = (cli_lanes){.count = mo_model_device_layers(model, NULL, 0)};
-    mo_model_device(model, &out->device);
+    *out = (cli_lanes){.count = mo_model_device_layers(model, NULL, sizeof *out->layers, 0)};
+    mo_model_device(model, &out->device, sizeof out->device);
     if (out->count > 0) {
         out->layers = calloc((size_t)out->count, sizeof *out->layers);
         if (!out->layers) {
             fprintf(stderr, "moraine %s: no memory for the times of %d layers\n", command, out->count);
             return false;
         }
-        mo_model_device_layers(model, out->layers, out->count);
+        mo_model_device_layers(model, out->layers, sizeof *out->layers, out->count);
     }
     return true;
 }

@@ -18,7 +18,7 @@ void cli_learning_take(const cli_learning *l, mo_model_options *out)
 void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model)
 {
     mo_device_report device;
-    mo_model_device(model, &device);
+    mo_model_device(model, &device, sizeof device);
     if (l->cpu_moe && !device.name) {
         fprintf(
             stderr,
@@ -65,13 +65,13 @@ void cli_learning_show(mo_model *model, const char *path)
 void cli_learning_apply(mo_model *model, const char *path)
 {
     mo_error err;
-    mo_profile_applied a;
+    mo_profile_report a;
     size_t length = 0;
     char *text = cli_read_file("chat", path, &length);
     if (!text) {
         return;
     }
-    const mo_status status = mo_model_profile_apply(model, text, length, &a, &err);
+    const mo_status status = mo_model_profile_apply(model, text, length, &a, sizeof a, &err);
     if (status != MO_OK) {
         fprintf(stderr, "moraine chat: %s: %s\n", path, err.detail);
     }

@@ -162,8 +162,12 @@ bool cli_loading_feed(const char *command, mo_session *session, const int32_t *t
         cli_progress_begin(&f.progress, "prompt", (uint64_t)count);
         f.progress.tokens = true;
     }
-    const mo_feed feed = {
-        .session = session, .tokens = tokens, .count = count, .progress = on_feed, .user = &f};
+    const mo_feed feed = {.size = sizeof(mo_feed),
+                          .session = session,
+                          .tokens = tokens,
+                          .count = count,
+                          .progress = on_feed,
+                          .user = &f};
     const mo_status status = mo_session_feed(&feed, &err);
     if (f.bar) {
         cli_progress_end(&f.progress);

@@ -1,5 +1,5 @@
 /* moraine machine: what the library sees of this machine. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 
@@ -17,7 +17,7 @@ static json_t *kernel_names(void)
     return names;
 }
 
-static int print_json(const mo_machine *m)
+static int print_json(const mo_machine_info *m)
 {
     return cli_json_print(json_pack(
         "{s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "cpu",
@@ -30,7 +30,7 @@ static int print_json(const mo_machine *m)
         "huge_page_bytes", (json_int_t)m->huge_page_bytes));
 }
 
-static void print_table(const mo_machine *m)
+static void print_table(const mo_machine_info *m)
 {
     char a[32], b[32], c[32];
     printf("processor          %s\n", m->cpu_model);
@@ -68,8 +68,8 @@ int cli_machine(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    mo_machine machine;
-    mo_machine_read(&machine);
+    mo_machine_info machine;
+    mo_machine_describe(&machine, sizeof machine);
     if (json) {
         return print_json(&machine);
     }

@@ -1,5 +1,5 @@
 /* moraine plan: what would lie where under a ceiling, and how fast that would be; nothing is loaded. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -358,11 +358,11 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 
 /* ---- Command ---- */
 
-static int make_plan(const char *path, const mo_plan_ask *ask, const char *kv, bool json)
+static int make_plan(const char *path, const mo_plan_options *ask, const char *kv, bool json)
 {
     mo_error err;
     mo_plan_report report;
-    const mo_status status = mo_plan_file(path, ask, &report, &err);
+    const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
     if (status != MO_OK) {
         fprintf(stderr, "moraine plan: %s\n", err.detail);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
@@ -375,7 +375,8 @@ int cli_plan(int argc, char **argv)
     bool json = false;
     uint64_t ram = RAM_NOT_GIVEN;
     cli_loading l = CLI_LOADING_DEFAULT;
-    mo_plan_ask ask = {.hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
+    mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                           .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
     const cli_option options[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
          "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 0,

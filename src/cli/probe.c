@@ -1,5 +1,5 @@
 /* moraine probe: what plans are made with, measured: the rates of memory, disk and device. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -187,20 +187,20 @@ static int fail(const mo_error *err)
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
-static int probe(const mo_probe_ask *ask, const char *output, bool keep, bool json)
+static int probe(const mo_probe_options *ask, const char *output, bool keep, bool json)
 {
     mo_probe_report report;
     mo_error err;
     char saved[4096];
     cli_interrupt_catch();
-    const mo_status status = mo_probe(ask, &report, &err);
+    const mo_status status = mo_probe(ask, &report, sizeof report, &err);
     if (*(const bool *)ask->user) {
         fprintf(stderr, "\r\033[K");
     }
     if (status != MO_OK) {
         return fail(&err);
     }
-    if (keep && mo_probe_save(&report, output, saved, sizeof saved, &err) != MO_OK) {
+    if (keep && mo_probe_save(&report, sizeof report, output, saved, sizeof saved, &err) != MO_OK) {
         return fail(&err);
     }
     if (json) {
@@ -264,7 +264,8 @@ int cli_probe(int argc, char **argv)
         return CLI_USAGE;
     }
     bool shown = isatty(STDERR_FILENO) == 1;
-    const mo_probe_ask ask = {
+    const mo_probe_options ask = {
+        .size = sizeof(mo_probe_options),
         .model = model,
         .directory = directory,
         .threads = (int)threads,

@@ -1,5 +1,5 @@
 /* moraine quantize: a model file with its weights in other formats. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 
@@ -90,8 +90,8 @@ int cli_quantize(int argc, char **argv)
     }
     cli_interrupt_catch();
     cli_progress_begin(&progress, "quantizing", 0);
-    const mo_status status =
-        mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress, &report, &err);
+    const mo_status status = mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress,
+                                         &report, sizeof report, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
         fprintf(stderr, "moraine quantize: %s\n", err.detail);

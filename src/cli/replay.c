@@ -1,5 +1,5 @@
 /* moraine replay: what a recorded trace would have met under other budgets and policies. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { BUDGETS_MAX = 32, POLICIES_MAX = 16 };
 typedef struct row {
     const char *policy;
     int64_t budget;
-    mo_replay_result result;
+    mo_replay_report result;
 } row;
 
 typedef struct request {
@@ -127,7 +127,7 @@ static double share(int64_t part, int64_t whole)
 }
 
 /* The rate of a phase, or of both. */
-static double hit_rate(const mo_replay_result *r, int phase)
+static double hit_rate(const mo_replay_report *r, int phase)
 {
     if (phase >= 0) {
         return share(r->phase[phase].hits, r->phase[phase].needed);
@@ -136,7 +136,7 @@ static double hit_rate(const mo_replay_result *r, int phase)
 }
 
 /* The phase whose numbers are told per token: answers where there are any. */
-static const mo_replay_phase *main_phase(const mo_replay_result *r)
+static const mo_replay_phase *main_phase(const mo_replay_report *r)
 {
     return &r->phase[r->phase[MO_TRACE_GENERATION].tokens ? MO_TRACE_GENERATION : MO_TRACE_PROMPT];
 }
@@ -146,7 +146,7 @@ static double tokens_per_second(const mo_replay_phase *p)
     return p->seconds > 0.0 ? (double)p->tokens / p->seconds : 0.0;
 }
 
-static void print_rate(const mo_replay_result *r, int phase)
+static void print_rate(const mo_replay_report *r, int phase)
 {
     if (r->phase[phase].needed) {
         printf("  %8.1f %%", 100.0 * hit_rate(r, phase));
@@ -205,7 +205,7 @@ static int print_json(const request *r, const mo_trace_info *info, const row *ro
         (json_int_t)info->expert_bytes, "token_expert_bytes", (json_int_t)info->token_bytes, "core_bytes",
         (json_int_t)info->core_bytes, "rates_measured", rows[0].result.rates_measured, "results", list);
     for (int i = 0; i < r->budget_count * r->policy_count; i++) {
-        const mo_replay_result *a = &rows[i].result;
+        const mo_replay_report *a = &rows[i].result;
         json_array_append_new(list,
                               json_pack("{s:s,s:I,s:f,s:i,s:i,s:I,s:o,s:o}", "policy", rows[i].policy,
                                         "budget_bytes", (json_int_t)rows[i].budget, "budget_share",
@@ -263,14 +263,16 @@ static bool replay_all(const request *r, const mo_trace *trace, const mo_trace *
     progress.tokens = true;
     for (int b = 0; b < r->budget_count; b++) {
         for (int p = 0; p < r->policy_count; p++, at++) {
-            const mo_replay_request ask = {.policy = r->policy[p],
+            const mo_replay_options ask = {.size = sizeof(mo_replay_options),
+                                           .policy = r->policy[p],
                                            .budget_bytes = r->budget[b],
                                            .step = (int)r->step,
                                            .warm = warm,
                                            .rates = r->rates};
             rows[at] = (row){.policy = r->policy[p], .budget = r->budget[b]};
             const mo_status status =
-                cli_interrupted() ? MO_ECANCELLED : mo_replay(trace, &ask, &rows[at].result, &err);
+                cli_interrupted() ? MO_ECANCELLED
+                                  : mo_replay(trace, &ask, &rows[at].result, sizeof rows[at].result, &err);
             if (status != MO_OK) {
                 cli_progress_end(&progress);
                 return status == MO_ECANCELLED ? false : say(&err);
@@ -289,11 +291,11 @@ static int run(request *r)
     mo_trace_info info = {0};
     row *rows = NULL;
     int code = CLI_FAILED;
-    if (mo_trace_load(r->path, &trace, &err) != MO_OK ||
-        (r->warm && mo_trace_load(r->warm, &warm, &err) != MO_OK)) {
+    if (mo_trace_open(r->path, &trace, &err) != MO_OK ||
+        (r->warm && mo_trace_open(r->warm, &warm, &err) != MO_OK)) {
         say(&err);
     } else {
-        mo_trace_describe(trace, &info);
+        mo_trace_describe(trace, &info, sizeof info);
         if (!read_lists(r, info.expert_bytes)) {
             code = CLI_USAGE;
         } else {
@@ -310,8 +312,8 @@ static int run(request *r)
         }
     }
     free(rows);
-    mo_trace_free(trace);
-    mo_trace_free(warm);
+    mo_trace_close(trace);
+    mo_trace_close(warm);
     return code;
 }
 

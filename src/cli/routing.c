@@ -37,7 +37,7 @@ static bool add_layer(cli_routing *r, int number, int experts)
 cli_routing *cli_routing_open(const char *command, const mo_model *model)
 {
     mo_model_info info;
-    mo_model_describe(model, &info);
+    mo_model_describe(model, &info, sizeof info);
     cli_routing *r = calloc(1, sizeof *r);
     bool fine = r != NULL;
     if (fine) {

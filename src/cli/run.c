@@ -31,10 +31,11 @@ static int32_t *prompt_tokens(const mo_model *model, const request *r, const cha
     int32_t *ids = NULL;
     char *rendered = NULL;
     mo_status status = MO_OK;
+    const mo_chat_options options = {.size = sizeof options, .thinking = r->think};
     const mo_message messages[2] = {{"system", r->system ? r->system : ""}, {"user", text}};
     if (is_chat(model, r)) {
         const int skip = r->system ? 0 : 1;
-        status = mo_model_chat(model, messages + skip, (size_t)(2 - skip), r->think, &rendered, &err);
+        status = mo_model_chat(model, messages + skip, (size_t)(2 - skip), &options, &rendered, &err);
     }
     if (status == MO_OK) {
         status = mo_tokenize(model, rendered ? rendered : text, rendered ? strlen(rendered) : length,
@@ -56,7 +57,7 @@ static void print_speed(const cli_generation *g)
 {
     char bytes[32];
     mo_model_info info;
-    mo_model_describe(g->model, &info);
+    mo_model_describe(g->model, &info, sizeof info);
     fprintf(stderr,
             "\nprompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s; %s per token, %s, %d "
             "threads\n",

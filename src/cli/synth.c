@@ -1,5 +1,5 @@
 /* moraine synth: a model file of a published model's shape with random weights. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int print_list(const mo_synth_options *options)
         mo_error err;
         mo_synth_options fitting = *options;
         fitting.layers = 0;
-        if (mo_synth_measure(mo_synth_name(i), &fitting, &info, &err) != MO_OK) {
+        if (mo_synth_measure(mo_synth_name(i), &fitting, &info, sizeof info, &err) != MO_OK) {
             fprintf(stderr, "moraine synth: %s\n", err.detail);
             return CLI_FAILED;
         }
@@ -41,7 +41,7 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
     mo_synth_info info;
     cli_progress progress;
     char a[32], b[32];
-    if (mo_synth_measure(name, options, &info, &err) != MO_OK) {
+    if (mo_synth_measure(name, options, &info, sizeof info, &err) != MO_OK) {
         fprintf(stderr, "moraine synth: %s\n", err.detail);
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }

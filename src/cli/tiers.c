@@ -84,7 +84,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
     }
     if (r->streamed_layers) {
         printf("streamed         %d layers through %d slots: %s, %.1f ms waiting in all\n",
-               r->streamed_layers, r->ring, cli_bytes_text(r->layer_bytes, a),
+               r->streamed_layers, r->layer_buffer, cli_bytes_text(r->layer_bytes, a),
                (double)r->layer_wait_ns * 1e-6);
     }
     if (r->disk_reads) {
@@ -110,7 +110,7 @@ void cli_tiers_left_out(const char *command, mo_model *model)
 {
     mo_tier_report r = {0};
     if (model) {
-        mo_model_tiers(model, &r);
+        mo_model_tiers(model, &r, sizeof r);
     }
     if (r.skipped) {
         fprintf(stderr,
@@ -134,7 +134,7 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
         (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
         (json_int_t)r->slot_bytes, "slots", (int)r->slots, "filled", (int)r->filled, "streamed_layers",
-        r->streamed_layers, "ring", r->ring, "prompt", phase_json(&r->prompt), "generation",
+        r->streamed_layers, "ring", r->layer_buffer, "prompt", phase_json(&r->prompt), "generation",
         phase_json(&r->generation), "read_ahead", "experts", (json_int_t)r->guessed, "useful",
         (json_int_t)r->useful, "late", (json_int_t)r->late, "wasted", (json_int_t)r->wasted, "bytes",
         (json_int_t)r->guessed_bytes, "evictions", (json_int_t)r->evictions, "skipped",

@@ -1,5 +1,5 @@
 /* moraine tokenize: the token ids of a text. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <stdio.h>
 #include <stdlib.h>

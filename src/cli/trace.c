@@ -1,5 +1,5 @@
 /* moraine trace: which experts the tokens of texts and answers choose, to a file for moraine replay. */
-#include <moraine.h>
+#include <moraine_tools.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@ static bool say(const mo_error *err)
 static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_phase phase)
 {
     mo_error err;
-    const mo_feed next = {.session = c->g->session, .routes = mo_tracer_observe, .user = c->tracer};
+    const mo_feed next = {
+        .size = sizeof(mo_feed), .session = c->g->session, .routes = mo_tracer_observe, .user = c->tracer};
     int64_t done = mo_session_length(c->g->session);
     cli_progress progress;
     cli_progress_begin(&progress, "tracing", (uint64_t)count);
@@ -71,9 +72,11 @@ static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_ph
 static bool begin_anew(recording *c, mo_kv_type kv)
 {
     mo_error err;
-    mo_session_destroy(c->g->session);
+    mo_session_close(c->g->session);
     c->g->session = NULL;
-    return mo_session_create(c->model, kv, 0, &c->g->session, &err) == MO_OK || say(&err);
+    return mo_session_open(c->model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv},
+                           &c->g->session, &err) == MO_OK ||
+           say(&err);
 }
 
 /* A whole text, in windows of the context. */
@@ -111,7 +114,7 @@ static bool record_answer(recording *c)
     }
     for (int64_t i = 0; ok && i != c->r->limit && count < c->info.context; i++) {
         const int32_t token =
-            mo_sampler_pick(g->sampler, mo_session_logits(g->session), tokens, (size_t)count);
+            mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, tokens, (size_t)count);
         if (mo_token_ends(c->model, token)) {
             break;
         }
@@ -195,7 +198,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         return code;
     }
     recording c = {.r = r, .model = model, .g = &g};
-    mo_model_describe(model, &c.info);
+    mo_model_describe(model, &c.info, sizeof c.info);
     if (r->chat && strcmp(mo_model_chat_name(model), "none") == 0) {
         fprintf(stderr, "moraine trace: this model has no chat format; leave out --chat\n");
         code = CLI_USAGE;
@@ -206,7 +209,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         code = record(&c, kv) ? save(&c) : CLI_FAILED;
         cli_generation_close(&g);
     }
-    mo_tracer_destroy(c.tracer);
+    mo_tracer_close(c.tracer);
     cli_tiers_left_out("trace", model);
     mo_model_close(model);
     return code;

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 #include "moraine.h"
 #include "numeric/math.h"
 
 struct mo_sampler {
-    mo_sampling set;
+    mo_sampler_options set;
     mo_logit_bias *bias;
     int64_t vocab;
     uint64_t state;  /* of the generator */
@@ -20,18 +21,20 @@ struct mo_sampler {
     int32_t *tokens; /* [vocab] the candidates */
 };
 
-mo_sampling mo_sampling_default(void)
+static const mo_sampler_options defaults = {.size = sizeof(mo_sampler_options),
+                                            .repeat_penalty = 1.0f,
+                                            .penalty_last = 64,
+                                            .top_k = 40,
+                                            .top_p = 0.95f,
+                                            .min_p = 0.05f,
+                                            .temperature = 0.8f};
+
+void mo_sampler_options_init(mo_sampler_options *options, size_t size)
 {
-    return (mo_sampling){.repeat_penalty = 1.0f,
-                         .penalty_last = 64,
-                         .top_k = 40,
-                         .top_p = 0.95f,
-                         .min_p = 0.05f,
-                         .temperature = 0.8f,
-                         .seed = 0};
+    mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
-static mo_status check(const mo_sampling *s, int64_t vocab, mo_error *err)
+static mo_status check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
 {
     if (!(s->temperature >= 0.0f) || !isfinite(s->temperature)) {
         return mo_fail(err, MO_EINVAL, "temperature must be 0 or more, not %g", (double)s->temperature);
@@ -58,38 +61,46 @@ static mo_status check(const mo_sampling *s, int64_t vocab, mo_error *err)
     return MO_OK;
 }
 
-mo_status mo_sampler_create(const mo_sampling *settings, int64_t vocab, mo_sampler **out, mo_error *err)
+mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_sampler **out, mo_error *err)
 {
+    mo_sampler_options o = defaults;
+    MO_OWN_ERROR(err)
     *out = NULL;
-    const mo_status status = check(settings, vocab, err);
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_sampler_options", err);
+    if (status == MO_OK && vocab < 1) {
+        status = mo_fail(err, MO_EINVAL, "a vocabulary has at least one token, not %lld", (long long)vocab);
+    }
+    if (status == MO_OK) {
+        status = check(&o, vocab, err);
+    }
     if (status != MO_OK) {
         return status;
     }
     mo_sampler *s = calloc(1, sizeof *s);
     if (s) {
         const size_t n = (size_t)vocab;
-        s->set = *settings;
+        s->set = o;
         s->vocab = vocab;
-        s->state = settings->seed;
+        s->state = o.seed;
         s->logits = malloc(n * sizeof *s->logits);
         s->heap = malloc(n * sizeof *s->heap);
         s->counts = calloc(n, sizeof *s->counts);
         s->kept = malloc(n * sizeof *s->kept);
         s->tokens = malloc(n * sizeof *s->tokens);
-        s->bias = malloc(sizeof *s->bias * (settings->bias_count + 1));
+        s->bias = malloc(sizeof *s->bias * (o.bias_count + 1));
     }
     if (!s || !s->logits || !s->heap || !s->counts || !s->kept || !s->tokens || !s->bias) {
-        mo_sampler_destroy(s);
+        mo_sampler_close(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a sampler over %lld tokens", (long long)vocab);
     }
-    if (settings->bias_count) {
-        memcpy(s->bias, settings->bias, sizeof *s->bias * settings->bias_count);
+    if (o.bias_count) {
+        memcpy(s->bias, o.bias, sizeof *s->bias * o.bias_count);
     }
     *out = s;
     return MO_OK;
 }
 
-void mo_sampler_destroy(mo_sampler *sampler)
+void mo_sampler_close(mo_sampler *sampler)
 {
     if (sampler) {
         free(sampler->logits);
@@ -106,7 +117,7 @@ void mo_sampler_destroy(mo_sampler *sampler)
 
 static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
 {
-    const mo_sampling *set = &s->set;
+    const mo_sampler_options *set = &s->set;
     const size_t window =
         set->penalty_last < 0 || (uint64_t)set->penalty_last > count ? count : (size_t)set->penalty_last;
     const int32_t *last = recent + count - window;
@@ -181,7 +192,7 @@ static double total_of(const mo_sampler *s, float best)
 /* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
 static int64_t collect(mo_sampler *s)
 {
-    const mo_sampling *set = &s->set;
+    const mo_sampler_options *set = &s->set;
     int64_t left = s->vocab, count = 0;
     const int64_t limit = set->top_k && set->top_k < s->vocab ? set->top_k : s->vocab;
     for (int64_t i = 0; i < s->vocab; i++) {
@@ -237,12 +248,30 @@ static int32_t likeliest(const float *logits, int64_t n)
     return (int32_t)best;
 }
 
-int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const int32_t *recent, size_t count)
+/* What the mask leaves out cannot be picked, whatever its penalties and bias. False: it leaves out everything. */
+static bool apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
+{
+    bool any = false;
+    for (int64_t i = 0; i < vocab; i++) {
+        if (mask[i / 32] >> (i % 32) & 1) {
+            any = true;
+        } else {
+            logits[i] = -INFINITY;
+        }
+    }
+    return any;
+}
+
+int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
+                        size_t count)
 {
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
     penalize(s, recent, count);
     for (size_t i = 0; i < s->set.bias_count; i++) {
         s->logits[s->bias[i].token] += s->bias[i].bias;
+    }
+    if (mask && !apply_mask(s->logits, mask, s->vocab)) {
+        return -1;
     }
     if (s->set.temperature == 0.0f) {
         return likeliest(s->logits, s->vocab);

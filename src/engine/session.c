@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 #include "engine/discover.h"
 
@@ -48,7 +49,8 @@ int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool a
     return rows * spec->vocab * (int64_t)sizeof(float);
 }
 
-mo_status mo_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out, mo_error *err)
+mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out,
+                                 mo_error *err)
 {
     *out = NULL;
     if (context < 1 || context > engine->context) {
@@ -307,10 +309,28 @@ static mo_status step_all(const mo_feed *feeds, int count, mo_error *err)
     return status;
 }
 
-mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
+/* The feeds as this library knows them: a caller's may be shorter or longer. */
+static mo_status read_feeds(const mo_feed *feeds, int count, mo_feed *out, mo_error *err)
 {
+    mo_status status = MO_OK;
+    for (int i = 0; i < count && status == MO_OK; i++) {
+        const char *callers = (const char *)feeds + (size_t)i * feeds->size;
+        out[i] = (mo_feed){0};
+        status = mo_options_read(&out[i], sizeof out[i], callers, "mo_feed", err);
+    }
+    return status;
+}
+
+mo_status mo_session_feed_all(const mo_feed *callers, int count, mo_error *err)
+{
+    mo_feed feeds[FEEDS_MAX];
+    MO_OWN_ERROR(err)
     if (count < 1 || count > FEEDS_MAX) {
         return mo_fail(err, MO_EINVAL, "1 to %d sessions can be fed at once, not %d", FEEDS_MAX, count);
+    }
+    const mo_status read = read_feeds(callers, count, feeds, err);
+    if (read != MO_OK) {
+        return read;
     }
     for (int i = 0; i < count; i++) {
         for (int j = 0; j < i; j++) {
@@ -364,6 +384,7 @@ mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
 mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,
                               mo_error *err)
 {
+    MO_OWN_ERROR(err)
     return mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
 }
 
@@ -383,11 +404,11 @@ static mo_snapshot *snapshot_new(int64_t length, size_t state_bytes, int64_t voc
             return s;
         }
     }
-    mo_snapshot_free(s);
+    mo_snapshot_close(s);
     return NULL;
 }
 
-void mo_snapshot_free(mo_snapshot *snapshot)
+void mo_snapshot_close(mo_snapshot *snapshot)
 {
     if (snapshot) {
         free(snapshot->tokens);
@@ -397,8 +418,9 @@ void mo_snapshot_free(mo_snapshot *snapshot)
     }
 }
 
-mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error *err)
+mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     const int64_t vocab = session->engine->spec->vocab;
     mo_snapshot *s = snapshot_new(session->state.length, mo_state_saved_bytes(&session->state), vocab);
     *out = s;
@@ -414,7 +436,7 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
     const mo_status pulled = accelerator ? accelerator->pull(&session->state, err) : MO_OK;
     pthread_mutex_unlock(&session->engine->lock);
     if (pulled != MO_OK) {
-        mo_snapshot_free(s);
+        mo_snapshot_close(s);
         *out = NULL;
         return pulled;
     }
@@ -430,6 +452,7 @@ mo_status mo_session_save(const mo_session *session, mo_snapshot **out, mo_error
 
 mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     const mo_model_spec *spec = session->engine->spec;
     if (snapshot->kv != session->state.kv || snapshot->vocab != spec->vocab ||
         snapshot->layers != spec->layer_count) {
@@ -467,6 +490,7 @@ static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
 
 mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     header h = {.kv = s->kv,
                 .vocab = s->vocab,
                 .layers = s->layers,
@@ -491,8 +515,9 @@ mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size,
     return MO_OK;
 }
 
-mo_status mo_snapshot_read(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
+mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     header h;
     *out = NULL;
     if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {

@@ -6,6 +6,7 @@
 #ifndef MO_GGUF_READ_H
 #define MO_GGUF_READ_H
 
+#include "moraine_tools.h"
 #include "numeric/format.h"
 
 typedef struct mo_gguf mo_gguf;
@@ -89,7 +90,7 @@ mo_status mo_gguf_arch_key(const mo_gguf *g, const char *suffix, char *key, size
 int64_t mo_gguf_entry_count(const mo_gguf *g);
 const mo_gguf_entry *mo_gguf_entry_at(const mo_gguf *g, int64_t index); /* in file order; NULL past the end */
 const mo_gguf_entry *mo_gguf_find(const mo_gguf *g, const char *key);   /* NULL when absent */
-void mo_gguf_entry_info(const mo_gguf_entry *entry, mo_metadata *out);
+void mo_gguf_entry_info(const mo_gguf_entry *entry, mo_metadata_info *out);
 
 /* Element `index` (0 for a value that is no array) without conversion. False past the end. */
 bool mo_gguf_entry_value(const mo_gguf *g, const mo_gguf_entry *entry, uint64_t index, mo_value *out);

@@ -21,7 +21,7 @@ typedef struct lone_matrix {
 
 typedef struct sums {
     const mo_gguf *g;
-    mo_file_summary *out;
+    mo_file_info *out;
     mo_error *err;
     layer_experts *layers; /* grown to the largest number seen */
     int layer_count;
@@ -120,7 +120,7 @@ static mo_status count_of(sums *s, const char *suffix, int64_t limit, int64_t *o
         return status;
     }
     const mo_gguf_entry *e = mo_gguf_find(s->g, key);
-    mo_metadata info = {0};
+    mo_metadata_info info = {0};
     if (e) {
         mo_gguf_entry_info(e, &info);
     }
@@ -142,7 +142,7 @@ static mo_status count_of(sums *s, const char *suffix, int64_t limit, int64_t *o
 
 static mo_status read_metadata(sums *s)
 {
-    mo_file_summary *out = s->out;
+    mo_file_info *out = s->out;
     int64_t blocks = 0, nextn = 0, experts = 0, used = 0;
     mo_status status = mo_gguf_string_or(s->g, "general.architecture", "", &out->architecture, s->err);
     if (mo_gguf_string_or(s->g, "general.name", "", &out->name, NULL) != MO_OK) {
@@ -300,7 +300,7 @@ static mo_status gather_lone(sums *s)
 
 static mo_status add_tensor(sums *s, const mo_gguf_tensor *t)
 {
-    mo_file_summary *out = s->out;
+    mo_file_info *out = s->out;
     int layer;
     out->parameters += t->values;
     out->tensor_bytes += t->bytes;
@@ -327,7 +327,7 @@ static mo_status add_tensor(sums *s, const mo_gguf_tensor *t)
 
 static void finish_experts(sums *s)
 {
-    mo_file_summary *out = s->out;
+    mo_file_info *out = s->out;
     for (int i = 0; i < s->layer_count; i++) {
         const layer_experts *l = &s->layers[i];
         if (l->bytes == 0) {
@@ -354,7 +354,7 @@ static int by_bytes(const void *a, const void *b)
 
 static void finish_formats(sums *s)
 {
-    mo_file_summary *out = s->out;
+    mo_file_info *out = s->out;
     for (uint32_t type = 0; type < MO_TYPE_LIMIT && out->formats < MO_FILE_FORMATS; type++) {
         if (s->format_tensors[type]) {
             out->format[out->formats++] = (mo_file_format){mo_format_of(type)->name, s->format_tensors[type],
@@ -364,9 +364,9 @@ static void finish_formats(sums *s)
     qsort(out->format, (size_t)out->formats, sizeof *out->format, by_bytes);
 }
 
-mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_summary *out, mo_error *err)
+mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_error *err)
 {
-    mo_file_summary result = {0};
+    mo_file_info result = {0};
     sums s = {.g = g, .out = &result, .err = err};
     mo_status status = read_metadata(&s);
     result.version = (int)mo_gguf_version(g);

@@ -19,6 +19,6 @@ typedef enum mo_tensor_role {
 mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer);
 
 /* Fills *out; strings belong to g. MO_EFORMAT where metadata and tensors contradict each other. */
-mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_summary *out, mo_error *err);
+mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_error *err);
 
 #endif

@@ -142,9 +142,9 @@ const mo_gguf_entry *mo_gguf_find(const mo_gguf *g, const char *key)
     return mo_gguf_header_find(&g->parts[0].header, key);
 }
 
-void mo_gguf_entry_info(const mo_gguf_entry *e, mo_metadata *out)
+void mo_gguf_entry_info(const mo_gguf_entry *e, mo_metadata_info *out)
 {
-    *out = (mo_metadata){.key = e->key, .type = e->type, .is_array = e->is_array, .count = e->count};
+    *out = (mo_metadata_info){.key = e->key, .type = e->type, .is_array = e->is_array, .count = e->count};
 }
 
 bool mo_gguf_entry_value(const mo_gguf *g, const mo_gguf_entry *e, uint64_t index, mo_value *out)

@@ -236,7 +236,7 @@ static bool append_value(buffer *b, const mo_value *value)
 
 void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry)
 {
-    mo_metadata info;
+    mo_metadata_info info;
     mo_value value;
     mo_gguf_entry_info(entry, &info);
     if (!put_key(w, info.key, info.is_array ? ARRAY : info.type)) {

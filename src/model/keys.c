@@ -73,7 +73,7 @@ mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *ou
 {
     static const char suffix[] = "attention.sliding_window_pattern";
     char key[256];
-    mo_metadata info = {0};
+    mo_metadata_info info = {0};
     mo_status status = mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, err);
     if (status != MO_OK) {
         return status;
@@ -121,7 +121,7 @@ static mo_status read_layers(mo_keys *k, mo_error *err)
 /* The vocabulary's size: its tokens, or what the file says instead, or the rows of the embedding. */
 static mo_status read_vocab(mo_keys *k, mo_error *err)
 {
-    mo_metadata info = {0};
+    mo_metadata_info info = {0};
     const mo_gguf_entry *tokens = mo_gguf_find(k->gguf, "tokenizer.ggml.tokens");
     const mo_gguf_tensor *table = mo_gguf_tensor_find(k->gguf, "token_embd.weight");
     if (tokens) {
@@ -189,7 +189,7 @@ static mo_status read_experts(mo_keys *k, mo_error *err)
 static mo_status read_ffn_width(mo_keys *k, mo_error *err)
 {
     char key[256];
-    mo_metadata info = {0};
+    mo_metadata_info info = {0};
     mo_status status = mo_gguf_arch_key(k->gguf, "feed_forward_length", key, sizeof key, err);
     const mo_gguf_entry *e = status == MO_OK ? mo_gguf_find(k->gguf, key) : NULL;
     if (e) {

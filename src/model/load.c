@@ -249,8 +249,8 @@ static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t c
 /* The region, or a sentence that says what it would take. */
 static mo_status take_region(loader *l, int64_t bytes, mo_error *err)
 {
-    mo_machine machine;
-    mo_machine_read(&machine);
+    mo_machine_info machine;
+    mo_machine_describe(&machine, sizeof machine);
     const double gib = 1024.0 * 1024.0 * 1024.0;
     if (machine.ram_available_bytes && (uint64_t)bytes > machine.ram_available_bytes) {
         return mo_fail(err, MO_ENOMEM,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/output.h"
 #include "base/status.h"
 
@@ -177,6 +178,7 @@ static void draw_series(drawing *d, const mo_replay_point *points, int count, co
 mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title, const char *path,
                           mo_error *err)
 {
+    MO_OWN_ERROR(err)
     const char *series[SERIES_LIMIT];
     double end = 0.0;
     drawing d;
@@ -289,6 +291,7 @@ static void draw_heat_labels(drawing *d, const heat *h, const char *title)
 
 mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     const mo_trace_shape *s = &trace->shape;
     uint64_t *picks = calloc((size_t)s->layers * (size_t)s->experts, sizeof *picks);
     heat h = {.shape = s,

@@ -108,8 +108,8 @@ typedef struct class
 
 typedef struct replay {
     const mo_trace *trace;
-    const mo_replay_options *options;
-    mo_replay_result *out;
+    const mo_replay_setup *options;
+    mo_replay_report *out;
     mo_error *err;
     mo_arena *memory;
     class classes[CLASS_LIMIT];
@@ -396,12 +396,12 @@ static mo_status prepare(replay *r)
     return status;
 }
 
-mo_status mo_replay_run(const mo_trace *trace, const mo_replay_options *options, mo_replay_result *out,
+mo_status mo_replay_run(const mo_trace *trace, const mo_replay_setup *options, mo_replay_report *out,
                         mo_error *err)
 {
     const mo_rates *rates = &options->rates;
     walk w;
-    *out = (mo_replay_result){.rates_measured = rates->measured};
+    *out = (mo_replay_report){.rates_measured = rates->measured};
     if (!(rates->ram_bytes_s > 0.0 && rates->compute_share > 0.0 && rates->disk_bytes_s > 0.0)) {
         return mo_fail(err, MO_EINVAL, "the rates of memory, computing and disk must be above 0");
     }

@@ -7,7 +7,7 @@
 #include "profile/trace.h"
 #include "store/policy.h"
 
-typedef struct mo_replay_options {
+typedef struct mo_replay_setup {
     const mo_policy *policy; /* NULL: the offline optimum, which knows the future */
     int64_t budget_bytes;    /* for slots; split among sizes in proportion to the bytes of their bricks */
     int step;                /* most tokens of a pass: longer ones are cut; 0: as recorded */
@@ -15,7 +15,7 @@ typedef struct mo_replay_options {
      * with the most picked. NULL: empty slots and a policy that knows nothing. */
     const uint64_t *seeds;
     mo_rates rates;
-} mo_replay_options;
+} mo_replay_setup;
 
 /* Replays. MO_EINVAL when the budget does not hold what one token uses of one layer, for each size of brick.
  * Pure: any number of threads may replay one trace.
@@ -23,7 +23,7 @@ typedef struct mo_replay_options {
  * The optimum evicts the brick that is needed last (Belady). With every layer's needs of a pass pinned, as the
  * store has them, no policy that starts with the same slots can miss less, as long as those needs fit into the
  * slots; where they do not (long prompts, few slots) it is close to that. */
-mo_status mo_replay_run(const mo_trace *trace, const mo_replay_options *options, mo_replay_result *out,
+mo_status mo_replay_run(const mo_trace *trace, const mo_replay_setup *options, mo_replay_report *out,
                         mo_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/growing.h"
 #include "base/input.h"
 #include "base/output.h"
 #include "base/status.h"
@@ -128,7 +129,7 @@ mo_status mo_tracer_create(const mo_trace_shape *shape, mo_tracer **out, mo_erro
     return MO_OK;
 }
 
-void mo_tracer_destroy(mo_tracer *t)
+void mo_tracer_close(mo_tracer *t)
 {
     if (t) {
         free(t->steps);
@@ -173,6 +174,7 @@ static void forget_unheard(mo_tracer *t)
 
 mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phase, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     if (tokens < 1 || tokens > PASS_LIMIT || text < 0 || text > UINT16_MAX) {
         return mo_fail(err, MO_EINVAL, "a pass of %d tokens of text %d cannot be recorded", tokens, text);
     }
@@ -239,6 +241,7 @@ static mo_status write_shape(mo_output *o, uint64_t *sum, const file_header *h, 
 
 mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     const mo_trace_shape *s = &t->shape;
     const int64_t steps = t->step_count - (t->unheard ? 1 : 0);
     const int64_t tokens = t->token_count - (t->unheard ? t->steps[steps].tokens : 0);
@@ -427,8 +430,9 @@ static mo_status read_trace(const mo_input *input, mo_trace **out, mo_error *err
     return MO_OK;
 }
 
-mo_status mo_trace_load(const char *path, mo_trace **out, mo_error *err)
+mo_status mo_trace_open(const char *path, mo_trace **out, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     mo_input *input = NULL;
     *out = NULL;
     mo_status status = mo_input_open(path, &input, err);
@@ -439,7 +443,7 @@ mo_status mo_trace_load(const char *path, mo_trace **out, mo_error *err)
     return status;
 }
 
-void mo_trace_free(mo_trace *t)
+void mo_trace_close(mo_trace *t)
 {
     if (t) {
         mo_arena_destroy(t->memory);

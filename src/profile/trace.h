@@ -3,7 +3,7 @@
 #ifndef MO_PROFILE_TRACE_H
 #define MO_PROFILE_TRACE_H
 
-#include "moraine.h"
+#include "moraine_tools.h"
 
 /* The model it was recorded with. Layers are the routed ones only. */
 typedef struct mo_trace_shape {
@@ -29,7 +29,7 @@ struct mo_trace {
     void *memory;  /* private */
 };
 
-/* Recording is mo_tracer_*(), reading mo_trace_load() and mo_trace_free() of moraine.h; here is what the library
+/* Recording is mo_tracer_*(), reading mo_trace_open() and mo_trace_close() of moraine.h; here is what the library
  * itself needs besides. */
 
 /* Copies the shape. MO_EFORMAT when its numbers make no sense. */

@@ -209,7 +209,7 @@ static bool is_container_key(const char *key)
 static void put_metadata(requantize *r)
 {
     const char *const type_key = "general.file_type", *const version_key = "general.quantization_version";
-    mo_metadata info;
+    mo_metadata_info info;
     for (int64_t i = 0; i < mo_gguf_entry_count(r->g); i++) {
         const mo_gguf_entry *entry = mo_gguf_entry_at(r->g, i);
         mo_gguf_entry_info(entry, &info);

@@ -159,7 +159,7 @@ static mo_status read_merge(mo_bpe *b, mo_text text, uint32_t rank, uint8_t *buf
 static mo_status read_merges(mo_bpe *b, const mo_gguf *g, mo_error *err)
 {
     const mo_gguf_entry *merges;
-    mo_metadata info;
+    mo_metadata_info info;
     mo_value value;
     mo_status s = mo_gguf_array(g, "tokenizer.ggml.merges", MO_VALUE_STRING, &merges, err);
     if (s != MO_OK) {

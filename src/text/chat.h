@@ -34,13 +34,8 @@ typedef struct mo_chat_message {
         content; /* terminated, NULL for empty; an assistant's may have its reasoning in it, which is left out */
 } mo_chat_message;
 
-typedef struct mo_chat_options {
-    bool thinking;      /* where the format can choose */
-    const char *effort; /* harmony: "low", "medium" or "high"; NULL: medium */
-    const char
-        *date;      /* today as YYYY-MM-DD; NULL: harmony leaves it out, Llama 3.1 says what it always says */
-    bool no_prompt; /* do not begin the assistant's turn at the end */
-} mo_chat_options;
+/* mo_chat_options are those of moraine.h, but for the date: NULL is none, harmony leaves it out then, Llama 3.1 says what
+ * it always says. */
 
 /* The format of a model. t may be NULL (then only template and architecture count). Cannot fail. */
 mo_chat_format mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t);

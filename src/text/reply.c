@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/growing.h"
+
 static bool opened_by_prompt(mo_chat_format format, bool thinking)
 {
     switch (format) {
@@ -113,6 +115,7 @@ static void deliver(mo_reply *r, mo_text *text, bool *thought)
 
 mo_status mo_reply_put(mo_reply *r, int32_t id, mo_text *out, bool *thought, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     mo_status s;
     *thought = r->part == MO_REPLY_THOUGHT;
     const mo_reply_part before = r->part;
@@ -130,6 +133,7 @@ mo_status mo_reply_put(mo_reply *r, int32_t id, mo_text *out, bool *thought, mo_
 
 mo_status mo_reply_flush(mo_reply *r, mo_text *out, bool *thought, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     mo_status s = mo_stream_flush(&r->stream, out, err);
     if (s == MO_OK) {
         deliver(r, out, thought);

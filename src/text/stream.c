@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 #include "text/utf8.h"
 
@@ -57,6 +58,7 @@ static size_t drain(mo_stream *s, size_t used, bool last)
 
 mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     *out = (mo_text){"", 0};
     if (id < 0 || id >= mo_tokenizer_size(s->tokenizer)) {
         return mo_fail(err, MO_EINVAL, "token %d is outside the vocabulary of %d", id,
@@ -86,6 +88,7 @@ mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
 
 mo_status mo_stream_flush(mo_stream *s, mo_text *out, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     *out = (mo_text){"", 0};
     mo_status status = make_room(s, 0, err);
     if (status == MO_OK) {

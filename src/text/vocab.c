@@ -57,7 +57,7 @@ static mo_status load_model(const mo_gguf *g, mo_vocab *v, mo_error *err)
 static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {
     const mo_gguf_entry *tokens;
-    mo_metadata info;
+    mo_metadata_info info;
     mo_value value;
     mo_status s = mo_gguf_array(g, KEY("tokens"), MO_VALUE_STRING, &tokens, err);
     if (s != MO_OK) {
@@ -106,7 +106,7 @@ static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
 static mo_status per_token(const mo_gguf *g, const mo_vocab *v, const char *key, mo_value_type type,
                            const mo_gguf_entry **out, mo_error *err)
 {
-    mo_metadata info;
+    mo_metadata_info info;
     *out = NULL;
     if (!mo_gguf_find(g, key)) {
         return MO_OK;
@@ -245,7 +245,7 @@ static mo_status load_ids(const mo_gguf *g, mo_vocab *v, mo_error *err)
 static mo_status load_suppressed(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {
     const mo_gguf_entry *ids;
-    mo_metadata info;
+    mo_metadata_info info;
     mo_value value;
     if (!mo_gguf_find(g, KEY("suppress_tokens"))) {
         return MO_OK;

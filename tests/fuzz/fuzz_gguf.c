@@ -21,7 +21,7 @@ static void check_entries(const mo_gguf *g)
 {
     for (int64_t i = 0; i < mo_gguf_entry_count(g); i++) {
         const mo_gguf_entry *e = mo_gguf_entry_at(g, i);
-        mo_metadata info;
+        mo_metadata_info info;
         mo_value v;
         mo_error err;
         char text[256];
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mo_gguf *g;
     mo_error err;
-    mo_file_summary s;
+    mo_file_info s;
     if (mo_gguf_open_memory(data, size, "fuzz.gguf", &g, &err) != MO_OK) {
         require(g == NULL && err.detail[0] != 0);
         return 0;

@@ -4,6 +4,7 @@
 #define MO_PLAN_PROBE_DEVICE_H
 
 #include "device/device.h"
+#include "moraine_tools.h"
 
 /* Measurements, for whoever shows progress. */
 enum { MO_PROBE_DEVICE_STEPS = MO_PROBE_COPIES * 3 + 4 };

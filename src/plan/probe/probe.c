@@ -33,7 +33,7 @@ static const int depths[] = {1, 2, 4, 8};
 enum { BLOCKS = sizeof blocks / sizeof *blocks, DEPTHS = sizeof depths / sizeof *depths };
 
 typedef struct probe {
-    const mo_probe_options *options;
+    const mo_probe_setup *options;
     mo_probe_report *report;
     const char *const *paths;
     int path_count;
@@ -287,7 +287,7 @@ static mo_status measure_device(probe *p, mo_error *err)
 /* With files that are there, or one made for it. */
 static mo_status measure_files(probe *p, mo_error *err)
 {
-    const mo_probe_options *o = p->options;
+    const mo_probe_setup *o = p->options;
     if (o->path_count > 0) {
         p->paths = o->paths;
         p->path_count = o->path_count;
@@ -309,11 +309,11 @@ static mo_status measure_files(probe *p, mo_error *err)
     return status;
 }
 
-mo_status mo_probe_run(const mo_probe_options *options, mo_probe_report *out, mo_error *err)
+mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_error *err)
 {
     mo_probe_report report = {0};
-    mo_machine machine;
-    mo_machine_read(&machine);
+    mo_machine_info machine;
+    mo_machine_describe(&machine, sizeof machine);
     report.ram_bytes = (int64_t)machine.ram_available_bytes;
     report.threads = options->threads ? options->threads : mo_machine_cores_usable("");
     int counts[MO_PROBE_MEMORY];

@@ -4,9 +4,10 @@
 #define MO_PLAN_PROBE_PROBE_H
 
 #include "device/device.h"
+#include "moraine_tools.h"
 #include "plan/rates.h"
 
-typedef struct mo_probe_options {
+typedef struct mo_probe_setup {
     /* Files to read from, such as the parts of a model; none: a file of the probe's own. */
     const char *const *paths;
     int path_count;
@@ -19,11 +20,11 @@ typedef struct mo_probe_options {
     /* Between measurements, on the calling thread; returning false cancels. May be NULL. */
     bool (*progress)(void *user, const char *what, int done, int total);
     void *user;
-} mo_probe_options;
+} mo_probe_setup;
 
 /* Takes some ten seconds and about 600 MiB of memory; load on the machine shows in the result. MO_ECANCELLED
  * when progress says so; MO_ENOSPC when its own file does not fit. */
-mo_status mo_probe_run(const mo_probe_options *options, mo_probe_report *out, mo_error *err);
+mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_error *err);
 
 /* The rates to keep: what was measured; the rest stays the default's. */
 mo_rates mo_probe_rates(const mo_probe_report *report);

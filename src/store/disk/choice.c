@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "moraine_tools.h"
 #include "store/disk/pace.h"
 #include "store/disk/uring.h"
 
@@ -140,8 +141,8 @@ static int64_t total_bytes(const mo_disk *disk)
 /* What lies in the page cache now stays there only when memory is left for all of it. */
 static bool fits_memory(int64_t bytes, const mo_disk_options *asked)
 {
-    mo_machine machine;
-    mo_machine_read(&machine);
+    mo_machine_info machine;
+    mo_machine_describe(&machine, sizeof machine);
     uint64_t need = (uint64_t)bytes;
     for (int i = 0; i < asked->region_count; i++) {
         need += asked->region_bytes[i];

@@ -1,0 +1,538 @@
+/* Moraine: tools around models. What a file holds, what this machine has and how fast it is, what would be where, which
+ * experts texts choose, and models that are made or converted. The conventions are those of moraine.h. */
+#ifndef MORAINE_TOOLS_H
+#define MORAINE_TOOLS_H
+
+#include "moraine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Machine ------------------------------------------------------------------------------- */
+
+/* What this machine has and what this process may use of it. What cannot be read is 0 or "unknown". */
+typedef struct mo_machine_info {
+    char cpu_model[128];
+    char isa[128];                /* instruction sets the kernels can use, such as "avx2 avx512-vnni" */
+    char huge_pages[32];          /* transparent huge pages: always, madvise, never or unavailable */
+    int cores_online;             /* of the machine */
+    int cores_usable;             /* of this process: affinity and cgroup quota counted */
+    uint64_t l1d_bytes;           /* of the first core */
+    uint64_t l2_bytes;            /* of the first core */
+    uint64_t l3_bytes;            /* of the first core's cluster */
+    uint64_t ram_total_bytes;     /* of the machine */
+    uint64_t ram_available_bytes; /* what may still be taken: MemAvailable or the rest under the cgroup
+                                     limits, the smaller one */
+    uint64_t cgroup_limit_bytes;  /* the smallest memory limit of our cgroups, 0: none */
+    uint64_t page_bytes;
+    uint64_t huge_page_bytes; /* 0: none */
+} mo_machine_info;
+
+/* Reads some small files each time. Any thread; cannot fail. */
+MO_API void mo_machine_describe(mo_machine_info *out, size_t size);
+
+/* ---- Files --------------------------------------------------------------------------------- */
+
+/* A GGUF model file, or all parts of a split one: what its header says. Tensor data are not read.
+ * Constant after opening: any thread may ask. */
+typedef struct mo_file mo_file;
+
+/* Opens a model and checks every count, length and offset of its header. Of a split model, name the
+ * first part; the others are found beside it. Close with mo_file_close(). */
+MO_API mo_status mo_file_open(const char *path, mo_file **out, mo_error *err);
+MO_API void mo_file_close(mo_file *file);
+
+/* The parts, in order: 1 for a model that is not split. NULL past the last. */
+MO_API int mo_file_parts(const mo_file *file);
+MO_API const char *mo_file_part_path(const mo_file *file, int part);
+
+/* Types of metadata values; the numbers are those of the file. */
+typedef enum mo_value_type {
+    MO_VALUE_U8 = 0,
+    MO_VALUE_I8 = 1,
+    MO_VALUE_U16 = 2,
+    MO_VALUE_I16 = 3,
+    MO_VALUE_U32 = 4,
+    MO_VALUE_I32 = 5,
+    MO_VALUE_F32 = 6,
+    MO_VALUE_BOOL = 7,
+    MO_VALUE_STRING = 8,
+    MO_VALUE_U64 = 10,
+    MO_VALUE_I64 = 11,
+    MO_VALUE_F64 = 12,
+} mo_value_type;
+
+/* "u8", "string", ... A constant. */
+MO_API const char *mo_value_type_text(mo_value_type type);
+
+/* One value, or one element of an array. */
+typedef struct mo_value {
+    mo_value_type type;
+    union {
+        int64_t i;  /* I8, I16, I32, I64 */
+        uint64_t u; /* U8, U16, U32, U64 */
+        double r;   /* F32, F64 */
+        bool b;     /* BOOL */
+        mo_text s;  /* STRING: not terminated, and perhaps not UTF-8 */
+    } as;
+} mo_value;
+
+typedef struct mo_metadata_info {
+    const char *key;
+    mo_value_type type; /* of the value, or of each element */
+    bool is_array;
+    uint64_t count; /* elements; 1 for a value that is no array */
+} mo_metadata_info;
+
+/* Metadata in the order of the file (of a split model: of its first part). False past the last. */
+MO_API int64_t mo_file_metadata_count(const mo_file *file);
+MO_API bool mo_file_metadata(const mo_file *file, int64_t index, mo_metadata_info *out, size_t size);
+MO_API bool mo_file_metadata_value(const mo_file *file, int64_t index, uint64_t element, mo_value *out);
+
+/* Writes the value for people to read, always terminated: numbers plainly, strings with control
+ * characters escaped, arrays as [a, b, ...] with at most max_elements of them. Returns the bytes the
+ * whole text needs, without the terminator, as snprintf does. */
+MO_API size_t mo_file_metadata_text(const mo_file *file, int64_t index, uint64_t max_elements, char *text,
+                                    size_t size);
+
+typedef struct mo_tensor_info {
+    const char *name;
+    const char *type; /* as in "Q4_K" */
+    int dims;         /* how many sizes the file gives */
+    int64_t size[4];  /* first is fastest; missing ones are 1 */
+    int64_t values;   /* product of the sizes */
+    int64_t bytes;    /* in the file */
+    int64_t offset;   /* from the beginning of its part, in bytes */
+    int part;         /* which part holds it, from 0 */
+} mo_tensor_info;
+
+/* Tensors in the order of the file. False past the last. */
+MO_API int64_t mo_file_tensor_count(const mo_file *file);
+MO_API bool mo_file_tensor(const mo_file *file, int64_t index, mo_tensor_info *out, size_t size);
+
+#define MO_FILE_FORMATS 32
+
+typedef struct mo_file_format {
+    const char *type;
+    int64_t tensors, values, bytes;
+} mo_file_format;
+
+/* What a model weighs, and what one token reads of it when nothing is cached. */
+typedef struct mo_file_info {
+    const char *architecture; /* "" when the file does not say */
+    const char *name;         /* "" when the file does not say */
+    int version;              /* of the container */
+    int parts;
+    int64_t file_bytes; /* all parts, headers included */
+    int64_t tensors, parameters, tensor_bytes;
+    int64_t context_length; /* tokens the model was made for; 0 when the file does not say */
+    int layers;             /* without those for predicting further tokens */
+    int mtp_layers;         /* layers for predicting further tokens (nextn); never read per token */
+
+    int expert_layers, experts, experts_used;   /* experts in one layer, and how many a token uses */
+    int64_t expert_bytes_min, expert_bytes_max; /* one expert: gate, up and down, with scales and biases */
+    int64_t expert_bytes_total;                 /* every expert of every layer a token passes */
+
+    /* Bytes one token reads. */
+    int64_t token_expert_bytes;    /* the experts it is routed to */
+    int64_t token_other_bytes;     /* attention, norms, routers, shared experts, dense layers */
+    int64_t token_output_bytes;    /* the output matrix */
+    int64_t token_embedding_bytes; /* one row of the embedding */
+    int64_t token_bytes;           /* all of these */
+    bool output_tied;              /* the output matrix is the embedding */
+
+    int formats; /* entries of format, most bytes first */
+    mo_file_format format[MO_FILE_FORMATS];
+} mo_file_info;
+
+/* Fails with MO_EFORMAT where metadata and tensors contradict each other. */
+MO_API mo_status mo_file_summarize(const mo_file *file, mo_file_info *out, size_t size, mo_error *err);
+
+/* As mo_tokenize(), from a model file alone, without loading weights. */
+MO_API mo_status mo_tokenize_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
+                                  size_t *count, mo_error *err);
+
+/* ---- Synthetic models ---------------------------------------------------------------------- */
+
+typedef struct mo_synth_options {
+    size_t size;
+    int layers;       /* the first so many layers; 0: all */
+    const char *type; /* format of every matrix, as in "Q8_0"; NULL: the mix the model is published in.
+                       * Norms, biases, routers and other small tensors are F32 in any case. Where rows
+                       * do not fit the format's block, what quantizers take instead (Q4_K: Q5_0, ...) */
+    uint64_t seed;
+    float skew;     /* of the router: 0 none, up to 8; see moraine synth --help */
+    int threads;    /* 0: one per usable core; the file does not depend on it */
+    bool overwrite; /* an existing file */
+} mo_synth_options;
+
+MO_API void mo_synth_options_init(mo_synth_options *options, size_t size);
+static inline mo_synth_options mo_synth_options_default(void)
+{
+    mo_synth_options o;
+    mo_synth_options_init(&o, sizeof o);
+    return o;
+}
+
+/* The published models whose shapes are known, by number; NULL past the last. */
+MO_API const char *mo_synth_name(int index);
+
+typedef struct mo_synth_info {
+    const char *title, *architecture; /* constants */
+    int layers;
+    int64_t tensors, parameters, file_bytes;
+} mo_synth_info;
+
+/* What mo_synth() would write. MO_ENOENT for an unknown name lists the known ones. */
+MO_API mo_status mo_synth_measure(const char *name, const mo_synth_options *options, mo_synth_info *out,
+                                  size_t size, mo_error *err);
+
+/* Writes a model file of the named shape with random, well-scaled weights and no vocabulary. The same
+ * bytes for the same options on every machine. The file appears when it is complete; after a failure or
+ * cancellation (MO_ECANCELLED) nothing is left. progress may be NULL. */
+MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_options *options,
+                          mo_progress_fn progress, void *user, mo_error *err);
+
+/* ---- Other formats for a model's weights --------------------------------------------------- */
+
+/* What a tensor counts as when a model is quantized. */
+typedef enum mo_tensor_class {
+    MO_CLASS_EXPERTS,   /* the matrices of routed experts */
+    MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
+    MO_CLASS_OUTPUT,    /* the output matrix, where the model has one of its own */
+    MO_CLASS_EMBEDDING, /* the embedding, which also is the output where that is tied to it */
+    MO_CLASS_KEPT,      /* routers, vectors, convolutions: always copied as they are */
+    MO_TENSOR_CLASSES
+} mo_tensor_class;
+
+/* "experts", "rest", ... A constant. */
+MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
+
+typedef struct mo_quantize_options {
+    size_t size;
+    /* A format such as "Q8_0" for each class; NULL leaves the tensors as they are. output and embedding
+     * follow rest when they are NULL. Tensors that have the format already are copied. */
+    const char *experts, *rest, *output, *embedding;
+    int threads;    /* 0: one per usable core; the file does not depend on it */
+    bool overwrite; /* an existing file */
+} mo_quantize_options;
+
+MO_API void mo_quantize_options_init(mo_quantize_options *options, size_t size);
+static inline mo_quantize_options mo_quantize_options_default(void)
+{
+    mo_quantize_options o;
+    mo_quantize_options_init(&o, sizeof o);
+    return o;
+}
+
+typedef struct mo_quantize_class {
+    int64_t tensors, values;
+    int64_t bytes_before, bytes_after;
+    int64_t converted; /* tensors that got another format */
+    double error;      /* of those: root of the sum of squared differences over the sum of squares */
+} mo_quantize_class;
+
+typedef struct mo_quantize_report {
+    int64_t file_bytes_before, file_bytes_after; /* before: all parts */
+    mo_quantize_class classes[MO_TENSOR_CLASSES];
+} mo_quantize_report;
+
+/* Writes a model with its weights in other formats: one file with the same metadata, also where the source
+ * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
+ * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown or cannot hold
+ * a tensor's rows; err then names those that can. The same bytes for any number of threads. Memory is a few
+ * MiB per thread. report may be NULL. progress may be NULL; it counts bytes of the new file. */
+MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
+                             mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
+                             mo_error *err);
+
+/* ---- Plans --------------------------------------------------------------------------------- */
+
+/* What to plan for. */
+typedef struct mo_plan_options {
+    size_t size;
+    int64_t ram_bytes;      /* ceiling of the process; 0: found from the machine, less a reserve */
+    int64_t context, batch; /* as in mo_model_options */
+    mo_kv_type kv;
+    int sessions;        /* held at once; 0: 1 */
+    const char *machine; /* file with another machine's sizes and rates (JSON, as moraine probe writes it);
+                            NULL: this machine, with its probed rates where there are any */
+    const char
+        *device; /* as in mo_model_options; of another machine: "none", or else what its file describes */
+    int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
+    bool cpu_moe;       /* no expert stays in the device's memory, but for a hot cache */
+    mo_postfetch_mode postfetch;
+    mo_hot_cache_options hot_cache; /* as in mo_model_options */
+} mo_plan_options;
+
+MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);
+static inline mo_plan_options mo_plan_options_default(void)
+{
+    mo_plan_options o;
+    mo_plan_options_init(&o, sizeof o);
+    return o;
+}
+
+#define MO_PLAN_REPORT_CLASSES 16
+
+/* Experts of one size. */
+typedef struct mo_plan_report_class {
+    int64_t bytes, slot_bytes; /* of an expert, and of the slot for it */
+    int64_t experts, slots;    /* in the model; in RAM */
+    int64_t device_slot_bytes, device_slots;
+} mo_plan_report_class;
+
+/* What is in a device's memory. */
+typedef struct mo_plan_report_device {
+    char name[128];                    /* "": no device */
+    char why[256];                     /* what decided the ceiling; without a device, why there is none */
+    int64_t ceiling_bytes, used_bytes; /* 0: no device */
+    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, ring_bytes, slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t slots;
+    int layers, streamed_layers, ring; /* layers whose core stays; others pass through so many slots */
+    int cpu_layers;                    /* of those: in prompts only, single tokens are the CPU's */
+    double hit_rate;                   /* of experts, in the device's memory */
+    bool fetch;                        /* missing experts cross the link as well, beside the CPU's work */
+    double fetch_share;                /* of the missing bytes */
+    char lane[256];                    /* why so, one sentence */
+    int64_t token_bytes, token_link_bytes;
+    double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
+    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
+    bool measured;                                     /* false: guesses */
+} mo_plan_report_device;
+
+/* The hot cache: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
+ * slot_bytes there. */
+typedef struct mo_plan_report_hot {
+    int64_t budget_bytes, used_bytes; /* 0: there is none */
+    int64_t experts, filled;          /* in it; of these the profile knows no pick */
+    int layers, whole_layers;         /* with experts in it; with all of theirs, so that they need no host */
+    int moves;                        /* slots of each size in which updates prepare exchanges */
+    double hit_rate;                  /* of the picks that the profile knows */
+    double tokens_per_second;         /* if a text's picks are those */
+} mo_plan_report_hot;
+
+/* What is where, and how fast that will be. */
+typedef struct mo_plan_report {
+    const char *mode; /* "resident", "slots" or "streamed": a constant */
+    char why[256];    /* one sentence: what decided the ceiling */
+
+    /* Bytes in RAM; used is their sum, at most the ceiling. */
+    int64_t ceiling_bytes, used_bytes;
+    int64_t core_bytes, vector_bytes, table_bytes, kv_bytes, work_bytes, staging_bytes, other_bytes,
+        slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t available_bytes;          /* what could be had when planned; 0: not known */
+
+    /* Bytes that stay on disk. */
+    int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
+
+    int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
+    int streamed_layers, ring;                        /* layers that pass through so many slots */
+    int class_count;
+    mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
+    int64_t context, batch;
+
+    /* Of one token, with evenly spread routing: the slowest case for a cache. */
+    int64_t token_ram_bytes, token_disk_bytes; /* found in RAM; fetched first */
+    double hit_rate;                           /* of experts; 1 where there are none */
+    double core_seconds, expert_seconds, disk_seconds;
+    double tokens_per_second; /* 0: nothing to compute */
+
+    /* What the speed was computed from. */
+    double ram_bytes_s, compute_share, disk_bytes_s;
+    int64_t device_bytes; /* of memory that the device has; 0: none */
+    bool measured;        /* false: modest defaults */
+    mo_plan_report_device device;
+    mo_plan_report_hot hot;
+} mo_plan_report;
+
+/* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run
+ * under the ceiling, MO_EDEVICE when that is the device's, or there is no such device: err says how much is needed and
+ * what to change. The environment's settings of the hot cache hold, as in mo_model_open(). Any thread. */
+MO_API mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out,
+                              size_t size, mo_error *err);
+
+/* ---- Probing: the rates that plans are made with ------------------------------------------- */
+
+typedef struct mo_probe_options {
+    size_t size;
+    const char
+        *model; /* read from its files (of a split one: name the first part); NULL: from a file of 1 GiB
+                            * made for it, of which nothing stays */
+    const char *directory; /* where that file is made; NULL: the current directory */
+    int threads;           /* most threads that read memory; 0: one per usable core */
+    const char *device;    /* as in mo_model_options: measured too, where there is one */
+    /* Between measurements, on the calling thread; returning false cancels. May be NULL. */
+    bool (*progress)(void *user, const char *what, int done, int total);
+    void *user;
+} mo_probe_options;
+
+MO_API void mo_probe_options_init(mo_probe_options *options, size_t size);
+static inline mo_probe_options mo_probe_options_default(void)
+{
+    mo_probe_options o;
+    mo_probe_options_init(&o, sizeof o);
+    return o;
+}
+
+enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
+
+/* A device and the wire to it; rates in bytes per second. */
+typedef struct mo_probe_device_report {
+    char name[128];                   /* "": there is none, or none was asked for */
+    char kind[16];                    /* "cuda", "sim" */
+    char why[256];                    /* without a device: why there is none */
+    int64_t memory_bytes, free_bytes; /* free: what a process may still have */
+    bool pinned;               /* false: the system refused; copies are then as slow as pageable ones */
+    double link_bytes_s;       /* host to device, from pinned memory: the best size */
+    double link_out_bytes_s;   /* device to host */
+    double pageable_bytes_s;   /* host to device, from ordinary memory */
+    double both_ram_bytes_s;   /* threads reading memory while copies run, */
+    double both_link_bytes_s;  /* and those copies */
+    double memory_bytes_s;     /* products reading the device's memory */
+    double launch_seconds;     /* a piece of work, from asking for it to knowing that it is done */
+    double round_trip_seconds; /* the device tells the host, and goes on when the host answers */
+
+    struct mo_probe_copy {
+        int64_t bytes; /* of one copy */
+        double in_bytes_s, out_bytes_s, pageable_bytes_s;
+    } copies[MO_PROBE_COPIES];
+    int copy_count;
+} mo_probe_device_report;
+
+typedef struct mo_probe_report {
+    int threads;         /* of the last measurement of memory */
+    int64_t ram_bytes;   /* what a process may still have */
+    double ram_bytes_s;  /* the best of the memory measurements */
+    double disk_bytes_s; /* reads of 1 MiB as the engine makes them */
+    bool direct, ring;   /* how those were made: past the page cache; by io_uring */
+    int readers;
+    char disk_reason[320]; /* why so, one sentence */
+
+    struct mo_probe_memory {
+        int threads;
+        double bytes_s;
+    } memory[MO_PROBE_MEMORY];
+    int memory_count;
+
+    struct mo_probe_disk {
+        int64_t block_bytes;
+        int depth; /* reads under way at once: threads, or entries of io_uring */
+        bool ring;
+        double bytes_s;
+        double read_s;    /* from asking for a block to having it, with so many under way */
+        double cpu_share; /* processor time, 1.0: one core */
+    } disk[MO_PROBE_DISK];
+    int disk_count;
+
+    mo_probe_device_report device;
+} mo_probe_report;
+
+/* Measures. Some ten seconds and 600 MiB of memory; other load on the machine shows in the result. */
+MO_API mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t size, mo_error *err);
+
+/* Keeps the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path,
+                               char *saved, size_t size, mo_error *err);
+
+/* The rate at which the model's threads read memory, in GB/s: measured now, over `bytes` of scratch. */
+MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
+
+/* ---- Routing traces and their replay ------------------------------------------------------- */
+
+/* What a pass through the model belongs to. */
+typedef enum mo_trace_phase { MO_TRACE_PROMPT, MO_TRACE_GENERATION } mo_trace_phase;
+
+/* Records which experts every token of some texts chooses, in memory until it is saved. One thread at a time. */
+typedef struct mo_tracer mo_tracer;
+
+/* MO_EUNSUPPORTED when the model has no routed experts. The model must outlive the call only. */
+MO_API mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err);
+MO_API void mo_tracer_close(mo_tracer *tracer);
+
+/* Before each pass, that is, each feed of at most the model's batch of new tokens: how many tokens, of which text
+ * (0 to 65535), prompt or generation. A pass that was not heard to its end is forgotten. */
+MO_API mo_status mo_tracer_step(mo_tracer *tracer, int tokens, int text, mo_trace_phase phase, mo_error *err);
+
+/* A mo_routing_observer whose user is the tracer. Allocates nothing. */
+MO_API void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t *ids,
+                              const float *weights, int used);
+
+/* Writes the file, which appears when it is complete. MO_EINVAL when nothing was recorded. */
+MO_API mo_status mo_tracer_save(const mo_tracer *tracer, const char *path, mo_error *err);
+
+/* A recorded trace. Constant: any thread may ask. */
+typedef struct mo_trace mo_trace;
+/* Reads a trace and checks every field of it. */
+MO_API mo_status mo_trace_open(const char *path, mo_trace **out, mo_error *err);
+MO_API void mo_trace_close(mo_trace *trace);
+
+typedef struct mo_trace_info {
+    uint64_t fingerprint;      /* of the model it was recorded with */
+    int layers, experts, used; /* routed layers; experts in each, and how many a token uses */
+    int texts;                 /* the highest number + 1 */
+    int64_t passes;
+    int64_t tokens[2];                 /* by mo_trace_phase */
+    int64_t expert_bytes, token_bytes; /* all experts; those a token uses */
+    int64_t core_bytes;                /* what a token reads besides */
+} mo_trace_info;
+MO_API void mo_trace_describe(const mo_trace *trace, mo_trace_info *out, size_t size);
+
+typedef struct mo_replay_options {
+    size_t size;
+    /* A name of mo_policy_name(); NULL: the default; "optimum": as if the future were known, a bound for all others. */
+    const char *policy;
+    int64_t budget_bytes; /* for experts in RAM */
+    int step;             /* passes of more tokens are cut to so many; 0: as recorded */
+    const mo_trace *warm; /* begin with what this trace used most, of the same model; NULL: begin empty */
+    const char *rates;    /* a file of rates, for the time; NULL: this machine's, as measured, or defaults */
+} mo_replay_options;
+
+MO_API void mo_replay_options_init(mo_replay_options *options, size_t size);
+static inline mo_replay_options mo_replay_options_default(void)
+{
+    mo_replay_options o;
+    mo_replay_options_init(&o, sizeof o);
+    return o;
+}
+
+/* Of all passes of a phase. An expert counts once per pass and layer, however many tokens picked it. */
+typedef struct mo_replay_phase {
+    int64_t passes, tokens;
+    int64_t needed, hits;             /* experts */
+    int64_t bytes_needed, bytes_read; /* of experts */
+    /* Core, and for each layer the longer of computing its experts and reading the missing ones. Counts reading memory
+     * and disk only, so long prompts take more in truth. */
+    double seconds;
+} mo_replay_phase;
+
+typedef struct mo_replay_report {
+    mo_replay_phase phase[2]; /* by mo_trace_phase */
+    int32_t slots, experts;   /* of all layers */
+    int64_t slot_bytes;
+    bool rates_measured; /* false: the seconds rest on defaults */
+} mo_replay_report;
+
+/* What would have happened to the trace's tokens under a budget and a policy. MO_EINVAL when the budget is too
+ * small for one layer's experts in use, or the policy is unknown. */
+MO_API mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_replay_report *out,
+                           size_t size, mo_error *err);
+
+/* A chart (SVG) of hit rates: a line for each policy, in the order in which they come. */
+typedef struct mo_replay_point {
+    const char *policy;
+    double budget_share, hit_rate; /* 0 to 1 */
+} mo_replay_point;
+MO_API mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title,
+                                 const char *path, mo_error *err);
+
+/* A chart (SVG) of how often each expert of each layer was picked. */
+MO_API mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

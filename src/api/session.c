@@ -1,0 +1,42 @@
+/* The public API of opening sessions. What works on an open one is implemented in engine/ under its public name. */
+#include "engine/session.h"
+
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/status.h"
+
+static const mo_session_options defaults = {.size = sizeof(mo_session_options)};
+
+void mo_session_options_init(mo_session_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+static mo_status read_options(const mo_model *model, const mo_session_options *options,
+                              mo_session_options *out, mo_error *err)
+{
+    *out = defaults;
+    const mo_status status = mo_options_read(out, sizeof *out, options, "mo_session_options", err);
+    if (status == MO_OK && out->kv != MO_KV_F16 && out->kv != MO_KV_F32 && out->kv != MO_KV_Q8_0) {
+        return mo_fail(err, MO_EINVAL, "keys and values are kept as f16, f32 or q8_0");
+    }
+    out->context = out->context ? out->context : model->engine->context;
+    return status;
+}
+
+uint64_t mo_session_bytes(const mo_model *model, const mo_session_options *options)
+{
+    mo_session_options o;
+    return read_options(model, options, &o, NULL) == MO_OK
+               ? mo_state_bytes(model->engine->spec, o.kv, o.context, model->engine->batch)
+               : 0;
+}
+
+mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo_session **out, mo_error *err)
+{
+    mo_session_options o;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    const mo_status status = read_options(model, options, &o, err);
+    return status == MO_OK ? mo_engine_session_open(model->engine, o.kv, o.context, out, err) : status;
+}

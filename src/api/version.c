@@ -1,0 +1,26 @@
+/* The public API of the library itself: which one it is, and its memory. */
+#include <stdlib.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+
+const char *mo_version(void)
+{
+    return MO_VERSION;
+}
+
+mo_status mo_version_check(int header_version, mo_error *err)
+{
+    const int major = header_version / 1000000, minor = header_version / 1000 % 1000;
+    const bool fits = major == MORAINE_VERSION_MAJOR &&
+                      (major == 0 ? minor == MORAINE_VERSION_MINOR : minor <= MORAINE_VERSION_MINOR);
+    return fits ? MO_OK
+                : mo_fail(err, MO_EUNSUPPORTED,
+                          "the program was compiled for moraine %d.%d, the library is %s; build it again",
+                          major, minor, mo_version());
+}
+
+void mo_free(void *memory)
+{
+    free(memory);
+}

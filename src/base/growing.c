@@ -1,0 +1,53 @@
+#include "base/growing.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+void mo_report_write(void *callers, size_t size, const void *own, size_t own_size)
+{
+    memcpy(callers, own, size < own_size ? size : own_size);
+    if (size > own_size) {
+        memset((char *)callers + own_size, 0, size - own_size);
+    }
+}
+
+void mo_options_write(void *callers, size_t size, const void *defaults, size_t own_size)
+{
+    mo_report_write(callers, size, defaults, own_size);
+    if (size >= sizeof size) {
+        memcpy(callers, &size, sizeof size);
+    }
+}
+
+mo_status mo_options_read(void *own, size_t own_size, const void *callers, const char *name, mo_error *err)
+{
+    size_t size;
+    if (!callers) {
+        return MO_OK;
+    }
+    memcpy(&size, callers, sizeof size);
+    if (size <= sizeof size || size > ((size_t)1 << 20)) {
+        return mo_fail(err, MO_EINVAL, "%s: its size is %zu; set it, best by %s_default()", name, size, name);
+    }
+    for (size_t i = own_size; i < size; i++) {
+        if (((const char *)callers)[i]) {
+            return mo_fail(err, MO_EINVAL,
+                           "%s: something is set that this library does not know yet; it is version %s", name,
+                           MO_VERSION);
+        }
+    }
+    memcpy(own, callers, size < own_size ? size : own_size);
+    memcpy(own, &own_size, sizeof own_size);
+    return MO_OK;
+}
+
+mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *name, mo_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (reserved[i]) {
+            return mo_fail(err, MO_EINVAL, "%s: the reserve must be 0; begin with the defaults", name);
+        }
+    }
+    return MO_OK;
+}

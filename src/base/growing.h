@@ -1,0 +1,29 @@
+/* Growing: structs of the public API whose size the caller names, so that a program keeps running when a later library
+ * has more members. Members are only ever added behind the last, and never inside what was padding. */
+#ifndef MO_BASE_GROWING_H
+#define MO_BASE_GROWING_H
+
+#include "moraine.h"
+
+/* Writes defaults (whose own first member is a size_t) to a caller's options of `size` bytes, and the size. What this
+ * library does not know becomes 0. */
+void mo_options_write(void *callers, size_t size, const void *defaults, size_t own_size);
+
+/* The caller's options over the defaults that *own holds. NULL leaves the defaults. MO_EINVAL when the size was not set,
+ * or a member behind the last that we know is not 0; `name` is the struct's. */
+mo_status mo_options_read(void *own, size_t own_size, const void *callers, const char *name, mo_error *err);
+
+/* Fills an info or a report of `size` bytes; what this library does not know becomes 0. */
+void mo_report_write(void *callers, size_t size, const void *own, size_t own_size);
+
+/* MO_EINVAL when a reserve is not 0. */
+mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *name, mo_error *err);
+
+/* Public functions may be called without an error; what they call may not. The first statement of each that takes one. */
+#define MO_OWN_ERROR(err)                                                                                    \
+    mo_error own_error = {MO_OK, {0}};                                                                       \
+    if (!(err)) {                                                                                            \
+        (err) = &own_error;                                                                                  \
+    }
+
+#endif
