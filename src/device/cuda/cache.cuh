@@ -11,10 +11,11 @@ static __device__ __forceinline__ uint8_t *mo_cache_block(const mo_dstate &state
     return mo_at<uint8_t>(mo_at<const mo_daddr>(state.blocks)[mo_kv_entry(u, state.length)]);
 }
 
-/* The keys and values of one KV head in a chunk, which has two blocks: position u of the chunk, counted from its beginning, lies at
- * k + u * bytes in the first and at k_next + u * bytes in the second. */
+/* The keys and values of one KV head in a chunk, which has two blocks. Few registers: kernels hold it while they work. */
 typedef struct mo_cache_span {
-    const uint8_t *k, *k_next, *v, *v_next;
+    const uint8_t *keys; /* the head's first in the first block */
+    int values;          /* bytes from them to its values */
+    int64_t next;        /* bytes from the first block to the second */
 } mo_cache_span;
 
 /* Of the chunk that begins at `begin`, of which `count` positions are there. */
@@ -23,23 +24,22 @@ static __device__ __forceinline__ mo_cache_span mo_cache_chunk(const mo_op_atten
 {
     const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
     const uint8_t *first = mo_cache_block(state, begin);
-    const uint8_t *second = count > MO_KV_BLOCK ? mo_cache_block(state, begin + MO_KV_BLOCK) : first;
     mo_cache_span s;
-    s.k = first + mo_kv_keys_at(shape, kv_head);
-    s.v = first + mo_kv_values_at(shape, kv_head);
-    s.k_next = second + mo_kv_keys_at(shape, kv_head) - MO_KV_BLOCK * mo_kv_bytes(op.kv, op.k_len);
-    s.v_next = second + mo_kv_values_at(shape, kv_head) - MO_KV_BLOCK * mo_kv_bytes(op.kv, op.v_len);
+    s.keys = first + mo_kv_keys_at(shape, kv_head);
+    s.values = (int)(mo_kv_values_at(shape, kv_head) - mo_kv_keys_at(shape, kv_head));
+    s.next = count > MO_KV_BLOCK ? mo_cache_block(state, begin + MO_KV_BLOCK) - first : 0;
     return s;
 }
 
-/* From where position u of the chunk, and those after it in its block, are counted. */
-static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_span &s, int u)
+/* From where the keys, or values, of the block of position u of the chunk are counted: position w of the same block has its
+ * own w * bytes further, w as u counted from the beginning of the chunk. */
+static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_span &s, int u, int bytes)
 {
-    return u < MO_KV_BLOCK ? s.k : s.k_next;
+    return u < MO_KV_BLOCK ? s.keys : s.keys + (s.next - MO_KV_BLOCK * bytes);
 }
-static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u)
+static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u, int bytes)
 {
-    return u < MO_KV_BLOCK ? s.v : s.v_next;
+    return mo_span_keys(s, u, bytes) + s.values;
 }
 
 /* The first position that a token sees. */
