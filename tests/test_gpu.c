@@ -438,6 +438,60 @@ static void count_warnings(void *user, mo_log_level level, const char *subsystem
     warnings += level <= MO_LOG_WARN;
 }
 
+static char warning[512]; /* the last one */
+
+static void keep_warning(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    count_warnings(user, level, subsystem, text);
+    if (level <= MO_LOG_WARN) {
+        snprintf(warning, sizeof warning, "%s", text);
+    }
+}
+
+/* A program that the device refuses, the first or one of a later shape: the CPU takes over with the same bits, and one
+ * line says what, why and at what cost. */
+static void a_refused_program_costs_only_speed(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    const struct {
+        const char *fault;
+        bool cpu_moe;
+        int64_t step;
+    } cases[] = {{"fault=make:0", false, 1},
+                 {"fault=make:0", true, 1},
+                 {"fault=make:1", false, 5},
+                 {"fault=make:3", true, 3}};
+    for (int i = 0; i < 4; i++) {
+        mo_device_report report;
+        setenv("MORAINE_SIM", cases[i].fault, 1);
+        mo_model *model = open_model(o->path, &(setting){.device = "sim", .cpu_moe = cases[i].cpu_moe});
+        unsetenv("MORAINE_SIM");
+        warnings = 0;
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        mo_session *session = open_session(model, MO_KV_F16);
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        feed(session, o->tokens, ORACLE_TOKENS, cases[i].step, &s);
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_model_device(model, &report);
+        assert_true(report.lost);
+        assert_int_equal(warnings, 1);
+        assert_non_null(
+            strstr(warning, "cannot be built on the device: the simulated GPU was told to refuse"));
+        assert_non_null(strstr(warning, "the CPU takes over, more slowly"));
+        mo_session_destroy(session);
+        mo_session *next = open_session(model, MO_KV_F16); /* the CPU's */
+        feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
+        assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_session_destroy(next);
+        free(s.rows);
+        mo_model_close(model);
+    }
+    free(want);
+}
+
 /* A simulated device is lost after so many pieces of work: the text goes on with the same bits, and one line says so. */
 static void a_lost_device_costs_only_speed(void **state)
 {
@@ -564,6 +618,7 @@ int main(void)
         cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
         cmocka_unit_test(fallbacks_say_why),
         cmocka_unit_test(states_are_saved_and_restored),
+        cmocka_unit_test(a_refused_program_costs_only_speed),
         cmocka_unit_test(a_lost_device_costs_only_speed),
         cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
         cmocka_unit_test(a_small_ceiling_is_refused),

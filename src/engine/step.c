@@ -207,6 +207,8 @@ static mo_status run(mo_forward *forward, mo_error *err)
 
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
+    mo_error own = {0};
+    err = err ? err : &own; /* what is logged, and what decides below, is read from it */
     pthread_mutex_lock(&engine->lock);
     mo_host_float_mode();
     mo_forward forward = {.engine = engine,

@@ -1,5 +1,5 @@
 /* The second half of a layer as ops: experts by worklist or in groups, what stands beside them, and the merging of all. */
-#include "gpu/append.h"
+#include "gpu/ops.h"
 
 /* ---- Experts --------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * what stands in its files about why is not repeated here. */
 #include <math.h>
 
-#include "gpu/append.h"
+#include "gpu/ops.h"
 
 /* x += mixer's output, and what the feed-forward part reads. */
 static void take_mixer(mo_gpu_ops *p, int layer)

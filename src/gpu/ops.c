@@ -1,5 +1,5 @@
 /* Ops around layers: the first norm, the meetings with the host, the logits; and launching what was planned. */
-#include "gpu/append.h"
+#include "gpu/ops.h"
 
 void mo_gpu_ops_begin(mo_gpu_ops *p, int layer)
 {

@@ -179,6 +179,16 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
     return status;
 }
 
+/* A step that cannot be prepared is a device that cannot be used: the CPU takes over, as after any other fault of it. */
+static mo_status refuse(mo_status status, const mo_gpu_program_set *shape, mo_error *err)
+{
+    if (status == MO_OK || status == MO_EDEVICE) {
+        return status;
+    }
+    return mo_fail_prefix(err, MO_EDEVICE, "a program for steps of %lld tokens cannot be built on the device",
+                          (long long)shape->tokens);
+}
+
 /* How many layers have closed since the set was made; -1: one that was closed is not any more, so it cannot be used. */
 static int closed_since(const mo_gpu_programs *g, const mo_gpu_program_set *set)
 {
@@ -225,8 +235,10 @@ static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, 
                refused.detail);
         return MO_OK;
     }
-    *err = refused;
-    return status;
+    if (err) {
+        *err = refused;
+    }
+    return refuse(status, shape, err);
 }
 
 mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
@@ -247,7 +259,7 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
     }
     drop_set(oldest);
     *out = oldest;
-    return make_set(g, &shape, oldest, err);
+    return refuse(make_set(g, &shape, oldest, err), &shape, err);
 }
 
 void mo_gpu_programs_close(mo_gpu_programs *g)
