@@ -475,17 +475,17 @@ static void a_refused_program_costs_only_speed(void **state)
         feed(session, o->tokens, ORACLE_TOKENS, cases[i].step, &s);
         mo_log_set(NULL, NULL, MO_LOG_WARN);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-        mo_model_device(model, &report);
+        mo_model_device(model, &report, sizeof report);
         assert_true(report.lost);
         assert_int_equal(warnings, 1);
         assert_non_null(
             strstr(warning, "cannot be built on the device: the simulated GPU was told to refuse"));
         assert_non_null(strstr(warning, "the CPU takes over, more slowly"));
-        mo_session_destroy(session);
+        mo_session_close(session);
         mo_session *next = open_session(model, MO_KV_F16); /* the CPU's */
         feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-        mo_session_destroy(next);
+        mo_session_close(next);
         free(s.rows);
         mo_model_close(model);
     }
