@@ -128,19 +128,19 @@ for spec in ${GPU_DENSE-llama-3-8b:q8_0:0 llama-3-70b:q6_k:12}; do
     "$moraine" bench $prefill --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/crossed/p'
 done
 
-# Small cards, played by this one.
+# Small GPUs, played by this one with a ceiling.
 for spec in ${GPU_SMALL-qwen3-next-80b-a3b:24 gpt-oss-120b:18}; do
     IFS=: read -r name layers <<<"$spec"
-    [[ "$name: small cards" =~ ${GPU_ONLY:-.} ]] || continue
+    [[ "$name: small ceilings" =~ ${GPU_ONLY:-.} ]] || continue
     path=$directory/$name-$layers.gguf
     [ -f "$path" ] || "$moraine" synth "$name" --layers "$layers" -o "$path" >&2
     for vram in 4G 8G; do
-        row "$name: small cards, $vram" decode_best_tps "$path --device $device --ctx 512 --prefill 0 --decode 64 --vram $vram"
+        row "$name: small ceilings, $vram" decode_best_tps "$path --device $device --ctx 512 --prefill 0 --decode 64 --vram $vram"
     done
     run_rows
     for vram in 4G 8G; do
         expected=$("$moraine" plan "$path" --device "$device" --ctx 512 --vram $vram --json 2>/dev/null | field tokens_per_second)
-        awk -v b="${best["$name: small cards, $vram"]:-0}" -v e="${expected:-0}" -v v=$vram \
+        awk -v b="${best["$name: small ceilings, $vram"]:-0}" -v e="${expected:-0}" -v v=$vram \
             'BEGIN {if (e > 0) printf "    the plan expects %.1f with %s: %.0f %% (80 are asked)\n", e, v, 100 * b / e}'
     done
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # policies.sh [BUILD]: hit rates of the policies on routing of the built-in model: one domain, a change of domain, a long
 # run over all of them; and the optimum, which knows the future. Budgets are shares of all experts. Writes the
-# pictures (SVG) beside the traces into BUILD/policies.
+# charts (SVG) beside the traces into BUILD/policies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}

@@ -13,7 +13,7 @@ MO_TEST_DEVICE=cuda "$tests/test_gpu"
 MO_TEST_DEVICE=cuda "$tests/test_gpu_streaming"
 MO_TEST_DEVICE=cuda "$tests/test_gpu_batch"
 MO_TEST_DEVICE=cuda "$tests/test_hot_cache_device"
-if [ -n "${GPU_SYNTH:-}" ]; then # a directory with room for 12 GB: a model of true size as well
+if [ -n "${GPU_SYNTH:-}" ]; then # a directory with 12 GB of free space: a model of true size as well
     echo "== gpt-oss-20b"
     model=$GPU_SYNTH/gpt-oss-20b-skew0.gguf
     [ -f "$model" ] || "$tests/../moraine" synth gpt-oss-20b -o "$model"

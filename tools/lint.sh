@@ -32,7 +32,7 @@ mkdir -p "$directory/once"
 awk '/^\{/ { entry = "" } { entry = entry $0 "\n" }
      /"file":/ { file = $0 } /^\},?$/ && file ~ /\.c",?$/ && !seen[file]++ { sub(/,?\n$/, "", entry); all = all comma entry; comma = ",\n" }
      END { print "[\n" all "\n]" }' "$directory/compile_commands.json" >"$directory/once/compile_commands.json"
-# Nearly all the time goes to the analyser's walk through states, and every loop makes it walk to its limit. It has a sixth
+# Nearly all the time goes to the analyser's search through states, and every loop makes it go to its limit. It has a sixth
 # of the default of 225000 states per function: the 13 findings of its own that four commits of this tree mended are
 # the same with that, and with a ninth. Large files come first, so that none is left to one core at the end.
 mapfile -t compiled < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$directory/once/compile_commands.json" | xargs ls -S)

@@ -8,7 +8,7 @@ import torch
 
 from gguf import Writer
 
-# ChatML, as the engine and llama.cpp recognise it.
+# ChatML, as the engine and llama.cpp recognize it.
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
     "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"

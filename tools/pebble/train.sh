@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# train.sh DATA OUT [options of train.py]: trains pebble from what prepare.sh made and quantises it with our own tools.
+# train.sh DATA OUT [options of train.py]: trains pebble from what prepare.sh made and quantizes it with our own tools.
 # Needs a GPU, python3 with PyTorch 2 and numpy, and the program (make). OUT receives pebble-bf16.gguf, the reference;
 # pebble.gguf, the one that is committed under models/; and log.txt.
 set -euo pipefail
