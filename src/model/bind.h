@@ -31,6 +31,17 @@ typedef struct mo_binding {
         *rows; /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
 } mo_binding;
 
+/* Number i of the matrices, or of the vectors' pointers. */
+static inline mo_weights *mo_binding_matrix(const mo_binding *b, int64_t i)
+{
+    return (mo_weights *)((uint8_t *)b->matrix + (size_t)i * b->step);
+}
+
+static inline const float **mo_binding_vector(const mo_binding *b, int64_t i)
+{
+    return (const float **)((uint8_t *)b->vector + (size_t)i * b->step);
+}
+
 /* A rotation whose frequency factors are a tensor, so that it can be prepared only after loading. */
 typedef struct mo_rope_binding {
     mo_rope_setup setup;

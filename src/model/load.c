@@ -1,11 +1,6 @@
-/* A model's tensors lie in one region: matrices one after another, each on a line of its own, then vectors.
- * What is to be read is cut into pieces of some MiB, sorted by their place in the file, and claimed by the
- * pool's threads in that order, so that the disk sees one nearly sequential stream with several requests
- * under way. A piece holds whole groups of rows, so that it can be rearranged by itself. */
+/* A model's tensors are in one region: matrices one after another, each on a line of its own, then vectors. */
 #include "model/load.h"
 
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,12 +10,9 @@
 #include "base/input.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "numeric/block.h"
+#include "model/pieces.h"
 
-/* Large enough that a disk reaches its rate with a few requests under way, small enough that the copy in the
- * staging buffer is still in the second-level cache when it is rearranged. */
-#define PIECE_BYTES ((int64_t)1 << 20)
-#define LINE_BYTES  64
+#define LINE_BYTES 64
 
 typedef struct mapping {
     uint8_t *data;
@@ -41,31 +33,12 @@ struct mo_checkpoint {
     uint64_t token_bytes;
 };
 
-/* One read of the file. */
-typedef struct piece {
-    const mo_binding *binding;
-    const mo_weights *view; /* NULL: a vector */
-    int64_t row, rows;      /* of the view */
-    int64_t at;             /* in its file, for the order */
-    uint8_t *to;
-} piece;
-
 typedef struct loader {
     mo_checkpoint *model;
     const mo_load_options *options;
     mo_binder binder;
     mo_input **inputs; /* one for each part */
-    piece *pieces;
-    size_t count, room;
-    uint64_t total; /* bytes of all pieces */
-    int64_t stage_bytes;
-    uint8_t **stages; /* one for each thread */
-
-    _Atomic uint64_t done;
-    _Atomic bool stop;   /* something failed, or the caller has had enough */
-    _Atomic bool failed; /* who sets it first writes error */
-    bool cancelled;      /* the calling thread's */
-    mo_error error;
+    mo_pieces pieces;
 } loader;
 
 static int64_t aligned(int64_t bytes)
@@ -76,16 +49,6 @@ static int64_t aligned(int64_t bytes)
 static int64_t view_bytes(const mo_weights *w)
 {
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
-}
-
-static mo_weights *matrix_at(const mo_binding *w, int64_t i)
-{
-    return (mo_weights *)((uint8_t *)w->matrix + (size_t)i * w->step);
-}
-
-static const float **vector_at(const mo_binding *w, int64_t i)
-{
-    return (const float **)((uint8_t *)w->vector + (size_t)i * w->step);
 }
 
 /* A mapped matrix stays where it is, unless its rows must be put in order. */
@@ -128,67 +91,9 @@ static mo_status no_memory(const loader *l, mo_error *err)
                    l->model->path);
 }
 
-/* ---- Pieces ---- */
-
-static bool add_piece(loader *l, piece p, int64_t bytes)
-{
-    if (l->count == l->room) {
-        const size_t room = l->room ? 2 * l->room : 1024;
-        piece *grown = realloc(l->pieces, room * sizeof *grown);
-        if (!grown) {
-            return false;
-        }
-        l->pieces = grown;
-        l->room = room;
-    }
-    l->pieces[l->count++] = p;
-    l->total += (uint64_t)bytes;
-    return true;
-}
-
-/* How many rows a piece of this matrix has: whole groups. */
-static int64_t piece_rows(const mo_weights *w, int64_t row_bytes)
-{
-    const int64_t group = w->interleave ? w->interleave : 1;
-    const int64_t rows = PIECE_BYTES / row_bytes / group * group;
-    return rows > group ? rows : group;
-}
-
-/* Cuts one matrix whose bytes go to `to` (NULL: it stays mapped, and is only checked). */
-static bool cut_matrix(loader *l, const mo_binding *w, int64_t i, uint8_t *to)
-{
-    const mo_weights *view = matrix_at(w, i);
-    const int64_t row_bytes = mo_format_row_bytes(w->tensor->format, view->cols);
-    const int64_t step = piece_rows(view, row_bytes);
-    for (int64_t row = 0; row < view->rows; row += step) {
-        const int64_t rows = view->rows - row < step ? view->rows - row : step;
-        const int64_t from = w->rows ? w->rows[row] * row_bytes : w->first + i * w->stride + row * row_bytes;
-        const piece p = {.binding = w,
-                         .view = view,
-                         .row = row,
-                         .rows = rows,
-                         .at = w->tensor->offset + from,
-                         .to = to ? to + row * row_bytes : NULL};
-        if (!add_piece(l, p, rows * row_bytes)) {
-            return false;
-        }
-        if (to && view->interleave && rows * row_bytes > l->stage_bytes) {
-            l->stage_bytes = rows * row_bytes;
-        }
-    }
-    return true;
-}
-
-static int by_place(const void *left, const void *right)
-{
-    const piece *a = left, *b = right;
-    const int part_a = a->binding->tensor->part, part_b = b->binding->tensor->part;
-    return part_a != part_b ? (part_a > part_b) - (part_a < part_b) : (a->at > b->at) - (a->at < b->at);
-}
-
 /* ---- Layout ---- */
 
-/* Wishes for vectors in the order of their tensors, so that those for the same tensor stand together. */
+/* Bindings of vectors in the order of their tensors, so that those for the same tensor stand together. */
 static int by_tensor(const void *left, const void *right)
 {
     const mo_binding *a = *(const mo_binding *const *)left, *b = *(const mo_binding *const *)right;
@@ -199,7 +104,7 @@ static int by_tensor(const void *left, const void *right)
 static void point(const mo_binding *w, const float *values)
 {
     for (int64_t i = 0; i < w->count; i++) {
-        *vector_at(w, i) = values + w->first + i * w->stride;
+        *mo_binding_vector(w, i) = values + w->first + i * w->stride;
     }
 }
 
@@ -211,12 +116,12 @@ static int64_t place_matrices(loader *l, uint8_t *region)
     for (size_t n = 0; n < l->binder.count; n++) {
         const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; w->matrix && !stays(l, w) && !left(l, w) && i < w->count; i++) {
-            mo_weights *view = matrix_at(w, i);
+            mo_weights *view = mo_binding_matrix(w, i);
             if (region) {
                 const bool grouped = w->place != MO_PLACE_TABLE && mo_weights_units(view->type);
                 view->interleave = grouped && !l->options->map ? l->options->interleave : 0;
                 view->data = region + used;
-                if (!cut_matrix(l, w, i, region + used)) {
+                if (!mo_pieces_add_matrix(&l->pieces, w, i, region + used)) {
                     return -1;
                 }
             }
@@ -234,8 +139,7 @@ static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t c
         if (n == 0 || by_tensor(&order[n - 1], &order[n]) != 0) {
             at = used;
             used += aligned(w->tensor->values * (int64_t)sizeof(float));
-            const piece p = {.binding = w, .at = w->tensor->offset, .to = region ? region + at : NULL};
-            if (region && !add_piece(l, p, w->tensor->bytes)) {
+            if (region && !mo_pieces_add_vector(&l->pieces, w, region + at)) {
                 return -1;
             }
         }
@@ -330,7 +234,7 @@ static mo_status note_homes(loader *l, mo_error *err)
     for (size_t n = 0; n < l->binder.count; n++) {
         const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; left(l, w) && i < w->count; i++) {
-            mo_weights *view = matrix_at(w, i);
+            mo_weights *view = mo_binding_matrix(w, i);
             const mo_layer *layer = w->moe ? &m->spec.layers[layer_of(l, w)] : NULL;
             const int64_t expert =
                 layer ? ((uint8_t *)view - (uint8_t *)layer->moe.bricks) / (int64_t)sizeof(mo_brick) : -1;
@@ -398,181 +302,13 @@ static mo_status map_matrices(loader *l, mo_error *err)
             hint(m, w->tensor);
         }
         for (int64_t i = 0; i < w->count; i++) {
-            matrix_at(w, i)->data = m->data + w->tensor->offset + w->first + i * w->stride;
-            if (w->tensor->format->type == MO_MXFP4 && !cut_matrix(l, w, i, NULL)) {
+            mo_binding_matrix(w, i)->data = m->data + w->tensor->offset + w->first + i * w->stride;
+            if (w->tensor->format->type == MO_MXFP4 && !mo_pieces_add_matrix(&l->pieces, w, i, NULL)) {
                 return no_memory(l, err);
             }
         }
     }
     return status;
-}
-
-/* ---- Reading ---- */
-
-/* Rows of a matrix, in the file's layout. Rows that follow each other in the file are read at once. */
-static mo_status read_rows(const loader *l, const piece *p, uint8_t *to, mo_error *err)
-{
-    const mo_binding *w = p->binding;
-    const mo_input *input = l->inputs[w->tensor->part];
-    const int64_t row_bytes = mo_format_row_bytes(w->tensor->format, p->view->cols);
-    mo_status status = MO_OK;
-    if (!w->rows) {
-        return mo_input_read_at(input, to, (size_t)(p->rows * row_bytes), (uint64_t)p->at, err);
-    }
-    for (int64_t r = 0, run; r < p->rows && status == MO_OK; r += run) {
-        const int32_t *order = w->rows + p->row + r;
-        for (run = 1; r + run < p->rows && order[run] == order[run - 1] + 1; run++) {
-        }
-        status = mo_input_read_at(input, to + r * row_bytes, (size_t)(run * row_bytes),
-                                  (uint64_t)(w->tensor->offset + order[0] * row_bytes), err);
-    }
-    return status;
-}
-
-static mo_status load_matrix(const loader *l, const piece *p, uint8_t *stage, mo_error *err)
-{
-    const mo_weights *view = p->view;
-    const int64_t row_bytes = mo_format_row_bytes(mo_format_of(view->type), view->cols);
-    const int64_t bytes = p->rows * row_bytes;
-    if (!p->to) {
-        return mo_format_check(view->type, view->data + p->row * row_bytes, bytes, err);
-    }
-    uint8_t *raw = view->interleave ? stage : p->to;
-    mo_status status = read_rows(l, p, raw, err);
-    if (status == MO_OK) {
-        status = mo_format_check(view->type, raw, bytes, err);
-    }
-    if (status == MO_OK && view->interleave) {
-        const mo_weights part = {.data = raw, .type = view->type, .rows = p->rows, .cols = view->cols};
-        mo_weights_interleave(&part, view->interleave, p->to);
-    }
-    return status;
-}
-
-/* [taps, n] as the file has it becomes [taps][n]. */
-static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err)
-{
-    float *copy = malloc((size_t)(taps * n) * sizeof *copy);
-    if (!copy) {
-        return mo_fail(err, MO_ENOMEM, "no memory for rearranging it; free some and try again");
-    }
-    memcpy(copy, values, (size_t)(taps * n) * sizeof *copy);
-    for (int64_t t = 0; t < taps; t++) {
-        for (int64_t i = 0; i < n; i++) {
-            values[t * n + i] = copy[i * taps + t];
-        }
-    }
-    free(copy);
-    return MO_OK;
-}
-
-static mo_status load_vector(const loader *l, const piece *p, uint8_t *stage, mo_error *err)
-{
-    const mo_gguf_tensor *t = p->binding->tensor;
-    const mo_format *f = t->format;
-    const mo_input *input = l->inputs[t->part];
-    float *values = (float *)(void *)p->to;
-    mo_status status = MO_OK;
-    if (f->type == MO_F32) {
-        status = mo_input_read_at(input, values, (size_t)t->bytes, (uint64_t)t->offset, err);
-    }
-    const int64_t step = l->stage_bytes / f->block_bytes * f->block_bytes;
-    for (int64_t at = 0; f->type != MO_F32 && at < t->bytes && status == MO_OK; at += step) {
-        const int64_t bytes = t->bytes - at < step ? t->bytes - at : step;
-        status = mo_input_read_at(input, stage, (size_t)bytes, (uint64_t)(t->offset + at), err);
-        if (status == MO_OK) {
-            status = mo_format_check(f->type, stage, bytes, err);
-        }
-        if (status == MO_OK) {
-            mo_row_dequantize(f->type, stage, bytes / f->block_bytes * f->block_values,
-                              values + at / f->block_bytes * f->block_values);
-        }
-    }
-    if (status == MO_OK && p->binding->taps) {
-        status = transpose(values, p->binding->taps, t->values / p->binding->taps, err);
-    }
-    return status;
-}
-
-/* The calling thread has number 0 in the pool; it alone talks to the caller. */
-static void report(loader *l)
-{
-    if (l->options->progress && !l->cancelled &&
-        !l->options->progress(l->options->user, (int64_t)atomic_load(&l->done), (int64_t)l->total)) {
-        l->cancelled = true;
-        atomic_store(&l->stop, true);
-    }
-}
-
-static void load_pieces(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    loader *l = ctx;
-    for (int64_t i = begin; i < end && !atomic_load(&l->stop); i++) {
-        const piece *p = &l->pieces[i];
-        mo_error err = {0};
-        const mo_status status =
-            p->view ? load_matrix(l, p, l->stages[thread], &err) : load_vector(l, p, l->stages[thread], &err);
-        if (status != MO_OK) {
-            mo_fail_prefix(&err, status, "tensor %s", p->binding->tensor->name);
-            if (!atomic_exchange(&l->failed, true)) {
-                l->error = err;
-            }
-            atomic_store(&l->stop, true);
-            return;
-        }
-        const int64_t bytes = p->view
-                                  ? p->rows * mo_format_row_bytes(p->binding->tensor->format, p->view->cols)
-                                  : p->binding->tensor->bytes;
-        atomic_fetch_add(&l->done, (uint64_t)bytes);
-        if (thread == 0) {
-            report(l);
-        }
-    }
-}
-
-static mo_status take_stages(loader *l, mo_error *err)
-{
-    const int threads = l->options->pool ? mo_pool_threads(l->options->pool) : 1;
-    if (l->stage_bytes < PIECE_BYTES) {
-        l->stage_bytes = PIECE_BYTES;
-    }
-    l->stages = calloc((size_t)threads, sizeof *l->stages);
-    for (int i = 0; l->stages && i < threads; i++) {
-        l->stages[i] = malloc((size_t)l->stage_bytes);
-        if (!l->stages[i]) {
-            return no_memory(l, err);
-        }
-    }
-    return l->stages ? MO_OK : no_memory(l, err);
-}
-
-static mo_status read_all(loader *l, mo_error *err)
-{
-    mo_status status = take_stages(l, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    if (l->count > 1) {
-        qsort(l->pieces, l->count, sizeof *l->pieces, by_place);
-    }
-    for (int i = 0; i < mo_gguf_parts(l->model->gguf); i++) {
-        posix_fadvise(mo_input_descriptor(l->inputs[i]), 0, 0, POSIX_FADV_SEQUENTIAL);
-    }
-    report(l);
-    if (l->options->pool) {
-        mo_pool_run(l->options->pool, (int64_t)l->count, 1, load_pieces, l);
-    } else {
-        load_pieces(l, 0, (int64_t)l->count, 0);
-    }
-    if (!atomic_load(&l->failed)) {
-        report(l);
-    }
-    if (atomic_load(&l->failed)) {
-        return mo_fail(err, l->error.status, "%s", l->error.detail);
-    }
-    return l->cancelled
-               ? mo_fail(err, MO_ECANCELLED, "%s: loading was stopped before it was done", l->model->path)
-               : MO_OK;
 }
 
 /* ---- Counting ---- */
@@ -611,11 +347,11 @@ static void weigh(const loader *l)
     for (size_t n = 0; n < l->binder.count; n++) {
         const mo_binding *w = &l->binder.bindings[n];
         for (int64_t i = 0; w->matrix && i < w->count; i++) {
-            count_bytes(&s, w, (uint64_t)view_bytes(matrix_at(w, i)), !left(l, w));
+            count_bytes(&s, w, (uint64_t)view_bytes(mo_binding_matrix(w, i)), !left(l, w));
         }
     }
-    for (size_t n = 0; n < l->count; n++) {
-        const mo_binding *w = l->pieces[n].binding;
+    for (size_t n = 0; n < l->pieces.count; n++) {
+        const mo_binding *w = l->pieces.list[n].binding;
         if (w->vector) {
             count_bytes(&s, w, (uint64_t)w->tensor->values * sizeof(float), true);
         }
@@ -643,16 +379,11 @@ static mo_status open_inputs(loader *l, mo_error *err)
 
 static void loader_free(loader *l)
 {
-    const int threads = l->options->pool ? mo_pool_threads(l->options->pool) : 1;
     for (int i = 0; l->inputs && i < mo_gguf_parts(l->model->gguf); i++) {
         mo_input_close(l->inputs[i]);
     }
-    for (int i = 0; l->stages && i < threads; i++) {
-        free(l->stages[i]);
-    }
     free(l->inputs);
-    free(l->stages);
-    free(l->pieces);
+    mo_pieces_free(&l->pieces);
     mo_bind_free(&l->binder);
 }
 
@@ -690,7 +421,13 @@ static mo_status load(loader *l, const char *path, mo_error *err)
         status = lay_out(l, err);
     }
     if (status == MO_OK && !l->options->describe) {
-        status = read_all(l, err);
+        const mo_pieces_source source = {.path = m->path,
+                                         .inputs = l->inputs,
+                                         .parts = mo_gguf_parts(m->gguf),
+                                         .pool = l->options->pool,
+                                         .progress = l->options->progress,
+                                         .user = l->options->user};
+        status = mo_pieces_read(&l->pieces, &source, err);
     }
     if (status != MO_OK) {
         return status;
@@ -703,8 +440,8 @@ static mo_status load(loader *l, const char *path, mo_error *err)
         return MO_OK;
     }
     mo_bind_finish(&l->binder);
-    mo_log(MO_LOG_DEBUG, "model", "%s: %zu pieces, %llu bytes read", path, l->count,
-           (unsigned long long)atomic_load(&l->done));
+    mo_log(MO_LOG_DEBUG, "model", "%s: %zu pieces, %llu bytes read", path, l->pieces.count,
+           (unsigned long long)l->pieces.total);
     return l->binder.status;
 }
 
