@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 #include "device/sim/sim.h"
 #include "device_case.h"
 

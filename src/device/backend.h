@@ -3,7 +3,18 @@
 #ifndef MO_DEVICE_BACKEND_H
 #define MO_DEVICE_BACKEND_H
 
-#include "device/device.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "device/op.h"
+#include "moraine.h"
+
+/* As in device.h. */
+typedef struct mo_device mo_device;
+typedef struct mo_dstream mo_dstream;
+typedef struct mo_event mo_event;
+typedef struct mo_program mo_program;
+typedef struct mo_device_info mo_device_info;
 
 typedef struct mo_backend {
     void (*describe)(mo_device *, mo_device_info *);

@@ -3,7 +3,7 @@
 #define MO_GGUF_HEADER_H
 
 #include "base/arena.h"
-#include "gguf/read.h"
+#include "gguf/tensor.h"
 
 /* Where a header's bytes come from. */
 typedef struct mo_gguf_source {

@@ -1,4 +1,4 @@
-/* Parse: the walk over one file's header. The file may be hostile: no count is used before it is
+/* Parse: reads one file's header. The file may be hostile: no count is used before it is
  * compared with what remains of the file, and memory grows with the bytes really read, never with a
  * number the file claims. */
 #include <stdio.h>
@@ -6,147 +6,24 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "gguf/cursor.h"
 #include "gguf/header.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF fields are copied as they are");
 
-#define HEADER_LIMIT ((uint64_t)1 << 30) /* bytes; the largest published vocabularies take 20 MB */
-#define FILE_LIMIT   ((int64_t)1 << 50)  /* bytes: sums over many files stay within 63 bits */
-#define COUNT_LIMIT  1000000             /* keys, tensors; old files of one tensor per expert have 100k */
-#define KEY_LIMIT    65535               /* bytes of a key, as the format's description says */
-#define ALIGN_LIMIT  (1u << 20)
-#define ARRAY        9 /* the value type that mo_value_type leaves out */
+#define FILE_LIMIT  ((int64_t)1 << 50) /* bytes: sums over many files stay within 63 bits */
+#define COUNT_LIMIT 1000000            /* keys, tensors; old files of one tensor per expert have 100k */
+#define KEY_LIMIT   65535              /* bytes of a key, as the format's description says */
+#define ALIGN_LIMIT (1u << 20)
+#define ARRAY       9 /* the value type that mo_value_type leaves out */
 
 /* Least bytes a key with its value, and a tensor's description, take in the file. */
 #define ENTRY_BYTES  (8 + 4 + 1)
 #define TENSOR_BYTES (8 + 4 + 4 + 8)
 
-typedef struct cursor {
-    const mo_gguf_source *source;
-    uint8_t *bytes;
-    size_t loaded, capacity, at;
-    char where[160]; /* what is being read, for errors */
-    mo_error *err;
-} cursor;
-
-/* ---- Bytes ---- */
-
-static mo_status damaged(cursor *c, const char *what)
-{
-    return mo_fail(c->err, MO_EFORMAT, "%s: %s %s; the file is damaged, fetch it again", c->source->name,
-                   c->where, what);
-}
-
-static mo_status out_of_memory(cursor *c)
-{
-    return mo_fail(c->err, MO_ENOMEM, "%s: no memory for the header; free some and try again",
-                   c->source->name);
-}
-
-static uint64_t remaining(const cursor *c)
-{
-    return (uint64_t)c->source->bytes - c->at;
-}
-
-/* Makes [at, at + n) readable from c->bytes. */
-static mo_status need(cursor *c, uint64_t n)
-{
-    if (n <= c->loaded - c->at) {
-        return MO_OK;
-    }
-    if (n > HEADER_LIMIT - c->at) {
-        return damaged(c, "claims more bytes than a header may have");
-    }
-    if (n > remaining(c)) {
-        return mo_fail(c->err, MO_EFORMAT,
-                       "%s: the file ends inside its header, in %s; the download is probably cut short: at "
-                       "least %llu bytes are missing",
-                       c->source->name, c->where, (unsigned long long)(n - remaining(c)));
-    }
-    size_t want = c->at + (size_t)n;
-    if (want > c->capacity) {
-        size_t capacity = c->capacity ? c->capacity * 2 : (size_t)256 << 10;
-        capacity = capacity < want ? want : capacity;
-        if (capacity > (uint64_t)c->source->bytes) {
-            capacity = (size_t)c->source->bytes;
-        }
-        uint8_t *bytes = realloc(c->bytes, capacity);
-        if (!bytes) {
-            return out_of_memory(c);
-        }
-        c->bytes = bytes;
-        c->capacity = capacity;
-    }
-    mo_status s = c->source->read(c->source->ctx, (int64_t)c->loaded, c->bytes + c->loaded,
-                                  c->capacity - c->loaded, c->err);
-    if (s != MO_OK) {
-        return s;
-    }
-    c->loaded = c->capacity;
-    return MO_OK;
-}
-
-static mo_status take(cursor *c, void *to, size_t n)
-{
-    mo_status s = need(c, n);
-    if (s == MO_OK) {
-        memcpy(to, c->bytes + c->at, n);
-        c->at += n;
-    }
-    return s;
-}
-
-static mo_status skip(cursor *c, uint64_t n)
-{
-    mo_status s = need(c, n);
-    if (s == MO_OK) {
-        c->at += (size_t)n;
-    }
-    return s;
-}
-
-/* Moves over a string; *at is where its bytes begin. */
-static mo_status skip_string(cursor *c, size_t *at, size_t *length)
-{
-    uint64_t n;
-    mo_status s = take(c, &n, sizeof n);
-    if (s != MO_OK) {
-        return s;
-    }
-    *at = c->at;
-    s = skip(c, n);
-    *length = (size_t)n;
-    return s;
-}
-
-/* A key or tensor name: printable, terminated, owned by the arena. */
-static mo_status take_name(cursor *c, mo_arena *arena, size_t limit, const char **out)
-{
-    size_t at, length;
-    mo_status s = skip_string(c, &at, &length);
-    if (s != MO_OK) {
-        return s;
-    }
-    if (length == 0) {
-        return damaged(c, "has an empty name");
-    }
-    if (length > limit) {
-        char what[80];
-        snprintf(what, sizeof what, "has a name of %zu bytes where %zu are allowed", length, limit);
-        return damaged(c, what);
-    }
-    for (size_t i = 0; i < length; i++) {
-        if (c->bytes[at + i] < 0x20 || c->bytes[at + i] == 0x7f) {
-            return damaged(c, "has a control character in its name");
-        }
-    }
-    *out = mo_arena_text(arena, (const char *)c->bytes + at, length);
-    return *out ? MO_OK : out_of_memory(c);
-}
-
 /* ---- Beginning ---- */
 
-static mo_status not_gguf(cursor *c, const uint8_t magic[4])
+static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
 {
     static const struct {
         const char *magic, *what;
@@ -173,7 +50,7 @@ static mo_status not_gguf(cursor *c, const uint8_t magic[4])
         c->source->name, magic[0], magic[1], magic[2], magic[3]);
 }
 
-static mo_status take_version(cursor *c, mo_gguf_header *h)
+static mo_status read_version(mo_cursor *c, mo_gguf_header *h)
 {
     uint8_t magic[4];
     if (c->source->bytes == 0) {
@@ -184,12 +61,12 @@ static mo_status take_version(cursor *c, mo_gguf_header *h)
                        c->source->name);
     }
     snprintf(c->where, sizeof c->where, "the beginning of the file");
-    mo_status s = take(c, magic, sizeof magic);
+    mo_status s = mo_cursor_read(c, magic, sizeof magic);
     if (s == MO_OK && memcmp(magic, "GGUF", 4) != 0) {
         return not_gguf(c, magic);
     }
     if (s == MO_OK) {
-        s = take(c, &h->version, sizeof h->version);
+        s = mo_cursor_read(c, &h->version, sizeof h->version);
     }
     if (s != MO_OK) {
         return s;
@@ -213,36 +90,17 @@ static mo_status take_version(cursor *c, mo_gguf_header *h)
                        "%s is GGUF version %u and this program knows 2 and 3; look for a newer Moraine",
                        c->source->name, h->version);
     }
-    return damaged(c, "names an impossible version");
+    return mo_cursor_damaged(c, "names an impossible version");
 }
 
 /* ---- Keys and values ---- */
-
-size_t mo_value_type_bytes(mo_value_type type)
-{
-    switch (type) {
-    case MO_VALUE_U8:
-    case MO_VALUE_I8:
-    case MO_VALUE_BOOL: return 1;
-    case MO_VALUE_U16:
-    case MO_VALUE_I16: return 2;
-    case MO_VALUE_U32:
-    case MO_VALUE_I32:
-    case MO_VALUE_F32: return 4;
-    case MO_VALUE_U64:
-    case MO_VALUE_I64:
-    case MO_VALUE_F64: return 8;
-    case MO_VALUE_STRING: return 0;
-    }
-    return 0;
-}
 
 static bool known_type(uint32_t type)
 {
     return type <= MO_VALUE_F64 && type != ARRAY;
 }
 
-static mo_status unknown_type(cursor *c, uint32_t type)
+static mo_status unknown_type(mo_cursor *c, uint32_t type)
 {
     return mo_fail(c->err, MO_EFORMAT,
                    "%s: %s has the unknown value type %u; the file is damaged, or newer than this program",
@@ -250,18 +108,18 @@ static mo_status unknown_type(cursor *c, uint32_t type)
 }
 
 /* Walks the strings once to check them, which also bounds the memory for their places. */
-static mo_status take_string_array(cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
+static mo_status read_string_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
 {
     size_t at, length;
     for (uint64_t i = 0; i < e->count; i++) {
-        mo_status s = skip_string(c, &at, &length);
+        mo_status s = mo_cursor_skip_string(c, &at, &length);
         if (s != MO_OK) {
             return s;
         }
     }
     e->string_at = mo_arena_array(h->arena, (size_t)e->count, sizeof *e->string_at);
     if (!e->string_at) {
-        return out_of_memory(c);
+        return mo_cursor_no_memory(c);
     }
     at = e->at;
     for (uint64_t i = 0; i < e->count; i++) {
@@ -273,22 +131,22 @@ static mo_status take_string_array(cursor *c, mo_gguf_header *h, mo_gguf_entry *
     return MO_OK;
 }
 
-static mo_status check_flags(cursor *c, const mo_gguf_entry *e)
+static mo_status check_flags(mo_cursor *c, const mo_gguf_entry *e)
 {
     for (uint64_t i = 0; i < e->count; i++) {
         if (c->bytes[e->at + i] > 1) {
-            return damaged(c, "has a flag that is neither 0 nor 1");
+            return mo_cursor_damaged(c, "has a flag that is neither 0 nor 1");
         }
     }
     return MO_OK;
 }
 
-static mo_status take_array(cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
+static mo_status read_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
 {
     uint32_t type;
-    mo_status s = take(c, &type, sizeof type);
+    mo_status s = mo_cursor_read(c, &type, sizeof type);
     if (s == MO_OK) {
-        s = take(c, &e->count, sizeof e->count);
+        s = mo_cursor_read(c, &e->count, sizeof e->count);
     }
     if (s != MO_OK) {
         return s;
@@ -306,29 +164,29 @@ static mo_status take_array(cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
     e->type = (mo_value_type)type;
     e->at = c->at;
     size_t each = type == MO_VALUE_STRING ? sizeof(uint64_t) : mo_value_type_bytes(e->type);
-    if (e->count > HEADER_LIMIT / each) {
-        return damaged(c, "claims an array larger than a header may be");
+    if (e->count > MO_HEADER_LIMIT / each) {
+        return mo_cursor_damaged(c, "claims an array larger than a header may be");
     }
-    s = need(c, e->count * each); /* for strings, the least they can take */
+    s = mo_cursor_need(c, e->count * each); /* for strings, the least they can take */
     if (s != MO_OK) {
         return s;
     }
     if (e->type == MO_VALUE_STRING) {
-        return take_string_array(c, h, e);
+        return read_string_array(c, h, e);
     }
     c->at += (size_t)(e->count * each);
     return e->type == MO_VALUE_BOOL ? check_flags(c, e) : MO_OK;
 }
 
-static mo_status take_value(cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
+static mo_status read_value(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
 {
     uint32_t type;
-    mo_status s = take(c, &type, sizeof type);
+    mo_status s = mo_cursor_read(c, &type, sizeof type);
     if (s != MO_OK) {
         return s;
     }
     if (type == ARRAY) {
-        return take_array(c, h, e);
+        return read_array(c, h, e);
     }
     if (!known_type(type)) {
         return unknown_type(c, type);
@@ -338,14 +196,14 @@ static mo_status take_value(cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
     e->at = c->at;
     if (e->type == MO_VALUE_STRING) {
         size_t at, length;
-        s = skip_string(c, &at, &length);
+        s = mo_cursor_skip_string(c, &at, &length);
         if (s == MO_OK) {
             e->text = mo_arena_text(h->arena, (const char *)c->bytes + at, length);
-            s = e->text ? MO_OK : out_of_memory(c);
+            s = e->text ? MO_OK : mo_cursor_no_memory(c);
         }
         return s;
     }
-    s = skip(c, mo_value_type_bytes(e->type));
+    s = mo_cursor_skip(c, mo_value_type_bytes(e->type));
     return s == MO_OK && e->type == MO_VALUE_BOOL ? check_flags(c, e) : s;
 }
 
@@ -354,11 +212,11 @@ static int by_key(const void *a, const void *b)
     return strcmp((*(const mo_gguf_entry *const *)a)->key, (*(const mo_gguf_entry *const *)b)->key);
 }
 
-static mo_status sort_entries(cursor *c, mo_gguf_header *h)
+static mo_status sort_entries(mo_cursor *c, mo_gguf_header *h)
 {
     h->by_key = calloc((size_t)h->entry_count + 1, sizeof(void *));
     if (!h->by_key) {
-        return out_of_memory(c);
+        return mo_cursor_no_memory(c);
     }
     for (int64_t i = 0; i < h->entry_count; i++) {
         h->by_key[i] = &h->entries[i];
@@ -386,22 +244,22 @@ static void *grow(void *array, int64_t count, int64_t *capacity, size_t bytes)
     return realloc(array, (size_t)*capacity * bytes);
 }
 
-static mo_status take_entries(cursor *c, mo_gguf_header *h, int64_t count)
+static mo_status read_entries(mo_cursor *c, mo_gguf_header *h, int64_t count)
 {
     int64_t capacity = 0;
     for (int64_t i = 0; i < count; i++) {
         mo_gguf_entry *entries = grow(h->entries, i, &capacity, sizeof *entries);
         if (!entries) {
-            return out_of_memory(c);
+            return mo_cursor_no_memory(c);
         }
         h->entries = entries;
         mo_gguf_entry *e = &entries[i];
         memset(e, 0, sizeof *e);
         snprintf(c->where, sizeof c->where, "key %lld of %lld", (long long)i + 1, (long long)count);
-        mo_status s = take_name(c, h->arena, KEY_LIMIT, &e->key);
+        mo_status s = mo_cursor_read_name(c, h->arena, KEY_LIMIT, &e->key);
         if (s == MO_OK) {
             snprintf(c->where, sizeof c->where, "key %.120s", e->key);
-            s = take_value(c, h, e);
+            s = read_value(c, h, e);
         }
         if (s != MO_OK) {
             return s;
@@ -413,7 +271,7 @@ static mo_status take_entries(cursor *c, mo_gguf_header *h, int64_t count)
 
 /* ---- Tensors ---- */
 
-static mo_status unknown_format(cursor *c, const mo_gguf_tensor *t, uint32_t type)
+static mo_status unknown_format(mo_cursor *c, const mo_gguf_tensor *t, uint32_t type)
 {
     static const struct {
         uint32_t type;
@@ -436,15 +294,15 @@ static mo_status unknown_format(cursor *c, const mo_gguf_tensor *t, uint32_t typ
 }
 
 /* Sizes to values and bytes, refusing what does not fit into 63 bits. */
-static mo_status measure(cursor *c, mo_gguf_tensor *t)
+static mo_status measure(mo_cursor *c, mo_gguf_tensor *t)
 {
     t->values = 1;
     for (int d = 0; d < 4; d++) {
         if (t->size[d] < 1) {
-            return damaged(c, "has a dimension below 1");
+            return mo_cursor_damaged(c, "has a dimension below 1");
         }
         if (__builtin_mul_overflow(t->values, t->size[d], &t->values)) {
-            return damaged(c, "has impossible dimensions");
+            return mo_cursor_damaged(c, "has impossible dimensions");
         }
     }
     if (t->size[0] % t->format->block_values != 0) {
@@ -456,37 +314,37 @@ static mo_status measure(cursor *c, mo_gguf_tensor *t)
     }
     if (__builtin_mul_overflow(t->values / t->format->block_values, (int64_t)t->format->block_bytes,
                                &t->bytes)) {
-        return damaged(c, "has impossible dimensions");
+        return mo_cursor_damaged(c, "has impossible dimensions");
     }
     return MO_OK;
 }
 
-static mo_status take_tensor(cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
+static mo_status read_tensor(mo_cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
 {
     uint32_t dims, type;
     uint64_t offset;
-    mo_status s = take_name(c, h->arena, MO_GGUF_NAME - 1, &t->name);
+    mo_status s = mo_cursor_read_name(c, h->arena, MO_GGUF_NAME - 1, &t->name);
     if (s != MO_OK) {
         return s;
     }
     snprintf(c->where, sizeof c->where, "tensor %s", t->name);
-    s = take(c, &dims, sizeof dims);
+    s = mo_cursor_read(c, &dims, sizeof dims);
     if (s != MO_OK) {
         return s;
     }
     if (dims > 4) {
-        return damaged(c, "has more than 4 dimensions");
+        return mo_cursor_damaged(c, "has more than 4 dimensions");
     }
     t->dims = (int)dims;
     for (int d = 0; d < 4; d++) {
         t->size[d] = 1;
     }
-    s = take(c, t->size, dims * sizeof *t->size);
+    s = mo_cursor_read(c, t->size, dims * sizeof *t->size);
     if (s == MO_OK) {
-        s = take(c, &type, sizeof type);
+        s = mo_cursor_read(c, &type, sizeof type);
     }
     if (s == MO_OK) {
-        s = take(c, &offset, sizeof offset);
+        s = mo_cursor_read(c, &offset, sizeof offset);
     }
     if (s != MO_OK) {
         return s;
@@ -496,24 +354,24 @@ static mo_status take_tensor(cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
         return unknown_format(c, t, type);
     }
     if (offset > INT64_MAX) {
-        return damaged(c, "lies at an impossible offset");
+        return mo_cursor_damaged(c, "lies at an impossible offset");
     }
     t->offset = (int64_t)offset; /* from the beginning of the data, until place_tensors() */
     return measure(c, t);
 }
 
-static mo_status take_tensors(cursor *c, mo_gguf_header *h, int64_t count)
+static mo_status read_tensors(mo_cursor *c, mo_gguf_header *h, int64_t count)
 {
     int64_t capacity = 0;
     for (int64_t i = 0; i < count; i++) {
         mo_gguf_tensor *tensors = grow(h->tensors, i, &capacity, sizeof *tensors);
         if (!tensors) {
-            return out_of_memory(c);
+            return mo_cursor_no_memory(c);
         }
         h->tensors = tensors;
         memset(&tensors[i], 0, sizeof tensors[i]);
         snprintf(c->where, sizeof c->where, "tensor %lld of %lld", (long long)i + 1, (long long)count);
-        mo_status s = take_tensor(c, h, &tensors[i]);
+        mo_status s = read_tensor(c, h, &tensors[i]);
         if (s != MO_OK) {
             return s;
         }
@@ -529,7 +387,7 @@ static int by_offset(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static mo_status check_overlap(cursor *c, const mo_gguf_header *h)
+static mo_status check_overlap(mo_cursor *c, const mo_gguf_header *h)
 {
     bool ordered = true;
     for (int64_t i = 1; i < h->tensor_count && ordered; i++) {
@@ -541,7 +399,7 @@ static mo_status check_overlap(cursor *c, const mo_gguf_header *h)
     }
     const mo_gguf_tensor **sorted = calloc((size_t)h->tensor_count, sizeof(void *));
     if (!sorted) {
-        return out_of_memory(c);
+        return mo_cursor_no_memory(c);
     }
     for (int64_t i = 0; i < h->tensor_count; i++) {
         sorted[i] = &h->tensors[i];
@@ -563,7 +421,7 @@ static mo_status check_overlap(cursor *c, const mo_gguf_header *h)
 
 /* Turns offsets into places in the file. A tensor past the end of the file is a cut download when an
  * ordinary layout would put it there, and damage otherwise. */
-static mo_status place_tensors(cursor *c, mo_gguf_header *h)
+static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
 {
     const int64_t mask = (int64_t)h->alignment - 1;
     h->data_start = ((int64_t)c->at + mask) & ~mask;
@@ -575,11 +433,11 @@ static mo_status place_tensors(cursor *c, mo_gguf_header *h)
         int64_t end;
         snprintf(c->where, sizeof c->where, "tensor %s", t->name);
         if (t->offset & mask) {
-            return damaged(c, "lies at an offset that is not aligned");
+            return mo_cursor_damaged(c, "lies at an offset that is not aligned");
         }
         if (__builtin_add_overflow(t->offset, h->data_start, &t->offset) ||
             __builtin_add_overflow(t->offset, t->bytes, &end)) {
-            return damaged(c, "lies at an impossible offset");
+            return mo_cursor_damaged(c, "lies at an impossible offset");
         }
         if (layout_known && (__builtin_add_overflow(layout_end, t->bytes, &layout_end) ||
                              __builtin_add_overflow(layout_end, mask, &layout_end))) {
@@ -596,7 +454,7 @@ static mo_status place_tensors(cursor *c, mo_gguf_header *h)
     }
     snprintf(c->where, sizeof c->where, "tensor %s", last->name);
     if (!layout_known || last->offset + last->bytes > layout_end) {
-        return damaged(c, "lies outside the file and where no layout would put it");
+        return mo_cursor_damaged(c, "lies outside the file and where no layout would put it");
     }
     return mo_fail(
         c->err, MO_EFORMAT,
@@ -607,11 +465,11 @@ static mo_status place_tensors(cursor *c, mo_gguf_header *h)
 
 /* ---- The whole ---- */
 
-static mo_status take_count(cursor *c, const char *what, uint64_t least, int64_t *out)
+static mo_status read_count(mo_cursor *c, const char *what, uint64_t least, int64_t *out)
 {
     uint64_t n;
     snprintf(c->where, sizeof c->where, "the number of %s", what);
-    mo_status s = take(c, &n, sizeof n);
+    mo_status s = mo_cursor_read(c, &n, sizeof n);
     if (s != MO_OK) {
         return s;
     }
@@ -626,7 +484,7 @@ static mo_status take_count(cursor *c, const char *what, uint64_t least, int64_t
     return MO_OK;
 }
 
-static mo_status find_alignment(cursor *c, mo_gguf_header *h)
+static mo_status find_alignment(mo_cursor *c, mo_gguf_header *h)
 {
     const mo_gguf_entry *e = mo_gguf_header_find(h, "general.alignment");
     h->alignment = 32;
@@ -638,25 +496,25 @@ static mo_status find_alignment(cursor *c, mo_gguf_header *h)
         }
         if (e->is_array || !mo_value_integer(&value, &n) || n < 8 || n > ALIGN_LIMIT || (n & (n - 1))) {
             snprintf(c->where, sizeof c->where, "general.alignment");
-            return damaged(c, "is no power of two between 8 and 1048576");
+            return mo_cursor_damaged(c, "is no power of two between 8 and 1048576");
         }
         h->alignment = (uint32_t)n;
     }
     return MO_OK;
 }
 
-static mo_status parse(cursor *c, mo_gguf_header *h)
+static mo_status parse(mo_cursor *c, mo_gguf_header *h)
 {
     int64_t tensors = 0, entries = 0;
-    mo_status s = take_version(c, h);
+    mo_status s = read_version(c, h);
     if (s == MO_OK) {
-        s = take_count(c, "tensors", TENSOR_BYTES, &tensors);
+        s = read_count(c, "tensors", TENSOR_BYTES, &tensors);
     }
     if (s == MO_OK) {
-        s = take_count(c, "keys", ENTRY_BYTES, &entries);
+        s = read_count(c, "keys", ENTRY_BYTES, &entries);
     }
     if (s == MO_OK) {
-        s = take_entries(c, h, entries);
+        s = read_entries(c, h, entries);
     }
     if (s == MO_OK) {
         h->bytes = c->bytes; /* for looking at values; may still move */
@@ -664,18 +522,18 @@ static mo_status parse(cursor *c, mo_gguf_header *h)
     }
     if (s == MO_OK) {
         h->size = c->at;
-        s = take_tensors(c, h, tensors);
+        s = read_tensors(c, h, tensors);
     }
     return s == MO_OK ? place_tensors(c, h) : s;
 }
 
 mo_status mo_gguf_header_parse(const mo_gguf_source *source, mo_gguf_header *out, mo_error *err)
 {
-    cursor c = {.source = source, .err = err};
+    mo_cursor c = {.source = source, .err = err};
     memset(out, 0, sizeof *out);
     out->file_bytes = source->bytes;
     out->arena = mo_arena_create(0);
-    mo_status s = out->arena ? parse(&c, out) : out_of_memory(&c);
+    mo_status s = out->arena ? parse(&c, out) : mo_cursor_no_memory(&c);
     out->bytes = c.bytes;
     if (s != MO_OK) {
         mo_gguf_header_free(out);
@@ -685,22 +543,4 @@ mo_status mo_gguf_header_parse(const mo_gguf_source *source, mo_gguf_header *out
     uint8_t *bytes = realloc(out->bytes, out->size);
     out->bytes = bytes ? bytes : out->bytes;
     return MO_OK; /* cppcheck-suppress memleak ; out has it */
-}
-
-void mo_gguf_header_free(mo_gguf_header *h)
-{
-    free(h->bytes);
-    free(h->entries);
-    free(h->by_key);
-    free(h->tensors);
-    mo_arena_destroy(h->arena);
-    memset(h, 0, sizeof *h);
-}
-
-const mo_gguf_entry *mo_gguf_header_find(const mo_gguf_header *h, const char *key)
-{
-    const mo_gguf_entry wanted = {.key = key}, *pointer = &wanted;
-    const mo_gguf_entry **found =
-        h->entry_count ? bsearch(&pointer, h->by_key, (size_t)h->entry_count, sizeof(void *), by_key) : NULL;
-    return found ? *found : NULL;
 }

@@ -6,25 +6,11 @@
 #ifndef MO_GGUF_READ_H
 #define MO_GGUF_READ_H
 
+#include "gguf/tensor.h"
 #include "moraine_tools.h"
-#include "numeric/format.h"
 
 typedef struct mo_gguf mo_gguf;
-typedef struct mo_gguf_entry mo_gguf_entry; /* one key and its value */
 
-typedef struct mo_gguf_tensor {
-    const char *name;
-    const mo_format *format;
-    int dims;        /* how many sizes the file gives, 0 to 4 */
-    int64_t size[4]; /* first is fastest; missing ones are 1 */
-    int64_t values;
-    int64_t bytes;
-    int64_t offset; /* from the beginning of the file that holds it */
-    int part;       /* which file holds it */
-} mo_gguf_tensor;
-
-/* Longest tensor name a file may have, terminator included. */
-#define MO_GGUF_NAME      64
 #define MO_GGUF_MAX_PARTS 1000
 
 /* Opens path and, when it is the first part of a split model, the others beside it. On failure *out

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 
 /* The cache of one layer and session: its table, found. */
 typedef struct cache {

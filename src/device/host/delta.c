@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 #include "numeric/math.h"
 
 enum { TAPS_MAX = 16 };

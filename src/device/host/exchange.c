@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 
 mo_status mo_op_host_publish(mo_op_job *job, const mo_op_publish *o)
 {

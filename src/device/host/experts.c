@@ -1,7 +1,7 @@
 /* The experts of a worklist on the host, row by row. */
 #include <inttypes.h>
 
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 
 /* Rows of gate and up that are computed together. */
 enum { PIECE = 256 };

@@ -1,10 +1,22 @@
-/* Parts of the host's ops: how operands are found, and what several ops do. Private to op_host*.c. */
+/* Operands of ops on the host: what they run on, and how addresses become memory. */
 #ifndef MO_DEVICE_HOST_OPERANDS_H
 #define MO_DEVICE_HOST_OPERANDS_H
 
 #include <stdbool.h>
 
-#include "device/host/run.h"
+#include "device/op.h"
+#include "numeric/kernels.h"
+
+/* Turns a device address into a pointer to `bytes` readable and writable bytes, or NULL when it is not one (then the
+ * op fails). Not called for address 0. */
+typedef void *(*mo_op_resolve)(void *user, mo_daddr address, int64_t bytes);
+
+typedef struct mo_op_host {
+    const mo_kernels *kernels;
+    mo_op_resolve resolve;
+    bool (*stopped)(void *user); /* NULL, or: MO_OP_AWAIT asks whether it should give up, as for an abort */
+    void *user;
+} mo_op_host;
 
 /* One op under way. Finding an operand that is not there fails the job and gives NULL; an op finds all its operands,
  * looks at `status` once, and computes only then. */
@@ -38,45 +50,5 @@ mo_dstate mo_op_layer(mo_op_job *job, mo_daddr layers, int layer);
 
 /* Sets a flag of op.h's `bad` kind; NULL is allowed. */
 void mo_op_set_bad(uint32_t *bad, uint32_t value);
-
-/* ---- Matrices ---- */
-
-typedef struct mo_op_matrix {
-    mo_weights w;
-    const float *scale, *bias; /* or NULL */
-} mo_op_matrix;
-
-/* The matrix at `data` with expert's scale and bias (0 for a core matrix). */
-mo_op_matrix mo_op_matrix_at(mo_op_job *job, const char *operand, const mo_dmatrix *m, mo_daddr data,
-                             int64_t expert);
-
-/* The activations that the matrix reads: values or codes, as its type wants. */
-mo_acts mo_op_acts_for(mo_op_job *job, const char *operand, const mo_dacts *a, int64_t rows,
-                       const mo_dmatrix *m);
-
-/* y[t * stride + r - begin] for rows [begin, end) of the matrix, scaled and with bias. */
-void mo_op_multiply(const mo_kernels *k, const mo_op_matrix *m, int64_t begin, int64_t end,
-                    const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t stride);
-
-void mo_op_activate_row(const mo_kernels *k, int activation, float *y, const float *g, const float *u,
-                        int64_t n);
-
-/* ---- The ops; each returns job->status ---- */
-
-mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o);
-mo_status mo_op_host_logits(mo_op_job *job, const mo_op_logits *o);
-mo_status mo_op_host_product(mo_op_job *job, const mo_op_product *o);
-mo_status mo_op_host_grouped(mo_op_job *job, const mo_op_grouped *o);
-mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o);
-mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o);
-mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o);
-mo_status mo_op_host_convolve(mo_op_job *job, const mo_op_convolve *o);
-mo_status mo_op_host_recur(mo_op_job *job, const mo_op_recur *o);
-mo_status mo_op_host_choose(mo_op_job *job, const mo_op_choose *o);
-mo_status mo_op_host_experts_in(mo_op_job *job, const mo_op_experts *o);
-mo_status mo_op_host_experts_down(mo_op_job *job, const mo_op_experts *o);
-mo_status mo_op_host_publish(mo_op_job *job, const mo_op_publish *o);
-mo_status mo_op_host_await(mo_op_job *job, const mo_op_await *o, int64_t limit_ns);
-mo_status mo_op_host_restore(mo_op_job *job, const mo_op_restore *o);
 
 #endif

@@ -1,7 +1,7 @@
 /* Interleaved matrices back to the file's layout, on the host. */
 #include <string.h>
 
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 
 /* w is interleaved, out gets the file's layout. */
 static void restore(const mo_weights *w, uint8_t *out)

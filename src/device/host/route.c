@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 #include "numeric/kinds.h"
 #include "numeric/ops.h"
 

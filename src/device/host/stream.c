@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "device/host/operands.h"
+#include "device/host/ops.h"
 
 /* The operands of a stream op, found. */
 typedef struct stream_parts {

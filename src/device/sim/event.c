@@ -1,24 +1,58 @@
-/* Events of the simulated device: each recording has a number, and is done when its stream gets there. */
+#include "device/sim/event.h"
+
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "device/sim/parts.h"
 
-void mo_sim_event_reach(mo_sim *sim, mo_sim_event *event, uint64_t number, int64_t time_ns)
-{
-    if (sim->failure.status == MO_OK && number > event->done && number != event->hung) {
-        event->done = number;
-        event->time_ns = time_ns;
-    }
-}
+typedef struct mo_sim_event {
+    mo_event base;
+    int refs;                /* the owner's, and one per command that names it */
+    uint64_t recorded, done; /* numbers of recordings */
+    uint64_t hung;           /* the recording that will never be done; 0: none */
+    int64_t time_ns;         /* of the last one done */
+} mo_sim_event;
 
-void mo_sim_event_drop(mo_sim *sim, mo_sim_event *event)
+/* ---- Commands; with the lock held ---- */
+
+static void drop(mo_sim *sim, mo_sim_event *event)
 {
     if (--event->refs == 0) {
         sim->events--;
         free(event);
     }
 }
+
+static void record(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
+{
+    mo_sim_event *event = command->on.object;
+    (void)stream;
+    if (sim->failure.status == MO_OK && command->on.number > event->done &&
+        command->on.number != event->hung) {
+        event->done = command->on.number;
+        event->time_ns = command->ready_ns;
+    }
+    drop(sim, event);
+}
+
+static void wait_for(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
+{
+    mo_sim_event *event = command->on.object;
+    while (sim->failure.status == MO_OK && event->done < command->on.number) {
+        pthread_cond_wait(&sim->changed, &sim->lock);
+    }
+    stream->over_ns = event->time_ns > command->ready_ns ? event->time_ns : command->ready_ns;
+    drop(sim, event);
+}
+
+static mo_status push(mo_dstream *stream, mo_sim_command command, mo_error *err)
+{
+    mo_sim_event *event = command.on.object;
+    const mo_status status = mo_sim_push((mo_sim_stream *)stream, &command, err);
+    event->refs += status == MO_OK;
+    return status;
+}
+
+/* ---- The device's calls ---- */
 
 mo_status mo_sim_event_create(mo_device *device, mo_event **out, mo_error *err)
 {
@@ -45,18 +79,8 @@ void mo_sim_event_destroy(mo_event *base)
 {
     mo_sim *sim = mo_sim_of(base->device);
     pthread_mutex_lock(&sim->lock);
-    mo_sim_event_drop(sim, (mo_sim_event *)base);
+    drop(sim, (mo_sim_event *)base);
     pthread_mutex_unlock(&sim->lock);
-}
-
-/* With the lock held. */
-static mo_status push(mo_sim_stream *stream, mo_sim_kind kind, mo_sim_event *event, uint64_t number,
-                      mo_error *err)
-{
-    const mo_sim_command command = {.kind = kind, .event = {.event = event, .number = number}};
-    const mo_status status = mo_sim_push(stream, &command, err);
-    event->refs += status == MO_OK;
-    return status;
 }
 
 mo_status mo_sim_event_record(mo_event *base, mo_dstream *stream, mo_error *err)
@@ -70,7 +94,7 @@ mo_status mo_sim_event_record(mo_event *base, mo_dstream *stream, mo_error *err)
         const bool hangs = mo_sim_hits(sim, MO_SIM_HANG, 1);
         const uint64_t before = event->hung;
         event->hung = hangs ? number : before;
-        status = push((mo_sim_stream *)stream, MO_SIM_DO_RECORD, event, number, err);
+        status = push(stream, (mo_sim_command){.run = record, .on = {event, number}}, err);
         if (status == MO_OK) {
             event->recorded = number;
             sim->hung |= hangs;
@@ -89,7 +113,7 @@ mo_status mo_sim_stream_after(mo_dstream *stream, mo_event *base, mo_error *err)
     pthread_mutex_lock(&sim->lock);
     mo_status status = mo_sim_state(sim, err);
     if (status == MO_OK) {
-        status = push((mo_sim_stream *)stream, MO_SIM_DO_AFTER, event, event->recorded, err);
+        status = push(stream, (mo_sim_command){.run = wait_for, .on = {event, event->recorded}}, err);
     }
     pthread_mutex_unlock(&sim->lock);
     return status;
@@ -128,7 +152,7 @@ mo_status mo_sim_event_seconds(mo_event *from, mo_event *to, double *out, mo_err
     pthread_mutex_lock(&sim->lock);
     mo_status status = mo_sim_state(sim, err);
     if (status == MO_OK && (!a->recorded || !b->recorded || a->done < a->recorded || b->done < b->recorded)) {
-        status = mo_fail(err, MO_EINVAL, "time lies between events that are done");
+        status = mo_fail(err, MO_EINVAL, "only between events that are done is there a time");
     } else if (status == MO_OK) {
         *out = (double)(b->time_ns - a->time_ns) * 1e-9;
     }

@@ -1,12 +1,13 @@
 /* The simulated device's memory: addresses of its own, translated by a table. An address is not given out again
  * until all others were, so that one which was freed is caught. */
+#include "device/sim/memory.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "device/sim/parts.h"
 
 /* Two ranges in which no system puts a program's own memory: the device's, and pinned memory as the device sees it. */
 #define SPAN   (UINT64_C(1) << 41)
@@ -59,7 +60,7 @@ static int upto(const mo_sim_memory *m, mo_daddr address)
     return low;
 }
 
-/* The first place from `from` on that has room; 0 when there is none before the end of the range. */
+/* The first place from `from` on that is free; 0 when there is none before the end of the range. */
 static mo_daddr place_from(const mo_sim_memory *m, int range, mo_daddr from, int64_t bytes)
 {
     const mo_daddr end = range_begin(range) + SPAN;
@@ -78,17 +79,17 @@ static mo_daddr place_from(const mo_sim_memory *m, int range, mo_daddr from, int
     return at >= range_begin(range) && at + (mo_daddr)bytes + BEFORE <= end ? at : 0;
 }
 
-/* Makes room for one more element. */
-static bool grow(void **array, int count, int *room, size_t size)
+/* So that there is a place for one more element. */
+static bool grow(void **array, int count, int *limit, size_t size)
 {
-    if (count < *room) {
+    if (count < *limit) {
         return true;
     }
-    const int more = *room ? 2 * *room : 64;
+    const int more = *limit ? 2 * *limit : 64;
     void *moved = realloc(*array, size * (size_t)more);
     if (moved) {
         *array = moved;
-        *room = more;
+        *limit = more;
     }
     return moved != NULL;
 }
@@ -97,7 +98,7 @@ static bool grow(void **array, int count, int *room, size_t size)
 static mo_daddr enter(mo_sim_memory *m, int range, uint8_t *memory, int64_t bytes)
 {
     void *regions = m->regions;
-    if (!grow(&regions, m->count, &m->room, sizeof *m->regions)) {
+    if (!grow(&regions, m->count, &m->region_limit, sizeof *m->regions)) {
         return 0;
     }
     m->regions = regions;
@@ -186,7 +187,7 @@ static void settle(mo_sim *sim)
     pthread_mutex_unlock(&sim->lock);
 }
 
-static mo_status no_room(mo_sim_memory *m, size_t bytes, mo_error *err)
+static mo_status no_memory(mo_sim_memory *m, size_t bytes, mo_error *err)
 {
     return mo_fail(
         err, MO_ENOMEM, "the simulated GPU has %.1f MiB, of which %.1f are free; %.1f were asked for",
@@ -205,13 +206,13 @@ mo_status mo_sim_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error 
     void *memory = NULL;
     pthread_mutex_lock(&m->lock);
     if (cost > m->limit - m->used || posix_memalign(&memory, MO_OP_ALIGN, bytes) != 0) {
-        status = no_room(m, bytes, err);
+        status = no_memory(m, bytes, err);
     } else {
         memset(memory, PATTERN, bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES);
         *out = enter(m, OWN, memory, (int64_t)bytes);
         if (!*out) {
             free(memory);
-            status = no_room(m, bytes, err);
+            status = no_memory(m, bytes, err);
         }
     }
     if (status == MO_OK) {
@@ -286,13 +287,13 @@ mo_status mo_sim_adopt(mo_device *device, void *memory, size_t bytes, mo_error *
     }
     pthread_mutex_lock(&m->lock);
     void *adopted = m->adopted;
-    const bool room = grow(&adopted, m->adopted_count, &m->adopted_room, sizeof *m->adopted);
+    const bool good = grow(&adopted, m->adopted_count, &m->adopted_limit, sizeof *m->adopted);
     m->adopted = adopted;
-    if (room) {
+    if (good) {
         m->adopted[m->adopted_count++] = (mo_sim_range){.memory = memory, .bytes = (int64_t)bytes};
     }
     pthread_mutex_unlock(&m->lock);
-    return room ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of pinned memory");
+    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of pinned memory");
 }
 
 void mo_sim_release(mo_device *device, void *memory)

@@ -1,4 +1,6 @@
 /* A stream of the simulated device: a thread that does one command after the other. */
+#include "device/sim/stream.h"
+
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -6,34 +8,33 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/status.h"
-#include "device/sim/parts.h"
 
 /* ---- The queue -------------------------------------------------------------------------------- */
 
 /* As long as needed: whoever fills it may have to do so before it can empty (an op that awaits the host). */
 static bool grow(mo_sim_stream *stream)
 {
-    const int room = stream->room ? 2 * stream->room : 64;
-    mo_sim_command *queue = malloc(sizeof *queue * (size_t)room);
+    const int limit = stream->limit ? 2 * stream->limit : 64;
+    mo_sim_command *queue = malloc(sizeof *queue * (size_t)limit);
     if (!queue) {
         return false;
     }
     for (int i = 0; i < stream->count; i++) {
-        queue[i] = stream->queue[(stream->first + i) % stream->room];
+        queue[i] = stream->queue[(stream->first + i) % stream->limit];
     }
     free(stream->queue);
     stream->queue = queue;
-    stream->room = room;
+    stream->limit = limit;
     stream->first = 0;
     return true;
 }
 
 mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_error *err)
 {
-    if (stream->count == stream->room && !grow(stream)) {
+    if (stream->count == stream->limit && !grow(stream)) {
         return mo_fail(err, MO_ENOMEM, "no memory for a queue of %d commands", stream->count + 1);
     }
-    mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->room];
+    mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->limit];
     *last = *command;
     last->ready_ns = mo_clock_ns();
     stream->enqueued++;
@@ -42,42 +43,6 @@ mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_e
 }
 
 /* ---- The thread ------------------------------------------------------------------------------- */
-
-/* With the lock held: does a command, or drops it when the device is lost. */
-static void obey(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
-{
-    switch (command->kind) {
-    case MO_SIM_DO_RECORD:
-        mo_sim_event_reach(sim, command->event.event, command->event.number, command->ready_ns);
-        mo_sim_event_drop(sim, command->event.event);
-        return;
-    case MO_SIM_DO_AFTER:
-        while (sim->failure.status == MO_OK && command->event.event->done < command->event.number) {
-            pthread_cond_wait(&sim->changed, &sim->lock);
-        }
-        stream->over_ns = command->event.event->time_ns > command->ready_ns ? command->event.event->time_ns
-                                                                            : command->ready_ns;
-        mo_sim_event_drop(sim, command->event.event);
-        return;
-    default: break;
-    }
-    if (sim->failure.status == MO_OK) {
-        mo_error err = {0};
-        int64_t over_ns = 0;
-        sim->executing++;
-        pthread_mutex_unlock(&sim->lock);
-        const mo_status status = mo_sim_execute(sim, command, &over_ns, &err);
-        pthread_mutex_lock(&sim->lock);
-        sim->executing--;
-        stream->over_ns = over_ns;
-        if (status != MO_OK) {
-            mo_sim_lose(sim, &err);
-        }
-    }
-    if (command->kind == MO_SIM_DO_PROGRAM) {
-        mo_sim_program_drop(sim, command->program);
-    }
-}
 
 static void *work(void *arg)
 {
@@ -96,9 +61,9 @@ static void *work(void *arg)
         if (command.ready_ns < stream->over_ns) {
             command.ready_ns = stream->over_ns;
         }
-        stream->first = (stream->first + 1) % stream->room;
+        stream->first = (stream->first + 1) % stream->limit;
         stream->count--;
-        obey(sim, stream, &command);
+        command.run(sim, stream, &command);
         stream->completed++;
         sim->progress++;
         pthread_cond_broadcast(&sim->changed);

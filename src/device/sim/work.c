@@ -1,4 +1,5 @@
-/* What streams of the simulated device do: copies over the link, ops and programs. */
+#include "device/sim/work.h"
+
 #include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -6,7 +7,16 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "device/sim/parts.h"
+#include "device/sim/memory.h"
+
+enum { COPY_IN, COPY_OUT, COPY_WITHIN, CLEAR, OP, PROGRAM }; /* kinds of commands */
+
+typedef struct mo_sim_program {
+    mo_program base;
+    int refs; /* the owner's, and one per run under way */
+    int count;
+    mo_op ops[];
+} mo_sim_program;
 
 /* ---- The link --------------------------------------------------------------------------------- */
 
@@ -50,10 +60,10 @@ static void cross_link(mo_sim *sim, int64_t end)
 /* ---- Doing ------------------------------------------------------------------------------------ */
 
 static const char *const kind_names[] = {
-    [MO_SIM_DO_COPY_IN] = "a copy to the device",
-    [MO_SIM_DO_COPY_OUT] = "a copy from the device",
-    [MO_SIM_DO_COPY_WITHIN] = "a copy within the device",
-    [MO_SIM_DO_CLEAR] = "the clearing of memory",
+    [COPY_IN] = "a copy to the device",
+    [COPY_OUT] = "a copy from the device",
+    [COPY_WITHIN] = "a copy within the device",
+    [CLEAR] = "the clearing of memory",
 };
 
 /* The pointer behind the device's side of a copy. */
@@ -71,14 +81,12 @@ static void *side(mo_sim *sim, const mo_sim_command *c, const char *name, mo_dad
 /* Both sides as pointers; false when one is not what it should be. */
 static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **from, mo_error *err)
 {
-    const bool in = c->kind == MO_SIM_DO_COPY_IN, out = c->kind == MO_SIM_DO_COPY_OUT;
+    const bool in = c->kind == COPY_IN, out = c->kind == COPY_OUT;
     *to = out ? c->copy.host_to : side(sim, c, "target", c->copy.to, err);
     if (!*to) {
         return false;
     }
-    *from = in                           ? c->copy.host_from
-            : c->kind == MO_SIM_DO_CLEAR ? *to
-                                         : side(sim, c, "source", c->copy.from, err);
+    *from = in ? c->copy.host_from : c->kind == CLEAR ? *to : side(sim, c, "source", c->copy.from, err);
     if (!*from) {
         return false;
     }
@@ -99,42 +107,68 @@ static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo
     if (!sides(sim, c, &to, &from, err)) {
         return MO_EDEVICE;
     }
-    if (c->kind == MO_SIM_DO_CLEAR) {
+    if (c->kind == CLEAR) {
         memset(to, 0, c->copy.bytes);
         return MO_OK;
     }
-    if (c->kind == MO_SIM_DO_COPY_WITHIN) {
+    if (c->kind == COPY_WITHIN) {
         memcpy(to, from, c->copy.bytes);
         return MO_OK;
     }
-    const int64_t end = take_link(sim, c->kind == MO_SIM_DO_COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST,
-                                  c->copy.bytes, c->ready_ns);
+    const int64_t end =
+        take_link(sim, c->kind == COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST, c->copy.bytes, c->ready_ns);
     memcpy(to, from, c->copy.bytes);
     cross_link(sim, end);
     *over_ns = end;
     return MO_OK;
 }
 
-mo_status mo_sim_execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err)
+/* Without the lock. *over_ns is when it was over. */
+static mo_status execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err)
 {
     mo_status status = MO_OK;
     int64_t link_ns = 0;
-    switch (command->kind) {
-    case MO_SIM_DO_COPY_IN:
-    case MO_SIM_DO_COPY_OUT:
-    case MO_SIM_DO_COPY_WITHIN:
-    case MO_SIM_DO_CLEAR: status = copy(sim, command, &link_ns, err); break;
-    case MO_SIM_DO_OP: status = mo_op_run(&sim->runner, &command->op, err); break;
-    case MO_SIM_DO_PROGRAM:
-        for (int i = 0; i < command->program->count && status == MO_OK && !atomic_load(&sim->lost); i++) {
-            status = mo_op_run(&sim->runner, &command->program->ops[i], err);
+    if (command->kind == OP) {
+        status = mo_op_run(&sim->runner, &command->op, err);
+    } else if (command->kind == PROGRAM) {
+        const mo_sim_program *program = command->on.object;
+        for (int i = 0; i < program->count && status == MO_OK && !atomic_load(&sim->lost); i++) {
+            status = mo_op_run(&sim->runner, &program->ops[i], err);
         }
-        break;
-    case MO_SIM_DO_RECORD:
-    case MO_SIM_DO_AFTER: break; /* the stream does these itself */
+    } else {
+        status = copy(sim, command, &link_ns, err);
     }
     *over_ns = link_ns ? link_ns : mo_clock_ns();
     return status;
+}
+
+/* With the lock held. */
+static void drop(mo_sim *sim, mo_sim_program *program)
+{
+    if (--program->refs == 0) {
+        sim->programs--;
+        free(program);
+    }
+}
+
+static void work(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *command)
+{
+    if (sim->failure.status == MO_OK) {
+        mo_error err = {0};
+        int64_t over_ns = 0;
+        sim->executing++;
+        pthread_mutex_unlock(&sim->lock);
+        const mo_status status = execute(sim, command, &over_ns, &err);
+        pthread_mutex_lock(&sim->lock);
+        sim->executing--;
+        stream->over_ns = over_ns;
+        if (status != MO_OK) {
+            mo_sim_lose(sim, &err);
+        }
+    }
+    if (command->kind == PROGRAM) {
+        drop(sim, command->on.object);
+    }
 }
 
 /* ---- Asking for it ---------------------------------------------------------------------------- */
@@ -166,7 +200,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
 {
     mo_sim_stream *stream = (mo_sim_stream *)base;
     mo_sim *sim = mo_sim_of(base->device);
-    const bool in = command->kind == MO_SIM_DO_COPY_IN, out = command->kind == MO_SIM_DO_COPY_OUT;
+    const bool in = command->kind == COPY_IN, out = command->kind == COPY_OUT;
     mo_error why;
     void *to;
     const void *from;
@@ -177,7 +211,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
     pthread_mutex_lock(&sim->lock);
     if (!sound) {
         status = lose(sim, &why, err);
-    } else if ((status = mo_sim_state(sim, err)) == MO_OK && command->kind != MO_SIM_DO_CLEAR &&
+    } else if ((status = mo_sim_state(sim, err)) == MO_OK && command->kind != CLEAR &&
                mo_sim_hits(sim, MO_SIM_COPY, 1)) {
         status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU was told; the device goes on",
                          kind_names[command->kind]);
@@ -193,38 +227,39 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
 
 mo_status mo_sim_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
-    return push_copy(
-        stream,
-        &(mo_sim_command){.kind = MO_SIM_DO_COPY_IN, .copy = {.to = to, .host_from = from, .bytes = bytes}},
-        err);
+    return push_copy(stream,
+                     &(mo_sim_command){
+                         .run = work, .kind = COPY_IN, .copy = {.to = to, .host_from = from, .bytes = bytes}},
+                     err);
 }
 
 mo_status mo_sim_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
-    return push_copy(
-        stream,
-        &(mo_sim_command){.kind = MO_SIM_DO_COPY_OUT, .copy = {.host_to = to, .from = from, .bytes = bytes}},
-        err);
+    return push_copy(stream,
+                     &(mo_sim_command){.run = work,
+                                       .kind = COPY_OUT,
+                                       .copy = {.host_to = to, .from = from, .bytes = bytes}},
+                     err);
 }
 
 mo_status mo_sim_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
 {
     return push_copy(
         stream,
-        &(mo_sim_command){.kind = MO_SIM_DO_COPY_WITHIN, .copy = {.to = to, .from = from, .bytes = bytes}},
+        &(mo_sim_command){.run = work, .kind = COPY_WITHIN, .copy = {.to = to, .from = from, .bytes = bytes}},
         err);
 }
 
 mo_status mo_sim_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
-    return push_copy(stream, &(mo_sim_command){.kind = MO_SIM_DO_CLEAR, .copy = {.to = to, .bytes = bytes}},
-                     err);
+    return push_copy(stream,
+                     &(mo_sim_command){.run = work, .kind = CLEAR, .copy = {.to = to, .bytes = bytes}}, err);
 }
 
 mo_status mo_sim_launch(mo_dstream *base, const mo_op *op, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
-    const mo_sim_command command = {.kind = MO_SIM_DO_OP, .op = *op};
+    const mo_sim_command command = {.run = work, .kind = OP, .op = *op};
     pthread_mutex_lock(&sim->lock);
     const mo_status status = push_work((mo_sim_stream *)base, &command, 1, err);
     pthread_mutex_unlock(&sim->lock);
@@ -232,14 +267,6 @@ mo_status mo_sim_launch(mo_dstream *base, const mo_op *op, mo_error *err)
 }
 
 /* ---- Programs --------------------------------------------------------------------------------- */
-
-void mo_sim_program_drop(mo_sim *sim, mo_sim_program *program)
-{
-    if (--program->refs == 0) {
-        sim->programs--;
-        free(program);
-    }
-}
 
 mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out,
                                 mo_error *err)
@@ -274,7 +301,7 @@ void mo_sim_program_destroy(mo_program *base)
 {
     mo_sim *sim = mo_sim_of(base->device);
     pthread_mutex_lock(&sim->lock);
-    mo_sim_program_drop(sim, (mo_sim_program *)base);
+    drop(sim, (mo_sim_program *)base);
     pthread_mutex_unlock(&sim->lock);
 }
 
@@ -282,7 +309,7 @@ mo_status mo_sim_program_run(mo_program *base, mo_dstream *stream, mo_error *err
 {
     mo_sim *sim = mo_sim_of(base->device);
     mo_sim_program *program = (mo_sim_program *)base;
-    const mo_sim_command command = {.kind = MO_SIM_DO_PROGRAM, .program = program};
+    const mo_sim_command command = {.run = work, .kind = PROGRAM, .on = {.object = program}};
     pthread_mutex_lock(&sim->lock);
     const mo_status status = push_work((mo_sim_stream *)stream, &command, program->count, err);
     program->refs += status == MO_OK;
