@@ -89,7 +89,7 @@ def rooms():
         d.text(x + 40, 35, name, 13, "note", bold=True)
         d.text(x + 40, 52, "to come", 11, "note")
     d.box(20, 88, 920, 26)
-    d.text(480, 106, "include/moraine.h: the common vocabulary; what stands above sees nothing else", 12)
+    d.text(480, 106, "include/moraine.h, moraine_tools.h: the common vocabulary; what stands above sees nothing else", 12)
     d.arrow((480, 62), (480, 86))
     d.arrow((480, 114), (480, 136))
     # An arrow from each room to those it may include and reaches through no other.
