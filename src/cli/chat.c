@@ -1,6 +1,7 @@
 /* moraine chat: a conversation on the terminal. */
 #include <moraine.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,10 @@ static int converse(cli_generation *g, const char *system, int64_t limit, bool t
         }
         cli_interrupt_catch();
         const bool answered = cli_generate(g, limit, false, think ? CLI_THINK : CLI_CHAT) == CLI_OK;
+        leave = cli_interrupt_code(0) == 128 + SIGTERM;
+        if (!leave) {
+            cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
+        }
         printf("\n");
         if (!answered || !say(&c, "assistant", g->answer ? g->answer : "")) {
             forget(&c, c.count - 1); /* the question can be put again */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loading.h"
+#include "terminal.h"
 
 void cli_learning_take(const cli_learning *l, mo_model_options *out)
 {
@@ -92,7 +93,9 @@ bool cli_learning_discover(const char *command, mo_session *session, const int32
     if (count < 1 || mo_session_length(session) > 0) {
         return true;
     }
+    cli_interrupt_session(session);
     const mo_status status = mo_session_discover(session, tokens, count, &read, &err);
+    cli_interrupt_session(NULL);
     if (status != MO_OK && status != MO_ECANCELLED) {
         fprintf(stderr, "moraine %s: %s\n", command, err.detail);
     }

@@ -168,7 +168,11 @@ bool cli_loading_feed(const char *command, mo_session *session, const int32_t *t
                           .count = count,
                           .progress = on_feed,
                           .user = &f};
-    const mo_status status = mo_session_feed(&feed, &err);
+    cli_interrupt_session(session);
+    const mo_status status = cli_interrupted()
+                                 ? MO_ECANCELLED
+                                 : mo_session_feed(&feed, &err); /* it came before the session was set */
+    cli_interrupt_session(NULL);
     if (f.bar) {
         cli_progress_end(&f.progress);
     }

@@ -45,7 +45,8 @@ static void print_help(FILE *stream)
         "\nOptions\n"
         "  -h, --help  print this, or after a command its own options, and exit\n"
         "  --version   print the version and exit\n\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, the rest to stderr.\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 ended by Ctrl-C or SIGTERM. Results go\n"
+        "to stdout, the rest to stderr.\n"
         "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
         "built-in pebble); LLAMA_MOE_LAYER_PERF says how the use of experts is counted (full, update,\n"
         "off); LLAMA_POSTFETCH_* set how experts travel to a device and LLAMA_MOE_HOT_CACHE_* how the hot\n"
@@ -116,6 +117,6 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a failed write, noticed below */
     mo_log_set(on_log, NULL, wanted_level());
-    int code = run(argc, argv);
+    int code = cli_interrupt_code(run(argc, argv));
     return cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
 }

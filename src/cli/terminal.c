@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -176,11 +177,16 @@ void cli_progress_end(cli_progress *p)
 
 /* ---- Interruption ---- */
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal's number; 0: none */
+static _Atomic(mo_session *) cancelled_by_signal;
 
 static void on_signal(int number)
 {
-    interrupted = 1;
+    mo_session *session = atomic_load(&cancelled_by_signal);
+    interrupted = number;
+    if (session) {
+        mo_session_cancel(session);
+    }
     signal(number, SIG_DFL);
 }
 
@@ -194,6 +200,21 @@ void cli_interrupt_catch(void)
 bool cli_interrupted(void)
 {
     return interrupted != 0;
+}
+
+void cli_interrupt_forget(void)
+{
+    interrupted = 0;
+}
+
+void cli_interrupt_session(mo_session *session)
+{
+    atomic_store(&cancelled_by_signal, session);
+}
+
+int cli_interrupt_code(int code)
+{
+    return interrupted ? 128 + interrupted : code;
 }
 
 bool cli_stdout_finish(void)

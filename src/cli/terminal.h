@@ -2,6 +2,8 @@
 #ifndef MO_CLI_TERMINAL_H
 #define MO_CLI_TERMINAL_H
 
+#include <moraine.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +50,13 @@ void cli_progress_end(cli_progress *p);                   /* clears the line */
  * ends the program. Called again, it forgets an earlier one. */
 void cli_interrupt_catch(void);
 bool cli_interrupted(void);
+void cli_interrupt_forget(void); /* it has had its effect; the program goes on */
+
+/* A signal also cancels what this session is fed, in the middle of a step; NULL: of none. Set while it is fed. */
+void cli_interrupt_session(mo_session *session);
+
+/* The exit code of a command that returned `code`: 130 or 143 after a signal that was not forgotten, as shells count. */
+int cli_interrupt_code(int code);
 
 /* Flushes stdout. False when something could not be written; says so on stderr unless the reader of a
  * pipe has just gone. */
