@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/open.h"
 #include "base/clock.h"
 #include "base/host.h"
 #include "device/choice.h"
@@ -14,6 +15,7 @@
 #include "engine/session.h"
 #include "gpu/parts.h"
 #include "numeric/kernels.h"
+#include "plan/limits.h"
 
 enum { REPEATS = 20, ROUNDS = 6 };
 
@@ -270,11 +272,25 @@ int main(int argc, char **argv)
     check(mo_kernels_select(NULL, &kernels, &err), &err);
     const mo_load_options layout = {.leave_table = true, .pool = pool, .interleave = kernels->interleave};
     check(mo_checkpoint_load(argv[1], &layout, &model, &err), &err);
-    const mo_gpu_options options = {.device = device,
-                                    .batch = tokens > 8 ? tokens : 8,
+    mo_device_info info;
+    mo_placed placed;
+    mo_means means = {.rates = mo_rates_here(),
+                      .limits = {.ram_bytes = INT64_MAX,
+                                 .ram_keeps = true,
+                                 .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0}};
+    const mo_needs_options needs = {.batch = tokens > 8 ? tokens : 8,
                                     .context = end > 512 ? end : 512,
-                                    .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0};
+                                    .threads = mo_pool_threads(pool),
+                                    .interleave = kernels->interleave};
+    mo_device_describe(device, &info);
+    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &means.limits);
+    check(mo_placed_make(argv[1], &needs, &means, &placed, &err), &err);
+    const mo_gpu_options options = {.device = device,
+                                    .batch = needs.batch,
+                                    .context = needs.context,
+                                    .placement = mo_placed_view(&placed)};
     check(mo_gpu_open(model, &options, &gpu, &err), &err);
+    mo_placed_drop(&placed);
     if (tokens > GPU_SMALL) {
         watch_batch(model, gpu, pool, tokens);
         mo_gpu_close(gpu);

@@ -9,11 +9,13 @@
 
 #include <cmocka.h>
 
+#include "api/open.h"
 #include "device/backend.h"
 #include "device/choice.h"
 #include "engine/session.h"
 #include "gpu/parts.h"
 #include "oracle.h"
+#include "plan/limits.h"
 
 enum { TOKENS = 32, CONTEXT = 64 };
 
@@ -175,8 +177,45 @@ static struct {
     int copies; /* that there were */
 } opening = {.fault = -1};
 
+typedef struct setting {
+    bool cpu_moe;
+    int64_t stage_bytes; /* 0: as planned */
+    size_t pin_bytes;
+} setting;
+
+static int interleave_of(const mo_checkpoint *model)
+{
+    const mo_model_spec *spec = mo_checkpoint_spec(model);
+    int group = spec->output.w.interleave;
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
+        group = l->routed && l->moe.bricks[0].gate.w.interleave ? l->moe.bricks[0].gate.w.interleave : group;
+        group = l->attention.q.w.interleave ? l->attention.q.w.interleave : group;
+    }
+    return group;
+}
+
+/* Everything in RAM, and on the device what fits. */
+static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setting *s)
+{
+    mo_error err = {.detail = ""};
+    mo_device_info info;
+    mo_placed placed;
+    mo_means means = {.rates = mo_rates_default(),
+                      .limits = {.ram_bytes = (int64_t)1 << 50, .ram_keeps = true, .cpu_moe = s->cpu_moe}};
+    mo_device_describe(device, &info);
+    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &means.limits);
+    const mo_needs_options needs = {
+        .batch = TOKENS, .context = CONTEXT, .threads = 1, .interleave = interleave_of(model)};
+    check(mo_placed_make(mo_checkpoint_path(model), &needs, &means, &placed, &err), &err);
+    mo_plan_device *d = &placed.plan.device;
+    const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_room;
+    d->staging = s->stage_bytes == 0 ? d->staging : s->stage_bytes < least ? least : s->stage_bytes;
+    return placed;
+}
+
 /* options: NULL for the CPU. */
-static place take_place(mo_checkpoint *model, const mo_gpu_options *options)
+static place take_place(mo_checkpoint *model, const setting *options)
 {
     mo_error err = {.detail = ""};
     place p = {.model = model, .vocab = mo_checkpoint_spec(model)->vocab};
@@ -184,18 +223,21 @@ static place take_place(mo_checkpoint *model, const mo_gpu_options *options)
     p.rows = malloc(sizeof(float) * (size_t)(TOKENS * p.vocab));
     if (options) {
         const char *asked = getenv("MO_TEST_DEVICE");
-        mo_gpu_options own = *options;
         check(mo_device_choose(asked ? asked : "sim", &p.device, NULL, 0, &err), &err);
+        mo_placed placed = plan(model, p.device, options);
+        const mo_gpu_options own = {.device = p.device,
+                                    .batch = TOKENS,
+                                    .context = CONTEXT,
+                                    .placement = mo_placed_view(&placed),
+                                    .pin_bytes = options->pin_bytes};
         count_calls(p.device);
         seen.region = mo_checkpoint_region(model, &bytes);
         seen.until = seen.region + bytes;
-        own.device = p.device;
-        own.batch = TOKENS;
-        own.context = CONTEXT;
         count_anew();
         seen.fail_from = opening.fault;
         seen.fail_to = opening.fault + 1;
         check(mo_gpu_open(model, &own, &p.gpu, &err), &err);
+        mo_placed_drop(&placed);
         opening.copies = seen.copies;
         seen.block = p.gpu->scratch.pinned.block;
     }
@@ -278,7 +320,7 @@ static void neighbours_cross_together(void **state)
     (void)state;
     for (int interleave = 0; interleave <= 8; interleave += 8) {
         mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
-        place p = take_place(model, &(mo_gpu_options){.cpu_moe = true});
+        place p = take_place(model, &(setting){.cpu_moe = true});
         expect_same(&p, pebble_rows, TOKENS, NULL);
         const int layers = routed_layers(&p), experts = (int)p.gpu->core.extent.experts;
         assert_int_equal(p.gpu->experts.window_size, GPU_WINDOW);
@@ -306,7 +348,7 @@ static void odd_sizes_cross_alone(void **state)
     for (int i = 0; i < count; i++) {
         for (int interleave = 0; interleave <= 8 && models[i].used; interleave += 8) {
             mo_checkpoint *model = load(models[i].path, interleave);
-            const mo_gpu_options options = {.cpu_moe = true};
+            const setting options = {.cpu_moe = true};
             float *want = expected(model, TOKENS);
             place p = take_place(model, &options);
             const mo_gpu_layer *l = &p.gpu->core.layers[p.gpu->core.spec->layer_count - 1];
@@ -336,7 +378,7 @@ static void windows_have_holes(void **state)
     const int64_t counts[3] = {TOKENS, 10, TOKENS}; /* ten are too few to guess what they need */
     for (int round = 0; round < HOLES; round++) {
         /* Where everything has a slot there would be only two stages. */
-        place p = take_place(pebble, &(mo_gpu_options){.stage_bytes = (int64_t)8 << 20});
+        place p = take_place(pebble, &(setting){.stage_bytes = (int64_t)8 << 20});
         const int experts = (int)p.gpu->core.extent.experts, layers = p.gpu->core.spec->layer_count;
         int missing = 0, runs = 0;
         for (int i = 0; i < layers; i++) {
@@ -367,13 +409,12 @@ static void windows_have_holes(void **state)
 static void small_rings(void **state)
 {
     (void)state;
-    place first = take_place(pebble, &(mo_gpu_options){.cpu_moe = true});
+    place first = take_place(pebble, &(setting){.cpu_moe = true});
     const int64_t brick = brick_bytes(&first);
     leave_place(&first);
     const int stages[] = {1, 5, 13, 30, 100};
     for (int i = 0; i < 5; i++) {
-        place p =
-            take_place(pebble, &(mo_gpu_options){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
+        place p = take_place(pebble, &(setting){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
         assert_int_equal(p.gpu->experts.stage_count, stages[i] < 2 ? 2 : stages[i]);
         assert_true(p.gpu->experts.window_count >= 2);
         assert_true(p.gpu->experts.window_count * p.gpu->experts.window_size <= p.gpu->experts.stage_count);
@@ -390,7 +431,7 @@ static void pinned_pieces(void **state)
     (void)state;
     const size_t pieces[] = {4096, (size_t)1 << 20};
     for (int i = 0; i < 2; i++) {
-        place p = take_place(pebble, &(mo_gpu_options){.cpu_moe = true, .pin_bytes = pieces[i]});
+        place p = take_place(pebble, &(setting){.cpu_moe = true, .pin_bytes = pieces[i]});
         const int whole = routed_layers(&p) * (int)p.gpu->core.extent.experts / GPU_WINDOW * 3;
         assert_int_equal(p.gpu->link.adopted[0].piece, pieces[i]);
         expect_same(&p, pebble_rows, TOKENS, NULL);
@@ -426,12 +467,12 @@ static void drop_slots(void *user, int layer, int64_t position, const int32_t *i
 static void slots_change_behind_the_ring(void **state)
 {
     (void)state;
-    place first = take_place(pebble, &(mo_gpu_options){.cpu_moe = true});
+    place first = take_place(pebble, &(setting){.cpu_moe = true});
     const int64_t brick = brick_bytes(&first);
     leave_place(&first);
     for (int stages = 4; stages <= 150; stages += 146) {
         for (drop_at = 0; drop_at < 7; drop_at += 4) {
-            place p = take_place(pebble, &(mo_gpu_options){.stage_bytes = 2 * brick * stages});
+            place p = take_place(pebble, &(setting){.stage_bytes = 2 * brick * stages});
             for (int i = 0; i < p.gpu->core.spec->layer_count; i++) {
                 for (int e = 0; e < p.gpu->core.extent.experts && p.gpu->core.spec->layers[i].routed;
                      e += 3) {
@@ -451,12 +492,12 @@ static void slots_change_behind_the_ring(void **state)
 static void a_failed_copy_is_made_again(void **state)
 {
     (void)state;
-    place p = take_place(pebble, &(mo_gpu_options){.cpu_moe = true});
+    place p = take_place(pebble, &(setting){.cpu_moe = true});
     expect_same(&p, pebble_rows, TOKENS, NULL);
     const int copies = seen.copies, block = seen.block_at,
               results = (TOKENS + GPU_LOGITS - 1) / GPU_LOGITS + 1;
     leave_place(&p);
-    p = take_place(pebble, &(mo_gpu_options){.cpu_moe = true});
+    p = take_place(pebble, &(setting){.cpu_moe = true});
     uint64_t failed = 0;
     for (int at = 0; at < copies - results; at += 1 + at % 13) {
         at += at == block;
@@ -472,7 +513,7 @@ static void a_failed_copy_is_made_again(void **state)
 static void a_copy_that_fails_twice_fails_the_step(void **state)
 {
     (void)state;
-    place p = take_place(pebble, &(mo_gpu_options){.cpu_moe = true});
+    place p = take_place(pebble, &(setting){.cpu_moe = true});
     for (int at = 1; at < 60; at += 23) { /* none of them the block */
         mo_error err = {.detail = ""};
         begin_anew(&p, at, at + 2);
@@ -490,14 +531,14 @@ static void a_failed_copy_to_a_slot_is_made_again(void **state)
         mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
         int copies[2];
         for (int i = 0; i < 2; i++) { /* without slots and with */
-            place p = take_place(model, &(mo_gpu_options){.cpu_moe = i == 0});
+            place p = take_place(model, &(setting){.cpu_moe = i == 0});
             copies[i] = opening.copies;
             leave_place(&p);
         }
         const int at[] = {copies[0], copies[1] - 2};
         for (int i = 0; i < 2; i++) {
             opening.fault = at[i];
-            place p = take_place(model, &(mo_gpu_options){0});
+            place p = take_place(model, &(setting){0});
             opening.fault = -1;
             assert_int_equal(p.gpu->link.failed, 1);
             expect_same(&p, pebble_rows, TOKENS, NULL);

@@ -8,9 +8,7 @@
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "device/choice.h"
 #include "hotcache/budget.h"
-#include "hotcache/toggles.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),
@@ -47,24 +45,27 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                            : mo_reserve_check(learning->hot_cache.reserved, 4, "mo_hot_cache_options", err);
 }
 
-static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o,
-                            const mo_hot_request *hot, const mo_kernels *kernels, mo_error *err)
+static void warn_no_device(const char *why, const char *hot)
+{
+    mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", why,
+           hot ? ", and without --device none there is no hot cache of " : "", hot ? hot : "");
+}
+
+static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
+                            const mo_kernels *kernels, mo_error *err)
 {
     mo_open_options options = {
-        .survey = {.kv = o->kv,
-                   .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-                   .context = o->context,
-                   .context_most = MO_CONTEXT_DEFAULT,
-                   .threads = mo_pool_threads(m->pool),
-                   .all_logits = o->all_logits},
-        .limits = {.ram_bytes = o->ram_bytes, .reserve_bytes = -1},
-        .rates = mo_rates_here(),
+        .means = means,
+        .needs = {.kv = o->kv,
+                  .batch = o->batch,
+                  .context = o->context,
+                  .threads = mo_pool_threads(m->pool),
+                  .interleave = o->map ? 0 : kernels->interleave,
+                  .all_logits = o->all_logits},
         .disk = {.io = o->io, .readers = o->readers},
-        .hot = hot,
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
         .map = o->map,
-        .interleave = kernels->interleave,
         .pool = m->pool,
         .progress = o->progress,
         .user = o->user,
@@ -76,67 +77,58 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
                            o->policy);
         }
     }
+    const char *hot = means->hot.file;
+    const bool device = means->device != NULL;
     const mo_status status = mo_opened_make(path, &options, &m->opening, err);
     m->checkpoint = m->opening.model;
     m->mapped = o->map;
+    if (status == MO_OK && device && !means->device) {
+        warn_no_device(means->why, hot);
+    }
     return status;
 }
 
-/* A device that cannot take the model is an error when it was asked for by name; otherwise the CPU runs it. */
-static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_hot_request *hot, bool serial,
-                          mo_error *err)
+/* A device that fails is an error when it was asked for by name; otherwise the CPU runs the model. */
+static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_means *means, mo_error *err)
 {
     if (!m->device) {
         return MO_OK;
     }
-    const bool asked = o->device && strcmp(o->device, "auto") != 0;
-    mo_postfetch postfetch;
-    mo_postfetch_notes notes = {.count = 0};
     mo_device_info info;
     mo_device_describe(m->device, &info);
     snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
-    mo_status status = mo_postfetch_settings(o->postfetch, NULL, NULL, &postfetch, &notes, err);
-    mo_postfetch_unknown(environ, &notes);
-    for (int i = 0; i < notes.count; i++) {
-        mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
-    }
-    if (status == MO_OK && o->skip_missing) {
-        status = mo_fail(err, MO_EINVAL, "--skip-missing works without a device only; add --device none");
-    }
-    const int64_t made_for = mo_checkpoint_spec(m->checkpoint)->context;
-    mo_rates rates = mo_rates_here();
-    const bool probed = mo_rates_for_device(&rates, info.name, info.link_bytes_s, info.memory_bytes_s);
+    const mo_plan_model *needs = &m->opening.placed.needs.model;
+    const mo_rates *rates = &means->rates;
     mo_gpu_options options = {
         .device = m->device,
-        .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-        .context = o->context                      ? o->context
-                   : made_for < MO_CONTEXT_DEFAULT ? made_for
-                                                   : MO_CONTEXT_DEFAULT,
-        .kv = o->kv,
-        .vram_bytes = o->vram_bytes,
-        .cpu_moe = o->cpu_moe,
+        .batch = needs->batch,
+        .context = needs->context,
+        .placement = mo_placed_view(&m->opening.placed),
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .tiers = m->opening.tiers,
-        .hot = hot,
-        .serial = serial,
-        .postfetch = &postfetch,
-        .cpu_bytes_s = rates.measured ? rates.ram_bytes_s * rates.compute_share : 0,
-        .link_bytes_s = probed ? rates.link_bytes_s : 0,
-        .round_trip_s = probed ? rates.round_trip_s : 0,
+        .hot = &means->hot,
+        .serial = means->serial,
+        .postfetch = &means->postfetch,
+        .cpu_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0,
+        .link_bytes_s = means->device_measured ? rates->link_bytes_s : 0,
+        .round_trip_s = means->device_measured ? rates->round_trip_s : 0,
         .progress = o->progress,
         .user = o->user,
     };
+    mo_error failed = {0};
+    mo_status status = MO_OK;
     options.requests = mo_learning_requests(m->learning, &options.wish_count);
-    if (status == MO_OK) {
-        status = mo_gpu_open(m->checkpoint, &options, &m->gpu, err);
+    if (o->skip_missing) {
+        status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
     }
-    if (status != MO_OK && status != MO_ECANCELLED && !asked) {
-        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", err->detail,
-               hot->file ? ", and without --device none there is no hot cache of " : "",
-               hot->file ? hot->file : "");
+    if (status == MO_OK) {
+        status = mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
+    }
+    if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {
+        warn_no_device(failed.detail, means->hot.file);
         return MO_OK;
     }
-    return status;
+    return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", failed.detail);
 }
 
 static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels, mo_error *err)
@@ -169,20 +161,29 @@ static void open_text(mo_model *m)
     m->chat = mo_chat_detect(g, m->tokenizer);
 }
 
+static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error *err)
+{
+    return mo_means_find(&(mo_means_ask){.ram_bytes = o->ram_bytes,
+                                         .vram_bytes = o->vram_bytes,
+                                         .device = o->device,
+                                         .cpu_moe = o->cpu_moe,
+                                         .postfetch = o->postfetch,
+                                         .hot_cache = &o->learning.hot_cache,
+                                         .opening = true,
+                                         .mapped = o->map},
+                         means, err);
+}
+
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
 {
     mo_model_options o = defaults;
     const mo_kernels *kernels = NULL;
-    mo_hot_request hot;
-    mo_hot_toggles toggles;
+    mo_means means = {0};
     MO_OWN_ERROR(err)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
     if (status == MO_OK) {
         status = check_options(&o, err);
-    }
-    if (status == MO_OK) {
-        status = mo_hot_request_make(&o.learning.hot_cache, &hot, err);
     }
     if (status == MO_OK) {
         status = mo_kernels_select(o.isa, &kernels, err);
@@ -194,24 +195,20 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (!m) {
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
-    mo_hot_toggles_read(environ, &toggles);
-    for (int i = 0; i < toggles.lines; i++) {
-        mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
-    }
-    hot.no_fill = toggles.no_fill;
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
-        status = mo_device_choose_verbose(o.device, &m->device, err);
+        status = find_means(&o, &means, err);
     }
     if (status == MO_OK) {
-        /* with a device the hot cache is there, and RAM follows its policy */
-        status = open_files(m, path, &o, m->device ? NULL : &hot, kernels, err);
+        status = open_files(m, path, &o, &means, kernels, err);
+    }
+    m->device = means.device;
+    if (status == MO_OK) {
+        status =
+            mo_learning_open(&m->opening, &o.learning, &means.hot, o.progress, o.user, &m->learning, err);
     }
     if (status == MO_OK) {
-        status = mo_learning_open(&m->opening, &o.learning, &hot, o.progress, o.user, &m->learning, err);
-    }
-    if (status == MO_OK) {
-        status = open_gpu(m, &o, &hot, toggles.serial, err);
+        status = open_gpu(m, &o, &means, err);
     }
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);

@@ -1,18 +1,36 @@
 #include "api/needs.h"
 
+#include <stdlib.h>
+
+#include "base/status.h"
 #include "engine/engine.h"
 #include "engine/session.h"
-#include "gpu/gpu.h"
+#include "gpu/needs.h"
+#include "store/bricks.h"
 
 /* What the program takes besides weights, caches and working memory: code and libraries, stacks of threads and
  * readers, buffers of the C library; and the vocabulary, whose tables take some multiples of its text. Both
  * measured on models from 4,096 to 262,144 tokens, and rounded up. */
 #define PROGRAM_BYTES   ((int64_t)40 << 20)
 #define PER_TOKEN_BYTES 320
-/* On a device every vector begins aligned; so many a layer has at most. */
-#define VECTORS_PER_LAYER 32
 
-static void count_experts(const mo_bricks *bricks, mo_plan_model *out)
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t matrix_bytes(const mo_weights *w)
+{
+    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+}
+
+/* Bytes of its rows that are interleaved together, as a device hands them out. */
+static int64_t group_bytes(const mo_weights *w)
+{
+    return mo_gpu_matrix_bytes(w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+}
+
+static void count_classes(const mo_bricks *bricks, mo_plan_model *out)
 {
     for (int i = 0; i < bricks->class_count; i++) {
         const mo_brick_class *c = &bricks->classes[i];
@@ -25,83 +43,115 @@ static void count_experts(const mo_bricks *bricks, mo_plan_model *out)
     out->class_count = bricks->class_count;
 }
 
-static void count_layers(const mo_bricks *bricks, mo_plan_model *out)
+/* *interleaved: RAM would have some of the experts in another layout. */
+static void count_experts(const mo_bricks *bricks, mo_needs *out, bool *interleaved)
 {
-    for (int32_t i = bricks->expert_count; i < bricks->count; i++) {
-        const int64_t bytes = bricks->home[i].bytes;
-        out->dense_layers++;
-        out->dense_bytes += bytes;
-        out->core_bytes += bytes;
-        out->dense_layer_bytes = bytes > out->dense_layer_bytes ? bytes : out->dense_layer_bytes;
-    }
-    out->dense_layer_room = bricks->layer_room;
-}
-
-/* What a device would hold, in its own layout. */
-static void count_device(const mo_model_spec *f, const mo_bricks *bricks, mo_plan_model *out)
-{
-    const mo_gpu_needs needs = mo_gpu_measure(f, out->batch, out->context);
-    /* Vectors that are described have no address yet, so the gpu passes them over. */
-    out->device_core_bytes =
-        needs.core + out->vector_bytes + (int64_t)VECTORS_PER_LAYER * MO_OP_ALIGN * out->layers;
-    out->device_work_bytes = needs.work + needs.gpu_session;
-    out->device_stage_room = needs.stage_room;
-    out->device_map_bytes = needs.map;
-    for (int32_t i = 0; i < bricks->count; i++) {
+    mo_plan_model *m = &out->model;
+    for (int32_t i = 0; i < bricks->expert_count; i++) {
         const mo_brick_home *h = &bricks->home[i];
-        int64_t *room = h->expert < 0 ? &out->device_layer_room : &out->device_room[h->size_class];
-        int64_t bytes = 0;
+        int64_t device = 0;
         for (int32_t k = 0; k < h->parts; k++) {
-            bytes += mo_vram_slot_bytes(bricks->parts[h->first + k].bytes);
+            const mo_brick_part *part = &bricks->parts[h->first + k];
+            m->resident_bytes += mo_load_bytes(part->bytes);
+            device += mo_gpu_matrix_bytes(part->bytes);
+            *interleaved |= part->matrix->interleave > 0;
         }
-        *room = bytes > *room ? bytes : *room;
+        m->device_room[h->size_class] = larger(m->device_room[h->size_class], device);
+        out->layers[h->layer].size_class = h->size_class;
     }
 }
 
-static int64_t matrix_bytes(const mo_weights *w)
+/* What is left on disk keeps the file's layout, so that is what the views say afterwards. */
+static void count_layers(const mo_model_spec *f, const mo_bricks *bricks, mo_needs *out)
 {
-    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    mo_plan_model *m = &out->model;
+    for (int32_t i = bricks->expert_count; i < bricks->count; i++) {
+        const mo_brick_home *h = &bricks->home[i];
+        mo_plan_layer *l = &out->layers[h->layer];
+        l->bytes = h->bytes;
+        l->device_bytes = l->link_bytes = mo_gpu_layer_bytes(f, h->layer);
+        for (int32_t k = 0; k < h->parts; k++) {
+            const mo_brick_part *part = &bricks->parts[h->first + k];
+            l->resident += mo_load_bytes(part->bytes);
+            l->group_bytes = larger(l->group_bytes, group_bytes(part->matrix));
+            l->room = part->at + mo_brick_part_room(part->bytes);
+            part->matrix->interleave = 0;
+        }
+        m->dense_layers++;
+        m->dense_bytes += l->resident;
+        m->core_bytes += l->resident;
+        m->dense_layer_bytes = larger(m->dense_layer_bytes, l->resident);
+        m->dense_layer_room = larger(m->dense_layer_room, l->room);
+    }
+}
+
+static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool interleaved,
+                         int64_t sessions, mo_plan_model *out)
+{
+    const mo_gpu_needs needs = mo_gpu_needs_of(f, o->kv, out->batch, out->context);
+    out->device_core_bytes = needs.core;
+    out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
+    out->device_kv_bytes = sessions * needs.session;
+    out->device_work_bytes = needs.work;
+    out->device_stage_room = interleaved ? 2 * needs.brick : needs.brick;
+    out->device_stage_plain = needs.brick;
+    out->device_map_bytes = needs.map;
+    out->device_host_bytes = needs.host;
 }
 
 static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, const mo_needs_options *o,
-                        mo_plan_model *out)
+                        mo_needs *out)
 {
     const mo_model_spec *f = mo_checkpoint_spec(model);
-    const mo_checkpoint_bytes held = mo_checkpoint_resident(model);
-    const int64_t made_for = f->context < o->context_most ? f->context : o->context_most;
-    *out = (mo_plan_model){.layers = f->layer_count,
-                           .core_bytes = (int64_t)held.core,
-                           .vector_bytes = (int64_t)held.vectors,
-                           .table_bytes = matrix_bytes(&f->embed),
-                           .tied = f->tied,
-                           .output_bytes = matrix_bytes(&f->output.w),
-                           .batch = o->batch,
-                           .context = o->context ? o->context : made_for};
+    const int64_t made_for = f->context < MO_CONTEXT_DEFAULT ? f->context : MO_CONTEXT_DEFAULT;
+    const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
+    const int64_t table = matrix_bytes(&f->embed);
+    mo_plan_model *m = &out->model;
+    size_t region = 0;
+    bool interleaved = false;
+    mo_checkpoint_region(model, &region);
+    *m = (mo_plan_model){.layers = f->layer_count,
+                         .layer = out->layers,
+                         .vector_bytes = (int64_t)mo_checkpoint_resident(model).vectors,
+                         .table_bytes = f->tied ? mo_load_bytes(table) : table,
+                         .tied = f->tied,
+                         .output_bytes = matrix_bytes(&f->output.w),
+                         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
+                         .context = o->context ? o->context : made_for};
+    m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
+        out->layers[i].size_class = -1;
         if (l->routed) {
-            out->routed_layers++;
-            out->experts = l->moe.experts > out->experts ? l->moe.experts : out->experts;
-            out->used = l->moe.used > out->used ? l->moe.used : out->used;
+            m->routed_layers++;
+            m->experts = l->moe.experts > m->experts ? l->moe.experts : m->experts;
+            m->used = l->moe.used > m->used ? l->moe.used : m->used;
         }
     }
-    count_experts(bricks, out);
-    count_layers(bricks, out);
-    out->kv_bytes = (int64_t)mo_state_bytes(f, o->kv, out->context, o->batch);
-    out->work_bytes = (int64_t)mo_engine_bytes(f, o->batch, out->context, o->threads) +
-                      mo_session_logits_bytes(f, o->batch, o->all_logits);
-    out->other_bytes = PROGRAM_BYTES + PER_TOKEN_BYTES * f->vocab;
-    count_device(f, bricks, out);
+    count_classes(bricks, m);
+    count_experts(bricks, out, &interleaved);
+    count_layers(f, bricks, out);
+    m->kv_bytes = sessions * (int64_t)mo_state_bytes(f, o->kv, m->context, m->batch);
+    m->work_bytes = (int64_t)mo_engine_bytes(f, m->batch, m->context, o->threads) +
+                    sessions * mo_session_logits_bytes(f, m->batch, o->all_logits);
+    m->other_bytes = PROGRAM_BYTES + PER_TOKEN_BYTES * f->vocab;
+    count_device(f, o, interleaved, sessions, m);
 }
 
-mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_plan_model *out, mo_error *err)
+mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err)
 {
-    const mo_load_options describe = {.describe = true};
+    const mo_load_options describe = {.describe = true, .interleave = options->interleave};
     mo_checkpoint *model = NULL;
     mo_bricks *bricks = NULL;
+    *out = (mo_needs){0};
     mo_status status = mo_checkpoint_load(path, &describe, &model, err);
     if (status == MO_OK) {
         status = mo_bricks_create(model, &bricks, err);
+    }
+    if (status == MO_OK) {
+        out->layers = calloc((size_t)mo_checkpoint_spec(model)->layer_count + 1, sizeof *out->layers);
+        status =
+            out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
     }
     if (status == MO_OK) {
         count_model(model, bricks, options, out);
@@ -109,4 +159,10 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_plan
     mo_bricks_destroy(bricks);
     mo_checkpoint_free(model);
     return status;
+}
+
+void mo_needs_drop(mo_needs *needs)
+{
+    free(needs->layers);
+    *needs = (mo_needs){0};
 }

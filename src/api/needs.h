@@ -1,4 +1,5 @@
-/* Survey: what a model asks of a machine's memory, found from its file's description; nothing is loaded. */
+/* Needs: what a model asks of a machine's memory, found from its file's description; nothing is loaded. Engine, sessions and
+ * the device's part say how much they take; plans see numbers alone. */
 #ifndef MO_API_NEEDS_H
 #define MO_API_NEEDS_H
 
@@ -9,13 +10,20 @@ enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
 
 typedef struct mo_needs_options {
     mo_kv_type kv;
-    int64_t batch, context; /* context 0: the model's own, at most context_most */
-    int64_t context_most;
-    int threads;
-    bool all_logits; /* logits of every position will be asked for, as `eval` does */
+    int64_t batch, context; /* 0: MO_BATCH_DEFAULT; the model's own, at most MO_CONTEXT_DEFAULT */
+    int sessions;           /* held at once; 0: 1 */
+    int threads;            /* that compute */
+    int interleave;         /* rows per group in RAM, as the kernels like them; 0: the file's layout */
+    bool all_logits;        /* logits of every position will be asked for, as `eval` does */
 } mo_needs_options;
 
-/* Fills *out for mo_plan_make(). Any thread. */
-mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_plan_model *out, mo_error *err);
+typedef struct mo_needs {
+    mo_plan_model model;   /* for mo_plan_make() */
+    mo_plan_layer *layers; /* [model.layers], which model.layer shows */
+} mo_needs;
+
+/* Any thread. On failure *out holds nothing. */
+mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err);
+void mo_needs_drop(mo_needs *needs); /* a zeroed one is allowed */
 
 #endif

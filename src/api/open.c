@@ -4,40 +4,57 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "plan/limits.h"
 
-/* Spreads the layers that are streamed evenly over the model, so that the disk reads the next one while those
- * between compute. */
-static void choose_layers(const mo_plan_model *m, const mo_plan *plan, bool *leave)
+/* ---- Planning ---- */
+
+static mo_status plan_once(const mo_needs *needs, mo_means *means, mo_plan *out, mo_error *err)
 {
-    const int64_t left = m->dense_layers - plan->dense_resident;
-    for (int64_t i = 0; i < m->layers; i++) {
-        leave[i] = (i + 1) * left / m->layers > i * left / m->layers;
+    mo_error small = {0};
+    mo_status status = mo_plan_make(&needs->model, &means->limits, &means->rates, out, &small);
+    if (status == MO_EDEVICE && means->any_device) {
+        mo_means_drop_device(means, small.detail);
+        status = mo_plan_make(&needs->model, &means->limits, &means->rates, out, &small);
     }
+    return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", small.detail);
 }
 
+mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
+                         mo_error *err)
+{
+    *out = (mo_placed){0};
+    mo_status status = mo_needs_of(path, needs, &out->needs, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    out->layers = calloc((size_t)out->needs.model.layers + 1, sizeof *out->layers);
+    status = out->layers ? plan_once(&out->needs, means, &out->plan, err)
+                         : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    if (status != MO_OK) {
+        mo_placed_drop(out);
+        return mo_fail_prefix(err, status, "%s", path);
+    }
+    mo_placement_list(&out->needs.model, &out->plan, out->layers);
+    return MO_OK;
+}
+
+void mo_placed_drop(mo_placed *p)
+{
+    mo_needs_drop(&p->needs);
+    free(p->layers);
+    *p = (mo_placed){0};
+}
+
+mo_placement mo_placed_view(const mo_placed *p)
+{
+    return (mo_placement){.model = &p->needs.model, .plan = &p->plan, .layers = p->layers};
+}
+
+/* ---- Opening ---- */
+
+/* With a device the hot cache is there, and RAM follows its policy. */
 static bool wants_hot_set(const mo_open_options *o)
 {
-    return o->hot && o->hot->file;
-}
-
-static mo_status make_plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
-{
-    mo_plan_limits limits = o->limits;
-    if (wants_hot_set(o) && o->hot->max_mib < 0 && limits.ram_bytes == 0) {
-        limits.reserve_bytes = o->hot->reserve_mib << 20; /* its reserve, not the plan's */
-    }
-    mo_status status = mo_needs_of(path, &o->survey, &out->asked, err);
-    if (status == MO_OK) {
-        status = mo_plan_limits_find("", &o->rates, &limits, err);
-    }
-    if (status == MO_OK) {
-        status = mo_plan_make(&out->asked, &limits, &o->rates, &out->plan, err);
-    }
-    if (status == MO_OK && limits.available_bytes > 0 && limits.ram_bytes > limits.available_bytes) {
-        mo_log(MO_LOG_WARN, "plan", "%s", out->plan.why);
-    }
-    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
+    return o->means->hot.file && !o->means->limits.vram_bytes;
 }
 
 /* The slots: those of the hot set where there is one, otherwise as planned. */
@@ -46,7 +63,8 @@ static mo_status choose_slots(const mo_open_options *o, uint64_t hot_bytes, mo_o
     mo_bricks *bricks = NULL;
     mo_status status = mo_bricks_create(out->model, &bricks, err);
     if (status == MO_OK) {
-        status = mo_hot_set_choose(o->hot, out->model, bricks, hot_bytes, &out->plan, &out->hot, err);
+        status = mo_hot_set_choose(&o->means->hot, out->model, bricks, hot_bytes, &out->placed.plan,
+                                   &out->hot, err);
     }
     mo_bricks_destroy(bricks);
     return status;
@@ -54,7 +72,8 @@ static mo_status choose_slots(const mo_open_options *o, uint64_t hot_bytes, mo_o
 
 static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_opened *out, mo_error *err)
 {
-    mo_tiers_options t = {.ring = out->plan.ring, .predict = o->predict, .skip_missing = o->skip_missing};
+    mo_tiers_options t = {
+        .ring = out->placed.plan.ring, .predict = o->predict, .skip_missing = o->skip_missing};
     size_t homes = 0;
     mo_status status = MO_OK;
     mo_checkpoint_homes(out->model, &homes);
@@ -71,24 +90,25 @@ static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_ope
     t.store.disk = o->disk;
     t.store.still = hot_bytes > 0;
     for (int i = 0; i < MO_BRICK_CLASSES; i++) {
-        t.store.class_slots[i] = out->plan.class_slots[i];
+        t.store.class_slots[i] = out->placed.plan.class_slots[i];
     }
     return mo_tiers_open(out->model, &t, &out->tiers, err);
 }
 
 static mo_status load(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
-    bool *leave = calloc((size_t)out->asked.layers + 1, sizeof *leave);
-    const bool resident = out->plan.mode == MO_PLAN_RESIDENT;
+    const mo_plan_model *m = &out->placed.needs.model;
+    bool *leave = calloc((size_t)m->layers + 1, sizeof *leave);
+    const bool resident = out->placed.plan.mode == MO_PLAN_RESIDENT;
     if (!leave) {
         return mo_fail(err, MO_ENOMEM, "no memory for opening %s; free some and try again", path);
     }
-    if (out->plan.mode == MO_PLAN_STREAMED) {
-        choose_layers(&out->asked, &out->plan, leave);
+    for (int i = 0; i < m->layers; i++) {
+        leave[i] = !out->placed.layers[i].in_ram;
     }
     const mo_load_options options = {.map = o->map,
-                                     .interleave = o->interleave,
-                                     .leave_experts = !o->map && !resident && out->asked.class_count > 0,
+                                     .interleave = o->needs.interleave,
+                                     .leave_experts = !o->map && !resident && m->class_count > 0,
                                      .leave_table = !o->map,
                                      .leave_layer = o->map ? NULL : leave,
                                      .pool = o->pool,
@@ -111,19 +131,36 @@ static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t
             err, MO_EINVAL,
             "a mapped model leaves its memory to the system; --moe-hot-cache needs it without --mmap");
     }
-    const mo_status status =
-        mo_hot_set_budget(o->hot, &out->asked, &out->plan, o->limits.ram_bytes == 0, bytes, &slots, err);
+    const mo_status status = mo_hot_set_budget(&o->means->hot, &out->placed.needs.model, &out->placed.plan,
+                                               !o->means->ram_given, bytes, &slots, err);
     if (status == MO_OK && slots) {
-        out->plan.mode = MO_PLAN_SLOTS;
+        out->placed.plan.mode = MO_PLAN_SLOTS;
+    }
+    return status;
+}
+
+/* A mapped model has no plan of RAM, and one of the device alone where there is one. */
+static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
+{
+    const mo_plan_limits *l = &o->means->limits;
+    if (o->map && !l->vram_bytes) {
+        return MO_OK;
+    }
+    const mo_status status = mo_placed_make(path, &o->needs, o->means, &out->placed, err);
+    if (status == MO_OK && o->map) {
+        out->placed.plan = (mo_plan){.device = out->placed.plan.device};
+    } else if (status == MO_OK && l->available_bytes > 0 && l->ram_bytes > l->available_bytes) {
+        mo_log(MO_LOG_WARN, "plan", "%s", out->placed.plan.why);
     }
     return status;
 }
 
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err)
 {
+    const mo_rates *rates = &options->means->rates;
     uint64_t hot_bytes = 0;
-    *out = (mo_opened){.probed_disk_bytes_s = options->rates.measured ? options->rates.disk_bytes_s : 0.0};
-    mo_status status = options->map ? MO_OK : make_plan(path, options, out, err);
+    *out = (mo_opened){.probed_disk_bytes_s = rates->measured ? rates->disk_bytes_s : 0.0};
+    mo_status status = plan(path, options, out, err);
     if (status == MO_OK) {
         status = plan_hot_set(options, out, &hot_bytes, err);
     }
@@ -144,5 +181,6 @@ void mo_opened_drop(mo_opened *o)
     mo_hot_set_drop(&o->hot);
     mo_tiers_close(o->tiers);
     mo_checkpoint_free(o->model);
+    mo_placed_drop(&o->placed);
     *o = (mo_opened){0};
 }

@@ -1,38 +1,49 @@
-/* Opening: from a file and a ceiling to a model that is ready: survey, plan, load what stays in RAM, open the
- * tiers for the rest. */
+/* Opened: from a file and the means to a model in RAM that is ready: needs, plan, load what stays, open the tiers for the
+ * rest. `moraine plan` stops after the plan. */
 #ifndef MO_API_OPEN_H
 #define MO_API_OPEN_H
 
+#include "api/means.h"
 #include "api/needs.h"
-#include "hotcache/selection.h"
+#include "plan/placement.h"
 #include "store/tiers.h"
 
+/* A plan that was made for a file. */
+typedef struct mo_placed {
+    mo_needs needs;
+    mo_plan plan;
+    mo_layer_place *layers; /* [needs.model.layers] */
+} mo_placed;
+
+/* Plans. A device that nobody asked for and that is too small is left out of the means. On failure *out holds nothing. Any
+ * thread. */
+mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
+                         mo_error *err);
+void mo_placed_drop(mo_placed *placed);               /* a zeroed one is allowed */
+mo_placement mo_placed_view(const mo_placed *placed); /* valid as long as that */
+
 typedef struct mo_open_options {
-    mo_needs_options survey;
-    mo_plan_limits limits; /* ram_bytes 0: found */
-    mo_rates rates;
+    mo_means *means;
+    mo_needs_options needs;
     const mo_policy *policy; /* NULL: the default */
     mo_disk_options disk;
-    const mo_hot_request *hot; /* NULL or without a file: what the plan allows, and the policy decides */
     bool predict, skip_missing;
-    bool map; /* the whole file is mapped: no plan, no tiers */
-    int interleave;
+    bool map; /* the whole file is mapped: no tiers, and a plan of the device alone */
     mo_pool *pool;
     mo_progress_fn progress;
     void *user;
 } mo_open_options;
 
 typedef struct mo_opened {
+    mo_placed placed;
     mo_checkpoint *model;
-    mo_tiers *tiers; /* NULL: nothing is left on disk */
-    mo_plan_model asked;
-    mo_plan plan;
+    mo_tiers *tiers;            /* NULL: nothing is left on disk */
     double probed_disk_bytes_s; /* 0: nobody has measured */
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */
 } mo_opened;
 
-/* On failure *out holds nothing. */
+/* Carries the plan out in RAM. On failure *out holds nothing. */
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err);
-void mo_opened_drop(mo_opened *opening); /* a zeroed one is allowed */
+void mo_opened_drop(mo_opened *opened); /* a zeroed one is allowed */
 
 #endif

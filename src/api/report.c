@@ -43,7 +43,7 @@ static void report_store(mo_model *m, const mo_store *store, mo_tier_report *out
 static void report_tiers(mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opening.tiers;
-    const mo_plan *plan = &model->opening.plan;
+    const mo_plan *plan = &model->opening.placed.plan;
     *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
                             .policy = "",
                             .disk_method = "",
@@ -56,7 +56,7 @@ static void report_tiers(mo_model *model, mo_tier_report *out)
     }
     if (tiers && tiers->ring) {
         const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->ring);
-        out->streamed_layers = model->opening.asked.dense_layers - plan->dense_resident;
+        out->streamed_layers = model->opening.placed.needs.model.dense_layers - plan->dense_resident;
         out->layer_buffer = plan->ring;
         out->layers_streamed = c.layers;
         out->layer_bytes = c.bytes;

@@ -3,11 +3,9 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "gpu/needs.h"
 #include "gpu/parts.h"
 #include "gpu/restore.h"
-
-/* A buffer that keeps the link busy. */
-#define UPLOAD_BYTES ((int64_t)8 << 20)
 
 /* Puts things one behind the other; only counts while `gpu` is NULL. */
 typedef struct packer {
@@ -46,7 +44,9 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
 {
     const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
     const int64_t step = p->buffer_bytes / row / w->interleave * w->interleave;
-    mo_status status = MO_OK;
+    mo_status status =
+        step > 0 ? MO_OK
+                 : mo_fail(p->err, MO_EINVAL, "the plan has no buffer for sending rows in another order");
     for (int64_t r = 0; r < w->rows && status == MO_OK; r += step) {
         const int64_t rows = w->rows - r < step ? w->rows - r : step;
         mo_weights part = *w;
@@ -259,11 +259,25 @@ int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
     return p.matrices;
 }
 
-bool mo_gpu_core_needs_restoring(const mo_model_spec *spec)
+int64_t mo_gpu_core_group(const mo_model_spec *spec)
 {
     packer p = {0};
     put_all(&p, spec, NULL);
-    return p.group_bytes > 0;
+    return p.group_bytes;
+}
+
+void mo_gpu_core_find_ropes(mo_gpu_core *core)
+{
+    for (int i = 0; i < core->spec->layer_count; i++) {
+        const mo_rope *rope = core->spec->layers[i].attention.rope;
+        bool known = rope == NULL;
+        for (int r = 0; r < core->rope_count; r++) {
+            known |= core->ropes[r] == rope;
+        }
+        if (!known && core->rope_count < 8) {
+            core->ropes[core->rope_count++] = rope;
+        }
+    }
 }
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
@@ -281,14 +295,12 @@ mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    /* Given back at the end; what will be slots is room enough. */
-    packer count = {0};
-    put_all(&count, gpu->core.spec, NULL);
-    const int64_t half = (mo_gpu_memory_left(&gpu->memory)) / 2;
-    const int64_t wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
-    const int64_t bytes = (wanted > count.group_bytes ? wanted : count.group_bytes) + MO_OP_ALIGN;
+    /* Freed at the end: what sessions, stages and slots will need is enough for it. */
+    const int64_t bytes = gpu->options.placement.plan->device.upload;
     packer p = {.gpu = gpu, .err = err, .buffer_bytes = bytes};
-    p.status = mo_gpu_memory_alloc(&gpu->memory, bytes, "a buffer for sending the model", &p.buffer, err);
+    if (bytes > 0) {
+        p.status = mo_gpu_memory_alloc(&gpu->memory, bytes, "a buffer for sending the model", &p.buffer, err);
+    }
     if (p.status == MO_OK) {
         put_all(&p, gpu->core.spec, gpu);
     }

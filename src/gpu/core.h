@@ -37,11 +37,11 @@ typedef struct mo_gpu_core {
     mo_daddr out_norm;
 } mo_gpu_core;
 
-/* Bytes of a core, all of whose layers stay; of a layer's matrices. */
+/* Bytes of a core, all of whose layers stay; of the largest group of rows that RAM interleaves, 0: it interleaves none. */
 int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
-int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
-/* Is any matrix of it interleaved in RAM? */
-bool mo_gpu_core_needs_restoring(const mo_model_spec *spec);
+int64_t mo_gpu_core_group(const mo_model_spec *spec);
+/* Lists the distinct ropes of the description. */
+void mo_gpu_core_find_ropes(mo_gpu_core *core);
 
 /* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
 bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer);

@@ -6,11 +6,12 @@
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "hotcache/packing.h"
+#include "plan/share.h"
 #include "store/store.h"
 #include "store/vram.h"
 
 enum {
-    GPU_STAGES = MO_VRAM_STAGES,
+    GPU_STAGES = MO_PLAN_STAGES,
     GPU_WINDOW = 16, /* most experts of a batch that cross and are computed together */
 };
 

@@ -7,27 +7,11 @@
 #include "base/status.h"
 #include "gpu/parts.h"
 
-/* Left free where no ceiling is given: the driver's own needs, and a desktop's. */
-#define RESERVE_BYTES ((int64_t)256 << 20)
 /* First guesses, corrected by what is measured while running. */
 #define CPU_BYTES_S  40e9
 #define LINK_BYTES_S 12e9
 
 /* ---- Opening ---------------------------------------------------------------------------------- */
-
-static void find_ropes(mo_gpu *gpu)
-{
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        const mo_rope *rope = gpu->core.spec->layers[i].attention.rope;
-        bool known = rope == NULL;
-        for (int r = 0; r < gpu->core.rope_count; r++) {
-            known |= gpu->core.ropes[r] == rope;
-        }
-        if (!known && gpu->core.rope_count < 8) {
-            gpu->core.ropes[gpu->core.rope_count++] = rope;
-        }
-    }
-}
 
 static mo_status make_events(mo_gpu *gpu, mo_error *err)
 {
@@ -39,29 +23,6 @@ static mo_status make_events(mo_gpu *gpu, mo_error *err)
     return status;
 }
 
-int64_t mo_gpu_kept(const mo_gpu *gpu)
-{
-    return gpu->memory.session_bytes + mo_gpu_map_bytes(gpu->core.spec);
-}
-
-int64_t mo_gpu_least_stages(const mo_gpu *gpu)
-{
-    return MO_VRAM_STAGES_LEAST * (mo_gpu_core_any_interleaved(&gpu->core) ? 2 : 1) *
-           mo_gpu_largest_brick(gpu->core.spec);
-}
-
-/* Bytes of slots for every expert; 0 when none is to stay. */
-static int64_t all_slots(const mo_gpu *gpu)
-{
-    const bool hot = gpu->options.hot && gpu->options.hot->file; /* has a budget of its own */
-    int64_t bytes = 0;
-    for (int i = 0; i < gpu->core.spec->layer_count && !gpu->options.cpu_moe && !hot; i++) {
-        const mo_layer *l = &gpu->core.spec->layers[i];
-        bytes += l->routed ? l->moe.experts * gpu->core.layers[i].brick_bytes : 0;
-    }
-    return bytes;
-}
-
 static mo_status make_stages(mo_gpu *gpu, mo_error *err)
 {
     const int64_t brick = mo_gpu_largest_brick(gpu->core.spec);
@@ -70,17 +31,13 @@ static mo_status make_stages(mo_gpu *gpu, mo_error *err)
     }
     const bool interleaved = mo_gpu_core_any_interleaved(&gpu->core);
     const int64_t each = interleaved ? 2 * brick : brick;
-    const int64_t spare = mo_gpu_memory_left(&gpu->memory) - mo_gpu_kept(gpu);
-    const int64_t asked = gpu->options.stage_bytes;
-    const int64_t bytes = asked == 0 ? mo_vram_staging(each, gpu->memory.limit, spare, all_slots(gpu))
-                          : asked < MO_VRAM_STAGES_LEAST * each ? MO_VRAM_STAGES_LEAST * each
-                                                                : asked;
+    const int64_t bytes = gpu->options.placement.plan->device.staging;
     const int64_t count = bytes / each < GPU_STAGES ? bytes / each : GPU_STAGES;
     gpu->experts.stage_bytes = brick;
     gpu->experts.staging_bytes = bytes;
     mo_daddr memory = 0;
     mo_status status =
-        mo_gpu_memory_alloc(&gpu->memory, bytes, "room for experts on their way", &memory, err);
+        mo_gpu_memory_alloc(&gpu->memory, bytes, "a place for experts on their way", &memory, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_gpu_stage *s = &gpu->experts.stages[i];
         s->memory = memory + (mo_daddr)(i * brick);
@@ -96,6 +53,7 @@ static mo_status make_stages(mo_gpu *gpu, mo_error *err)
 
 static mo_status make_slots(mo_gpu *gpu, mo_error *err)
 {
+    const mo_placement *p = &gpu->options.placement;
     const int layers = gpu->core.spec->layer_count;
     mo_vram_layer *shapes = calloc((size_t)layers + 1, sizeof *shapes);
     if (!shapes) {
@@ -103,26 +61,25 @@ static mo_status make_slots(mo_gpu *gpu, mo_error *err)
     }
     for (int i = 0; i < layers; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
-        shapes[i] = (mo_vram_layer){.bytes = gpu->core.layers[i].brick_bytes,
-                                    .experts = l->routed ? l->moe.experts : 0};
+        if (l->routed) {
+            const int size_class = p->model->layer[i].size_class;
+            shapes[i] = (mo_vram_layer){.bytes = p->model->device_room[size_class],
+                                        .experts = l->moe.experts,
+                                        .size_class = size_class};
+        }
     }
-    int64_t budget = mo_gpu_memory_left(&gpu->memory) - mo_gpu_kept(gpu);
-    mo_status status = MO_OK;
-    if (gpu->options.hot && gpu->options.hot->file) {
-        status = mo_gpu_hot_choose(gpu, budget, shapes, err);
-        budget = MO_VRAM_BY_LAYER;
-    } else {
-        budget = budget < 0 || gpu->options.cpu_moe ? 0 : budget;
-    }
+    const mo_plan_device *d = &p->plan->device;
+    const bool hot = gpu->options.hot && gpu->options.hot->file;
+    mo_status status = hot ? mo_gpu_hot_choose(gpu, d->ceiling - d->used, shapes, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_vram_open(gpu->memory.device, shapes, layers, budget, gpu->options.policy,
-                              &gpu->experts.vram, err);
+        status = mo_vram_open(gpu->memory.device, shapes, layers, hot ? NULL : d->class_slots,
+                              gpu->options.policy, &gpu->experts.vram, err);
     }
     if (status == MO_OK) {
         int32_t slots, filled;
         int64_t bytes;
         mo_vram_slots(gpu->experts.vram, &slots, &filled, &bytes);
-        mo_gpu_memory_settle(&gpu->memory, bytes + mo_gpu_map_bytes(gpu->core.spec));
+        mo_gpu_memory_settle(&gpu->memory, bytes + mo_gpu_matrix_bytes(mo_gpu_map_bytes(gpu->core.spec)));
     }
     free(shapes);
     return status;
@@ -144,36 +101,9 @@ static void adopt_weights(mo_gpu *gpu)
     }
 }
 
-static mo_status set_limit(mo_gpu *gpu, mo_error *err)
-{
-    mo_device_info info;
-    mo_device_describe(gpu->memory.device, &info);
-    gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
-    const mo_hot_request *hot = gpu->options.hot && gpu->options.hot->file ? gpu->options.hot : NULL;
-    const bool less = hot && hot->max_mib < 0 && hot->reserve_mib < RESERVE_BYTES >> 20; /* as asked for */
-    const int64_t reserve = less ? hot->reserve_mib << 20 : RESERVE_BYTES;
-    const int64_t free_bytes = info.free_bytes > reserve ? info.free_bytes - reserve : 0;
-    gpu->memory.limit = gpu->options.vram_bytes > 0 ? gpu->options.vram_bytes : free_bytes;
-    gpu->memory.margin = gpu->options.vram_bytes > 0 ? 0 : info.free_bytes - free_bytes;
-    if (gpu->options.vram_bytes > 0 && gpu->memory.limit > info.free_bytes) {
-        mo_log(MO_LOG_WARN, "device",
-               "%s has %.1f GiB free, less than the %.1f of --vram: it is used as far as it goes", info.name,
-               (double)info.free_bytes / (1 << 30), (double)gpu->memory.limit / (1 << 30));
-        gpu->memory.limit = free_bytes;
-    }
-    if (gpu->memory.limit <= 0) {
-        return mo_fail(err, MO_ENOMEM, "%s has no memory left; end what uses it, or run with --device none",
-                       info.name);
-    }
-    return MO_OK;
-}
-
 static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
 {
-    mo_status status = set_limit(gpu, err);
-    if (status == MO_OK) {
-        status = mo_gpu_clock_open(gpu->core.spec->layer_count, &gpu->lanes.clock, err);
-    }
+    mo_status status = mo_gpu_clock_open(gpu->core.spec->layer_count, &gpu->lanes.clock, err);
     if (status == MO_OK) {
         status = mo_gpu_link_open(&gpu->link, gpu->memory.device, gpu->options.pin_bytes, err);
     }
@@ -185,7 +115,7 @@ static mo_status open_gpu(mo_gpu *gpu, mo_error *err)
                                      gpu->options.context, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_layer_buffer_open(gpu, err);
+        status = mo_gpu_layer_buffer_open(&gpu->layer_buffer, &gpu->options.placement, &gpu->memory, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_upload(gpu, err);
@@ -233,7 +163,12 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                         .adopt_logits = mo_gpu_session_adopt,
                                         .pull = mo_gpu_session_pull,
                                         .push = mo_gpu_session_push};
+    mo_device_info info;
+    mo_device_describe(options->device, &info);
     mo_gpu_memory_init(&gpu->memory, options->device);
+    gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
+    gpu->memory.limit = options->placement.plan->device.ceiling;
+    gpu->memory.margin = options->placement.plan->device.margin;
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
@@ -252,15 +187,12 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->core.extent = mo_extent_of(gpu->core.spec);
     gpu->layer_buffer.tiers = options->tiers;
     gpu->layer_buffer.held = -1;
-    gpu->memory.session_bytes =
-        (int64_t)mo_state_bytes(gpu->core.spec, options->kv, options->context, options->batch) +
-        mo_gpu_session_table_bytes(gpu->core.spec, options->context, options->batch);
     gpu->lanes.cpu_rate = mo_lane_rate_of(options->cpu_bytes_s > 0 ? options->cpu_bytes_s : CPU_BYTES_S);
     gpu->lanes.fetch_rate = mo_lane_rate_of(options->link_bytes_s > 0 ? options->link_bytes_s : LINK_BYTES_S);
     if (options->postfetch) {
         gpu->lanes.postfetch = *options->postfetch;
     }
-    find_ropes(gpu);
+    mo_gpu_core_find_ropes(&gpu->core);
     gpu->programs.batch_ops_limit = GPU_OPS;
     gpu->programs.batch_ops = malloc(sizeof *gpu->programs.batch_ops * (size_t)gpu->programs.batch_ops_limit);
     gpu->lanes.served = calloc((size_t)gpu->core.spec->layer_count + 1, sizeof *gpu->lanes.served);
@@ -274,6 +206,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->options.hot = NULL; /* the caller's, and not needed any more */
     gpu->options.requests = NULL;
     gpu->options.wish_count = 0;
+    gpu->options.placement = (mo_placement){0};
     if (status != MO_OK) {
         mo_gpu_close(gpu);
         return status;

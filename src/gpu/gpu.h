@@ -15,6 +15,7 @@
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
 #include "model/load.h"
+#include "plan/placement.h"
 #include "plan/postfetch.h"
 #include "profile/tally.h"
 #include "store/tiers.h"
@@ -25,9 +26,7 @@ typedef struct mo_gpu mo_gpu;
 typedef struct mo_gpu_options {
     mo_device *device;       /* kept and used, not owned */
     int64_t batch, context;  /* of the engine */
-    mo_kv_type kv;           /* of sessions */
-    int64_t vram_bytes;      /* hard ceiling for everything the gpu takes; 0: what is free, less a reserve */
-    bool cpu_moe;            /* no expert stays on the device, but for the hot cache */
+    mo_placement placement;  /* what lies where on the device; read while opening */
     const mo_policy *policy; /* of the slots; NULL: the default */
     mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
     /* The hot cache has the slots; NULL or without a file: the policy does. Read while opening. */
@@ -41,15 +40,12 @@ typedef struct mo_gpu_options {
     double round_trip_s;              /* as probed, for reports; 0: not known */
     mo_progress_fn progress;
     void *user;
-    /* Room for experts that pass through (0: a sixteenth of the ceiling, at most 1 GiB), and whole pages of the weights
-     * that are pinned at once (0: 1 GiB). */
-    int64_t stage_bytes;
-    size_t pin_bytes;
+    size_t pin_bytes; /* whole pages of the weights that are pinned at once; 0: 1 GiB */
 } mo_gpu_options;
 
-/* Uploads the core, as far as it fits (the other layers will pass through a ring), and takes the slots; fills them with the
- * hot cache's experts, or with those that are in RAM, as far as they go: first the requests, then by number. MO_ENOMEM says
- * how much the device would have to have. */
+/* Carries the placement out: sends the core of the layers that stay, makes buffers for the others, stages and slots; fills
+ * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number. It decides
+ * nothing; MO_ENOMEM when the device has less than it said. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
 void mo_gpu_close(mo_gpu *gpu); /* no session sits on it any more; NULL is allowed */
 

@@ -62,7 +62,7 @@ mo_status mo_gpu_hot_choose(mo_gpu *gpu, int64_t left, mo_vram_layer *shapes, mo
     const mo_hot_request *r = gpu->options.hot;
     mo_hot_capacity room;
     mo_status status = mo_hot_capacity_make(r, shapes, gpu->core.spec->layer_count, left, gpu->memory.margin,
-                                            mo_gpu_core_any_interleaved(&gpu->core), &room, err);
+                                            gpu->options.placement.plan->device.staged, &room, err);
     h->rules = true;
     if (status == MO_OK && room.moves > 0) {
         status = prepare_moves(gpu, &room, err);

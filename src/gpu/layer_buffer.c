@@ -4,215 +4,93 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "gpu/parts.h"
 #include "gpu/restore.h"
-#include "plan/device.h"
+#include "store/vram.h"
 
-/* ---- Which layers pass ------------------------------------------------------------------------- */
+/* ---- Opening ------------------------------------------------------------------------- */
 
 static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
 {
     return p->tiers && p->tiers->ring && p->tiers->bricks->layer[layer] >= 0;
 }
 
-/* Marks `count` of the layers that are on disk (or are not), spread evenly. */
-static void spread(const mo_gpu *gpu, bool disk, int count, bool *passes)
+/* Which buffer each streamed layer has, and which are streamed in small steps too. Layers of the CPU take turns of their
+ * own, so that the others keep their buffers whoever computes those. */
+static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *places, mo_error *err)
 {
-    int all = 0;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        all += on_disk(&gpu->layer_buffer, i) == disk;
-    }
-    for (int i = 0, n = 0; all > 0 && i < gpu->core.spec->layer_count; i++) {
-        if (on_disk(&gpu->layer_buffer, i) == disk) {
-            passes[i] = (int64_t)(n + 1) * count / all > (int64_t)n * count / all;
-            n++;
-        }
-    }
-}
-
-/* The disk is slower than the link: what lies in RAM passes first. */
-static void choose(const mo_gpu *gpu, int count, bool *passes)
-{
-    int in_ram = 0;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        in_ram += !on_disk(&gpu->layer_buffer, i);
-        passes[i] = false;
-    }
-    if (in_ram > 0) {
-        spread(gpu, false, count < in_ram ? count : in_ram, passes);
-    }
-    if (count > in_ram) {
-        spread(gpu, true, count - in_ram, passes);
-    }
-}
-
-/* Bytes of the core on the device when these layers pass; *room: of a slot. */
-static int64_t core_with(const mo_gpu *gpu, const bool *passes, int64_t *room)
-{
-    int64_t bytes = mo_gpu_core_bytes(gpu->core.spec);
-    *room = 0;
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        if (passes[i]) {
-            const int64_t layer = mo_gpu_layer_bytes(gpu->core.spec, i);
-            bytes -= layer;
-            *room = layer > *room ? layer : *room;
-        }
-    }
-    return bytes;
-}
-
-/* How many have to pass under so many bytes; preferably a multiple of the slots, so that the first layer of a step need
- * not wait for the last one of the step before. -1: it does not fit however many do. */
-static int count_passing(const mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
-{
-    const int layers = gpu->core.spec->layer_count;
-    int fits = -1;
-    for (int count = 0; count <= layers; count++) {
-        int64_t room;
-        choose(gpu, count, passes);
-        const int64_t core = core_with(gpu, passes, &room) + (count ? gpu->layer_buffer.ring * room : 0);
-        *least = *least == 0 || core < *least ? core : *least;
-        if (core <= bytes && (count == 0 || count % gpu->layer_buffer.slots == 0)) {
-            return count;
-        }
-        fits = core <= bytes && fits < 0 ? count : fits;
-    }
-    if (fits >= 0) {
-        choose(gpu, fits, passes);
-    }
-    return fits;
-}
-
-/* A ring with room for the next copy while one computes, or a smaller one with fewer layers passing through. */
-static int choose_ring(mo_gpu *gpu, int64_t bytes, bool *passes, int64_t *least)
-{
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
-    int best = -1, ring = 0;
-    *least = 0;
-    for (int r = PASS_RING; r >= (p->interleaved ? 2 : 1); r--) {
-        p->ring = r;
-        p->slots = p->interleaved ? r - 1 : r;
-        const int count = count_passing(gpu, bytes, passes, least);
-        if (count >= 0 &&
-            (best < 0 || mo_plan_layer_buffer_cost(count, r) < mo_plan_layer_buffer_cost(best, ring))) {
-            best = count;
-            ring = r;
-        }
-    }
-    if (best >= 0) {
-        p->ring = ring;
-        p->slots = p->interleaved ? ring - 1 : ring;
-        choose(gpu, best, passes);
-    }
-    return best;
-}
-
-/* Decides how many of the `count` layers that do not fit, `candidates` of which are in RAM, the CPU computes. */
-static int host_share(const mo_gpu *gpu, int count, int candidates, int64_t layer_bytes)
-{
-    double seconds;
-    return mo_plan_split_layers(count, candidates,
-                                (double)layer_bytes * gpu->lanes.cpu_rate.s_per_byte + MO_PLAN_HAND_SECONDS,
-                                (double)layer_bytes * gpu->lanes.fetch_rate.s_per_byte, &seconds);
-}
-
-/* Of those that pass the CPU takes some, spread over them so that copies run while it computes. */
-static mo_status share_with_host(mo_gpu *gpu, mo_error *err)
-{
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
-    int in_ram = 0, seen = 0, taken = 0;
-    for (int i = 0; i < p->count; i++) {
-        in_ram += !on_disk(p, p->layers[i].layer);
-    }
     p->few = malloc(sizeof *p->few * ((size_t)p->count + 1));
     if (!p->few) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
-    gpu->layer_buffer.cpu.count = host_share(gpu, p->count, in_ram, p->room);
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
-        const bool here = !on_disk(p, l->layer);
-        const bool host = here && (seen + 1) * gpu->layer_buffer.cpu.count / in_ram >
-                                      seen * gpu->layer_buffer.cpu.count / in_ram;
-        seen += here;
-        gpu->layer_buffer.cpu.layers[l->layer] = host;
-        l->slot = (host ? taken++ : p->few_count) % p->slots;
-        if (!host) {
+        const bool cpu = places[l->layer].by_cpu;
+        p->cpu.layers[l->layer] = cpu;
+        l->slot = (cpu ? p->cpu.count : p->few_count) % p->slots;
+        p->cpu.count += cpu;
+        if (!cpu) {
             p->few[p->few_count++] = i;
         }
     }
     return MO_OK;
 }
 
-static mo_status take_ring(mo_gpu *gpu, const bool *passes, int count, mo_error *err)
+static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, const mo_layer_place *places,
+                              mo_gpu_memory *memory, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
-    p->layers = calloc((size_t)count, sizeof *p->layers);
+    p->layers = calloc((size_t)d->streamed, sizeof *p->layers);
     if (!p->layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
-    core_with(gpu, passes, &p->room);
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        if (passes[i]) {
+    p->ring = d->ring;
+    p->slots = p->interleaved ? d->ring - 1 : d->ring;
+    p->room = d->ring_bytes / d->ring;
+    for (int i = 0; i < p->total; i++) {
+        if (!places[i].in_vram) {
             p->number[i] = p->count;
             p->layers[p->count++].layer = i;
         }
     }
-    mo_status status = mo_gpu_memory_alloc(&gpu->memory, p->ring * p->room,
-                                           "a ring for layers that do not fit", &p->memory, err);
+    mo_status status =
+        mo_gpu_memory_alloc(memory, d->ring_bytes, "buffers for streamed layers", &p->memory, err);
     if (status == MO_OK) {
-        status = mo_dstream_create(gpu->memory.device, &p->stream, err);
+        status = mo_dstream_create(memory->device, &p->stream, err);
     }
     for (int i = 0; i < PASS_RING && status == MO_OK; i++) {
-        status = mo_event_create(gpu->memory.device, &p->done[i], err);
+        status = mo_event_create(memory->device, &p->done[i], err);
     }
     for (int i = 0; i < p->count && status == MO_OK; i++) {
-        status = mo_event_create(gpu->memory.device, &p->layers[i].began, err);
-        status = status == MO_OK ? mo_event_create(gpu->memory.device, &p->layers[i].ready, err) : status;
+        status = mo_event_create(memory->device, &p->layers[i].began, err);
+        status = status == MO_OK ? mo_event_create(memory->device, &p->layers[i].ready, err) : status;
     }
     if (status == MO_OK) {
-        status = mo_event_create(gpu->memory.device, &p->copied, err);
+        status = mo_event_create(memory->device, &p->copied, err);
     }
-    return status == MO_OK ? share_with_host(gpu, err) : status;
+    return status == MO_OK ? assign_buffers(p, places, err) : status;
 }
 
-mo_status mo_gpu_layer_buffer_open(mo_gpu *gpu, mo_error *err)
+mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *p, const mo_placement *placement,
+                                   mo_gpu_memory *memory, mo_error *err)
 {
-    mo_gpu_layer_buffer *p = &gpu->layer_buffer;
-    const int layers = gpu->core.spec->layer_count;
-    bool *passes = calloc((size_t)layers + 1, sizeof *passes);
-    p->number = malloc(sizeof *p->number * ((size_t)layers + 1));
-    gpu->layer_buffer.cpu.layers = calloc((size_t)layers + 1, sizeof *gpu->layer_buffer.cpu.layers);
-    if (!passes || !p->number || !gpu->layer_buffer.cpu.layers) {
-        free(passes);
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that pass through the device");
+    const mo_plan_device *d = &placement->plan->device;
+    p->number = malloc(sizeof *p->number * ((size_t)p->total + 1));
+    p->cpu.layers = calloc((size_t)p->total + 1, sizeof *p->cpu.layers);
+    if (!p->number || !p->cpu.layers) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
-    for (int i = 0; i < layers; i++) {
+    for (int i = 0; i < p->total; i++) {
         p->number[i] = -1;
     }
     p->held = -1;
-    p->interleaved = mo_gpu_core_needs_restoring(gpu->core.spec);
-    int64_t least;
-    const int64_t kept = mo_gpu_kept(gpu) + mo_gpu_least_stages(gpu);
-    const int64_t spare = mo_gpu_memory_left(&gpu->memory) - kept;
-    const int count = choose_ring(gpu, spare, passes, &least);
-    mo_status status = MO_OK;
-    if (count < 0) {
-        status = mo_fail(
-            err, MO_ENOMEM,
-            "the model needs %.1f MiB of device memory even with its layers passing through, and may take "
-            "%.1f; raise --vram, choose a smaller --ctx or --batch, or run with --device none",
-            (double)(gpu->memory.limit - spare + least) / (1 << 20), (double)gpu->memory.limit / (1 << 20));
-    } else if (count > 0) {
-        status = take_ring(gpu, passes, count, err);
-        mo_log(MO_LOG_INFO, "device",
-               "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
-               "and the CPU computes %d",
-               count, layers, (double)gpu->memory.limit / (1 << 20), count - gpu->layer_buffer.cpu.count,
-               gpu->layer_buffer.cpu.count);
+    p->interleaved = d->interleaved;
+    if (d->streamed == 0) {
+        return MO_OK;
     }
-    free(passes);
-    return status;
+    mo_log(MO_LOG_INFO, "device",
+           "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
+           "and the CPU computes %d",
+           d->streamed, p->total, (double)d->ceiling / (1 << 20), d->streamed - d->by_cpu, d->by_cpu);
+    return open_buffers(p, d, placement->layers, memory, err);
 }
 
 void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *p)

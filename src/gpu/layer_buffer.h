@@ -7,10 +7,9 @@
 #define MO_GPU_LAYER_BUFFER_H
 
 #include "gpu/link.h"
-#include "plan/plan.h"
+#include "gpu/memory.h"
+#include "plan/placement.h"
 #include "store/tiers.h"
-
-struct mo_gpu;
 
 enum {
     PASS_PARTS = 12, /* most matrices of a layer's core */
@@ -64,8 +63,9 @@ typedef struct mo_gpu_layer_buffer {
     uint64_t bytes, ns;        /* that crossed, and what that took */
 } mo_gpu_layer_buffer;
 
-/* Decides which layers stay under the gpu's ceiling and takes the ring for the others. Before the core is laid out. */
-mo_status mo_gpu_layer_buffer_open(struct mo_gpu *gpu, mo_error *err);
+/* Opens the buffers that the placement asks for; link, total and tiers are set. Before the core is laid out. */
+mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *b, const mo_placement *placement,
+                                   mo_gpu_memory *memory, mo_error *err);
 void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *b);
 
 /* While the core is laid out: the layer's passage, or NULL when it stays; a matrix of it, and where it will be found. */

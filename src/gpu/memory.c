@@ -1,6 +1,13 @@
 #include "gpu/memory.h"
 
 #include "base/status.h"
+#include "device/op.h"
+
+/* As devices count it. */
+static int64_t taken_by(int64_t bytes)
+{
+    return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
 
 void mo_gpu_memory_init(mo_gpu_memory *m, mo_device *device)
 {
@@ -17,17 +24,17 @@ mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what,
 {
     mo_status status;
     pthread_mutex_lock(&m->lock);
-    if (m->taken + bytes > m->limit) {
+    if (m->taken + taken_by(bytes) > m->limit) {
         status = mo_fail(
             err, MO_ENOMEM,
-            "%s takes %.1f MiB of device memory and %.1f of %.1f MiB are taken; raise --vram, choose a "
-            "smaller --ctx or --batch, or run with --device none",
+            "%s needs %.1f MiB of device memory and %.1f of %.1f MiB are in use; raise the ceiling of device "
+            "memory, choose a smaller context or batch, or leave the device out",
             what, (double)bytes / (1 << 20), (double)m->taken / (1 << 20), (double)m->limit / (1 << 20));
     } else {
         status = mo_device_alloc(m->device, (size_t)bytes, out, err);
     }
     if (status == MO_OK) {
-        m->taken += bytes;
+        m->taken += taken_by(bytes);
         m->peak_bytes = m->taken > m->peak_bytes ? m->taken : m->peak_bytes;
     }
     pthread_mutex_unlock(&m->lock);
@@ -39,7 +46,7 @@ void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes)
     if (address) {
         pthread_mutex_lock(&m->lock);
         mo_device_free(m->device, address);
-        m->taken -= bytes;
+        m->taken -= taken_by(bytes);
         pthread_mutex_unlock(&m->lock);
     }
 }

@@ -2,7 +2,15 @@
 
 #include "gpu/core.h"
 #include "gpu/scratch.h"
+#include "plan/share.h"
 #include "store/vram.h"
+
+_Static_assert((int)MO_PLAN_GRAIN == (int)MO_OP_ALIGN, "plans count as devices do");
+
+int64_t mo_gpu_matrix_bytes(int64_t bytes)
+{
+    return mo_vram_slot_bytes(bytes);
+}
 
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
 {
@@ -15,7 +23,7 @@ int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
 
 int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch)
 {
-    return (spec->layer_count + 8) * (int64_t)sizeof(mo_dstate) +
+    return spec->layer_count * (int64_t)sizeof(mo_dstate) +
            mo_state_entries(spec, context, batch) * (int64_t)sizeof(mo_daddr);
 }
 
@@ -38,13 +46,17 @@ int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
     return largest;
 }
 
-mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context)
+mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t batch, int64_t context)
 {
-    mo_gpu_core core = {.spec = spec, .rope_count = 8};
-    core.extent = mo_extent_of(spec);
-    return (mo_gpu_needs){.core = mo_gpu_core_bytes(spec),
-                          .work = mo_gpu_scratch_bytes(&core, batch, context),
-                          .stage_room = 2 * mo_gpu_largest_brick(spec),
-                          .map = mo_gpu_map_bytes(spec),
-                          .gpu_session = mo_gpu_session_table_bytes(spec, context, batch)};
+    mo_gpu_core core = {.spec = spec, .extent = mo_extent_of(spec)};
+    mo_gpu_core_find_ropes(&core);
+    mo_gpu_needs n = {.core = mo_gpu_core_bytes(spec),
+                      .group = mo_gpu_core_group(spec),
+                      .brick = mo_gpu_largest_brick(spec),
+                      .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
+                      .session = mo_gpu_matrix_bytes((int64_t)mo_state_bytes(spec, kv, context, batch)) +
+                                 mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
+    mo_gpu_scratch_bytes(&core, batch, context, &n.work, &n.host);
+    n.host += mo_gpu_map_bytes(spec); /* the host's copy of the map */
+    return n;
 }

@@ -3,16 +3,25 @@
 #define MO_GPU_NEEDS_H
 
 #include "model/parts.h"
+#include "moraine.h"
 
-/* Bytes of device memory that a gpu of this model takes, without slots and states: for plans. */
 typedef struct mo_gpu_needs {
-    int64_t core;        /* matrices, vectors, output */
-    int64_t work;        /* activations, flags, logits */
-    int64_t stage_room;  /* of an expert that passes through, as it lies in RAM and in the file */
-    int64_t map;         /* of the table of experts */
-    int64_t gpu_session; /* of a session, beside its state */
+    int64_t core; /* matrices, vectors, output */
+    int64_t
+        group;    /* of the largest group of rows that are put in order while the core is sent; 0: none are */
+    int64_t work; /* activations, flags, logits */
+    int64_t brick;   /* of the largest expert; 0: there are none */
+    int64_t map;     /* of the table of experts */
+    int64_t session; /* of one session */
+    int64_t host;    /* in RAM: pinned memory */
 } mo_gpu_needs;
-mo_gpu_needs mo_gpu_measure(const mo_model_spec *spec, int64_t batch, int64_t context);
+
+mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t batch, int64_t context);
+
+/* What a matrix of so many bytes takes on the device, where each begins aligned. */
+int64_t mo_gpu_matrix_bytes(int64_t bytes);
+/* Bytes of a layer's matrices, where they stay or as they cross the link. */
+int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
 
 /* Bytes of the map of experts, and of a session's table, on a device. */
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec);

@@ -43,10 +43,6 @@ mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err);
 /* ---- Core (gpu_core.c) ---- */
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err);
-/* Bytes that stay free for a session and the map of experts. */
-int64_t mo_gpu_kept(const mo_gpu *gpu);
-/* Bytes of the fewest stages with which experts can pass through; 0 when there are none. */
-int64_t mo_gpu_least_stages(const mo_gpu *gpu);
 
 /* ---- The step (step.c) ---- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "store/vram.h"
+#include "plan/share.h"
 
 /* Cuts aligned pieces off a range of addresses. */
 typedef struct cutter {
@@ -75,7 +75,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->weights = cut(c, r->core->spec->layer_count * chosen, sizeof(float));
     r->ids = cut(c, r->core->spec->layer_count * chosen, sizeof(int32_t));
     r->work = cut(c, work_bytes(rows), 1);
-    r->fetched = cut(c, MO_VRAM_STAGES * r->pinned.work_bytes, 1);
+    r->fetched = cut(c, MO_PLAN_STAGES * r->pinned.work_bytes, 1);
     r->groups = cut(c, 3 * r->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
     r->picks = cut(c, rows, sizeof(int32_t));
     r->row_of = cut(c, rows, sizeof(int32_t));
@@ -112,7 +112,7 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
     p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
-    p->works = (uint8_t *)cut(c, MO_VRAM_STAGES * p->work_bytes, 1);
+    p->works = (uint8_t *)cut(c, MO_PLAN_STAGES * p->work_bytes, 1);
     p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
     p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
@@ -146,20 +146,25 @@ static mo_status pin(mo_gpu_scratch *s, mo_device *device, mo_error *err)
     return MO_OK;
 }
 
-int64_t mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context)
+void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context, int64_t *device,
+                          int64_t *pinned)
 {
     mo_gpu_scratch s;
     cutter c = {0};
     describe(&s, core, batch, context);
     lay_device(&c, &s);
-    return c.used;
+    *device = c.used;
+    c = (cutter){0};
+    lay_pinned(&s, &c, &s.pinned);
+    *pinned = c.used;
 }
 
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
                               int64_t batch, int64_t context, mo_error *err)
 {
+    int64_t pinned;
     describe(s, core, batch, context);
-    s->bytes = mo_gpu_scratch_bytes(core, batch, context);
+    mo_gpu_scratch_bytes(core, batch, context, &s->bytes, &pinned);
     const mo_status status = mo_gpu_memory_alloc(memory, s->bytes, "working memory", &s->memory, err);
     if (status != MO_OK) {
         return status;

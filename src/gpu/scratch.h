@@ -65,8 +65,9 @@ typedef struct mo_gpu_scratch {
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
                               int64_t batch, int64_t context, mo_error *err);
 void mo_gpu_scratch_close(mo_gpu_scratch *s, mo_device *device);
-/* Bytes of that on the device. */
-int64_t mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context);
+/* Bytes of that, on the device and pinned; of the core the description and its ropes are enough. */
+void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context, int64_t *device,
+                          int64_t *pinned);
 
 mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */

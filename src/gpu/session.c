@@ -10,8 +10,7 @@
 /* The layers' descriptions, then the tables of their blocks. */
 static int64_t table_bytes(const mo_state *state)
 {
-    return state->spec->layer_count * (int64_t)sizeof(mo_dstate) +
-           mo_state_entries(state->spec, state->context, state->batch) * (int64_t)sizeof(mo_daddr);
+    return mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
 }
 
 /* The state's tables, with the addresses that its blocks have on the device. */

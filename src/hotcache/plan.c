@@ -141,8 +141,8 @@ static void place(const description *d, const mo_hot_capacity *room, const mo_pa
     p->used += p->slots + room->stage_bytes;
 }
 
-mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, int64_t margin, mo_plan *plan,
-                             mo_hot_plan *out, mo_error *err)
+mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
+                             mo_error *err)
 {
     description d;
     mo_hot_capacity room;
@@ -155,9 +155,9 @@ mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, int64_t 
         shapes = shapes_of(&d);
         status = shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     }
-    if (status == MO_OK) { /* as elsewhere in a plan, RAM is taken to have experts in another order */
-        status = mo_hot_capacity_make(r, shapes, mo_checkpoint_spec(d.model)->layer_count, left, margin, true,
-                                      &room, err);
+    if (status == MO_OK) {
+        status = mo_hot_capacity_make(r, shapes, mo_checkpoint_spec(d.model)->layer_count, left,
+                                      plan->device.margin, plan->device.staged, &room, err);
     }
     if (status == MO_OK) {
         status = mo_hot_capacity_pack(r, d.model, shapes, &room, &packing, err);

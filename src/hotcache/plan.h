@@ -15,11 +15,10 @@ typedef struct mo_hot_plan {
     double hits[MO_PLAN_CLASSES]; /* the same for each class */
 } mo_hot_plan;
 
-/* On a device. The plan was made with no expert in VRAM and gets those of the cache; margin is what the device has free
- * above the plan's ceiling. The plan's speed is the caller's to fill (mo_plan_estimate()). Fails as the gpu does: MO_EINVAL,
+/* On a device. The plan was made with no expert in VRAM and gets those of the cache. The plan's speed is the caller's to fill (mo_plan_estimate()). Fails as the gpu does: MO_EINVAL,
  * MO_ENOMEM, MO_EFORMAT, and what reading gives. */
-mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, int64_t margin, mo_plan *plan,
-                             mo_hot_plan *out, mo_error *err);
+mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
+                             mo_error *err);
 
 /* In RAM. The plan is that of `asked`, made with the reserve taken off when `reserved`. Where all experts fit, plan and
  * *out say so: there is no cache then. Otherwise the same. */

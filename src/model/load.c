@@ -41,9 +41,14 @@ typedef struct loader {
     mo_pieces pieces;
 } loader;
 
-static int64_t aligned(int64_t bytes)
+int64_t mo_load_bytes(int64_t bytes)
 {
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+    return mo_load_bytes(bytes);
 }
 
 static int64_t view_bytes(const mo_weights *w)
@@ -131,6 +136,25 @@ static int64_t place_matrices(loader *l, uint8_t *region)
     return used;
 }
 
+/* What a description says of what would be loaded: which rows would be interleaved, and which vectors there are. The
+ * vectors' values are not there, and nobody may read them. */
+static void foretell(loader *l)
+{
+    static const float absent;
+    for (size_t n = 0; n < l->binder.count; n++) {
+        const mo_binding *w = &l->binder.bindings[n];
+        for (int64_t i = 0; i < w->count; i++) {
+            if (w->matrix) {
+                mo_weights *view = mo_binding_matrix(w, i);
+                view->interleave =
+                    w->place != MO_PLACE_TABLE && mo_weights_units(view->type) ? l->options->interleave : 0;
+            } else {
+                *mo_binding_vector(w, i) = &absent;
+            }
+        }
+    }
+}
+
 static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t count, uint8_t *region)
 {
     int64_t used = 0, at = 0;
@@ -187,6 +211,8 @@ static mo_status lay_out(loader *l, mo_error *err)
     const int64_t matrices = place_matrices(l, NULL), floats = place_vectors(l, vectors, count, NULL);
     if (l->options->describe) {
         l->model->bytes.vectors = (uint64_t)floats;
+        l->model->region_bytes = (size_t)(matrices + floats + LINE_BYTES);
+        foretell(l);
         free(vectors);
         return MO_OK;
     }
@@ -474,7 +500,9 @@ void mo_checkpoint_free(mo_checkpoint *model)
             munmap(model->maps[i].data, model->maps[i].bytes);
         }
     }
-    mo_host_free_huge(model->region, model->region_bytes);
+    if (model->region) {
+        mo_host_free_huge(model->region, model->region_bytes);
+    }
     mo_gguf_close(model->gguf);
     mo_arena_destroy(model->arena);
     free(model);

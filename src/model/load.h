@@ -19,8 +19,9 @@ typedef struct mo_load_options {
     const bool
         *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it lies; routers and
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
-    bool describe;    /* load nothing at all: for planning. No weights, no vectors */
-    mo_pool *pool;    /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
+    bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
+                         read; matrices say how their rows would be interleaved */
+    mo_pool *pool; /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
     /* Called with bytes done and in all, from the calling thread; returning false cancels (MO_ECANCELLED).
      * It must not use the pool. NULL: none. */
     mo_progress_fn progress;
@@ -55,8 +56,12 @@ typedef struct mo_checkpoint_bytes {
 } mo_checkpoint_bytes;
 mo_checkpoint_bytes mo_checkpoint_resident(const mo_checkpoint *checkpoint);
 
-/* The memory that holds what was loaded, and its bytes; NULL when there is none. */
+/* The memory that holds what was loaded, and its bytes; NULL when there is none. Of a description: what would be loaded
+ * if everything were left on disk that can be. */
 uint8_t *mo_checkpoint_region(const mo_checkpoint *checkpoint, size_t *bytes);
+
+/* What a matrix of so many bytes takes of that memory. */
+int64_t mo_load_bytes(int64_t bytes);
 
 /* Bytes of weights that one token reads when nothing is shared between tokens. */
 uint64_t mo_checkpoint_bytes_per_token(const mo_checkpoint *checkpoint);

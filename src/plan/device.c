@@ -4,34 +4,35 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/placement.h"
 #include "plan/share.h"
 #include "plan/text.h"
-#include "store/vram.h"
+
+/* A buffer for sending the core that keeps the link busy. */
+#define UPLOAD_BYTES ((int64_t)8 << 20)
 
 /* ---- Sizes ---- */
 
-/* The core without the layers that can pass through a ring: output matrix, tied embedding, padding. Vectors are counted
- * apart. */
+/* All layers together, each with the padding of the largest where they are not listed. */
+static int64_t all_layers(const mo_plan_model *m)
+{
+    if (m->layer) {
+        return mo_placement_sum(m, (mo_placement_counts){0}).device_bytes;
+    }
+    const int64_t padding =
+        m->dense_layers && !m->device_core_bytes ? m->dense_layer_room - m->dense_layer_bytes : 0;
+    return mo_plan_sum(m->dense_bytes, mo_plan_times(m->dense_layers, padding > 0 ? padding : 0));
+}
+
+/* The core without the layers that can be streamed: output matrix, tied embedding, padding. Vectors are counted apart. */
 static int64_t fixed_core(const mo_plan_model *m)
 {
     if (m->device_core_bytes) {
-        const int64_t rest = m->device_core_bytes - m->vector_bytes - m->dense_bytes;
+        const int64_t rest =
+            m->device_core_bytes - m->vector_bytes - (m->layer ? all_layers(m) : m->dense_bytes);
         return rest > 0 ? rest : 0;
     }
     return mo_plan_sum(m->core_bytes - m->dense_bytes, m->tied ? m->table_bytes : 0);
-}
-
-static int64_t layer_room(const mo_plan_model *m)
-{
-    return m->device_layer_room ? m->device_layer_room : m->dense_layer_room;
-}
-
-/* All layers together, each with the padding of the largest. */
-static int64_t all_layers(const mo_plan_model *m)
-{
-    const int64_t padding =
-        m->dense_layers && !m->device_core_bytes ? layer_room(m) - m->dense_layer_bytes : 0;
-    return mo_plan_sum(m->dense_bytes, mo_plan_times(m->dense_layers, padding > 0 ? padding : 0));
 }
 
 static int64_t class_room(const mo_plan_model *m, int i)
@@ -39,16 +40,23 @@ static int64_t class_room(const mo_plan_model *m, int i)
     return m->device_room[i] ? m->device_room[i] : m->classes[i].room;
 }
 
-/* Room for experts that pass through, with `spare` bytes left and slots for all of them taking `all`. */
-static int64_t staging(const mo_plan_model *m, int64_t ceiling, int64_t spare, int64_t all)
+/* Of an expert on its way: twice where RAM has another layout than the file. */
+static int64_t stage_room(const mo_plan_model *m, const mo_plan *ram)
+{
+    const bool interleaved = ram && ram->mode == MO_PLAN_RESIDENT;
+    return interleaved || !m->device_stage_plain ? m->device_stage_room : m->device_stage_plain;
+}
+
+/* For experts on their way, with `spare` bytes left and slots for all of them taking `all`. */
+static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, int64_t spare, int64_t all)
 {
     int64_t largest = 0;
     for (int i = 0; i < m->class_count; i++) {
         const int64_t room = m->classes[i].bricks ? class_room(m, i) : 0;
         largest = room > largest ? room : largest;
     }
-    if (largest > 0 && m->device_stage_room) {
-        return mo_vram_staging(m->device_stage_room, ceiling, spare, all);
+    if (largest > 0 && stage) {
+        return mo_plan_staging(stage, ceiling, spare, all);
     }
     return mo_plan_times(m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT, largest);
 }
@@ -74,30 +82,28 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
     }
 }
 
-/* The fewest places for experts that pass. */
-static int64_t least_staging(const mo_plan_model *m)
+/* All of the core, no experts, the fewest stages. */
+static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan *ram)
 {
-    return staging(m, 0, 0, 0);
-}
-
-/* All of the core, no experts. */
-static mo_plan_device core_parts(const mo_plan_model *m)
-{
+    const int64_t stage = stage_room(m, ram);
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
                         .vectors = m->vector_bytes,
-                        .kv = m->kv_bytes,
+                        .kv = m->device_kv_bytes ? m->device_kv_bytes : m->kv_bytes,
                         .work = mo_plan_sum(m->device_work_bytes, m->device_map_bytes),
-                        .staging = least_staging(m),
+                        .staging = staging(m, stage, 0, 0, 0),
+                        .stage_room = stage,
+                        .staged =
+                            stage > 0 && stage == m->device_stage_room && stage != m->device_stage_plain,
                         .layers = m->layers};
     d.used = total(&d);
     return d;
 }
 
-/* Everything. Nothing passes after the start; a device that says how it is filled needs stages for that. */
-static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_share *s)
+/* Everything. Nothing is on its way after the start; a device that says how it is filled needs stages for that. */
+static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, const mo_plan_share *s)
 {
-    mo_plan_device d = core_parts(m);
-    d.staging = m->device_stage_room ? d.staging : 0;
+    mo_plan_device d = core_parts(m, ram);
+    d.staging = d.stage_room ? d.staging : 0;
     d.slots = mo_plan_share_most(s, m->class_count);
     for (int i = 0; i < m->class_count; i++) {
         d.class_slots[i] = (int32_t)s[i].most;
@@ -106,54 +112,56 @@ static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_share *s
     return d;
 }
 
-/* No layer stays. */
-static mo_plan_device streamed_parts(const mo_plan_model *m, int ring)
+/* What sending the core needs beside it, before sessions, stages and slots are there. */
+static int64_t upload_peak(const mo_plan_device *d, int64_t group_bytes)
 {
-    mo_plan_device d = core_parts(m);
-    d.core = fixed_core(m);
-    d.ring = ring;
-    d.ring_bytes = mo_plan_times(d.ring, layer_room(m));
-    d.layers = m->layers - m->dense_layers;
-    d.streamed = m->dense_layers;
-    d.used = total(&d);
-    return d;
+    return mo_plan_sum(mo_plan_sum(d->core, d->vectors),
+                       mo_plan_sum(mo_plan_sum(d->work, d->ring_bytes), group_bytes));
 }
 
-/* What is left makes room for more experts on their way, before any of them stays. */
+static int64_t needed(const mo_plan_device *d, int64_t group_bytes)
+{
+    const int64_t peak = upload_peak(d, group_bytes);
+    return d->used > peak ? d->used : peak;
+}
+
+/* The fewest layers that have to be streamed. No expert stays before every layer does: a token needs all of a layer, and
+ * of its experts a few. *least: the lowest ceiling for that. */
+static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_counts counts,
+                          int64_t group_bytes, mo_plan_device *d, int64_t *least)
+{
+    const int64_t layers = all_layers(m);
+    mo_plan_device fixed = *d;
+    fixed.core -= layers;
+    fixed.used = total(&fixed);
+    const int64_t others = needed(&fixed, group_bytes);
+    int streamed, buffers;
+    int64_t bytes;
+    const bool fits =
+        mo_placement_fill_device(m, counts, d->interleaved, ceiling - others, &streamed, &buffers, &bytes);
+    *least = mo_plan_sum(others, bytes);
+    if (!fits) { /* the smallest arrangement */
+        mo_placement_fill_device(m, counts, d->interleaved, bytes, &streamed, &buffers, &bytes);
+    }
+    counts.streamed = streamed;
+    const mo_placement_sums s = mo_placement_sum(m, counts);
+    d->core = mo_plan_sum(fixed.core, s.device_bytes);
+    d->streamed = streamed;
+    d->layers = m->layers - streamed;
+    d->ring = buffers;
+    d->ring_bytes = mo_plan_times(buffers, s.device_room);
+    d->used = total(d);
+    return fits;
+}
+
+/* What is left makes place for more experts on their way, before any of them stays. */
 static void grow_staging(const mo_plan_model *m, int64_t ceiling, int64_t all, mo_plan_device *d)
 {
-    if (m->device_stage_room && d->staging) {
-        d->staging = staging(m, ceiling, ceiling - (d->used - d->staging), all);
+    if (d->stage_room && d->staging) {
+        const int64_t bytes = staging(m, d->stage_room, ceiling, ceiling - (d->used - d->staging), all);
+        d->staging = bytes - d->staging < MO_PLAN_GRAIN ? d->staging : bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
         d->used = total(d);
     }
-}
-
-/* Layers that stay count as the largest, whichever they are. No expert stays before every layer does: a token needs
- * all of a layer, and of its experts a few. */
-static void fill_layers(const mo_plan_model *m, int64_t ceiling, mo_plan_device *d)
-{
-    const int64_t most = m->dense_layers - d->ring - 1; /* with more, all would fit instead of the ring */
-    const int64_t fit = (ceiling - d->used) / layer_room(m);
-    const int64_t stay = fit < most ? fit : most > 0 ? most : 0;
-    d->layers += (int)stay;
-    d->streamed -= (int)stay;
-    d->core += stay * layer_room(m);
-    d->used = total(d);
-}
-
-static mo_plan_device fill_ring(const mo_plan_model *m, int64_t ceiling, const mo_plan_device *ample,
-                                const mo_plan_device *scant)
-{
-    mo_plan_device large = *ample, small = *scant;
-    fill_layers(m, ceiling, &small);
-    if (ample->used > ceiling) {
-        return small;
-    }
-    fill_layers(m, ceiling, &large);
-    return mo_plan_layer_buffer_cost(small.streamed, small.ring) <
-                   mo_plan_layer_buffer_cost(large.streamed, large.ring)
-               ? small
-               : large;
 }
 
 static void fill_slots(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan_share *s,
@@ -175,37 +183,57 @@ static void count_experts(const mo_plan_model *m, mo_plan_device *d)
     }
 }
 
-bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, mo_plan_device *out)
+/* How large a buffer the core is sent through: half of what is free then is enough for anybody. */
+static int64_t choose_upload(const mo_plan_device *d, int64_t ceiling, int64_t group_bytes)
+{
+    const int64_t half = (ceiling - upload_peak(d, 0)) / 2,
+                  wanted = half < UPLOAD_BYTES ? half : UPLOAD_BYTES;
+    return group_bytes == 0 ? 0 : wanted > group_bytes ? wanted / MO_PLAN_GRAIN * MO_PLAN_GRAIN : group_bytes;
+}
+
+bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram,
+                          mo_plan_device *out)
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
     want_slots(m, shares);
     const int64_t ceiling = l->vram_bytes;
-    const mo_plan_device core = core_parts(m), whole = whole_parts(m, shares);
-    const mo_plan_device ample = m->dense_layers ? streamed_parts(m, MO_PLAN_DEVICE_LAYER_BUFFERS) : core;
-    const mo_plan_device scant =
-        m->dense_layers ? streamed_parts(m, MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST) : core;
+    mo_placement_counts counts = ram ? mo_placement_counts_of(m, ram) : (mo_placement_counts){.alone = true};
+    /* RAM lays out the core before anything is streamed, so what it interleaves is what it holds. */
+    const mo_placement_sums in_ram = mo_placement_sum(
+        m, (mo_placement_counts){.on_disk = counts.on_disk, .streamed = m->dense_layers, .alone = !ram});
+    const int64_t group =
+        m->device_group_bytes > in_ram.group_bytes ? m->device_group_bytes : in_ram.group_bytes;
+    mo_plan_device core = core_parts(m, ram), whole = whole_parts(m, ram, shares);
+    core.interleaved = whole.interleaved = !m->layer || group > 0;
     const bool limited =
         m->class_count > 0 && (l->cpu_moe || l->vram_expert_bytes) && whole.slots > l->vram_expert_bytes;
-    mo_plan_device least = scant.used < core.used ? scant : core;
-    least = whole.used < least.used && !limited ? whole : least;
-    if (whole.used <= ceiling && !limited) {
+    mo_plan_device streamed = core;
+    int64_t least = needed(&core, group), streamed_least = INT64_MAX;
+    const bool streams =
+        m->dense_layers && stream_layers(m, ceiling, counts, group, &streamed, &streamed_least);
+    if (needed(&whole, group) < least && !limited) {
+        least = needed(&whole, group);
+    }
+    if (needed(&whole, group) <= ceiling && !limited) {
         *out = whole;
-    } else if (core.used <= ceiling) {
+    } else if (needed(&core, group) <= ceiling) {
         *out = core;
         grow_staging(m, ceiling, limited ? 0 : whole.slots, out);
         fill_slots(m, l, shares, out);
-    } else if (m->dense_layers && scant.used <= ceiling) {
-        *out = fill_ring(m, ceiling, &ample, &scant);
+    } else if (streams) {
+        *out = streamed;
         grow_staging(m, ceiling, 0, out);
     } else {
-        *out = least;
+        *out = streamed_least < least ? streamed : least < needed(&core, group) ? whole : core;
     }
     count_experts(m, out);
     out->ceiling = ceiling;
-    out->least = least.used;
-    out->whole = whole.used;
+    out->margin = l->vram_margin;
+    out->least = streamed_least < least ? streamed_least : least;
+    out->whole = needed(&whole, group);
+    out->upload = choose_upload(out, ceiling, group);
     memcpy(out->why, l->vram_why, sizeof out->why);
-    return out->used <= ceiling;
+    return out->least <= ceiling;
 }
 
 mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *d)
@@ -342,30 +370,30 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
     return share;
 }
 
-/* What layers in passage cost beyond their products, and where they come from. They are not counted as hidden behind
+/* What streamed layers cost beyond their products, and where they come from. They are not counted as hidden behind
  * experts: the link may carry those meanwhile. */
-static double estimate_passage(const mo_plan_model *m, const mo_plan_model *rest, const mo_plan_limits *l,
-                               const wires *w, mo_plan *p, double *disk_bytes)
+static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w, mo_plan *p,
+                                double *disk_bytes)
 {
     const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
-    const double passing = p->device.streamed;
-    double from_disk = p->mode == MO_PLAN_STREAMED ? rest->dense_layers - p->dense_resident : 0;
-    from_disk = l->ram_keeps && m->dense_layers ? from_disk * passing / m->dense_layers : from_disk;
+    mo_placement_counts counts = mo_placement_counts_of(m, p);
+    counts.by_cpu = 0;
+    const int from_disk = mo_placement_sum(m, counts).from_disk, in_ram = p->device.streamed - from_disk;
     const double hidden = layer / w->vram + MO_PLAN_LAYER_SECONDS;
-    const int in_ram = (int)floor(passing - from_disk);
     double seconds;
-    p->device.by_cpu =
+    counts.by_cpu = p->device.by_cpu =
         mo_plan_split_layers(in_ram, l->cpu_layers ? in_ram : 0, layer / w->cpu + MO_PLAN_HAND_SECONDS,
                              fmax(0, layer / w->link - hidden), &seconds);
-    *disk_bytes = from_disk * layer;
-    p->device.token_link_bytes = rounded((passing - p->device.by_cpu) * layer);
-    return seconds + (passing - in_ram) * fmax(0, layer / fmin(w->link, w->disk) - hidden);
+    const mo_placement_sums s = mo_placement_sum(m, counts);
+    *disk_bytes = (double)s.token_disk_bytes;
+    p->device.token_link_bytes = s.token_link_bytes;
+    return seconds + from_disk * fmax(0, layer / fmin(w->link, w->disk) - hidden);
 }
 
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
  * beside them. Every sum is made so that it falls when more lies in RAM or in VRAM. */
-void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_model *rest, const mo_plan_limits *l,
-                             const mo_rates *r, const double *hits, mo_plan *p)
+void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
+                             const double *hits, mo_plan *p)
 {
     const wires w = wires_of(r);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;
@@ -373,7 +401,7 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_model *rest, 
     mo_plan_device *d = &p->device;
     lane all = {0}, most = {0};
     double layers = 0, disk_bytes;
-    d->link_seconds = estimate_passage(m, rest, l, &w, p, &disk_bytes);
+    d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes);
     for (int i = 0; i < m->class_count; i++) {
         const lane n = estimate_class(m, l, p, i, hits, &w, trip);
         layers += fmax(n.hit_s + n.miss_s + n.trip_s, n.disk_s);

@@ -4,7 +4,6 @@
 
 #include "plan/plan.h"
 
-/* What the speed is reckoned with, beside the rates. */
 /* What a layer's work takes beyond its bytes: some ten kernels, each waiting for the one before. On an H200 48 to 63 us
  * from one choice of experts to the next (gpt-oss-20b, Qwen3-30B, Qwen3-Next). */
 #define MO_PLAN_LAYER_SECONDS 50e-6
@@ -14,29 +13,22 @@
 #define MO_PLAN_FETCH_SECONDS                                                                                \
     20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
 
-/* What it costs that so many layers pass through a ring of so many slots, in passages: without a slot to spare the link
- * waits while a layer is put in order, which is reckoned (a layer's bytes twice through VRAM beside once over the link), not
- * measured. */
-static inline double mo_plan_layer_buffer_cost(int layers, int ring)
-{
-    return layers * (ring < MO_PLAN_DEVICE_LAYER_BUFFERS ? 1.04 : 1.0);
-}
-
-/* How many of `count` layers in passage the CPU computes, of `candidates` that lie in RAM: copies run while it does, so
+/* How many of `count` streamed layers the CPU computes, of `candidates` that lie in RAM: copies run while it does, so
  * the slower of the two counts. Seconds of one layer by each; *seconds of all. */
 int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s, double *seconds);
 
 /* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
- * (vectors, output matrix, keys and values, working memory, staging for experts that pass), then the core of layers,
- * which every token reads, then experts. False: it does not fit, and *out holds the smallest arrangement. */
-bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, mo_plan_device *out);
+ * (vectors, output matrix, keys and values, working memory, staging for experts on their way), then the core of layers,
+ * which every token reads, then experts. ram: the plan of RAM, which keeps everything; NULL: RAM will have the rest. False:
+ * it does not fit, and *out holds the smallest arrangement. */
+bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *ram,
+                          mo_plan_device *out);
 
-/* What is left for RAM: the core of layers in passage, experts' classes as they were, no sessions. */
+/* What is left for RAM: the core of streamed layers, experts' classes as they were, no sessions. */
 mo_plan_model mo_plan_device_rest(const mo_plan_model *model, const mo_plan_device *device);
 
-/* Fills the speed of a plan whose places are decided; rest is what RAM was asked to hold, hits as in mo_plan_estimate(). */
-void mo_plan_device_estimate(const mo_plan_model *model, const mo_plan_model *rest,
-                             const mo_plan_limits *limits, const mo_rates *rates, const double *hits,
-                             mo_plan *plan);
+/* Fills the speed of a plan whose places are decided; hits as in mo_plan_estimate(). */
+void mo_plan_device_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                             const double *hits, mo_plan *plan);
 
 #endif

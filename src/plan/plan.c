@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "plan/device.h"
+#include "plan/placement.h"
 #include "plan/share.h"
 #include "plan/text.h"
 
@@ -42,14 +43,18 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"layers", m->dense_bytes},
                  {"largest layer", m->dense_layer_bytes},
                  {"slot for a layer", m->dense_layer_room},
+                 {"experts", m->resident_bytes},
                  {"keys and values", m->kv_bytes},
                  {"working memory", m->work_bytes},
                  {"other memory", m->other_bytes},
                  {"staging", m->staging_bytes},
                  {"core on a device", m->device_core_bytes},
-                 {"slot for a layer on a device", m->device_layer_room},
+                 {"rows in another order on a device", m->device_group_bytes},
+                 {"keys and values on a device", m->device_kv_bytes},
                  {"working memory on a device", m->device_work_bytes},
                  {"staging on a device", m->device_stage_room},
+                 {"staging on a device", m->device_stage_plain},
+                 {"memory for a device", m->device_host_bytes},
                  {"table of experts on a device", m->device_map_bytes}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].bytes < 0 || sizes[i].bytes > SIZE_MOST) {
@@ -174,6 +179,8 @@ static mo_plan fixed_parts(const mo_plan_model *m)
 typedef struct wanted {
     mo_plan_model model;
     mo_plan_share shares[MO_PLAN_CLASSES];
+    const mo_plan_model *whole;
+    mo_placement_counts counts; /* of layers, as far as they are decided */
     bool beside; /* a device, which has the rest: experts here lie in slots, even all of them */
 } wanted;
 
@@ -185,7 +192,8 @@ static mo_plan resident_parts(const wanted *w)
     p.mode = MO_PLAN_RESIDENT;
     p.core = m->core_bytes;
     p.staging = m->tied ? 0 : m->staging_bytes;
-    p.slots = p.expert_resident = p.expert_bytes;
+    p.slots = m->resident_bytes ? m->resident_bytes : p.expert_bytes;
+    p.expert_resident = p.expert_bytes;
     if (w->beside) {
         p.slots = mo_plan_share_most(w->shares, m->class_count);
         p.expert_resident = 0; /* counted with the slots */
@@ -208,16 +216,18 @@ static mo_plan slotted_parts(const wanted *w)
     return p;
 }
 
-/* No layer stays; the ring is the smallest. */
+/* No layer stays; there are the fewest buffers. */
 static mo_plan streamed_parts(const wanted *w)
 {
     const mo_plan_model *m = &w->model;
     mo_plan p = fixed_parts(m);
+    mo_placement_counts counts = w->counts;
+    counts.on_disk = m->dense_layers;
     p.mode = MO_PLAN_STREAMED;
     p.core = m->core_bytes - m->dense_bytes;
     p.ring = MO_PLAN_LAYER_BUFFERS_LEAST;
     p.dense_resident = 0;
-    p.staging = mo_plan_sum(p.staging, mo_plan_times(p.ring, m->dense_layer_room));
+    p.staging = mo_plan_sum(p.staging, mo_plan_times(p.ring, mo_placement_sum(w->whole, counts).ram_room));
     p.slots = mo_plan_share_least(w->shares, m->class_count);
     p.used = total(&p);
     return p;
@@ -230,23 +240,23 @@ static void fill_slots(const wanted *w, int64_t ceiling, mo_plan *p)
     p->used = total(p);
 }
 
-/* A ring of full size comes before layers that stay: it is what keeps the disk busy. Layers that stay
- * count as the largest, whichever they are. */
+/* A third buffer comes before layers that stay: it is what keeps the disk busy. */
 static void fill_layers(const wanted *w, int64_t ceiling, mo_plan *p)
 {
     const mo_plan_model *m = &w->model;
-    const int64_t grown =
-        mo_plan_times(MO_PLAN_LAYER_BUFFERS - MO_PLAN_LAYER_BUFFERS_LEAST, m->dense_layer_room);
     /* The fewest slots: core bytes are read by every token. */
     mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
-    if (ceiling - p->used >= grown) {
+    const int64_t buffers = p->staging - m->staging_bytes;
+    const int stay =
+        mo_placement_fill_ram(w->whole, w->counts, MO_PLAN_LAYER_BUFFERS, ceiling - p->used + buffers);
+    if (stay >= 0) {
+        mo_placement_counts counts = w->counts;
+        counts.on_disk = m->dense_layers - stay;
+        const mo_placement_sums s = mo_placement_sum(w->whole, counts);
         p->ring = MO_PLAN_LAYER_BUFFERS;
-        p->staging += grown;
-        p->used += grown;
-        const int64_t most = m->dense_layers - p->ring > 0 ? m->dense_layers - p->ring : 0;
-        const int64_t fit = (ceiling - p->used) / m->dense_layer_bytes;
-        p->dense_resident = (int)(fit < most ? fit : most);
-        p->core += p->dense_resident * m->dense_layer_bytes;
+        p->staging = mo_plan_sum(m->staging_bytes, mo_plan_times(p->ring, s.ram_room));
+        p->dense_resident = stay;
+        p->core = mo_plan_sum(p->core, s.ram_bytes);
         p->used = total(p);
     }
 }
@@ -288,7 +298,7 @@ static int64_t rounded(double bytes)
  * reads of those that are missing; a streamed layer costs what its read takes longer than its products.
  * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
  * knows better. Every sum is made so that it falls when more lies in RAM, in floating point too. */
-static void reckon(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
+static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
 {
     const double compute = r->ram_bytes_s * r->compute_share, disk = r->disk_bytes_s;
     const double core = (double)m->core_bytes + (double)p->table;
@@ -306,15 +316,15 @@ static void reckon(const mo_plan_model *m, const mo_rates *r, const double *hits
             p->expert_resident = mo_plan_sum(p->expert_resident, mo_plan_times(p->class_slots[i], c->bytes));
         }
     }
-    const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
-    const double streamed = p->mode == MO_PLAN_STREAMED ? m->dense_layers - p->dense_resident : 0;
+    const mo_placement_counts counts = mo_placement_counts_of(m, p);
+    const double streamed = counts.on_disk ? (double)mo_placement_sum(m, counts).token_disk_bytes : 0;
     p->core_seconds = core / compute;
     p->expert_seconds = asked / compute;
-    p->disk_seconds = (missing + streamed * layer) / disk;
+    p->disk_seconds = (missing + streamed) / disk;
     p->hit_rate = asked > 0 ? 1 - missing / asked : 1;
-    p->token_disk_bytes = rounded(missing + streamed * layer);
-    p->token_ram_bytes = rounded(fmax(0, core + asked - missing - streamed * layer));
-    const double seconds = p->core_seconds + streamed * fmax(0, layer / disk - layer / compute) + layers;
+    p->token_disk_bytes = rounded(missing + streamed);
+    p->token_ram_bytes = rounded(fmax(0, core + asked - missing - streamed));
+    const double seconds = p->core_seconds + fmax(0, streamed / disk - streamed / compute) + layers;
     p->tokens_per_second = seconds > 0 ? 1 / seconds : 0;
 }
 
@@ -343,21 +353,33 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     }
     const bool device = limits->vram_bytes > 0, rest = device && !limits->ram_keeps;
     mo_plan_device on_device = {0};
-    if (device && !mo_plan_device_place(model, limits, &on_device)) {
-        return mo_plan_refuse_device(&on_device, err);
+    wanted w = {.model = *model, .whole = model, .counts = {.streamed = model->dense_layers}};
+    if (rest) { /* the device first, and RAM has what is left */
+        if (!mo_plan_device_place(model, limits, NULL, &on_device)) {
+            return mo_plan_refuse_device(&on_device, err);
+        }
+        w.model = mo_plan_device_rest(model, &on_device);
+        w.beside = w.counts.alone = true;
+        w.counts.streamed = on_device.streamed;
     }
-    wanted w = {.model = rest ? mo_plan_device_rest(model, &on_device) : *model, .beside = rest};
+    if (device) {
+        w.model.work_bytes = mo_plan_sum(w.model.work_bytes, model->device_host_bytes);
+    }
     want_slots(model, rest ? &on_device : NULL, w.shares);
     const bool fits = place(&w, limits->ram_bytes, &plan);
     explain(limits, &plan);
     if (!fits) {
         return mo_plan_refuse(&plan, err);
     }
+    plan.alone = rest;
+    if (device && !rest && !mo_plan_device_place(model, limits, &plan, &on_device)) {
+        return mo_plan_refuse_device(&on_device, err);
+    }
     plan.device = on_device;
     if (device) {
-        mo_plan_device_estimate(model, &w.model, limits, rates, NULL, &plan);
+        mo_plan_device_estimate(model, limits, rates, NULL, &plan);
     } else {
-        reckon(model, rates, NULL, &plan);
+        estimate(model, rates, NULL, &plan);
     }
     *out = plan;
     return MO_OK;
@@ -370,8 +392,8 @@ void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, 
         plan->expert_resident = 0; /* counted with the slots */
     }
     if (plan->device.ceiling) {
-        mo_plan_device_estimate(model, model, limits, rates, hits, plan);
+        mo_plan_device_estimate(model, limits, rates, hits, plan);
     } else {
-        reckon(model, rates, hits, plan);
+        estimate(model, rates, hits, plan);
     }
 }

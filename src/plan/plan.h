@@ -26,6 +26,18 @@ typedef struct mo_plan_class {
     int used;              /* most of them that a token needs in one layer; 0: the model's `used` */
 } mo_plan_class;
 
+/* The core of one layer: those of its matrices that can be left on disk and streamed. */
+typedef struct mo_plan_layer {
+    int64_t bytes;        /* read for it from disk; 0: nothing of it can be streamed */
+    int64_t resident;     /* in RAM, where it stays there */
+    int64_t room;         /* of a layer buffer in RAM */
+    int64_t device_bytes; /* in VRAM: of its place there, and of a layer buffer */
+    int64_t link_bytes;   /* that cross the link for it */
+    int64_t
+        group_bytes; /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
+    int size_class;  /* of its experts; -1: it has none */
+} mo_plan_layer;
+
 /* What a model asks for. The caller fills it from a description; nothing is loaded. */
 typedef struct mo_plan_model {
     int layers, routed_layers, experts, used;
@@ -37,24 +49,30 @@ typedef struct mo_plan_model {
     int64_t output_bytes;                   /* the output matrix, whichever of the two it is part of */
     mo_plan_class classes[MO_PLAN_CLASSES]; /* routed experts; none: the model is dense */
     int class_count;
-    int dense_layers;          /* layers whose matrices could be streamed; 0: none */
-    int64_t dense_bytes;       /* of those matrices, part of core_bytes */
-    int64_t dense_layer_bytes; /* of the largest such layer */
-    int64_t dense_layer_room;  /* of its slot in the ring, at least its bytes */
-    int64_t kv_bytes;          /* of all sessions at the context asked for */
-    int64_t work_bytes;        /* activations of the largest step */
-    int64_t other_bytes;       /* vocabulary, file table, program */
-    int64_t staging_bytes;     /* what reads need beside the slots they go to, such as embedding rows */
-    int in_flight;             /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
-    int64_t context, batch;    /* as they came out of what was asked for; only shown */
+    int64_t resident_bytes;     /* of all experts where RAM has them for good; 0: as many as their weights */
+    const mo_plan_layer *layer; /* [layers], the caller's; NULL: each counts as the largest */
+    int dense_layers;           /* layers whose matrices could be streamed; 0: none */
+    int64_t dense_bytes;        /* of those matrices in RAM, part of core_bytes */
+    int64_t dense_layer_bytes;  /* of the largest such layer */
+    int64_t dense_layer_room;   /* of a buffer for it, at least its bytes */
+    int64_t kv_bytes;           /* of all sessions at the context asked for */
+    int64_t work_bytes;         /* activations of the largest step */
+    int64_t other_bytes;        /* vocabulary, file table, program */
+    int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
+    int in_flight;              /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
+    int64_t context, batch;     /* as they came out of what was asked for; only shown */
     /* In VRAM, with the padding that lies between matrices there; 0: as in RAM. */
-    int64_t device_core_bytes; /* all matrices and vectors of the core, the output matrix included */
-    int64_t device_layer_room; /* of the largest layer's matrices */
+    int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
+    int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
     int64_t device_room[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
+    int64_t device_kv_bytes;              /* of all sessions, with their tables */
     int64_t device_work_bytes;            /* activations, flags, tables, logits */
     int64_t
-        device_stage_room; /* of an expert that passes through; 0: in_flight slots of the largest class serve */
-    int64_t device_map_bytes; /* of the table of experts */
+        device_stage_room; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
+                                  slots of the largest class serve */
+    int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_room */
+    int64_t device_map_bytes;   /* of the table of experts */
+    int64_t device_host_bytes;  /* in RAM, for the device's sake: pinned memory */
 } mo_plan_model;
 
 typedef struct mo_plan_limits {
@@ -64,6 +82,7 @@ typedef struct mo_plan_limits {
     int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
     char why[192];               /* what decided the ceiling; may be empty */
     char vram_why[192];          /* the same for vram_bytes */
+    int64_t vram_margin;         /* free on the device above a ceiling that nobody gave */
     bool cpu_moe;                /* no expert stays in VRAM, but for vram_expert_bytes */
     int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
     mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
@@ -86,8 +105,13 @@ typedef struct mo_plan_device {
     int64_t whole;                        /* the lowest ceiling with which everything lies there */
     int32_t class_slots[MO_PLAN_CLASSES]; /* experts that stay */
     int64_t expert_resident;              /* their bytes */
-    int layers, streamed, ring;           /* layers whose core stays, and passes through so many slots */
-    int by_cpu;         /* of those that pass: in prompts only, tokens are computed by the CPU */
+    int layers, streamed, ring;           /* layers whose core stays; is streamed; buffers for these */
+    int by_cpu;                           /* of the streamed ones: in prompts only, the CPU computes tokens */
+    int64_t stage_room;                   /* of an expert on its way */
+    bool staged;        /* RAM has experts in another layout: they are put in order on their way */
+    int64_t margin;     /* free on the device above the ceiling, which nobody gave */
+    int64_t upload;     /* bytes of a buffer for sending the core, gone when that is done */
+    bool interleaved;   /* RAM has some of the core in another layout: one of the buffers is for the file's */
     double hit_rate;    /* of experts, here; 1 where there are none */
     bool fetch;         /* missing experts cross the link as well, while the CPU computes others */
     double fetch_share; /* of the missing bytes of the classes for which that pays */
@@ -104,13 +128,14 @@ typedef struct mo_plan_device {
  * (a device takes them as they lie in the file); vectors lie in both, since the CPU computes experts too. */
 typedef struct mo_plan {
     mo_plan_mode mode;
+    bool alone; /* what lies in VRAM has no copy in RAM */
     int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
     int64_t used;                          /* their sum, at most the ceiling */
     int64_t least;                         /* the lowest ceiling with which the model runs */
     int64_t whole;                         /* the lowest ceiling with which everything is resident */
     int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
     int64_t expert_bytes, expert_resident; /* of all experts; of those that lie in RAM */
-    int dense_resident, ring;              /* streamed: layers that stay, slots of the ring */
+    int dense_resident, ring;              /* streamed: layers that stay, buffers for the others */
     int64_t token_ram_bytes,
         token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */
     double hit_rate;      /* of experts; 1 where there are none */

@@ -82,3 +82,20 @@ int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget
     }
     return bytes_at(shares, count, low);
 }
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t mo_plan_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
+{
+    /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
+    const int64_t most = (int64_t)1 << 30, least = mo_plan_times(MO_PLAN_STAGES_LEAST, room);
+    if (all > 0 && spare - all >= least) {
+        return least;
+    }
+    const int64_t bytes =
+        smaller(smaller(most, ceiling / 16), smaller(spare, mo_plan_times(MO_PLAN_STAGES, room)));
+    return bytes > least ? bytes : least;
+}

@@ -6,8 +6,7 @@
 
 #include "base/status.h"
 
-/* Room for a matrix wherever it begins: whole pages, and one more for a beginning inside a page. */
-static int64_t part_room(int64_t bytes)
+int64_t mo_brick_part_room(int64_t bytes)
 {
     return mo_disk_capacity(0, bytes) + MO_DISK_ALIGN;
 }
@@ -84,7 +83,7 @@ static int64_t lay_parts(const mo_bricks *b, const mo_brick_home *brick)
     for (int i = 0; i < brick->parts; i++) {
         mo_brick_part *part = &b->parts[brick->first + i];
         part->at = at;
-        at += part_room(part->bytes);
+        at += mo_brick_part_room(part->bytes);
     }
     return at;
 }

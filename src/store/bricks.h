@@ -49,6 +49,9 @@ typedef struct mo_bricks {
     int64_t layer_room;  /* of the largest streamed layer */
 } mo_bricks;
 
+/* Bytes of a slot for a matrix, wherever it begins: whole pages, and one more for a beginning inside a page. */
+int64_t mo_brick_part_room(int64_t bytes);
+
 /* From what the loader left on disk. */
 mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error *err);
 void mo_bricks_destroy(mo_bricks *b); /* NULL is allowed */

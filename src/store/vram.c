@@ -7,8 +7,6 @@
 #include "base/status.h"
 #include "store/slots.h"
 
-enum { CLASSES = 16 };
-
 /* Bricks of one size. */
 typedef struct size_class {
     int64_t room;
@@ -27,8 +25,7 @@ typedef struct layer_map {
 
 struct mo_vram {
     mo_device *device;
-    size_class classes[CLASSES];
-    int class_count;
+    size_class classes[MO_VRAM_CLASSES]; /* those without bricks have no slots either */
     layer_map *layers;
     int layer_count;
     bool still;        /* the slots are the layers' own: who is there leaves for one of his layer only */
@@ -49,23 +46,6 @@ int64_t mo_vram_slot_bytes(int64_t brick_bytes)
 
 /* ---- Opening ---- */
 
-/* The class of that size; the last one takes everything smaller once there are too many. */
-static int class_of(mo_vram *v, int64_t room)
-{
-    for (int i = 0; i < v->class_count; i++) {
-        if (v->classes[i].room == room) {
-            return i;
-        }
-    }
-    if (v->class_count < CLASSES) {
-        v->classes[v->class_count].room = room;
-        return v->class_count++;
-    }
-    size_class *last = &v->classes[CLASSES - 1];
-    last->room = last->room > room ? last->room : room;
-    return CLASSES - 1;
-}
-
 static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *err)
 {
     v->layers = calloc((size_t)v->layer_count + 1, sizeof *v->layers);
@@ -76,11 +56,14 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
         layer_map *l = &v->layers[i];
         l->of = -1;
         if (layers[i].bytes > 0) {
-            l->of = class_of(v, mo_vram_slot_bytes(layers[i].bytes));
-            l->first = v->classes[l->of].bricks;
+            size_class *c = &v->classes[layers[i].size_class];
+            const int64_t room = mo_vram_slot_bytes(layers[i].bytes);
+            l->of = layers[i].size_class;
+            l->first = c->bricks;
             l->experts = l->missing = layers[i].experts;
             l->entry = v->entries;
-            v->classes[l->of].bricks += layers[i].experts;
+            c->room = room > c->room ? room : c->room;
+            c->bricks += layers[i].experts;
             v->entries += layers[i].experts;
         }
     }
@@ -96,20 +79,6 @@ static void sum_slots(mo_vram *v, const mo_vram_layer *layers)
             const int32_t left = c->bricks - c->count;
             c->count += layers[i].slots < left ? layers[i].slots : left;
         }
-    }
-}
-
-/* Shares the budget: every class gets the same part of its bricks. */
-static void share(mo_vram *v, int64_t budget)
-{
-    double all = 0;
-    for (int i = 0; i < v->class_count; i++) {
-        all += (double)v->classes[i].bricks * (double)v->classes[i].room;
-    }
-    const double part = all > 0 && (double)budget < all ? (double)budget / all : 1.0;
-    for (int i = 0; i < v->class_count; i++) {
-        size_class *c = &v->classes[i];
-        c->count = part < 1.0 ? (int32_t)((double)c->bricks * part) : c->bricks;
     }
 }
 
@@ -153,24 +122,8 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     return MO_OK;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-int64_t mo_vram_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
-{
-    /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
-    const int64_t most = (int64_t)1 << 30, least = MO_VRAM_STAGES_LEAST * room;
-    if (all > 0 && spare - all >= least) {
-        return least;
-    }
-    const int64_t bytes = smaller(smaller(most, ceiling / 16), smaller(spare, MO_VRAM_STAGES * room));
-    return bytes > least ? bytes : least;
-}
-
-mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
-                       const mo_policy *policy, mo_vram **out, mo_error *err)
+mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count,
+                       const int32_t *class_slots, const mo_policy *policy, mo_vram **out, mo_error *err)
 {
     *out = NULL;
     mo_vram *v = calloc(1, sizeof *v);
@@ -181,16 +134,20 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
     v->layer_count = layer_count;
     mo_status status = sort_layers(v, layers, err);
     if (status == MO_OK) {
-        if (budget == MO_VRAM_BY_LAYER) {
-            v->still = true;
+        v->still = class_slots == NULL;
+        if (v->still) {
             sum_slots(v, layers);
-        } else {
-            share(v, budget);
+        }
+        for (int i = 0; class_slots && i < MO_VRAM_CLASSES; i++) {
+            size_class *c = &v->classes[i];
+            c->count = class_slots[i] < c->bricks ? class_slots[i] : c->bricks;
         }
         status = open_map(v, err);
     }
-    for (int i = 0; i < v->class_count && status == MO_OK; i++) {
-        status = open_class(v, v->layers, &v->classes[i], policy ? policy : mo_policy_at(0), err);
+    for (int i = 0; i < MO_VRAM_CLASSES && status == MO_OK; i++) {
+        if (v->classes[i].bricks > 0) {
+            status = open_class(v, v->layers, &v->classes[i], policy ? policy : mo_policy_at(0), err);
+        }
     }
     if (status != MO_OK) {
         mo_vram_close(v);
@@ -205,7 +162,7 @@ void mo_vram_close(mo_vram *v)
     if (!v) {
         return;
     }
-    for (int i = 0; i < v->class_count; i++) {
+    for (int i = 0; i < MO_VRAM_CLASSES; i++) {
         mo_slots_destroy(v->classes[i].slots);
         mo_device_free(v->device, v->classes[i].memory);
     }
@@ -373,7 +330,7 @@ void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *b
 {
     *slots = *filled = 0;
     *bytes = 0;
-    for (int i = 0; i < v->class_count; i++) {
+    for (int i = 0; i < MO_VRAM_CLASSES; i++) {
         const size_class *c = &v->classes[i];
         *slots += c->count;
         *filled += c->count - (c->slots ? mo_slots_free(c->slots) : 0);

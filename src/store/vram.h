@@ -14,32 +14,26 @@ typedef struct mo_vram mo_vram;
 typedef struct mo_vram_layer {
     int64_t bytes;
     int experts;
-    int32_t slots; /* where no budget is given: what the layer brings to the pool of its size */
+    int size_class; /* 0 .. MO_VRAM_CLASSES - 1: layers of one class share slots, as large as the largest asks for */
+    int32_t slots; /* where the layers say how many slots there are: what this one brings to its class */
 } mo_vram_layer;
 
-#define MO_VRAM_BY_LAYER                                                                                     \
-    ((int64_t)-1) /* a budget: the layers say how many slots there are, and none takes another's */
+enum { MO_VRAM_CLASSES = 16 };
 
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
 int64_t mo_vram_slot_bytes(int64_t brick_bytes);
 
-/* Bytes of stages, places for experts that pass through, each `room` bytes: `spare` are left under the ceiling, and slots
- * for all experts would take `all` (0: they are not to stay). As many as keep a link busy; the fewest where every expert
- * can stay instead. Not rounded to whole stages, so that a higher ceiling never leaves less for slots. */
-enum { MO_VRAM_STAGES_LEAST = 2, MO_VRAM_STAGES = 192 };
-int64_t mo_vram_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all);
-
-/* Takes slots for as many bricks as `budget` bytes hold, evenly over the sizes, or MO_VRAM_BY_LAYER. A budget of 0 is
- * allowed: no slots. The policy is kept, not owned; NULL: the default. */
-mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count, int64_t budget,
-                       const mo_policy *policy, mo_vram **out, mo_error *err);
+/* Opens so many slots for each class. class_slots NULL: the layers say how many there are, and none takes another's. The
+ * policy is kept, not owned; NULL: the default. */
+mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count,
+                       const int32_t *class_slots, const mo_policy *policy, mo_vram **out, mo_error *err);
 void mo_vram_close(mo_vram *v); /* NULL is allowed */
 
 /* Where the brick lies, 0: nowhere, or not yet. */
 mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
 
 /* Does every expert of the layer lie on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
- * (MO_VRAM_BY_LAYER) the caller exchanges bricks within their layer only. */
+ * (slots by layer) the caller exchanges bricks within their layer only. */
 bool mo_vram_complete(const mo_vram *v, int layer);
 /* How often a layer closed, or opened again because a brick was dropped: unchanged, so is what mo_vram_complete() says. */
 uint64_t mo_vram_completions(const mo_vram *v);

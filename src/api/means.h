@@ -1,0 +1,42 @@
+/* Means: what there is to plan with: the machine's rates and limits, the device, and the settings that decide about them.
+ * `moraine plan` and opening a model find them here, so that both plan with the same. */
+#ifndef MO_API_MEANS_H
+#define MO_API_MEANS_H
+
+#include "device/choice.h"
+#include "hotcache/selection.h"
+#include "plan/postfetch.h"
+#include "plan/rates.h"
+
+typedef struct mo_means_ask {
+    int64_t ram_bytes, vram_bytes; /* ceilings; 0: found */
+    const char *machine;           /* a file that describes another one; NULL: this one */
+    const char *device;            /* as in mo_model_options */
+    bool cpu_moe;
+    mo_postfetch_mode postfetch;
+    const mo_hot_cache_options *hot_cache;
+    bool opening; /* not just a plan: what the user should hear about the environment is logged */
+    bool mapped;  /* RAM has no ceiling: the system decides what of the file stays */
+} mo_means_ask;
+
+typedef struct mo_means {
+    mo_rates rates;
+    mo_plan_limits limits;
+    mo_hot_request hot; /* with what the environment says */
+    bool serial;        /* likewise */
+    mo_postfetch postfetch;
+    mo_device *device;       /* this machine's, the caller's to close; NULL: none, or described in a file */
+    bool ram_given;          /* the ceiling of RAM was asked for, not found */
+    bool any_device;         /* nobody asked for this one: where it is too small, the model runs without */
+    bool device_measured;    /* its rates */
+    int64_t device_bytes;    /* that it has */
+    char why[MO_DEVICE_WHY]; /* there is no device */
+} mo_means;
+
+/* On failure *out holds nothing. Any thread. */
+mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err);
+
+/* The device is left out, with its hot cache; `why` says what for. */
+void mo_means_drop_device(mo_means *means, const char *why);
+
+#endif

@@ -1,0 +1,176 @@
+#include "plan/placement.h"
+
+#include "plan/share.h"
+
+/* ---- Which layers ---- */
+
+/* Is number n of `all` among `count` that are spread evenly over them? */
+static bool among(int64_t n, int64_t count, int64_t all)
+{
+    return all > 0 && (n + 1) * count / all > n * count / all;
+}
+
+/* Goes through the layers in order: how many of each kind there are, and how many have come by. */
+typedef struct cursor {
+    const mo_plan_model *model;
+    mo_placement_counts counts;
+    int all, in_ram;  /* that can be streamed; of these in RAM */
+    int ram_streamed; /* in RAM and streamed */
+    int seen, seen_ram, seen_disk, seen_streamed, seen_shared;
+} cursor;
+
+static cursor begin(const mo_plan_model *m, mo_placement_counts c)
+{
+    cursor at = {.model = m, .counts = c, .all = m->dense_layers};
+    at.in_ram = (c.alone ? c.streamed : at.all) - c.on_disk;
+    at.ram_streamed = c.alone || c.streamed > at.in_ram ? at.in_ram : c.streamed;
+    return at;
+}
+
+/* Streamed layers lie evenly between the others, so that copies run while those compute. The disk is slower than the
+ * link: what is in RAM is streamed first. */
+static mo_layer_place next(cursor *at)
+{
+    const mo_placement_counts *c = &at->counts;
+    bool streamed, in_ram;
+    if (c->alone) {
+        streamed = among(at->seen, c->streamed, at->all);
+        in_ram = streamed && !among(at->seen_streamed, c->on_disk, c->streamed);
+    } else {
+        in_ram = !among(at->seen, c->on_disk, at->all);
+        streamed = in_ram ? among(at->seen_ram, at->ram_streamed, at->in_ram)
+                          : among(at->seen_disk, c->streamed - at->ram_streamed, c->on_disk);
+    }
+    const bool shared = streamed && in_ram,
+               cpu = shared && among(at->seen_shared, c->by_cpu, at->ram_streamed);
+    at->seen++;
+    at->seen_ram += in_ram;
+    at->seen_disk += !in_ram;
+    at->seen_streamed += streamed;
+    at->seen_shared += shared;
+    return (mo_layer_place){.in_ram = in_ram, .in_vram = !streamed, .by_cpu = cpu};
+}
+
+static mo_plan_layer layer_of(const mo_plan_model *m, int i)
+{
+    if (m->layer) {
+        return m->layer[i];
+    }
+    const int64_t mean = m->dense_layers ? m->dense_bytes / m->dense_layers : 0;
+    return (mo_plan_layer){.bytes = i < m->dense_layers ? mean : 0,
+                           .resident = m->dense_layer_bytes,
+                           .room = m->dense_layer_room,
+                           .device_bytes = m->dense_layer_room,
+                           .link_bytes = mean};
+}
+
+mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_plan *p)
+{
+    const bool device = p->device.ceiling > 0;
+    const int streamed = device ? p->device.streamed : m->dense_layers;
+    const int candidates = p->alone ? streamed : m->dense_layers;
+    return (mo_placement_counts){.on_disk = p->mode == MO_PLAN_STREAMED ? candidates - p->dense_resident : 0,
+                                 .streamed = streamed,
+                                 .by_cpu = p->device.by_cpu,
+                                 .alone = p->alone};
+}
+
+void mo_placement_list(const mo_plan_model *m, const mo_plan *p, mo_layer_place *out)
+{
+    const bool device = p->device.ceiling > 0;
+    cursor at = begin(m, mo_placement_counts_of(m, p));
+    for (int i = 0; i < m->layers; i++) {
+        out[i] = layer_of(m, i).bytes ? next(&at) : (mo_layer_place){.in_ram = true, .in_vram = true};
+        out[i].in_vram = out[i].in_vram && device;
+    }
+}
+
+/* ---- What they take ---- */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+mo_placement_sums mo_placement_sum(const mo_plan_model *m, mo_placement_counts counts)
+{
+    mo_placement_sums s = {0};
+    cursor at = begin(m, counts);
+    for (int i = 0; i < m->layers; i++) {
+        const mo_plan_layer l = layer_of(m, i);
+        if (l.bytes == 0) {
+            continue;
+        }
+        const mo_layer_place p = next(&at);
+        if (p.in_ram) {
+            s.ram_bytes = mo_plan_sum(s.ram_bytes, l.resident);
+            s.group_bytes = larger(s.group_bytes, l.group_bytes);
+        } else if (!p.in_vram || !counts.alone) {
+            s.ram_room = larger(s.ram_room, l.room);
+        }
+        if (p.in_vram) {
+            s.device_bytes = mo_plan_sum(s.device_bytes, l.device_bytes);
+        } else {
+            s.device_room = larger(s.device_room, l.device_bytes);
+            s.token_link_bytes = mo_plan_sum(s.token_link_bytes, p.by_cpu ? 0 : l.link_bytes);
+            s.token_disk_bytes = mo_plan_sum(s.token_disk_bytes, p.in_ram ? 0 : l.bytes);
+            s.from_disk += !p.in_ram;
+        }
+    }
+    return s;
+}
+
+int mo_placement_fill_ram(const mo_plan_model *m, mo_placement_counts counts, int buffers, int64_t bytes)
+{
+    const int all = counts.alone ? counts.streamed : m->dense_layers;
+    for (int stay = all - buffers > 0 ? all - buffers : 0; stay >= 0; stay--) {
+        counts.on_disk = all - stay;
+        const mo_placement_sums s = mo_placement_sum(m, counts);
+        if (mo_plan_sum(s.ram_bytes, mo_plan_times(buffers, s.ram_room)) <= bytes) {
+            return stay;
+        }
+    }
+    return -1;
+}
+
+/* How many have to be streamed through so many buffers; preferably a multiple of those that copies go to, so that the
+ * first layer of a step need not wait for the last one of the step before. -1: it does not fit however many are. */
+static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, int buffers, int slots,
+                          int64_t bytes, int64_t *least)
+{
+    int fits = -1, multiple = -1;
+    for (int count = 0; count <= m->dense_layers; count++) {
+        counts.streamed = count;
+        const mo_placement_sums s = mo_placement_sum(m, counts);
+        const int64_t needed = mo_plan_sum(s.device_bytes, count ? mo_plan_times(buffers, s.device_room) : 0);
+        *least = *least < 0 || needed < *least ? needed : *least;
+        fits = needed <= bytes && fits < 0 ? count : fits;
+        multiple = needed <= bytes && multiple < 0 && count % slots == 0 ? count : multiple;
+    }
+    return multiple >= 0 ? multiple : fits;
+}
+
+/* What it costs that so many layers are streamed through so many buffers, in layers: without one to spare the link waits
+ * while a layer is put in order. That is computed (a layer's bytes twice through VRAM beside once over the link), not
+ * measured. */
+static double cost_of(int streamed, int buffers)
+{
+    return streamed * (buffers < MO_PLAN_DEVICE_LAYER_BUFFERS ? 1.04 : 1.0);
+}
+
+bool mo_placement_fill_device(const mo_plan_model *m, mo_placement_counts counts, bool interleaved,
+                              int64_t bytes, int *streamed, int *buffers, int64_t *least)
+{
+    *streamed = -1;
+    *buffers = 0;
+    *least = -1;
+    for (int b = MO_PLAN_DEVICE_LAYER_BUFFERS; b >= (interleaved ? MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST : 1);
+         b--) {
+        const int count = count_streamed(m, counts, b, interleaved ? b - 1 : b, bytes, least);
+        if (count >= 0 && (*streamed < 0 || cost_of(count, b) < cost_of(*streamed, *buffers))) {
+            *streamed = count;
+            *buffers = count ? b : 0;
+        }
+    }
+    return *streamed >= 0;
+}
