@@ -2,19 +2,37 @@
 #include "api/model.h"
 #include "base/growing.h"
 
-/* The device's hot cache; NULL: RAM has it. Under the engine's lock. */
-static mo_hot_update *device_cache(const mo_model *model)
+/* Between these two the engine and the device are the caller's; NULL: RAM has the hot cache, or nobody. */
+static mo_gpu *begin_use(const mo_model *model)
 {
-    const mo_gpu *gpu = mo_model_gpu(model);
+    pthread_mutex_lock(&model->engine->lock);
+    mo_gpu *gpu = mo_model_gpu(model);
+    if (gpu) {
+        mo_gpu_enter(gpu);
+    }
+    return gpu;
+}
+
+static void end_use(const mo_model *model, mo_gpu *gpu)
+{
+    if (gpu) {
+        mo_gpu_leave(gpu);
+    }
+    pthread_mutex_unlock(&model->engine->lock);
+}
+
+/* The device's, where it has one. */
+static mo_hot_update *cache_of(const mo_gpu *gpu)
+{
     return gpu ? mo_gpu_hot_update(gpu) : NULL;
 }
 
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    pthread_mutex_lock(&model->engine->lock);
-    const mo_status status = mo_learning_request_done(model->learning, device_cache(model), err);
-    pthread_mutex_unlock(&model->engine->lock);
+    mo_gpu *gpu = begin_use(model);
+    const mo_status status = mo_learning_request_done(model->learning, cache_of(gpu), err);
+    end_use(model, gpu);
     return status;
 }
 
@@ -34,14 +52,14 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
     MO_OWN_ERROR(err)
     mo_profile_mode mode;
     mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
-    pthread_mutex_lock(&model->engine->lock);
+    mo_gpu *gpu = begin_use(model);
     if (status == MO_OK) {
-        status = mo_learning_reset(model->learning, device_cache(model),
+        status = mo_learning_reset(model->learning, cache_of(gpu),
                                    perf_mode ? mode : mo_learning_mode(model->learning), err);
         model->engine->tally = mo_learning_tally(model->learning);
         model->engine->timed = mo_learning_times(model->learning);
     }
-    pthread_mutex_unlock(&model->engine->lock);
+    end_use(model, gpu);
     return status;
 }
 
@@ -50,10 +68,10 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
 {
     MO_OWN_ERROR(err)
     mo_exchange_stats stats;
-    pthread_mutex_lock(&model->engine->lock);
+    mo_gpu *gpu = begin_use(model);
     const mo_status status =
-        mo_learning_apply_json(model->learning, device_cache(model), json, length, &stats, err);
-    pthread_mutex_unlock(&model->engine->lock);
+        mo_learning_apply_json(model->learning, cache_of(gpu), json, length, &stats, err);
+    end_use(model, gpu);
     const mo_profile_report report = {.success = status == MO_OK,
                                       .active = stats.active,
                                       .update_rate = stats.update_rate,

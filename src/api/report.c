@@ -78,13 +78,11 @@ void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size)
 static void report_device(mo_model *model, mo_device_report *out)
 {
     *out = (mo_device_report){0};
-    pthread_mutex_lock(&model->engine->lock);
     if (model->gpu) {
         mo_gpu_report(model->gpu, out);
         out->name = model->device_name;
         out->lost = atomic_load(&model->engine->accelerator) == NULL;
     }
-    pthread_mutex_unlock(&model->engine->lock);
 }
 
 void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
@@ -100,9 +98,7 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
     if (!layers) {
         return 0;
     }
-    pthread_mutex_lock(&model->engine->lock);
     const int found = model->gpu ? mo_gpu_report_layers(model->gpu, layers, count) : 0;
-    pthread_mutex_unlock(&model->engine->lock);
     for (int i = 0; i < found && i < count; i++) {
         mo_report_write((char *)out + (size_t)i * size, size, &layers[i], sizeof layers[i]);
     }

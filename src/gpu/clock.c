@@ -1,6 +1,7 @@
 #include "gpu/clock.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +51,10 @@ struct mo_gpu_clock {
     int layers;
     bool counts;
     int64_t began, launched;
+    lap *laps; /* [layers] */
+    pthread_mutex_t
+        lock; /* protects what follows: a step adds to it when it ends, reports read it any time */
     uint64_t step_ns, idle_ns;
-    lap *laps;             /* [layers] */
     mo_device_layer *sums; /* [layers] */
     uint64_t buckets[BUCKETS];
 };
@@ -74,6 +77,7 @@ mo_status mo_gpu_clock_open(int layers, mo_gpu_clock **out, mo_error *err)
     for (int i = 0; i < layers; i++) {
         c->sums[i].layer = i;
     }
+    pthread_mutex_init(&c->lock, NULL);
     return MO_OK;
 }
 
@@ -210,6 +214,7 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
 {
     int64_t before = c->launched;
     uint64_t idle = positive(c->launched - c->began);
+    pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->layers; i++) {
         const lap *l = &c->laps[i];
         idle += waited_ns[i];
@@ -233,6 +238,7 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
         c->step_ns += positive(now - c->began);
         c->idle_ns += idle;
     }
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------- */
@@ -254,8 +260,9 @@ static void add_layer(mo_device_layer *to, const mo_device_layer *l)
     }
 }
 
-void mo_gpu_clock_report(const mo_gpu_clock *c, mo_device_report *out)
+void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out)
 {
+    pthread_mutex_lock(&c->lock);
     out->step_ns = c->step_ns;
     out->idle_ns = c->idle_ns;
     out->lanes = (mo_device_layer){.layer = -1};
@@ -264,11 +271,13 @@ void mo_gpu_clock_report(const mo_gpu_clock *c, mo_device_report *out)
     }
     out->layer_p50_s = quantile(c->buckets, out->lanes.served, 0.50);
     out->layer_p99_s = quantile(c->buckets, out->lanes.served, 0.99);
+    pthread_mutex_unlock(&c->lock);
 }
 
-int mo_gpu_clock_layers(const mo_gpu_clock *c, mo_device_layer *out, int room)
+int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int room)
 {
     int count = 0;
+    pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->layers; i++) {
         if (c->sums[i].served > 0) {
             if (count < room) {
@@ -277,5 +286,6 @@ int mo_gpu_clock_layers(const mo_gpu_clock *c, mo_device_layer *out, int room)
             count++;
         }
     }
+    pthread_mutex_unlock(&c->lock);
     return count;
 }

@@ -1,4 +1,4 @@
-/* Card clock: where the time of a layer goes that needs the host. A step of few tokens is a row of laps, one for each
+/* Clock: where the time of a layer goes that needs the host. A step of few tokens is a row of laps, one for each
  * such layer, from reply to reply:
  *
  *     reply ---- core ---- choice seen ---- turn, CPU's lane, waiting for copies ---- reply
@@ -6,7 +6,8 @@
  *
  * The host stamps what it sees; the device says how long it waited for each reply, and a pair of events how long copies
  * took. Stamps are only looked at when the step has ended well, so taking one is a store. Nothing allocates after
- * opening; quantiles come from a fixed histogram. One thread at a time (the holder of the engine's lock). */
+ * opening; quantiles come from a fixed histogram. Stamps are taken by the thread
+ * that runs the step; any thread may read. */
 #ifndef MO_GPU_CLOCK_H
 #define MO_GPU_CLOCK_H
 
@@ -47,8 +48,8 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
 /* ---- Reading ---- */
 
 /* Sums since opening of steps that ended well and were counted. */
-void mo_gpu_clock_report(const mo_gpu_clock *c, mo_device_report *out);
+void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out);
 /* Those of layers that were ever served, ascending; returns how many there are, at most `room` are written. */
-int mo_gpu_clock_layers(const mo_gpu_clock *c, mo_device_layer *out, int room);
+int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int room);
 
 #endif

@@ -169,6 +169,8 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
     gpu->memory.limit = options->placement.plan->device.ceiling;
     gpu->memory.margin = options->placement.plan->device.margin;
+    mo_gpu_turn_init(&gpu->turn);
+    pthread_mutex_init(&gpu->report_lock, NULL);
     gpu->core.model = model;
     gpu->core.spec = mo_checkpoint_spec(model);
     gpu->options = *options;
@@ -211,6 +213,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
         mo_gpu_close(gpu);
         return status;
     }
+    mo_gpu_report_publish(gpu);
     *out = gpu;
     return MO_OK;
 }
@@ -238,6 +241,8 @@ void mo_gpu_close(mo_gpu *gpu)
     mo_gpu_scratch_close(&gpu->scratch, gpu->memory.device);
     mo_gpu_link_close(&gpu->link);
     mo_gpu_memory_drop(&gpu->memory);
+    mo_gpu_turn_drop(&gpu->turn);
+    pthread_mutex_destroy(&gpu->report_lock);
     mo_gpu_clock_close(gpu->lanes.clock);
     free(gpu->core.layers);
     free(gpu->programs.batch_ops);
@@ -250,48 +255,13 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
     return &gpu->accelerator;
 }
 
-/* ---- Instruments ------------------------------------------------------------------------------ */
-
-void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out)
+void mo_gpu_enter(mo_gpu *gpu)
 {
-    const mo_hot_counters hot = mo_hot_update_count(gpu->hot.update);
-    *out = (mo_device_report){
-        .steps = gpu->steps,
-        .limit_bytes = gpu->memory.limit,
-        .peak_bytes = mo_gpu_memory_peak((mo_gpu_memory *)&gpu->memory),
-        .core_bytes = gpu->core.bytes,
-        .work_bytes = gpu->scratch.bytes,
-        .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
-        .host_layers = gpu->layer_buffer.cpu.count,
-        .layer_buffer_bytes = gpu->layer_buffer.count ? gpu->layer_buffer.ring * gpu->layer_buffer.room : 0,
-        .streamed_bytes = gpu->layer_buffer.bytes,
-        .streamed_ns = gpu->layer_buffer.ns,
-        .stage_bytes = gpu->experts.staging_bytes + gpu->hot.stage_bytes,
-        .asked = gpu->experts.asked,
-        .hits = gpu->experts.hits,
-        .fetched = gpu->experts.fetched,
-        .fetched_bytes = gpu->experts.fetched_bytes,
-        .fetch_failed = gpu->link.failed,
-        .cpu_bytes_s = 1.0 / gpu->lanes.cpu_rate.s_per_byte,
-        .link_bytes_s = 1.0 / gpu->lanes.fetch_rate.s_per_byte,
-        .round_trip_s = gpu->lanes.round_trip_s,
-        .wait_ns = gpu->lanes.wait_ns,
-        .cpu_ns = gpu->lanes.cpu_ns,
-        .cpu_bytes = gpu->lanes.cpu_bytes,
-        .by_cpu = gpu->lanes.by_cpu,
-        .host_ns = gpu->lanes.host_ns,
-        .late = gpu->lanes.late,
-        .fetch_ns = gpu->lanes.fetch_ns,
-        .hidden_ns = gpu->lanes.hidden_ns,
-        .updates = hot.updates,
-        .exchanged = hot.exchanged,
-        .exchange_failed = hot.failed,
-    };
-    mo_vram_slots(gpu->experts.vram, &out->slots, &out->filled, &out->slot_bytes);
-    mo_gpu_clock_report(gpu->lanes.clock, out);
+    mo_gpu_turn_begin(&gpu->turn);
 }
 
-int mo_gpu_report_layers(const mo_gpu *gpu, mo_device_layer *out, int room)
+void mo_gpu_leave(mo_gpu *gpu)
 {
-    return mo_gpu_clock_layers(gpu->lanes.clock, out, room);
+    mo_gpu_report_publish(gpu);
+    mo_gpu_turn_end(&gpu->turn);
 }

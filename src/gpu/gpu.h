@@ -57,11 +57,15 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 /* Exchanges between RAM and the slots; NULL where there are no slots. The gpu's own. */
 mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu);
 
-/* ---- Instruments ---- */
+/* Whoever uses it beside steps (exchanges experts, above all) does so between these two, under the engine's lock. */
+void mo_gpu_enter(mo_gpu *gpu);
+void mo_gpu_leave(mo_gpu *gpu);
 
-/* Fills everything but name and lost. */
-void mo_gpu_report(const mo_gpu *gpu, mo_device_report *out);
+/* ---- Reports: by any thread, without waiting for a step ---- */
+
+/* As of the end of the last step. Fills everything but name and lost. */
+void mo_gpu_report(mo_gpu *gpu, mo_device_report *out);
 /* As mo_model_device_layers(). */
-int mo_gpu_report_layers(const mo_gpu *gpu, mo_device_layer *out, int room);
+int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int room);
 
 #endif

@@ -15,9 +15,11 @@
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
 #include "gpu/session.h"
+#include "gpu/turn.h"
 
 struct mo_gpu {
     mo_accelerator accelerator;
+    mo_gpu_turn turn;
     mo_gpu_options options;
     mo_gpu_memory memory;
     mo_gpu_link link;
@@ -28,8 +30,10 @@ struct mo_gpu {
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;
     mo_gpu_cache hot;
-    uint64_t number; /* of the step */
-    uint64_t steps;  /* that ended well */
+    uint64_t number;         /* of the step */
+    uint64_t steps;          /* that ended well */
+    mo_device_report report; /* as of the last step; under report_lock */
+    pthread_mutex_t report_lock;
 };
 
 /* ---- The hot cache (gpu/hot.c) ---- */
@@ -43,6 +47,11 @@ mo_status mo_gpu_exchange_open(mo_gpu *gpu, mo_error *err);
 /* ---- Core (gpu_core.c) ---- */
 
 mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err);
+
+/* ---- Counters (report.c) ---- */
+
+/* What reports tell from now on. By the one who has the turn. */
+void mo_gpu_report_publish(mo_gpu *gpu);
 
 /* ---- The step (step.c) ---- */
 

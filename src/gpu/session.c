@@ -33,89 +33,116 @@ static void fill_table(const mo_state *state, const mo_gpu_session *gpu_session,
     }
 }
 
-mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
+/* The memory, and the table in it. On failure nothing is kept. */
+static mo_status allocate(mo_gpu *gpu, const mo_state *state, mo_gpu_session *s, mo_dstate *table,
+                          mo_error *err)
 {
-    mo_gpu *gpu = owner;
     const int64_t bytes = table_bytes(state);
-    mo_gpu_session *gpu_session = calloc(1, sizeof *gpu_session);
-    mo_dstate *table = calloc(1, (size_t)bytes);
-    if (!gpu_session || !table) {
-        free(gpu_session);
-        free(table);
-        return mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
-    }
-    gpu_session->gpu = gpu;
-    gpu_session->bytes = (int64_t)state->bytes;
-    mo_status status = mo_gpu_memory_alloc(&gpu->memory, gpu_session->bytes, "the state of a session",
-                                           &gpu_session->memory, err);
+    mo_status status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the state of a session", &s->memory, err);
     if (status == MO_OK) {
-        status = mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of a session", &gpu_session->table, err);
+        status = mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of a session", &s->table, err);
     }
     if (status == MO_OK) {
-        fill_table(state, gpu_session, table);
-        status = mo_copy_in(gpu->link.main, gpu_session->table, table, (size_t)bytes, err);
+        fill_table(state, s, table);
+        status = mo_copy_in(gpu->link.main, s->table, table, (size_t)bytes, err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
-    free(table);
-    state->gpu_session = gpu_session;
-    state->accelerator = &gpu->accelerator;
     if (status != MO_OK) {
-        mo_gpu_session_close(state);
+        mo_gpu_memory_free(&gpu->memory, s->memory, s->bytes);
+        mo_gpu_memory_free(&gpu->memory, s->table, bytes);
     }
     return status;
 }
 
+mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_session *s = calloc(1, sizeof *s);
+    mo_dstate *table = calloc(1, (size_t)table_bytes(state));
+    mo_status status = MO_OK;
+    if (s && table) {
+        *s = (mo_gpu_session){.gpu = gpu, .bytes = (int64_t)state->bytes};
+        mo_gpu_turn_begin(&gpu->turn);
+        status = allocate(gpu, state, s, table, err);
+        mo_gpu_turn_end(&gpu->turn);
+    } else {
+        status = mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
+    }
+    free(table);
+    if (status != MO_OK) {
+        free(s);
+        return status;
+    }
+    state->gpu_session = s;
+    state->accelerator = &gpu->accelerator;
+    return MO_OK;
+}
+
 void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
 {
+    mo_gpu *gpu = state->gpu_session->gpu;
     mo_error refused = {0};
-    if (mo_device_adopt(state->gpu_session->gpu->memory.device, logits, bytes, &refused) == MO_OK) {
+    mo_gpu_turn_begin(&gpu->turn);
+    if (mo_device_adopt(gpu->memory.device, logits, bytes, &refused) == MO_OK) {
         state->gpu_session->logits = logits;
     }
+    mo_gpu_turn_end(&gpu->turn);
 }
 
 void mo_gpu_session_close(mo_state *state)
 {
-    mo_gpu_session *gpu_session = state->gpu_session;
-    if (gpu_session) {
-        if (gpu_session->gpu && gpu_session->logits) {
-            mo_device_release(gpu_session->gpu->memory.device, gpu_session->logits);
-        }
-        if (gpu_session->gpu) {
-            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->memory, gpu_session->bytes);
-            mo_gpu_memory_free(&gpu_session->gpu->memory, gpu_session->table, table_bytes(state));
-        }
-        free(gpu_session);
-        state->gpu_session = NULL;
+    mo_gpu_session *s = state->gpu_session;
+    if (!s) {
+        return;
     }
+    mo_gpu_turn_begin(&s->gpu->turn);
+    if (s->logits) {
+        mo_device_release(s->gpu->memory.device, s->logits);
+    }
+    mo_gpu_memory_free(&s->gpu->memory, s->memory, s->bytes);
+    mo_gpu_memory_free(&s->gpu->memory, s->table, table_bytes(state));
+    mo_gpu_turn_end(&s->gpu->turn);
+    free(s);
+    state->gpu_session = NULL;
 }
+
+/* ---- Saving and restoring ---------------------------------------------------------------------- */
 
 mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err)
 {
-    const mo_gpu_session *gpu_session = state->gpu_session;
-    if (!gpu_session) {
+    const mo_gpu_session *s = state->gpu_session;
+    if (!s) {
         return MO_OK;
     }
-    mo_status status = mo_gpu_cpu_state_return(gpu_session->gpu, state, err);
+    mo_gpu_turn_begin(&s->gpu->turn);
+    mo_status status = mo_gpu_cpu_state_return(s->gpu, state, err);
     if (status == MO_OK) {
-        status = mo_copy_out(gpu_session->gpu->link.main, state->memory, gpu_session->memory,
-                             (size_t)gpu_session->bytes, err);
+        status = mo_copy_out(s->gpu->link.main, state->memory, s->memory, (size_t)s->bytes, err);
     }
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->link.main, err) : status;
+    if (status == MO_OK) {
+        status = mo_dstream_wait(s->gpu->link.main, err);
+    }
+    mo_gpu_turn_end(&s->gpu->turn);
+    return status;
 }
 
 mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
 {
-    mo_gpu_session *gpu_session = state->gpu_session;
-    if (!gpu_session) {
+    mo_gpu_session *s = state->gpu_session;
+    if (!s) {
         return MO_OK;
     }
-    gpu_session->hosted = false;
-    const mo_status status = mo_copy_in(gpu_session->gpu->link.main, gpu_session->memory, state->memory,
-                                        (size_t)gpu_session->bytes, err);
+    mo_gpu_turn_begin(&s->gpu->turn);
+    s->hosted = false;
+    mo_status status = mo_copy_in(s->gpu->link.main, s->memory, state->memory, (size_t)s->bytes, err);
     state->cleared = false;
-    return status == MO_OK ? mo_dstream_wait(gpu_session->gpu->link.main, err) : status;
+    if (status == MO_OK) {
+        status = mo_dstream_wait(s->gpu->link.main, err);
+    }
+    mo_gpu_turn_end(&s->gpu->turn);
+    return status;
 }
 
 /* ---- Layers that the CPU computes -------------------------------------------------------------- */

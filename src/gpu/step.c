@@ -154,9 +154,8 @@ static void give_up(mo_gpu *gpu)
 
 /* ---- All of it -------------------------------------------------------------------------------- */
 
-mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
+static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    mo_gpu *gpu = owner;
     const bool few = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
@@ -200,5 +199,15 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
         gpu->steps++;
     }
     mo_pool_expect(forward->engine->pool, 0);
+    return status;
+}
+
+mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_turn_begin(&gpu->turn);
+    const mo_status status = run_step(gpu, forward, err);
+    mo_gpu_report_publish(gpu);
+    mo_gpu_turn_end(&gpu->turn);
     return status;
 }

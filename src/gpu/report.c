@@ -1,0 +1,64 @@
+/* Report: the counters of all objects, gathered. Whoever reads them never waits for a step: what a step changes is published
+ * when it has ended, the clock and the memory have locks of their own. */
+#include "gpu/parts.h"
+
+/* By the one who has the turn. */
+static mo_device_report gather(const mo_gpu *gpu)
+{
+    const mo_hot_counters hot = mo_hot_update_count(gpu->hot.update);
+    mo_device_report r = {
+        .steps = gpu->steps,
+        .limit_bytes = gpu->memory.limit,
+        .core_bytes = gpu->core.bytes,
+        .work_bytes = gpu->scratch.bytes,
+        .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
+        .host_layers = gpu->layer_buffer.cpu.count,
+        .layer_buffer_bytes = gpu->layer_buffer.count ? gpu->layer_buffer.ring * gpu->layer_buffer.room : 0,
+        .streamed_bytes = gpu->layer_buffer.bytes,
+        .streamed_ns = gpu->layer_buffer.ns,
+        .stage_bytes = gpu->experts.staging_bytes + gpu->hot.stage_bytes,
+        .asked = gpu->experts.asked,
+        .hits = gpu->experts.hits,
+        .fetched = gpu->experts.fetched,
+        .fetched_bytes = gpu->experts.fetched_bytes,
+        .fetch_failed = gpu->link.failed,
+        .cpu_bytes_s = 1.0 / gpu->lanes.cpu_rate.s_per_byte,
+        .link_bytes_s = 1.0 / gpu->lanes.fetch_rate.s_per_byte,
+        .round_trip_s = gpu->lanes.round_trip_s,
+        .wait_ns = gpu->lanes.wait_ns,
+        .cpu_ns = gpu->lanes.cpu_ns,
+        .cpu_bytes = gpu->lanes.cpu_bytes,
+        .by_cpu = gpu->lanes.by_cpu,
+        .host_ns = gpu->lanes.host_ns,
+        .late = gpu->lanes.late,
+        .fetch_ns = gpu->lanes.fetch_ns,
+        .hidden_ns = gpu->lanes.hidden_ns,
+        .updates = hot.updates,
+        .exchanged = hot.exchanged,
+        .exchange_failed = hot.failed,
+    };
+    mo_vram_slots(gpu->experts.vram, &r.slots, &r.filled, &r.slot_bytes);
+    return r;
+}
+
+void mo_gpu_report_publish(mo_gpu *gpu)
+{
+    const mo_device_report now = gather(gpu);
+    pthread_mutex_lock(&gpu->report_lock);
+    gpu->report = now;
+    pthread_mutex_unlock(&gpu->report_lock);
+}
+
+void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)
+{
+    pthread_mutex_lock(&gpu->report_lock);
+    *out = gpu->report;
+    pthread_mutex_unlock(&gpu->report_lock);
+    out->peak_bytes = mo_gpu_memory_peak(&gpu->memory);
+    mo_gpu_clock_report(gpu->lanes.clock, out);
+}
+
+int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int room)
+{
+    return mo_gpu_clock_layers(gpu->lanes.clock, out, room);
+}
