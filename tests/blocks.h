@@ -7,9 +7,7 @@
 #include "numeric/format.h"
 #include "random.h"
 
-static const mo_type block_types[] = {MO_F32,  MO_F16,    MO_BF16,   MO_Q4_0,  MO_Q4_1, MO_Q5_0,
-                                      MO_Q5_1, MO_Q8_0,   MO_Q2_K,   MO_Q3_K,  MO_Q4_K, MO_Q5_K,
-                                      MO_Q6_K, MO_IQ4_NL, MO_IQ4_XS, MO_MXFP4, MO_NVFP4};
+static const mo_type block_types[] = {MO_WEIGHT_TYPES};
 enum { BLOCK_TYPES = sizeof block_types / sizeof *block_types };
 
 typedef enum block_flavour {

@@ -16,9 +16,7 @@
 #include "numeric/reference/reference.h"
 #include "random.h"
 
-static const mo_type types[] = {MO_F32,  MO_F16,    MO_BF16,   MO_Q4_0,  MO_Q4_1, MO_Q5_0,
-                                MO_Q5_1, MO_Q8_0,   MO_Q2_K,   MO_Q3_K,  MO_Q4_K, MO_Q5_K,
-                                MO_Q6_K, MO_IQ4_NL, MO_IQ4_XS, MO_MXFP4, MO_NVFP4};
+static const mo_type types[] = {MO_WEIGHT_TYPES};
 enum { TYPES = sizeof types / sizeof *types, FLOATS = 3, GROUPS_MAX = 8 };
 
 typedef enum flavour { ORDINARY, TINY, EXTREME, FLAVOURS } flavour;
@@ -418,7 +416,7 @@ static void sizes(void **state)
         const mo_span span = mo_span_of(types[i]);
         assert_int_equal(span.block_values, f->block_values);
         assert_int_equal(span.block_bytes, f->block_bytes);
-        const mo_fold fold = mo_fold_of(types[i]);
+        const mo_fold fold = mo_tile_fold_of(types[i]);
         assert_true(mo_tile_lay(128, 128, 1, fold, span.chunks).bytes <= 99 * 1024);
         assert_true(mo_tile_lay(64, 64, 1, fold, span.chunks).bytes <= 64 * 1024);
         assert_true(mo_tile_lay(64, 16, 2, fold, span.chunks).bytes <= 64 * 1024);

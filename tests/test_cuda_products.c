@@ -276,10 +276,11 @@ static void test_cuts(void **state)
     (void)state;
     for (int i = 0; i < BLOCK_TYPES; i++) {
         const mo_format *f = mo_format_of(block_types[i]);
-        assert_int_equal(mo_rows_values(f->type), f->block_values);
-        assert_int_equal(mo_rows_bytes(f->type), f->block_bytes);
-        assert_int_equal(mo_rows_float(f->type), f->kind == MO_KIND_FLOAT);
-        assert_int_equal(mo_rows_terms(f->type) == 2, f->minimum != MO_MINIMUM_NONE || f->type == MO_NVFP4);
+        assert_int_equal(mo_format_values(f->type), f->block_values);
+        assert_int_equal(mo_format_bytes(f->type), f->block_bytes);
+        assert_int_equal(mo_format_is_float(f->type), f->kind == MO_KIND_FLOAT);
+        assert_int_equal(mo_rows_terms(f->type) == 2,
+                         f->fold == MO_FOLD_MINIMUM || f->fold == MO_FOLD_HALF_MINIMA || f->type == MO_NVFP4);
         for (int cols = f->block_values; i >= FLOATS && cols < 120000;
              cols += cols / 9 / f->block_values * f->block_values + f->block_values) {
             for (int tokens = 1; tokens <= MO_ROWS_TOKENS; tokens = tokens == 1 ? 4 : tokens * 2) {

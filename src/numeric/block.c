@@ -215,7 +215,8 @@ void mo_block_decode(mo_type type, const uint8_t *row, int64_t b, mo_block *out)
 
 static void dequantize_blocks(mo_type type, const uint8_t *row, int64_t cols, float *out)
 {
-    const bool minimum = mo_format_of(type)->minimum != MO_MINIMUM_NONE;
+    const mo_fold fold = mo_format_of(type)->fold;
+    const bool minimum = fold == MO_FOLD_MINIMUM || fold == MO_FOLD_HALF_MINIMA;
     for (int64_t b = 0; b < cols / 32; b++) {
         mo_block block;
         mo_block_decode(type, row, b, &block);

@@ -3,33 +3,24 @@
 #include <strings.h>
 
 #include "base/status.h"
+#include "numeric/weights.h"
 
-#define FLOAT(t, bytes)   [MO_##t] = {MO_##t, #t, 1, bytes, MO_KIND_FLOAT, MO_MINIMUM_NONE}
-#define INTEGER(t, bytes) [MO_##t] = {MO_##t, #t, 1, bytes, MO_KIND_INTEGER, MO_MINIMUM_NONE}
-#define BLOCKS(t, values, bytes, mn)                                                                         \
-    [MO_##t] = {MO_##t, #t, values, bytes, MO_KIND_QUANTIZED, MO_MINIMUM_##mn}
+#define FLOAT(name, number, bytes) [MO_##name] = {MO_##name, #name, 1, bytes, MO_KIND_FLOAT, MO_FOLD_NONE},
+#define INTEGER(name, number, bytes)                                                                         \
+    [MO_##name] = {MO_##name, #name, 1, bytes, MO_KIND_INTEGER, MO_FOLD_NONE},
+#define BLOCKS(name, number, log2, bytes, fold, ...)                                                         \
+    [MO_##name] = {MO_##name, #name, 1 << (log2), bytes, MO_KIND_QUANTIZED, MO_FOLD_##fold},
 
-static const mo_format formats[MO_TYPE_LIMIT] = {
-    FLOAT(F32, 4),
-    FLOAT(F16, 2),
-    FLOAT(BF16, 2),
-    INTEGER(I32, 4),
-    INTEGER(I64, 8),
-    BLOCKS(Q4_0, 32, 18, NONE),
-    BLOCKS(Q4_1, 32, 20, BLOCK),
-    BLOCKS(Q5_0, 32, 22, NONE),
-    BLOCKS(Q5_1, 32, 24, BLOCK),
-    BLOCKS(Q8_0, 32, 34, NONE),
-    BLOCKS(Q2_K, 256, 84, HALVES),
-    BLOCKS(Q3_K, 256, 110, NONE),
-    BLOCKS(Q4_K, 256, 144, BLOCK),
-    BLOCKS(Q5_K, 256, 176, BLOCK),
-    BLOCKS(Q6_K, 256, 210, NONE),
-    BLOCKS(IQ4_NL, 32, 18, NONE),
-    BLOCKS(IQ4_XS, 256, 136, NONE),
-    BLOCKS(MXFP4, 32, 17, NONE),
-    BLOCKS(NVFP4, 64, 36, NONE),
-};
+static const mo_format formats[MO_TYPE_LIMIT] = {MO_FLOAT_FORMATS(FLOAT) MO_INTEGER_FORMATS(INTEGER)
+                                                     MO_QUANTIZED_FORMATS(BLOCKS)};
+
+/* Units cover a block without a gap; what functions over types assume of it. */
+#define CHECK(name, number, log2, bytes, fold, at0, count0, size0, at1, count1, size1)                       \
+    _Static_assert((at0) == 0 && (count0) * (size0) == (at1) && (at1) + (count1) * (size1) == (bytes),       \
+                   #name ": units and block");                                                               \
+    _Static_assert((log2) >= 5 && (log2) <= 8 && (bytes) <= MO_BLOCK_BYTES_MAX && (number) < MO_TYPE_LIMIT,  \
+                   #name ": size and number");
+MO_QUANTIZED_FORMATS(CHECK)
 
 const mo_format *mo_format_of(uint32_t type)
 {

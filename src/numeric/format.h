@@ -1,32 +1,9 @@
-/* Format: the tensor types of a GGUF file that Moraine computes with, and the size of their blocks. */
+/* Format: the tensor types of a GGUF file that Moraine computes with, by number and by name. The table is numeric/formats.h. */
 #ifndef MO_NUMERIC_FORMAT_H
 #define MO_NUMERIC_FORMAT_H
 
 #include "moraine.h"
-
-/* The numbers are those of the file. */
-typedef enum mo_type {
-    MO_F32 = 0,
-    MO_F16 = 1,
-    MO_Q4_0 = 2,
-    MO_Q4_1 = 3,
-    MO_Q5_0 = 6,
-    MO_Q5_1 = 7,
-    MO_Q8_0 = 8,
-    MO_Q2_K = 10,
-    MO_Q3_K = 11,
-    MO_Q4_K = 12,
-    MO_Q5_K = 13,
-    MO_Q6_K = 14,
-    MO_IQ4_NL = 20,
-    MO_IQ4_XS = 23,
-    MO_I32 = 26,
-    MO_I64 = 27,
-    MO_BF16 = 30,
-    MO_MXFP4 = 39,
-    MO_NVFP4 = 40,
-    MO_TYPE_LIMIT = 41
-} mo_type;
+#include "numeric/formats.h"
 
 /* How a type's values are made from codes. */
 typedef enum mo_kind {
@@ -35,20 +12,13 @@ typedef enum mo_kind {
     MO_KIND_INTEGER,   /* I32, I64: carried, never multiplied */
 } mo_kind;
 
-/* What a quantized type adds besides scale x code. */
-typedef enum mo_minimum {
-    MO_MINIMUM_NONE,
-    MO_MINIMUM_BLOCK,  /* one float per block of 32, folded with the activations' scaled sum */
-    MO_MINIMUM_HALVES, /* Q2_K: one integer per 16 values, summed exactly before it is scaled */
-} mo_minimum;
-
 typedef struct mo_format {
     mo_type type;
     const char *name; /* as in "Q4_K" */
     int block_values;
     int block_bytes;
     mo_kind kind;
-    mo_minimum minimum;
+    mo_fold fold;
 } mo_format;
 
 /* The format of a type number from a file, or NULL when Moraine does not know it. */

@@ -2,12 +2,10 @@
 
 #include <string.h>
 
-#include "numeric/units.h"
-
 static const mo_unit_run units[MO_TYPE_LIMIT][3] = {
-#define RUNS(type, at0, count0, size0, at1, count1, size1)                                                   \
-    [type] = {{at0, count0, size0}, {at1, count1, size1}},
-    MO_UNITS(RUNS)
+#define RUNS(name, number, log2, bytes, fold, at0, count0, size0, at1, count1, size1)                        \
+    [MO_##name] = {{at0, count0, size0}, {at1, count1, size1}},
+    MO_QUANTIZED_FORMATS(RUNS)
 #undef RUNS
 };
 

@@ -263,29 +263,29 @@ static void fill_bytes(uint64_t key, uint64_t first_word, int64_t bytes, uint8_t
 }
 
 /* One loop per format, so that the compiler sees what is set. */
-#define EACH_BLOCK(set, size)                                                                                \
+#define EACH_BLOCK(set, type)                                                                                \
     for (int64_t b = 0; b < blocks; b++) {                                                                   \
-        set(n, mo_noise_word(n->key ^ SCALES_SALT, (uint64_t)(first + b)), out + b * (size));                \
+        set(n, mo_noise_word(n->key ^ SCALES_SALT, (uint64_t)(first + b)), out + b * mo_format_bytes(type)); \
     }                                                                                                        \
     break
 
 static void set_scales(const mo_noise *n, int64_t first, int64_t blocks, uint8_t *out)
 {
     switch (n->type) {
-    case MO_Q4_0:
-    case MO_IQ4_NL: EACH_BLOCK(scale_symmetric, 18);
-    case MO_Q5_0: EACH_BLOCK(scale_symmetric, 22);
-    case MO_Q4_1: EACH_BLOCK(scale_affine, 20);
-    case MO_Q5_1: EACH_BLOCK(scale_affine, 24);
-    case MO_Q8_0: EACH_BLOCK(scale_q8_0, 34);
-    case MO_MXFP4: EACH_BLOCK(scale_mxfp4, 17);
-    case MO_NVFP4: EACH_BLOCK(scale_nvfp4, 36);
-    case MO_Q2_K: EACH_BLOCK(scale_q2_k, 84);
-    case MO_Q3_K: EACH_BLOCK(scale_q3_k, 110);
-    case MO_Q4_K: EACH_BLOCK(scale_q45_k, 144);
-    case MO_Q5_K: EACH_BLOCK(scale_q45_k, 176);
-    case MO_Q6_K: EACH_BLOCK(scale_q6_k, 210);
-    case MO_IQ4_XS: EACH_BLOCK(scale_iq4_xs, 136);
+    case MO_Q4_0: EACH_BLOCK(scale_symmetric, MO_Q4_0);
+    case MO_IQ4_NL: EACH_BLOCK(scale_symmetric, MO_IQ4_NL);
+    case MO_Q5_0: EACH_BLOCK(scale_symmetric, MO_Q5_0);
+    case MO_Q4_1: EACH_BLOCK(scale_affine, MO_Q4_1);
+    case MO_Q5_1: EACH_BLOCK(scale_affine, MO_Q5_1);
+    case MO_Q8_0: EACH_BLOCK(scale_q8_0, MO_Q8_0);
+    case MO_MXFP4: EACH_BLOCK(scale_mxfp4, MO_MXFP4);
+    case MO_NVFP4: EACH_BLOCK(scale_nvfp4, MO_NVFP4);
+    case MO_Q2_K: EACH_BLOCK(scale_q2_k, MO_Q2_K);
+    case MO_Q3_K: EACH_BLOCK(scale_q3_k, MO_Q3_K);
+    case MO_Q4_K: EACH_BLOCK(scale_q45_k, MO_Q4_K);
+    case MO_Q5_K: EACH_BLOCK(scale_q45_k, MO_Q5_K);
+    case MO_Q6_K: EACH_BLOCK(scale_q6_k, MO_Q6_K);
+    case MO_IQ4_XS: EACH_BLOCK(scale_iq4_xs, MO_IQ4_XS);
     default: break;
     }
 }

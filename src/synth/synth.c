@@ -71,8 +71,8 @@ static mo_status check_options(synth *s, mo_error *err)
         const mo_format *f = mo_format_named(o->type);
         if (!f || f->kind == MO_KIND_INTEGER) {
             return mo_fail(err, MO_EINVAL,
-                           "\"%s\" is no format for weights; choose one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, "
-                           "Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4 and NVFP4",
+                           "\"%s\" is no format for weights; choose one of " MO_WEIGHT_TYPE_NAMES
+                           "in upper or lower case",
                            o->type);
         }
         s->type = f->type;

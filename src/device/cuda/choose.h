@@ -7,7 +7,7 @@
 #include "device/op.h"
 
 /* One per expert, in whole warps; at least as many as there are groups and ranks. */
-MO_ROWS_CONST int mo_choose_threads(const mo_op_choose *op)
+MO_CONSTANT int mo_choose_threads(const mo_op_choose *op)
 {
     return ((op->groups > op->experts ? op->groups : op->experts) + 31) / 32 * 32;
 }

@@ -168,22 +168,22 @@ struct mo_terms32 {
     int32_t min0, min1;     /* Q2_K */
 };
 
-MO_ROWS_CONST int mo_bias(int type)
+MO_CONSTANT int mo_bias(int type)
 {
     return type == MO_Q4_0 ? 8 : type == MO_Q5_0 ? 16 : type == MO_Q3_K ? 4 : type == MO_Q6_K ? 32 : 0;
 }
 
 /* Sub-scales that differ between the halves. */
-MO_ROWS_CONST bool mo_halves(int type)
+MO_CONSTANT bool mo_halves(int type)
 {
-    return type == MO_Q2_K || type == MO_Q3_K || type == MO_Q6_K;
+    return mo_format_fold(type) == MO_FOLD_HALVES || mo_format_fold(type) == MO_FOLD_HALF_MINIMA;
 }
 
 /* The file's blocks, units and blocks of 32: unit u of a row lies in file block u / mo_units(), and its part `part` is
  * this block of the row. */
-MO_ROWS_CONST int mo_units(int type)
+MO_CONSTANT int mo_units(int type)
 {
-    return mo_rows_values(type) / 32 / mo_rows_unit(type);
+    return mo_format_values(type) / 32 / mo_rows_unit(type);
 }
 template <int TYPE> static __device__ __forceinline__ int mo_block_of(int unit, int part)
 {

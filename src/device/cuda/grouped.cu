@@ -43,7 +43,7 @@ static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, i
     int tile = blockIdx.x;
     for (int i = 0; i < op.count; i++) {
         const mo_dmatrix &matrix = op.matrix[i];
-        if (!matrix.data || mo_fold_of(matrix.type) != fold) {
+        if (!matrix.data || mo_tile_fold_of(matrix.type) != fold) {
             continue;
         }
         const int tiles = (matrix.rows + rows - 1) / rows;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, i
 MO_TILE_SHAPES_OF(plain, MO_FOLD_PLAIN)
 MO_TILE_SHAPES_OF(minimum, MO_FOLD_MINIMUM)
 MO_TILE_SHAPES_OF(half_minima, MO_FOLD_HALF_MINIMA)
-MO_TILE_SHAPES_OF(half_scales, MO_FOLD_HALF_SCALES)
+MO_TILE_SHAPES_OF(half_scales, MO_FOLD_HALVES)
 MO_TILE_SHAPES_OF(two_steps, MO_FOLD_TWO_STEPS)
 
 MO_KERNEL(mo_grouped_float, mo_op_grouped)

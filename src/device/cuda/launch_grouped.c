@@ -22,11 +22,11 @@ static const shape shapes[MO_TILE_SHAPES] = {
 #define FOLDS(op)                                                                                            \
     {                                                                                                        \
         [MO_FOLD_PLAIN] = NAMES(op, "plain"), [MO_FOLD_MINIMUM] = NAMES(op, "minimum"),                      \
-        [MO_FOLD_HALF_MINIMA] = NAMES(op, "half_minima"), [MO_FOLD_HALF_SCALES] = NAMES(op, "half_scales"),  \
+        [MO_FOLD_HALF_MINIMA] = NAMES(op, "half_minima"), [MO_FOLD_HALVES] = NAMES(op, "half_scales"),  \
         [MO_FOLD_TWO_STEPS] = NAMES(op, "two_steps"),                                                        \
     }
-static const char *const grouped_names[MO_FOLDS][MO_TILE_SHAPES] = FOLDS("grouped");
-static const char *const product_names[MO_FOLDS][MO_TILE_SHAPES] = FOLDS("product_tile");
+static const char *const grouped_names[MO_FOLD_NONE][MO_TILE_SHAPES] = FOLDS("grouped");
+static const char *const product_names[MO_FOLD_NONE][MO_TILE_SHAPES] = FOLDS("product_tile");
 
 /* Wide tiles do the most work per decoded weight; smaller ones where tokens are few, where wide ones would leave
  * multiprocessors without work, and where shared memory ends at 64 KiB (capability 7.5). average: tokens of a group;
@@ -90,7 +90,7 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     if (!check_matrix(&g->matrix, err)) {
         return -1;
     }
-    const mo_fold fold = mo_fold_of(g->matrix.type);
+    const mo_fold fold = mo_tile_fold_of(g->matrix.type);
     if (fold == MO_FOLD_NONE) {
         return fill(out, "mo_grouped_float", tiles_of(g->matrix.rows, MO_FLOAT_TILE_ROWS),
                     tiles_of(g->most, MO_FLOAT_TILE_TOKENS), g->count, MO_FLOAT_TILE_THREADS, 0, err) < 0
@@ -116,7 +116,7 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     int64_t wide = 0;
     int chunks = 0;
     for (int i = 0; i < p->count; i++) {
-        if (p->matrix[i].data && mo_fold_of(p->matrix[i].type) == fold) {
+        if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == fold) {
             const int own = mo_span_of(p->matrix[i].type).chunks;
             wide += tiles_of(p->matrix[i].rows, shapes[MO_TILE_WIDE].rows);
             chunks = own > chunks ? own : chunks;
@@ -131,7 +131,7 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     const int tokens = quantized ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
-        if (p->matrix[i].data && mo_fold_of(p->matrix[i].type) == fold) {
+        if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == fold) {
             row_tiles += tiles_of(p->matrix[i].rows, rows);
         }
     }

@@ -9,7 +9,7 @@ int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch
     const mo_op_restore *o = &op->restore;
     int32_t tiles = 0;
     for (int i = 0; i < o->parts; i++) {
-        if (mo_rows_bytes(o->type[i]) == 0) {
+        if (mo_format_bytes(o->type[i]) == 0) {
             mo_fail(err, MO_EINVAL, "no kernel restores matrices of type %d", o->type[i]);
             return -1;
         }

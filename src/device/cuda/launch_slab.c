@@ -3,7 +3,7 @@
 
 static bool fits(const mo_dmatrix *m, const mo_slab_shape *s)
 {
-    return !mo_rows_float(m->type) && s->units > 0 && s->slots > 0 && s->shared <= MO_SLAB_SHARED;
+    return !mo_format_is_float(m->type) && s->units > 0 && s->slots > 0 && s->shared <= MO_SLAB_SHARED;
 }
 
 /* All blocks have as many threads as suit the matrix with the most bytes. */

@@ -3,18 +3,17 @@
  * shared memory a row begins at the same place of 16 bytes as in its target, so that it leaves in words of 16. */
 #include "device/cuda/restore.h"
 #include "device/cuda/row.cuh"
-#include "numeric/units.h"
 
 /* One run of the units of a type's block. */
 template <int TYPE, int RUN> struct units;
-#define RUNS(type, at0, count0, size0, at1, count1, size1)                                                   \
-    template <> struct units<type, 0> {                                                                      \
+#define RUNS(name, number, log2, bytes, fold, at0, count0, size0, at1, count1, size1)                        \
+    template <> struct units<MO_##name, 0> {                                                                 \
         enum { AT = at0, COUNT = count0, SIZE = size0 };                                                     \
     };                                                                                                       \
-    template <> struct units<type, 1> {                                                                      \
+    template <> struct units<MO_##name, 1> {                                                                 \
         enum { AT = at1, COUNT = count1, SIZE = size1 };                                                     \
     };
-MO_UNITS(RUNS)
+MO_QUANTIZED_FORMATS(RUNS)
 #undef RUNS
 
 /* A unit of two neighbouring rows. */
@@ -82,7 +81,7 @@ static __device__ __forceinline__ void put(uint8_t *at, uint8_t value)
 template <int TYPE, int RUN> struct load {
     typedef units<TYPE, RUN> U;
     typedef typename pair<U::SIZE>::both both;
-    static constexpr int BYTES = mo_rows_bytes(TYPE);
+    static constexpr int BYTES = mo_format_bytes(TYPE);
     static constexpr int MOST = MO_RESTORE_TILE / BYTES * U::COUNT / 2; /* pairs of a tile */
     static constexpr int EACH = (MOST + MO_RESTORE_THREADS - 1) / MO_RESTORE_THREADS;
     both v[EACH];
@@ -168,7 +167,7 @@ template <int TYPE> static __device__ __forceinline__ void restore(const tile &t
     }
     a.sort(t, room);
     __syncthreads();
-    write_rows(t, room, t.blocks * mo_rows_bytes(TYPE));
+    write_rows(t, room, t.blocks * mo_format_bytes(TYPE));
 }
 
 template <typename T>
@@ -219,7 +218,7 @@ MO_KERNEL(mo_restore, mo_op_restore)
         return;
     }
     const int g = number / cut.runs, first = (number - g * cut.runs) * cut.each;
-    const int block_bytes = mo_rows_bytes(type);
+    const int block_bytes = mo_format_bytes(type);
     const int64_t begin = (int64_t)g * group * cut.row_bytes;
     tile t;
     t.from = from + begin + first * block_bytes * group;
@@ -230,9 +229,9 @@ MO_KERNEL(mo_restore, mo_op_restore)
     t.group = group;
     t.half_log2 = 30 - __clz(group);
     switch (type) {
-#define RESTORE(type, ...)                                                                                   \
-    case type: restore<type>(t, room); break;
-        MO_UNITS(RESTORE)
+#define RESTORE(name, ...)                                                                                   \
+    case MO_##name: restore<MO_##name>(t, room); break;
+        MO_QUANTIZED_FORMATS(RESTORE)
 #undef RESTORE
     default: break;
     }

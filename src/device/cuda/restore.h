@@ -22,13 +22,13 @@ typedef struct mo_restore_cut {
     int32_t tiles;              /* of all groups, then of what is copied */
 } mo_restore_cut;
 
-MO_ROWS_CONST mo_restore_cut mo_restore_cut_of(int type, int rows, int cols, int group)
+MO_CONSTANT mo_restore_cut mo_restore_cut_of(int type, int rows, int cols, int group)
 {
     mo_restore_cut c = {0, 0, 0, 0, 0, 0, 0, 0};
-    c.blocks = cols >> mo_rows_values_log2(type);
-    c.row_bytes = c.blocks * mo_rows_bytes(type);
-    if (group > 0 && !mo_rows_float(type)) {
-        const int most = MO_RESTORE_TILE / (mo_rows_bytes(type) * group);
+    c.blocks = cols >> mo_format_values_log2(type);
+    c.row_bytes = c.blocks * mo_format_bytes(type);
+    if (group > 0 && !mo_format_is_float(type)) {
+        const int most = MO_RESTORE_TILE / (mo_format_bytes(type) * group);
         c.runs = (c.blocks + most - 1) / most;
         c.each = (c.blocks + c.runs - 1) / c.runs;
         c.groups = rows / group;

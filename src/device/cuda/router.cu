@@ -71,7 +71,7 @@ template <int TYPE>
 static __device__ __forceinline__ void score_rows(const mo_op_product &op, uint8_t *memory)
 {
     const mo_dmatrix &m = op.matrix[0];
-    const int cols = op.in.cols, row_bytes = cols * mo_rows_bytes(TYPE), warp = threadIdx.x / 32;
+    const int cols = op.in.cols, row_bytes = cols * mo_format_bytes(TYPE), warp = threadIdx.x / 32;
     const int each = (m.rows + gridDim.x - 1) / gridDim.x;
     const int row0 = blockIdx.x * each, rows = max(0, min(each, m.rows - row0));
     const uint8_t *data = mo_at<const uint8_t>(m.data) + (int64_t)row0 * row_bytes;

@@ -22,9 +22,9 @@ typedef struct mo_cuda_router {
 } mo_cuda_router;
 
 /* Bytes of shared memory of `rows` rows and the activations. */
-MO_ROWS_CONST int mo_router_bytes(const mo_op_product *op, int rows)
+MO_CONSTANT int mo_router_bytes(const mo_op_product *op, int rows)
 {
-    return op->in.cols * (4 + rows * mo_rows_bytes(op->matrix[0].type));
+    return op->in.cols * (4 + rows * mo_format_bytes(op->matrix[0].type));
 }
 
 #endif

@@ -155,7 +155,7 @@ static __device__ __forceinline__ void mo_rows_decode(const mo_rows_shape &shape
                 }
             }
         }
-        const uint8_t *block_bytes = bytes + unit / UNITS * mo_rows_bytes(TYPE);
+        const uint8_t *block_bytes = bytes + unit / UNITS * mo_format_bytes(TYPE);
         MO_UNROLL(1)
         for (int row = share.slot; row < rows; row += share.slots) {
             const uint8_t *file_block = block_bytes + row * stride + ((off + row * skew) & 15);
@@ -398,30 +398,15 @@ template <int TOKENS, typename SINK>
 static __device__ __forceinline__ void mo_rows_run(mo_layer_buffer &ring, mo_rows_head *head, int type,
                                                    int which, const SINK &sink)
 {
-#define MO_ROWS_FLOATS(TYPE)                                                                                 \
-    case TYPE:                                                                                               \
-        mo_rows_floats<TYPE, TOKENS>(head, which, sink);                                                     \
+#define MO_ROWS_FLOATS(NAME, ...)                                                                            \
+    case MO_##NAME:                                                                                          \
+        mo_rows_floats<MO_##NAME, TOKENS>(head, which, sink);                                                \
         break;
-#define MO_ROWS_QUANTIZED(TYPE)                                                                              \
-    case TYPE: mo_rows_quantized<TYPE, TOKENS>(ring, head, which, sink); break;
+#define MO_ROWS_QUANTIZED(NAME, ...)                                                                         \
+    case MO_##NAME: mo_rows_quantized<MO_##NAME, TOKENS>(ring, head, which, sink); break;
     switch (type) {
-        MO_ROWS_FLOATS(MO_F32)
-        MO_ROWS_FLOATS(MO_F16)
-        MO_ROWS_FLOATS(MO_BF16)
-        MO_ROWS_QUANTIZED(MO_Q4_0)
-        MO_ROWS_QUANTIZED(MO_Q4_1)
-        MO_ROWS_QUANTIZED(MO_Q5_0)
-        MO_ROWS_QUANTIZED(MO_Q5_1)
-        MO_ROWS_QUANTIZED(MO_Q8_0)
-        MO_ROWS_QUANTIZED(MO_Q2_K)
-        MO_ROWS_QUANTIZED(MO_Q3_K)
-        MO_ROWS_QUANTIZED(MO_Q4_K)
-        MO_ROWS_QUANTIZED(MO_Q5_K)
-        MO_ROWS_QUANTIZED(MO_Q6_K)
-        MO_ROWS_QUANTIZED(MO_IQ4_NL)
-        MO_ROWS_QUANTIZED(MO_IQ4_XS)
-        MO_ROWS_QUANTIZED(MO_MXFP4)
-        MO_ROWS_QUANTIZED(MO_NVFP4)
+        MO_FLOAT_FORMATS(MO_ROWS_FLOATS)
+        MO_QUANTIZED_FORMATS(MO_ROWS_QUANTIZED)
     default: break; /* refused when the launch was made */
     }
 #undef MO_ROWS_FLOATS

@@ -7,15 +7,6 @@
 
 #include "numeric/format.h"
 
-/* Constant expressions where the language has them: kernels are templates over what these say. */
-#ifdef __CUDACC__
-#define MO_ROWS_CONST static __host__ __device__ constexpr
-#elif defined __cplusplus
-#define MO_ROWS_CONST static constexpr
-#else
-#define MO_ROWS_CONST static inline
-#endif
-
 enum {
     MO_ROWS_HEAD = 1024,        /* bytes of shared memory before the steps: see mo_rows_head in rows.cuh */
     MO_ROWS_BUDGET = 60 * 1024, /* bytes of shared memory, so that every device since 7.5 has them */
@@ -29,80 +20,21 @@ enum {
     MO_ROWS_TOKENS = 8,    /* most tokens of these kernels */
 };
 
-/* Values of a block of the file: this power of two. */
-MO_ROWS_CONST int mo_rows_values_log2(int type)
-{
-    switch (type) {
-    case MO_F32:
-    case MO_F16:
-    case MO_BF16: return 0;
-    case MO_NVFP4: return 6;
-    case MO_Q2_K:
-    case MO_Q3_K:
-    case MO_Q4_K:
-    case MO_Q5_K:
-    case MO_Q6_K:
-    case MO_IQ4_XS: return 8;
-    default: return 5;
-    }
-}
-MO_ROWS_CONST int mo_rows_values(int type)
-{
-    return 1 << mo_rows_values_log2(type);
-}
-
-/* Bytes of such a block. 0: not a type that is multiplied. */
-MO_ROWS_CONST int mo_rows_bytes(int type)
-{
-    switch (type) {
-    case MO_F32: return 4;
-    case MO_F16:
-    case MO_BF16: return 2;
-    case MO_Q4_0:
-    case MO_IQ4_NL: return 18;
-    case MO_Q4_1: return 20;
-    case MO_Q5_0: return 22;
-    case MO_Q5_1: return 24;
-    case MO_Q8_0: return 34;
-    case MO_MXFP4: return 17;
-    case MO_NVFP4: return 36;
-    case MO_Q2_K: return 84;
-    case MO_Q3_K: return 110;
-    case MO_Q4_K: return 144;
-    case MO_Q5_K: return 176;
-    case MO_Q6_K: return 210;
-    case MO_IQ4_XS: return 136;
-    default: return 0;
-    }
-}
-
-MO_ROWS_CONST bool mo_rows_float(int type)
-{
-    return type == MO_F32 || type == MO_F16 || type == MO_BF16;
-}
-
 /* Blocks of 32 that one thread decodes together because they share bytes. */
-MO_ROWS_CONST int mo_rows_unit(int type)
+MO_CONSTANT int mo_rows_unit(int type)
 {
     return type == MO_Q4_K || type == MO_Q5_K || type == MO_Q6_K ? 2 : 1;
 }
 
 /* Floats that a block of 32 gives to the fold: with a minimum, and for NVFP4, two. */
-MO_ROWS_CONST int mo_rows_terms(int type)
+MO_CONSTANT int mo_rows_terms(int type)
 {
-    switch (type) {
-    case MO_Q4_1:
-    case MO_Q5_1:
-    case MO_Q2_K:
-    case MO_Q4_K:
-    case MO_Q5_K:
-    case MO_NVFP4: return 2;
-    default: return 1;
-    }
+    const mo_fold fold = mo_format_fold(type);
+    return fold == MO_FOLD_MINIMUM || fold == MO_FOLD_HALF_MINIMA || fold == MO_FOLD_TWO_STEPS ? 2 : 1;
 }
 
 /* Threads that fold, one per row of a step and token. */
-MO_ROWS_CONST int mo_rows_folders(int tokens)
+MO_CONSTANT int mo_rows_folders(int tokens)
 {
     return tokens == 1 ? 32 : 64;
 }
@@ -126,12 +58,12 @@ typedef struct mo_rows_shape {
 /* The cut of a matrix, the same for all its rows; `tokens` of the kernel, whatever their number in the op. Kernels make
  * it anew at their start, before anything can be read: hence no division unless rows are cut. Twice the bytes of a step
  * and the bytes of the terms stay below the budget. */
-MO_ROWS_CONST mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
+MO_CONSTANT mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
 {
     mo_rows_shape s = {};
-    s.row_bytes = (cols >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+    s.row_bytes = (cols >> mo_format_values_log2(type)) * mo_format_bytes(type);
     s.cuts = 1;
-    if (mo_rows_float(type)) {
+    if (mo_format_is_float(type)) {
         s.rows = MO_ROWS_FLOAT;
         s.shared = MO_ROWS_HEAD;
         return s;
@@ -155,7 +87,7 @@ MO_ROWS_CONST mo_rows_shape mo_rows_cut(int type, int cols, int tokens)
         }
         s.cuts++;
         s.cut_blocks = ((s.blocks + s.cuts - 1) / s.cuts + 7) / 8 * 8; /* whole blocks of every format */
-        s.cut_bytes = (s.cut_blocks * 32 >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+        s.cut_bytes = (s.cut_blocks * 32 >> mo_format_values_log2(type)) * mo_format_bytes(type);
     }
     s.cuts =
         s.cuts > 1 ? (s.blocks + s.cut_blocks - 1) / s.cut_blocks : 1;  /* rounding up may have saved one */

@@ -22,7 +22,7 @@ static inline void mo_rows_threads_add(mo_rows_threads *t, int type, const mo_ro
     t->shared = shape->shared > (int32_t)t->shared ? (uint32_t)shape->shared : t->shared;
     for (int warps = 1; warps <= MO_ROWS_THREADS / 32; warps++) {
         double share = 1.0;
-        if (!mo_rows_float(type)) {
+        if (!mo_format_is_float(type)) {
             const int threads = 32 * warps;
             const int wide = shape->cut_blocks / mo_rows_unit(type);
             const int slots = wide < threads ? threads / wide : 1;
@@ -78,16 +78,16 @@ static inline int mo_rows_resident(int compute, int tokens, uint32_t shared, uin
 static inline bool mo_rows_possible(const mo_dmatrix *matrix, const mo_dacts *in, const char *what,
                                     mo_error *err)
 {
-    const int bytes = matrix->type >= 0 ? mo_rows_bytes(matrix->type) : 0;
+    const int bytes = matrix->type >= 0 ? mo_format_bytes(matrix->type) : 0;
     if (bytes == 0) {
         mo_fail(err, MO_EUNSUPPORTED, "%s has type %d, which no kernel of this GPU multiplies", what,
                 matrix->type);
         return false;
     }
-    if (matrix->cols != in->cols || matrix->cols <= 0 || matrix->cols % mo_rows_values(matrix->type) != 0) {
+    if (matrix->cols != in->cols || matrix->cols <= 0 || matrix->cols % mo_format_values(matrix->type) != 0) {
         mo_fail(err, MO_EINVAL,
                 "%s has rows of %d values, which do not fit activations of %d in blocks of %d", what,
-                matrix->cols, in->cols, mo_rows_values(matrix->type));
+                matrix->cols, in->cols, mo_format_values(matrix->type));
         return false;
     }
     return true;

@@ -43,9 +43,9 @@ MO_KERNEL(mo_slab_product, mo_op_product)
         shape = mo_slab_cut(op.matrix[which].type, op.in.cols);
     }
     switch (op.matrix[which].type) {
-#define MO_CASE(TYPE)                                                                                        \
-    case TYPE: mo_slab_product_of<TYPE>(op, memory, which, slab); break;
-        MO_SLAB_TYPES(MO_CASE)
+#define MO_CASE(NAME, ...)                                                                                   \
+    case MO_##NAME: mo_slab_product_of<MO_##NAME>(op, memory, which, slab); break;
+        MO_QUANTIZED_FORMATS(MO_CASE)
 #undef MO_CASE
     default: break; /* not launched */
     }
@@ -97,9 +97,9 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
     MO_DYNAMIC_SHARED(memory);
     bool mine = false;
     switch (op.gate.type) {
-#define MO_CASE(TYPE)                                                                                        \
-    case TYPE: mine = mo_slab_in_of<TYPE>(op, memory); break;
-        MO_SLAB_TYPES(MO_CASE)
+#define MO_CASE(NAME, ...)                                                                                   \
+    case MO_##NAME: mine = mo_slab_in_of<MO_##NAME>(op, memory); break;
+        MO_QUANTIZED_FORMATS(MO_CASE)
 #undef MO_CASE
     default: break; /* not launched */
     }
@@ -172,9 +172,9 @@ MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
     switch (op.down.type) {
-#define MO_CASE(TYPE)                                                                                        \
-    case TYPE: mo_slab_down_of<TYPE>(op, memory); break;
-        MO_SLAB_TYPES(MO_CASE)
+#define MO_CASE(NAME, ...)                                                                                   \
+    case MO_##NAME: mo_slab_down_of<MO_##NAME>(op, memory); break;
+        MO_QUANTIZED_FORMATS(MO_CASE)
 #undef MO_CASE
     default: break; /* not launched */
     }

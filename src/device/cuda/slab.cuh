@@ -216,7 +216,7 @@ mo_slab_decode_unit(const mo_slab_shape &shape, const mo_slab_share &share, int 
     constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
     constexpr bool RAW = mo_has_table<TYPE>;
     const int bytes_on = share.places * shape.row_bytes, terms_on = share.places * shape.pitch;
-    const uint8_t *block = bytes + share.place * shape.row_bytes + unit / UNITS * mo_rows_bytes(TYPE);
+    const uint8_t *block = bytes + share.place * shape.row_bytes + unit / UNITS * mo_format_bytes(TYPE);
     float *to = terms + share.place * shape.pitch;
     MO_UNROLL(1)
     for (int row = share.place; row < rows; row += share.places) {
@@ -416,22 +416,5 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
         head->result[threadIdx.x] = mo_slab_fold<TYPE>(terms + threadIdx.x * shape.pitch, d, s, shape.blocks);
     }
 }
-
-/* One way per format; a thread block takes one. */
-#define MO_SLAB_TYPES(WAY)                                                                                   \
-    WAY(MO_Q4_0)                                                                                             \
-    WAY(MO_Q4_1)                                                                                             \
-    WAY(MO_Q5_0)                                                                                             \
-    WAY(MO_Q5_1)                                                                                             \
-    WAY(MO_Q8_0)                                                                                             \
-    WAY(MO_Q2_K)                                                                                             \
-    WAY(MO_Q3_K)                                                                                             \
-    WAY(MO_Q4_K)                                                                                             \
-    WAY(MO_Q5_K)                                                                                             \
-    WAY(MO_Q6_K)                                                                                             \
-    WAY(MO_IQ4_NL)                                                                                           \
-    WAY(MO_IQ4_XS)                                                                                           \
-    WAY(MO_MXFP4)                                                                                            \
-    WAY(MO_NVFP4)
 
 #endif

@@ -50,10 +50,10 @@ typedef struct mo_slab_shape {
 } mo_slab_shape;
 
 /* What does not depend on the rows of a slab. No division: kernels make shapes anew at their start. */
-MO_ROWS_CONST mo_slab_shape mo_slab_shape_of(int type, int cols)
+MO_CONSTANT mo_slab_shape mo_slab_shape_of(int type, int cols)
 {
     mo_slab_shape s = {};
-    s.row_bytes = (cols >> mo_rows_values_log2(type)) * mo_rows_bytes(type);
+    s.row_bytes = (cols >> mo_format_values_log2(type)) * mo_format_bytes(type);
     s.blocks = cols >> 5;
     s.units = mo_rows_unit(type) == 2 ? s.blocks >> 1 : s.blocks;
     s.pitch = ((mo_rows_terms(type) * s.blocks + 3) >> 2 | 1) << 2;
@@ -62,13 +62,13 @@ MO_ROWS_CONST mo_slab_shape mo_slab_shape_of(int type, int cols)
 }
 
 /* Bytes of 2^rows_log2 rows, wherever in 16 bytes they begin. */
-MO_ROWS_CONST int mo_slab_step_bytes(int row_bytes, int rows_log2)
+MO_CONSTANT int mo_slab_step_bytes(int row_bytes, int rows_log2)
 {
     return ((row_bytes << rows_log2) + 30) / 16 * 16 + MO_ROWS_SLACK;
 }
 
 /* A block with one slab. */
-MO_ROWS_CONST mo_slab_shape mo_slab_cut(int type, int cols)
+MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols)
 {
     mo_slab_shape s = mo_slab_shape_of(type, cols);
     s.rows_log2 = 5;
@@ -83,13 +83,13 @@ MO_ROWS_CONST mo_slab_shape mo_slab_cut(int type, int cols)
 }
 
 /* Slabs of a matrix of so many rows. */
-MO_ROWS_CONST int mo_slab_count(const mo_slab_shape *s, int rows)
+MO_CONSTANT int mo_slab_count(const mo_slab_shape *s, int rows)
 {
     return (int)(((int64_t)rows + (1 << s->rows_log2) - 1) >> s->rows_log2);
 }
 
 /* Cuts a tile into slabs of 2^most_log2 to 2^least_log2 rows, so that at least `least` of them fit into `room`. */
-MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int room, int least)
+MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int room, int least)
 {
     const int fixed = MO_SLAB_HEAD + 2 * s->scale_bytes + s->terms_bytes;
     for (s->rows_log2 = most_log2; s->rows_log2 >= least_log2; s->rows_log2--) {
@@ -109,7 +109,7 @@ MO_ROWS_CONST bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_l
 /* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have room for
  * their terms. Three slots at least, of slabs of four rows if need be; where even those do not fit, more room than lets
  * a multiprocessor hold many blocks. tiles: of the launch. */
-MO_ROWS_CONST mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
+MO_CONSTANT mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
 {
     mo_slab_shape s = mo_slab_shape_of(type, cols);
     const bool few = tiles <= MO_SLAB_FEW;
@@ -129,7 +129,7 @@ MO_ROWS_CONST mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
 
 /* Threads of a block, at most `most`: whole rows side by side, as many as divide the slab's; all units of a row in turns of
  * equal length where they are more. 64 at least. */
-MO_ROWS_CONST int mo_slab_threads(const mo_slab_shape *s, int most)
+MO_CONSTANT int mo_slab_threads(const mo_slab_shape *s, int most)
 {
     int threads = s->units;
     if (s->units > most) {

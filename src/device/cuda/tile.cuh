@@ -141,7 +141,7 @@ template <int FOLD, class SHAPE> struct mo_room {
 
 /* Folds that need the two halves of a block apart. */
 template <int FOLD>
-static constexpr bool mo_tile_halves = FOLD == MO_FOLD_HALF_SCALES || FOLD == MO_FOLD_TWO_STEPS;
+static constexpr bool mo_tile_halves = FOLD == MO_FOLD_HALVES || FOLD == MO_FOLD_TWO_STEPS;
 
 /* The matrix's codes lie as the tensor cores take them: 16 rows and a block of 32 are 32 chunks of 16 bytes, one per
  * lane. The chunks of a row change places by block, so that threads that decode four blocks of a row meet different
@@ -321,7 +321,7 @@ static __device__ __forceinline__ mo_tile_rows_scale<FOLD> mo_tile_row_scales(co
     if constexpr (FOLD != MO_FOLD_PLAIN) {
         o.b = *(const float2 *)(scales + PLANE);
     }
-    if constexpr (FOLD == MO_FOLD_HALF_SCALES || FOLD == MO_FOLD_HALF_MINIMA) {
+    if constexpr (FOLD == MO_FOLD_HALVES || FOLD == MO_FOLD_HALF_MINIMA) {
         o.c = *(const float2 *)(scales + 2 * PLANE);
     }
     if constexpr (FOLD == MO_FOLD_HALF_MINIMA) {
@@ -363,7 +363,7 @@ static __device__ __forceinline__ float mo_tile_fold(float acc, float low, float
         acc = fmaf(dx, fmaf(low, dw, minus), acc);
         return fmaf(dx, fmaf(high, more, minus_more), acc);
     } else if constexpr (FOLD ==
-                         MO_FOLD_HALF_SCALES) { /* integers below 2^24: every step is exact until dw */
+                         MO_FOLD_HALVES) { /* integers below 2^24: every step is exact until dw */
         const float isum = fmaf(third, high - MO_TILE_MAGIC_REAL, fmaf(more, low, minus_more));
         return fmaf(dx, dw * isum, acc);
     } else {

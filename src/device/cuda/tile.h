@@ -16,17 +16,6 @@ enum {
     MO_FLOAT_TILE_THREADS = 256,
 };
 
-/* What is done with the integer sums of a block: one core of the kernels each. */
-typedef enum mo_fold {
-    MO_FOLD_PLAIN,       /* one scale */
-    MO_FOLD_MINIMUM,     /* one scale, one minimum */
-    MO_FOLD_HALF_MINIMA, /* Q2_K: one scale, two minima */
-    MO_FOLD_HALF_SCALES, /* Q6_K: one scale, two integer scales that do not fit into the codes */
-    MO_FOLD_TWO_STEPS,   /* NVFP4: two scales, two steps */
-    MO_FOLDS,
-    MO_FOLD_NONE = MO_FOLDS, /* not a quantized type */
-} mo_fold;
-
 typedef enum mo_tile_shape {
     MO_TILE_WIDE,   /* 128 rows x 128 tokens */
     MO_TILE_MIDDLE, /* 64 x 64 */
@@ -34,25 +23,12 @@ typedef enum mo_tile_shape {
     MO_TILE_SHAPES
 } mo_tile_shape;
 
-MO_ROWS_CONST mo_fold mo_fold_of(int32_t type)
+/* The core of the kernels that a type goes through. Q3_K: code x integer scale fits a byte, so its halves need no core of
+ * their own; an integer scale for all of a block joins its scale. */
+MO_CONSTANT mo_fold mo_tile_fold_of(int32_t type)
 {
-    switch (type) {
-    case MO_Q4_0:
-    case MO_Q5_0:
-    case MO_Q8_0:
-    case MO_Q3_K: /* code x sub-scale fits a byte */
-    case MO_IQ4_NL:
-    case MO_IQ4_XS:
-    case MO_MXFP4: return MO_FOLD_PLAIN;
-    case MO_Q4_1:
-    case MO_Q5_1:
-    case MO_Q4_K:
-    case MO_Q5_K: return MO_FOLD_MINIMUM;
-    case MO_Q2_K: return MO_FOLD_HALF_MINIMA;
-    case MO_Q6_K: return MO_FOLD_HALF_SCALES;
-    case MO_NVFP4: return MO_FOLD_TWO_STEPS;
-    default: return MO_FOLD_NONE;
-    }
+    const mo_fold fold = mo_format_fold(type);
+    return fold == MO_FOLD_SCALED || type == MO_Q3_K ? MO_FOLD_PLAIN : fold;
 }
 
 /* How the bytes of a row come in: a span is what one copy brings, MO_TILE_K values or a whole block of more. */
@@ -62,11 +38,11 @@ typedef struct mo_span {
     int32_t chunks;                    /* of 16 bytes, aligned, that a span can touch */
 } mo_span;
 
-MO_ROWS_CONST mo_span mo_span_of(int32_t type)
+MO_CONSTANT mo_span mo_span_of(int32_t type)
 {
     mo_span s = {};
-    s.block_values = mo_rows_values(type);
-    s.block_bytes = mo_rows_bytes(type);
+    s.block_values = mo_format_values(type);
+    s.block_bytes = mo_format_bytes(type);
     s.values = s.block_values > MO_TILE_K ? s.block_values : MO_TILE_K;
     s.bytes = s.values / s.block_values * s.block_bytes;
     s.chunks = s.block_bytes % 16 == 0 ? s.bytes / 16 : (s.bytes + 30) / 16;
@@ -74,14 +50,14 @@ MO_ROWS_CONST mo_span mo_span_of(int32_t type)
 }
 
 /* Floats per row and per token that a block of 32 needs. */
-MO_ROWS_CONST int32_t mo_fold_row_scales(int32_t fold)
+MO_CONSTANT int32_t mo_fold_row_scales(int32_t fold)
 {
-    return fold == MO_FOLD_PLAIN         ? 1  /* dw */
-           : fold == MO_FOLD_HALF_MINIMA ? 4  /* d, -dmin, two codes */
-           : fold == MO_FOLD_HALF_SCALES ? 3  /* d, two integers */
-                                         : 2; /* dw and minimum, or two dw */
+    return fold == MO_FOLD_PLAIN         ? 1 /* dw */
+           : fold == MO_FOLD_HALF_MINIMA ? 4 /* d, -dmin, two codes */
+           : fold == MO_FOLD_HALVES      ? 3 /* d, two integers */
+                                         : 2;     /* dw and minimum, or two dw */
 }
-MO_ROWS_CONST int32_t mo_fold_token_scales(int32_t fold)
+MO_CONSTANT int32_t mo_fold_token_scales(int32_t fold)
 {
     return fold == MO_FOLD_MINIMUM || fold == MO_FOLD_HALF_MINIMA ? 2 : 1; /* dx; d * sum or two half sums */
 }
@@ -97,8 +73,8 @@ typedef struct mo_tile_places {
     int32_t bytes;       /* of all */
 } mo_tile_places;
 
-MO_ROWS_CONST mo_tile_places mo_tile_lay(int32_t rows, int32_t tokens, int32_t ahead, int32_t fold,
-                                         int32_t chunks)
+MO_CONSTANT mo_tile_places mo_tile_lay(int32_t rows, int32_t tokens, int32_t ahead, int32_t fold,
+                                       int32_t chunks)
 {
     mo_tile_places p = {};
     p.codes = MO_TILE_JOB;

@@ -79,29 +79,18 @@ static __device__ __forceinline__ void mo_tile_decode_type(const uint8_t *block,
 template <int FOLD>
 static __device__ __forceinline__ void mo_tile_decode(int type, const uint8_t *block, int j, mo_tile_block *o)
 {
-    if constexpr (FOLD == MO_FOLD_PLAIN) {
-        switch (type) {
-        case MO_Q4_0: mo_tile_decode_type<MO_Q4_0>(block, j, o); break;
-        case MO_Q5_0: mo_tile_decode_type<MO_Q5_0>(block, j, o); break;
-        case MO_Q8_0: mo_tile_decode_type<MO_Q8_0>(block, j, o); break;
-        case MO_Q3_K: mo_tile_decode_type<MO_Q3_K>(block, j, o); break;
-        case MO_IQ4_NL: mo_tile_decode_type<MO_IQ4_NL>(block, j, o); break;
-        case MO_IQ4_XS: mo_tile_decode_type<MO_IQ4_XS>(block, j, o); break;
-        default: mo_tile_decode_type<MO_MXFP4>(block, j, o); break;
+    switch (type) {
+#define MO_DECODE_CASE(NAME, ...)                                                                            \
+    case MO_##NAME:                                                                                          \
+        if constexpr (mo_tile_fold_of(MO_##NAME) == FOLD) {                                                  \
+            mo_tile_decode_type<MO_##NAME>(block, j, o);                                                     \
+            break;                                                                                           \
+        } else {                                                                                             \
+            __builtin_unreachable();                                                                         \
         }
-    } else if constexpr (FOLD == MO_FOLD_MINIMUM) {
-        switch (type) {
-        case MO_Q4_1: mo_tile_decode_type<MO_Q4_1>(block, j, o); break;
-        case MO_Q5_1: mo_tile_decode_type<MO_Q5_1>(block, j, o); break;
-        case MO_Q5_K: mo_tile_decode_type<MO_Q5_K>(block, j, o); break;
-        default: mo_tile_decode_type<MO_Q4_K>(block, j, o); break;
-        }
-    } else if constexpr (FOLD == MO_FOLD_HALF_MINIMA) {
-        mo_tile_decode_type<MO_Q2_K>(block, j, o);
-    } else if constexpr (FOLD == MO_FOLD_HALF_SCALES) {
-        mo_tile_decode_type<MO_Q6_K>(block, j, o);
-    } else {
-        mo_tile_decode_type<MO_NVFP4>(block, j, o);
+        MO_QUANTIZED_FORMATS(MO_DECODE_CASE)
+#undef MO_DECODE_CASE
+    default: __builtin_unreachable();
     }
 }
 

@@ -37,7 +37,7 @@ MO_INLINE int mo_panel_fields(mo_fold fold)
     switch (fold) {
     case MO_FOLD_PLAIN: return 1;
     case MO_FOLD_HALVES: return 3;
-    case MO_FOLD_Q2_K: return 6;
+    case MO_FOLD_HALF_MINIMA: return 6;
     default: return 2;
     }
 }
@@ -159,12 +159,12 @@ MO_INLINE void mo_panel_scales(mo_type type, const mo_head *head, int b, int hal
     switch (fold) {
     case MO_FOLD_PLAIN: break;
     case MO_FOLD_MINIMUM: mo_panel_field(to + field, half, mo_bits_f32(s.min)); break;
-    case MO_FOLD_PAIR: mo_panel_field(to + field, half, mo_bits_f32(s.dw[1])); break;
+    case MO_FOLD_TWO_STEPS: mo_panel_field(to + field, half, mo_bits_f32(s.dw[1])); break;
     case MO_FOLD_SCALED: mo_panel_field(to + field, half, mo_bits_s32(s.scale[0])); break;
     default:
         mo_panel_field(to + field, half, mo_bits_s32(s.scale[0]));
         mo_panel_field(to + 2 * field, half, mo_bits_s32(s.scale[1]));
-        if (fold == MO_FOLD_Q2_K) {
+        if (fold == MO_FOLD_HALF_MINIMA) {
             mo_panel_field(to + 3 * field, half, mo_bits_f32(s.min));
             mo_panel_field(to + 4 * field, half, mo_bits_s32(s.mcode[0]));
             mo_panel_field(to + 5 * field, half, mo_bits_s32(s.mcode[1]));
@@ -210,7 +210,7 @@ static inline void mo_quad_lay(const mo_neon_job *job, int64_t t, mo_fold fold, 
         const int64_t last = t + i < job->count ? t + i : job->count - 1;
         x[i] = mo_token_at(job->acts, mo_neon_token(job, last), first);
     }
-    const bool biased = fold <= MO_FOLD_MINIMUM || fold == MO_FOLD_PAIR;
+    const bool biased = fold <= MO_FOLD_MINIMUM || fold == MO_FOLD_TWO_STEPS;
     for (int64_t b = 0; b < blocks; b++) {
         mo_quad *to = &out[b];
         for (int i = 0; i < 4; i++) {
@@ -218,7 +218,7 @@ static inline void mo_quad_lay(const mo_neon_job *job, int64_t t, mo_fold fold, 
             to->s[i] = x[i].s[b];
             for (int h = 0; h < 2; h++) {
                 const int32_t half_sum = x[i].half_sum[2 * b + h];
-                to->seed[h][i] = fold == MO_FOLD_Q2_K   ? half_sum
+                to->seed[h][i] = fold == MO_FOLD_HALF_MINIMA   ? half_sum
                                  : mo_fold_halves(fold) ? offset * half_sum + (biased ? MO_MAGIC : 0)
                                                         : offset * x[i].sum[b] + (biased ? MO_MAGIC : 0);
             }
@@ -343,7 +343,7 @@ MO_INLINE void mo_tile_store(float32x4_t acc[MO_TILE_I][MO_TILE_J], float *y, in
 
 MO_INLINE int32x4_t mo_tile_seed(mo_fold fold, const mo_quad *x, int half, int j)
 {
-    return fold == MO_FOLD_Q2_K || fold == MO_FOLD_SCALED
+    return fold == MO_FOLD_HALF_MINIMA || fold == MO_FOLD_SCALED
                ? vdupq_n_s32(0)
                : vreinterpretq_s32_f32(mo_tile_spread(x->seed[half], j));
 }
@@ -390,7 +390,7 @@ MO_INLINE void mo_tile_block(mo_fold fold, const uint8_t *w, const mo_quad *x,
                     if (fold == MO_FOLD_MINIMUM) {
                         acc[i][j] = vfmaq_f32(acc[i][j], FIELD_F(1), mo_tile_spread(x->s, j));
                     }
-                } else if (fold == MO_FOLD_PAIR) {
+                } else if (fold == MO_FOLD_TWO_STEPS) {
                     acc[i][j] = mo_tile_add(acc[i][j], FIELD_F(0), mo_float_unbias(sum[0][i][j]), dx);
                     acc[i][j] = mo_tile_add(acc[i][j], FIELD_F(1), mo_float_unbias(sum[1][i][j]), dx);
                 } else {
@@ -400,7 +400,7 @@ MO_INLINE void mo_tile_block(mo_fold fold, const uint8_t *w, const mo_quad *x,
                     }
                     acc[i][j] = mo_tile_add(acc[i][j], FIELD_F(0), vcvtq_f32_s32(whole), dx);
                 }
-                if (fold == MO_FOLD_Q2_K) {
+                if (fold == MO_FOLD_HALF_MINIMA) {
                     const int32x4_t half0 = vreinterpretq_s32_f32(mo_tile_spread(x->seed[0], j));
                     const int32x4_t half1 = vreinterpretq_s32_f32(mo_tile_spread(x->seed[1], j));
                     const int32x4_t msum = vmlaq_s32(vmulq_s32(half0, FIELD_I(4)), half1, FIELD_I(5));

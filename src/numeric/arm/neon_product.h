@@ -24,8 +24,8 @@ MO_RUNNER(PLAIN)
 MO_RUNNER(MINIMUM)
 MO_RUNNER(SCALED)
 MO_RUNNER(HALVES)
-MO_RUNNER(Q2_K)
-MO_RUNNER(PAIR)
+MO_RUNNER(HALF_MINIMA)
+MO_RUNNER(TWO_STEPS)
 
 #define MO_FOR_LAYOUT(TYPE, LAYOUT)                                                                          \
     static void vector_##TYPE##_##LAYOUT(const mo_neon_job *job, int64_t begin, int64_t end)                 \
@@ -37,30 +37,14 @@ MO_RUNNER(PAIR)
     {                                                                                                        \
         mo_panel_unpack(MO_##TYPE, MO_##LAYOUT, w, r, end, first, blocks, panel);                            \
     }
-#define MO_QUANTIZED(TYPE, FOLD) MO_FOR_LAYOUT(TYPE, FILED) MO_FOR_LAYOUT(TYPE, GROUPED)
-#define MO_ROUTES(TYPE, FOLD)                                                                                \
+#define MO_QUANTIZED(TYPE, ...) MO_FOR_LAYOUT(TYPE, FILED) MO_FOR_LAYOUT(TYPE, GROUPED)
+#define MO_ROUTES(TYPE, NUMBER, LOG2, BYTES, FOLD, ...)                                                      \
     [MO_##TYPE] = {{vector_##TYPE##_FILED, vector_##TYPE##_GROUPED},                                         \
                    {unpack_##TYPE##_FILED, unpack_##TYPE##_GROUPED},                                         \
                    run_##FOLD},
-#define MO_EACH_QUANTIZED(X)                                                                                 \
-    X(Q4_0, PLAIN)                                                                                           \
-    X(Q4_1, MINIMUM)                                                                                         \
-    X(Q5_0, PLAIN)                                                                                           \
-    X(Q5_1, MINIMUM)                                                                                         \
-    X(Q8_0, PLAIN)                                                                                           \
-    X(Q2_K, Q2_K)                                                                                            \
-    X(Q3_K, HALVES)                                                                                          \
-    X(Q4_K, MINIMUM)                                                                                         \
-    X(Q5_K, MINIMUM)                                                                                         \
-    X(Q6_K, HALVES)                                                                                          \
-    X(IQ4_NL, PLAIN)                                                                                         \
-    X(IQ4_XS, SCALED)                                                                                        \
-    X(MXFP4, PLAIN)                                                                                          \
-    X(NVFP4, PAIR)
+MO_QUANTIZED_FORMATS(MO_QUANTIZED)
 
-MO_EACH_QUANTIZED(MO_QUANTIZED)
-
-static const mo_routes routes[MO_TYPE_LIMIT] = {MO_EACH_QUANTIZED(MO_ROUTES)};
+static const mo_routes routes[MO_TYPE_LIMIT] = {MO_QUANTIZED_FORMATS(MO_ROUTES)};
 
 static void multiply_float(const mo_neon_job *job, int64_t begin, int64_t end)
 {

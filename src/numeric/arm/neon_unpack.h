@@ -9,48 +9,46 @@
 #include "numeric/arm/neon_lanes.h"
 #include "numeric/block.h"
 
-/* What happens to the integer sums of a block. */
-typedef enum mo_fold {
-    MO_FOLD_PLAIN,   /* dw * sum */
-    MO_FOLD_MINIMUM, /* the same, then the minimum */
-    MO_FOLD_SCALED,  /* d * (scale * sum) */
-    MO_FOLD_HALVES,  /* d * (scale0 * sum0 + scale1 * sum1) */
-    MO_FOLD_Q2_K,    /* the same, then the minimum's integers */
-    MO_FOLD_PAIR,    /* two steps: dw0 * sum0, dw1 * sum1 */
-} mo_fold;
+/* How a block's bytes are taken apart. */
+typedef struct mo_cut {
+    int span;        /* blocks of 32 decoded together */
+    int steps, outs; /* outs 2 with one step: the halves of one block; otherwise one per block */
+    int offset;      /* the value is the vector's code + offset; added once per block through the sums */
+} mo_cut;
+
+MO_INLINE mo_cut mo_cut_of(mo_type type)
+{
+    switch (type) {
+    case MO_Q4_0: return (mo_cut){1, 1, 2, -8};
+    case MO_Q5_1: return (mo_cut){1, 1, 2, 16};
+    case MO_Q8_0: return (mo_cut){1, 2, 1, 0};
+    case MO_Q2_K:
+    case MO_Q3_K: return (mo_cut){4, 2, 4, 0};
+    case MO_Q4_K: return (mo_cut){2, 2, 2, 0};
+    case MO_Q5_K: return (mo_cut){2, 2, 2, 16};
+    case MO_Q6_K: return (mo_cut){4, 2, 4, -32};
+    default: return (mo_cut){1, 1, 2, 0};
+    }
+}
 
 typedef struct mo_shape {
     int values, bytes; /* of a file block */
-    int span;          /* blocks of 32 decoded together */
-    int steps, outs;   /* outs 2 with one step: the halves of one block; otherwise one per block */
-    int offset;        /* the value is the vector's code + offset; added once per block through the sums */
+    int span, steps, outs, offset;
     mo_fold fold;
 } mo_shape;
 
 MO_INLINE mo_shape mo_shape_of(mo_type type)
 {
-    switch (type) {
-    case MO_Q4_0: return (mo_shape){32, 18, 1, 1, 2, -8, MO_FOLD_PLAIN};
-    case MO_Q4_1: return (mo_shape){32, 20, 1, 1, 2, 0, MO_FOLD_MINIMUM};
-    case MO_Q5_0: return (mo_shape){32, 22, 1, 1, 2, 0, MO_FOLD_PLAIN};
-    case MO_Q5_1: return (mo_shape){32, 24, 1, 1, 2, 16, MO_FOLD_MINIMUM};
-    case MO_Q8_0: return (mo_shape){32, 34, 1, 2, 1, 0, MO_FOLD_PLAIN};
-    case MO_Q2_K: return (mo_shape){256, 84, 4, 2, 4, 0, MO_FOLD_Q2_K};
-    case MO_Q3_K: return (mo_shape){256, 110, 4, 2, 4, 0, MO_FOLD_HALVES};
-    case MO_Q4_K: return (mo_shape){256, 144, 2, 2, 2, 0, MO_FOLD_MINIMUM};
-    case MO_Q5_K: return (mo_shape){256, 176, 2, 2, 2, 16, MO_FOLD_MINIMUM};
-    case MO_Q6_K: return (mo_shape){256, 210, 4, 2, 4, -32, MO_FOLD_HALVES};
-    case MO_IQ4_NL: return (mo_shape){32, 18, 1, 1, 2, 0, MO_FOLD_PLAIN};
-    case MO_IQ4_XS: return (mo_shape){256, 136, 1, 1, 2, 0, MO_FOLD_SCALED};
-    case MO_MXFP4: return (mo_shape){32, 17, 1, 1, 2, 0, MO_FOLD_PLAIN};
-    default: return (mo_shape){64, 36, 1, 1, 2, 0, MO_FOLD_PAIR}; /* NVFP4 */
-    }
+    const mo_cut cut = mo_cut_of(type);
+    return (mo_shape){
+        mo_format_values(type), mo_format_bytes(type), cut.span, cut.steps, cut.outs, cut.offset,
+        mo_format_fold(type)};
 }
 
 /* Folds that need the sums of both halves of 16 apart. */
 MO_INLINE bool mo_fold_halves(mo_fold fold)
 {
-    return fold >= MO_FOLD_HALVES;
+    return fold == MO_FOLD_HALVES || fold == MO_FOLD_HALF_MINIMA || fold == MO_FOLD_TWO_STEPS;
 }
 
 /* Where output k of step s at place i belongs: block of the span, half of the block, and, grouped, which

@@ -52,7 +52,7 @@ MO_INLINE mo_four mo_four_of(mo_layout layout, const mo_weights *w, int64_t row_
 MO_INLINE int32_t mo_magic_of(mo_type type)
 {
     const mo_fold fold = mo_shape_of(type).fold;
-    const bool biased = fold <= MO_FOLD_MINIMUM || fold == MO_FOLD_PAIR;
+    const bool biased = fold <= MO_FOLD_MINIMUM || fold == MO_FOLD_TWO_STEPS;
     return !biased ? 0 : type == MO_MXFP4 ? MO_MAGIC_HALVES : MO_MAGIC;
 }
 
@@ -176,7 +176,7 @@ MO_INLINE float32x4_t mo_fold_block(mo_type type, mo_layout layout, const mo_hea
         acc = vfmaq_n_f32(acc, vmulq_f32(s.dw[0], mo_sum_float(type, sum[0])), x->d[b]);
         return shape.fold == MO_FOLD_MINIMUM ? vfmaq_n_f32(acc, s.min, x->s[b]) : acc;
     }
-    if (shape.fold == MO_FOLD_PAIR) {
+    if (shape.fold == MO_FOLD_TWO_STEPS) {
         acc = vfmaq_n_f32(acc, vmulq_f32(s.dw[0], mo_sum_float(type, sum[0])), x->d[b]);
         return vfmaq_n_f32(acc, vmulq_f32(s.dw[1], mo_sum_float(type, sum[1])), x->d[b]);
     }
@@ -185,7 +185,7 @@ MO_INLINE float32x4_t mo_fold_block(mo_type type, mo_layout layout, const mo_hea
         whole = vmlaq_s32(whole, s.scale[1], sum[1]);
     }
     acc = vfmaq_n_f32(acc, vmulq_f32(s.dw[0], vcvtq_f32_s32(whole)), x->d[b]);
-    if (shape.fold == MO_FOLD_Q2_K) {
+    if (shape.fold == MO_FOLD_HALF_MINIMA) {
         int32x4_t msum = vmulq_n_s32(s.mcode[0], x->half_sum[2 * b]);
         msum = vmlaq_n_s32(msum, s.mcode[1], x->half_sum[2 * b + 1]);
         acc = vfmaq_n_f32(acc, vmulq_f32(s.min, vcvtq_f32_s32(msum)), x->d[b]);

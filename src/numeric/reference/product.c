@@ -38,7 +38,7 @@ static int32_t half_dot(const int8_t *a, const int8_t *b)
 }
 
 /* One block of 32: the fold's step for activation row t, block b. */
-static float fold_block(mo_type type, mo_minimum minimum, const mo_block *w, const mo_acts *acts, int64_t t,
+static float fold_block(mo_type type, mo_fold fold, const mo_block *w, const mo_acts *acts, int64_t t,
                         int64_t b, float acc)
 {
     const int8_t *q = acts->q + t * acts->cols + 32 * b;
@@ -51,9 +51,9 @@ static float fold_block(mo_type type, mo_minimum minimum, const mo_block *w, con
     }
     const int32_t isum = w->scale[0] * part[0] + w->scale[1] * part[1];
     acc = fmaf(dx, w->dw[0] * (float)isum, acc);
-    if (minimum == MO_MINIMUM_BLOCK) {
+    if (fold == MO_FOLD_MINIMUM) {
         acc = fmaf(acts->s[at], w->min[0], acc);
-    } else if (minimum == MO_MINIMUM_HALVES) {
+    } else if (fold == MO_FOLD_HALF_MINIMA) {
         const int16_t *sums = acts->half_sum + 2 * at;
         const int32_t msum = w->mcode[0] * sums[0] + w->mcode[1] * sums[1];
         acc = fmaf(dx, -(w->dmin * (float)msum), acc);
@@ -72,7 +72,7 @@ static float fold(const mo_weights *w, int64_t r, const mo_acts *acts, int64_t t
         for (int j = 0; j < steps; j++) {
             mo_block block;
             mo_block_decode(w->type, bytes, j, &block);
-            acc = fold_block(w->type, f->minimum, &block, acts, t, fb * steps + j, acc);
+            acc = fold_block(w->type, f->fold, &block, acts, t, fb * steps + j, acc);
         }
     }
     return acc;

@@ -15,15 +15,6 @@
 #define MO_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* What a block of 32 adds to the accumulator. */
-typedef enum mo_fold {
-    MO_FOLD_PLAIN,   /* fma(dx, dw * isum) */
-    MO_FOLD_MINIMUM, /* the same, then fma(s, min) */
-    MO_FOLD_HALVES,  /* the two partial sums of 16 times their integer scales */
-    MO_FOLD_Q2,      /* as HALVES, then the integer minimum */
-    MO_FOLD_STEPS,   /* NVFP4: two steps of 16 with their own scales */
-} mo_fold;
-
 enum {
     MO_PACK_BLOCKS = 16, /* blocks of 32 in a slot, two of the largest file blocks */
     MO_PACK_COLS = 32 * MO_PACK_BLOCKS,
@@ -45,19 +36,11 @@ typedef struct mo_slot512 {
     int32_t start[2][MO_PACK_BLOCKS];
 } mo_slot512;
 
+/* An integer scale for all of a block is multiplied into its scale when it is decoded, which is exact. */
 MO_INLINE mo_fold mo_fold_of(mo_type type)
 {
-    switch (type) {
-    case MO_Q4_1:
-    case MO_Q5_1:
-    case MO_Q4_K:
-    case MO_Q5_K: return MO_FOLD_MINIMUM;
-    case MO_Q3_K:
-    case MO_Q6_K: return MO_FOLD_HALVES;
-    case MO_Q2_K: return MO_FOLD_Q2;
-    case MO_NVFP4: return MO_FOLD_STEPS;
-    default: return MO_FOLD_PLAIN;
-    }
+    const mo_fold fold = mo_format_fold(type);
+    return fold == MO_FOLD_SCALED ? MO_FOLD_PLAIN : fold;
 }
 
 /* Fills a slot with blocks first .. first + blocks - 1 of activation row t. magic is added to the starts
@@ -83,13 +66,14 @@ static inline void mo_slot_fill(mo_slot512 *slot, mo_fold fold, int32_t offset, 
             slot->start[1][b] = -offset * half_sum[2 * b + 1];
         }
         break;
-    case MO_FOLD_Q2: memcpy(slot->start[0], half_sum, (size_t)blocks * 4); break;
-    case MO_FOLD_STEPS:
+    case MO_FOLD_HALF_MINIMA: memcpy(slot->start[0], half_sum, (size_t)blocks * 4); break;
+    case MO_FOLD_TWO_STEPS:
         for (int b = 0; b < blocks; b++) {
             slot->start[0][b] = magic - offset * half_sum[2 * b];
             slot->start[1][b] = magic - offset * half_sum[2 * b + 1];
         }
         break;
+    default: break; /* no other is asked for: see mo_fold_of() */
     }
 }
 

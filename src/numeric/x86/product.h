@@ -9,20 +9,6 @@
 #include "numeric/reference/reference.h"
 #include "numeric/x86/tile.h"
 
-MO_INLINE int file_values(mo_type type)
-{
-    switch (type) {
-    case MO_NVFP4: return 64;
-    case MO_Q2_K:
-    case MO_Q3_K:
-    case MO_Q4_K:
-    case MO_Q5_K:
-    case MO_Q6_K:
-    case MO_IQ4_XS: return 256;
-    default: return 32;
-    }
-}
-
 /* Where decoded blocks go: into the panel, or straight into one token's fold. */
 typedef struct sink {
     mo_step *panel; /* NULL: fold */
@@ -37,11 +23,13 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
         for (int i = 0; i < 8; i++) {
             out->code[i] = s->code[i];
         }
-        const int scales = mo_fold_of(type) == MO_FOLD_PLAIN ? 2 : mo_fold_of(type) == MO_FOLD_STEPS ? 4 : 3;
+        const int scales = mo_fold_of(type) == MO_FOLD_PLAIN       ? 2
+                           : mo_fold_of(type) == MO_FOLD_TWO_STEPS ? 4
+                                                                   : 3;
         for (int i = 0; i < scales; i++) {
             out->scale[i] = s->scale[i];
         }
-        if (mo_fold_of(type) == MO_FOLD_Q2) {
+        if (mo_fold_of(type) == MO_FOLD_HALF_MINIMA) {
             out->dmin = s->dmin;
             out->mcode = s->mcode;
         }
@@ -56,7 +44,7 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
 MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
 {
     mo_step s;
-    if (file_values(type) == 32) {
+    if (mo_format_values(type) == 32) {
         unpack32(type, c, &s);
         emit(type, k, block, &s);
     } else if (type == MO_NVFP4) {
@@ -76,26 +64,6 @@ MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
                 emit(type, k, block + n * round_steps(type) + i, &s);
             }
         }
-    }
-}
-
-MO_INLINE int file_bytes(mo_type type)
-{
-    switch (type) {
-    case MO_Q4_0:
-    case MO_IQ4_NL: return 18;
-    case MO_Q4_1: return 20;
-    case MO_Q5_0: return 22;
-    case MO_Q5_1: return 24;
-    case MO_Q8_0: return 34;
-    case MO_MXFP4: return 17;
-    case MO_NVFP4: return 36;
-    case MO_Q2_K: return 84;
-    case MO_Q3_K: return 110;
-    case MO_Q4_K: return 144;
-    case MO_Q5_K: return 176;
-    case MO_Q6_K: return 210;
-    default: return 136; /* MO_IQ4_XS */
     }
 }
 
@@ -138,12 +106,12 @@ MO_INLINE void fetch_ahead(cursor c, int bytes)
 MO_INLINE void unpack_run(mo_type type, bool interleaved, const mo_rows *rows, int64_t first, int blocks,
                           sink *k)
 {
-    const int steps = file_values(type) / 32;
-    cursor c = {rows, first / steps * file_bytes(type), interleaved};
+    const int steps = mo_format_values(type) / 32;
+    cursor c = {rows, first / steps * mo_format_bytes(type), interleaved};
     for (int b = 0; b < blocks; b += steps) {
-        fetch_ahead(c, file_bytes(type));
+        fetch_ahead(c, mo_format_bytes(type));
         unpack(type, c, k, b);
-        c.at += file_bytes(type);
+        c.at += mo_format_bytes(type);
     }
 }
 
@@ -193,29 +161,13 @@ typedef void rows_function(const mo_rows *rows, const batch *j);
     {                                                                                                        \
         run_rows(type, interleaved, rows, j);                                                                \
     }
-#define BOTH(type)                                                                                           \
-    INSTANCE(MO_##type, false, plain_##type)                                                                 \
-    INSTANCE(MO_##type, true, interleaved_##type)
-BOTH(Q4_0)
-BOTH(Q4_1)
-BOTH(Q5_0)
-BOTH(Q5_1)
-BOTH(Q8_0)
-BOTH(Q2_K)
-BOTH(Q3_K)
-BOTH(Q4_K)
-BOTH(Q5_K)
-BOTH(Q6_K)
-BOTH(IQ4_NL)
-BOTH(IQ4_XS)
-BOTH(MXFP4)
-BOTH(NVFP4)
+#define BOTH(name, ...)                                                                                      \
+    INSTANCE(MO_##name, false, plain_##name)                                                                 \
+    INSTANCE(MO_##name, true, interleaved_##name)
+MO_QUANTIZED_FORMATS(BOTH)
 
-#define ENTRY(type) [MO_##type] = {plain_##type, interleaved_##type}
-static rows_function *const functions[MO_TYPE_LIMIT][2] = {
-    ENTRY(Q4_0), ENTRY(Q4_1), ENTRY(Q5_0), ENTRY(Q5_1),   ENTRY(Q8_0),   ENTRY(Q2_K),  ENTRY(Q3_K),
-    ENTRY(Q4_K), ENTRY(Q5_K), ENTRY(Q6_K), ENTRY(IQ4_NL), ENTRY(IQ4_XS), ENTRY(MXFP4), ENTRY(NVFP4),
-};
+#define ENTRY(name, ...) [MO_##name] = {plain_##name, interleaved_##name},
+static rows_function *const functions[MO_TYPE_LIMIT][2] = {MO_QUANTIZED_FORMATS(ENTRY)};
 
 static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, const batch *j)
 {

@@ -23,7 +23,7 @@ MO_INLINE fvec fold_sums(mo_fold fold, const mo_step *s, const mo_slot512 *slot,
     case MO_FOLD_MINIMUM:
         acc = fold_magic(dx, sum[0], s->scale[0], s->scale[1], acc);
         return fused(floats(slot->s[block]), s->scale[2], acc);
-    case MO_FOLD_STEPS:
+    case MO_FOLD_TWO_STEPS:
         acc = fold_magic(dx, sum[0], s->scale[0], s->scale[1], acc);
         return fold_magic(dx, sum[1], s->scale[2], s->scale[3], acc);
     default: break;
@@ -32,7 +32,7 @@ MO_INLINE fvec fold_sums(mo_fold fold, const mo_step *s, const mo_slot512 *slot,
     const fvec second = multiply(word_float(sum[1]), s->scale[2]);
     const fvec isum = fused(word_float(sum[0]), s->scale[1], second);
     acc = fused(dx, multiply(s->scale[0], isum), acc);
-    if (fold == MO_FOLD_Q2) {
+    if (fold == MO_FOLD_HALF_MINIMA) {
         const ivec msum = multiply_pairs(s->mcode, words(slot->start[0][block]));
         acc = fused_minus(dx, multiply(s->dmin, word_float(msum)), acc);
     }

@@ -356,7 +356,7 @@ MO_INLINE ivec sum_start(mo_fold fold, const mo_slot512 *slot, int64_t block, in
 {
     switch (fold) {
     case MO_FOLD_MINIMUM: return words(MO_MAGIC_BITS);
-    case MO_FOLD_Q2: return words(0);
+    case MO_FOLD_HALF_MINIMA: return words(0);
     default: return words(slot->start[half][block]);
     }
 }

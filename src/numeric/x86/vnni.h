@@ -52,8 +52,9 @@ MO_INLINE void vnni_tile(mo_type type, const mo_step *panel, int blocks, const m
     case MO_FOLD_PLAIN: choose_width(MO_Q8_0, TILE_ARGUMENTS); break;
     case MO_FOLD_MINIMUM: choose_width(MO_Q4_K, TILE_ARGUMENTS); break;
     case MO_FOLD_HALVES: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;
-    case MO_FOLD_Q2: choose_width(MO_Q2_K, TILE_ARGUMENTS); break;
-    case MO_FOLD_STEPS: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
+    case MO_FOLD_HALF_MINIMA: choose_width(MO_Q2_K, TILE_ARGUMENTS); break;
+    case MO_FOLD_TWO_STEPS: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
+    default: break; /* no other is asked for: see mo_fold_of() */
     }
 }
 
