@@ -24,43 +24,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static char directory[64];
-static mo_error err;
+#include "check.h"
+#include "folder.h"
 
-static const char *in_directory(const char *name)
-{
-    static char paths[4][256]; /* a few at a time */
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", directory, name);
-    return path;
-}
+static mo_error err;
 
 static bool exists(const char *name)
 {
     struct stat st;
-    return lstat(in_directory(name), &st) == 0;
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    strcpy(directory, "/tmp/moraine-test-XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-/* Every test removes its files, so a forgotten temporary shows here. */
-static int end(void **state)
-{
-    (void)state;
-    return rmdir(directory);
-}
-
-static void says(const char *word)
-{
-    if (!strstr(err.detail, word)) {
-        fail_msg("\"%s\" is not in: %s", word, err.detail);
-    }
+    return lstat(in_folder(name), &st) == 0;
 }
 
 /* ---- Status, log, arena ----------------------------------------------------------------------- */
@@ -142,7 +114,7 @@ static void arena_slices(void **state)
 
 static void write_file(const char *name, const void *data, size_t bytes)
 {
-    FILE *f = fopen(in_directory(name), "w");
+    FILE *f = fopen(in_folder(name), "w");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, bytes, f), bytes);
     fclose(f);
@@ -157,9 +129,9 @@ static void input_reads(void **state)
     }
     write_file("data", data, sizeof data);
     mo_input *in;
-    assert_int_equal(mo_input_open(in_directory("data"), &in, &err), MO_OK);
+    assert_int_equal(mo_input_open(in_folder("data"), &in, &err), MO_OK);
     assert_int_equal(mo_input_bytes(in), sizeof data);
-    assert_string_equal(mo_input_path(in), in_directory("data"));
+    assert_string_equal(mo_input_path(in), in_folder("data"));
     assert_true(mo_input_descriptor(in) >= 0);
     assert_int_equal(mo_input_read_at(in, got, sizeof got, 0, &err), MO_OK);
     assert_memory_equal(got, data, sizeof data);
@@ -167,38 +139,38 @@ static void input_reads(void **state)
     assert_memory_equal(got, data + 9923, 77);
     assert_int_equal(mo_input_read_at(in, got, 0, 10000, &err), MO_OK);
     assert_int_equal(mo_input_read_at(in, got, 78, 9923, &err), MO_EFORMAT);
-    says("9923");
-    says("10000");
-    says(directory);
+    check_says(&err, "9923");
+    check_says(&err, "10000");
+    check_says(&err, folder);
     assert_int_equal(mo_input_read_at(in, got, 1, UINT64_MAX, &err), MO_EFORMAT);
     assert_int_equal(mo_input_read_at(in, got, SIZE_MAX, 1, &err), MO_EFORMAT);
-    assert_int_equal(truncate(in_directory("data"), 5000), 0);
+    assert_int_equal(truncate(in_folder("data"), 5000), 0);
     assert_int_equal(mo_input_read_at(in, got, 10000, 0, &err), MO_EFORMAT);
-    says("5000");
+    check_says(&err, "5000");
     mo_input_close(in);
     mo_input_close(NULL);
-    unlink(in_directory("data"));
+    unlink(in_folder("data"));
 }
 
 static void input_refuses(void **state)
 {
     (void)state;
     mo_input *in = (mo_input *)state;
-    assert_int_equal(mo_input_open(in_directory("missing"), &in, &err), MO_ENOENT);
+    assert_int_equal(mo_input_open(in_folder("missing"), &in, &err), MO_ENOENT);
     assert_null(in);
-    says("missing");
-    assert_int_equal(mo_input_open(in_directory("missing/file"), &in, NULL), MO_ENOENT);
-    assert_int_equal(mo_input_open(directory, &in, &err), MO_EINVAL);
-    says("directory");
-    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0);
-    assert_int_equal(mo_input_open(in_directory("pipe"), &in, &err), MO_EUNSUPPORTED); /* and does not hang */
+    check_says(&err, "missing");
+    assert_int_equal(mo_input_open(in_folder("missing/file"), &in, NULL), MO_ENOENT);
+    assert_int_equal(mo_input_open(folder, &in, &err), MO_EINVAL);
+    check_says(&err, "directory");
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    assert_int_equal(mo_input_open(in_folder("pipe"), &in, &err), MO_EUNSUPPORTED); /* and does not hang */
     assert_int_equal(mo_input_open("/dev/null", &in, &err), MO_EUNSUPPORTED);
-    unlink(in_directory("pipe"));
+    unlink(in_folder("pipe"));
     write_file("empty", "", 0);
-    assert_int_equal(mo_input_open(in_directory("empty"), &in, &err), MO_OK);
+    assert_int_equal(mo_input_open(in_folder("empty"), &in, &err), MO_OK);
     assert_int_equal(mo_input_bytes(in), 0);
     mo_input_close(in);
-    unlink(in_directory("empty"));
+    unlink(in_folder("empty"));
 }
 
 /* ---- Output ----------------------------------------------------------------------------------- */
@@ -207,7 +179,7 @@ static void holds(const char *name, const void *data, size_t bytes)
 {
     mo_input *in;
     char got[4096];
-    assert_int_equal(mo_input_open(in_directory(name), &in, &err), MO_OK);
+    assert_int_equal(mo_input_open(in_folder(name), &in, &err), MO_OK);
     assert_int_equal(mo_input_bytes(in), bytes);
     assert_true(bytes <= sizeof got);
     assert_int_equal(mo_input_read_at(in, got, bytes, 0, &err), MO_OK);
@@ -220,7 +192,7 @@ static void output_commits(void **state)
     (void)state;
     mo_output *out;
     for (uint64_t promised = 0; promised <= 11; promised += 11) {
-        assert_int_equal(mo_output_create(in_directory("new"), promised, &out, &err), MO_OK);
+        assert_int_equal(mo_output_create(in_folder("new"), promised, &out, &err), MO_OK);
         assert_true(mo_output_seekable(out));
         assert_int_equal(mo_output_append(out, "hello ", 6, &err), MO_OK);
         assert_int_equal(mo_output_append(out, "", 0, &err), MO_OK);
@@ -231,22 +203,22 @@ static void output_commits(void **state)
         assert_false(exists("new.moraine-part"));
         holds("new", "hello world", 11);
     }
-    assert_int_equal(mo_output_create(in_directory("new"), 3, &out, &err), MO_OK);
+    assert_int_equal(mo_output_create(in_folder("new"), 3, &out, &err), MO_OK);
     mo_output_append(out, "xyz", 3, &err);
     mo_output_abort(out);
     mo_output_abort(NULL);
     assert_false(exists("new.moraine-part"));
     holds("new", "hello world", 11);
     /* Through a link: the link stays, the file behind it is replaced. */
-    assert_int_equal(symlink(in_directory("new"), in_directory("link")), 0);
-    assert_int_equal(mo_output_create(in_directory("link"), 0, &out, &err), MO_OK);
+    assert_int_equal(symlink(in_folder("new"), in_folder("link")), 0);
+    assert_int_equal(mo_output_create(in_folder("link"), 0, &out, &err), MO_OK);
     assert_int_equal(mo_output_write_at(out, "end", 3, 2, &err), MO_OK);
     assert_int_equal(mo_output_commit(out, &err), MO_OK);
     holds("new", "\0\0end", 5);
     struct stat st;
-    assert_true(lstat(in_directory("link"), &st) == 0 && S_ISLNK(st.st_mode));
-    unlink(in_directory("link"));
-    unlink(in_directory("new"));
+    assert_true(lstat(in_folder("link"), &st) == 0 && S_ISLNK(st.st_mode));
+    unlink(in_folder("link"));
+    unlink(in_folder("new"));
 }
 
 typedef struct stripe {
@@ -269,7 +241,7 @@ static void output_by_threads(void **state)
 {
     (void)state;
     mo_output *out;
-    assert_int_equal(mo_output_create(in_directory("wide"), 4096, &out, &err), MO_OK);
+    assert_int_equal(mo_output_create(in_folder("wide"), 4096, &out, &err), MO_OK);
     pthread_t threads[4];
     stripe stripes[4];
     for (int i = 0; i < 4; i++) {
@@ -286,7 +258,7 @@ static void output_by_threads(void **state)
         memcpy(want + 4 * i, (unsigned char[4]){(unsigned char)i, (unsigned char)(i >> 8), 7, 9}, 4);
     }
     holds("wide", want, sizeof want);
-    unlink(in_directory("wide"));
+    unlink(in_folder("wide"));
 }
 
 static void output_special(void **state)
@@ -301,15 +273,15 @@ static void output_special(void **state)
     assert_true(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
     assert_int_equal(mo_output_create("/dev/full", 12345, &out, &err), MO_OK);
     assert_int_equal(mo_output_append(out, "x", 1, &err), MO_ENOSPC);
-    says("/dev/full");
-    says("0 of 12345 bytes");
-    says("another path");
+    check_says(&err, "/dev/full");
+    check_says(&err, "0 of 12345 bytes");
+    check_says(&err, "another path");
     mo_output_abort(out);
     assert_true(stat("/dev/full", &st) == 0 && S_ISCHR(st.st_mode));
 
-    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0);
-    int reader = open(in_directory("pipe"), O_RDONLY | O_NONBLOCK);
-    assert_int_equal(mo_output_create(in_directory("pipe"), 0, &out, &err), MO_OK);
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    int reader = open(in_folder("pipe"), O_RDONLY | O_NONBLOCK);
+    assert_int_equal(mo_output_create(in_folder("pipe"), 0, &out, &err), MO_OK);
     assert_false(mo_output_seekable(out));
     assert_int_equal(mo_output_append(out, "ab", 2, &err), MO_OK);
     assert_int_equal(mo_output_write_at(out, "cd", 2, 2, &err), MO_OK);
@@ -322,7 +294,7 @@ static void output_special(void **state)
     assert_int_equal(mo_output_append(out, "g", 1, &err), MO_EIO);
     assert_int_equal(mo_output_commit(out, &err), MO_OK);
     assert_true(exists("pipe"));
-    unlink(in_directory("pipe"));
+    unlink(in_folder("pipe"));
 }
 
 /* The soft limit only, and SIGXFSZ left as it is: a signal would end this program. */
@@ -335,11 +307,11 @@ static void output_size_limit(void **state)
     low.rlim_cur = 1000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
     mo_output *out;
-    mo_status reserved = mo_output_create(in_directory("big"), 1001, &out, &err);
+    mo_status reserved = mo_output_create(in_folder("big"), 1001, &out, &err);
     bool left = exists("big.moraine-part");
     char text[1001] = {0};
     mo_output *unknown;
-    mo_status created = mo_output_create(in_directory("big"), 0, &unknown, NULL);
+    mo_status created = mo_output_create(in_folder("big"), 0, &unknown, NULL);
     mo_status fits = mo_output_append(unknown, text, 1000, NULL);
     mo_error over;
     mo_status more = mo_output_append(unknown, text, 1, &over);
@@ -347,7 +319,7 @@ static void output_size_limit(void **state)
     assert_int_equal(reserved, MO_ENOSPC);
     assert_null(out);
     assert_false(left);
-    says("1001");
+    check_says(&err, "1001");
     assert_int_equal(created, MO_OK);
     assert_int_equal(fits, MO_OK);
     assert_int_equal(more, MO_ENOSPC);
@@ -360,15 +332,14 @@ static void output_too_large(void **state)
 {
     (void)state;
     struct statvfs fs;
-    assert_int_equal(statvfs(directory, &fs), 0);
+    assert_int_equal(statvfs(folder, &fs), 0);
     uint64_t bytes_free = (uint64_t)fs.f_bavail * fs.f_frsize;
     mo_output *out;
-    assert_int_equal(mo_output_create(in_directory("big"), bytes_free * 2 + (1 << 30), &out, &err),
-                     MO_ENOSPC);
-    says("free");
+    assert_int_equal(mo_output_create(in_folder("big"), bytes_free * 2 + (1 << 30), &out, &err), MO_ENOSPC);
+    check_says(&err, "free");
     assert_false(exists("big.moraine-part"));
-    assert_int_equal(mo_output_create(in_directory("big"), UINT64_MAX, &out, &err), MO_ENOSPC);
-    assert_int_equal(mo_output_create(in_directory("big"), 0, &out, &err), MO_OK);
+    assert_int_equal(mo_output_create(in_folder("big"), UINT64_MAX, &out, &err), MO_ENOSPC);
+    assert_int_equal(mo_output_create(in_folder("big"), 0, &out, &err), MO_OK);
     assert_int_equal(mo_output_write_at(out, "x", 1, UINT64_MAX, &err), MO_ENOSPC);
     mo_output_abort(out);
 }
@@ -377,44 +348,44 @@ static void output_refuses(void **state)
 {
     (void)state;
     mo_output *out = (mo_output *)state;
-    assert_int_equal(mo_output_create(directory, 0, &out, &err), MO_EINVAL);
+    assert_int_equal(mo_output_create(folder, 0, &out, &err), MO_EINVAL);
     assert_null(out);
-    assert_int_equal(mo_output_create(in_directory("no/file"), 0, &out, &err), MO_ENOENT);
-    says("create it");
+    assert_int_equal(mo_output_create(in_folder("no/file"), 0, &out, &err), MO_ENOENT);
+    check_says(&err, "create it");
     char name[300];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = 0;
     assert_int_equal(mo_output_create(name, 0, &out, &err), MO_EINVAL);
     /* Two writers of one file: the second is told; what a killed one left is taken over. */
     mo_output *first;
-    assert_int_equal(mo_output_create(in_directory("twice"), 0, &first, &err), MO_OK);
-    assert_int_equal(mo_output_create(in_directory("twice"), 0, &out, &err), MO_EINVAL);
-    says("another process");
+    assert_int_equal(mo_output_create(in_folder("twice"), 0, &first, &err), MO_OK);
+    assert_int_equal(mo_output_create(in_folder("twice"), 0, &out, &err), MO_EINVAL);
+    check_says(&err, "another process");
     assert_true(exists("twice.moraine-part"));
     mo_output_abort(first);
     write_file("twice.moraine-part", "left over", 9);
-    assert_int_equal(mo_output_create(in_directory("twice"), 0, &out, &err), MO_OK);
+    assert_int_equal(mo_output_create(in_folder("twice"), 0, &out, &err), MO_OK);
     assert_int_equal(mo_output_append(out, "new", 3, &err), MO_OK);
     assert_int_equal(mo_output_commit(out, &err), MO_OK);
     holds("twice", "new", 3);
-    unlink(in_directory("twice"));
+    unlink(in_folder("twice"));
     /* The target becomes a directory meanwhile: the rename fails and nothing is left. */
-    assert_int_equal(mo_output_create(in_directory("late"), 0, &out, &err), MO_OK);
-    assert_int_equal(mkdir(in_directory("late"), 0700), 0);
+    assert_int_equal(mo_output_create(in_folder("late"), 0, &out, &err), MO_OK);
+    assert_int_equal(mkdir(in_folder("late"), 0700), 0);
     assert_int_equal(mo_output_commit(out, &err), MO_EIO);
     assert_false(exists("late.moraine-part"));
-    rmdir(in_directory("late"));
+    rmdir(in_folder("late"));
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, begin, end)
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove_empty)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_texts),  cmocka_unit_test(log_levels), cmocka_unit_test(arena_slices),
-        IN_DIRECTORY(input_reads),       IN_DIRECTORY(input_refuses),  IN_DIRECTORY(output_commits),
-        IN_DIRECTORY(output_by_threads), IN_DIRECTORY(output_special), IN_DIRECTORY(output_size_limit),
-        IN_DIRECTORY(output_too_large),  IN_DIRECTORY(output_refuses),
+        cmocka_unit_test(status_texts), cmocka_unit_test(log_levels), cmocka_unit_test(arena_slices),
+        IN_FOLDER(input_reads),         IN_FOLDER(input_refuses),     IN_FOLDER(output_commits),
+        IN_FOLDER(output_by_threads),   IN_FOLDER(output_special),    IN_FOLDER(output_size_limit),
+        IN_FOLDER(output_too_large),    IN_FOLDER(output_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,64 +14,13 @@
 #include <unistd.h>
 
 #include "base/input.h"
+#include "failing_memory.h"
+#include "folder.h"
 #include "gguf/read.h"
 #include "gguf/summary.h"
 #include "gguf/write.h"
 
-/* ---- Allocation, watched and failed on demand (the linker wraps these) ---- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static size_t largest_request;
-static long fail_after = -1; /* allocations that still succeed; -1: all */
-
-static bool refuse(size_t bytes)
-{
-    largest_request = bytes > largest_request ? bytes : largest_request;
-    if (fail_after == 0) {
-        return true;
-    }
-    fail_after -= fail_after > 0;
-    return false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse(bytes) ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse(count * bytes) ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    return refuse(bytes) ? NULL : __real_realloc(old, bytes);
-}
-
 /* ---- Helpers ---- */
-
-static char folder[] = "/tmp/moraine-gguf-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
 
 typedef struct image {
     uint8_t *bytes;
@@ -983,5 +932,5 @@ int main(void)
         cmocka_unit_test(test_summary),          cmocka_unit_test(test_summary_older),
         cmocka_unit_test(test_many_tensors),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

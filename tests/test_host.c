@@ -21,43 +21,11 @@
 #include <immintrin.h>
 #endif
 
-static char root[64];
+#include "folder.h"
 
-/* Writes a file of the tree, with its directories. */
 static void put(const char *path, const char *text)
 {
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-        *p = 0;
-        mkdir(full, 0777);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static int begin_tree(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/moraine-test-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int end_tree(void **state)
-{
-    (void)state;
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(folder_put(path, text), 0);
 }
 
 /* ---- Cgroups ---------------------------------------------------------------------------------- */
@@ -65,11 +33,11 @@ static int end_tree(void **state)
 static void nothing_known(void **state)
 {
     (void)state;
-    mo_cgroup g = mo_cgroup_read(root);
+    mo_cgroup g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, 0);
     assert_int_equal(g.cpu_millicores, 0);
     mo_machine_info m;
-    mo_machine_read_at(root, &m);
+    mo_machine_read_at(folder, &m);
     assert_true(m.cores_usable >= 1 && m.cores_usable <= m.cores_online);
     assert_int_equal(m.ram_total_bytes, 0);
     assert_int_equal(m.cgroup_limit_bytes, 0);
@@ -85,7 +53,7 @@ static void v2_nested(void **state)
                                 "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw\n");
     put("/sys/fs/cgroup/user.slice/job/inner/memory.max", "max\n");
     put("/sys/fs/cgroup/user.slice/job/inner/cpu.max", "max 100000\n");
-    mo_cgroup g = mo_cgroup_read(root);
+    mo_cgroup g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, 0);
     assert_int_equal(g.cpu_millicores, 0);
     put("/sys/fs/cgroup/user.slice/job/memory.max", "8589934592\n");
@@ -94,16 +62,16 @@ static void v2_nested(void **state)
                                                      "active_file 1073741824\n");
     put("/sys/fs/cgroup/user.slice/memory.max", "17179869184\n");
     put("/sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n");
-    g = mo_cgroup_read(root);
+    g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, UINT64_C(8589934592));
     assert_int_equal(g.memory_available_bytes, UINT64_C(7516192768)); /* 8 GiB - (3 - 2) GiB */
     assert_int_equal(g.cpu_millicores, 1500);
     put("/sys/fs/cgroup/user.slice/memory.high", "4294967296\n");
     put("/sys/fs/cgroup/cpu.max", "50000 100000\n");
-    g = mo_cgroup_read(root);
+    g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, UINT64_C(4294967296));
     assert_int_equal(g.cpu_millicores, 500);
-    assert_int_equal(mo_machine_cores_usable(root), 1);
+    assert_int_equal(mo_machine_cores_usable(folder), 1);
 }
 
 /* A container that sees only its own part of the hierarchy. */
@@ -115,11 +83,11 @@ static void v2_container(void **state)
     put("/sys/fs/my groups/web/memory.max", "2000000000\n");
     put("/sys/fs/my groups/memory.max", "1000000000\n");
     put("/sys/fs/memory.max", "5\n"); /* above the mount: not a group */
-    assert_int_equal(mo_cgroup_read(root).memory_limit_bytes, 1000000000);
+    assert_int_equal(mo_cgroup_read(folder).memory_limit_bytes, 1000000000);
     put("/proc/self/cgroup", "0::/../elsewhere\n");
-    assert_int_equal(mo_cgroup_read(root).memory_limit_bytes, 1000000000);
+    assert_int_equal(mo_cgroup_read(folder).memory_limit_bytes, 1000000000);
     put("/proc/self/cgroup", "0::/docker/abcdef\n"); /* a name that only begins like the mount's */
-    assert_int_equal(mo_cgroup_read(root).memory_limit_bytes, 1000000000);
+    assert_int_equal(mo_cgroup_read(folder).memory_limit_bytes, 1000000000);
 }
 
 static void v1_nested(void **state)
@@ -133,18 +101,18 @@ static void v1_nested(void **state)
     put("/sys/fs/cgroup/memory/box/a/memory.limit_in_bytes", "9223372036854771712\n");
     put("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us", "-1\n");
     put("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us", "100000\n");
-    mo_cgroup g = mo_cgroup_read(root);
+    mo_cgroup g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, 0);
     assert_int_equal(g.cpu_millicores, 0);
     put("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "6000000000\n");
     put("/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "1000000000\n");
     put("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us", "400000\n");
-    g = mo_cgroup_read(root);
+    g = mo_cgroup_read(folder);
     assert_int_equal(g.memory_limit_bytes, UINT64_C(6000000000));
     assert_int_equal(g.memory_available_bytes, UINT64_C(5000000000));
     assert_int_equal(g.cpu_millicores, 4000);
     put("/sys/fs/cgroup/memory/box/a/memory.stat", "cache 1\nhierarchical_memory_limit 3000000000\n");
-    assert_int_equal(mo_cgroup_read(root).memory_limit_bytes, UINT64_C(3000000000));
+    assert_int_equal(mo_cgroup_read(folder).memory_limit_bytes, UINT64_C(3000000000));
 }
 
 /* Files that make no sense are no limits, and no crash. */
@@ -161,14 +129,14 @@ static void nonsense(void **state)
     put("/sys/devices/system/cpu/cpu0/cache/index0/level", "9\n");
     put("/sys/kernel/mm/transparent_hugepage/enabled", "]always[\n");
     mo_machine_info m;
-    mo_machine_read_at(root, &m);
+    mo_machine_read_at(folder, &m);
     assert_int_equal(m.cgroup_limit_bytes, 0);
     assert_int_equal(m.ram_total_bytes, 0);
     assert_string_equal(m.huge_pages, "unavailable");
     char long_path[6000] = "0::/";
     memset(long_path + 4, 'x', sizeof long_path - 5);
     put("/proc/self/cgroup", long_path);
-    assert_int_equal(mo_cgroup_read(root).memory_limit_bytes, 0);
+    assert_int_equal(mo_cgroup_read(folder).memory_limit_bytes, 0);
 }
 
 /* ---- Machine ---------------------------------------------------------------------------------- */
@@ -193,7 +161,7 @@ static void machine_tree(void **state)
     put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     put("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n");
     mo_machine_info m;
-    mo_machine_read_at(root, &m);
+    mo_machine_read_at(folder, &m);
     assert_string_equal(m.cpu_model, "Arm Neoverse-V1");
     assert_int_equal(m.ram_total_bytes, 16 << 20);
     assert_int_equal(m.ram_available_bytes, 8 << 20);
@@ -206,7 +174,7 @@ static void machine_tree(void **state)
     put("/proc/self/cgroup", "0::/\n");
     put("/sys/fs/cgroup/memory.max", "4194304\n"); /* no mountinfo: the usual place */
     put("/sys/fs/cgroup/memory.current", "1048576\n");
-    mo_machine_read_at(root, &m);
+    mo_machine_read_at(folder, &m);
     assert_string_equal(m.cpu_model, "Quartz 9 @ 2 GHz");
     assert_int_equal(m.cgroup_limit_bytes, 4 << 20);
     assert_int_equal(m.ram_available_bytes, 3 << 20);
@@ -290,7 +258,7 @@ static void huge_memory(void **state)
     mo_host_free_huge(NULL, 5);
 }
 
-#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, begin_tree, end_tree)
+#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 int main(void)
 {

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "check.h"
+#include "failing_memory.h"
 #include "hotcache/budget.h"
 #include "hotcache/exchange.h"
 #include "hotcache/packing.h"
@@ -21,44 +23,9 @@
 #include "profile/json.h"
 #include "random.h"
 
-/* ---- Allocation, failed on demand (the linker wraps these) ---- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-
-static long fail_after = -1; /* allocations that still succeed; -1: all */
-
-static bool refuse(void)
-{
-    if (fail_after == 0) {
-        return true;
-    }
-    fail_after -= fail_after > 0;
-    return false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
-
 /* ---- Helpers ---- */
 
 static mo_error err;
-
-static void says(const char *word)
-{
-    if (!strstr(err.detail, word)) {
-        fail_msg("\"%s\" is not in: %s", word, err.detail);
-    }
-}
 
 /* A profile from the layers of a file of the reference. */
 static mo_profile *profile_of(const char *layers)
@@ -125,7 +92,7 @@ static void weighting_names(void **state)
         assert_int_equal(mode, all[i].mode);
     }
     assert_int_equal(mo_weighting_find("Flat", &mode, &err), MO_EINVAL);
-    says("choose flat, balanced");
+    check_says(&err, "choose flat, balanced");
     assert_int_equal(mo_weighting_options_default().mode, MO_WEIGHTING_FLAT);
     assert_true(mo_weighting_options_default().curve == 0.5);
     assert_true(mo_weighting_curve(0) == 0 && mo_weighting_curve(1) == 1 && mo_weighting_curve(0.25) == 0.25);
@@ -262,7 +229,7 @@ static void budgets(void **state)
     assert_int_equal(mo_hot_budget(INT64_MAX, 0, 0, 1, &bytes, &err), MO_OK);
     assert_true(bytes == UINT64_MAX);
     assert_int_equal(mo_hot_budget(-2, 9 * mib, 0, 1, &bytes, &err), MO_EINVAL);
-    says("-1 for what is free");
+    check_says(&err, "-1 for what is free");
 }
 
 /* ---- Packing ---- */
@@ -785,7 +752,7 @@ static void updates_that_cannot_begin(void **state)
     u.tier.answer = MO_HOT_VOID;
     u.tier.status = MO_EDEVICE;
     assert_int_equal(mo_hot_update_turn(u.update, u.tally, 1, &err), MO_EDEVICE);
-    says("the copy of expert 5 failed");
+    check_says(&err, "the copy of expert 5 failed");
     c = mo_hot_update_count(u.update);
     assert_true(c.planned == 1 && c.failed == 0); /* the second was not begun after that */
     u.tier.answer = MO_HOT_FAILED;
@@ -864,7 +831,7 @@ static void memory_runs_out(void **state)
         fail_after = -1;
         if (s != MO_OK) {
             assert_int_equal(s, MO_ENOMEM);
-            says("no memory");
+            check_says(&err, "no memory");
         }
     }
     assert_true(rounds > 20);

@@ -13,6 +13,7 @@
 
 #include "api/model.h"
 #include "base/log.h"
+#include "check.h"
 #include "device_faults.h"
 #include "gpu/parts.h"
 #include "hotcache/toggles.h"
@@ -48,13 +49,6 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     if (strstr(text, "of the picks were hot")) {
         updates++;
         snprintf(last_update, sizeof last_update, "%s", text);
-    }
-}
-
-static void check_status(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fail_msg("%s", err->detail);
     }
 }
 

@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include "api/model.h"
+#include "check.h"
+#include "folder.h"
 #include "gguf/fingerprint.h"
 #include "profile/file.h"
 #include "sanitized.h"
@@ -26,7 +28,6 @@
 
 static const char *model_path = MO_TEST_MODEL; /* pebble: its routing is that of a trained model */
 static const char other_path[] = MO_TEST_DATA "/oracle/qwen3moe.gguf";
-static char folder[] = "/tmp/moraine-learning-XXXXXX";
 static int warnings;
 static char last_warning[1024];
 
@@ -37,22 +38,6 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     if (level == MO_LOG_WARN) {
         warnings++;
         snprintf(last_warning, sizeof last_warning, "%s", text);
-    }
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[8][256];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void check_status(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fail_msg("%s", err->detail);
     }
 }
 
@@ -837,17 +822,8 @@ static void killed_while_saving(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
     mo_log_set(on_log, NULL, MO_LOG_WARN);
-    return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return folder_make(state) == 0 && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
 }
 
 static int forget_warnings(void **state)
@@ -876,5 +852,5 @@ int main(int argc, char **argv)
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, folder_remove);
 }

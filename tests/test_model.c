@@ -14,52 +14,15 @@
 #include <unistd.h>
 
 #include "base/input.h"
+#include "failing_memory.h"
+#include "folder.h"
 #include "gguf/summary.h"
 #include "gguf/write.h"
 #include "model/load.h"
 #include "numeric/block.h"
 #include "synth/shapes.h"
 
-/* ---- Allocation, failed on demand (the linker wraps these) ---- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static long fail_after = -1; /* allocations that still succeed; -1: all. Changed while one thread runs */
-
-static bool refuse(void)
-{
-    if (fail_after == 0) {
-        return true;
-    }
-    if (fail_after > 0) {
-        fail_after--;
-    }
-    return false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    return refuse() ? NULL : __real_realloc(old, bytes);
-}
-
 /* ---- Files ---- */
-
-static char folder[] = "/tmp/moraine-model-XXXXXX";
 
 /* Every model of the families; those that the tree leaves out are found in the folder MO_ORACLE names. */
 static const char *const models[] = {
@@ -81,13 +44,6 @@ static bool model_path(const char *name, char path[512])
         snprintf(path, 512, "%s/%s.gguf", more, name);
     }
     return access(path, R_OK) == 0;
-}
-
-static char *own_path(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
 }
 
 static mo_checkpoint *load(const char *path, bool map, int interleave, mo_pool *pool)
@@ -269,7 +225,7 @@ static const char *draft_write(draft *d, const char *name)
         mo_gguf_put_tensor(w, e->name, e->type, dims, e->size);
         data[i] = e->data;
     }
-    char *path = own_path(name);
+    const char *path = in_folder(name);
     if (mo_gguf_writer_layout(w, &err) != MO_OK || mo_gguf_write_files(w, path, data, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
@@ -826,7 +782,7 @@ static void test_shapes(void **state)
         }
         assert_int_equal(mo_gguf_writer_layout(w, NULL), MO_OK);
         const mo_gguf_part_layout *part = mo_gguf_writer_part(w, 0);
-        const char *path = own_path("shape.gguf");
+        const char *path = in_folder("shape.gguf");
         FILE *file = fopen(path, "wb");
         assert_non_null(file);
         assert_int_equal(fwrite(part->header, 1, part->header_bytes, file), part->header_bytes);
@@ -999,7 +955,7 @@ static void test_integers(void **state)
 static void test_no_file(void **state)
 {
     (void)state;
-    EXPECT(own_path("nothing.gguf"), MO_ENOENT, "nothing.gguf");
+    EXPECT(in_folder("nothing.gguf"), MO_ENOENT, "nothing.gguf");
 }
 
 /* ---- Progress, cancelling, trouble while reading ---- */
@@ -1109,20 +1065,6 @@ static void test_list(void **state)
     assert_null(mo_family_at(-1));
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? 0 : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1139,5 +1081,5 @@ int main(void)
         cmocka_unit_test(test_no_file),      cmocka_unit_test(test_progress),
         cmocka_unit_test(test_cut_short),    cmocka_unit_test(test_no_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folder.h"
+
 static mo_status refused(const mo_plan_model *m, int64_t ceiling, mo_error *err)
 {
     mo_plan p;
@@ -455,42 +457,9 @@ static void sizes_in_words(void **state)
 
 /* ---- Ceilings of made-up machines ---- */
 
-static char root[64];
-
 static void put(const char *path, const char *text)
 {
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-        *p = 0;
-        mkdir(full, 0777);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static int begin_tree(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/moraine-test-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int end_tree(void **state)
-{
-    (void)state;
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(folder_put(path, text), 0);
 }
 
 static mo_plan_limits found(int64_t ram, int64_t reserve)
@@ -498,7 +467,7 @@ static mo_plan_limits found(int64_t ram, int64_t reserve)
     mo_error err;
     const mo_rates r = mo_rates_default();
     mo_plan_limits l = {.ram_bytes = ram, .reserve_bytes = reserve};
-    const mo_status status = mo_plan_limits_find(root, &r, &l, &err);
+    const mo_status status = mo_plan_limits_find(folder, &r, &l, &err);
     if (status != MO_OK) {
         fail_msg("%s", err.detail);
     }
@@ -511,7 +480,7 @@ static void ceiling_from_the_machine(void **state)
     mo_error err;
     const mo_rates r = mo_rates_default();
     mo_plan_limits l = {.reserve_bytes = -1};
-    assert_int_equal(mo_plan_limits_find(root, &r, &l, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_plan_limits_find(folder, &r, &l, &err), MO_EUNSUPPORTED);
     assert_says(&err, "--ram");
     l = found(GIB, -1); /* what was asked for needs no machine */
     assert_int_equal(l.ram_bytes, GIB);
@@ -526,7 +495,7 @@ static void ceiling_from_the_machine(void **state)
     assert_int_equal(found(0, 5 * GIB).ram_bytes, 11 * GIB);
     assert_int_equal(found(0, 0).ram_bytes, 16 * GIB);
     l = (mo_plan_limits){.reserve_bytes = 16 * GIB};
-    assert_int_equal(mo_plan_limits_find(root, &r, &l, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_limits_find(folder, &r, &l, &err), MO_ENOMEM);
     put("/proc/meminfo", "MemAvailable:   4194304 kB\n");
     assert_int_equal(found(0, -1).ram_bytes, 4 * GIB - 512 * MIB);
     put("/proc/meminfo", "MemAvailable:   1048576 kB\n");
@@ -537,7 +506,7 @@ static void ceiling_from_the_machine(void **state)
     assert_non_null(strstr(l.why, "only 1.00 GiB"));
     put("/proc/meminfo", "MemAvailable:   99999999999999999999 apples\n");
     l = (mo_plan_limits){.reserve_bytes = -1};
-    assert_int_equal(mo_plan_limits_find(root, &r, &l, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_plan_limits_find(folder, &r, &l, &err), MO_EUNSUPPORTED);
 }
 
 static void ceiling_from_a_cgroup_v2(void **state)
@@ -615,7 +584,7 @@ static void ceiling_of_another_machine(void **state)
 static const char *in_tree(const char *name)
 {
     static char path[128];
-    snprintf(path, sizeof path, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
 
@@ -765,12 +734,12 @@ int main(void)
         cmocka_unit_test(absurd_models),
         cmocka_unit_test(nonsense_is_named),
         cmocka_unit_test(sizes_in_words),
-        cmocka_unit_test_setup_teardown(ceiling_from_the_machine, begin_tree, end_tree),
-        cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v2, begin_tree, end_tree),
-        cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v1, begin_tree, end_tree),
+        cmocka_unit_test_setup_teardown(ceiling_from_the_machine, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v2, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v1, folder_make, folder_remove),
         cmocka_unit_test(ceiling_of_another_machine),
-        cmocka_unit_test_setup_teardown(rates_round_trip, begin_tree, end_tree),
-        cmocka_unit_test_setup_teardown(rates_from_json, begin_tree, end_tree),
+        cmocka_unit_test_setup_teardown(rates_round_trip, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(rates_from_json, folder_make, folder_remove),
         cmocka_unit_test(rates_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

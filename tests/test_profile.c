@@ -23,41 +23,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+#include "failing_memory.h"
+#include "folder.h"
 #include "gguf/fingerprint.h"
 #include "gguf/write.h"
 #include "profile/file.h"
 #include "profile/json.h"
 #include "profile/tally.h"
 #include "random.h"
-
-/* ---- Allocation, failed on demand (the linker wraps these) ---- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-
-static long fail_after = -1; /* allocations that still succeed; -1: all */
-
-static bool refuse(void)
-{
-    if (fail_after == 0) {
-        errno = ENOMEM;
-        return true;
-    }
-    fail_after -= fail_after > 0;
-    return false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
 
 static void *json_malloc(size_t bytes)
 {
@@ -66,38 +40,12 @@ static void *json_malloc(size_t bytes)
 
 /* ---- Helpers ---- */
 
-static char folder[] = "/tmp/moraine-profile-XXXXXX";
 static mo_error err;
 
 static int begin(void **state)
 {
-    (void)state;
     json_set_alloc_funcs(json_malloc, free);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256]; /* a few at a time */
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void says(const char *word)
-{
-    if (!strstr(err.detail, word)) {
-        fail_msg("\"%s\" is not in: %s", word, err.detail);
-    }
+    return folder_make(state);
 }
 
 static bool exists(const char *path)
@@ -228,7 +176,7 @@ static void refuses(const char *text, const char *word)
         fail_msg("accepted: %s", text);
     }
     assert_null(p);
-    says(word);
+    check_says(&err, word);
 }
 
 #define SCHEMA "\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\""
@@ -356,9 +304,9 @@ static void impossible_shapes(void **state)
     mo_tally *t;
     const int32_t down[2] = {3, 3}, many[2] = {1 << 16, 1 << 16}, none[2] = {0, 4};
     assert_int_equal(mo_profile_create(&(mo_profile_shape){0, 1, 2, down, experts}, &p, &err), MO_EINVAL);
-    says("ascend");
+    check_says(&err, "ascend");
     assert_int_equal(mo_profile_create(&(mo_profile_shape){0, 1, 2, numbers, none}, &p, &err), MO_EINVAL);
-    says("0 experts");
+    check_says(&err, "0 experts");
     int32_t long_numbers[17], long_experts[17];
     for (int i = 0; i < 17; i++) {
         long_numbers[i] = i;
@@ -366,7 +314,7 @@ static void impossible_shapes(void **state)
     }
     assert_int_equal(mo_tally_create(&(mo_profile_shape){0, 1, 17, long_numbers, long_experts}, &t, &err),
                      MO_EINVAL);
-    says("more than");
+    check_says(&err, "more than");
     assert_int_equal(mo_tally_create(&(mo_profile_shape){0, 1, 0, NULL, NULL}, &t, &err), MO_OK);
     p = snapshot(t);
     assert_false(mo_profile_usable(p));
@@ -401,7 +349,7 @@ static void merges(void **state)
 
     other->fingerprint = MODEL + 1;
     assert_int_equal(mo_profile_merge(a, other, &none, &err), MO_EINVAL);
-    says("different models");
+    check_says(&err, "different models");
     assert_null(none);
 
     a->layer[0].hits[0][0][0] = UINT64_MAX - 1;
@@ -765,20 +713,20 @@ static void fits_models(void **state)
     mo_profile_free(q);
     p->fingerprint = 77;
     assert_int_equal(mo_profile_fit(p, &shape, &q, &err), MO_EFORMAT);
-    says("another model");
+    check_says(&err, "another model");
     assert_null(q);
     p->fingerprint = 0;
     p->experts = 64;
     assert_int_equal(mo_profile_fit(p, &shape, &q, &err), MO_EFORMAT);
-    says("64 experts");
+    check_says(&err, "64 experts");
     mo_profile_free(p);
     p = parse("{" SCHEMA ",\"layers\":[{\"layer\":1,\"experts\":[[6,4]]}]}"); /* a dense layer here */
     assert_int_equal(mo_profile_fit(p, &shape, &q, &err), MO_EFORMAT);
-    says("layer 1");
+    check_says(&err, "layer 1");
     mo_profile_free(p);
     p = parse("{" SCHEMA ",\"layers\":[{\"layer\":3,\"experts\":[[4,4]]}]}"); /* which has four experts */
     assert_int_equal(mo_profile_fit(p, &shape, &q, &err), MO_EFORMAT);
-    says("expert 4 of layer 3");
+    check_says(&err, "expert 4 of layer 3");
     mo_profile_free(p);
 }
 
@@ -802,7 +750,7 @@ static void file_paths(void **state)
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     assert_int_equal(mo_profile_file_path(1, path, sizeof path, &err), MO_ENOENT);
-    says("HOME");
+    check_says(&err, "HOME");
     if (home) {
         setenv("HOME", home, 1);
     }
@@ -861,8 +809,8 @@ static void file_moves_aside(void **state)
         if (i % 2) {
             assert_int_equal(mo_profile_file_load(path, MODEL, &q, &err), MO_EFORMAT);
             assert_null(q);
-            says(aside);
-            says(path);
+            check_says(&err, aside);
+            check_says(&err, path);
             assert_int_equal(mo_profile_file_load(path, MODEL, &q, &err), MO_ENOENT);
         } else {
             assert_int_equal(mo_profile_file_add(path, p, &moved, &err), MO_OK);
@@ -879,7 +827,7 @@ static void file_moves_aside(void **state)
     /* A file the user names is never moved. */
     write_file(path, "nonsense");
     assert_int_equal(mo_profile_file_read(path, &q, &err), MO_EFORMAT);
-    says(path);
+    check_says(&err, path);
     assert_true(exists(path));
     assert_int_equal(mo_profile_file_read(in_folder("none.json"), &q, &err), MO_ENOENT);
     assert_int_equal(mo_profile_file_read(folder, &q, &err), MO_EINVAL);
@@ -890,7 +838,7 @@ static void file_moves_aside(void **state)
         write_file(aside, "x");
     }
     assert_int_equal(mo_profile_file_add(path, p, NULL, &err), MO_EIO);
-    says("remove some");
+    check_says(&err, "remove some");
     assert_true(exists(path));
     free(foreign);
     mo_profile_free(p);
@@ -913,7 +861,7 @@ static void file_full_disk(void **state)
         const mo_status status = mo_profile_file_add(path, large, NULL, &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         assert_int_equal(status, MO_ENOSPC);
-        says(path);
+        check_says(&err, path);
     }
     char *after = file_text(path);
     assert_string_equal(before, after);
@@ -921,7 +869,7 @@ static void file_full_disk(void **state)
     assert_int_equal(mo_profile_file_load(path, MODEL, &q, &err), MO_OK);
     assert_same(p, q);
     assert_int_equal(mo_profile_file_write("/dev/full", p, &err), MO_ENOSPC);
-    says("no space");
+    check_says(&err, "no space");
     assert_int_equal(mo_profile_file_write(in_folder("no/such/place.json"), p, &err), MO_ENOENT);
     free(before);
     free(after);
@@ -1173,5 +1121,5 @@ int main(void)
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(fingerprints),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, begin, folder_remove);
 }

@@ -13,52 +13,14 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "gguf/write.h"
 #include "numeric/block.h"
 #include "numeric/quantize/quantize.h"
 #include "random.h"
 #include "synth/requantize.h"
 
-static char directory[256];
 static mo_error err;
-
-static int make_directory(void **state)
-{
-    (void)state;
-    const char *base = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/moraine-quantize-XXXXXX", base ? base : "/tmp");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    return rmdir(directory); /* fails, as it should, when something was left behind */
-}
-
-/* Two at a time. */
-static const char *path_of(const char *name)
-{
-    static char path[2][512];
-    static int turn;
-    turn ^= 1;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", directory, name);
-    return path[turn];
-}
-
-static int files_left(void)
-{
-    int count = 0;
-    DIR *d = opendir(directory);
-    if (!d) {
-        return -1;
-    }
-    for (const struct dirent *e; (e = readdir(d));) {
-        count += e->d_name[0] != '.';
-    }
-    closedir(d);
-    return count;
-}
 
 typedef struct bytes {
     uint8_t *data;
@@ -217,12 +179,12 @@ static void bits_are_those_of_the_rows(void **state)
     double lost[MO_TENSOR_CLASSES] = {0}, power[MO_TENSOR_CLASSES] = {0};
     mo_gguf *a, *b;
     const mo_quantize_options options = mixed();
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report,
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
+    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
                           sizeof report, &err));
-    expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
-    expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
-    const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
+    expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
+    expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
+    const bytes from = read_file(in_folder("in.gguf")), to = read_file(in_folder("out.gguf"));
     assert_int_equal(mo_gguf_tensor_count(b), TENSORS);
     for (int i = 0; i < TENSORS; i++) {
         const mo_gguf_tensor *t = mo_gguf_tensor_at(a, i), *u = mo_gguf_tensor_at(b, i);
@@ -256,8 +218,8 @@ static void bits_are_those_of_the_rows(void **state)
     mo_gguf_close(b);
     free(from.data);
     free(to.data);
-    unlink(path_of("in.gguf"));
-    unlink(path_of("out.gguf"));
+    unlink(in_folder("in.gguf"));
+    unlink(in_folder("out.gguf"));
 }
 
 static void metadata_stay(void **state)
@@ -267,10 +229,10 @@ static void metadata_stay(void **state)
     uint32_t type, version;
     mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q8_0";
-    make_source(path_of("in.gguf"), 64, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
-    expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
-    expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
+    make_source(in_folder("in.gguf"), 64, 0, 0.0f);
+    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+    expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
+    expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
     assert_int_equal(mo_gguf_entry_count(b), mo_gguf_entry_count(a) + 1); /* general.quantization_version */
     for (int64_t i = 0; i < mo_gguf_entry_count(a); i++) {
         char x[256], y[256];
@@ -295,8 +257,8 @@ static void metadata_stay(void **state)
     assert_ptr_equal(mo_gguf_tensor_find(b, "blk.0.ffn_down_exps.weight")->format, mo_format_of(MO_F32));
     mo_gguf_close(a);
     mo_gguf_close(b);
-    unlink(path_of("in.gguf"));
-    unlink(path_of("out.gguf"));
+    unlink(in_folder("in.gguf"));
+    unlink(in_folder("out.gguf"));
 }
 
 static void threads_and_parts_change_nothing(void **state)
@@ -305,16 +267,16 @@ static void threads_and_parts_change_nothing(void **state)
     bytes first = {0};
     char part[512];
     mo_quantize_report report, first_report = {0};
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    make_source(path_of("parts"), 0, 4, 0.0f);
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
+    make_source(in_folder("parts"), 0, 4, 0.0f);
     for (int i = 0; i < 4; i++) {
         mo_quantize_options options = mixed();
         options.threads = (int[]){1, 2, 5, 3}[i];
-        expect_ok(mo_gguf_part_name(path_of("parts"), 0, 4, part, sizeof part, &err));
-        expect_ok(mo_quantize(i == 3 ? part : path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL,
-                              &report, sizeof report, &err));
-        const bytes made = read_file(path_of("out.gguf"));
-        unlink(path_of("out.gguf"));
+        expect_ok(mo_gguf_part_name(in_folder("parts"), 0, 4, part, sizeof part, &err));
+        expect_ok(mo_quantize(i == 3 ? part : in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL,
+                              NULL, &report, sizeof report, &err));
+        const bytes made = read_file(in_folder("out.gguf"));
+        unlink(in_folder("out.gguf"));
         if (i == 0) {
             first = made;
             first_report = report;
@@ -327,10 +289,10 @@ static void threads_and_parts_change_nothing(void **state)
     }
     free(first.data);
     for (int i = 0; i < 4; i++) {
-        mo_gguf_part_name(path_of("parts"), i, 4, part, sizeof part, &err);
+        mo_gguf_part_name(in_folder("parts"), i, 4, part, sizeof part, &err);
         unlink(part);
     }
-    unlink(path_of("in.gguf"));
+    unlink(in_folder("in.gguf"));
 }
 
 static void same_format_is_copied(void **state)
@@ -341,12 +303,12 @@ static void same_format_is_copied(void **state)
     mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q6_k";
     options.output = "f16";
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, &report,
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
+    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
                           sizeof report, &err));
-    expect_ok(mo_gguf_open(path_of("in.gguf"), &a, &err));
-    expect_ok(mo_gguf_open(path_of("out.gguf"), &b, &err));
-    const bytes from = read_file(path_of("in.gguf")), to = read_file(path_of("out.gguf"));
+    expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
+    expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
+    const bytes from = read_file(in_folder("in.gguf")), to = read_file(in_folder("out.gguf"));
     static const char *const names[] = {"output.weight", "blk.0.attn_output.weight",
                                         "blk.0.ffn_gate_exps.weight"};
     for (int i = 0; i < 3; i++) {
@@ -361,26 +323,26 @@ static void same_format_is_copied(void **state)
     mo_gguf_close(b);
     free(from.data);
     free(to.data);
-    unlink(path_of("in.gguf"));
-    unlink(path_of("out.gguf"));
+    unlink(in_folder("in.gguf"));
+    unlink(in_folder("out.gguf"));
 }
 
 /* ---- What goes wrong ---- */
 
 static void expect_refusal(const mo_quantize_options *options, mo_status status, const char *words)
 {
-    assert_int_equal(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), options, NULL, NULL, NULL, 0, &err),
-                     status);
+    assert_int_equal(
+        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), options, NULL, NULL, NULL, 0, &err), status);
     if (!strstr(err.detail, words)) {
         fail_msg("\"%s\" does not say \"%s\"", err.detail, words);
     }
-    assert_int_equal(files_left(), 1); /* the source */
+    assert_int_equal(folder_count(), 1); /* the source */
 }
 
 static void wrong_formats_are_explained(void **state)
 {
     (void)state;
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options)}, MO_EINVAL,
                    "nothing to convert");
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q4_2"}, MO_EINVAL,
@@ -394,27 +356,27 @@ static void wrong_formats_are_explained(void **state)
     assert_non_null(strstr(err.detail, "NVFP4"));
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q8_0", .threads = -1},
                    MO_EINVAL, "threads");
-    unlink(path_of("in.gguf"));
+    unlink(in_folder("in.gguf"));
     const mo_quantize_options experts = {.size = sizeof(mo_quantize_options), .experts = "q8_0"},
                               output = {.size = sizeof(mo_quantize_options), .output = "q8_0"};
-    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/llama31.gguf", path_of("out.gguf"), &experts, NULL,
+    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/llama31.gguf", in_folder("out.gguf"), &experts, NULL,
                                  NULL, NULL, 0, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "no routed experts"));
-    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", path_of("out.gguf"), &output, NULL, NULL,
-                                 NULL, 0, &err),
+    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", in_folder("out.gguf"), &output, NULL,
+                                 NULL, NULL, 0, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "embedding"));
-    assert_int_equal(files_left(), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 static void values_must_be_finite(void **state)
 {
     (void)state;
-    make_source(path_of("in.gguf"), 0, 0, INFINITY);
+    make_source(in_folder("in.gguf"), 0, 0, INFINITY);
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q8_0"}, MO_EFORMAT,
                    "blk.0.attn_v.weight has the value inf in row 520, column 9");
-    unlink(path_of("in.gguf"));
+    unlink(in_folder("in.gguf"));
 }
 
 static bool cancel_later(void *user, int64_t done, int64_t total)
@@ -430,14 +392,14 @@ static void failures_leave_nothing(void **state)
     int calls = 0;
     mo_quantize_options options = mixed();
     options.threads = 1;
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, cancel_later, &calls, NULL, 0, &err),
-        MO_ECANCELLED);
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
+    assert_int_equal(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, cancel_later, &calls,
+                                 NULL, 0, &err),
+                     MO_ECANCELLED);
     assert_int_equal(calls, 2);
-    assert_int_equal(files_left(), 1);
+    assert_int_equal(folder_count(), 1);
 
-    assert_int_equal(mo_quantize(path_of("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, 0, &err),
+    assert_int_equal(mo_quantize(in_folder("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, 0, &err),
                      MO_ENOSPC);
     assert_non_null(strstr(err.detail, "/dev/full"));
     struct rlimit old;
@@ -445,47 +407,48 @@ static void failures_leave_nothing(void **state)
     const struct rlimit small = {1 << 14, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     const mo_status status =
-        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err);
+        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, MO_ENOSPC);
-    assert_int_equal(files_left(), 1);
+    assert_int_equal(folder_count(), 1);
     assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("no/out.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        mo_quantize(in_folder("in.gguf"), in_folder("no/out.gguf"), &options, NULL, NULL, NULL, 0, &err),
         MO_ENOENT);
     assert_int_equal(
-        mo_quantize(path_of("none.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        mo_quantize(in_folder("none.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
         MO_ENOENT);
-    unlink(path_of("in.gguf"));
-    assert_int_equal(files_left(), 0);
+    unlink(in_folder("in.gguf"));
+    assert_int_equal(folder_count(), 0);
 }
 
 static void existing_files_are_kept(void **state)
 {
     (void)state;
     mo_quantize_options options = mixed();
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
-    FILE *f = fopen(path_of("out.gguf"), "w");
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
+    FILE *f = fopen(in_folder("out.gguf"), "w");
     fputs("mine", f);
     fclose(f);
     assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err), MO_EINVAL);
+        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        MO_EINVAL);
     assert_non_null(strstr(err.detail, "exists already"));
-    bytes b = read_file(path_of("out.gguf"));
+    bytes b = read_file(in_folder("out.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
-    b = read_file(path_of("out.gguf"));
+    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+    b = read_file(in_folder("out.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
-    assert_int_equal(symlink(path_of("in.gguf"), path_of("link.gguf")), 0);
+    assert_int_equal(symlink(in_folder("in.gguf"), in_folder("link.gguf")), 0);
     assert_int_equal(
-        mo_quantize(path_of("in.gguf"), path_of("link.gguf"), &options, NULL, NULL, NULL, 0, &err),
+        mo_quantize(in_folder("in.gguf"), in_folder("link.gguf"), &options, NULL, NULL, NULL, 0, &err),
         MO_EINVAL);
     assert_non_null(strstr(err.detail, "is the model that is read"));
-    unlink(path_of("in.gguf"));
-    unlink(path_of("out.gguf"));
-    unlink(path_of("link.gguf"));
+    unlink(in_folder("in.gguf"));
+    unlink(in_folder("out.gguf"));
+    unlink(in_folder("link.gguf"));
 }
 
 int main(void)
@@ -496,5 +459,5 @@ int main(void)
         cmocka_unit_test(wrong_formats_are_explained),      cmocka_unit_test(values_must_be_finite),
         cmocka_unit_test(failures_leave_nothing),           cmocka_unit_test(existing_files_are_kept),
     };
-    return cmocka_run_group_tests_name("quantize", tests, make_directory, remove_directory);
+    return cmocka_run_group_tests_name("quantize", tests, folder_make, folder_remove_empty);
 }

@@ -20,70 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
+#include "failing_memory.h"
+#include "folder.h"
+
 static mo_error err;
-static char directory[] = "/tmp/moraine-replay-XXXXXX";
-
-/* ---- Memory that runs out ----------------------------------------------------------------------- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static long fail_after = -1; /* allocations that still succeed; -1: all */
-
-static bool refuse(void)
-{
-    return fail_after >= 0 && fail_after-- == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    return refuse() ? NULL : __real_realloc(old, bytes);
-}
 
 /* ---- Helpers ------------------------------------------------------------------------------------ */
-
-static const char *in_directory(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", directory, name);
-    return path;
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-/* Every test removes its files, so a forgotten temporary shows here. */
-static int end(void **state)
-{
-    (void)state;
-    return rmdir(directory);
-}
-
-static void says(const char *word)
-{
-    if (!strstr(err.detail, word)) {
-        fail_msg("\"%s\" is not in: %s", word, err.detail);
-    }
-}
 
 static uint8_t *read_all(const char *path, size_t *bytes)
 {
@@ -171,7 +114,7 @@ static mo_tracer *recorded(void)
 static void round_trip(void **state)
 {
     (void)state;
-    const char *path = in_directory("a.trace");
+    const char *path = in_folder("a.trace");
     mo_tracer *tracer = recorded();
     mo_trace *t = NULL;
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
@@ -201,10 +144,10 @@ static void nothing_recorded(void **state)
 {
     (void)state;
     mo_tracer *t = new_tracer();
-    assert_int_equal(mo_tracer_save(t, in_directory("no"), &err), MO_EINVAL);
-    says("nothing was recorded");
+    assert_int_equal(mo_tracer_save(t, in_folder("no"), &err), MO_EINVAL);
+    check_says(&err, "nothing was recorded");
     assert_int_equal(hear(t, 0, 4, 0, MO_TRACE_PROMPT, 2), MO_OK);
-    assert_int_equal(mo_tracer_save(t, in_directory("no"), &err), MO_EINVAL);
+    assert_int_equal(mo_tracer_save(t, in_folder("no"), &err), MO_EINVAL);
     assert_int_equal(mo_tracer_step(t, 0, 0, MO_TRACE_PROMPT, &err), MO_EINVAL);
     assert_int_equal(mo_tracer_step(t, 1, 65536, MO_TRACE_PROMPT, &err), MO_EINVAL);
     mo_tracer_close(t);
@@ -214,7 +157,7 @@ static void nothing_recorded(void **state)
 static void damaged(void **state)
 {
     (void)state;
-    const char *path = in_directory("b.trace");
+    const char *path = in_folder("b.trace");
     size_t bytes;
     mo_trace *t = NULL;
     mo_tracer *tracer = recorded();
@@ -237,9 +180,9 @@ static void damaged(void **state)
     }
     write_all(path, "some text that is no trace, but long enough to be one by its size alone, maybe", 70);
     assert_int_equal(mo_trace_open(path, &t, &err), MO_EFORMAT);
-    says("is no trace");
-    assert_int_equal(mo_trace_open(in_directory("missing"), &t, &err), MO_ENOENT);
-    assert_int_equal(mo_trace_open(directory, &t, &err), MO_EINVAL);
+    check_says(&err, "is no trace");
+    assert_int_equal(mo_trace_open(in_folder("missing"), &t, &err), MO_ENOENT);
+    assert_int_equal(mo_trace_open(folder, &t, &err), MO_EINVAL);
     free(data);
     unlink(path);
 }
@@ -248,7 +191,7 @@ static void damaged(void **state)
 static void forged(void **state)
 {
     (void)state;
-    const char *path = in_directory("c.trace");
+    const char *path = in_folder("c.trace");
     size_t bytes;
     uint64_t random = 11;
     int loaded = 0;
@@ -291,7 +234,7 @@ static void forged(void **state)
 static void disk_full(void **state)
 {
     (void)state;
-    const char *path = in_directory("d.trace");
+    const char *path = in_folder("d.trace");
     size_t bytes;
     struct rlimit before, small;
     mo_tracer *tracer = recorded();
@@ -302,11 +245,11 @@ static void disk_full(void **state)
     setrlimit(RLIMIT_FSIZE, &small);
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_ENOSPC);
     setrlimit(RLIMIT_FSIZE, &before);
-    says(path);
+    check_says(&err, path);
     assert_int_equal(mo_tracer_save(tracer, "/dev/full", &err), MO_ENOSPC);
     uint8_t *data = read_all(path, &bytes);
     assert_string_equal((char *)data, "old");
-    assert_int_equal(mo_tracer_save(tracer, in_directory("no/such"), &err), MO_ENOENT);
+    assert_int_equal(mo_tracer_save(tracer, in_folder("no/such"), &err), MO_ENOENT);
     free(data);
     mo_tracer_close(tracer);
     unlink(path);
@@ -316,7 +259,7 @@ static void disk_full(void **state)
 static void out_of_memory(void **state)
 {
     (void)state;
-    const char *path = in_directory("e.trace");
+    const char *path = in_folder("e.trace");
     int refused = 0;
     mo_tracer *tracer = recorded();
     assert_int_equal(mo_tracer_save(tracer, path, &err), MO_OK);
@@ -326,6 +269,7 @@ static void out_of_memory(void **state)
         mo_replay_report r;
         static const uint64_t seeds[LAYERS * EXPERTS] = {3, 1, 2};
         mo_replay_setup o = {.budget_bytes = 1000, .seeds = seeds, .rates = rates};
+        refusals = 0;
         fail_after = n;
         tracer = new_tracer();
         mo_status status = tracer ? hear(tracer, 0, 400, 0, MO_TRACE_PROMPT, 1 << 20) : MO_ENOMEM;
@@ -338,14 +282,14 @@ static void out_of_memory(void **state)
             status = mo_replay_run(t, &o, &r, &err);
         }
         mo_trace_close(t);
-        const bool done = fail_after >= 0;
+        const bool done = refusals == 0;
         fail_after = -1;
         if (done) {
             assert_int_equal(status, MO_OK);
             break;
         }
         assert_int_equal(status, MO_ENOMEM);
-        says("memory");
+        check_says(&err, "memory");
         refused++;
     }
     assert_in_range(refused, 10, 200);
@@ -570,7 +514,7 @@ static void phases(void **state)
     mo_replay_setup o = {.policy = mo_policy_at(0), .budget_bytes = 149, .rates = rates};
     mo_replay_report none;
     assert_int_equal(mo_replay_run(&t, &o, &none, &err), MO_EINVAL);
-    says("150");
+    check_says(&err, "150");
     o.rates.disk_bytes_s = 0.0;
     assert_int_equal(mo_replay_run(&t, &o, &none, &err), MO_EINVAL);
     /* A warm start: the seeds are there before the first step. */
@@ -603,7 +547,7 @@ static void cutting(void **state)
 static void pictures(void **state)
 {
     (void)state;
-    const char *path = in_directory("p.svg");
+    const char *path = in_folder("p.svg");
     const mo_replay_point points[] = {
         {"auto", 0.1, 0.5}, {"auto", 0.5, 0.9}, {"optimum", 0.1, 0.6}, {"optimum", 0.5, 1.0}};
     size_t bytes;
@@ -693,5 +637,5 @@ int main(void)
         cmocka_unit_test(cutting),         cmocka_unit_test(pictures),
         cmocka_unit_test(promise),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

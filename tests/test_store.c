@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "check.h"
 #include "engine/session.h"
 #include "oracle.h"
 #include "sanitized.h"
@@ -56,13 +57,6 @@ typedef struct rig {
     mo_session *session;
     mo_error err;
 } rig;
-
-static void check_status(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fail_msg("%s", err->detail);
-    }
-}
 
 static void load(rig *r, const char *path, const setting *s)
 {

@@ -15,46 +15,11 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "gguf/read.h"
 #include "numeric/block.h"
 #include "synth/noise.h"
 #include "synth/synth.h"
-
-static char directory[256];
-
-static int make_directory(void **state)
-{
-    (void)state;
-    const char *base = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/moraine-synth-XXXXXX", base ? base : "/tmp");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    return rmdir(directory); /* fails, as it should, when something was left behind */
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return path;
-}
-
-static int files_left(void)
-{
-    int count = 0;
-    DIR *d = opendir(directory);
-    for (const struct dirent *e; d && (e = readdir(d));) {
-        count += e->d_name[0] != '.';
-    }
-    if (d) {
-        closedir(d);
-    }
-    return count;
-}
 
 typedef struct bytes {
     uint8_t *data;
@@ -365,11 +330,11 @@ static bytes make(const mo_shape *shape, mo_synth_options options)
 {
     mo_error err = {MO_OK, ""};
     options.overwrite = true;
-    if (mo_synth_write(shape, path_of("made.gguf"), &options, NULL, NULL, &err) != MO_OK) {
+    if (mo_synth_write(shape, in_folder("made.gguf"), &options, NULL, NULL, &err) != MO_OK) {
         fail_msg("%s: %s", shape->name, err.detail);
     }
-    const bytes made = read_file(path_of("made.gguf"));
-    unlink(path_of("made.gguf"));
+    const bytes made = read_file(in_folder("made.gguf"));
+    unlink(in_folder("made.gguf"));
     return made;
 }
 
@@ -552,12 +517,12 @@ static void full_disk_is_said_and_nothing_left(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     const struct rlimit small = {1 << 20, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const mo_status status = mo_synth("smollm2-135m", path_of("big.gguf"), &options, NULL, NULL, &err);
+    const mo_status status = mo_synth("smollm2-135m", in_folder("big.gguf"), &options, NULL, NULL, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, MO_ENOSPC);
-    assert_int_equal(files_left(), 0);
+    assert_int_equal(folder_count(), 0);
 
-    assert_int_equal(mo_synth("smollm2-135m", path_of("no/such/x.gguf"), &options, NULL, NULL, &err),
+    assert_int_equal(mo_synth("smollm2-135m", in_folder("no/such/x.gguf"), &options, NULL, NULL, &err),
                      MO_ENOENT);
 }
 
@@ -575,10 +540,10 @@ static void cancelling_leaves_nothing(void **state)
     int calls = 0;
     mo_synth_options options = mo_synth_options_default();
     options.threads = 1;
-    assert_int_equal(mo_synth("smollm2-135m", path_of("c.gguf"), &options, cancel_later, &calls, &err),
+    assert_int_equal(mo_synth("smollm2-135m", in_folder("c.gguf"), &options, cancel_later, &calls, &err),
                      MO_ECANCELLED);
     assert_int_equal(calls, 2);
-    assert_int_equal(files_left(), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 static void existing_file_is_kept(void **state)
@@ -587,21 +552,21 @@ static void existing_file_is_kept(void **state)
     mo_error err;
     const mo_shape tiny = tiny_shape(mo_shape_named("llama-3-8b"));
     mo_synth_options options = mo_synth_options_default();
-    FILE *f = fopen(path_of("mine.gguf"), "w");
+    FILE *f = fopen(in_folder("mine.gguf"), "w");
     fputs("mine", f);
     fclose(f);
-    assert_int_equal(mo_synth_write(&tiny, path_of("mine.gguf"), &options, NULL, NULL, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_write(&tiny, in_folder("mine.gguf"), &options, NULL, NULL, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "exists"));
-    bytes b = read_file(path_of("mine.gguf"));
+    bytes b = read_file(in_folder("mine.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    assert_int_equal(mo_synth_write(&tiny, path_of("mine.gguf"), &options, NULL, NULL, &err), MO_OK);
-    b = read_file(path_of("mine.gguf"));
+    assert_int_equal(mo_synth_write(&tiny, in_folder("mine.gguf"), &options, NULL, NULL, &err), MO_OK);
+    b = read_file(in_folder("mine.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
-    unlink(path_of("mine.gguf"));
-    assert_int_equal(files_left(), 0);
+    unlink(in_folder("mine.gguf"));
+    assert_int_equal(folder_count(), 0);
 }
 
 static void wrong_options_are_explained(void **state)
@@ -614,7 +579,7 @@ static void wrong_options_are_explained(void **state)
     for (int i = 0; mo_synth_name(i); i++) {
         assert_non_null(strstr(err.detail, mo_synth_name(i)));
     }
-    assert_int_equal(mo_synth("gpt-5", path_of("x.gguf"), &options, NULL, NULL, &err), MO_ENOENT);
+    assert_int_equal(mo_synth("gpt-5", in_folder("x.gguf"), &options, NULL, NULL, &err), MO_ENOENT);
     options.layers = 25;
     assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "24"));
@@ -632,7 +597,7 @@ static void wrong_options_are_explained(void **state)
     options.skew = 0.0f;
     options.threads = -1;
     assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
-    assert_int_equal(files_left(), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 int main(int argc, char **argv)
@@ -657,5 +622,5 @@ int main(int argc, char **argv)
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("synth", tests, make_directory, remove_directory);
+    return cmocka_run_group_tests_name("synth", tests, folder_make, folder_remove_empty);
 }

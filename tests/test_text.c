@@ -10,47 +10,13 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "failing_memory.h"
 #include "random.h"
 #include "text/stream.h"
 #include "text/utf8.h"
 #include "toyvocab.h"
 
 #define DATA MO_TEST_DATA "/text/"
-
-/* ---- Allocations that fail on demand ---- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static _Thread_local long fail_after = -1; /* allocations that still succeed; -1: all */
-
-static bool refuse(void)
-{
-    if (fail_after == 0) {
-        return true;
-    }
-    fail_after -= fail_after > 0;
-    return false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    return refuse() ? NULL : __real_realloc(old, bytes);
-}
 
 /* ---- Helpers ---- */
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "moraine_tools.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -44,13 +45,6 @@ static char folder[] = "/tmp/moraine-tiers-XXXXXX";
 static int32_t tokens[TOKENS]; /* the beginnings of all texts */
 static int64_t vocab;
 static mo_io direct; /* MO_IO_CACHED where the file system has no direct reads */
-
-static void check_status(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fail_msg("%s", err->detail);
-    }
-}
 
 static char *read_text(const char *path, size_t most)
 {
