@@ -13,7 +13,9 @@
 #include "device/choice.h"
 #include "device/cuda/cuda.h"
 #include "engine/session.h"
-#include "gpu/parts.h"
+#include "gpu/gpu.h"
+#include "gpu/objects.h"
+#include "gpu/session.h"
 #include "numeric/kernels.h"
 #include "plan/limits.h"
 

@@ -13,7 +13,9 @@
 #include "device/backend.h"
 #include "device/choice.h"
 #include "engine/session.h"
-#include "gpu/parts.h"
+#include "gpu/gpu.h"
+#include "gpu/objects.h"
+#include "gpu/session.h"
 #include "oracle.h"
 #include "plan/limits.h"
 

@@ -15,7 +15,9 @@
 #include "base/log.h"
 #include "check.h"
 #include "device_faults.h"
-#include "gpu/parts.h"
+#include "gpu/gpu.h"
+#include "gpu/objects.h"
+#include "gpu/session.h"
 #include "hotcache/toggles.h"
 #include "sanitized.h"
 

@@ -117,7 +117,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_means
     };
     mo_error failed = {0};
     mo_status status = MO_OK;
-    options.requests = mo_learning_requests(m->learning, &options.wish_count);
+    options.requests = mo_learning_requests(m->learning, &options.request_count);
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
     }

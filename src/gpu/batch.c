@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/batch.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
@@ -338,7 +338,7 @@ static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, 
     return experts && !is_stored(forward) && forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
 }
 
-mo_status mo_gpu_begin_batch(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
+mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
 {
     int first = 0;
     mo_status status = MO_OK;

@@ -1,21 +1,23 @@
-/* The core of a model on the device: every matrix and vector that each token needs, in the file's layout. */
+#include "gpu/core.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "gpu/needs.h"
-#include "gpu/parts.h"
 #include "gpu/restore.h"
+#include "store/vram.h"
 
-/* Puts things one behind the other; only counts while `gpu` is NULL. */
+/* Puts things one behind the other; only counts while `core` is NULL. */
 typedef struct packer {
-    mo_gpu *gpu;
+    mo_gpu_core *core;
+    const mo_gpu_link *link;
+    mo_gpu_layer_buffer *layers;
     mo_daddr buffer; /* for what is interleaved in RAM */
     int64_t buffer_bytes;
     int64_t group_bytes; /* of the largest group of interleaved rows */
     int64_t used;
-    int64_t matrices;           /* of that, in matrices */
-    mo_streamed_layer *passing; /* the layer that is laid out does not stay; NULL: it does */
+    int64_t matrices;            /* of that, in matrices */
+    mo_streamed_layer *streamed; /* the layer that is laid out does not stay; NULL: it does */
     mo_status status;
     mo_error *err;
 } packer;
@@ -29,12 +31,12 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
 {
     const int64_t at = p->used;
     p->used += (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
-    if (!p->gpu) {
+    if (!p->core) {
         return 0;
     }
-    const mo_daddr to = p->gpu->core.memory + (mo_daddr)at;
+    const mo_daddr to = p->core->memory + (mo_daddr)at;
     if (p->status == MO_OK) {
-        p->status = mo_copy_in(p->gpu->link.main, to, data, (size_t)bytes, p->err);
+        p->status = mo_copy_in(p->link->main, to, data, (size_t)bytes, p->err);
     }
     return to;
 }
@@ -53,9 +55,9 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
         mo_op op = mo_gpu_restore_op(p->buffer, to + (mo_daddr)(r * row), 1);
         part.rows = rows;
         mo_gpu_restore_add(&op, &part, 0, 0);
-        status = mo_copy_in(p->gpu->link.main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
+        status = mo_copy_in(p->link->main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
         if (status == MO_OK) {
-            status = mo_op_launch(p->gpu->link.main, &op, p->err);
+            status = mo_op_launch(p->link->main, &op, p->err);
         }
     }
     return status;
@@ -66,13 +68,13 @@ static mo_daddr put_matrix(packer *p, const mo_weights *w)
     const int64_t group = w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols);
     p->group_bytes = group > p->group_bytes ? group : p->group_bytes;
     p->matrices += mo_vram_slot_bytes(matrix_bytes(w));
-    if (p->passing) {
-        return mo_gpu_layer_buffer_add(&p->gpu->layer_buffer, p->passing, w);
+    if (p->streamed) {
+        return mo_gpu_layer_buffer_add(p->layers, p->streamed, w);
     }
-    if (!w->interleave || !p->gpu) {
+    if (!w->interleave || !p->core) {
         return put(p, w->data, matrix_bytes(w));
     }
-    const mo_daddr to = p->gpu->core.memory + (mo_daddr)p->used;
+    const mo_daddr to = p->core->memory + (mo_daddr)p->used;
     p->used += (matrix_bytes(w) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
     p->status = p->status == MO_OK ? put_interleaved(p, w, to) : p->status;
     return to;
@@ -113,8 +115,8 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     if (!(bias ? first->bias : first->scale)) {
         return 0;
     }
-    float *packed = p->gpu ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
-    if (p->gpu && !packed) {
+    float *packed = p->core ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
+    if (p->core && !packed) {
         p->status =
             p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
         return 0;
@@ -128,7 +130,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
     if (packed &&
         p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
-        p->status = mo_dstream_wait(p->gpu->link.main, p->err);
+        p->status = mo_dstream_wait(p->link->main, p->err);
     }
     free(packed);
     return at;
@@ -209,49 +211,50 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
 /* What was read from disk to be sent may be overwritten when it has been. */
 static mo_status leave_behind(packer *p, int layer)
 {
-    const mo_tiers *tiers = p->gpu->layer_buffer.tiers;
+    const mo_tiers *tiers = p->layers->tiers;
     const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
-    const mo_status status = read ? mo_dstream_wait(p->gpu->link.main, p->err) : MO_OK;
-    mo_gpu_layer_buffer_forget(&p->gpu->layer_buffer, layer);
+    const mo_status status = read ? mo_dstream_wait(p->link->main, p->err) : MO_OK;
+    mo_gpu_layer_buffer_forget(p->layers, layer);
     return status;
 }
 
-static void put_all(packer *p, const mo_model_spec *f, mo_gpu *gpu)
+static void put_all(packer *p, const mo_model_spec *f)
 {
+    mo_gpu_core *core = p->core;
     mo_gpu_layer scratch;
     for (int i = 0; i < f->layer_count; i++) {
-        p->passing = gpu ? mo_gpu_layer_buffer_of(&gpu->layer_buffer, i) : NULL;
-        const bool read = gpu && !p->passing && p->status == MO_OK;
+        p->streamed = core ? mo_gpu_layer_buffer_of(p->layers, i) : NULL;
+        const bool read = core && !p->streamed && p->status == MO_OK;
         if (read) {
-            p->status = mo_gpu_layer_buffer_read(&gpu->layer_buffer, i, p->err);
+            p->status = mo_gpu_layer_buffer_read(p->layers, i, p->err);
         }
-        put_layer(p, &f->layers[i], f->width, gpu ? &gpu->core.layers[i] : &scratch);
+        put_layer(p, &f->layers[i], f->width, core ? &core->layers[i] : &scratch);
         if (read && p->status == MO_OK) {
             p->status = leave_behind(p, i);
         }
-        for (int r = 0; gpu && r < gpu->core.rope_count; r++) {
-            if (gpu->core.ropes[r] == f->layers[i].attention.rope) {
-                gpu->core.layers[i].rope = r;
+        for (int r = 0; core && r < core->rope_count; r++) {
+            if (core->ropes[r] == f->layers[i].attention.rope) {
+                core->layers[i].rope = r;
             }
         }
     }
-    p->passing = NULL;
+    p->streamed = NULL;
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
     const mo_dmatrix output = put_linear(p, &f->output);
-    if (gpu) {
-        gpu->core.out_norm = norm;
-        gpu->core.output = output;
+    if (core) {
+        core->out_norm = norm;
+        core->output = output;
     }
 }
 
 int64_t mo_gpu_core_bytes(const mo_model_spec *spec)
 {
     packer p = {0};
-    put_all(&p, spec, NULL);
+    put_all(&p, spec);
     return p.used;
 }
 
-int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
+int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer)
 {
     packer p = {0};
     mo_gpu_layer scratch;
@@ -262,11 +265,11 @@ int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
 int64_t mo_gpu_core_group(const mo_model_spec *spec)
 {
     packer p = {0};
-    put_all(&p, spec, NULL);
+    put_all(&p, spec);
     return p.group_bytes;
 }
 
-void mo_gpu_core_find_ropes(mo_gpu_core *core)
+static void find_ropes(mo_gpu_core *core)
 {
     for (int i = 0; i < core->spec->layer_count; i++) {
         const mo_rope *rope = core->spec->layers[i].attention.rope;
@@ -280,33 +283,45 @@ void mo_gpu_core_find_ropes(mo_gpu_core *core)
     }
 }
 
-mo_status mo_gpu_upload(mo_gpu *gpu, mo_error *err)
+void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec)
 {
-    gpu->core.bytes = mo_gpu_core_bytes(gpu->core.spec);
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
-        gpu->core.bytes -= gpu->layer_buffer.number[i] < 0 ? 0 : mo_gpu_layer_bytes(gpu->core.spec, i);
+    *core = (mo_gpu_core){.spec = spec, .extent = mo_extent_of(spec)};
+    find_ropes(core);
+}
+
+mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_layer_buffer *layers,
+                           mo_gpu_memory *memory, int64_t upload_bytes, mo_error *err)
+{
+    core->bytes = mo_gpu_core_bytes(core->spec);
+    for (int i = 0; i < core->spec->layer_count; i++) {
+        core->bytes -= mo_gpu_layer_buffer_has(layers, i) ? mo_gpu_core_layer_bytes(core->spec, i) : 0;
     }
-    gpu->core.layers = calloc((size_t)gpu->core.spec->layer_count + 1, sizeof *gpu->core.layers);
-    if (!gpu->core.layers) {
+    core->layers = calloc((size_t)core->spec->layer_count + 1, sizeof *core->layers);
+    if (!core->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
     }
-    mo_status status =
-        mo_gpu_memory_alloc(&gpu->memory, gpu->core.bytes, "the core of the model", &gpu->core.memory, err);
+    mo_status status = mo_gpu_memory_alloc(memory, core->bytes, "the core of the model", &core->memory, err);
     if (status != MO_OK) {
         return status;
     }
     /* Freed at the end: what sessions, stages and slots will need is enough for it. */
-    const int64_t bytes = gpu->options.placement.plan->device.upload;
-    packer p = {.gpu = gpu, .err = err, .buffer_bytes = bytes};
-    if (bytes > 0) {
-        p.status = mo_gpu_memory_alloc(&gpu->memory, bytes, "a buffer for sending the model", &p.buffer, err);
+    packer p = {.core = core, .link = link, .layers = layers, .err = err, .buffer_bytes = upload_bytes};
+    if (upload_bytes > 0) {
+        p.status =
+            mo_gpu_memory_alloc(memory, upload_bytes, "a buffer for sending the model", &p.buffer, err);
     }
     if (p.status == MO_OK) {
-        put_all(&p, gpu->core.spec, gpu);
+        put_all(&p, core->spec);
     }
-    status = p.status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : p.status;
-    mo_gpu_memory_free(&gpu->memory, p.buffer, bytes);
-    return status == MO_OK ? mo_gpu_layer_buffer_ready(&gpu->layer_buffer, err) : status;
+    status = p.status == MO_OK ? mo_dstream_wait(link->main, err) : p.status;
+    mo_gpu_memory_free(memory, p.buffer, upload_bytes);
+    return status == MO_OK ? mo_gpu_layer_buffer_ready(layers, err) : status;
+}
+
+void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
+{
+    mo_device_free(device, core->memory);
+    free(core->layers);
 }
 
 /* ---- Experts ------------------------------------------------------------------------------------ */

@@ -4,8 +4,9 @@
 
 #include "device/op.h"
 #include "engine/workspace.h"
+#include "gpu/layer_buffer.h"
 #include "gpu/link.h"
-#include "model/load.h"
+#include "gpu/memory.h"
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
 typedef struct mo_gpu_layer {
@@ -25,7 +26,6 @@ typedef struct mo_gpu_layer {
 } mo_gpu_layer;
 
 typedef struct mo_gpu_core {
-    const mo_checkpoint *model;
     const mo_model_spec *spec;
     mo_extent extent;
     int rope_count;
@@ -37,11 +37,19 @@ typedef struct mo_gpu_core {
     mo_daddr out_norm;
 } mo_gpu_core;
 
-/* Bytes of a core, all of whose layers stay; of the largest group of rows that RAM interleaves, 0: it interleaves none. */
+/* Bytes of a core, all of whose layers stay; of a layer's matrices, where they stay or as they cross the link; of the
+ * largest group of rows that RAM interleaves, 0: it interleaves none. */
 int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
+int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer);
 int64_t mo_gpu_core_group(const mo_model_spec *spec);
-/* Lists the distinct ropes of the description. */
-void mo_gpu_core_find_ropes(mo_gpu_core *core);
+
+/* What follows from the model's description alone. */
+void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec);
+/* Allocates and sends what stays, and tells the layer buffer the matrices of what does not; upload_bytes: of a buffer
+ * for interleaved matrices. */
+mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_layer_buffer *layers,
+                           mo_gpu_memory *memory, int64_t upload_bytes, mo_error *err);
+void mo_gpu_core_close(mo_gpu_core *core, mo_device *device);
 
 /* Are the layer's experts interleaved in RAM? Some layer's? Then those on their way need two places. */
 bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer);

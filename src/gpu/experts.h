@@ -5,6 +5,7 @@
 
 #include "gpu/core.h"
 #include "gpu/link.h"
+#include "gpu/memory.h"
 #include "hotcache/packing.h"
 #include "plan/share.h"
 #include "store/store.h"
@@ -51,7 +52,17 @@ typedef struct mo_gpu_experts {
     uint64_t asked, hits, fetched, fetched_bytes;
 } mo_gpu_experts;
 
-/* ---- Slots (fill.c) ---- */
+/* Stages and windows of so many bytes; link, core and store are set. */
+mo_status mo_gpu_experts_open(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t staging_bytes, mo_error *err);
+void mo_gpu_experts_close(mo_gpu_experts *x);
+
+/* What a slot of each layer takes, as the plan has it, to be freed; NULL: no memory. */
+mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_model *model);
+/* Slots: class_slots of each size, or as many as the shapes name for each layer (NULL). */
+mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, const mo_vram_layer *shapes,
+                                    const int32_t *class_slots, const mo_policy *policy, mo_error *err);
+
+/* ---- Filling slots (fill.c) ---- */
 
 /* What fills them at the start: */
 typedef struct mo_gpu_fill {

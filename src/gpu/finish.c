@@ -3,7 +3,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/finish.h"
+#include "gpu/session.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
 {

@@ -1,39 +1,34 @@
-/* Card: a model on a device. The output matrix and the core of as many layers as fit lie in its memory, so do the states of
- * sessions that sit on it and as many experts as its slots hold. Other layers pass through or are computed by the CPU,
- * other experts are computed by the CPU or fetched while it works. Whatever lies where, the bits are the same.
+/* Gpu: a model on a device. The output matrix and the core of as many layers as fit are in its memory, so are the states of
+ * sessions and as many experts as its slots hold. Other layers are streamed or computed by the CPU, other experts are
+ * computed by the CPU or fetched while it works. Wherever things are, the bits are the same.
  *
  * RAM keeps everything it would hold without a device: a device that is lost costs speed and the states on it, which
  * are made again from the tokens. */
 #ifndef MO_GPU_GPU_H
 #define MO_GPU_GPU_H
 
-#include "base/pool.h"
 #include "device/device.h"
 #include "engine/accelerator.h"
-#include "engine/forward.h"
-#include "gpu/needs.h"
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
 #include "model/load.h"
 #include "plan/placement.h"
 #include "plan/postfetch.h"
-#include "profile/tally.h"
 #include "store/tiers.h"
-#include "store/vram.h"
 
 typedef struct mo_gpu mo_gpu;
 
 typedef struct mo_gpu_options {
     mo_device *device;       /* kept and used, not owned */
     int64_t batch, context;  /* of the engine */
-    mo_placement placement;  /* what lies where on the device; read while opening */
+    mo_placement placement;  /* what is where on the device; read while opening */
     const mo_policy *policy; /* of the slots; NULL: the default */
-    mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
+    mo_tiers *tiers;         /* what is not in RAM for good; kept and used, not owned. NULL: everything is */
     /* The hot cache has the slots; NULL or without a file: the policy does. Read while opening. */
     const mo_hot_request *hot;
     const mo_store_request
         *requests; /* fill the slots first, in this order, where the policy has them; likewise */
-    int32_t wish_count;
+    int32_t request_count;
     bool serial;                      /* lanes run one after the other, for comparison */
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
@@ -47,7 +42,7 @@ typedef struct mo_gpu_options {
  * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number. It decides
  * nothing; MO_ENOMEM when the device has less than it said. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
-void mo_gpu_close(mo_gpu *gpu); /* no session sits on it any more; NULL is allowed */
+void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 
 /* What the engine calls; the gpu's own, until it is closed. */
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
@@ -66,6 +61,6 @@ void mo_gpu_leave(mo_gpu *gpu);
 /* As of the end of the last step. Fills everything but name and lost. */
 void mo_gpu_report(mo_gpu *gpu, mo_device_report *out);
 /* As mo_model_device_layers(). */
-int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int room);
+int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int count);
 
 #endif

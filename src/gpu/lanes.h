@@ -39,6 +39,10 @@ typedef struct mo_gpu_lanes {
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 
+/* Rates to begin with, 0: defaults; the objects below are set. */
+mo_status mo_gpu_lanes_open(mo_gpu_lanes *lanes, double cpu_bytes_s, double link_bytes_s, mo_error *err);
+void mo_gpu_lanes_close(mo_gpu_lanes *lanes);
+
 /* The host's part of a layer of a small step. Between the two calls the next segment is launched: it will wait for the
  * reply. */
 typedef struct mo_gpu_service {

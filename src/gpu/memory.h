@@ -9,7 +9,6 @@
 typedef struct mo_gpu_memory {
     mo_device *device;         /* kept and used, not owned */
     int64_t limit;             /* ceiling, bytes */
-    int64_t margin;            /* free memory above a ceiling that nobody gave */
     bool shares_cores;         /* the device is made of this machine's threads */
     pthread_mutex_t lock;      /* sessions come and go while a step runs; protects: */
     int64_t taken, peak_bytes; /* of the device's memory: now, and at most */

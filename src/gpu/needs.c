@@ -12,6 +12,11 @@ int64_t mo_gpu_matrix_bytes(int64_t bytes)
     return mo_vram_slot_bytes(bytes);
 }
 
+int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
+{
+    return mo_gpu_core_layer_bytes(spec, layer);
+}
+
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
 {
     int64_t entries = 1;
@@ -48,8 +53,8 @@ int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
 
 mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t batch, int64_t context)
 {
-    mo_gpu_core core = {.spec = spec, .extent = mo_extent_of(spec)};
-    mo_gpu_core_find_ropes(&core);
+    mo_gpu_core core;
+    mo_gpu_core_describe(&core, spec);
     mo_gpu_needs n = {.core = mo_gpu_core_bytes(spec),
                       .group = mo_gpu_core_group(spec),
                       .brick = mo_gpu_largest_brick(spec),

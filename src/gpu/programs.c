@@ -262,8 +262,16 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
     return refuse(make_set(g, &shape, oldest, err), &shape, err);
 }
 
+mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err)
+{
+    g->batch_ops_limit = GPU_OPS;
+    g->batch_ops = malloc(sizeof *g->batch_ops * (size_t)g->batch_ops_limit);
+    return g->batch_ops ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+}
+
 void mo_gpu_programs_close(mo_gpu_programs *g)
 {
+    free(g->batch_ops);
     for (int i = 0; i < GPU_PROGRAMS; i++) {
         drop_set(&g->sets[i]);
     }

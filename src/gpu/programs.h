@@ -44,6 +44,9 @@ typedef struct mo_gpu_programs {
     int batch_ops_limit;
 } mo_gpu_programs;
 
+mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err);
+void mo_gpu_programs_close(mo_gpu_programs *g);
+
 /* Does the host have a part in the layer, in small steps? */
 static inline bool mo_gpu_programs_open_layer(const mo_gpu_programs *g, int layer)
 {
@@ -58,7 +61,6 @@ bool mo_gpu_wants_logits(const mo_forward *forward);
  * step. It is good until the next call. */
 mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
                                mo_gpu_program_set **out, mo_error *err);
-void mo_gpu_programs_close(mo_gpu_programs *g);
 /* Launches a prepared piece of a step. */
 mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *segment, mo_error *err);
 

@@ -1,6 +1,6 @@
 /* Report: the counters of all objects, gathered. Whoever reads them never waits for a step: what a step changes is published
  * when it has ended, the clock and the memory have locks of their own. */
-#include "gpu/parts.h"
+#include "gpu/report.h"
 
 /* By the one who has the turn. */
 static mo_device_report gather(const mo_gpu *gpu)
@@ -49,16 +49,11 @@ void mo_gpu_report_publish(mo_gpu *gpu)
     pthread_mutex_unlock(&gpu->report_lock);
 }
 
-void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)
+void mo_gpu_report_read(mo_gpu *gpu, mo_device_report *out)
 {
     pthread_mutex_lock(&gpu->report_lock);
     *out = gpu->report;
     pthread_mutex_unlock(&gpu->report_lock);
     out->peak_bytes = mo_gpu_memory_peak(&gpu->memory);
     mo_gpu_clock_report(gpu->lanes.clock, out);
-}
-
-int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int room)
-{
-    return mo_gpu_clock_layers(gpu->lanes.clock, out, room);
 }

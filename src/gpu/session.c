@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/needs.h"
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
 

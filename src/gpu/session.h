@@ -3,13 +3,10 @@
 #ifndef MO_GPU_SESSION_H
 #define MO_GPU_SESSION_H
 
-#include "device/device.h"
-#include "engine/forward.h"
-
-struct mo_gpu;
+#include "gpu/objects.h"
 
 typedef struct mo_gpu_session {
-    struct mo_gpu *gpu;
+    mo_gpu *gpu;
     mo_daddr memory, table; /* the state; mo_dstate[layers] and the tables of their blocks */
     int64_t bytes;
     float *logits; /* the session's own row, pinned in place; NULL: it could not be */
@@ -24,10 +21,10 @@ mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err);
 mo_status mo_gpu_session_push(mo_state *state, mo_error *err);
 
 /* Before a step: recurrent parts of those that begin anew are cleared; */
-mo_status mo_gpu_session_clear(struct mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
 /* the parts of layers that the CPU computes are where the step computes them. */
-mo_status mo_gpu_cpu_state_bring(struct mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err);
+mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err);
 /* The same for one state: to the device. */
-mo_status mo_gpu_cpu_state_return(struct mo_gpu *gpu, const mo_state *state, mo_error *err);
+mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err);
 
 #endif

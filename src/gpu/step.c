@@ -4,7 +4,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "gpu/parts.h"
+#include "gpu/batch.h"
+#include "gpu/finish.h"
+#include "gpu/report.h"
+#include "gpu/session.h"
+#include "gpu/step.h"
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
@@ -173,7 +177,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         status = mo_gpu_session_clear(gpu, forward, err);
     }
     if (status == MO_OK && !few) {
-        status = mo_gpu_begin_batch(gpu, forward, !forward->slices[0].routers_only, err);
+        status = mo_gpu_batch_begin(gpu, forward, !forward->slices[0].routers_only, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_cpu_state_bring(gpu, forward, few, err);

@@ -1,0 +1,83 @@
+#include "gpu/experts.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "gpu/needs.h"
+
+/* ---- Stages ------------------------------------------------------------------------------------- */
+
+static mo_status open_stages(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t bytes, mo_error *err)
+{
+    const int64_t brick = mo_gpu_largest_brick(x->core->spec);
+    if (brick == 0) {
+        return MO_OK;
+    }
+    const bool interleaved = mo_gpu_core_any_interleaved(x->core);
+    const int64_t each = interleaved ? 2 * brick : brick;
+    const int64_t count = bytes / each < GPU_STAGES ? bytes / each : GPU_STAGES;
+    x->stage_bytes = brick;
+    x->staging_bytes = bytes;
+    mo_daddr at = 0;
+    mo_status status = mo_gpu_memory_alloc(memory, bytes, "a place for experts on their way", &at, err);
+    for (int64_t i = 0; i < count && status == MO_OK; i++) {
+        mo_gpu_stage *s = &x->stages[i];
+        s->memory = at + (mo_daddr)(i * brick);
+        s->plain = interleaved ? at + (mo_daddr)((count + i) * brick) : s->memory;
+        x->stage_count++;
+        status = mo_event_create(memory->device, &s->ready, err);
+        if (status == MO_OK) {
+            status = mo_event_create(memory->device, &s->done, err);
+        }
+    }
+    return status;
+}
+
+mo_status mo_gpu_experts_open(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t staging_bytes, mo_error *err)
+{
+    const mo_status status = open_stages(x, memory, staging_bytes, err);
+    return status == MO_OK ? mo_gpu_windows_open(x, err) : status;
+}
+
+/* ---- Slots -------------------------------------------------------------------------------------- */
+
+mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_model *model)
+{
+    const mo_model_spec *spec = x->core->spec;
+    mo_vram_layer *shapes = calloc((size_t)spec->layer_count + 1, sizeof *shapes);
+    for (int i = 0; shapes && i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
+        if (l->routed) {
+            const int size_class = model->layer[i].size_class;
+            shapes[i] = (mo_vram_layer){
+                .bytes = model->device_room[size_class], .experts = l->moe.experts, .size_class = size_class};
+        }
+    }
+    return shapes;
+}
+
+mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, const mo_vram_layer *shapes,
+                                    const int32_t *class_slots, const mo_policy *policy, mo_error *err)
+{
+    const mo_model_spec *spec = x->core->spec;
+    const mo_status status =
+        mo_vram_open(memory->device, shapes, spec->layer_count, class_slots, policy, &x->vram, err);
+    if (status == MO_OK) {
+        int32_t slots, filled;
+        int64_t bytes;
+        mo_vram_slots(x->vram, &slots, &filled, &bytes);
+        mo_gpu_memory_settle(memory, bytes + mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)));
+    }
+    return status;
+}
+
+void mo_gpu_experts_close(mo_gpu_experts *x)
+{
+    mo_vram_close(x->vram);
+    for (int i = 0; i < x->stage_count; i++) {
+        mo_event_destroy(x->stages[i].ready);
+        mo_event_destroy(x->stages[i].done);
+    }
+    mo_gpu_windows_close(x);
+    mo_device_free(x->link->device, x->stage_count ? x->stages[0].memory : 0);
+}

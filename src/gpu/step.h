@@ -1,0 +1,11 @@
+/* A step on a device: a small one runs prepared programs, with the host's help where a layer's experts are not all on the
+ * device; a batch goes layer by layer. */
+#ifndef MO_GPU_STEP_H
+#define MO_GPU_STEP_H
+
+#include "gpu/objects.h"
+
+/* As mo_accelerator has it. */
+mo_status mo_gpu_step(void *gpu, mo_forward *forward, mo_error *err);
+
+#endif
