@@ -1,7 +1,7 @@
 /* A model on a device against the same model on the CPU: the same bits, whatever lies where. The device is a simulated
  * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
 #include "api/model.h"
-#include "gpu/parts.h"
+#include "gpu/objects.h"
 #include "gpu_case.h"
 #include "profile/json.h"
 #include "random.h"
