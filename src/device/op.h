@@ -118,7 +118,7 @@ typedef struct mo_op_norm {
 
 /* The residual stream of each token. What is added:
  *   from the mixer: y, through y_norm where there is one;
- *   from the feed-forward part: as merge() in engine/feed.c: experts' rows with their weights in router order, the
+ *   from the feed-forward part: as mo_merge_token() in numeric/merge.h: experts' rows with their weights in router order, the
  *   shared part, norms of each part, then post_norm.
  * Then x += that, x *= *out_scale, *bad is set to 1 where x is not finite, and the norms are made of x. */
 typedef struct mo_op_stream {
@@ -176,7 +176,7 @@ typedef struct mo_op_activate {
     int32_t unused;
 } mo_op_activate;
 
-/* As prepare_head() in engine/attention.c, for every token and KV head. q, k and v are the products and are changed
+/* As mo_heads_prepare() in numeric/heads.h, for every token and KV head. q, k and v are the products and are changed
  * in place; a query head is k_len values (2 * k_len with its gate when gated). */
 typedef struct mo_op_heads {
     mo_daddr q, k, v; /* float[tokens][...] */
@@ -194,7 +194,7 @@ typedef struct mo_op_heads {
     float eps;
 } mo_op_heads;
 
-/* As attend_*() in engine/attention.c: chunks of 256 positions merged in ascending order, sinks, division, gate, then
+/* Attention (docs/numerics.md): chunks of 256 positions merged in ascending order, sinks, division, gate, then
  * the mixed row is quantized. */
 typedef struct mo_op_attend {
     mo_daddr q;       /* as mo_op_heads left it */
@@ -211,7 +211,7 @@ typedef struct mo_op_attend {
     float scale;
 } mo_op_attend;
 
-/* As convolve() and keep_inputs() in engine/delta.c. */
+/* As mo_delta_convolve() and mo_delta_keep() in numeric/delta.h. */
 typedef struct mo_op_convolve {
     mo_daddr before; /* float[tokens][channels]: q heads, k heads, v heads */
     mo_daddr after;  /* the same shape; q and k heads are normed */
@@ -222,7 +222,7 @@ typedef struct mo_op_convolve {
     float eps;
 } mo_op_convolve;
 
-/* As recur() in engine/delta.c: recurrence, norm, gate with silu(z), then the mixed row is quantized. */
+/* As mo_delta_step() in numeric/delta.h: recurrence, norm, gate with silu(z), then the mixed row is quantized. */
 typedef struct mo_op_recur {
     mo_daddr after;
     mo_daddr z;     /* float[tokens][v_heads * head] */
@@ -239,7 +239,7 @@ typedef struct mo_op_recur {
     float eps, scale;
 } mo_op_recur;
 
-/* As choose() in engine/route.c. With a table, work gets the rows whose expert lies on the device, in row order. */
+/* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert lies on the device, in row order. */
 typedef struct mo_op_choose {
     mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
     mo_daddr select_bias; /* float[experts] or 0 */

@@ -1,8 +1,8 @@
 /* The attention mixer: products, rotation and cache, scores over chunks of positions, output. */
-#include <math.h>
 #include <string.h>
 
 #include "engine/forward.h"
+#include "numeric/heads.h"
 
 /* ---- From products to cache ------------------------------------------------------------------- */
 
@@ -31,43 +31,28 @@ static void norm_all_heads(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void norm_and_rotate(const mo_forward *forward, float *x, const float *norm, int64_t t)
-{
-    const mo_attention *a = &forward->layer->attention;
-    if (norm && !a->norm_all) {
-        forward->k->rms_norm(x, x, norm, a->k_len, forward->spec->eps);
-    }
-    if (a->rope) {
-        const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
-        const float *s = c + forward->engine->batch * forward->w->rope_stride;
-        forward->k->rope(x, c, s, a->n_rot, a->neox);
-    }
-}
-
 /* One KV head of one token: its queries, its key and its value into the cache. */
 static void prepare_head(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    const mo_state *state = forward->w->state_of[t];
-    const int64_t position = forward->w->position[t];
+    const mo_heads heads = {.k_len = a->k_len,
+                            .v_len = a->v_len,
+                            .q_norm = a->norm_all ? NULL : a->q_norm,
+                            .k_norm = a->norm_all ? NULL : a->k_norm,
+                            .v_norm = a->v_norm,
+                            .v_from_k = !mo_linear_present(&a->v),
+                            .rotates = a->rope != NULL,
+                            .neox = a->neox,
+                            .n_rot = a->n_rot,
+                            .eps = forward->spec->eps};
+    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
+    const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
+    const float *s = c + forward->engine->batch * forward->w->rope_stride;
     float *key = forward->w->k + (t * a->kv_heads + h) * a->k_len;
     float *value = forward->w->v + (t * a->kv_heads + h) * a->v_len;
-
-    for (int g = 0; g < group; g++) {
-        norm_and_rotate(forward, query_of(forward, t, h * group + g), a->q_norm, t);
-    }
-    if (!mo_linear_present(&a->v)) {
-        memcpy(value, key, sizeof(float) * (size_t)a->v_len);
-    }
-    norm_and_rotate(forward, key, a->k_norm, t);
-    if (a->v_norm) {
-        forward->k->rms_norm(value, value, NULL, a->v_len, forward->spec->eps);
-    }
-    const mo_kv_head kv = mo_state_head(state, forward->index, h);
-    const bool fits = forward->k->kv_write(state->kv, key, a->k_len, mo_kv_key(&kv, position)) &&
-                      forward->k->kv_write(state->kv, value, a->v_len, mo_kv_value(&kv, position));
-    if (!fits) {
+    if (!mo_heads_prepare(forward->k, &heads, query_of(forward, t, h * group), group,
+                          query_stride(a) / a->heads, key, value, c, s, &kv, forward->w->position[t])) {
         atomic_store_explicit(&forward->overflow, true, memory_order_relaxed);
     }
 }
@@ -86,7 +71,7 @@ static void prepare_heads(void *ctx, int64_t begin, int64_t end, int thread)
 
 static int64_t first_seen(const mo_attention *a, int64_t position)
 {
-    return a->window && position >= a->window ? position - a->window + 1 : 0;
+    return mo_first_seen(a->window, position);
 }
 
 static void copy_queries(const mo_forward *forward, int64_t t, int h, float *out)
@@ -99,24 +84,15 @@ static void copy_queries(const mo_forward *forward, int64_t t, int h, float *out
 }
 
 /* Sinks, division, gate: the finished heads of one token go to the mixed row. */
-static void finish_heads(const mo_forward *forward, mo_attend_space *s, int64_t t, int h, float *M, float *L,
-                         float *O)
+static void finish_heads(const mo_forward *forward, int64_t t, int h, float *M, float *L, float *O)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
     for (int g = 0; g < group; g++) {
         const int head = h * group + g;
-        float *o = O + g * a->v_len;
-        float *out = forward->mixed.x + t * forward->mixed.cols + head * a->v_len;
-        if (a->sinks) {
-            forward->k->attend_merge(&M[g], &L[g], o, a->sinks[head], 1.0f, NULL, a->v_len);
-        }
-        forward->k->attend_finish(o, L[g], a->v_len);
-        if (a->gated) {
-            forward->k->sigmoid(s->gate, query_of(forward, t, head) + a->k_len, a->v_len);
-            forward->k->multiply(o, s->gate, a->v_len);
-        }
-        memcpy(out, o, sizeof(float) * (size_t)a->v_len);
+        mo_heads_finish(forward->k, &M[g], &L[g], O + g * a->v_len, a->sinks ? &a->sinks[head] : NULL,
+                        a->gated ? query_of(forward, t, head) + a->k_len : NULL, a->v_len,
+                        forward->mixed.x + t * forward->mixed.cols + head * a->v_len);
     }
 }
 
@@ -179,7 +155,7 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
         }
     }
     for (int64_t i = 0; i < count; i++) {
-        finish_heads(forward, s, t + i, h, s->M + i * group, s->L + i * group, s->O + i * group * a->v_len);
+        finish_heads(forward, t + i, h, s->M + i * group, s->L + i * group, s->O + i * group * a->v_len);
     }
 }
 
@@ -269,7 +245,7 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
             }
             merge_queries(forward, chunk == forward->w->chunk_first[t], group, s, 0, 0);
         }
-        finish_heads(forward, s, t, h, s->M, s->L, s->O);
+        finish_heads(forward, t, h, s->M, s->L, s->O);
     }
 }
 

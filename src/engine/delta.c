@@ -1,13 +1,28 @@
 /* The delta-rule mixer: products, causal convolution, the recurrence head by head, gated norm, output. */
 #include <math.h>
-#include <string.h>
 
 #include "engine/forward.h"
-#include "numeric/math.h"
+#include "numeric/delta.h"
 
 static int64_t channels_of(const mo_delta *d)
 {
-    return (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
+    return mo_delta_channels(d->k_heads, d->v_heads, d->head);
+}
+
+static mo_delta_rule rule_of(const mo_forward *forward)
+{
+    const mo_delta *d = &forward->layer->delta;
+    return (mo_delta_rule){.k_heads = d->k_heads,
+                           .v_heads = d->v_heads,
+                           .head = d->head,
+                           .taps = d->taps,
+                           .tiled = d->tiled,
+                           .paired = mo_linear_present(&d->ba),
+                           .eps = forward->spec->eps,
+                           .conv = d->conv,
+                           .a = d->a,
+                           .dt = d->dt,
+                           .norm = d->norm};
 }
 
 /* The products before the convolution are the first half of w->q, those after it the second. */
@@ -25,89 +40,45 @@ static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const mo_forward *forward = ctx;
-    const mo_delta *d = &forward->layer->delta;
-    const int64_t channels = channels_of(d);
+    const mo_delta_rule d = rule_of(forward);
     for (int64_t t = begin; t < end; t++) {
         const mo_state *state = forward->w->state_of[t];
-        const int64_t into = forward->w->position[t] - state->length; /* of its slice */
-        const float *rows[16];
-        for (int j = 0; j < d->taps; j++) {
-            const int64_t back = d->taps - 1 - j;
-            rows[j] = into >= back ? before(forward, t - back)
-                                   : state->layers[forward->index].conv + (into + j) * channels;
-        }
-        float *c = after(forward, t);
-        forward->k->convolve(c, rows, d->conv, d->taps, channels);
-        forward->k->silu(c, c, channels);
-        for (int h = 0; h < 2 * d->k_heads; h++) {
-            forward->k->l2_norm(c + h * d->head, c + h * d->head, d->head, forward->spec->eps);
-        }
+        mo_delta_convolve(forward->k, &d, before(forward, t), forward->w->position[t] - state->length,
+                          state->layers[forward->index].conv, after(forward, t));
     }
 }
 
-/* The last taps-1 inputs of each slice are what its next step's first tokens look back to. */
+static int64_t first_of(const mo_forward *forward, int64_t slice)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < slice; i++) {
+        first += forward->slices[i].count;
+    }
+    return first;
+}
+
 static void keep_inputs(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const mo_forward *forward = ctx;
-    const mo_delta *d = &forward->layer->delta;
-    const int64_t channels = channels_of(d);
+    const mo_delta_rule d = rule_of(forward);
     for (int64_t i = begin; i < end; i++) {
-        const mo_slice *slice = &forward->slices[i];
-        float *kept = slice->state->layers[forward->index].conv;
-        const int64_t keep = d->taps - 1;
-        int64_t first = 0;
-        for (int64_t n = 0; n < i; n++) {
-            first += forward->slices[n].count;
-        }
-        const int64_t stay = keep > slice->count ? keep - slice->count : 0;
-        memmove(kept, kept + (keep - stay) * channels, sizeof(float) * (size_t)(stay * channels));
-        for (int64_t j = stay; j < keep; j++) {
-            memcpy(kept + j * channels, before(forward, first + slice->count - keep + j),
-                   sizeof(float) * (size_t)channels);
-        }
+        mo_delta_keep(&d, before(forward, first_of(forward, i)), forward->slices[i].count,
+                      forward->slices[i].state->layers[forward->index].conv);
     }
-}
-
-/* beta and decay of value head h for token t. */
-static void gates(const mo_forward *forward, int64_t t, int h, float *beta, float *decay)
-{
-    const mo_delta *d = &forward->layer->delta;
-    const float *row = forward->w->v + t * 2 * d->v_heads;
-    const int r = d->v_heads / d->k_heads;
-    float b, a;
-    if (mo_linear_present(&d->ba)) { /* per key head: r betas, then r alphas */
-        b = row[2 * r * (h / r) + h % r];
-        a = row[2 * r * (h / r) + r + h % r];
-    } else {
-        b = row[h];
-        a = row[d->v_heads + h];
-    }
-    *beta = mo_sigmoid(b);
-    *decay = mo_exp(d->a[h] * mo_softplus(a + d->dt[h]));
 }
 
 /* One value head of one slice: its tokens one after the other. */
-static void recur_head(const mo_forward *forward, int64_t slice, int64_t first, int h)
+static void recur_head(const mo_forward *forward, int64_t slice, int h)
 {
-    const mo_delta *d = &forward->layer->delta;
-    const int64_t n = d->head;
-    const int key_head = d->tiled ? h % d->k_heads : h / (d->v_heads / d->k_heads);
+    const mo_delta_rule d = rule_of(forward);
+    const int64_t n = d.head, first = first_of(forward, slice);
     const float scale = 1.0f / sqrtf((float)n);
     float *state = forward->slices[slice].state->layers[forward->index].delta + h * n * n;
     for (int64_t t = first; t < first + forward->slices[slice].count; t++) {
-        const float *c = after(forward, t);
-        const float *q = c + key_head * n;
-        const float *k = c + (d->k_heads + key_head) * n;
-        const float *v = c + (2 * d->k_heads + h) * n;
-        const float *z = forward->w->k + (t * d->v_heads + h) * n;
-        float *o = forward->mixed.x + t * forward->mixed.cols + h * n;
-        float beta, decay;
-        gates(forward, t, h, &beta, &decay);
-        forward->k->delta(state, n, n, q, k, v, decay, beta, scale, o);
-        forward->k->rms_norm(o, o, d->norm, n, forward->spec->eps);
-        forward->k->swiglu(forward->w->k + (t * d->v_heads + h) * n, z, o, n); /* silu(z) * o, over z */
-        memcpy(o, forward->w->k + (t * d->v_heads + h) * n, sizeof(float) * (size_t)n);
+        mo_delta_step(forward->k, &d, h, after(forward, t), forward->w->v + t * 2 * d.v_heads,
+                      forward->w->k + (t * d.v_heads + h) * n, scale, state,
+                      forward->mixed.x + t * forward->mixed.cols + h * n);
     }
 }
 
@@ -117,11 +88,7 @@ static void recur(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_forward *forward = ctx;
     const int heads = forward->layer->delta.v_heads;
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = 0;
-        for (int64_t n = 0; n < i / heads; n++) {
-            first += forward->slices[n].count;
-        }
-        recur_head(forward, i / heads, first, (int)(i % heads));
+        recur_head(forward, i / heads, (int)(i % heads));
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "engine/forward.h"
+#include "numeric/merge.h"
 
 /* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
 static const mo_ffn *side_of(const mo_layer *l)
@@ -64,16 +65,6 @@ static mo_tally_layer *tally_layer(const mo_forward *forward)
 
 /* ---- Activation ------------------------------------------------------------------------------- */
 
-static void activate(const mo_kernels *k, mo_activation kind, float *y, const float *g, const float *u,
-                     int64_t n)
-{
-    switch (kind) {
-    case MO_SWIGLU: k->swiglu(y, g, u, n); break;
-    case MO_GEGLU: k->geglu(y, g, u, n); break;
-    case MO_SWIGLU_OSS: k->swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT); break;
-    }
-}
-
 /* Items: the rows of this round's experts, then the tokens of the side part. */
 static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -85,14 +76,14 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
         if (i < forward->row_count) {
             const int64_t row = w->rows[i];
             const int64_t n = forward->hidden.cols;
-            activate(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
-                     w->gate + row * n, w->up + row * n, n);
+            mo_activate(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
+                        w->gate + row * n, w->up + row * n, n);
             mo_forward_quantize(forward->k, &forward->hidden, row);
         } else {
             const int64_t t = i - forward->row_count;
             const int64_t n = forward->side_hidden.cols;
-            activate(forward->k, side->activation, forward->side_hidden.x + t * n, w->side_gate + t * n,
-                     w->side_up + t * n, n);
+            mo_activate(forward->k, side->activation, forward->side_hidden.x + t * n, w->side_gate + t * n,
+                        w->side_up + t * n, n);
             mo_forward_quantize(forward->k, &forward->side_hidden, t);
         }
     }
@@ -100,62 +91,32 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Merge ------------------------------------------------------------------------------------ */
 
-/* The experts' outputs in router order, then the shared expert. */
-static void merge_experts(const mo_forward *forward, int64_t t, float *out)
-{
-    const mo_moe *moe = &forward->layer->moe;
-    const mo_workspace *w = forward->w;
-    const int64_t n = forward->spec->width;
-    memset(out, 0, sizeof(float) * (size_t)n);
-    for (int r = 0; r < moe->used; r++) {
-        const int64_t i = t * moe->used + r;
-        if (w->ids[i] < 0) { /* left out because it was not in RAM: --skip-missing */
-            continue;
-        }
-        forward->k->axpy(out, w->weights[i], w->down + w->row_of[i] * n, n);
-    }
-    if (mo_linear_present(&moe->shared.up)) {
-        float g = 1.0f;
-        if (mo_linear_present(&moe->shared_gate)) {
-            forward->k->sigmoid(&g, &w->side_weight[t], 1);
-        }
-        forward->k->axpy(out, g, w->side_down + t * n, n);
-    }
-}
-
 static void merge(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     mo_forward *forward = ctx;
     const mo_layer *l = forward->layer;
-    const mo_kernels *k = forward->k;
+    const mo_workspace *w = forward->w;
     const int64_t n = forward->spec->width;
-    const float eps = forward->spec->eps;
+    mo_merge m = {.n = n,
+                  .eps = forward->spec->eps,
+                  .dense = l->dense ? w->side_down : NULL,
+                  .dense_norm = l->post_ffn_norm_dense,
+                  .post_norm = l->post_ffn_norm,
+                  .out_scale = l->out_scale};
+    if (l->routed) {
+        m.used = l->moe.used;
+        m.weights = w->weights;
+        m.ids = w->ids; /* negative: left out because it was not in RAM (--skip-missing) */
+        m.row_of = w->row_of;
+        m.down = w->down;
+        m.moe_norm = l->post_ffn_norm_moe;
+        m.shared = mo_linear_present(&l->moe.shared.up) ? w->side_down : NULL;
+        m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side_weight : NULL;
+    }
     for (int64_t t = begin; t < end; t++) {
-        float *x = forward->w->x + t * n;
-        float *dense = l->dense ? forward->w->side_down + t * n : NULL;
-        float *sum = dense ? dense : forward->w->y + t * n;
-        if (dense && l->post_ffn_norm_dense) {
-            k->rms_norm(dense, dense, l->post_ffn_norm_dense, n, eps);
-        }
-        if (l->routed) {
-            float *experts = forward->w->y + t * n;
-            merge_experts(forward, t, experts);
-            if (l->post_ffn_norm_moe) {
-                k->rms_norm(experts, experts, l->post_ffn_norm_moe, n, eps);
-            }
-            if (dense) {
-                k->add(dense, experts, n);
-            }
-        }
-        if (l->post_ffn_norm) {
-            k->rms_norm(sum, sum, l->post_ffn_norm, n, eps);
-        }
-        k->add(x, sum, n);
-        if (l->out_scale) {
-            k->scale(x, *l->out_scale, n);
-        }
-        if (!k->finite(x, n)) {
+        float *y = w->y + t * n;
+        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side_down + t * n : y, y, w->x + t * n)) {
             atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
         }
     }

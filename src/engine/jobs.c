@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "numeric/merge.h"
 #include "numeric/ops.h"
 
 /* Tokens of a piece: a long prompt's products are cut in both directions, so that matrices of few rows keep
@@ -39,19 +40,6 @@ static const mo_job *job_of(const mo_jobs *j, int64_t piece)
     return &j->list[low];
 }
 
-static void finish(const mo_linear *linear, int64_t begin, int64_t end, int64_t count, float *y,
-                   int64_t stride)
-{
-    for (int64_t t = 0; t < count; t++, y += stride) {
-        for (int64_t r = begin; linear->scale && r < end; r++) {
-            y[r] *= *linear->scale;
-        }
-        for (int64_t r = begin; linear->bias && r < end; r++) {
-            y[r] += linear->bias[r];
-        }
-    }
-}
-
 static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece)
 {
     const mo_weights *w = &job->linear->w;
@@ -71,7 +59,8 @@ static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece)
         acts.half_sum += 2 * t * blocks;
     }
     k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride);
-    finish(job->linear, from, to, count, y, job->stride);
+    const float *bias = job->linear->bias;
+    mo_finish_product(job->linear->scale, bias ? bias + from : NULL, to - from, count, y + from, job->stride);
 }
 
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)

@@ -88,7 +88,6 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
             .l = cut(c, queries, sizeof(float)),
             .M = cut(c, queries, sizeof(float)),
             .L = cut(c, queries, sizeof(float)),
-            .gate = cut(c, e->v_len, sizeof(float)),
         };
         if (spaces) {
             spaces[i] = s;

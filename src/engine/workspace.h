@@ -15,7 +15,6 @@ enum { MO_QUERY_TILE = 8 };
 typedef struct mo_attend_space {
     float *q, *o, *O;     /* [queries][k_len], [queries][v_len] twice */
     float *m, *l, *M, *L; /* [queries] */
-    float *gate;          /* [v_len] */
 } mo_attend_space;
 
 typedef struct mo_workspace {

@@ -1,4 +1,4 @@
-/* Choose: the router's choice for one token, as choose() in engine/route.c, by one block of threads, one thread per
+/* Choose: the router's choice for one token, as mo_route() in numeric/route.h, by one block of threads, one thread per
  * expert; more threads wait. The best are found by counting, for each expert, how many are better: among the 32 of its
  * warp first, then among those that can still be chosen. That is more comparisons than picking one after the other, but
  * they do not wait for each other. */

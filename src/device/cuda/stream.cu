@@ -211,7 +211,7 @@ static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream
     return s;
 }
 
-/* As merge() in engine/feed.c. */
+/* As mo_merge_token() in numeric/merge.h. */
 template <int QUADS, bool WIDE>
 static __device__ __forceinline__ spread<QUADS> merge_feed(const mo_op_stream &op, const bench &b, int64_t t)
 {

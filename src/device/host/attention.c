@@ -1,8 +1,8 @@
-/* Attention on the host: engine/attention.c's prepare_head() and attend_*(). */
+/* Attention on the host. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "device/host/ops.h"
+#include "numeric/heads.h"
 
 /* The cache of one layer and session: its table, found. */
 typedef struct cache {
@@ -48,39 +48,27 @@ static int64_t query_len(int k_len, int gated)
     return (int64_t)k_len * (gated ? 2 : 1);
 }
 
-static void norm_and_rotate(const mo_kernels *k, const heads_parts *p, float *x, const float *norm, int64_t t)
-{
-    const mo_op_heads *o = p->o;
-    if (norm && !o->norm_all) {
-        k->rms_norm(x, x, norm, o->k_len, o->eps);
-    }
-    if (p->rope) {
-        const float *c = p->rope + t * o->rope_stride;
-        k->rope(x, c, c + o->rope_rows * o->rope_stride, o->n_rot, o->neox);
-    }
-}
-
 /* One KV head of one token: its queries, its key and its value into the cache. */
 static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, int h, const mo_kv_head *kv,
                          int64_t position)
 {
     const mo_op_heads *o = p->o;
     const int group = o->heads / o->kv_heads;
-    float *key = p->k + (t * o->kv_heads + h) * o->k_len;
-    float *value = p->v + (t * o->kv_heads + h) * o->v_len;
-    for (int g = 0; g < group; g++) {
-        float *q = p->q + (t * o->heads + h * group + g) * query_len(o->k_len, o->gated);
-        norm_and_rotate(k, p, q, p->q_norm, t);
-    }
-    if (o->v_from_k) {
-        memcpy(value, key, sizeof(float) * (size_t)o->v_len);
-    }
-    norm_and_rotate(k, p, key, p->k_norm, t);
-    if (o->v_norm) {
-        k->rms_norm(value, value, NULL, o->v_len, o->eps);
-    }
-    if (!k->kv_write(kv->type, key, o->k_len, mo_kv_key(kv, position)) ||
-        !k->kv_write(kv->type, value, o->v_len, mo_kv_value(kv, position))) {
+    const mo_heads heads = {.k_len = o->k_len,
+                            .v_len = o->v_len,
+                            .q_norm = o->norm_all ? NULL : p->q_norm,
+                            .k_norm = o->norm_all ? NULL : p->k_norm,
+                            .v_norm = o->v_norm,
+                            .v_from_k = o->v_from_k,
+                            .rotates = p->rope != NULL,
+                            .neox = o->neox,
+                            .n_rot = o->n_rot,
+                            .eps = o->eps};
+    const int64_t length = query_len(o->k_len, o->gated);
+    const float *c = p->rope ? p->rope + t * o->rope_stride : NULL;
+    if (!mo_heads_prepare(k, &heads, p->q + (t * o->heads + h * group) * length, group, length,
+                          p->k + (t * o->kv_heads + h) * o->k_len, p->v + (t * o->kv_heads + h) * o->v_len, c,
+                          c ? c + o->rope_rows * o->rope_stride : NULL, kv, position)) {
         mo_op_set_bad(p->bad, 1);
     }
 }
@@ -133,7 +121,7 @@ typedef struct attend_parts {
 
 static int64_t first_seen(const mo_op_attend *o, int64_t position)
 {
-    return o->window && position >= o->window ? position - o->window + 1 : 0;
+    return mo_first_seen(o->window, position);
 }
 
 /* One query head of one token, chunk by chunk; partial results lie in the token's part of `partial`: m, l, then o of each
@@ -160,17 +148,9 @@ static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
             k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);
         }
     }
-    if (p->sinks) {
-        k->attend_merge(&sum[0], &sum[1], sum + 2, p->sinks[head], 1.0f, NULL, o->v_len);
-    }
-    k->attend_finish(sum + 2, sum[1], o->v_len);
-    float *out = p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len;
-    if (o->gated) {
-        k->sigmoid(out, q + o->k_len, o->v_len);
-        k->multiply(out, sum + 2, o->v_len);
-    } else {
-        memcpy(out, sum + 2, sizeof(float) * (size_t)o->v_len);
-    }
+    mo_heads_finish(k, &sum[0], &sum[1], sum + 2, p->sinks ? &p->sinks[head] : NULL,
+                    o->gated ? q + o->k_len : NULL, o->v_len,
+                    p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len);
 }
 
 /* Does the token's span fit the chunks that are expected, and the cache? */

@@ -23,9 +23,6 @@ mo_acts mo_op_acts_for(mo_op_job *job, const char *operand, const mo_dacts *a, i
 void mo_op_multiply(const mo_kernels *k, const mo_op_matrix *m, int64_t begin, int64_t end,
                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t stride);
 
-void mo_op_activate_row(const mo_kernels *k, int activation, float *y, const float *g, const float *u,
-                        int64_t n);
-
 /* ---- The ops; each returns job->status ---- */
 
 mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o);

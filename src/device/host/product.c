@@ -1,9 +1,9 @@
-/* Products and activations on the host: engine/jobs.c's products, engine/feed.c's activate_rows(). */
+/* Products and activations on the host. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "device/host/ops.h"
-#include "numeric/kinds.h"
+#include "numeric/merge.h"
 
 mo_op_matrix mo_op_matrix_at(mo_op_job *job, const char *operand, const mo_dmatrix *m, mo_daddr data,
                              int64_t expert)
@@ -45,14 +45,7 @@ void mo_op_multiply(const mo_kernels *k, const mo_op_matrix *m, int64_t begin, i
     w.data += begin * mo_format_row_bytes(mo_format_of(w.type), w.cols);
     w.rows = rows;
     k->product(&w, 0, rows, acts, pick, count, y, stride);
-    for (int64_t t = 0; t < count; t++, y += stride) {
-        for (int64_t r = 0; m->scale && r < rows; r++) {
-            y[r] *= *m->scale;
-        }
-        for (int64_t r = 0; m->bias && r < rows; r++) {
-            y[r] += m->bias[begin + r];
-        }
-    }
+    mo_finish_product(m->scale, m->bias ? m->bias + begin : NULL, rows, count, y, stride);
 }
 
 mo_status mo_op_host_product(mo_op_job *job, const mo_op_product *o)
@@ -153,16 +146,6 @@ mo_status mo_op_host_grouped(mo_op_job *job, const mo_op_grouped *o)
 
 /* ---- Activation ------------------------------------------------------------------------------- */
 
-void mo_op_activate_row(const mo_kernels *k, int activation, float *y, const float *g, const float *u,
-                        int64_t n)
-{
-    switch ((mo_activation)activation) {
-    case MO_SWIGLU: k->swiglu(y, g, u, n); break;
-    case MO_GEGLU: k->geglu(y, g, u, n); break;
-    case MO_SWIGLU_OSS: k->swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT); break;
-    }
-}
-
 mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o)
 {
     const int64_t n = o->n;
@@ -173,7 +156,7 @@ mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o)
     const float *up = mo_op_floats(job, "up", o->up, o->rows * n);
     const mo_acts hidden = mo_op_acts(job, "hidden", &o->hidden, o->rows, true, true);
     for (int64_t i = 0; job->status == MO_OK && i < o->rows; i++) {
-        mo_op_activate_row(job->k, o->activation, hidden.x + i * n, gate + i * n, up + i * n, n);
+        mo_activate(job->k, (mo_activation)o->activation, hidden.x + i * n, gate + i * n, up + i * n, n);
         mo_op_quantize(job->k, &hidden, i);
     }
     return job->status;

@@ -1,74 +1,9 @@
-/* The router's choice on the host: engine/route.c's choose(), and the worklist of what lies on the device. */
-#include <math.h>
-#include <string.h>
-
+/* The router's choice on the host, and the worklist of what is on the device. */
+#include "numeric/route.h"
 #include "device/host/ops.h"
-#include "numeric/kinds.h"
-#include "numeric/ops.h"
 
-/* Experts outside the best groups cannot be chosen: a group counts with its two best. */
-static void keep_best_groups(const mo_op_choose *o, float *select)
-{
-    const int size = o->experts / o->groups;
-    float score[MO_OP_GROUPS];
-    int32_t best[MO_OP_GROUPS];
-    bool kept[MO_OP_GROUPS] = {false};
-    for (int g = 0; g < o->groups; g++) {
-        int32_t two[2];
-        mo_topk(select + g * size, size, size < 2 ? size : 2, two);
-        score[g] = select[g * size + two[0]] + (size < 2 ? 0.0f : select[g * size + two[1]]);
-    }
-    mo_topk(score, o->groups, o->groups_used, best);
-    for (int g = 0; g < o->groups_used; g++) {
-        kept[best[g]] = true;
-    }
-    for (int e = 0; e < o->experts; e++) {
-        if (!kept[e / size]) {
-            select[e] = -INFINITY;
-        }
-    }
-}
-
-static void weigh(const mo_kernels *k, const mo_op_choose *o, const float *probs, const int32_t *ids,
-                  float *weights)
-{
-    float sum = 0.0f;
-    for (int r = 0; r < o->used; r++) {
-        weights[r] = probs[ids[r]];
-    }
-    if (o->gating == MO_GATING_SOFTMAX_SELECTED) {
-        k->softmax(weights, o->used);
-    }
-    for (int r = 0; r < o->used; r++) {
-        sum += weights[r];
-    }
-    for (int r = 0; o->normalize && r < o->used; r++) {
-        weights[r] /= fmaxf(sum, 0x1p-14f);
-    }
-    for (int r = 0; o->scale != 1.0f && r < o->used; r++) {
-        weights[r] *= o->scale;
-    }
-}
-
-static void choose(const mo_kernels *k, const mo_op_choose *o, float *probs, const float *select_bias,
-                   int32_t *ids, float *weights)
-{
-    float select[MO_OP_EXPERTS];
-    if (o->gating == MO_GATING_SOFTMAX) {
-        k->softmax(probs, o->experts);
-    } else if (o->gating == MO_GATING_SIGMOID) {
-        k->sigmoid(probs, probs, o->experts);
-    }
-    memcpy(select, probs, sizeof(float) * (size_t)o->experts);
-    if (select_bias) {
-        k->add(select, select_bias, o->experts);
-    }
-    if (o->groups > 1) {
-        keep_best_groups(o, select);
-    }
-    mo_topk(select, o->experts, o->used, ids);
-    weigh(k, o, probs, ids, weights);
-}
+_Static_assert((int)MO_OP_EXPERTS <= (int)MO_ROUTE_EXPERTS && (int)MO_OP_GROUPS <= (int)MO_ROUTE_GROUPS,
+               "what ops may have");
 
 static void list_work(const mo_op_choose *o, const int32_t *ids, const mo_daddr *table, mo_dwork *work)
 {
@@ -88,6 +23,13 @@ static void list_work(const mo_op_choose *o, const int32_t *ids, const mo_daddr 
 mo_status mo_op_host_choose(mo_op_job *job, const mo_op_choose *o)
 {
     const int64_t picks = (int64_t)o->tokens * o->used;
+    const mo_routing routing = {.experts = o->experts,
+                                .used = o->used,
+                                .gating = (mo_gating)o->gating,
+                                .normalize = o->normalize,
+                                .scale = o->scale,
+                                .groups = o->groups,
+                                .groups_used = o->groups_used};
     if (o->tokens == 0) {
         return MO_OK;
     }
@@ -101,7 +43,8 @@ mo_status mo_op_host_choose(mo_op_job *job, const mo_op_choose *o)
                                         (int64_t)sizeof(mo_dwork) + picks * (int64_t)sizeof(mo_dwork_item))
                            : NULL;
     for (int64_t t = 0; job->status == MO_OK && t < o->tokens; t++) {
-        choose(job->k, o, scores + t * o->experts, select_bias, ids + t * o->used, weights + t * o->used);
+        mo_route(job->k, &routing, scores + t * o->experts, select_bias, ids + t * o->used,
+                 weights + t * o->used);
     }
     if (job->status == MO_OK && table) {
         list_work(o, ids, table, work);

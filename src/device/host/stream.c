@@ -1,19 +1,17 @@
-/* The residual stream and the logits on the host: engine/route.c's take_mixer() and engine/feed.c's merge(). */
+/* The residual stream and the logits on the host. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "device/host/ops.h"
+#include "numeric/merge.h"
 
 /* The operands of a stream op, found. */
 typedef struct stream_parts {
     const mo_op_stream *o;
     float *x;
     const float *y, *y_norm;
-    const float *weights, *down, *shared, *shared_gate, *dense;
-    const int32_t *ids, *row_of;
-    int64_t down_rows;
-    const float *dense_norm, *moe_norm, *post_norm, *out_scale;
+    mo_merge merge; /* where the feed-forward part is added */
+    const float *out_scale;
     const float *norm_weight[MO_OP_NORMS], *norm_multiply[MO_OP_NORMS];
     mo_acts norm_out[MO_OP_NORMS];
     uint32_t *bad;
@@ -36,19 +34,37 @@ static int64_t rows_named(mo_op_job *job, const mo_op_stream *o, const int32_t *
     return rows;
 }
 
-static void find_experts(mo_op_job *job, stream_parts *p)
+static void find_experts(mo_op_job *job, const mo_op_stream *o, mo_merge *m)
 {
-    const mo_op_stream *o = p->o;
     const int64_t picks = (int64_t)o->tokens * o->used;
-    p->weights = mo_op_floats(job, "weights", o->weights, picks);
-    p->ids = mo_op_part(job, "ids", o->ids, picks * 4);
-    p->row_of = mo_op_part_or_none(job, "row_of", o->row_of, picks * 4);
+    int64_t rows = 0;
+    m->used = o->used;
+    m->weights = mo_op_floats(job, "weights", o->weights, picks);
+    m->ids = mo_op_part(job, "ids", o->ids, picks * 4);
+    m->row_of = mo_op_part_or_none(job, "row_of", o->row_of, picks * 4);
     if (job->status == MO_OK) {
-        p->down_rows = rows_named(job, o, p->ids, p->row_of);
+        rows = rows_named(job, o, m->ids, m->row_of);
     }
-    if (p->down_rows > 0) {
-        p->down = mo_op_floats(job, "down", o->down, p->down_rows * o->n);
+    if (rows > 0) {
+        m->down = mo_op_floats(job, "down", o->down, rows * o->n);
     }
+}
+
+static void find_merge(mo_op_job *job, const mo_op_stream *o, mo_merge *m)
+{
+    const int64_t n = o->n, all = o->tokens * n;
+    m->n = n;
+    m->eps = o->eps;
+    if (o->used > 0) {
+        find_experts(job, o, m);
+    }
+    m->shared = mo_op_floats_or_none(job, "shared", o->shared, all);
+    m->shared_gate = mo_op_floats_or_none(job, "shared_gate", o->shared_gate, o->tokens);
+    m->dense = mo_op_floats_or_none(job, "dense", o->dense, all);
+    m->dense_norm = mo_op_floats_or_none(job, "dense_norm", o->dense_norm, n);
+    m->moe_norm = mo_op_floats_or_none(job, "moe_norm", o->moe_norm, n);
+    m->post_norm = mo_op_floats_or_none(job, "post_norm", o->post_norm, n);
+    m->out_scale = mo_op_floats_or_none(job, "out_scale", o->out_scale, 1);
 }
 
 static void find(mo_op_job *job, stream_parts *p)
@@ -57,15 +73,7 @@ static void find(mo_op_job *job, stream_parts *p)
     const int64_t n = o->n, all = o->tokens * n;
     p->x = mo_op_floats(job, "x", o->x, all);
     if (o->feed) {
-        if (o->used > 0) {
-            find_experts(job, p);
-        }
-        p->shared = mo_op_floats_or_none(job, "shared", o->shared, all);
-        p->shared_gate = mo_op_floats_or_none(job, "shared_gate", o->shared_gate, o->tokens);
-        p->dense = mo_op_floats_or_none(job, "dense", o->dense, all);
-        p->dense_norm = mo_op_floats_or_none(job, "dense_norm", o->dense_norm, n);
-        p->moe_norm = mo_op_floats_or_none(job, "moe_norm", o->moe_norm, n);
-        p->post_norm = mo_op_floats_or_none(job, "post_norm", o->post_norm, n);
+        find_merge(job, o, &p->merge);
     } else {
         p->y = mo_op_floats_or_none(job, "y", o->y, all);
         p->y_norm = mo_op_floats_or_none(job, "y_norm", o->y_norm, n);
@@ -82,70 +90,26 @@ static void find(mo_op_job *job, stream_parts *p)
     }
 }
 
-/* The experts' outputs in router order, then the shared expert. */
-static void merge_experts(const mo_kernels *k, const stream_parts *p, int64_t t, float *out)
-{
-    const int64_t n = p->o->n;
-    memset(out, 0, sizeof(float) * (size_t)n);
-    for (int r = 0; r < p->o->used; r++) {
-        const int64_t i = t * p->o->used + r;
-        if (p->ids[i] >= 0) {
-            k->axpy(out, p->weights[i], p->down + (p->row_of ? p->row_of[i] : i) * n, n);
-        }
-    }
-    if (p->shared) {
-        float g = 1.0f;
-        if (p->shared_gate) {
-            k->sigmoid(&g, p->shared_gate + t, 1);
-        }
-        k->axpy(out, g, p->shared + t * n, n);
-    }
-}
-
-/* The feed-forward part's output of one token, in p->sum. A layer with neither dense part nor experts has none. */
-static void merge(const mo_kernels *k, const stream_parts *p, int64_t t)
-{
-    const mo_op_stream *o = p->o;
-    const int64_t n = o->n;
-    const bool routed = o->used > 0 || p->shared || !p->dense;
-    float *experts = p->dense ? p->part : p->sum;
-    if (p->dense) {
-        memcpy(p->sum, p->dense + t * n, sizeof(float) * (size_t)n);
-        if (p->dense_norm) {
-            k->rms_norm(p->sum, p->sum, p->dense_norm, n, o->eps);
-        }
-    }
-    if (routed) {
-        merge_experts(k, p, t, experts);
-        if (p->moe_norm) {
-            k->rms_norm(experts, experts, p->moe_norm, n, o->eps);
-        }
-        if (p->dense) {
-            k->add(p->sum, experts, n);
-        }
-    }
-    if (p->post_norm) {
-        k->rms_norm(p->sum, p->sum, p->post_norm, n, o->eps);
-    }
-}
-
 static void add_to(const mo_kernels *k, const stream_parts *p, int64_t t)
 {
     const int64_t n = p->o->n;
     float *x = p->x + t * n;
+    bool finite;
     if (p->o->feed) {
-        merge(k, p, t);
-        k->add(x, p->sum, n);
-    } else if (p->y && p->y_norm) {
-        k->rms_norm(p->sum, p->y + t * n, p->y_norm, n, p->o->eps);
-        k->add(x, p->sum, n);
-    } else if (p->y) {
-        k->add(x, p->y + t * n, n);
+        finite = mo_merge_token(k, &p->merge, t, p->sum, p->part, x);
+    } else {
+        if (p->y && p->y_norm) {
+            k->rms_norm(p->sum, p->y + t * n, p->y_norm, n, p->o->eps);
+            k->add(x, p->sum, n);
+        } else if (p->y) {
+            k->add(x, p->y + t * n, n);
+        }
+        if (p->out_scale) {
+            k->scale(x, *p->out_scale, n);
+        }
+        finite = k->finite(x, n);
     }
-    if (p->out_scale) {
-        k->scale(x, *p->out_scale, n);
-    }
-    if (p->bad && !k->finite(x, n)) {
+    if (p->bad && !finite) {
         mo_op_set_bad(p->bad, 1);
     }
 }

@@ -1,0 +1,38 @@
+/* Heads: what attention does with one KV head of one token beside the scores: norms, rotation, the cache; and how a head that
+ * all chunks have been merged into ends. */
+#ifndef MO_NUMERIC_HEADS_H
+#define MO_NUMERIC_HEADS_H
+
+#include "numeric/kernels.h"
+
+/* The first position that a token sees; window 0: all before it. */
+static inline int64_t mo_first_seen(int64_t window, int64_t position)
+{
+    return window && position >= window ? position - window + 1 : 0;
+}
+
+/* Of an attention layer. */
+typedef struct mo_heads {
+    int64_t k_len, v_len;
+    const float *q_norm, *k_norm; /* [k_len], of each head; NULL: none, or they were normed all together */
+    bool v_norm;                  /* values get a norm without weight */
+    bool v_from_k;                /* the raw product of k serves as v */
+    bool rotates;
+    bool neox; /* rotate (p, p + n_rot/2) instead of (2p, 2p+1) */
+    int64_t n_rot;
+    float eps;
+} mo_heads;
+
+/* The token's `queries` query heads of the KV head (q_stride floats apart), its key and its value: norms and rotation in place, then
+ * key and value into the cache at `position`. c and s are the token's cosines and sines. False when a value
+ * does not fit the cache's format. */
+bool mo_heads_prepare(const mo_kernels *k, const mo_heads *h, float *q, int queries, int64_t q_stride,
+                      float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
+                      int64_t position);
+
+/* A query head of n values whose chunks are merged into M, L, O: its sink (or NULL), the division, its gate[n] (or NULL).
+ * O is changed, out must not overlap it. */
+void mo_heads_finish(const mo_kernels *k, float *M, float *L, float *O, const float *sink, const float *gate,
+                     int64_t n, float *out);
+
+#endif
