@@ -20,7 +20,7 @@ check: ## the fast subset, under one minute
 	@tools/setup.sh build
 	@tools/test.sh quick
 
-lint: ## clang-format, clang-tidy, cppcheck, warnings as errors
+lint: ## clang-format, file names in the documentation, clang-tidy, cppcheck
 	@tools/setup.sh test
 	@tools/lint.sh
 
@@ -34,7 +34,7 @@ fuzz: ## ten minutes of libFuzzer on the container reader, less on texts (FUZZ_S
 gpu-test: all ## the device suites on this machine's GPU
 	@tools/gpu-test.sh $(BUILD)
 
-gpu-bench: all ## speed of whole models on this machine's GPU (makes about 65 GB of models in GPU_MODELS_DIR)
+gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
 	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
