@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu.sh [BUILD] [DIRECTORY] [ROUNDS]: models of true shape on this machine's GPU, with their experts in RAM, half in the
 # GPU's memory, or all of them there; decoding and prompts. Every figure is the best of ROUNDS interleaved loads, twice each,
-# because such machines are often shared. Models are made in DIRECTORY (about 65 GB in all for
+# because such machines are often shared. Models are made in DIRECTORY (about 150 GB in all for
 # the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
 # GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
 # Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
