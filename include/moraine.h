@@ -193,6 +193,7 @@ typedef struct mo_model_info {
     uint64_t work_bytes;                                          /* working memory of a step */
     uint64_t bytes_per_token;                                     /* weights a single token reads */
     bool has_vocabulary;
+    uint64_t fingerprint; /* tells models apart by names, keys and shapes, not by weights; never 0 */
 } mo_model_info;
 
 MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size);

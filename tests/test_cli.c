@@ -49,7 +49,8 @@ static void slurp(const char *name, char *to, size_t size)
 static int run(const char *arguments)
 {
     char command[1024];
-    snprintf(command, sizeof command, "cd %s && { '%s' %s ; } >out 2>err", folder, MO_PROGRAM, arguments);
+    snprintf(command, sizeof command, "cd %s && { '%s' %s ; } </dev/null >out 2>err", folder, MO_PROGRAM,
+             arguments);
     int status = system(command);
     assert_true(WIFEXITED(status));
     slurp("out", output, sizeof output);

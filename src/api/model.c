@@ -8,6 +8,7 @@
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
 
 static const mo_model_options defaults = {
@@ -266,6 +267,7 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
         .work_bytes = model->engine->space.bytes,
         .bytes_per_token = mo_checkpoint_bytes_per_token(model->checkpoint),
         .has_vocabulary = model->tokenizer != NULL,
+        .fingerprint = mo_gguf_fingerprint(g),
     };
     for (int i = 0; i < f->layer_count; i++) {
         if (f->layers[i].routed) {

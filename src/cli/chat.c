@@ -1,84 +1,163 @@
 /* moraine chat: a conversation on the terminal. */
 #include <moraine.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "commands.h"
+#include "conversation.h"
 #include "default_model.h"
 #include "generate.h"
-#include "lines.h"
+#include "input.h"
 #include "loading.h"
+#include "session_file.h"
+#include "stop.h"
 #include "terminal.h"
 #include "tiers.h"
 
-typedef struct conversation {
-    mo_message *messages;
-    size_t count, room;
-} conversation;
+typedef struct dialog {
+    cli_generation *g;
+    cli_conversation c;
+    const char *session; /* where the conversation is kept at the end; NULL: nowhere */
+    int64_t limit, context;
+    bool think, leave, failed;
+    char *pending; /* a message that the full context had no place for; NULL: none */
+} dialog;
 
-/* Keeps a copy of content. False when memory is out. */
-static bool say(conversation *c, const char *role, const char *content)
+/* ---- Questions and answers ---- */
+
+static void offer(void)
 {
-    if (c->count == c->room) {
-        mo_message *more = realloc(c->messages, sizeof *more * (2 * c->room + 8));
-        if (!more) {
-            return false;
-        }
-        c->messages = more;
-        c->room = 2 * c->room + 8;
-    }
-    char *copy = strdup(content);
-    if (copy) {
-        c->messages[c->count++] = (mo_message){role, copy};
-    }
-    return copy != NULL; /* cppcheck-suppress memleak ; the list has it */
+    fprintf(stderr, "  /drop    forget the oldest questions and answers, until half of the context is free\n"
+                    "  /undo    forget the last question and its answer\n"
+                    "  /clear   begin anew\n"
+                    "A larger context: moraine chat --ctx N.\n");
 }
 
-static void forget(conversation *c, size_t from)
+/* Tokens of the conversation as it is; 0 after saying what is wrong. They become g's unless there is no place for them
+ * and an answer. */
+static size_t prepare(dialog *chat)
 {
-    while (c->count > from) {
-        free((char *)c->messages[--c->count].content);
-    }
-}
-
-/* Renders and tokenizes the whole conversation: the session keeps what it has already seen. */
-static bool prepare(cli_generation *g, const conversation *c, bool think)
-{
-    mo_error err;
-    char *text = NULL;
-    int32_t *ids = NULL;
     size_t count = 0;
-    const mo_chat_options options = {.size = sizeof options, .thinking = think};
-    mo_status status = mo_model_chat(g->model, c->messages, c->count, &options, &text, &err);
-    if (status == MO_OK) {
-        status = mo_tokenize(g->model, text, strlen(text), MO_TOKEN_CHAT, &ids, &count, &err);
-    }
-    if (status != MO_OK) {
-        fprintf(stderr, "moraine chat: %s\n", err.detail);
-    }
-    const bool ok = status == MO_OK && cli_generation_set(g, ids, count);
-    free(text);
+    int32_t *ids = cli_conversation_tokens(&chat->c, "chat", chat->g->model, chat->think, &count);
+    const bool ok = ids && ((int64_t)count >= chat->context || cli_generation_set(chat->g, ids, count));
     free(ids);
-    return ok;
+    return ok ? count : 0;
 }
 
-static void help(void)
+/* The answer to the conversation's last message. */
+static void answer(dialog *chat)
 {
-    fprintf(stderr, "  /clear   begin anew (the system message stays)\n"
-                    "  /undo    forget the last question and answer\n"
-                    "  /speed   tokens per second of the last answer\n"
-                    "  /profile [FILE]  which experts were used, as JSON, here or in a file\n"
-                    "  /apply FILE      bring the experts that a profile prefers to the device, or into RAM\n"
-                    "  /help    this list\n"
-                    "  /exit    leave; Ctrl-D does too. Ctrl-C ends an answer.\n");
+    cli_generation *g = chat->g;
+    cli_interrupt_catch();
+    const bool answered = cli_generate(g, chat->limit, false, chat->think ? CLI_THINK : CLI_CHAT) == CLI_OK;
+    printf("\n");
+    cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
+    chat->leave = cli_interrupted();
+    const bool nothing = g->finish == CLI_FINISH_INTERRUPTED && g->answer.length == 0;
+    if (!answered || nothing ||
+        !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {
+        cli_conversation_forget(&chat->c, chat->c.count - 1); /* the question can be put again */
+    } else if (g->finish == CLI_FINISH_CONTEXT) {
+        fprintf(stderr, "The context of %lld positions is full, and the answer ends here:\n",
+                (long long)chat->context);
+        offer();
+    }
+    chat->failed = fflush(stdout) != 0;
 }
 
-static void print_speed(const cli_generation *g)
+static void ask(dialog *chat, const char *text)
 {
+    if (!cli_conversation_say(&chat->c, "user", text)) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return;
+    }
+    const size_t count = prepare(chat);
+    if (count > 0 && (int64_t)count < chat->context) {
+        answer(chat);
+        return;
+    }
+    const bool alone = chat->c.count == cli_conversation_fixed(&chat->c) + 1;
+    cli_conversation_forget(&chat->c, chat->c.count - 1);
+    if (count == 0) {
+        return;
+    }
+    if (alone) {
+        fprintf(
+            stderr,
+            "This message alone takes %zu of the context's %lld positions; shorten it, or make the context "
+            "larger with --ctx.\n",
+            count, (long long)chat->context);
+        return;
+    }
+    chat->pending = strdup(text);
+    fprintf(stderr,
+            "The context of %lld positions is full: with this message the conversation takes %zu. The "
+            "message waits "
+            "for one of these:\n",
+            (long long)chat->context, count);
+    offer();
+}
+
+/* Puts again what waited for a place. */
+static void ask_again(dialog *chat)
+{
+    char *text = chat->pending;
+    chat->pending = NULL;
+    if (text) {
+        ask(chat, text);
+        free(text);
+    }
+}
+
+/* ---- Commands ---- */
+
+static void leave(dialog *chat, const char *argument)
+{
+    (void)argument;
+    chat->leave = true;
+}
+
+static void clear(dialog *chat, const char *argument)
+{
+    (void)argument;
+    cli_conversation_forget(&chat->c, cli_conversation_fixed(&chat->c));
+    ask_again(chat);
+}
+
+static void undo(dialog *chat, const char *argument)
+{
+    (void)argument;
+    cli_conversation_undo(&chat->c);
+    ask_again(chat);
+}
+
+static void drop(dialog *chat, const char *argument)
+{
+    int dropped = 0;
+    (void)argument;
+    if (chat->pending && !cli_conversation_say(&chat->c, "user", chat->pending)) {
+        return;
+    }
+    while ((int64_t)prepare(chat) > chat->context / 2 && cli_conversation_drop(&chat->c)) {
+        dropped++;
+    }
+    if (chat->pending) {
+        cli_conversation_forget(&chat->c, chat->c.count - 1);
+    }
+    fprintf(stderr,
+            dropped == 1 ? "forgot the oldest question with its answer\n"
+                         : "forgot the %d oldest questions with their answers\n",
+            dropped);
+    ask_again(chat);
+}
+
+static void print_speed(dialog *chat, const char *argument)
+{
+    const cli_generation *g = chat->g;
+    (void)argument;
     if (g->answer_tokens) {
         fprintf(stderr, "prompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s\n",
                 (long long)g->prompt_tokens, (double)g->prompt_tokens / g->prompt_seconds,
@@ -86,101 +165,202 @@ static void print_speed(const cli_generation *g)
     }
 }
 
-/* What follows the word that a line begins with; NULL when it begins with another, "" when nothing does. */
-static const char *after(const char *line, const char *word)
+static void profile(dialog *chat, const char *argument)
 {
-    const size_t length = strlen(word);
-    if (strncmp(line, word, length) != 0 || (line[length] && line[length] != ' ')) {
-        return NULL;
-    }
-    return line + length + strspn(line + length, " ");
+    cli_learning_show(chat->g->model, argument[0] ? argument : NULL);
 }
 
-/* True when the line was a command. */
-static bool obey(const char *line, conversation *c, size_t fixed, const cli_generation *g, bool *leave)
+static void apply(dialog *chat, const char *argument)
 {
-    if (line[0] != '/') {
+    cli_learning_apply(chat->g->model, argument);
+}
+
+static void save(dialog *chat, const char *path)
+{
+    if (cli_session_file_write(path, chat->g, &chat->c, false)) {
+        fprintf(stderr, "saved in %s: %zu messages\n", path, chat->c.count);
+    }
+}
+
+/* False after saying why not. */
+static bool go_on_with(dialog *chat, const cli_session_file *saved, const char *path)
+{
+    if (cli_session_file_is_raw(saved)) {
+        fprintf(stderr,
+                "moraine chat: the session in %s was begun with moraine run --raw and goes on there\n", path);
         return false;
     }
-    const char *profile = after(line, "/profile"), *apply = after(line, "/apply");
-    if (profile) {
-        cli_learning_show(g->model, profile[0] ? profile : NULL);
-    } else if (apply && apply[0]) {
-        cli_learning_apply(g->model, apply);
-    } else if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0) {
-        *leave = true;
-    } else if (strcmp(line, "/clear") == 0) {
-        forget(c, fixed);
-    } else if (strcmp(line, "/undo") == 0) {
-        forget(c, c->count >= fixed + 2 ? c->count - 2 : fixed);
-    } else if (strcmp(line, "/speed") == 0) {
-        print_speed(g);
-    } else {
-        help();
+    if (!cli_session_file_restore(saved, chat->g, &chat->c)) {
+        return false;
     }
+    fprintf(stderr, "going on with %s: %zu messages\n", path, chat->c.count);
     return true;
 }
 
-static int converse(cli_generation *g, const char *system, int64_t limit, bool think)
+static void load(dialog *chat, const char *path)
 {
-    conversation c = {0};
-    bool leave = false;
-    int code = CLI_OK;
-    cli_lines *lines = cli_lines_open("> ");
-    if (!lines || (system && !say(&c, "system", system))) {
-        code = CLI_FAILED;
+    int code;
+    cli_session_file *saved = cli_session_file_open("chat", path, &code);
+    if (saved) {
+        go_on_with(chat, saved, path);
+    } else if (code == CLI_OK) {
+        fprintf(stderr, "moraine chat: there is no file %s\n", path);
     }
-    const size_t fixed = c.count;
-    while (code == CLI_OK && !leave) {
-        const char *line = cli_lines_read(lines);
-        if (!line) {
+    cli_session_file_close(saved);
+}
+
+static void help(dialog *chat, const char *argument);
+
+static const struct command {
+    const char *name, *argument, *help;
+    void (*run)(dialog *chat, const char *argument);
+} commands[] = {
+    {"/clear", NULL, "begin anew (the system message stays)", clear},
+    {"/undo", NULL, "forget the last question and answer", undo},
+    {"/drop", NULL, "forget the oldest ones, until half of the context is free", drop},
+    {"/save", "FILE", "keep the conversation with its state in a file", save},
+    {"/load", "FILE", "go on with such a file", load},
+    {"/speed", NULL, "tokens per second of the last answer", print_speed},
+    {"/profile", "[FILE]", "which experts were used, as JSON, here or in a file", profile},
+    {"/apply", "FILE", "bring the experts that a profile prefers to the device, or into RAM", apply},
+    {"/help", NULL, "this list", help},
+    {"/exit", NULL, "leave; Ctrl-D does too. Ctrl-C ends an answer", leave},
+    {"/quit", NULL, "the same", leave},
+};
+
+static void help(dialog *chat, const char *argument)
+{
+    (void)chat;
+    (void)argument;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char left[32];
+        snprintf(left, sizeof left, "%s %s", commands[i].name,
+                 commands[i].argument ? commands[i].argument : "");
+        fprintf(stderr, "  %-16s%s\n", left, commands[i].help);
+    }
+    fprintf(stderr, "A message of several lines: end a line with \\, or put it between \"\"\" and \"\"\", or "
+                    "paste it.\n");
+}
+
+static void obey(dialog *chat, const char *line)
+{
+    const size_t length = strcspn(line, " ");
+    const char *argument = line + length + strspn(line + length, " ");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const struct command *c = &commands[i];
+        if (strlen(c->name) != length || strncmp(line, c->name, length) != 0) {
+            continue;
+        }
+        if (!c->argument && argument[0]) {
+            fprintf(stderr, "%s takes nothing after it\n", c->name);
+        } else if (c->argument && c->argument[0] != '[' && !argument[0]) {
+            fprintf(stderr, "%s needs the name of a file\n", c->name);
+        } else {
+            c->run(chat, argument);
+        }
+        return;
+    }
+    fprintf(
+        stderr,
+        "there is no command %.*s; /help lists them. A message that begins with / goes between \"\"\" and "
+        "\"\"\".\n",
+        (int)length, line);
+}
+
+/* ---- The conversation ---- */
+
+static int converse(dialog *chat, const char *history)
+{
+    cli_input *input = cli_input_open(history);
+    if (!input) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return CLI_FAILED;
+    }
+    while (!chat->leave && !chat->failed) {
+        bool literal;
+        const char *text = cli_input_read(input, &literal);
+        if (!text) {
             break;
         }
-        if (!line[0] || obey(line, &c, fixed, g, &leave)) {
-            continue;
+        if (text[0] == '/' && !literal) {
+            obey(chat, text);
+        } else if (text[strspn(text, " \t")]) {
+            free(chat->pending); /* another message takes its place */
+            chat->pending = NULL;
+            ask(chat, text);
         }
-        if (!say(&c, "user", line) || !prepare(g, &c, think)) {
-            forget(&c, c.count - 1);
-            continue;
-        }
-        cli_interrupt_catch();
-        const bool answered = cli_generate(g, limit, false, think ? CLI_THINK : CLI_CHAT) == CLI_OK;
-        leave = cli_interrupt_code(0) == 128 + SIGTERM;
-        if (!leave) {
-            cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
-        }
-        printf("\n");
-        if (!answered || !say(&c, "assistant", g->answer ? g->answer : "")) {
-            forget(&c, c.count - 1); /* the question can be put again */
-        }
-        code = fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     }
     if (isatty(STDIN_FILENO)) {
         printf("\n");
     }
-    forget(&c, 0);
-    free(c.messages);
-    cli_lines_close(lines);
+    cli_input_close(input);
+    free(chat->pending);
+    return chat->failed ? CLI_FAILED : CLI_OK;
+}
+
+typedef struct request {
+    const char *system, *session, *history;
+    int64_t limit, discover;
+    cli_texts stops;
+    bool think;
+} request;
+
+static int talk(const request *r, cli_generation *g, const cli_session_file *saved)
+{
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    dialog chat = {
+        .g = g, .session = r->session, .limit = r->limit, .think = r->think, .context = info.context};
+    g->discover = r->discover;
+    g->stops = &r->stops;
+    int code = CLI_FAILED;
+    if ((!saved || go_on_with(&chat, saved, r->session)) &&
+        (!r->system || cli_conversation_say(&chat.c, "system", r->system))) {
+        code = converse(&chat, r->history);
+    }
+    if (code == CLI_OK && r->session && !cli_session_file_write(r->session, g, &chat.c, false)) {
+        code = CLI_FAILED;
+    }
+    cli_conversation_close(&chat.c);
     return code;
+}
+
+/* Checks what the options and the file say together. */
+static bool check(const request *r, const cli_session_file *saved)
+{
+    if (!cli_stop_check("chat", &r->stops)) {
+        return false;
+    }
+    if (saved && r->system) { /* a system message comes first or not at all */
+        fprintf(stderr, "moraine chat: the session in %s has begun; --system is for a new one\n", r->session);
+        return false;
+    }
+    return true;
 }
 
 int cli_chat(int argc, char **argv)
 {
-    const char *system = NULL;
-    int64_t limit = -1, discover = 0;
-    bool think = false;
+    request r = {.limit = -1};
     cli_loading l = CLI_LOADING_DEFAULT;
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
-        {"system", 0, CLI_TEXT, "TEXT", "a system message for the whole conversation", &system, 0, 0},
-        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &limit,
+        {"system", 0, CLI_TEXT, "TEXT", "a system message for the whole conversation", &r.system, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &r.limit,
          -1, INT64_MAX},
-        {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &think, 0, 0},
+        {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
+        {"session", 0, CLI_TEXT, "FILE",
+         "go on with the conversation in FILE, or begin one, and keep it there at the end with its state",
+         &r.session, 0, 0},
+        {"history", 0, CLI_TEXT, "off|FILE",
+         "where messages are kept for the arrow keys of the next chat; off: nowhere (a file in the cache "
+         "directory)",
+         &r.history, 0, 0},
+        {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &r.think, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
          "with experts on disk: let the first N tokens of a new text find those it will probably need, "
          "without "
          "computing any; 10 is usual (0)",
-         &discover, 0, 4096},
+         &r.discover, 0, 4096},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
         CLI_LEARNING_OPTIONS(l.learning),
@@ -189,11 +369,16 @@ int cli_chat(int argc, char **argv)
         .command = "chat",
         .arguments = "[MODEL]",
         .description =
-            "A conversation, line by line, with editing and history. Ctrl-C ends an answer, Ctrl-D or "
-            "/exit the program; /help lists more." CLI_DEFAULT_MODEL_HELP,
+            "A conversation, line by line, with editing and history. A line that ends with \\ goes on in the "
+            "next one; \"\"\" begins and ends a message of several lines; what is pasted is one message. "
+            "Ctrl-C "
+            "ends an answer, Ctrl-D or /exit the program; /save and /load keep a conversation, /drop makes "
+            "place in a "
+            "full context, /help lists more." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine chat\n"
                     "  moraine chat model.gguf\n"
-                    "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n",
+                    "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
+                    "  moraine chat model.gguf --session ada.session\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .min_arguments = 0,
@@ -209,9 +394,18 @@ int cli_chat(int argc, char **argv)
     if (!cli_loading_kv("chat", &l, &kv)) {
         return CLI_USAGE;
     }
-    const char *path = cli_model_path("chat", argv[first], false, &code);
+    cli_session_file *saved = NULL;
+    code = CLI_OK;
+    if (r.session) {
+        saved = cli_session_file_open("chat", r.session, &code);
+    }
+    if (code == CLI_OK && !check(&r, saved)) {
+        code = CLI_USAGE;
+    }
+    const char *path = code == CLI_OK ? cli_model_path("chat", argv[first], false, &code) : NULL;
     mo_model *model = path ? cli_loading_open("chat", path, &l, &code) : NULL;
     if (!model) {
+        cli_session_file_close(saved);
         return code;
     }
     code = CLI_FAILED;
@@ -219,10 +413,10 @@ int cli_chat(int argc, char **argv)
         fprintf(stderr, "moraine chat: this model has no chat format that is known; moraine run --raw "
                         "continues a text\n");
     } else if (cli_generation_open(&g, "chat", model, kv, &s)) {
-        g.discover = discover;
-        code = converse(&g, system, limit, think);
+        code = talk(&r, &g, saved);
         cli_generation_close(&g);
     }
+    cli_session_file_close(saved);
     cli_tiers_left_out("chat", model);
     mo_model_close(model);
     return code;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "loading.h"
+#include "stop.h"
 #include "terminal.h"
 
 static double now(void)
@@ -89,7 +90,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
     mo_model_info info;
     mo_logit_bias *bias;
     size_t bias_count;
-    *g = (cli_generation){.command = command, .model = model};
+    *g = (cli_generation){.command = command, .model = model, .kv = kv};
     if (!parse_bias(command, s->bias, &bias, &bias_count)) {
         return false;
     }
@@ -118,6 +119,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
             fprintf(stderr, "seed %" PRIu64 "\n", set.seed);
         }
     }
+    g->seed = set.seed;
     mo_model_describe(model, &info, sizeof info);
     bool ok = mo_sampler_open(&set, info.vocab, &g->sampler, &err) == MO_OK;
     ok = ok && mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv},
@@ -135,7 +137,8 @@ void cli_generation_close(cli_generation *g)
     mo_sampler_close(g->sampler);
     mo_session_close(g->session);
     free(g->tokens);
-    free(g->answer);
+    free(g->answer.data);
+    free(g->reasoning.data);
     *g = (cli_generation){0};
 }
 
@@ -158,6 +161,11 @@ static bool append(cli_generation *g, int32_t id)
 bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count)
 {
     g->count = 0;
+    return cli_generation_add(g, ids, count);
+}
+
+bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         if (!append(g, ids[i])) {
             return false;
@@ -166,14 +174,28 @@ bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count)
     return true;
 }
 
-static void keep(cli_generation *g, const mo_text *text)
+static bool keep(cli_grown *to, const mo_text *text)
 {
-    char *more = realloc(g->answer, g->answer_length + text->length + 1);
-    if (more) {
-        g->answer = more;
-        memcpy(more + g->answer_length, text->data, text->length);
-        g->answer_length += text->length;
-        more[g->answer_length] = '\0';
+    if (to->length + text->length + 1 > to->space) {
+        const size_t space = 2 * (to->length + text->length) + 256;
+        char *more = realloc(to->data, space);
+        if (!more) {
+            return false;
+        }
+        to->data = more;
+        to->space = space;
+    }
+    memcpy(to->data + to->length, text->data, text->length);
+    to->length += text->length;
+    to->data[to->length] = '\0';
+    return true;
+}
+
+static void empty(cli_grown *text)
+{
+    text->length = 0;
+    if (text->data) {
+        text->data[0] = '\0';
     }
 }
 
@@ -182,6 +204,7 @@ typedef struct printer {
     cli_generation *g;
     mo_stream *stream;
     mo_reply *reply;
+    cli_stop stop;
     bool thinking; /* the last text was reasoning */
 } printer;
 
@@ -190,6 +213,7 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
     mo_model_info info;
     mo_error err;
     *p = (printer){.g = g};
+    cli_stop_open(&p->stop, g->stops);
     mo_model_describe(g->model, &info, sizeof info);
     if (!info.has_vocabulary) {
         return true;
@@ -203,37 +227,48 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
     return status == MO_OK;
 }
 
-static void print_text(printer *p, const mo_text *text, bool thought)
+/* Shows and keeps a text. False when it cannot be written or memory is out. */
+static bool print_text(printer *p, const mo_text *text, bool thought)
 {
     if (text->length == 0) {
-        return;
+        return true;
     }
-    if (p->thinking && !thought) {
-        fputs("\n\n", stderr);
+    if (!p->g->silent) {
+        if (p->thinking && !thought) {
+            fputs("\n\n", stderr);
+        }
+        fwrite(text->data, 1, text->length, thought ? stderr : stdout);
     }
     p->thinking = thought;
-    fwrite(text->data, 1, text->length, thought ? stderr : stdout);
-    if (p->reply && !thought) {
-        keep(p->g, text);
+    return keep(thought ? &p->g->reasoning : &p->g->answer, text) && fflush(stdout) == 0;
+}
+
+/* The same for what may hold a stop string: only answers do. */
+static bool pass_text(printer *p, const mo_text *text, bool thought)
+{
+    mo_text shown = *text;
+    if (!thought && !cli_stop_put(&p->stop, text, &shown)) {
+        return false;
     }
+    return print_text(p, &shown, thought);
 }
 
 static bool print_token(printer *p, int32_t token)
 {
     mo_text text = {0};
-    mo_error err;
     bool thought = false;
     if (p->reply) {
-        mo_reply_put(p->reply, token, &text, &thought, &err);
+        mo_reply_put(p->reply, token, &text, &thought, NULL);
     } else if (p->stream) {
-        mo_stream_put(p->stream, token, &text, &err);
-    } else {
+        mo_stream_put(p->stream, token, &text, NULL);
+    } else if (!p->g->silent) {
         printf("%d ", token);
+        return fflush(stdout) == 0;
     }
-    print_text(p, &text, thought);
-    return fflush(stdout) == 0;
+    return pass_text(p, &text, thought);
 }
 
+/* Shows what still waited and frees the printer. */
 static void printer_close(printer *p)
 {
     mo_text rest = {0};
@@ -243,58 +278,95 @@ static void printer_close(printer *p)
     } else if (p->stream) {
         mo_stream_flush(p->stream, &rest, NULL);
     }
-    print_text(p, &rest, thought);
+    if (!p->stop.found) {
+        pass_text(p, &rest, thought);
+        if (!p->stop.found) {
+            cli_stop_flush(&p->stop, &rest);
+            print_text(p, &rest, false);
+        }
+    }
+    if (p->stop.found && p->g->finish <= CLI_FINISH_CONTEXT) {
+        p->g->finish = CLI_FINISH_STOP;
+        p->g->stop = p->stop.found;
+    }
+    cli_stop_close(&p->stop);
     mo_reply_close(p->reply);
     mo_stream_close(p->stream);
 }
 
-int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner)
+const char *cli_finish_text(cli_finish finish)
 {
-    printer out;
-    mo_model_info info;
-    int code = CLI_OK;
-    mo_model_describe(g->model, &info, sizeof info);
-    if (!printer_open(&out, g, manner)) {
-        return CLI_FAILED;
-    }
-    g->answer_tokens = 0;
-    g->answer_length = 0;
+    static const char *const names[] = {[CLI_FINISH_END] = "end",
+                                        [CLI_FINISH_STOP] = "stop",
+                                        [CLI_FINISH_LENGTH] = "length",
+                                        [CLI_FINISH_CONTEXT] = "context",
+                                        [CLI_FINISH_INTERRUPTED] = "interrupted",
+                                        [CLI_FINISH_FAILED] = "failed"};
+    return names[finish];
+}
+
+/* Feeds the prompt. False when that failed or was interrupted. */
+static bool feed_prompt(cli_generation *g)
+{
     const double start = now();
     bool ok = cli_learning_discover(g->command, g->session, g->tokens,
                                     g->discover < g->count ? g->discover : g->count);
     ok = ok && cli_loading_feed(g->command, g->session, g->tokens, g->count, true);
     g->prompt_tokens = mo_session_computed(g->session);
-    const double begun = now();
-    g->prompt_seconds = begun - start;
-    while (ok && !cli_interrupted() && g->answer_tokens != limit) {
+    g->prompt_seconds = now() - start;
+    return ok;
+}
+
+/* Picks, shows and feeds tokens until something ends the answer. */
+static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go_on)
+{
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    for (bool fed = true; fed && !cli_interrupted();) {
+        if (g->answer_tokens == limit) {
+            return CLI_FINISH_LENGTH;
+        }
         const int32_t token =
             mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, g->tokens, (size_t)g->count);
         g->answer_tokens++;
         if (!append(g, token)) {
-            code = CLI_FAILED;
-            break;
+            return CLI_FINISH_FAILED;
         }
         if (!go_on && mo_token_ends(g->model, token)) {
-            break;
+            return CLI_FINISH_END;
         }
-        if (!print_token(&out, token)) {
-            code = CLI_FAILED;
-            break;
+        if (!print_token(out, token)) {
+            return CLI_FINISH_FAILED;
+        }
+        if (out->stop.found) {
+            return CLI_FINISH_STOP;
         }
         if (g->count > info.context) {
-            fprintf(stderr,
-                    "\nmoraine %s: the context of %" PRId64 " positions is full; --ctx makes it larger\n",
-                    g->command, info.context);
-            g->count--;
-            break;
+            return CLI_FINISH_CONTEXT;
         }
-        if (g->answer_tokens != limit) {
-            ok = cli_loading_feed(g->command, g->session, g->tokens, g->count, false);
-        }
+        fed =
+            g->answer_tokens == limit || cli_loading_feed(g->command, g->session, g->tokens, g->count, false);
     }
+    return cli_interrupted() ? CLI_FINISH_INTERRUPTED : CLI_FINISH_FAILED;
+}
+
+int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner)
+{
+    printer out;
+    if (!printer_open(&out, g, manner)) {
+        return CLI_FAILED;
+    }
+    g->answer_tokens = 0;
+    g->stop = NULL;
+    empty(&g->answer);
+    empty(&g->reasoning);
+    const bool fed = feed_prompt(g);
+    const double begun = now();
+    g->finish = fed                 ? answer(g, &out, limit, go_on)
+                : cli_interrupted() ? CLI_FINISH_INTERRUPTED
+                                    : CLI_FINISH_FAILED;
     printer_close(&out);
     g->answer_seconds = now() - begun;
-    g->interrupted = cli_interrupted();
     cli_learning_done(g->command, g->model);
-    return ok || g->interrupted ? code : CLI_FAILED;
+    return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }

@@ -48,21 +48,44 @@ typedef struct cli_sampling {
             &(s).seed, 0, INT64_MAX                                                                          \
     }
 
+/* Why an answer ended. */
+typedef enum cli_finish {
+    CLI_FINISH_END,         /* the model ended it */
+    CLI_FINISH_STOP,        /* a stop string came */
+    CLI_FINISH_LENGTH,      /* as many tokens as were wanted */
+    CLI_FINISH_CONTEXT,     /* the context is full */
+    CLI_FINISH_INTERRUPTED, /* Ctrl-C or SIGTERM */
+    CLI_FINISH_FAILED,
+} cli_finish;
+
+/* "end", "stop", "length", "context", "interrupted" or "failed". */
+const char *cli_finish_text(cli_finish finish);
+
+/* A text that grows; terminated, NULL while it is empty. */
+typedef struct cli_grown {
+    char *data;
+    size_t length, space;
+} cli_grown;
+
 /* A conversation's tokens with what is needed to go on. */
 typedef struct cli_generation {
     const char *command;
     mo_model *model;
     mo_session *session;
+    mo_kv_type kv;
     mo_sampler *sampler;
+    uint64_t seed;
     int32_t *tokens;
     int64_t count, room;
-    int64_t discover; /* tokens of a new text that look for its experts first; 0: none */
+    int64_t discover;       /* tokens of a new text that look for its experts first; 0: none */
+    const cli_texts *stops; /* strings that end an answer and are not part of it; NULL: none */
+    bool silent;            /* print nothing of the answer */
     /* Of the last answer. */
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
-    bool interrupted;
-    char *answer; /* its text, when wanted; free() it */
-    size_t answer_length;
+    cli_finish finish;
+    const char *stop;            /* the string that ended it; NULL: none did */
+    cli_grown answer, reasoning; /* as text */
 } cli_generation;
 
 /* Opens a session and a sampler on the model. Tokens the vocabulary suppresses are never picked, unless the
@@ -75,16 +98,18 @@ void cli_generation_close(cli_generation *g);
 /* Replaces the tokens by ids (which are copied). False when memory is out. */
 bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);
 
+bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count); /* after those that are there */
+
 /* How an answer is printed. */
 typedef enum cli_manner {
     CLI_PLAIN, /* every token as it is */
-    CLI_CHAT,  /* of a chat format: the answer on stdout and kept in g->answer, reasoning on stderr */
+    CLI_CHAT,  /* of a chat format: the answer on stdout, reasoning on stderr */
     CLI_THINK, /* the same, and the prompt asked for reasoning */
 } cli_manner;
 
 /* Generates up to `limit` tokens (negative: until the context is full) after g->tokens, printing text to stdout
- * as it comes. Without a vocabulary ids are printed. Ends at an end token unless `go_on`. Returns an exit code;
- * Ctrl-C ends the answer, not in failure. */
+ * as it comes and keeping it in g. Without a vocabulary ids are printed. Ends at an end token unless `go_on`. Returns
+ * CLI_OK, or CLI_FAILED after saying why; g->finish says what ended the answer. A signal is no failure. */
 int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner);
 
 #endif

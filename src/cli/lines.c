@@ -1,20 +1,26 @@
 #include "lines.h"
 
+#include <errno.h>
 #include <histedit.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
-enum { HISTORY = 1000 };
+#include "history.h"
+#include "terminal.h"
 
 struct cli_lines {
     const char *prompt;
     EditLine *edit;   /* NULL: stdin is no terminal */
     History *history; /* with edit */
+    bool brackets;    /* the terminal can tell what is pasted */
+    bool begun;       /* something has been read */
     char *line;
-    size_t room;
+    size_t space;
 };
 
 static char *give_prompt(EditLine *edit)
@@ -24,26 +30,83 @@ static char *give_prompt(EditLine *edit)
     return (char *)((cli_lines *)user)->prompt;
 }
 
-cli_lines *cli_lines_open(const char *prompt)
+/* ---- Pasting ---- */
+
+#define PASTE_BEGIN "\033[200~"
+#define PASTE_END   L"\033[201~"
+
+/* Bound to PASTE_BEGIN: what comes until PASTE_END goes into the line as it is, so that a newline does not end it. */
+static unsigned char on_paste(EditLine *edit, int key)
+{
+    static const size_t end = sizeof PASTE_END / sizeof(wchar_t) - 1;
+    wchar_t *text = NULL, c, before = 0;
+    size_t count = 0, space = 0;
+    (void)key;
+    while (el_wgetc(edit, &c) == 1) {
+        if (count + 2 > space) {
+            space = 2 * space + 256;
+            wchar_t *more = realloc(text, sizeof *text * space);
+            if (!more) {
+                break;
+            }
+            text = more;
+        }
+        const bool second_half = c == L'\n' && before == L'\r';
+        before = c;
+        if (!second_half && c) {
+            text[count++] = c == L'\r' ? L'\n' : c;
+        }
+        if (count >= end && wmemcmp(text + count - end, PASTE_END, end) == 0) {
+            count -= end;
+            break;
+        }
+    }
+    if (count > 0) {
+        text[count] = L'\0';
+        el_winsertstr(edit, text);
+    }
+    free(text);
+    return CC_REFRESH;
+}
+
+static void tell_brackets(const cli_lines *l, bool on)
+{
+    if (l->brackets) {
+        fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+        fflush(stdout);
+    }
+}
+
+/* ---- Opening ---- */
+
+cli_lines *cli_lines_open(void)
 {
     HistEvent event;
     cli_lines *l = calloc(1, sizeof *l);
     if (!l) {
         return NULL;
     }
-    l->prompt = prompt;
+    l->prompt = "";
     if (isatty(STDIN_FILENO)) {
+        /* Of the locale this alone: numbers and messages stay as they are. */
+        if (!setlocale(LC_CTYPE, "C.UTF-8")) {
+            setlocale(LC_CTYPE, "");
+        }
         l->edit = el_init("moraine", stdin, stdout, stderr);
         l->history = history_init();
     }
     if (l->edit && l->history) {
-        history(l->history, &event, H_SETSIZE, HISTORY);
+        const char *term = getenv("TERM");
+        l->brackets = isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+        history(l->history, &event, H_SETSIZE, CLI_HISTORY_MAX);
         history(l->history, &event, H_SETUNIQUE, 1);
         el_set(l->edit, EL_CLIENTDATA, l);
         el_set(l->edit, EL_PROMPT, give_prompt);
         el_set(l->edit, EL_EDITOR, "emacs");
         el_set(l->edit, EL_HIST, history, l->history);
         el_set(l->edit, EL_SIGNAL, 0);
+        el_set(l->edit, EL_ADDFN, "paste", "Insert what is pasted", on_paste);
+        el_set(l->edit, EL_BIND, PASTE_BEGIN, "paste", NULL);
     }
     return l;
 }
@@ -62,52 +125,93 @@ void cli_lines_close(cli_lines *lines)
     }
 }
 
-static volatile sig_atomic_t given_up;
-
-static void on_interrupt(int number)
+bool cli_lines_edited(const cli_lines *lines)
 {
-    (void)number;
-    given_up = 1;
+    return lines->edit != NULL;
 }
 
-/* One edited line; NULL at the end of input. */
-static const char *edit_line(cli_lines *l)
-{
-    struct sigaction mine = {.sa_handler = on_interrupt}, before; /* no SA_RESTART: reading ends */
-    int count = 0;
-    const char *line;
-    sigaction(SIGINT, &mine, &before);
-    do {
-        given_up = 0;
-        line = el_gets(l->edit, &count);
-        if (given_up) {
-            fputs("^C (Ctrl-D leaves)\n", stdout);
-            el_reset(l->edit);
-        }
-    } while (given_up);
-    sigaction(SIGINT, &before, NULL);
-    return count > 0 ? line : NULL;
-}
-
-const char *cli_lines_read(cli_lines *l)
+void cli_lines_remember(cli_lines *lines, const char *text)
 {
     HistEvent event;
-    if (!l->edit) {
-        const ssize_t got = getline(&l->line, &l->room, stdin);
-        if (got < 0) {
-            return NULL;
-        }
-        l->line[strcspn(l->line, "\r\n")] = '\0';
-        return l->line;
+    if (lines->history && text[0]) {
+        history(lines->history, &event, H_ENTER, text);
     }
-    const char *line = edit_line(l);
+}
+
+/* ---- Reading ---- */
+
+static volatile sig_atomic_t caught; /* the last signal while a line was read */
+
+static void on_signal(int number)
+{
+    caught = number;
+}
+
+enum { SIGNALS = 3 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+
+/* One edited line, or NULL. */
+static const char *edit_line(cli_lines *l)
+{
+    int count = 0;
+    tell_brackets(l, true);
+    const char *line = el_gets(l->edit, &count);
+    tell_brackets(l, false);
     free(l->line);
-    l->line = line ? strdup(line) : NULL;
-    if (l->line) {
-        l->line[strcspn(l->line, "\r\n")] = '\0';
-        if (l->line[0]) {
-            history(l->history, &event, H_ENTER, line);
-        }
+    l->line = line && count > 0 && !caught ? strdup(line) : NULL;
+    return l->line;
+}
+
+/* One line of a file or pipe, or NULL. */
+static const char *plain_line(cli_lines *l)
+{
+    const ssize_t got = getline(&l->line, &l->space, stdin);
+    if (got < 0) {
+        return NULL;
+    }
+    if (!l->begun && strncmp(l->line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
+        memmove(l->line, l->line + 3, (size_t)got - 2);
     }
     return l->line;
+}
+
+/* Drops one line end: \n or \r\n. */
+static void cut_end(char *line)
+{
+    size_t length = strlen(line);
+    if (length > 0 && line[length - 1] == '\n') {
+        line[--length] = '\0';
+        if (length > 0 && line[length - 1] == '\r') {
+            line[length - 1] = '\0';
+        }
+    }
+}
+
+cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
+{
+    struct sigaction mine = {.sa_handler = on_signal}, before[SIGNALS]; /* no SA_RESTART: reading ends */
+    l->prompt = prompt;
+    caught = 0;
+    for (int i = 0; i < SIGNALS; i++) {
+        sigaction(signals[i], &mine, &before[i]);
+    }
+    *line = l->edit ? edit_line(l) : plain_line(l);
+    for (int i = 0; i < SIGNALS; i++) {
+        sigaction(signals[i], &before[i], NULL);
+    }
+    l->begun = true;
+    if (caught == SIGINT && l->edit) {
+        fputs("^C (Ctrl-D leaves)\n", stdout);
+        el_reset(l->edit);
+        return CLI_LINE_GIVEN_UP;
+    }
+    if (caught) {
+        cli_interrupt_note(caught);
+        return CLI_LINE_END;
+    }
+    if (!*line) {
+        return CLI_LINE_END;
+    }
+    cut_end(l->line);
+    return CLI_LINE;
 }

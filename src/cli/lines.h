@@ -6,11 +6,24 @@
 
 typedef struct cli_lines cli_lines;
 
-cli_lines *cli_lines_open(const char *prompt); /* NULL when memory is out */
+/* Terminals are read as UTF-8, whatever the locale: that is what models read and write. NULL when memory is out. */
+cli_lines *cli_lines_open(void);
 void cli_lines_close(cli_lines *lines);
 
-/* The next line without its newline, valid until the next call; NULL at the end of input (Ctrl-D). Ctrl-C
- * while a line is edited gives it up and begins anew. */
-const char *cli_lines_read(cli_lines *lines);
+typedef enum cli_line {
+    CLI_LINE,          /* there is one */
+    CLI_LINE_GIVEN_UP, /* Ctrl-C while it was edited */
+    CLI_LINE_END,      /* of input: Ctrl-D, or a signal that ends the program, which counts as caught */
+} cli_line;
+
+/* The next line without its end, valid until the next call. What was pasted at once is in one line, newlines and all.
+ * The prompt is shown on a terminal alone. */
+cli_line cli_lines_read(cli_lines *lines, const char *prompt, const char **line);
+
+/* Is there a person at a terminal? */
+bool cli_lines_edited(const cli_lines *lines);
+
+/* What the arrow keys will find. */
+void cli_lines_remember(cli_lines *lines, const char *text);
 
 #endif

@@ -191,7 +191,7 @@ char *cli_read_file(const char *command, const char *path, size_t *length)
     while (f && text) {
         const size_t got = fread(text + used, 1, room - used - 1, f);
         used += got;
-        if (got == 0) {
+        if (got == 0 || feof(f)) { /* a terminal would ask for one more Ctrl-D */
             break;
         }
         if (room - used < 2) {

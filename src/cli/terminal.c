@@ -202,9 +202,16 @@ bool cli_interrupted(void)
     return interrupted != 0;
 }
 
+void cli_interrupt_note(int number)
+{
+    interrupted = number;
+}
+
 void cli_interrupt_forget(void)
 {
-    interrupted = 0;
+    if (interrupted == SIGINT) {
+        interrupted = 0;
+    }
 }
 
 void cli_interrupt_session(mo_session *session)

@@ -50,7 +50,8 @@ void cli_progress_end(cli_progress *p);                   /* clears the line */
  * ends the program. Called again, it forgets an earlier one. */
 void cli_interrupt_catch(void);
 bool cli_interrupted(void);
-void cli_interrupt_forget(void); /* it has had its effect; the program goes on */
+void cli_interrupt_note(int number); /* as if this signal had been caught */
+void cli_interrupt_forget(void);     /* a Ctrl-C that has had its effect: the program goes on */
 
 /* A signal also cancels what this session is fed, in the middle of a step; NULL: of none. Set while it is fed. */
 void cli_interrupt_session(mo_session *session);

@@ -1,0 +1,143 @@
+#include "conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+
+static const char *const roles[] = {"system", "user", "assistant"};
+
+/* The constant of a role's name; NULL for others. */
+static const char *find_role(const char *name)
+{
+    for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++) {
+        if (strcmp(name, roles[i]) == 0) {
+            return roles[i];
+        }
+    }
+    return NULL;
+}
+
+void cli_conversation_close(cli_conversation *c)
+{
+    cli_conversation_forget(c, 0);
+    free(c->messages);
+    *c = (cli_conversation){0};
+}
+
+bool cli_conversation_say(cli_conversation *c, const char *role, const char *content)
+{
+    if (c->count == c->space) {
+        mo_message *more = realloc(c->messages, sizeof *more * (2 * c->space + 8));
+        if (!more) {
+            return false;
+        }
+        c->messages = more;
+        c->space = 2 * c->space + 8;
+    }
+    char *copy = strdup(content);
+    if (copy) {
+        c->messages[c->count++] = (mo_message){.role = find_role(role), .content = copy};
+    }
+    return copy != NULL; /* cppcheck-suppress memleak ; the list has it */
+}
+
+size_t cli_conversation_fixed(const cli_conversation *c)
+{
+    return c->count > 0 && strcmp(c->messages[0].role, "system") == 0 ? 1 : 0;
+}
+
+void cli_conversation_forget(cli_conversation *c, size_t from)
+{
+    while (c->count > from) {
+        free((char *)c->messages[--c->count].content);
+    }
+}
+
+/* The first question from message i on; count when there is none. */
+static size_t next_question(const cli_conversation *c, size_t i)
+{
+    while (i < c->count && strcmp(c->messages[i].role, "user") != 0) {
+        i++;
+    }
+    return i;
+}
+
+bool cli_conversation_undo(cli_conversation *c)
+{
+    size_t last = c->count;
+    for (size_t i = next_question(c, 0); i < c->count; i = next_question(c, i + 1)) {
+        last = i;
+    }
+    const bool found = last < c->count;
+    cli_conversation_forget(c, last);
+    return found;
+}
+
+bool cli_conversation_drop(cli_conversation *c)
+{
+    const size_t first = cli_conversation_fixed(c), second = next_question(c, next_question(c, first) + 1);
+    if (second >= c->count) {
+        return false;
+    }
+    for (size_t i = first; i < second; i++) {
+        free((char *)c->messages[i].content);
+    }
+    memmove(c->messages + first, c->messages + second, sizeof *c->messages * (c->count - second));
+    c->count -= second - first;
+    return true;
+}
+
+int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
+                                 bool think, size_t *count)
+{
+    mo_error err;
+    char *text = NULL;
+    int32_t *ids = NULL;
+    const mo_chat_options options = {.size = sizeof options, .thinking = think};
+    mo_status status = mo_model_chat(model, c->messages, c->count, &options, &text, &err);
+    if (status == MO_OK) {
+        status = mo_tokenize(model, text, strlen(text), MO_TOKEN_CHAT, &ids, count, &err);
+    }
+    free(text);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        return NULL;
+    }
+    return ids;
+}
+
+json_t *cli_conversation_json(const cli_conversation *c)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < c->count; i++) {
+        json_t *content = cli_json_string(c->messages[i].content);
+        json_t *message =
+            content ? json_pack("{s:s, s:o}", "role", c->messages[i].role, "content", content) : NULL;
+        if (!message || json_array_append_new(array, message) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
+
+bool cli_conversation_read(cli_conversation *c, const json_t *array)
+{
+    cli_conversation read = {0};
+    bool ok = json_is_array(array);
+    for (size_t i = 0; ok && i < json_array_size(array); i++) {
+        const json_t *message = json_array_get(array, i);
+        const char *role = find_role(json_string_value(json_object_get(message, "role")));
+        const char *content = json_string_value(json_object_get(message, "content"));
+        ok = role && content && cli_conversation_say(&read, role, content);
+    }
+    if (!ok) {
+        cli_conversation_close(&read);
+        return false;
+    }
+    cli_conversation_close(c);
+    *c = read;
+    return true;
+}

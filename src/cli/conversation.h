@@ -1,0 +1,38 @@
+/* Conversation: the messages of a chat, from which every prompt is rendered anew. */
+#ifndef MO_CLI_CONVERSATION_H
+#define MO_CLI_CONVERSATION_H
+
+#include <jansson.h>
+
+#include <moraine.h>
+
+typedef struct cli_conversation {
+    mo_message *messages; /* own their contents; roles are constants */
+    size_t count, space;
+} cli_conversation;
+
+void cli_conversation_close(cli_conversation *c); /* empties it; it may be used again */
+
+/* Adds a message with a copy of content; role is "system", "user" or "assistant". False when memory is out. */
+bool cli_conversation_say(cli_conversation *c, const char *role, const char *content);
+
+/* Messages that every /clear leaves: the system message, if there is one. */
+size_t cli_conversation_fixed(const cli_conversation *c);
+
+void cli_conversation_forget(cli_conversation *c, size_t from); /* the messages from this one on */
+bool cli_conversation_undo(cli_conversation *c); /* the last question and its answer; false: there is none */
+
+/* The oldest question with its answer. False when it is the last one, which stays. */
+bool cli_conversation_drop(cli_conversation *c);
+
+/* The tokens of the whole conversation in the model's chat format; free() them. NULL after saying what is wrong. */
+int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
+                                 bool think, size_t *count);
+
+/* As an array of {"role", "content"}; NULL when memory is out. */
+json_t *cli_conversation_json(const cli_conversation *c);
+
+/* Replaces the messages by those of such an array. False, with nothing changed, when it is none. */
+bool cli_conversation_read(cli_conversation *c, const json_t *array);
+
+#endif

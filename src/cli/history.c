@@ -1,0 +1,167 @@
+#include "history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct cli_history {
+    char path[PATH_MAX];
+    bool own;    /* in the cache directory, which may have to be made */
+    bool failed; /* and that has been said */
+};
+
+/* The cache directory's file. False when there is no such directory. */
+static bool own_path(char *path, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const bool named = cache && cache[0] == '/';
+    if (!named && (!home || home[0] != '/')) {
+        return false;
+    }
+    const int used =
+        snprintf(path, size, "%s%s/moraine/history", named ? cache : home, named ? "" : "/.cache");
+    return used > 0 && (size_t)used < size;
+}
+
+cli_history *cli_history_open(const char *option)
+{
+    if (option && strcmp(option, "off") == 0) {
+        return NULL;
+    }
+    cli_history *h = calloc(1, sizeof *h);
+    if (h) {
+        h->own = !option;
+        const bool known = option ? snprintf(h->path, sizeof h->path, "%s", option) < (int)sizeof h->path
+                                  : own_path(h->path, sizeof h->path);
+        if (!known) {
+            free(h);
+            h = NULL;
+        }
+    }
+    return h;
+}
+
+void cli_history_close(cli_history *h)
+{
+    free(h);
+}
+
+/* A message as one line, with its newline; free() it. */
+static char *escape(const char *text)
+{
+    char *line = malloc(2 * strlen(text) + 2), *to = line;
+    if (line) {
+        for (; *text; text++) {
+            if (*text == '\n' || *text == '\\') {
+                *to++ = '\\';
+            }
+            *to++ = *text == '\n' ? 'n' : *text;
+        }
+        memcpy(to, "\n", 2);
+    }
+    return line;
+}
+
+static void unescape(char *line)
+{
+    char *to = line;
+    line[strcspn(line, "\n")] = '\0';
+    for (const char *from = line; *from; from++) {
+        if (*from == '\\' && from[1]) {
+            from++;
+            *to++ = *from == 'n' ? '\n' : *from;
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+}
+
+/* Copies what follows the first `skip` lines of f to a file that then takes the old one's place. */
+static void shorten(const cli_history *h, FILE *f, long skip)
+{
+    char part[PATH_MAX + 8];
+    char *line = NULL;
+    size_t space = 0;
+    snprintf(part, sizeof part, "%s.part", h->path);
+    const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!out) { /* another chat does it, or nobody can */
+        if (fd >= 0) {
+            close(fd);
+        }
+        return;
+    }
+    rewind(f);
+    bool ok = true;
+    for (long i = 0; ok && getline(&line, &space, f) >= 0; i++) {
+        ok = i < skip || fputs(line, out) >= 0;
+    }
+    ok = fclose(out) == 0 && ok;
+    if (!ok || rename(part, h->path) != 0) {
+        unlink(part);
+    }
+    free(line);
+}
+
+void cli_history_load(cli_history *h, void (*fn)(void *user, const char *text), void *user)
+{
+    char *line = NULL;
+    size_t space = 0;
+    long lines = 0;
+    FILE *f = h ? fopen(h->path, "re") : NULL;
+    if (!f) {
+        return;
+    }
+    while (getline(&line, &space, f) >= 0) {
+        unescape(line);
+        if (line[0]) {
+            fn(user, line);
+        }
+        lines++;
+    }
+    if (lines > 2 * CLI_HISTORY_MAX) {
+        shorten(h, f, lines - CLI_HISTORY_MAX);
+    }
+    free(line);
+    fclose(f);
+}
+
+/* The cache directory, as private as XDG asks for. */
+static void make_directories(const char *path)
+{
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(part, 0700); /* opening the file says what failed */
+        *slash = '/';
+    }
+}
+
+void cli_history_add(cli_history *h, const char *text)
+{
+    if (!h || h->failed) {
+        return;
+    }
+    if (h->own) {
+        make_directories(h->path);
+    }
+    char *line = escape(text);
+    const int fd = line ? open(h->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
+    const size_t length = line ? strlen(line) : 0;
+    /* One call, so that lines of two chats do not mix. */
+    if (fd < 0 || write(fd, line, length) != (ssize_t)length) {
+        fprintf(stderr, "moraine chat: the history in %s cannot be kept: %s\n", h->path, strerror(errno));
+        h->failed = true;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(line);
+}

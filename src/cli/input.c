@@ -1,0 +1,124 @@
+#include "input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "history.h"
+#include "lines.h"
+
+#define QUOTES "\"\"\""
+
+struct cli_input {
+    cli_lines *lines;
+    cli_history *history; /* NULL: none is kept */
+    char *text;           /* of the message */
+    size_t length, space;
+};
+
+static void recall(void *lines, const char *text)
+{
+    cli_lines_remember(lines, text);
+}
+
+cli_input *cli_input_open(const char *history)
+{
+    cli_input *in = calloc(1, sizeof *in);
+    if (!in) {
+        return NULL;
+    }
+    in->lines = cli_lines_open();
+    if (!in->lines) {
+        free(in);
+        return NULL;
+    }
+    if (cli_lines_edited(in->lines)) { /* what comes from a file need not be found again */
+        in->history = cli_history_open(history);
+        cli_history_load(in->history, recall, in->lines);
+    }
+    return in;
+}
+
+void cli_input_close(cli_input *in)
+{
+    if (in) {
+        cli_lines_close(in->lines);
+        cli_history_close(in->history);
+        free(in->text);
+        free(in);
+    }
+}
+
+static bool append(cli_input *in, const char *text, size_t length)
+{
+    if (in->length + length + 2 > in->space) {
+        const size_t space = 2 * (in->length + length) + 256;
+        char *more = realloc(in->text, space);
+        if (!more) {
+            return false;
+        }
+        in->text = more;
+        in->space = space;
+    }
+    memcpy(in->text + in->length, text, length);
+    in->length += length;
+    in->text[in->length] = '\0';
+    return true;
+}
+
+static bool ends_with(const char *text, size_t length, const char *end)
+{
+    const size_t n = strlen(end);
+    return length >= n && memcmp(text + length - n, end, n) == 0;
+}
+
+/* Adds lines to the message until it is whole. The line read decides whether there is one more. */
+static cli_line read_message(cli_input *in, bool *quoted)
+{
+    const char *line;
+    in->length = 0;
+    *quoted = false;
+    for (int number = 0;; number++) {
+        cli_line got = cli_lines_read(in->lines, number ? ". " : "> ", &line);
+        if (got != CLI_LINE) { /* what a file leaves open is a message too */
+            return got == CLI_LINE_END && in->length > 0 ? CLI_LINE : got;
+        }
+        size_t length = strlen(line);
+        if (number == 0 && strncmp(line, QUOTES, 3) == 0) {
+            *quoted = true;
+            line += 3;
+            length -= 3;
+        }
+        const bool closed = *quoted && ends_with(line, length, QUOTES);
+        const bool goes_on = *quoted ? !closed : ends_with(line, length, "\\");
+        length -= closed ? 3 : goes_on && !*quoted ? 1 : 0;
+        if (!append(in, line, length)) {
+            return CLI_LINE_END;
+        }
+        if (!goes_on) {
+            return CLI_LINE;
+        }
+        append(in, "\n", 1);
+    }
+}
+
+const char *cli_input_read(cli_input *in, bool *literal)
+{
+    bool quoted;
+    cli_line got;
+    do {
+        got = read_message(in, &quoted);
+    } while (got == CLI_LINE_GIVEN_UP);
+    if (got == CLI_LINE_END || !append(in, "", 0)) {
+        return NULL;
+    }
+    while (in->length > 0 && in->text[in->length - 1] == '\n') {
+        in->text[--in->length] = '\0';
+    }
+    char *text = in->text + strspn(in->text, "\n");
+    *literal = quoted || strchr(text, '\n');
+    if (text[0]) {
+        cli_lines_remember(in->lines, text);
+        cli_history_add(in->history, text);
+    }
+    return text;
+}

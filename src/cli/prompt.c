@@ -1,0 +1,92 @@
+#include "prompt.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loading.h"
+
+/* Removes what an editor or another system puts around a text. */
+static void clean(char *text, size_t *length)
+{
+    size_t from = *length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, to = 0;
+    for (; from < *length; from++) {
+        if (text[from] != '\r' || from + 1 == *length || text[from + 1] != '\n') {
+            text[to++] = text[from];
+        }
+    }
+    to -= to > 0 && text[to - 1] == '\n';
+    text[to] = '\0';
+    *length = to;
+}
+
+/* Is there something beside -p? A terminal, a socket and /dev/null are not asked: nobody has put anything there. */
+static bool stdin_has_text(void)
+{
+    struct stat st;
+    return fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+enum { PATIENCE_MS = 2000 };
+
+static char *read_beside(size_t *length)
+{
+    struct pollfd waits = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&waits, 1, PATIENCE_MS) == 0) {
+        fprintf(stderr,
+                "moraine run: waiting for stdin, which belongs to the prompt (</dev/null if it does not)\n");
+    }
+    return cli_read_file("run", "-", length);
+}
+
+/* Both with an empty line between; frees them. */
+static char *join(char *first, char *second, size_t *length, size_t second_length)
+{
+    char *both = first && second ? malloc(*length + second_length + 3) : NULL;
+    if (both) {
+        memcpy(both, first, *length);
+        memcpy(both + *length, "\n\n", 2);
+        memcpy(both + *length + 2, second, second_length + 1);
+        *length += second_length + 2;
+    }
+    free(first);
+    free(second);
+    return both;
+}
+
+char *cli_prompt_read(const char *given, const char *file, size_t *length)
+{
+    char *text;
+    if (given) {
+        text = strdup(given);
+        *length = strlen(given);
+        size_t more_length = 0;
+        char *more = stdin_has_text() ? read_beside(&more_length) : NULL;
+        if (more) {
+            clean(more, &more_length);
+        }
+        if (more_length > 0) {
+            text = join(text, more, length, more_length);
+        } else {
+            free(more);
+        }
+    } else {
+        if (!file && isatty(STDIN_FILENO)) {
+            fprintf(stderr, "Type the prompt, then Ctrl-D on a line of its own.\n");
+        }
+        text = cli_read_file("run", file ? file : "-", length);
+        if (text) {
+            clean(text, length);
+        }
+    }
+    if (text && strspn(text, " \t\n\r") == *length) {
+        fprintf(stderr, "moraine run: the prompt is empty; give one with -p, -f or on stdin\n");
+        free(text);
+        return NULL;
+    }
+    return text;
+}
