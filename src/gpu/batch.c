@@ -1,14 +1,15 @@
 /* Experts of a batch on the device, expert by expert: those in slots first, the others as they cross the link, each at
- * most once, window by window through a ring that is filled while earlier ones compute. A large batch uses nearly every
- * expert, so the ring runs ahead into the next layer before its choice is known. */
+ * most once, window by window, filled in turn while earlier ones compute. A large batch uses nearly every
+ * expert, so the windows run ahead into the next layer before its choice is known. */
+#include "gpu/batch.h"
+
 #include <string.h>
 
 #include "base/status.h"
-#include "gpu/batch.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
-/* Experts that are computed together: `count` from `first` on in the order, out of one window of the ring. */
+/* Experts that are computed together: `count` from `first` on in the order, out of one window. */
 typedef struct portion {
     uint64_t window;
     int first, count;
@@ -16,12 +17,12 @@ typedef struct portion {
 
 typedef struct order {
     int expert[MO_EXPERTS_MAX];
-    int count, hot; /* the first `hot` lie in slots */
+    int count, hot; /* the first `hot` are in slots */
     portion portion[MO_EXPERTS_MAX];
-    int portions, sent; /* the first `sent` are in the ring */
+    int portions, sent; /* the first `sent` are in windows */
 } order;
 
-/* What lies in slots. */
+/* What is in slots. */
 static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, order *o)
 {
     for (int e = 0; e < experts; e++) {
@@ -133,9 +134,9 @@ static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int 
     const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, window);
     mo_daddr part[3];
     for (int j = 0; j < 3; j++) {
-        const mo_gpu_window_part lie = mo_gpu_window_part_of(&gpu->experts, layer, j);
+        const mo_gpu_window_part part_of = mo_gpu_window_part_of(&gpu->experts, layer, j);
         part[j] = (mo_gpu_core_interleaved(&gpu->core, layer) ? w->plain : w->memory) +
-                  (mo_daddr)(lie.at + place * lie.stride);
+                  (mo_daddr)(part_of.at + place * part_of.stride);
     }
     put_group(gpu, forward, i, part);
 }
@@ -180,7 +181,7 @@ static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows,
     const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
     p->count = 0;
     const int64_t bytes =
-        (const uint8_t *)(pinned->row_of + rows) - from; /* both sides have room for whole words */
+        (const uint8_t *)(pinned->row_of + rows) - from; /* both sides end with whole words */
     mo_gpu_ops_receive(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
                        (bytes + 15) / 16 * 16);
     const mo_status status = mo_gpu_ops_launch(p, &gpu->link, gpu->link.main, err);
@@ -227,7 +228,7 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 
 /* ---- What crosses ----------------------------------------------------------------------------- */
 
-/* Fills the ring: first what this layer still needs, then guesses. */
+/* Fills windows: first what this layer still needs, then guesses. */
 static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -331,7 +332,7 @@ static bool is_stored(const mo_forward *forward)
     return forward->engine->tiers && forward->engine->tiers->store;
 }
 
-/* May the ring run ahead of the layer's choice? With three picks for every expert, few are left out. */
+/* May windows run ahead of the layer's choice? With three picks for every expert, few are left out. */
 static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
@@ -343,7 +344,7 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
     int first = 0;
     mo_status status = MO_OK;
     while (gpu->experts.window_tail < gpu->experts.window_head &&
-           status == MO_OK) { /* steps of few tokens may have used its place */
+           status == MO_OK) { /* small steps may have used its place */
         status = mo_gpu_window_retire(&gpu->experts, err);
     }
     if (status != MO_OK) {

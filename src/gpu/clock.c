@@ -20,7 +20,7 @@ static int bucket_of(int64_t ns)
     return at < BUCKETS - 1 ? (int)at : BUCKETS - 1;
 }
 
-/* Seconds below which this share of `count` laps lies; the middle of its bucket. */
+/* Seconds below which this share of `count` laps is; the middle of its bucket. */
 static double quantile(const uint64_t *buckets, uint64_t count, double share)
 {
     const uint64_t rank = (uint64_t)ceil(share * (double)count);
@@ -161,7 +161,7 @@ static uint64_t positive(int64_t ns)
     return ns > 0 ? (uint64_t)ns : 0;
 }
 
-/* Copies lay beside the CPU's lane from the later of the beginnings to the earlier of the ends. */
+/* Copies ran beside the CPU's lane from the later of the beginnings to the earlier of the ends. */
 static int64_t hidden_of(const lap *l)
 {
     const int64_t from = l->fetch_at > l->cpu_from ? l->fetch_at : l->cpu_from;
@@ -274,13 +274,13 @@ void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out)
     pthread_mutex_unlock(&c->lock);
 }
 
-int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int room)
+int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int limit)
 {
     int count = 0;
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->layers; i++) {
         if (c->sums[i].served > 0) {
-            if (count < room) {
+            if (count < limit) {
                 out[count] = c->sums[i];
             }
             count++;

@@ -1,4 +1,4 @@
-/* Clock: where the time of a layer goes that needs the host. A step of few tokens is a row of laps, one for each
+/* Clock: where the time of a layer goes that needs the host. A small step is a row of laps, one for each
  * such layer, from reply to reply:
  *
  *     reply ---- core ---- choice seen ---- turn, CPU's lane, waiting for copies ---- reply
@@ -39,7 +39,7 @@ void mo_gpu_clock_hosted(mo_gpu_clock *c, int layer, int64_t now);
 /* An expert was meant to be the device's and was not, or was not beside the CPU's work. */
 void mo_gpu_clock_fall(mo_gpu_clock *c, int layer, mo_fallback why);
 
-/* The step has ended: waited_ns[layers] is what the device waited for replies, 0 where it had not to. Document 001's fields go to the tally
+/* The step has ended: waited_ns[layers] is what the device waited for replies, 0 where it had not to. The layer fields of the perf schema go to the tally
  * (NULL: nowhere): walls of both lanes and the join wait; everything: also the region, launches and fallbacks. What
  * copies took and what the CPU hid of that is added to *fetch_ns and *hidden_ns. */
 void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tally, bool everything,
@@ -49,7 +49,7 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
 
 /* Sums since opening of steps that ended well and were counted. */
 void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out);
-/* Those of layers that were ever served, ascending; returns how many there are, at most `room` are written. */
-int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int room);
+/* Those of layers that were ever served, ascending; returns how many there are, at most `limit` are written. */
+int mo_gpu_clock_layers(mo_gpu_clock *c, mo_device_layer *out, int limit);
 
 #endif

@@ -41,7 +41,7 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     return to;
 }
 
-/* An interleaved matrix passes through a buffer, some groups of rows at a time. */
+/* An interleaved matrix goes through a buffer, some groups of rows at a time. */
 static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
 {
     const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);

@@ -36,7 +36,7 @@ static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, i
     return some;
 }
 
-/* What is done makes room for what is still on disk. A slot that was copied from is free when the copy has ended. */
+/* What is done frees slots for what is still on disk. A slot that was copied from is free when the copy has ended. */
 static mo_status release_done(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
                               mo_error *err)
 {

@@ -109,7 +109,7 @@ static bool put_back(mo_gpu_hot *h, const mo_exchange *x, int number, mo_error *
     return true;
 }
 
-/* After a copy that failed: nothing of it lies in a slot, the old expert does if it can, and *err tells which. */
+/* After a copy that failed: nothing of it is in a slot, the old expert does if it can, and *err tells which. */
 static mo_status give_up(mo_gpu_hot *h, const mo_exchange *x, bool in_place, int number, mo_status status,
                          mo_error *err)
 {

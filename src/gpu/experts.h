@@ -19,7 +19,7 @@ enum {
 /* Stages: experts on their way. */
 typedef struct mo_gpu_stage {
     mo_event *ready, *done;
-    mo_daddr memory; /* room for the largest brick, as it lies in RAM */
+    mo_daddr memory; /* for the largest brick, as it is in RAM */
     mo_daddr plain;  /* and in the file's layout; the same place where RAM has that too */
     mo_daddr to;     /* where it will be computed from */
 } mo_gpu_stage;
@@ -32,7 +32,7 @@ typedef struct mo_gpu_window {
     int16_t expert[GPU_WINDOW];
 } mo_gpu_window;
 
-/* Where one part of a window's experts lies in it. */
+/* Where one part of a window's experts is in it. */
 typedef struct mo_gpu_window_part {
     int64_t at, stride;
 } mo_gpu_window_part;
@@ -56,7 +56,7 @@ typedef struct mo_gpu_experts {
 mo_status mo_gpu_experts_open(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t staging_bytes, mo_error *err);
 void mo_gpu_experts_close(mo_gpu_experts *x);
 
-/* What a slot of each layer takes, as the plan has it, to be freed; NULL: no memory. */
+/* What a slot of each layer needs, as the plan has it, to be freed; NULL: no memory. */
 mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_model *model);
 /* Slots: class_slots of each size, or as many as the shapes name for each layer (NULL). */
 mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, const mo_vram_layer *shapes,
@@ -89,7 +89,7 @@ void mo_gpu_windows_close(mo_gpu_experts *x);
 mo_gpu_window *mo_gpu_window_at(mo_gpu_experts *x, uint64_t number);
 mo_gpu_window_part mo_gpu_window_part_of(const mo_gpu_experts *x, int layer, int part);
 bool mo_gpu_window_capacity(const mo_gpu_experts *x);
-/* Sends experts (at most window_size, ascending) of a layer to the next window; there must be room. */
+/* Sends experts (at most window_size, ascending) of a layer to the next window; one must be free. */
 mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, int count, mo_error *err);
 /* Fills the windows with what a large batch will probably need: whatever is not on the device, behind what was sent last,
  * from `layer` on. */

@@ -1,4 +1,4 @@
-/* The fetch lane: experts of a step of few tokens that cross the link while the CPU computes others. Which ones is decided
+/* The fetch lane: experts of a small step that cross the link while the CPU computes others. Which ones is decided
  * first. Where they stay and who has to go for them, the driver's calls, three for each expert, some ten for all, and the
  * launch of what follows are then one thread's side_task while the others compute: the calls alone took 64 us of a layer's
  * 320 before (Qwen3-30B on an H200). */
@@ -136,7 +136,7 @@ static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const
     return mo_gpu_worklist_copy(lanes->link->fetch, list, lanes->scratch->fetched, err);
 }
 
-/* To the file's layout: those that stay in stages lie side by side and take one op. */
+/* To the file's layout: those that stay in stages are side by side and need one op. */
 static mo_status straighten(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;

@@ -1,9 +1,10 @@
 /* The end of a step: its flags, logits, choices and times come back, and those who asked for them get them. */
+#include "gpu/finish.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "gpu/finish.h"
 #include "gpu/session.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
@@ -141,9 +142,9 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
     return status;
 }
 
-mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *err)
+mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
-    mo_status status = few ? MO_OK : batch_logits(gpu, forward, err);
+    mo_status status = small ? MO_OK : batch_logits(gpu, forward, err);
     const int layers = gpu->core.spec->layer_count;
     const size_t choices =
         sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(&gpu->scratch, forward->tokens));
@@ -151,25 +152,25 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *er
         status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
                              sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
     }
-    if (status == MO_OK && few && gpu->core.extent.expert_width) {
+    if (status == MO_OK && small && gpu->core.extent.expert_width) {
         status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_ids, gpu->scratch.ids, choices, err);
     }
-    if (status == MO_OK && few && mo_forward_listens(forward)) {
+    if (status == MO_OK && small && mo_forward_listens(forward)) {
         status =
             mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_weights, gpu->scratch.weights, choices, err);
     }
     if (status == MO_OK) {
-        status = few && mo_gpu_wants_logits(forward) ? fetch_logits(gpu, forward, 0, forward->tokens, err)
-                                                     : mo_dstream_wait(gpu->link.main, err);
+        status = small && mo_gpu_wants_logits(forward) ? fetch_logits(gpu, forward, 0, forward->tokens, err)
+                                                       : mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);
         status = check_flags(gpu, err);
     }
-    if (status == MO_OK && few) {
+    if (status == MO_OK && small) {
         status = end_clock(gpu, forward, err);
     }
-    if (status == MO_OK && few) {
+    if (status == MO_OK && small) {
         tell_choices(gpu, forward);
     }
     return status;

@@ -6,6 +6,6 @@
 
 /* After everything was launched: waits for it, brings logits, choices and times to those who asked, and fails where a
  * flag says that the step is worth nothing. */
-mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool few, mo_error *err);
+mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err);
 
 #endif

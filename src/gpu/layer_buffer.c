@@ -18,18 +18,18 @@ static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
  * own, so that the others keep their buffers whoever computes those. */
 static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *places, mo_error *err)
 {
-    p->few = malloc(sizeof *p->few * ((size_t)p->count + 1));
-    if (!p->few) {
+    p->small = malloc(sizeof *p->small * ((size_t)p->count + 1));
+    if (!p->small) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
         const bool cpu = places[l->layer].by_cpu;
         p->cpu.layers[l->layer] = cpu;
-        l->slot = (cpu ? p->cpu.count : p->few_count) % p->slots;
+        l->slot = (cpu ? p->cpu.count : p->small_count) % p->slots;
         p->cpu.count += cpu;
         if (!cpu) {
-            p->few[p->few_count++] = i;
+            p->small[p->small_count++] = i;
         }
     }
     return MO_OK;
@@ -42,9 +42,9 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     if (!p->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
-    p->ring = d->ring;
+    p->buffers = d->ring;
     p->slots = p->interleaved ? d->ring - 1 : d->ring;
-    p->room = d->ring_bytes / d->ring;
+    p->slot_bytes = d->ring_bytes / d->ring;
     for (int i = 0; i < p->total; i++) {
         if (!places[i].in_vram) {
             p->number[i] = p->count;
@@ -56,7 +56,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     if (status == MO_OK) {
         status = mo_dstream_create(memory->device, &p->stream, err);
     }
-    for (int i = 0; i < PASS_RING && status == MO_OK; i++) {
+    for (int i = 0; i < STREAM_BUFFERS && status == MO_OK; i++) {
         status = mo_event_create(memory->device, &p->done[i], err);
     }
     for (int i = 0; i < p->count && status == MO_OK; i++) {
@@ -99,7 +99,7 @@ void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *p)
     if (p->held >= 0 && p->tiers) {
         mo_layer_buffer_leave(p->tiers->ring, p->held);
     }
-    for (int i = 0; i < PASS_RING; i++) {
+    for (int i = 0; i < STREAM_BUFFERS; i++) {
         mo_event_destroy(p->done[i]);
     }
     for (int i = 0; p->layers && i < p->count; i++) {
@@ -110,13 +110,13 @@ void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *p)
     mo_device_free(p->link->device, p->memory);
     free(p->layers);
     free(p->number);
-    free(p->few);
+    free(p->small);
     free(p->cpu.layers);
     p->cpu = (mo_gpu_cpu_layers){0};
     *p = (mo_gpu_layer_buffer){.held = -1};
 }
 
-/* ---- Laying out --------------------------------------------------------------------------------- */
+/* ---- Layout --------------------------------------------------------------------------------- */
 
 mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *p, int layer)
 {
@@ -126,19 +126,19 @@ mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *p, int layer)
 
 static mo_daddr slot_of(const mo_gpu_layer_buffer *p, const mo_streamed_layer *l)
 {
-    return p->memory + (mo_daddr)(l->slot * p->room);
+    return p->memory + (mo_daddr)(l->slot * p->slot_bytes);
 }
 
 /* The layer of a position of the endless stream. */
 static mo_streamed_layer *layer_at(const mo_gpu_layer_buffer *p, uint64_t position)
 {
     return p->batch ? &p->layers[position % (uint64_t)p->count]
-                    : &p->layers[p->few[position % (uint64_t)p->few_count]];
+                    : &p->layers[p->small[position % (uint64_t)p->small_count]];
 }
 
 static mo_daddr plain_of(const mo_gpu_layer_buffer *p)
 {
-    return p->memory + (mo_daddr)((p->ring - 1) * p->room);
+    return p->memory + (mo_daddr)((p->buffers - 1) * p->slot_bytes);
 }
 
 mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *p, mo_streamed_layer *l, const mo_weights *w)
@@ -179,7 +179,7 @@ mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
     return MO_OK;
 }
 
-/* ---- Passing ------------------------------------------------------------------------------------ */
+/* ---- Streaming ------------------------------------------------------------------------------------ */
 
 /* What the layer's last copy took. */
 static void measure(mo_gpu_layer_buffer *p, mo_streamed_layer *l)
@@ -330,18 +330,18 @@ mo_status mo_gpu_layer_buffer_leave(mo_gpu_layer_buffer *p, int layer, mo_error 
 static void begin_anew(mo_gpu_layer_buffer *p)
 {
     p->head = p->asked = 0;
-    for (int i = 0; i < PASS_RING; i++) {
+    for (int i = 0; i < STREAM_BUFFERS; i++) {
         p->holds[i] = 0;
     }
 }
 
-mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *p, bool few, mo_error *err)
+mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *p, bool small, mo_error *err)
 {
     bool free_now;
-    if (p->count == 0 || p->batch == !few) {
+    if (p->count == 0 || p->batch == !small) {
         return MO_OK;
     }
-    p->batch = !few;
+    p->batch = !small;
     if (p->cpu.count == 0) { /* the same layers, in the same order */
         return MO_OK;
     }

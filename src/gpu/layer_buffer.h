@@ -1,8 +1,9 @@
-/* Pass: layers whose core does not fit on the device cross the link for every step, into a ring there. Every step needs
- * them all in the same order, so the next ones are copied while one computes, over the end of a step into the
- * beginning of the next. What is not in RAM either comes from the disk through a ring in RAM.
+/* Layer buffer: layers whose core does not fit on the device are streamed: they cross the link for every step, into buffers
+ * there that are filled in turn. Every step needs them all in the same order, so the next ones are copied while one
+ * computes, over the end of a step into the beginning of the next. What is not in RAM either comes from the disk through
+ * the store's layer buffer.
  *
- * Only matrices pass; vectors stay. Private to the gpu's files. */
+ * Only matrices are streamed; vectors stay. Private to the gpu's files. */
 #ifndef MO_GPU_LAYER_BUFFER_H
 #define MO_GPU_LAYER_BUFFER_H
 
@@ -12,9 +13,9 @@
 #include "store/tiers.h"
 
 enum {
-    PASS_PARTS = 12, /* most matrices of a layer's core */
+    STREAM_PARTS = 12, /* most matrices of a layer's core */
     /* Slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout. */
-    PASS_RING = MO_PLAN_DEVICE_LAYER_BUFFERS,
+    STREAM_BUFFERS = MO_PLAN_DEVICE_LAYER_BUFFERS,
 };
 
 typedef struct mo_streamed_part {
@@ -25,10 +26,10 @@ typedef struct mo_streamed_part {
 typedef struct mo_streamed_layer {
     int layer, count;
     int slot; /* always the same, so that programs stay true */
-    mo_streamed_part parts[PASS_PARTS];
+    mo_streamed_part parts[STREAM_PARTS];
     int64_t used;            /* bytes of a slot */
     mo_event *began, *ready; /* of its copy */
-    bool timed;              /* both were recorded, and nobody has looked what lay between */
+    bool timed;              /* both were recorded, and nobody has looked how long it took */
 } mo_streamed_layer;
 
 typedef struct mo_gpu_cpu_layers {
@@ -39,28 +40,28 @@ typedef struct mo_gpu_cpu_layers {
 typedef struct mo_gpu_layer_buffer {
     mo_gpu_link *link;
     int total;                 /* layers of the model */
-    int count;                 /* layers in passage; 0: all stay */
+    int count;                 /* streamed layers; 0: all stay */
     mo_streamed_layer *layers; /* [count], in the order of the model */
     int *number;               /* [layers of the model] among them, -1: it stays */
-    int64_t room;              /* of a slot */
-    mo_daddr memory;           /* [ring][room] */
-    int ring;
+    int64_t slot_bytes;        /* of a buffer */
+    mo_daddr memory;           /* [buffers][slot_bytes] */
+    int buffers;
     int slots;        /* that copies go to */
     bool interleaved; /* the last slot holds the layer that computes, in the file's layout */
     int *
-        few; /* [few_count] numbers of those that pass in steps of few tokens: the CPU does not compute them */
-    int few_count;
-    bool batch; /* the step is one: all of them pass */
+        small; /* [small_count] numbers of those that are streamed in small steps, too: the CPU computes the others */
+    int small_count;
+    bool batch; /* the step is one: all of them are streamed */
     mo_dstream *stream;
-    mo_event *done[PASS_RING];
-    bool used[PASS_RING];      /* `done` was recorded: who fills it waits for that */
-    uint64_t holds[PASS_RING]; /* 1 + the position it was filled for; 0: never */
-    uint64_t head, asked;      /* positions: of the next layer to be computed; after the last that was sent */
-    mo_tiers *tiers;           /* NULL: everything lies in RAM */
-    int held;                  /* layer whose slot in RAM is being copied from; -1: none */
-    mo_event *copied;          /* the end of that */
-    mo_gpu_cpu_layers cpu;     /* those of them that the CPU computes in small steps */
-    uint64_t bytes, ns;        /* that crossed, and what that took */
+    mo_event *done[STREAM_BUFFERS];
+    bool used[STREAM_BUFFERS];      /* `done` was recorded: who fills it waits for that */
+    uint64_t holds[STREAM_BUFFERS]; /* 1 + the position it was filled for; 0: never */
+    uint64_t head, asked;  /* positions: of the next layer to be computed; after the last that was sent */
+    mo_tiers *tiers;       /* NULL: everything is in RAM */
+    int held;              /* layer whose slot in RAM is being copied from; -1: none */
+    mo_event *copied;      /* the end of that */
+    mo_gpu_cpu_layers cpu; /* those of them that the CPU computes in small steps */
+    uint64_t bytes, ns;    /* that crossed, and what that took */
 } mo_gpu_layer_buffer;
 
 /* Opens the buffers that the placement asks for; link, total and tiers are set. Before the core is laid out. */
@@ -68,11 +69,11 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *b, const mo_placement *p
                                    mo_gpu_memory *memory, mo_error *err);
 void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *b);
 
-/* While the core is laid out: the layer's passage, or NULL when it stays; a matrix of it, and where it will be found. */
+/* While the core is laid out: the streamed layer, or NULL when it stays; a matrix of it, and where it will be found. */
 mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *b, int layer);
 mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *b, mo_streamed_layer *l, const mo_weights *w);
 
-/* A layer that stays but lies on disk is read once, to be sent. */
+/* A layer that stays but is on disk is read once, to be sent. */
 mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *b, int layer, mo_error *err);
 void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *b, int layer); /* it has been sent */
 /* After that nobody reads them any more. */
@@ -83,8 +84,8 @@ static inline bool mo_gpu_layer_buffer_has(const mo_gpu_layer_buffer *b, int lay
     return b->number[layer] >= 0;
 }
 
-/* Before a step: what passes in it. */
-mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *b, bool few, mo_error *err);
+/* Before a step: what is streamed in it. */
+mo_status mo_gpu_layer_buffer_begin(mo_gpu_layer_buffer *b, bool small, mo_error *err);
 /* The device's main stream goes on when the layer's matrices are there; waits for the disk where they come from it. */
 mo_status mo_gpu_layer_buffer_enter(mo_gpu_layer_buffer *b, int layer, mo_error *err);
 /* Everything that reads them has been launched: the slot is filled with the next that will need it. */

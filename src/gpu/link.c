@@ -134,7 +134,7 @@ mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const 
     for (int i = 0; i < count && status == MO_OK; i++) {
         const int64_t began = link->watch ? mo_clock_ns() : 0;
         status = mo_op_launch(stream, &ops[i], err);
-        if (link->watch && status == MO_OK) { /* a benchmark wants to know what each takes */
+        if (link->watch && status == MO_OK) { /* a benchmark wants to know how long each lasts */
             status = mo_dstream_wait(stream, err);
             link->watch->seconds[ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
             link->watch->count[ops[i].kind]++;

@@ -10,7 +10,7 @@
 /* Host memory that is pinned in place: weights, layers from disk, slots of each size. */
 enum { GPU_ADOPTED = 2 + MO_BRICK_CLASSES };
 
-/* What ops take, one at a time, when somebody asks: nothing overlaps then. */
+/* How long ops last, one at a time, when somebody asks: nothing overlaps then. */
 typedef struct mo_gpu_watch {
     double seconds[MO_OP_KINDS];
     int count[MO_OP_KINDS];

@@ -4,7 +4,7 @@
 #include "device/op.h"
 
 /* As devices count it. */
-static int64_t taken_by(int64_t bytes)
+static int64_t aligned(int64_t bytes)
 {
     return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
@@ -24,18 +24,18 @@ mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what,
 {
     mo_status status;
     pthread_mutex_lock(&m->lock);
-    if (m->taken + taken_by(bytes) > m->limit) {
+    if (m->used + aligned(bytes) > m->limit) {
         status = mo_fail(
             err, MO_ENOMEM,
             "%s needs %.1f MiB of device memory and %.1f of %.1f MiB are in use; raise the ceiling of device "
             "memory, choose a smaller context or batch, or leave the device out",
-            what, (double)bytes / (1 << 20), (double)m->taken / (1 << 20), (double)m->limit / (1 << 20));
+            what, (double)bytes / (1 << 20), (double)m->used / (1 << 20), (double)m->limit / (1 << 20));
     } else {
         status = mo_device_alloc(m->device, (size_t)bytes, out, err);
     }
     if (status == MO_OK) {
-        m->taken += taken_by(bytes);
-        m->peak_bytes = m->taken > m->peak_bytes ? m->taken : m->peak_bytes;
+        m->used += aligned(bytes);
+        m->peak_bytes = m->used > m->peak_bytes ? m->used : m->peak_bytes;
     }
     pthread_mutex_unlock(&m->lock);
     return status;
@@ -46,7 +46,7 @@ void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes)
     if (address) {
         pthread_mutex_lock(&m->lock);
         mo_device_free(m->device, address);
-        m->taken -= taken_by(bytes);
+        m->used -= aligned(bytes);
         pthread_mutex_unlock(&m->lock);
     }
 }
@@ -54,15 +54,15 @@ void mo_gpu_memory_free(mo_gpu_memory *m, mo_daddr address, int64_t bytes)
 void mo_gpu_memory_settle(mo_gpu_memory *m, int64_t bytes)
 {
     pthread_mutex_lock(&m->lock);
-    m->taken += bytes;
-    m->peak_bytes = m->taken;
+    m->used += bytes;
+    m->peak_bytes = m->used;
     pthread_mutex_unlock(&m->lock);
 }
 
 int64_t mo_gpu_memory_left(mo_gpu_memory *m)
 {
     pthread_mutex_lock(&m->lock);
-    const int64_t left = m->limit - m->taken;
+    const int64_t left = m->limit - m->used;
     pthread_mutex_unlock(&m->lock);
     return left;
 }

@@ -38,7 +38,7 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer);
 /* The device reads so many bytes of pinned memory by itself. */
 void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
-/* grouped: rows lie sorted by expert (row_of); experts: false leaves them out. */
+/* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows);
 /* One brick's rows by a worklist of its own. */

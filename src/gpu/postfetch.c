@@ -30,14 +30,14 @@ mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_erro
                                       .down_bytes = largest->brick_bytes - largest->down_at,
                                       .expert_bytes = largest->brick_bytes,
                                       .used = (int)lanes->core->extent.used};
-    mo_postfetch_capacity room = {0};
+    mo_postfetch_capacity capacity = {0};
     mo_postfetch_notes notes = {.count = 0};
-    const mo_status status = mo_postfetch_size(&lanes->postfetch, &facts, &room, &notes, err);
+    const mo_status status = mo_postfetch_size(&lanes->postfetch, &facts, &capacity, &notes, err);
     for (int i = 0; i < notes.count; i++) {
         mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
     }
     lanes->transfers_most =
-        room.transfers < lanes->experts->stage_count ? room.transfers : lanes->experts->stage_count;
+        capacity.transfers < lanes->experts->stage_count ? capacity.transfers : lanes->experts->stage_count;
     return status;
 }
 

@@ -40,12 +40,12 @@ bool mo_gpu_wants_logits(const mo_forward *forward)
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* open: the host serves layer to - 1 before the next segment goes on. */
+/* served: the host serves layer to - 1 before the next segment goes on. */
 static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int from, int to,
-                             bool open, mo_error *err)
+                             bool served, mo_error *err)
 {
     mo_gpu_segment *s = &set->segments[set->count];
-    *s = (mo_gpu_segment){.from = from, .to = to, .open = open, .streamed = p->streamed};
+    *s = (mo_gpu_segment){.from = from, .to = to, .served = served, .streamed = p->streamed};
     p->streamed = -1;
     const mo_status status = mo_program_create(g->link->device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
@@ -82,27 +82,27 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
             i = to - 1;
             continue;
         }
-        const bool open = set->open[i], alone = mo_gpu_layer_buffer_has(g->layer_buffer, i);
+        const bool served = set->served[i], alone = mo_gpu_layer_buffer_has(g->layer_buffer, i);
         if (alone && p->count > 0) { /* what is before it need not wait for it */
             status = end_segment(g, set, p, from, i, false, err);
             from = i;
         }
         p->streamed = alone ? i : -1;
         mo_gpu_ops_mixer(p, i);
-        if (open) {
+        if (served) {
             mo_gpu_ops_publish(p, i);
         }
         if (g->core->spec->layers[i].routed && mo_vram_has(g->experts->vram, i)) {
             mo_gpu_ops_hot(p, i);
         }
         mo_gpu_ops_side(p, i);
-        if (open && status == MO_OK) {
+        if (served && status == MO_OK) {
             status = end_segment(g, set, p, from, i + 1, true, err);
             from = i + 1;
             mo_gpu_ops_await(p, i);
         }
         mo_gpu_ops_merge(p, i, false, true);
-        if (alone && !open && status == MO_OK) { /* its place in the ring is free again */
+        if (alone && !served && status == MO_OK) { /* its buffer is free again */
             status = end_segment(g, set, p, from, i + 1, false, err);
             from = i + 1;
         }
@@ -151,7 +151,7 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
     const int limit = (int)(layers * GPU_OPS + GPU_OPS);
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
     *set = *shape;
-    set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->open);
+    set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->served);
     mo_gpu_ops p = {.core = g->core,
                     .scratch = g->scratch,
                     .vram = g->experts->vram,
@@ -164,9 +164,9 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
                     .limit = limit};
     mo_status status = MO_OK;
     if (ops && set->segments) {
-        set->open = (bool *)(set->segments + segments);
+        set->served = (bool *)(set->segments + segments);
         for (int i = 0; i < (int)layers; i++) {
-            set->open[i] = mo_gpu_programs_open_layer(g, i);
+            set->served[i] = mo_gpu_programs_needs_host(g, i);
         }
         status = build_set(g, set, &p, err);
     } else {
@@ -189,21 +189,21 @@ static mo_status refuse(mo_status status, const mo_gpu_program_set *shape, mo_er
                           (long long)shape->tokens);
 }
 
-/* How many layers have closed since the set was made; -1: one that was closed is not any more, so it cannot be used. */
-static int closed_since(const mo_gpu_programs *g, const mo_gpu_program_set *set)
+/* How many layers have become complete since the set was made; -1: one that was is not any more, so it cannot be used. */
+static int completed_since(const mo_gpu_programs *g, const mo_gpu_program_set *set)
 {
-    int closed = 0;
+    int complete = 0;
     for (int i = 0; i < g->core->spec->layer_count; i++) {
-        const bool open = mo_gpu_programs_open_layer(g, i);
-        if (open && !set->open[i]) {
+        const bool served = mo_gpu_programs_needs_host(g, i);
+        if (served && !set->served[i]) {
             return -1;
         }
-        closed += set->open[i] && !open;
+        complete += set->served[i] && !served;
     }
-    return closed;
+    return complete;
 }
 
-/* Layers that have closed are served by the host until the set is made anew, with the same result. Making it costs
+/* Layers that have become complete are served by the host until the set is made anew, with the same result. Making it costs
  * about what it did at first (nobody has timed it on a GPU) and saves a round trip for each of them in every step, so it
  * is not done at once: others may follow. A set that cannot be made anew serves on. */
 static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
@@ -214,12 +214,12 @@ static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, 
     if (set->closures == shape->closures) {
         return MO_OK;
     }
-    const int closed = closed_since(g, set);
-    if (closed == 0) {
+    const int complete = completed_since(g, set);
+    if (complete == 0) {
         set->closures = shape->closures;
         return MO_OK;
     }
-    if (closed > 0 && shape->made - set->made < GPU_RENEW) {
+    if (complete > 0 && shape->made - set->made < GPU_RENEW) {
         return MO_OK;
     }
     const mo_status status = make_set(g, shape, &fresh, &refused);
@@ -228,10 +228,10 @@ static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, 
         *set = fresh;
         return MO_OK;
     }
-    if (closed > 0 && status != MO_EDEVICE) {
+    if (complete > 0 && status != MO_EDEVICE) {
         set->made = shape->made;
         mo_log(MO_LOG_WARN, "device",
-               "%d layers need the host no more, but go on asking it, which costs time: %s", closed,
+               "%d layers need the host no more, but go on asking it, which costs time: %s", complete,
                refused.detail);
         return MO_OK;
     }

@@ -1,4 +1,4 @@
-/* Programs: steps of few tokens, prepared. A set is a step's ops in segments, cut where the host has a part or a layer is
+/* Programs: small steps, prepared. A set is a step's ops in segments, cut where the host has a part or a layer is
  * streamed; steps of the same shape share it. Private to the gpu's files. */
 #ifndef MO_GPU_PROGRAMS_H
 #define MO_GPU_PROGRAMS_H
@@ -15,8 +15,8 @@ enum {
 };
 
 typedef struct mo_gpu_segment {
-    int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it is open */
-    bool open;    /* the last layer waits for the host */
+    int from, to; /* layers whose choice it makes: [from, to); the host serves to - 1 when it has to */
+    bool served;  /* the last layer waits for the host */
     int streamed; /* the streamed layer whose matrices it reads; -1: it reads what stays */
     int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
     mo_program *program;
@@ -30,7 +30,7 @@ typedef struct mo_gpu_program_set {
     int count;
     mo_gpu_segment *segments;
     uint64_t closures; /* mo_vram_completions() when it was compared with the layers */
-    bool *open;        /* [layers of the model] as they were when it was made; part of the segments' memory */
+    bool *served;      /* [layers of the model] as they were when it was made; part of the segments' memory */
 } mo_gpu_program_set;
 
 typedef struct mo_gpu_programs {
@@ -48,7 +48,7 @@ mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err);
 void mo_gpu_programs_close(mo_gpu_programs *g);
 
 /* Does the host have a part in the layer, in small steps? */
-static inline bool mo_gpu_programs_open_layer(const mo_gpu_programs *g, int layer)
+static inline bool mo_gpu_programs_needs_host(const mo_gpu_programs *g, int layer)
 {
     return g->core->spec->layers[layer].routed && !mo_vram_complete(g->experts->vram, layer);
 }
@@ -56,7 +56,7 @@ static inline bool mo_gpu_programs_open_layer(const mo_gpu_programs *g, int laye
 /* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
 int64_t mo_gpu_chunks_seen(const mo_forward *forward);
 bool mo_gpu_wants_logits(const mo_forward *forward);
-/* The set for a step of few tokens, made where there is none yet, in the place of the one that rested longest; and made
+/* The set for a small step, made where there is none yet, in the place of the one that rested longest; and made
  * anew, now and then, where all experts of a layer have come to slots since: it needs the host no more. `number`: of the
  * step. It is good until the next call. */
 mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,

@@ -13,7 +13,8 @@ static mo_device_report gather(const mo_gpu *gpu)
         .work_bytes = gpu->scratch.bytes,
         .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
         .host_layers = gpu->layer_buffer.cpu.count,
-        .layer_buffer_bytes = gpu->layer_buffer.count ? gpu->layer_buffer.ring * gpu->layer_buffer.room : 0,
+        .layer_buffer_bytes =
+            gpu->layer_buffer.count ? gpu->layer_buffer.buffers * gpu->layer_buffer.slot_bytes : 0,
         .streamed_bytes = gpu->layer_buffer.bytes,
         .streamed_ns = gpu->layer_buffer.ns,
         .stage_bytes = gpu->experts.staging_bytes + gpu->hot.stage_bytes,

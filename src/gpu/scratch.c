@@ -97,19 +97,20 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
 static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
 {
     const mo_extent *e = &s->core->extent;
-    const int64_t rows = s->batch * e->used, few = GPU_SMALL * e->used;
+    const int64_t rows = s->batch * e->used, small = GPU_SMALL * e->used;
     const int layers = s->core->spec->layer_count;
-    p->reply_bytes = ((int64_t)sizeof(mo_dreply) + 4 * (few > GPU_SMALL ? few : GPU_SMALL) + 63) / 64 * 64;
+    p->reply_bytes =
+        ((int64_t)sizeof(mo_dreply) + 4 * (small > GPU_SMALL ? small : GPU_SMALL) + 63) / 64 * 64;
     p->block = (uint8_t *)cut(c, mo_gpu_block_of(s, s->batch).bytes, 1);
     p->flags = (uint32_t *)cut(c, layers, sizeof(uint32_t));
     p->replies = (uint8_t *)cut(c, layers * p->reply_bytes, 1);
-    p->ids = (int32_t *)cut(c, rows > few ? rows : few, sizeof(int32_t));
-    p->all_ids = (int32_t *)cut(c, layers * few, sizeof(int32_t));
-    p->all_weights = (float *)cut(c, layers * few, sizeof(float));
+    p->ids = (int32_t *)cut(c, rows > small ? rows : small, sizeof(int32_t));
+    p->all_ids = (int32_t *)cut(c, layers * small, sizeof(int32_t));
+    p->all_weights = (float *)cut(c, layers * small, sizeof(float));
     p->in = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
     p->x = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
-    p->rows = (float *)cut(c, few * s->core->spec->width, sizeof(float));
-    p->hidden = (void *)cut(c, 1, mo_acts_bytes(few, e->expert_width));
+    p->rows = (float *)cut(c, small * s->core->spec->width, sizeof(float));
+    p->hidden = (void *)cut(c, 1, mo_acts_bytes(small, e->expert_width));
     p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
     p->works = (uint8_t *)cut(c, MO_PLAN_STAGES * p->work_bytes, 1);

@@ -23,15 +23,15 @@ typedef struct mo_gpu_pinned {
     int64_t bytes;
     uint8_t *block;   /* as the device's step block */
     uint32_t *flags;  /* [layers] published */
-    uint8_t *replies; /* [layers] mo_dreply with room for few * used rows */
+    uint8_t *replies; /* [layers] mo_dreply with space for GPU_SMALL * used rows */
     int64_t reply_bytes;
     int32_t *ids;     /* [batch * used] of the layer that was published */
-    int32_t *all_ids; /* [layers][few * used] of all, after a step of few tokens */
+    int32_t *all_ids; /* [layers][GPU_SMALL * used] of all, after a small step */
     float *all_weights;
-    float *in;      /* [few][D] the experts' input */
-    float *x;       /* [few][D] the stream, on its way through layers that the CPU computes */
-    float *rows;    /* [few * used][D] what the CPU computed */
-    void *hidden;   /* acts [few * used][F]: what it hands on before down */
+    float *in;      /* [GPU_SMALL][D] the experts' input */
+    float *x;       /* [GPU_SMALL][D] the stream, on its way through layers that the CPU computes */
+    float *rows;    /* [GPU_SMALL * used][D] what the CPU computed */
+    void *hidden;   /* acts [GPU_SMALL * used][F]: what it hands on before down */
     float *logits;  /* [GPU_LOGITS][vocab] */
     uint32_t *bad;  /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
     uint8_t *works; /* worklists of fetched experts, one per stage */
@@ -61,7 +61,7 @@ typedef struct mo_gpu_scratch {
     uint32_t sequence;      /* of the step: what flags and replies of this one hold */
 } mo_gpu_scratch;
 
-/* Takes the memory, on the device and pinned. */
+/* Allocates the memory, on the device and pinned. */
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
                               int64_t batch, int64_t context, mo_error *err);
 void mo_gpu_scratch_close(mo_gpu_scratch *s, mo_device *device);
@@ -94,7 +94,7 @@ static inline mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer)
     return s->step + (mo_daddr)(4 * (2 * (int64_t)s->core->spec->layer_count + 2 + layer));
 }
 
-/* The ids or weights that a layer chose, in their array: layers lie close together for few tokens, so that one copy
+/* The ids or weights that a layer chose, in their array: layers are side by side for small steps, so that one copy
  * brings them all. */
 static inline int64_t mo_gpu_choice_rows(const mo_gpu_scratch *s, int64_t tokens)
 {

@@ -182,12 +182,12 @@ mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *
     return status;
 }
 
-mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err)
+mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool small, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < forward->slice_count && gpu->layer_buffer.cpu.count && status == MO_OK; i++) {
         const mo_state *s = forward->slices[i].state;
-        if (!few) {
+        if (!small) {
             status = mo_gpu_cpu_state_return(gpu, s, err);
         } else if (!s->gpu_session->hosted) {
             status = move(gpu, s, false, err);

@@ -23,7 +23,7 @@ mo_status mo_gpu_session_push(mo_state *state, mo_error *err);
 /* Before a step: recurrent parts of those that begin anew are cleared; */
 mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
 /* the parts of layers that the CPU computes are where the step computes them. */
-mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool few, mo_error *err);
+mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool small, mo_error *err);
 /* The same for one state: to the device. */
 mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err);
 

@@ -1,5 +1,5 @@
-/* A step on the gpu: few tokens run prepared programs, with the host's help where a layer's experts do not all lie on
- * the device; a batch goes layer by layer. */
+#include "gpu/step.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,7 +8,6 @@
 #include "gpu/finish.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
-#include "gpu/step.h"
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
@@ -50,7 +49,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
 
 /* ---- Few tokens ------------------------------------------------------------------------------- */
 
-static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
+static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     mo_gpu_program_set *set;
     mo_status status = mo_gpu_programs_find(&gpu->programs, forward, gpu->number, &set, err);
@@ -60,13 +59,13 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     }
     for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
         const mo_gpu_segment *s = &set->segments[i];
-        const bool open = s->open, hosted = s->host_to > s->host_from;
+        const bool served = s->served, hosted = s->host_to > s->host_from;
         mo_gpu_service service = {0};
         status = mo_forward_cancelled(forward, err);
         if (status != MO_OK) {
             break;
         }
-        if (open) {
+        if (served) {
             status = mo_gpu_lanes_serve(&gpu->lanes, forward, s->to - 1, gpu->number, &service, err);
         } else if (hosted) {
             status = mo_gpu_cpu_layers_meet(&gpu->lanes, forward, s->host_from, err);
@@ -76,7 +75,7 @@ static mo_status run_few(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         } else if (status == MO_OK) {
             status = mo_gpu_programs_run(&gpu->programs, &set->segments[i + 1], err);
         }
-        if (status == MO_OK && open) {
+        if (status == MO_OK && served) {
             status = mo_gpu_lanes_reply(&gpu->lanes, forward, &service, err);
         } else if (status == MO_OK && hosted) {
             status = mo_gpu_cpu_layers_run(&gpu->lanes, forward, s->host_from, s->host_to, err);
@@ -160,7 +159,7 @@ static void give_up(mo_gpu *gpu)
 
 static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    const bool few = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
+    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
             forward->slices[i].state->kv != forward->slices[0].state->kv) {
@@ -170,29 +169,29 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     }
     gpu->number++;
     mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
-    mo_pool_expect(forward->engine->pool, few && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
+    mo_pool_expect(forward->engine->pool, small && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
         status = mo_gpu_session_clear(gpu, forward, err);
     }
-    if (status == MO_OK && !few) {
+    if (status == MO_OK && !small) {
         status = mo_gpu_batch_begin(gpu, forward, !forward->slices[0].routers_only, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_cpu_state_bring(gpu, forward, few, err);
+        status = mo_gpu_cpu_state_bring(gpu, forward, small, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, few, err);
+        status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, small, err);
     }
     if (status == MO_OK) {
         status = send_block(gpu, forward, err);
     }
     if (status == MO_OK) {
-        status = few ? run_few(gpu, forward, err) : run_batch(gpu, forward, err);
+        status = small ? run_small(gpu, forward, err) : run_batch(gpu, forward, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_finish(gpu, forward, few, err);
+        status = mo_gpu_finish(gpu, forward, small, err);
     }
     if (status != MO_OK) {
         give_up(gpu);

@@ -50,7 +50,7 @@ void mo_gpu_windows_close(mo_gpu_experts *x)
     }
 }
 
-/* ---- Where things lie ------------------------------------------------------------------------- */
+/* ---- Layout -------------------------------------------------------------------------------- */
 
 mo_gpu_window *mo_gpu_window_at(mo_gpu_experts *x, uint64_t number)
 {
