@@ -10,6 +10,7 @@ grep -rHoE --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' '^
 BEGIN {
     # Room: the rooms it may include.
     may["base"] = ""
+    may["net"] = "base"
     may["numeric"] = "base"
     may["gguf"] = "base numeric"
     may["text"] = "base gguf"
