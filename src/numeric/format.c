@@ -3,7 +3,6 @@
 #include <strings.h>
 
 #include "base/status.h"
-#include "numeric/weights.h"
 
 #define FLOAT(name, number, bytes) [MO_##name] = {MO_##name, #name, 1, bytes, MO_KIND_FLOAT, MO_FOLD_NONE},
 #define INTEGER(name, number, bytes)                                                                         \

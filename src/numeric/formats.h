@@ -39,6 +39,8 @@
     X(MXFP4, 39, 5, 17, PLAIN, 0, 1, 1, 1, 4, 4)                                                             \
     X(NVFP4, 40, 6, 36, TWO_STEPS, 0, 9, 4, 36, 0, 4)
 
+enum { MO_BLOCK_BYTES_MAX = 256 }; /* most bytes of a block */
+
 #define MO_NUMBERED(name, number, ...) MO_##name = (number),
 typedef enum mo_type {
     MO_FLOAT_FORMATS(MO_NUMBERED) MO_INTEGER_FORMATS(MO_NUMBERED) MO_QUANTIZED_FORMATS(MO_NUMBERED)

@@ -23,7 +23,6 @@ void mo_weights_interleave(const mo_weights *w, int group, uint8_t *out);
 
 /* The bytes of file block `b` of row `r`, in the file's layout: a pointer into a plain matrix, or a copy in
  * `space` gathered from an interleaved one. */
-enum { MO_BLOCK_BYTES_MAX = 256 };
 const uint8_t *mo_weights_block(const mo_weights *w, int64_t r, int64_t b, uint8_t space[MO_BLOCK_BYTES_MAX]);
 
 /* The units of one file block, in order. Their sizes sum up to block_bytes. */
