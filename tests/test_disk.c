@@ -94,7 +94,7 @@ static void find_methods(void)
     } else {
         mo_disk_close(disk);
     }
-    const mo_disk_options ring = {.io = MO_IO_CACHED, .ring = true};
+    const mo_disk_options ring = {.io = MO_IO_CACHED, .uring = true};
     if (mo_disk_open(path_list, FILES, &ring, &disk, &err) == MO_EUNSUPPORTED) {
         snprintf(no_ring, sizeof no_ring, "%s", err.detail);
     } else {
@@ -178,7 +178,7 @@ static void submit(mo_disk *disk, mo_read *r)
 
 static void aim(mo_read *r, int part, int64_t offset, int64_t bytes, uint8_t *room)
 {
-    *r = (mo_read){.part = part, .offset = offset, .bytes = bytes, .room = room};
+    *r = (mo_read){.part = part, .offset = offset, .bytes = bytes, .memory = room};
 }
 
 static void aim_anywhere(mo_read *r, uint64_t *seed, uint8_t *room)
@@ -198,10 +198,10 @@ static bool is_right(const mo_read *r)
 /* Cached reads touch nothing but the bytes asked for, direct ones nothing behind their room. */
 static bool is_tidy(const mo_read *r, bool direct)
 {
-    const uint8_t *begin = direct ? r->room : mo_disk_data(r);
-    const uint8_t *end = direct ? r->room + mo_disk_capacity(r->offset, r->bytes) : begin + r->bytes;
-    return memcmp(r->room, blank, (size_t)(begin - r->room)) == 0 &&
-           memcmp(end, blank, (size_t)(r->room + ROOM - end)) == 0;
+    const uint8_t *begin = direct ? r->memory : mo_disk_data(r);
+    const uint8_t *end = direct ? r->memory + mo_disk_capacity(r->offset, r->bytes) : begin + r->bytes;
+    return memcmp(r->memory, blank, (size_t)(begin - r->memory)) == 0 &&
+           memcmp(end, blank, (size_t)(r->memory + ROOM - end)) == 0;
 }
 
 static void read_at_random(const mo_disk_options *options, int count)
@@ -211,7 +211,7 @@ static void read_at_random(const mo_disk_options *options, int count)
     uint64_t seed = 7;
     uint64_t bytes = 0;
     assert_int_equal(mo_disk_io(disk), options->io);
-    assert_int_equal(mo_disk_chosen(disk), options->ring ? MO_DISK_URING : MO_DISK_THREADS);
+    assert_int_equal(mo_disk_chosen(disk), options->uring ? MO_DISK_URING : MO_DISK_THREADS);
     assert_int_equal(mo_disk_readers(disk), options->readers);
     forbidden = true;
     for (int i = 0; i < count + SLOTS; i++) {
@@ -255,7 +255,7 @@ static void ring_reads_right(mo_io io)
     for (int readers = 1; readers <= 16; readers *= 4) {
         for (int registered = 0; registered < 2; registered++) {
             read_at_random(&(mo_disk_options){.io = io,
-                                              .ring = true,
+                                              .uring = true,
                                               .readers = readers,
                                               .piece = PIECE,
                                               .regions = &arena,
@@ -537,10 +537,10 @@ static void files_change(void **state)
         change_under(&(mo_disk_options){.io = MO_IO_DIRECT, .plain = true});
     }
     if (!no_ring[0]) {
-        change_under(&(mo_disk_options){.io = MO_IO_CACHED, .ring = true});
+        change_under(&(mo_disk_options){.io = MO_IO_CACHED, .uring = true});
     }
     if (!no_ring[0] && !no_direct[0]) {
-        change_under(&(mo_disk_options){.io = MO_IO_DIRECT, .ring = true});
+        change_under(&(mo_disk_options){.io = MO_IO_DIRECT, .uring = true});
     }
 }
 
@@ -552,7 +552,7 @@ static void reads_past_the_end(void **state)
             if ((io == MO_IO_DIRECT && no_direct[0]) || (ring && no_ring[0])) {
                 continue;
             }
-            mo_disk *disk = open_disk(&(mo_disk_options){.io = (mo_io)io, .ring = ring, .plain = !ring});
+            mo_disk *disk = open_disk(&(mo_disk_options){.io = (mo_io)io, .uring = ring, .plain = !ring});
             mo_read r;
             aim(&r, 1, sizes[1] - 100, 101, arena);
             submit(disk, &r);
@@ -665,7 +665,7 @@ static void close_with_queued(void **state)
             continue;
         }
         mo_disk *disk = open_disk(
-            &(mo_disk_options){.io = best_io(), .readers = 2, .piece = PIECE, .ring = ring, .plain = !ring});
+            &(mo_disk_options){.io = best_io(), .readers = 2, .piece = PIECE, .uring = ring, .plain = !ring});
         uint64_t seed = 3;
         for (int i = 0; i < 200; i++) { /* rooms are shared: nobody looks at them */
             aim_anywhere(&reads[i], &seed, arena + (size_t)(i % SLOTS) * ROOM);
@@ -774,7 +774,7 @@ static void many_submitters(void **state)
     assert_true(SUBMITTERS * OWN <= SLOTS);
     crowd_on(&(mo_disk_options){.io = best_io(), .plain = true, .piece = 8192, .readers = 3});
     if (!no_ring[0]) {
-        crowd_on(&(mo_disk_options){.io = best_io(), .ring = true, .piece = 8192, .readers = 5});
+        crowd_on(&(mo_disk_options){.io = best_io(), .uring = true, .piece = 8192, .readers = 5});
     }
 }
 
@@ -851,7 +851,7 @@ static void bad_requests(void **state)
     assert_null(disk);
     const mo_disk_options bad[] = {
         {.readers = -1},  {.readers = MO_DISK_READERS + 1}, {.piece = 1000},
-        {.piece = -4096}, {.ring = true, .plain = true},    {.ring = true, .fault = inject},
+        {.piece = -4096}, {.uring = true, .plain = true},   {.uring = true, .fault = inject},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(mo_disk_open(path_list, FILES, &bad[i], &disk, &err), MO_EINVAL);

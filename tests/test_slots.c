@@ -87,7 +87,7 @@ static void take(model *m, mo_slots *s, int32_t brick)
 {
     int32_t evicted = -5;
     const int32_t victim = mo_slots_victim(s);
-    const int32_t slot = mo_slots_take(s, brick, &evicted);
+    const int32_t slot = mo_slots_acquire(s, brick, &evicted);
     check_victim(m, victim);
     assert_int_equal(evicted, victim >= 0 ? victim : -1);
     if (victim == -2) {
@@ -208,7 +208,7 @@ static void edges(void **state)
         assert_int_equal(mo_slots_create(mo_policy_at(p), 3, 0, &s, &err), MO_OK); /* no slot at all */
         mo_slots_touch(s, 2, 1, 1);
         assert_int_equal(mo_slots_victim(s), -2);
-        assert_int_equal(mo_slots_take(s, 2, &evicted), -1);
+        assert_int_equal(mo_slots_acquire(s, 2, &evicted), -1);
         assert_int_equal(evicted, -1);
         mo_slots_destroy(s);
     }
@@ -228,7 +228,7 @@ static void ties(void **state)
     assert_int_equal(mo_slots_create(mo_policy_find("lru"), 6, 3, &s, &err), MO_OK);
     for (int32_t i = 2; i >= 0; i--) {
         mo_slots_touch(s, i, 1, 1);
-        mo_slots_take(s, i, &evicted);
+        mo_slots_acquire(s, i, &evicted);
         mo_slots_unpin(s, i);
     }
     assert_int_equal(mo_slots_victim(s), 0);
@@ -279,7 +279,7 @@ static int hits_of(const mo_policy *policy, int32_t bricks, int32_t slots, const
             hits += i >= count / 2;
             mo_slots_pin(s, uses[i]);
         } else {
-            mo_slots_take(s, uses[i], &evicted);
+            mo_slots_acquire(s, uses[i], &evicted);
         }
         mo_slots_unpin(s, uses[i]);
     }

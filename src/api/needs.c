@@ -35,7 +35,7 @@ static void count_classes(const mo_bricks *bricks, mo_plan_model *out)
     for (int i = 0; i < bricks->class_count; i++) {
         const mo_brick_class *c = &bricks->classes[i];
         out->classes[i] = (mo_plan_class){.bytes = c->bytes / c->count,
-                                          .room = c->room,
+                                          .room = c->slot_bytes,
                                           .bricks = c->count,
                                           .used_per_token = (double)c->used * c->layers,
                                           .used = c->used};

@@ -10,8 +10,8 @@
  * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
  * opens the next phase, or closes the region, so no phase waits for the calling thread in particular.
  *
- * How a thread sleeps. It says so in its seat and in `sleepers`, looks once more for work, and waits on
- * its seat; who opens a phase stores `unclaimed` first and looks at `sleepers` after that. All four are
+ * How a thread sleeps. It says so in its worker and in `sleepers`, looks once more for work, and waits on
+ * its worker; who opens a phase stores `unclaimed` first and looks at `sleepers` after that. All four are
  * sequentially consistent, so one of the two sees the other. A lost thread would only cost speed: who
  * opens a phase also works on it. */
 #include "base/pool.h"
@@ -45,13 +45,13 @@
 /* Wakes so many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
-typedef struct seat {
+typedef struct worker {
     alignas(LINE_BYTES) _Atomic uint32_t parked; /* futex: 1 asleep; who changes 1 to 0 does the waking */
     _Atomic int core;                            /* where its thread was seen last */
     mo_pool *pool;
-    pthread_t thread; /* seat 0 is the caller's and has none */
+    pthread_t thread; /* worker 0 is the caller's and has none */
     int index;
-} seat;
+} worker;
 
 struct mo_pool {
     /* One line: the decrement that takes a chunk brings along what the chunk needs. phase and chunks are
@@ -63,15 +63,15 @@ struct mo_pool {
     /* The caller's list, valid until the region is closed; for who opens a phase. */
     const mo_phase *phases;
     int phase_count, phase_next;
-    alignas(LINE_BYTES) _Atomic int sleepers; /* seats that are parked or about to be */
+    alignas(LINE_BYTES) _Atomic int sleepers; /* workers that are parked or about to be */
     _Atomic bool open;                        /* a region is running */
     _Atomic bool stop;
     alignas(LINE_BYTES) pthread_mutex_t region_lock; /* one region at a time */
     int threads, started;
     int awake_most;                    /* more threads are not woken: they only get in the way */
     _Atomic int64_t spin_ns;           /* how long a thread waits before it sleeps */
-    _Atomic int16_t owners[MAX_CORES]; /* by core: 1 + the seat seen there last, 0: none */
-    seat seats[];
+    _Atomic int16_t owners[MAX_CORES]; /* by core: 1 + the worker seen there last, 0: none */
+    worker workers[];
 };
 
 static void cpu_pause(void)
@@ -83,10 +83,10 @@ static void cpu_pause(void)
 #endif
 }
 
-/* Changes nothing when the seat's thread is awake. True when it slept. */
+/* Changes nothing when the worker's thread is awake. True when it slept. */
 static bool wake_seat(mo_pool *pool, int index)
 {
-    seat *s = &pool->seats[index];
+    worker *s = &pool->workers[index];
     if (atomic_load(&s->parked) != 1 || atomic_exchange(&s->parked, 0) != 1) {
         return false;
     }
@@ -180,7 +180,7 @@ static bool ready(mo_pool *pool, int thread)
 
 static void park(mo_pool *pool, int thread)
 {
-    seat *s = &pool->seats[thread];
+    worker *s = &pool->workers[thread];
     atomic_store(&s->parked, 1);
     atomic_fetch_add(&pool->sleepers, 1);
     if (ready(pool, thread)) {
@@ -197,10 +197,10 @@ static void park(mo_pool *pool, int thread)
 
 /* ---- Places ----------------------------------------------------------------------------------- */
 
-/* Does seat `owner` - 1 work on this core, as far as we know? */
+/* Does worker `owner` - 1 work on this core, as far as we know? */
 static bool works_there(mo_pool *pool, int owner, int core)
 {
-    seat *s = &pool->seats[owner > 0 ? owner - 1 : 0];
+    worker *s = &pool->workers[owner > 0 ? owner - 1 : 0];
     return owner > 0 && atomic_load_explicit(&s->core, memory_order_relaxed) == core &&
            atomic_load_explicit(&s->parked, memory_order_relaxed) == 0;
 }
@@ -212,7 +212,7 @@ static bool shares_core(mo_pool *pool, int thread)
     if (core < 0 || core >= MAX_CORES) {
         return false;
     }
-    seat *s = &pool->seats[thread];
+    worker *s = &pool->workers[thread];
     int owner = atomic_load_explicit(&pool->owners[core], memory_order_relaxed);
     if (atomic_load_explicit(&s->core, memory_order_relaxed) != core) {
         atomic_store_explicit(&s->core, core, memory_order_relaxed);
@@ -252,9 +252,9 @@ static void wait_for_work(mo_pool *pool, int thread)
     park(pool, thread);
 }
 
-static void *worker(void *arg)
+static void *run_worker(void *arg)
 {
-    seat *s = arg;
+    worker *s = arg;
     mo_host_float_mode();
     while (!atomic_load(&s->pool->stop)) {
         work(s->pool, s->index);
@@ -271,8 +271,8 @@ static int start_workers(mo_pool *pool)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = 0;
     for (int i = 1; i < pool->threads && !failed; i++) {
-        seat *s = &pool->seats[i];
-        failed = pthread_create(&s->thread, NULL, worker, s);
+        worker *s = &pool->workers[i];
+        failed = pthread_create(&s->thread, NULL, run_worker, s);
         if (!failed) {
             char name[32]; /* the kernel keeps 15 bytes; MAX_THREADS fits */
             snprintf(name, sizeof name, "moraine-%d", i);
@@ -294,7 +294,7 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
     }
     int cores = mo_machine_cores_usable("");
     threads = threads ? threads : cores < MAX_THREADS ? cores : MAX_THREADS;
-    size_t bytes = sizeof(mo_pool) + (size_t)threads * sizeof(seat);
+    size_t bytes = sizeof(mo_pool) + (size_t)threads * sizeof(worker);
     mo_pool *pool = aligned_alloc(LINE_BYTES, bytes);
     if (!pool) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a pool of %d threads", threads);
@@ -305,8 +305,8 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
     pool->awake_most = cores > 2 ? cores : 2; /* two, so that a chunk that blocks holds up no other */
     pthread_mutex_init(&pool->region_lock, NULL);
     for (int i = 0; i < threads; i++) {
-        pool->seats[i].pool = pool;
-        pool->seats[i].index = i;
+        pool->workers[i].pool = pool;
+        pool->workers[i].index = i;
     }
     int failed = start_workers(pool);
     if (failed) {
@@ -329,7 +329,7 @@ void mo_pool_destroy(mo_pool *pool)
         wake_seat(pool, i);
     }
     for (int i = 1; i <= pool->started; i++) {
-        pthread_join(pool->seats[i].thread, NULL);
+        pthread_join(pool->workers[i].thread, NULL);
     }
     pthread_mutex_destroy(&pool->region_lock);
     free(pool);

@@ -76,7 +76,7 @@ static mo_status begin_copy(mo_gpu_hot *h, int number, const mo_exchange *x, mo_
         return MO_OK; /* no longer an exchange */
     }
     const mo_daddr to = mo_gpu_experts_in_ram(h->experts, x->layer, x->add)
-                            ? mo_vram_take_free(h->experts->vram, x->layer, x->add)
+                            ? mo_vram_acquire_free(h->experts->vram, x->layer, x->add)
                             : 0;
     *begun = MO_HOT_LATER;
     if (!to) {
@@ -99,7 +99,7 @@ static bool put_back(mo_gpu_hot *h, const mo_exchange *x, int number, mo_error *
     if (h->experts->store && mo_store_bring(h->experts->store, x->layer, x->evict, err) != MO_OK) {
         return false;
     }
-    const mo_daddr to = mo_vram_take_free(h->experts->vram, x->layer, x->evict);
+    const mo_daddr to = mo_vram_acquire_free(h->experts->vram, x->layer, x->evict);
     if (mo_gpu_experts_send(h->experts, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
         mo_dstream_wait(h->link->main, err) != MO_OK) {
         mo_vram_drop(h->experts->vram, x->layer, x->evict);
@@ -137,11 +137,11 @@ static mo_status exchange_now(mo_gpu_hot *h, const mo_exchange *x, mo_hot_begun 
     if (status != MO_OK) {
         return status;
     }
-    mo_daddr to = mo_vram_take_free(h->experts->vram, x->layer, x->add);
+    mo_daddr to = mo_vram_acquire_free(h->experts->vram, x->layer, x->add);
     const bool in_place = !to;
     if (in_place) {
         mo_vram_drop(h->experts->vram, x->layer, x->evict);
-        to = mo_vram_take_free(h->experts->vram, x->layer, x->add);
+        to = mo_vram_acquire_free(h->experts->vram, x->layer, x->add);
     }
     status = mo_gpu_experts_send(h->experts, x->layer, x->add, to, number, &bytes, err);
     if (status == MO_OK && h->experts->store) {

@@ -25,7 +25,7 @@ static void give_place(mo_gpu_lanes *lanes, int layer, int expert, int stage)
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
     const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->vram, layer);
-    const mo_daddr slot = admit ? mo_vram_take(lanes->experts->vram, layer, expert) : 0;
+    const mo_daddr slot = admit ? mo_vram_acquire(lanes->experts->vram, layer, expert) : 0;
     s->to = slot ? slot : s->plain;
     if (slot) {
         mo_vram_landed(lanes->experts->vram, layer, expert);

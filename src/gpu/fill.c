@@ -54,7 +54,7 @@ static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_erro
     if (mo_vram_find(x->vram, layer, expert) || (!bring && !mo_gpu_experts_in_ram(x, layer, expert))) {
         return MO_OK;
     }
-    const mo_daddr to = mo_vram_take_free(x->vram, layer, expert);
+    const mo_daddr to = mo_vram_acquire_free(x->vram, layer, expert);
     if (!to) {
         return MO_OK;
     }

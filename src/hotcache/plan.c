@@ -217,7 +217,7 @@ mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_pl
         out->budget = budget;
         for (size_t k = 0; k < packing.count; k++) {
             const mo_packed *e = &packing.entry[k];
-            out->bytes += (uint64_t)d.bricks->classes[class_of(&d, e->layer, e->expert)].room;
+            out->bytes += (uint64_t)d.bricks->classes[class_of(&d, e->layer, e->expert)].slot_bytes;
         }
     }
     mo_packing_free(&packing);

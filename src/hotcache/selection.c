@@ -227,7 +227,7 @@ static uint64_t *rooms_in_ram(const mo_bricks *b)
     uint64_t *room = calloc((size_t)b->layers + 1, sizeof *room);
     for (int32_t i = 0; room && i < b->expert_count; i++) {
         const mo_brick_home *home = &b->home[i];
-        const uint64_t bytes = (uint64_t)b->classes[home->size_class].room;
+        const uint64_t bytes = (uint64_t)b->classes[home->size_class].slot_bytes;
         room[home->layer] = bytes > room[home->layer] ? bytes : room[home->layer];
     }
     return room;
@@ -259,7 +259,7 @@ static mo_status take_room(const mo_bricks *b, const mo_hot_set *set, mo_plan *p
     plan->mode = MO_PLAN_SLOTS;
     for (int i = 0; i < b->class_count; i++) {
         plan->class_slots[i] = set->class_slots[i];
-        bytes += set->class_slots[i] * b->classes[i].room;
+        bytes += set->class_slots[i] * b->classes[i].slot_bytes;
     }
     plan->used += bytes - plan->slots;
     plan->slots = bytes;

@@ -45,7 +45,7 @@ void mo_bind_free(mo_binder *b)
 {
     free(b->bindings);
     b->bindings = NULL;
-    b->count = b->room = 0;
+    b->count = b->limit = 0;
 }
 
 void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
@@ -60,16 +60,16 @@ void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
 
 static void binding(mo_binder *b, mo_binding w)
 {
-    if (good(b) && b->count == b->room) {
-        const size_t room = b->room ? 2 * b->room : 256;
-        mo_binding *grown = realloc(b->bindings, room * sizeof *grown);
+    if (good(b) && b->count == b->limit) {
+        const size_t limit = b->limit ? 2 * b->limit : 256;
+        mo_binding *grown = realloc(b->bindings, limit * sizeof *grown);
         if (!grown) {
             mo_bind_fail(b, MO_ENOMEM, "%s: no memory for describing the model; free some and try again",
                          file_of(b, NULL));
             return;
         }
         b->bindings = grown;
-        b->room = room;
+        b->limit = limit;
     }
     if (good(b)) {
         b->bindings[b->count++] = w;
@@ -157,7 +157,7 @@ int64_t mo_bind_rows_of(mo_binder *b, const char *fmt, ...)
 
 /* ---- Vectors ---- */
 
-static void wish_vector(mo_binder *b, const mo_gguf_tensor *t, const float **out, int64_t first)
+static void add_vector(mo_binder *b, const mo_gguf_tensor *t, const float **out, int64_t first)
 {
     binding(b,
             (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .first = first, .vector = out});
@@ -170,7 +170,7 @@ static void bind_vector(mo_binder *b, const float **out, int64_t n, bool optiona
     if (!t && !optional) {
         missing(b, name, "");
     } else if (t && fits(b, t, n, 1, 1)) {
-        wish_vector(b, t, out, 0);
+        add_vector(b, t, out, 0);
     }
 }
 
@@ -225,7 +225,7 @@ static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char
                      "newer conversion of the model",
                      file_of(b, t), t->name);
     } else if (t && fits(b, t, r->total, 1, 1)) {
-        wish_vector(b, t, &out->bias, r->row);
+        add_vector(b, t, &out->bias, r->row);
     }
 }
 
@@ -249,7 +249,7 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
                             .rows = r->order});
     const mo_gguf_tensor *scale = r->scaled ? find(b, name, ".scale") : NULL;
     if (scale && fits(b, scale, 1, 1, 1)) {
-        wish_vector(b, scale, &out->scale, 0);
+        add_vector(b, scale, &out->scale, 0);
     }
     bind_bias(b, out, r, name);
 }
@@ -449,7 +449,7 @@ const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_
             w->rope = rope;
             w->next = b->ropes;
             b->ropes = w;
-            wish_vector(b, t, &w->factors, 0);
+            add_vector(b, t, &w->factors, 0);
         }
     }
     return good(b) ? rope : NULL;

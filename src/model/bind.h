@@ -56,7 +56,7 @@ typedef struct mo_binder {
     mo_error *err;
     mo_status status;     /* the first failure; later calls do nothing */
     mo_binding *bindings; /* malloc'ed */
-    size_t count, room;
+    size_t count, limit;
     mo_rope_binding *ropes; /* in the arena */
 } mo_binder;
 

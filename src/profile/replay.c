@@ -18,7 +18,7 @@ typedef struct need {
 } need;
 
 /* One layer of one pass at a time. */
-typedef struct walk {
+typedef struct cursor {
     const mo_trace *trace;
     int64_t cut; /* most tokens of a pass */
     int64_t step;
@@ -31,12 +31,12 @@ typedef struct walk {
     need *needs;
     int count;
     int32_t *place; /* [experts] of an expert in needs, or -1 */
-} walk;
+} cursor;
 
-static bool walk_begin(walk *w, mo_arena *memory, const mo_trace *trace, int cut)
+static bool cursor_begin(cursor *w, mo_arena *memory, const mo_trace *trace, int cut)
 {
     const size_t experts = (size_t)trace->shape.experts;
-    *w = (walk){.trace = trace, .cut = cut ? cut : INT64_MAX, .first = trace->ids, .layer = -1};
+    *w = (cursor){.trace = trace, .cut = cut ? cut : INT64_MAX, .first = trace->ids, .layer = -1};
     w->needs = mo_arena_array(memory, experts, sizeof *w->needs);
     w->place = mo_arena_array(memory, experts, sizeof *w->place);
     if (!w->needs || !w->place) {
@@ -47,7 +47,7 @@ static bool walk_begin(walk *w, mo_arena *memory, const mo_trace *trace, int cut
 }
 
 /* The distinct experts of the layer, in the order in which tokens picked them. */
-static void gather(walk *w)
+static void gather(cursor *w)
 {
     const mo_trace_shape *s = &w->trace->shape;
     const size_t token_ids = (size_t)s->layers * (size_t)s->used;
@@ -69,7 +69,7 @@ static void gather(walk *w)
 }
 
 /* Goes on to the next layer, or to the next pass; false at the end. */
-static bool walk_next(walk *w)
+static bool cursor_next(cursor *w)
 {
     const mo_trace *t = w->trace;
     const size_t token_ids = (size_t)t->shape.layers * (size_t)t->shape.used;
@@ -116,7 +116,7 @@ typedef struct replay {
     int class_count;
     int *class_of;  /* [layers] */
     int32_t *first; /* [layers] number of the layer's expert 0 inside its class */
-    uint64_t *next; /* for the optimum: when each need, in the order of the walk, comes again */
+    uint64_t *next; /* for the optimum: when each need, in the order of the trace, comes again */
     bool *pinned;   /* [experts] by place among the current layer's needs */
     int *missing;   /* [experts] places of those that were not there */
 } replay;
@@ -218,7 +218,7 @@ static void seed_nothing(mo_policy_entry *entry, uint64_t hits, uint64_t most)
 static const mo_policy optimum = {
     .name = "optimum", .summary = "", .touch = touch_next, .seed = seed_nothing};
 
-static uint64_t moment(const walk *w)
+static uint64_t moment(const cursor *w)
 {
     return w->pass * (uint64_t)w->trace->shape.layers + (uint64_t)w->layer;
 }
@@ -227,23 +227,23 @@ static uint64_t moment(const walk *w)
 static mo_status look_ahead(replay *r)
 {
     const mo_trace_shape *s = &r->trace->shape;
-    walk w;
+    cursor w;
     size_t count = 0, at = 0;
     uint64_t *seen = mo_arena_array(r->memory, (size_t)s->layers * (size_t)s->experts, sizeof *seen);
     uint32_t *brick = NULL;
-    bool fine = seen && walk_begin(&w, r->memory, r->trace, r->options->step);
-    while (fine && walk_next(&w)) {
+    bool fine = seen && cursor_begin(&w, r->memory, r->trace, r->options->step);
+    while (fine && cursor_next(&w)) {
         count += (size_t)w.count;
     }
     if (fine) {
         r->next = mo_arena_array(r->memory, count, sizeof *r->next);
         brick = mo_arena_array(r->memory, count, sizeof *brick);
-        fine = r->next && brick && walk_begin(&w, r->memory, r->trace, r->options->step);
+        fine = r->next && brick && cursor_begin(&w, r->memory, r->trace, r->options->step);
     }
     if (!fine) {
         return mo_fail(r->err, MO_ENOMEM, "no memory to look ahead in the trace");
     }
-    while (walk_next(&w)) {
+    while (cursor_next(&w)) {
         for (int i = 0; i < w.count; i++, at++) {
             brick[at] = (uint32_t)(w.layer * s->experts + w.needs[i].expert);
             r->next[at] = moment(&w);
@@ -293,7 +293,7 @@ static mo_status warm(replay *r)
         const int32_t brick = r->first[layer] + (int32_t)(best % s->experts);
         int32_t evicted;
         in[best] = true;
-        mo_slots_take(r->classes[r->class_of[layer]].slots, brick, &evicted);
+        mo_slots_acquire(r->classes[r->class_of[layer]].slots, brick, &evicted);
         mo_slots_unpin(r->classes[r->class_of[layer]].slots, brick);
     }
 }
@@ -301,7 +301,7 @@ static mo_status warm(replay *r)
 /* ---- Running ------------------------------------------------------------------------------------ */
 
 /* Gives the slots of the bricks that were computed free for eviction. */
-static void release(replay *r, const walk *w, mo_slots *slots)
+static void release(replay *r, const cursor *w, mo_slots *slots)
 {
     for (int i = 0; i < w->count; i++) {
         if (r->pinned[i]) {
@@ -313,7 +313,7 @@ static void release(replay *r, const walk *w, mo_slots *slots)
 
 /* A layer's needs: those there are pinned, the others take slots, all stay until the layer is done. Where they
  * are more than the slots, those computed so far make room. Returns the bricks that were missing. */
-static int serve(replay *r, const walk *w)
+static int serve(replay *r, const cursor *w)
 {
     mo_slots *slots = r->classes[r->class_of[w->layer]].slots;
     const int32_t first = r->first[w->layer];
@@ -335,9 +335,9 @@ static int serve(replay *r, const walk *w)
         const int at = r->missing[i];
         const int32_t brick = first + w->needs[at].expert;
         int32_t evicted;
-        if (mo_slots_take(slots, brick, &evicted) < 0) {
+        if (mo_slots_acquire(slots, brick, &evicted) < 0) {
             release(r, w, slots);
-            mo_slots_take(slots, brick, &evicted);
+            mo_slots_acquire(slots, brick, &evicted);
         }
         r->pinned[at] = true;
     }
@@ -345,7 +345,7 @@ static int serve(replay *r, const walk *w)
     return missing;
 }
 
-static void count(replay *r, const walk *w, int missing)
+static void count(replay *r, const cursor *w, int missing)
 {
     const mo_trace_shape *s = &r->trace->shape;
     const mo_rates *rates = &r->options->rates;
@@ -400,18 +400,18 @@ mo_status mo_replay_run(const mo_trace *trace, const mo_replay_setup *options, m
                         mo_error *err)
 {
     const mo_rates *rates = &options->rates;
-    walk w;
+    cursor w;
     *out = (mo_replay_report){.rates_measured = rates->measured};
     if (!(rates->ram_bytes_s > 0.0 && rates->compute_share > 0.0 && rates->disk_bytes_s > 0.0)) {
         return mo_fail(err, MO_EINVAL, "the rates of memory, computing and disk must be above 0");
     }
     replay r = {.trace = trace, .options = options, .out = out, .err = err, .memory = mo_arena_create(0)};
-    if (!r.memory || !walk_begin(&w, r.memory, trace, options->step)) {
+    if (!r.memory || !cursor_begin(&w, r.memory, trace, options->step)) {
         mo_arena_destroy(r.memory);
         return mo_fail(err, MO_ENOMEM, "no memory to replay a trace");
     }
     const mo_status status = prepare(&r);
-    while (status == MO_OK && walk_next(&w)) {
+    while (status == MO_OK && cursor_next(&w)) {
         count(&r, &w, serve(&r, &w));
     }
     for (int i = 0; i < r.class_count; i++) {

@@ -93,15 +93,16 @@ static int class_for(mo_bricks *b, int64_t room)
 {
     int best = -1;
     for (int i = 0; i < b->class_count; i++) {
-        if (b->classes[i].room == room) {
+        if (b->classes[i].slot_bytes == room) {
             return i;
         }
-        if (b->classes[i].room > room && (best < 0 || b->classes[i].room < b->classes[best].room)) {
+        if (b->classes[i].slot_bytes > room &&
+            (best < 0 || b->classes[i].slot_bytes < b->classes[best].slot_bytes)) {
             best = i;
         }
     }
     if (b->class_count < MO_BRICK_CLASSES) {
-        b->classes[b->class_count].room = room;
+        b->classes[b->class_count].slot_bytes = room;
         return b->class_count++;
     }
     return best;
@@ -125,7 +126,7 @@ static mo_status classify(mo_bricks *b, mo_error *err)
     }
     for (int32_t i = b->expert_count; i < b->count; i++) {
         const int64_t room = lay_parts(b, &b->home[i]);
-        b->layer_room = room > b->layer_room ? room : b->layer_room;
+        b->layer_bytes = room > b->layer_bytes ? room : b->layer_bytes;
     }
     qsort(rooms, (size_t)b->expert_count, sizeof *rooms, by_room);
     for (int32_t i = 0; i < b->expert_count; i++) {

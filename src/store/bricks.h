@@ -16,7 +16,7 @@ typedef struct mo_brick_part {
     mo_weights *matrix; /* the view that is pointed at the bytes */
     int file;
     int64_t offset, bytes;
-    int64_t at; /* of its room in the slot */
+    int64_t at; /* in the slot */
 } mo_brick_part;
 
 typedef struct mo_brick_home {
@@ -28,7 +28,7 @@ typedef struct mo_brick_home {
 } mo_brick_home;
 
 typedef struct mo_brick_class {
-    int64_t room;   /* bytes of a slot */
+    int64_t slot_bytes;
     int64_t bytes;  /* of weights in all its bricks */
     int32_t count;  /* bricks */
     int32_t used;   /* most of them that one token needs in one layer */
@@ -46,7 +46,7 @@ typedef struct mo_bricks {
     int layers, experts; /* sizes of the map */
     int32_t *map;        /* [layers][experts] brick of an expert, or -1 */
     int32_t *layer;      /* [layers] brick of a streamed layer, or -1 */
-    int64_t layer_room;  /* of the largest streamed layer */
+    int64_t layer_bytes; /* of the largest streamed layer */
 } mo_bricks;
 
 /* Bytes of a slot for a matrix, wherever it begins: whole pages, and one more for a beginning inside a page. */

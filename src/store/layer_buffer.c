@@ -51,7 +51,7 @@ static void ask(mo_layer_buffer *s, uint64_t position)
         r->part = part->file;
         r->offset = part->offset;
         r->bytes = part->bytes;
-        r->room = s->memory + (size_t)(slot - s->slot) * (size_t)s->bricks->layer_room + part->at;
+        r->memory = s->memory + (size_t)(slot - s->slot) * (size_t)s->bricks->layer_bytes + part->at;
         r->urgency = MO_READ_AHEAD;
         atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
         reads[i] = r;
@@ -228,7 +228,7 @@ static mo_status open_ring(mo_layer_buffer *s, int ring, mo_error *err)
         return mo_fail(err, MO_EINVAL, "no layer was left on disk: there is nothing to stream");
     }
     s->ring = ring < s->count ? ring : s->count;
-    s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_room;
+    s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_bytes;
     s->memory = mo_host_alloc_huge(s->memory_bytes);
     s->slot = calloc((size_t)s->ring, sizeof *s->slot);
     s->order = calloc((size_t)s->count, sizeof *s->order);

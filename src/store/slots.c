@@ -277,7 +277,7 @@ static void vacate(mo_slots *s, int32_t slot)
     s->brick_of[slot] = NONE;
 }
 
-int32_t mo_slots_take(mo_slots *s, int32_t brick, int32_t *evicted)
+int32_t mo_slots_acquire(mo_slots *s, int32_t brick, int32_t *evicted)
 {
     assert(brick >= 0 && brick < s->brick_count && s->slot_of[brick] == NONE);
     int32_t slot;

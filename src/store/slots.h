@@ -38,9 +38,9 @@ const mo_policy_entry *mo_slots_entry(const mo_slots *s, int32_t brick);
  * key (ties: the lower number) that is neither pinned nor kept, or of that which a policy that learns names;
  * *evicted is that brick, or -1. The brick then holds the slot and is pinned once. -1 when every slot is pinned
  * or kept. */
-int32_t mo_slots_take(mo_slots *s, int32_t brick, int32_t *evicted);
+int32_t mo_slots_acquire(mo_slots *s, int32_t brick, int32_t *evicted);
 
-/* The brick that mo_slots_take() would evict: -1 when a slot is free, -2 when none can be had. */
+/* The brick that mo_slots_acquire() would evict: -1 when a slot is free, -2 when none can be had. */
 int32_t mo_slots_victim(const mo_slots *s);
 
 /* Pins are counted; a pinned brick is not evicted. Both need a resident brick. */

@@ -29,7 +29,7 @@ bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency)
     const mo_brick_home *home = &s->bricks->home[brick];
     mo_store_class *c = mo_store_class_of(s, brick);
     int32_t evicted = -1;
-    const int32_t number = mo_slots_take(c->slots, home->in_class, &evicted);
+    const int32_t number = mo_slots_acquire(c->slots, home->in_class, &evicted);
     if (number < 0) {
         return false;
     }
@@ -46,7 +46,7 @@ bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency)
         r->part = part->file;
         r->offset = part->offset;
         r->bytes = part->bytes;
-        r->room = c->memory + (size_t)number * (size_t)c->slot_bytes + part->at;
+        r->memory = c->memory + (size_t)number * (size_t)c->slot_bytes + part->at;
         r->urgency = urgency;
         atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
     }
@@ -198,10 +198,10 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     if (slots < from->used) {
         return mo_fail(err, MO_EINVAL,
                        "%d slots are too few for the %d experts of %lld bytes that a token needs", slots,
-                       from->used, (long long)from->room);
+                       from->used, (long long)from->slot_bytes);
     }
     c->slot_count = slots < from->count ? slots : from->count;
-    c->slot_bytes = from->room;
+    c->slot_bytes = from->slot_bytes;
     c->brick = from->brick;
     c->memory_bytes = (size_t)c->slot_count * (size_t)c->slot_bytes;
     c->memory = mo_host_alloc_huge(c->memory_bytes);

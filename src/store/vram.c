@@ -9,7 +9,7 @@
 
 /* Bricks of one size. */
 typedef struct size_class {
-    int64_t room;
+    int64_t slot_bytes;
     int32_t bricks, count; /* in the model; slots */
     mo_slots *slots;
     mo_daddr memory;
@@ -57,12 +57,12 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
         l->of = -1;
         if (layers[i].bytes > 0) {
             size_class *c = &v->classes[layers[i].size_class];
-            const int64_t room = mo_vram_slot_bytes(layers[i].bytes);
+            const int64_t bytes = mo_vram_slot_bytes(layers[i].bytes);
             l->of = layers[i].size_class;
             l->first = c->bricks;
             l->experts = l->missing = layers[i].experts;
             l->entry = v->entries;
-            c->room = room > c->room ? room : c->room;
+            c->slot_bytes = bytes > c->slot_bytes ? bytes : c->slot_bytes;
             c->bricks += layers[i].experts;
             v->entries += layers[i].experts;
         }
@@ -92,7 +92,7 @@ static mo_status open_class(mo_vram *v, const layer_map *layers, size_class *c, 
         }
     }
     if (status == MO_OK && c->count > 0) {
-        status = mo_device_alloc(v->device, (size_t)(c->count * c->room), &c->memory, err);
+        status = mo_device_alloc(v->device, (size_t)(c->count * c->slot_bytes), &c->memory, err);
     }
     return status;
 }
@@ -250,26 +250,26 @@ static void clear_entry(mo_vram *v, int of, int32_t brick)
     }
 }
 
-mo_daddr mo_vram_take(mo_vram *v, int layer, int expert)
+mo_daddr mo_vram_acquire(mo_vram *v, int layer, int expert)
 {
     const layer_map *l = layer_at(v, layer, expert);
     size_class *c = &v->classes[l->of];
     int32_t evicted = -1;
-    const int32_t slot = c->count > 0 ? mo_slots_take(c->slots, l->first + expert, &evicted) : -1;
+    const int32_t slot = c->count > 0 ? mo_slots_acquire(c->slots, l->first + expert, &evicted) : -1;
     if (slot < 0) {
         return 0;
     }
     if (evicted >= 0) {
         clear_entry(v, l->of, evicted);
     }
-    return c->memory + (mo_daddr)(slot * c->room);
+    return c->memory + (mo_daddr)(slot * c->slot_bytes);
 }
 
-mo_daddr mo_vram_take_free(mo_vram *v, int layer, int expert)
+mo_daddr mo_vram_acquire_free(mo_vram *v, int layer, int expert)
 {
     const layer_map *l = layer_at(v, layer, expert);
     const size_class *c = &v->classes[l->of];
-    return c->count > 0 && mo_slots_free(c->slots) > 0 ? mo_vram_take(v, layer, expert) : 0;
+    return c->count > 0 && mo_slots_free(c->slots) > 0 ? mo_vram_acquire(v, layer, expert) : 0;
 }
 
 void mo_vram_landed(mo_vram *v, int layer, int expert)
@@ -278,7 +278,7 @@ void mo_vram_landed(mo_vram *v, int layer, int expert)
     size_class *c = &v->classes[l->of];
     const int32_t slot = mo_slots_find(c->slots, l->first + expert);
     mo_slots_unpin(c->slots, l->first + expert);
-    set_entry(v, layer, expert, c->memory + (mo_daddr)(slot * c->room));
+    set_entry(v, layer, expert, c->memory + (mo_daddr)(slot * c->slot_bytes));
 }
 
 void mo_vram_drop(mo_vram *v, int layer, int expert)
@@ -334,6 +334,6 @@ void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *b
         const size_class *c = &v->classes[i];
         *slots += c->count;
         *filled += c->count - (c->slots ? mo_slots_free(c->slots) : 0);
-        *bytes += c->count * c->room;
+        *bytes += c->count * c->slot_bytes;
     }
 }

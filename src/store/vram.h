@@ -51,9 +51,9 @@ void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t mos
 
 /* Gives the brick a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
  * slot is in use. The map on the device loses the evicted one with the next mo_vram_switch(). */
-mo_daddr mo_vram_take(mo_vram *v, int layer, int expert);
+mo_daddr mo_vram_acquire(mo_vram *v, int layer, int expert);
 /* The same, but nobody is evicted: 0 when no slot is free. */
-mo_daddr mo_vram_take_free(mo_vram *v, int layer, int expert);
+mo_daddr mo_vram_acquire_free(mo_vram *v, int layer, int expert);
 void mo_vram_landed(mo_vram *v, int layer,
                     int expert); /* its bytes are there: the map gains it at the next switch */
 void mo_vram_drop(mo_vram *v, int layer, int expert); /* they never came */

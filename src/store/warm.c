@@ -132,7 +132,7 @@ static void fill_entries(const mo_store *store, table *t)
             const uint8_t *room;
             const int32_t brick = mo_store_slot(store, c, i, &room);
             if (brick >= 0) {
-                const int64_t bytes = b->classes[c].room;
+                const int64_t bytes = b->classes[c].slot_bytes;
                 const mo_brick_home *home = &b->home[brick];
                 t->entries[n++] =
                     (entry){home->layer, home->expert, bytes, at, sum_of(room, (uint64_t)bytes)};
@@ -175,7 +175,7 @@ static mo_status write_slots(const mo_store *store, const table *t, mo_output *o
         for (int32_t i = 0; i < slots && status == MO_OK; i++) {
             const uint8_t *room;
             if (mo_store_slot(store, c, i, &room) >= 0) {
-                status = mo_output_append(output, room, (size_t)b->classes[c].room, err);
+                status = mo_output_append(output, room, (size_t)b->classes[c].slot_bytes, err);
             }
         }
     }
@@ -247,7 +247,7 @@ static bool entries_fit(const mo_store *store, const table *t)
         const entry *e = &t->entries[i];
         const bool known = e->layer >= 0 && e->layer < b->layers && e->expert >= 0 && e->expert < b->experts;
         const int32_t brick = known ? mo_bricks_of(b, e->layer, e->expert) : -1;
-        if (brick < 0 || e->room != b->classes[b->home[brick].size_class].room || e->at != at) {
+        if (brick < 0 || e->room != b->classes[b->home[brick].size_class].slot_bytes || e->at != at) {
             return false;
         }
         at += (uint64_t)e->room;
@@ -323,7 +323,7 @@ static mo_status open_disk(const mo_store *store, const char *path, mo_disk **ou
     const mo_disk *model = mo_store_disk(store);
     const bool ring = mo_disk_chosen(model) == MO_DISK_URING;
     const mo_disk_options same = {
-        .io = mo_disk_io(model), .ring = ring, .plain = !ring, .piece = PIECE_BYTES};
+        .io = mo_disk_io(model), .uring = ring, .plain = !ring, .piece = PIECE_BYTES};
     const mo_disk_options simple = {.io = MO_IO_CACHED, .plain = true};
     const mo_status status = mo_disk_open(&path, 1, &same, out, err);
     return status == MO_EUNSUPPORTED ? mo_disk_open(&path, 1, &simple, out, err) : status;
@@ -351,14 +351,14 @@ static mo_status plan_runs(loading *l, mo_error *err)
             last = NULL;
             continue;
         }
-        const bool joins = last && last->read.room + last->read.bytes == room &&
+        const bool joins = last && last->read.memory + last->read.bytes == room &&
                            last->read.offset + last->read.bytes == (int64_t)e->at &&
                            last->read.bytes + e->room <= READ_BYTES;
         if (!joins) {
             last = &l->runs[l->run_count++];
             last->first = i;
             last->read.offset = (int64_t)e->at;
-            last->read.room = room;
+            last->read.memory = room;
             last->read.urgency = MO_READ_AHEAD;
         }
         last->read.bytes += e->room;
@@ -386,7 +386,7 @@ static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *re
     int64_t at = 0;
     for (uint32_t i = r->first; i < r->first + r->count; i++) {
         const entry *e = &l->table->entries[i];
-        const bool whole = good && sum_of(r->read.room + at, (uint64_t)e->room) == e->sum;
+        const bool whole = good && sum_of(r->read.memory + at, (uint64_t)e->room) == e->sum;
         mo_error fault = {0};
         const mo_status filled = mo_store_filled(l->store, brick_of(l, i), whole, &fault);
         if (good && (!whole || filled != MO_OK)) {

@@ -170,7 +170,7 @@ static mo_status find_methods(probe *p, mo_error *err)
 {
     mo_disk *disk;
     mo_error no_ring;
-    mo_disk_options plain = {.plain = true}, ring = {.ring = true};
+    mo_disk_options plain = {.plain = true}, ring = {.uring = true};
     p->io = MO_IO_DIRECT;
     mo_status status = open_disk(p, &plain, &disk, err);
     if (status == MO_EUNSUPPORTED) {
@@ -192,7 +192,7 @@ static mo_status measure_point(probe *p, int64_t block, int depth, bool ring, mo
 {
     mo_disk *disk;
     mo_disk_pace pace;
-    mo_disk_options o = {.readers = depth, .piece = block, .ring = ring, .plain = !ring};
+    mo_disk_options o = {.readers = depth, .piece = block, .uring = ring, .plain = !ring};
     mo_status status = next(p, ring ? "disk, io_uring" : "disk, threads", err);
     if (!status) {
         status = open_disk(p, &o, &disk, err);

@@ -23,27 +23,27 @@
 
 /* What a candidate must be better by. The page cache costs a copy, which the cores make instead of computing: beside
  * a decoding engine on two cores a copied megabyte took 0.27 ms, one read directly at 3.9 GB/s hid behind the
- * products (13 against 18 tokens/s). So it must win by far, as it does over a slow disk. The ring wins by speed, or by
+ * products (13 against 18 tokens/s). So it must win by far, as it does over a slow disk. io_uring wins by speed, or by
  * the processor time it leaves to computing. */
 #define CACHED_GAIN 3.0
-#define RING_GAIN   1.10
-#define RING_EQUAL  0.95
-#define RING_CPU    0.75
+#define URING_GAIN  1.10
+#define URING_EQUAL 0.95
+#define URING_CPU   0.75
 
-enum { DIRECT, CACHED, RING, CANDIDATES };
+enum { DIRECT, CACHED, URING, CANDIDATES };
 
 typedef struct trial {
     mo_disk *disk[CANDIDATES]; /* NULL: no candidate */
     mo_disk_pace best[CANDIDATES];
-    uint8_t *room;
+    uint8_t *memory;
     bool fits; /* the files fit into memory beside the regions, so the page cache can hold them */
 } trial;
 
 static void fill_defaults(mo_disk_options *o)
 {
-    o->plain = !o->ring;
+    o->plain = !o->uring;
     if (o->readers == 0) {
-        o->readers = o->ring ? MO_DISK_DEPTH_DEFAULT : MO_DISK_THREADS_DEFAULT;
+        o->readers = o->uring ? MO_DISK_DEPTH_DEFAULT : MO_DISK_THREADS_DEFAULT;
     }
     if (o->piece == 0) {
         o->piece = MO_DISK_PIECE_DEFAULT;
@@ -52,16 +52,16 @@ static void fill_defaults(mo_disk_options *o)
 
 /* A disk for trying; NULL in *out and MO_EUNSUPPORTED where this machine cannot read so. */
 static mo_status try_open(const char *const *paths, int count, const mo_disk_options *asked, int candidate,
-                          uint8_t *room, mo_disk **out, mo_error *err)
+                          uint8_t *memory, mo_disk **out, mo_error *err)
 {
-    const size_t room_bytes = (size_t)SAMPLES * (size_t)SAMPLE_BYTES;
+    const size_t memory_bytes = (size_t)SAMPLES * (size_t)SAMPLE_BYTES;
     mo_disk_options o = {
         .io = candidate == CACHED ? MO_IO_CACHED : MO_IO_DIRECT,
-        .ring = candidate == RING,
+        .uring = candidate == URING,
         .readers = asked->readers,
         .piece = asked->piece,
-        .regions = &room,
-        .region_bytes = &room_bytes,
+        .regions = &memory,
+        .region_bytes = &memory_bytes,
         .region_count = asked->region_count > 0, /* as the real one would be */
     };
     fill_defaults(&o);
@@ -81,7 +81,7 @@ static mo_status measure(trial *t, mo_error *err)
                                  .seed = seed * 31 + (uint64_t)(turn * CANDIDATES + c)};
             mo_disk_pace pace;
             const mo_status status =
-                t->disk[c] ? mo_disk_measure(t->disk[c], &load, t->room, &pace, err) : MO_OK;
+                t->disk[c] ? mo_disk_measure(t->disk[c], &load, t->memory, &pace, err) : MO_OK;
             if (status) {
                 return status;
             }
@@ -93,19 +93,19 @@ static mo_status measure(trial *t, mo_error *err)
     return MO_OK;
 }
 
-static bool ring_is_better(const mo_disk_pace *ring, const mo_disk_pace *threads)
+static bool uring_is_better(const mo_disk_pace *uring, const mo_disk_pace *threads)
 {
-    return ring->bytes_s > threads->bytes_s * RING_GAIN ||
-           (ring->bytes_s > threads->bytes_s * RING_EQUAL &&
-            ring->cpu_ns_per_mb < threads->cpu_ns_per_mb * RING_CPU);
+    return uring->bytes_s > threads->bytes_s * URING_GAIN ||
+           (uring->bytes_s > threads->bytes_s * URING_EQUAL &&
+            uring->cpu_ns_per_mb < threads->cpu_ns_per_mb * URING_CPU);
 }
 
 /* From what was measured. */
 static void decide(const trial *t, mo_disk_options *chosen, char *reason)
 {
-    const mo_disk_pace *direct = &t->best[DIRECT], *cached = &t->best[CACHED], *ring = &t->best[RING];
-    const bool by_ring = t->disk[RING] && ring_is_better(ring, direct);
-    const double fastest = by_ring ? ring->bytes_s : direct->bytes_s;
+    const mo_disk_pace *direct = &t->best[DIRECT], *cached = &t->best[CACHED], *uring = &t->best[URING];
+    const bool by_uring = t->disk[URING] && uring_is_better(uring, direct);
+    const double fastest = by_uring ? uring->bytes_s : direct->bytes_s;
     char *at = reason;
     const char *end = reason + MO_DISK_REASON;
     if (t->disk[CACHED]) {
@@ -115,16 +115,16 @@ static void decide(const trial *t, mo_disk_options *chosen, char *reason)
                        t->fits ? "" : "cold ");
         chosen->io = through ? MO_IO_CACHED : MO_IO_DIRECT;
         if (through) {
-            return; /* copying by one thread, as a ring would do, is slower */
+            return; /* copying by one thread, as io_uring would, is slower */
         }
     }
-    if (t->disk[RING]) {
-        const mo_disk_pace *better = by_ring ? ring : direct, *other = by_ring ? direct : ring;
-        chosen->ring = by_ring;
+    if (t->disk[URING]) {
+        const mo_disk_pace *better = by_uring ? uring : direct, *other = by_uring ? direct : uring;
+        chosen->uring = by_uring;
         snprintf(at, (size_t)(end - at),
                  "%sby %s: %.1f GB/s and %.0f us of processor per MB, by %s %.1f and %.0f",
-                 at > reason ? "; " : "", by_ring ? "io_uring" : "threads", better->bytes_s * 1e-9,
-                 better->cpu_ns_per_mb * 1e-3, by_ring ? "threads" : "io_uring", other->bytes_s * 1e-9,
+                 at > reason ? "; " : "", by_uring ? "io_uring" : "threads", better->bytes_s * 1e-9,
+                 better->cpu_ns_per_mb * 1e-3, by_uring ? "threads" : "io_uring", other->bytes_s * 1e-9,
                  other->cpu_ns_per_mb * 1e-3);
     }
 }
@@ -150,7 +150,7 @@ static bool fits_memory(int64_t bytes, const mo_disk_options *asked)
     return need < machine.ram_available_bytes;
 }
 
-/* Direct reads are possible: is the page cache or the ring better? */
+/* Direct reads are possible: is the page cache or io_uring better? */
 static mo_status compare(trial *t, const char *const *paths, int count, const mo_disk_options *asked,
                          bool method_open, mo_disk_options *chosen, char *reason, mo_error *err)
 {
@@ -162,11 +162,11 @@ static mo_status compare(trial *t, const char *const *paths, int count, const mo
     mo_status status = MO_OK;
     t->fits = fits_memory(total_bytes(t->disk[DIRECT]), asked);
     if (asked->io == MO_IO_AUTO) {
-        status = try_open(paths, count, asked, CACHED, t->room, &t->disk[CACHED], err);
+        status = try_open(paths, count, asked, CACHED, t->memory, &t->disk[CACHED], err);
     }
-    mo_error no_ring = {0};
+    mo_error no_uring = {0};
     if (!status && method_open) {
-        try_open(paths, count, asked, RING, t->room, &t->disk[RING], &no_ring); /* may be refused */
+        try_open(paths, count, asked, URING, t->memory, &t->disk[URING], &no_uring); /* may be refused */
     }
     if (!status) {
         status = measure(t, err);
@@ -174,9 +174,9 @@ static mo_status compare(trial *t, const char *const *paths, int count, const mo
     if (!status) {
         decide(t, chosen, reason);
     }
-    if (!status && no_ring.status) {
+    if (!status && no_uring.status) {
         const size_t used = strlen(reason);
-        snprintf(reason + used, MO_DISK_REASON - used, "%s%.160s", used ? "; " : "", no_ring.detail);
+        snprintf(reason + used, MO_DISK_REASON - used, "%s%.160s", used ? "; " : "", no_uring.detail);
     }
     return status;
 }
@@ -184,14 +184,14 @@ static mo_status compare(trial *t, const char *const *paths, int count, const mo
 static mo_status choose_measured(const char *const *paths, int count, const mo_disk_options *asked,
                                  bool method_open, mo_disk_options *chosen, char *reason, mo_error *err)
 {
-    const size_t room_bytes = (size_t)SAMPLES * (size_t)SAMPLE_BYTES;
-    trial t = {.room = aligned_alloc(MO_DISK_ALIGN, room_bytes)};
-    if (!t.room) {
+    const size_t memory_bytes = (size_t)SAMPLES * (size_t)SAMPLE_BYTES;
+    trial t = {.memory = aligned_alloc(MO_DISK_ALIGN, memory_bytes)};
+    if (!t.memory) {
         return mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk");
     }
-    memset(t.room, 0, room_bytes); /* its pages are there before the clock runs */
+    memset(t.memory, 0, memory_bytes); /* its pages are there before the clock runs */
     mo_error fault = {0};
-    mo_status status = try_open(paths, count, asked, DIRECT, t.room, &t.disk[DIRECT], &fault);
+    mo_status status = try_open(paths, count, asked, DIRECT, t.memory, &t.disk[DIRECT], &fault);
     if (status == MO_EUNSUPPORTED && asked->io == MO_IO_AUTO) {
         chosen->io = MO_IO_CACHED;
         snprintf(reason, MO_DISK_REASON, "cached: %.*s", MO_DISK_REASON - 16, fault.detail);
@@ -204,24 +204,24 @@ static mo_status choose_measured(const char *const *paths, int count, const mo_d
     for (int c = 0; c < CANDIDATES; c++) {
         mo_disk_close(t.disk[c]);
     }
-    free(t.room);
+    free(t.memory);
     return status;
 }
 
 static mo_status choose(const char *const *paths, int count, const mo_disk_options *asked,
                         mo_disk_settings *out, mo_error *err)
 {
-    const bool method_open = !asked->plain && !asked->ring && !asked->fault && mo_uring_built();
+    const bool method_open = !asked->plain && !asked->uring && !asked->fault && mo_uring_built();
     mo_status status = MO_OK;
     *out = (mo_disk_settings){.options = *asked};
     if (asked->io == MO_IO_AUTO || (method_open && asked->io == MO_IO_DIRECT)) {
         status = choose_measured(paths, count, asked, method_open, &out->options, out->reason, err);
     } else {
         snprintf(out->reason, sizeof out->reason, "%s as asked for, by %s",
-                 asked->io == MO_IO_DIRECT ? "direct" : "cached", asked->ring ? "io_uring" : "threads");
+                 asked->io == MO_IO_DIRECT ? "direct" : "cached", asked->uring ? "io_uring" : "threads");
     }
     fill_defaults(&out->options);
-    if (!asked->ring) { /* chosen, not asked for */
+    if (!asked->uring) { /* chosen, not asked for */
         out->threads = asked->readers ? asked->readers : MO_DISK_THREADS_DEFAULT;
     }
     return status;
@@ -241,7 +241,7 @@ static mo_status check_options(int count, const mo_disk_options *o, mo_error *er
                        "pieces of %lld bytes are asked for; a multiple of %d up to 1 GiB is possible",
                        (long long)o->piece, (int)MO_DISK_ALIGN);
     }
-    if (o->ring && (o->plain || o->fault)) {
+    if (o->uring && (o->plain || o->fault)) {
         return mo_fail(err, MO_EINVAL, "io_uring is asked for together with what needs reader threads");
     }
     return MO_OK;
@@ -259,7 +259,7 @@ mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_option
     if (status == MO_OK) {
         status = mo_disk_start(paths, count, &settings, out, err);
     }
-    if (status == MO_OK && (options->io == MO_IO_AUTO || !(options->plain || options->ring))) {
+    if (status == MO_OK && (options->io == MO_IO_AUTO || !(options->plain || options->uring))) {
         mo_log(MO_LOG_INFO, "disk", "%s: %s", paths[0], mo_disk_reason(*out)); /* something was chosen */
     }
     return status;

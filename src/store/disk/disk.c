@@ -23,7 +23,7 @@ struct mo_disk {
     int file_count;
     mo_disk_options options; /* with nothing left open */
     char reason[MO_DISK_REASON];
-    mo_uring *ring; /* or: */
+    mo_uring *uring; /* or: */
     pthread_t threads[MO_DISK_READERS];
     int thread_count;
     pthread_cond_t work; /* with the queue's lock */
@@ -67,7 +67,7 @@ static mo_status read_piece(mo_disk *disk, mo_piece *p, mo_error *err)
 /* Waits for a piece, with the lock held. False when the disk closes. */
 static bool await_piece(mo_disk *disk, mo_piece *out)
 {
-    while (!mo_queue_take(&disk->queue, out)) {
+    while (!mo_queue_pop(&disk->queue, out)) {
         if (disk->queue.closed) {
             return false;
         }
@@ -93,9 +93,9 @@ static void *serve(void *arg)
         }
         const mo_status status = read_piece(disk, &piece, &err);
         pthread_mutex_lock(&q->lock);
-        if (mo_queue_give(q, &piece, status, &err)) {
+        if (mo_queue_end(q, &piece, status, &err)) {
             pthread_mutex_unlock(&q->lock);
-            mo_queue_ring(q);
+            mo_queue_wake(q);
             pthread_mutex_lock(&q->lock);
         }
     }
@@ -151,23 +151,23 @@ static void add_reason(mo_disk *disk, const char *text)
  * be charged to us), or not with the caller's memory registered. */
 static mo_status start_readers(mo_disk *disk, int threads, mo_error *err)
 {
-    if (!disk->options.ring) {
+    if (!disk->options.uring) {
         return start_threads(disk, err);
     }
     mo_error fault = {0};
     const mo_status status =
-        mo_uring_start(&disk->queue, disk->files, disk->file_count, &disk->options, &disk->ring, &fault);
+        mo_uring_start(&disk->queue, disk->files, disk->file_count, &disk->options, &disk->uring, &fault);
     if (status && threads == 0) {
         return mo_fail(err, status, "%s", fault.detail);
     }
-    add_reason(disk, status ? fault.detail : mo_uring_memory(disk->ring));
-    if (!status && (threads == 0 || disk->options.region_count == 0 || mo_uring_registered(disk->ring))) {
+    add_reason(disk, status ? fault.detail : mo_uring_memory(disk->uring));
+    if (!status && (threads == 0 || disk->options.region_count == 0 || mo_uring_registered(disk->uring))) {
         return MO_OK;
     }
     add_reason(disk, "so threads are used");
-    mo_uring_stop(disk->ring);
-    disk->ring = NULL;
-    disk->options.ring = false;
+    mo_uring_stop(disk->uring);
+    disk->uring = NULL;
+    disk->options.uring = false;
     disk->options.plain = true;
     disk->options.readers = threads;
     return start_threads(disk, err);
@@ -210,7 +210,7 @@ void mo_disk_close(mo_disk *disk)
     for (int i = 0; i < disk->thread_count; i++) {
         pthread_join(disk->threads[i], NULL);
     }
-    mo_uring_stop(disk->ring);
+    mo_uring_stop(disk->uring);
     for (int i = 0; i < disk->file_count; i++) {
         mo_disk_file_close(&disk->files[i]);
     }
@@ -227,7 +227,7 @@ mo_io mo_disk_io(const mo_disk *disk)
 
 mo_disk_method mo_disk_chosen(const mo_disk *disk)
 {
-    return disk->ring ? MO_DISK_URING : MO_DISK_THREADS;
+    return disk->uring ? MO_DISK_URING : MO_DISK_THREADS;
 }
 
 int mo_disk_readers(const mo_disk *disk)
@@ -269,8 +269,8 @@ void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count)
         assert(reads[i]->part >= 0 && reads[i]->part < disk->file_count);
     }
     const int64_t pieces = mo_queue_put(&disk->queue, reads, count); /* the reads are the readers' now */
-    if (disk->ring) {
-        mo_uring_wake(disk->ring);
+    if (disk->uring) {
+        mo_uring_wake(disk->uring);
         return;
     }
     const int idle = atomic_load(&disk->idle);

@@ -42,7 +42,7 @@ typedef struct progress {
 } progress;
 
 /* Takes in what has ended and keeps reads coming while `on`. */
-static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *room, int64_t total, uint64_t *seed,
+static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *memory, int64_t total, uint64_t *seed,
                       mo_read *reads, bool on, progress *p, mo_error *err)
 {
     p->pending = 0;
@@ -67,7 +67,7 @@ static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *room, in
             /* Each read in flight goes round the places of its own. */
             const int rounds = load->places / load->in_flight;
             const int64_t at = i + (rounds > 0 ? p->begun++ / load->in_flight % rounds : 0) * load->in_flight;
-            r->room = room + at * load->bytes;
+            r->memory = memory + at * load->bytes;
             p->begun_bytes += r->bytes;
             p->pending++;
             if (load->cold) {
@@ -79,7 +79,7 @@ static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *room, in
     return status;
 }
 
-mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *room, mo_disk_pace *out,
+mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *memory, mo_disk_pace *out,
                           mo_error *err)
 {
     *out = (mo_disk_pace){0};
@@ -99,7 +99,7 @@ mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *room
     for (;;) {
         const uint64_t seen = mo_disk_ended(disk);
         const bool on = !status && mo_clock_ns() - start < load->budget_ns;
-        const mo_status now = turn(disk, load, room, total, &seed, reads, on, &p, status ? NULL : err);
+        const mo_status now = turn(disk, load, memory, total, &seed, reads, on, &p, status ? NULL : err);
         status = status ? status : now;
         if (p.pending == 0) {
             break;

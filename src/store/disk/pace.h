@@ -7,7 +7,7 @@
 typedef struct mo_disk_load {
     int64_t bytes; /* of one read; smaller where the files are */
     int in_flight; /* reads that are kept queued or under way */
-    int places; /* reads that the room holds, used in turn: slots lie far apart, in no cache. 0: in_flight */
+    int places; /* reads that the memory holds, used in turn: slots are far apart, in no cache. 0: in_flight */
     int64_t budget_ns; /* no read begins after that */
     int64_t most;      /* bytes in all, 0: as many as the time allows */
     uint64_t seed;     /* of the places */
@@ -21,8 +21,8 @@ typedef struct mo_disk_pace {
     double cpu_ns_per_mb;
 } mo_disk_pace;
 
-/* Reads at random aligned places of the files and says how fast it went. room: bytes x places, aligned. */
-mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *room, mo_disk_pace *out,
+/* Reads at random aligned places of the files and says how fast it went. memory: bytes x places, aligned. */
+mo_status mo_disk_measure(mo_disk *disk, const mo_disk_load *load, uint8_t *memory, mo_disk_pace *out,
                           mo_error *err);
 
 #endif

@@ -101,7 +101,7 @@ int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count)
     assert(!q->closed);
     for (int i = 0; i < count; i++) {
         mo_read *r = reads[i];
-        assert(r->offset >= 0 && r->bytes > 0 && (uintptr_t)r->room % MO_DISK_ALIGN == 0);
+        assert(r->offset >= 0 && r->bytes > 0 && (uintptr_t)r->memory % MO_DISK_ALIGN == 0);
         assert(r->urgency >= MO_READ_NOW && r->urgency <= MO_READ_GUESS);
         assert(atomic_load_explicit(&r->state, memory_order_relaxed) != MO_READ_QUEUED);
         r->since_ns = now;
@@ -161,12 +161,12 @@ void mo_queue_close(mo_queue *q)
         }
     }
     pthread_mutex_unlock(&q->lock);
-    mo_queue_ring(q);
+    mo_queue_wake(q);
 }
 
 /* ---- Pieces, under the lock ---- */
 
-bool mo_queue_take(mo_queue *q, mo_piece *out)
+bool mo_queue_pop(mo_queue *q, mo_piece *out)
 {
     int u = 0;
     while (u < MO_URGENCIES && !q->first[u]) {
@@ -185,7 +185,7 @@ bool mo_queue_take(mo_queue *q, mo_piece *out)
         out->bytes = (end < asked_end ? end : asked_end) - out->at;
     }
     out->need = (end < asked_end ? end : asked_end) - out->at;
-    out->to = r->room + (out->at - span_begin(r));
+    out->to = r->memory + (out->at - span_begin(r));
     r->piece_at = end;
     r->under_way++;
     if (end == span_end) {
@@ -197,7 +197,7 @@ bool mo_queue_take(mo_queue *q, mo_piece *out)
     return true;
 }
 
-bool mo_queue_give(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err)
+bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err)
 {
     mo_read *r = piece->read;
     if (--q->under_way == 0) {
@@ -246,7 +246,7 @@ mo_piece_result mo_piece_advance(mo_piece *piece, const mo_disk_file *file, bool
 /* ---- Waiting. Who sleeps says so in `waiters` and looks at `ended` once more; who ends a read counts it and
  * then looks at `waiters`: sequentially consistent, so one of the two sees the other. ---- */
 
-void mo_queue_ring(mo_queue *q)
+void mo_queue_wake(mo_queue *q)
 {
     atomic_fetch_add(&q->ended, 1);
     if (atomic_load(&q->waiters) > 0) {

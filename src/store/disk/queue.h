@@ -53,12 +53,12 @@ void mo_queue_close(mo_queue *q);
 
 bool mo_queue_empty(const mo_queue *q);
 /* Takes the most urgent piece; false when there is none. */
-bool mo_queue_take(mo_queue *q, mo_piece *out);
+bool mo_queue_pop(mo_queue *q, mo_piece *out);
 /* Gives a piece back, read or failed. True when its read has ended: ring the bell, without the lock. The
  * read must not be touched any more. */
-bool mo_queue_give(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err);
+bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err);
 
-void mo_queue_ring(mo_queue *q);
+void mo_queue_wake(mo_queue *q);
 uint64_t mo_queue_wait(mo_queue *q, uint64_t seen);
 
 /* What a physical read of a piece came to. */

@@ -23,7 +23,7 @@ typedef enum mo_urgency {
 typedef struct mo_read {
     int part;              /* which file */
     int64_t offset, bytes; /* bytes > 0 */
-    uint8_t *room; /* aligned to MO_DISK_ALIGN, mo_disk_capacity() bytes; data begin at mo_disk_data() */
+    uint8_t *memory; /* aligned to MO_DISK_ALIGN, mo_disk_capacity() bytes; data begin at mo_disk_data() */
     mo_urgency urgency;
     void *user; /* for the caller */
 
@@ -41,17 +41,17 @@ typedef struct mo_read {
     bool failed;
 } mo_read;
 
-/* Bytes of room that a read takes: the aligned span around it. */
+/* Bytes of memory that a read needs: the aligned span around it. */
 static inline int64_t mo_disk_capacity(int64_t offset, int64_t bytes)
 {
     const int64_t from = offset / MO_DISK_ALIGN * MO_DISK_ALIGN;
     return (offset + bytes - from + MO_DISK_ALIGN - 1) / MO_DISK_ALIGN * MO_DISK_ALIGN;
 }
 
-/* Where in its room a read's bytes begin. */
+/* Where in its memory a read's bytes begin. */
 static inline uint8_t *mo_disk_data(const mo_read *r)
 {
-    return r->room + r->offset % MO_DISK_ALIGN;
+    return r->memory + r->offset % MO_DISK_ALIGN;
 }
 
 enum { MO_DISK_READERS = 64 };
@@ -62,7 +62,7 @@ typedef struct mo_disk_options {
     mo_io io;      /* MO_IO_AUTO: measured when opened, on the files themselves */
     int readers;   /* threads, or the depth of the ring; 0: chosen; at most MO_DISK_READERS */
     bool plain;    /* never io_uring */
-    bool ring;     /* io_uring or failure: for tests and the probe */
+    bool uring;    /* io_uring or failure: for tests and the probe */
     int64_t piece; /* bytes of one physical read; 0: chosen */
     /* Memory that reads will go to, for registering with the kernel (ring only); may be NULL. Registering pins
      * it: all of its pages are taken at once. Where that is refused, reads go on without. The lists may go

@@ -96,7 +96,7 @@ static bool fill(mo_uring *u)
 {
     int fresh[MO_DISK_READERS], count = 0;
     pthread_mutex_lock(&u->queue->lock);
-    while (u->free_count > 0 && mo_queue_take(u->queue, &u->pieces[u->free_slots[u->free_count - 1]])) {
+    while (u->free_count > 0 && mo_queue_pop(u->queue, &u->pieces[u->free_slots[u->free_count - 1]])) {
         fresh[count++] = u->free_slots[--u->free_count];
     }
     atomic_store(&u->listening, u->free_count > 0);
@@ -118,11 +118,11 @@ static void arrive(mo_uring *u, int slot, int result)
         return;
     }
     pthread_mutex_lock(&u->queue->lock);
-    const bool ended = mo_queue_give(u->queue, p, what == MO_PIECE_FAILED ? err.status : MO_OK, &err);
+    const bool ended = mo_queue_end(u->queue, p, what == MO_PIECE_FAILED ? err.status : MO_OK, &err);
     pthread_mutex_unlock(&u->queue->lock);
     u->free_slots[u->free_count++] = slot;
     if (ended) {
-        mo_queue_ring(u->queue);
+        mo_queue_wake(u->queue);
     }
 }
 
