@@ -140,8 +140,10 @@ typedef struct mo_model_options {
 
     /* A model that does not fit under the ceiling keeps what every token needs in RAM, and of its experts (or
      * layers) as many as fit; the others come from disk when they are needed. The results are the same. */
-    int64_t ram_bytes;  /* ceiling of the process's memory; 0: what the machine and its limits leave */
-    mo_kv_type kv;      /* what sessions will use; the plan counts one */
+    int64_t
+        ram_bytes; /* ceiling of the process's memory, which models that are open share; 0: what the machine and its
+                           limits leave */
+    mo_kv_type kv;      /* what sessions will use; the plan counts `sessions` of them */
     bool all_logits;    /* logits of every position will be asked for; the plan counts them */
     const char *policy; /* which experts stay, as listed by mo_policy_name(); NULL: the default */
     bool no_prediction; /* never read ahead what a layer will probably need */
@@ -157,6 +159,8 @@ typedef struct mo_model_options {
     int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
     mo_postfetch_mode postfetch;
     bool cpu_moe; /* no expert stays in the device's memory, but for a hot cache */
+
+    int sessions; /* open at once: the plan keeps memory for so many; 0: 1 */
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);

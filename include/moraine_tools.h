@@ -264,6 +264,8 @@ typedef struct mo_plan_options {
     bool cpu_moe;       /* no expert stays in the device's memory, but for a hot cache */
     mo_postfetch_mode postfetch;
     mo_hot_cache_options hot_cache; /* as in mo_model_options */
+    int threads;                    /* likewise; of another machine: what its file says */
+    const char *isa;                /* likewise */
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);

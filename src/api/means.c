@@ -33,12 +33,15 @@ static mo_status read_settings(const mo_means_ask *ask, mo_means *m, mo_postfetc
 /* ---- The device ---- */
 
 /* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
-static void limit_device(const mo_means_ask *ask, int64_t free_bytes, mo_means *m)
+static void limit_device(const mo_means_ask *ask, int device, int64_t free_bytes, mo_means *m)
 {
     const bool less = m->hot.file && m->hot.max_mib < 0 && m->hot.reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
     mo_plan_limits_device(ask->vram_bytes, free_bytes, less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB,
                           &m->limits);
     m->limits.cpu_moe |= m->hot.file != NULL;
+    m->limits.vram_place = mo_place_here(MO_TIER_VRAM, device);
+    /* What is free already lacks what others hold. */
+    m->limits.vram_held = ask->vram_bytes > 0 && !ask->machine ? mo_place_held(m->limits.vram_place) : 0;
 }
 
 /* Another machine's device is what its file says. */
@@ -57,7 +60,7 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
         char name[sizeof m->rates.device];
         snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
         m->device_measured = mo_rates_for_device(&m->rates, name, 0, 0);
-        limit_device(ask, m->rates.vram_bytes, m);
+        limit_device(ask, 0, m->rates.vram_bytes, m);
     } else if (!none) {
         snprintf(m->why, sizeof m->why, "the machine described has none");
     }
@@ -75,7 +78,7 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
         m->device_bytes = info.total_bytes;
         m->device_measured =
             mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
-        limit_device(ask, info.free_bytes, m);
+        limit_device(ask, info.index, info.free_bytes, m);
     }
     return status;
 }
@@ -95,6 +98,9 @@ static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err
 {
     if (m->hot.file && m->hot.max_mib < 0 && m->limits.vram_bytes == 0 && ask->ram_bytes == 0) {
         m->limits.reserve_bytes = m->hot.reserve_mib << 20; /* its reserve, not the plan's */
+    }
+    if (m->ram_given && !ask->machine) { /* what is found free already lacks what others hold */
+        m->limits.ram_held = mo_place_held(mo_place_here(MO_TIER_RAM, 0));
     }
     if (ask->mapped) {
         m->limits.ram_bytes = INT64_MAX;

@@ -60,6 +60,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
         .needs = {.kv = o->kv,
                   .batch = o->batch,
                   .context = o->context,
+                  .sessions = o->sessions,
                   .threads = mo_pool_threads(m->pool),
                   .interleave = o->map ? 0 : kernels->interleave,
                   .all_logits = o->all_logits},

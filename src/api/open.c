@@ -1,6 +1,8 @@
 #include "api/open.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -104,7 +106,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
         return mo_fail(err, MO_ENOMEM, "no memory for opening %s; free some and try again", path);
     }
     for (int i = 0; i < m->layers; i++) {
-        leave[i] = !out->placed.layers[i].in_ram;
+        leave[i] = !mo_layer_kept(&out->placed.layers[i], MO_AT_RAM);
     }
     const mo_load_options options = {.map = o->map,
                                      .interleave = o->needs.interleave,
@@ -148,10 +150,37 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     }
     const mo_status status = mo_placed_make(path, &o->needs, o->means, &out->placed, err);
     if (status == MO_OK && o->map) {
-        out->placed.plan = (mo_plan){.device = out->placed.plan.device};
+        const mo_plan device = out->placed.plan;
+        out->placed.plan = (mo_plan){.device = device.device, .place_count = device.place_count};
+        memcpy(out->placed.plan.place, device.place, sizeof device.place);
     } else if (status == MO_OK && l->available_bytes > 0 && l->ram_bytes > l->available_bytes) {
         mo_log(MO_LOG_WARN, "plan", "%s", out->placed.plan.why);
     }
+    return status;
+}
+
+/* What the plan counts is held from here on, also what sessions will need; a hot cache has all that its device's ceiling
+ * leaves. */
+static void hold(const mo_open_options *o, mo_opened *out)
+{
+    const mo_plan *p = &out->placed.plan;
+    const int64_t bytes = p->used, device = o->means->hot.file ? p->device.ceiling : p->device.used;
+    mo_place_hold(p->place[MO_AT_RAM], bytes - out->held);
+    mo_place_hold(p->place[MO_AT_VRAM], device - out->device_held);
+    out->held = bytes;
+    out->device_held = device;
+}
+
+/* Plans and holds, one model at a time. */
+static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
+{
+    static pthread_mutex_t planning = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&planning);
+    const mo_status status = plan(path, o, out, err);
+    if (status == MO_OK && out->placed.layers) {
+        hold(o, out);
+    }
+    pthread_mutex_unlock(&planning);
     return status;
 }
 
@@ -160,7 +189,7 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
     const mo_rates *rates = &options->means->rates;
     uint64_t hot_bytes = 0;
     *out = (mo_opened){.probed_disk_bytes_s = rates->measured ? rates->disk_bytes_s : 0.0};
-    mo_status status = plan(path, options, out, err);
+    mo_status status = plan_and_hold(path, options, out, err);
     if (status == MO_OK) {
         status = plan_hot_set(options, out, &hot_bytes, err);
     }
@@ -169,6 +198,9 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
     }
     if (status == MO_OK) {
         status = open_tiers(options, hot_bytes, out, err);
+    }
+    if (status == MO_OK && hot_bytes > 0) {
+        hold(options, out); /* the hot cache has slots of its own number */
     }
     if (status != MO_OK) {
         mo_opened_drop(out);
@@ -181,6 +213,8 @@ void mo_opened_drop(mo_opened *o)
     mo_hot_set_drop(&o->hot);
     mo_tiers_close(o->tiers);
     mo_checkpoint_free(o->model);
+    mo_place_hold(o->placed.plan.place[MO_AT_RAM], -o->held);
+    mo_place_hold(o->placed.plan.place[MO_AT_VRAM], -o->device_held);
     mo_placed_drop(&o->placed);
     *o = (mo_opened){0};
 }

@@ -163,7 +163,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                            mo_error *err)
 {
     const mo_kernels *kernels = NULL;
-    mo_status status = mo_kernels_select(NULL, &kernels, err);
+    mo_status status = mo_kernels_select(ask->isa, &kernels, err);
     if (status == MO_OK) {
         status = mo_means_find(&(mo_means_ask){.ram_bytes = ask->ram_bytes,
                                                .vram_bytes = ask->vram_bytes,
@@ -178,7 +178,9 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
         return status;
     }
     /* Here as many threads as the pool will have. */
-    const int cores = ask->machine ? means->rates.threads : mo_machine_cores_usable("");
+    const int cores = ask->machine   ? means->rates.threads
+                      : ask->threads ? ask->threads
+                                     : mo_machine_cores_usable("");
     *needs = (mo_needs_options){.kv = ask->kv,
                                 .batch = ask->batch,
                                 .context = ask->context,

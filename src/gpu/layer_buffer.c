@@ -24,7 +24,7 @@ static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *pl
     }
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
-        const bool cpu = places[l->layer].by_cpu;
+        const bool cpu = places[l->layer].runs == MO_AT_RAM;
         p->cpu.layers[l->layer] = cpu;
         l->slot = (cpu ? p->cpu.count : p->small_count) % p->slots;
         p->cpu.count += cpu;
@@ -46,7 +46,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     p->slots = p->interleaved ? d->ring - 1 : d->ring;
     p->slot_bytes = d->ring_bytes / d->ring;
     for (int i = 0; i < p->total; i++) {
-        if (!places[i].in_vram) {
+        if (!mo_layer_kept(&places[i], MO_AT_VRAM)) {
             p->number[i] = p->count;
             p->layers[p->count++].layer = i;
         }

@@ -164,10 +164,10 @@ static void grow_staging(const mo_plan_model *m, int64_t ceiling, int64_t all, m
     }
 }
 
-static void fill_slots(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan_share *s,
-                       mo_plan_device *d)
+static void fill_slots(const mo_plan_model *m, const mo_plan_limits *l, int64_t ceiling,
+                       const mo_plan_share *s, mo_plan_device *d)
 {
-    int64_t budget = l->vram_bytes - d->used;
+    int64_t budget = ceiling - d->used;
     if (l->vram_expert_bytes || l->cpu_moe) {
         budget = budget < l->vram_expert_bytes ? budget : l->vram_expert_bytes;
     }
@@ -196,7 +196,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
     want_slots(m, shares);
-    const int64_t ceiling = l->vram_bytes;
+    const int64_t ceiling = l->vram_bytes > l->vram_held ? l->vram_bytes - l->vram_held : 1;
     mo_placement_counts counts = ram ? mo_placement_counts_of(m, ram) : (mo_placement_counts){.alone = true};
     /* RAM lays out the core before anything is streamed, so what it interleaves is what it holds. */
     const mo_placement_sums in_ram = mo_placement_sum(
@@ -219,7 +219,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
     } else if (needed(&core, group) <= ceiling) {
         *out = core;
         grow_staging(m, ceiling, limited ? 0 : whole.slots, out);
-        fill_slots(m, l, shares, out);
+        fill_slots(m, l, ceiling, shares, out);
     } else if (streams) {
         *out = streamed;
         grow_staging(m, ceiling, 0, out);

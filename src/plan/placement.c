@@ -10,6 +10,11 @@ static bool among(int64_t n, int64_t count, int64_t all)
     return all > 0 && (n + 1) * count / all > n * count / all;
 }
 
+/* Where one layer is. */
+typedef struct standing {
+    bool in_ram, in_vram, by_cpu;
+} standing;
+
 /* Goes through the layers in order: how many of each kind there are, and how many have come by. */
 typedef struct cursor {
     const mo_plan_model *model;
@@ -29,7 +34,7 @@ static cursor begin(const mo_plan_model *m, mo_placement_counts c)
 
 /* Streamed layers lie evenly between the others, so that copies run while those compute. The disk is slower than the
  * link: what is in RAM is streamed first. */
-static mo_layer_place next(cursor *at)
+static standing next(cursor *at)
 {
     const mo_placement_counts *c = &at->counts;
     bool streamed, in_ram;
@@ -48,7 +53,7 @@ static mo_layer_place next(cursor *at)
     at->seen_disk += !in_ram;
     at->seen_streamed += streamed;
     at->seen_shared += shared;
-    return (mo_layer_place){.in_ram = in_ram, .in_vram = !streamed, .by_cpu = cpu};
+    return (standing){.in_ram = in_ram, .in_vram = !streamed, .by_cpu = cpu};
 }
 
 static mo_plan_layer layer_of(const mo_plan_model *m, int i)
@@ -80,8 +85,12 @@ void mo_placement_list(const mo_plan_model *m, const mo_plan *p, mo_layer_place 
     const bool device = p->device.ceiling > 0;
     cursor at = begin(m, mo_placement_counts_of(m, p));
     for (int i = 0; i < m->layers; i++) {
-        out[i] = layer_of(m, i).bytes ? next(&at) : (mo_layer_place){.in_ram = true, .in_vram = true};
-        out[i].in_vram = out[i].in_vram && device;
+        const standing l = layer_of(m, i).bytes ? next(&at) : (standing){.in_ram = true, .in_vram = true};
+        out[i] = (mo_layer_place){.kept = (uint32_t)l.in_ram << MO_AT_RAM, .runs = MO_AT_RAM};
+        if (device) {
+            out[i].kept |= (uint32_t)l.in_vram << MO_AT_VRAM;
+            out[i].runs = l.by_cpu ? MO_AT_RAM : MO_AT_VRAM;
+        }
     }
 }
 
@@ -101,7 +110,7 @@ mo_placement_sums mo_placement_sum(const mo_plan_model *m, mo_placement_counts c
         if (l.bytes == 0) {
             continue;
         }
-        const mo_layer_place p = next(&at);
+        const standing p = next(&at);
         if (p.in_ram) {
             s.ram_bytes = mo_plan_sum(s.ram_bytes, l.resident);
             s.group_bytes = larger(s.group_bytes, l.group_bytes);

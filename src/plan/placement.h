@@ -6,13 +6,17 @@
 
 #include "plan/plan.h"
 
-/* The core of one layer. A layer that is in VRAM and not in RAM has no copy there; one that is in neither comes from disk
- * for every token. Without a device no layer is in VRAM. */
+/* The core of one layer. The file always has it. A layer that is kept in VRAM alone has no copy in RAM; one that is kept
+ * nowhere comes from disk for every token. */
 typedef struct mo_layer_place {
-    bool in_ram;  /* for good */
-    bool in_vram; /* for good; otherwise it is streamed there, where there is a device */
-    bool by_cpu;  /* streamed in prompts only: in small steps the CPU computes it */
+    uint32_t kept; /* bit p: in place p of the plan's list, for good */
+    int runs; /* the place whose processor computes it in small steps; prompts are a device's wherever there is one */
 } mo_layer_place;
+
+static inline bool mo_layer_kept(const mo_layer_place *l, int place)
+{
+    return l->kept >> place & 1;
+}
 
 /* What is carried out: the caller keeps all three. */
 typedef struct mo_placement {

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "plan/device.h"
@@ -97,6 +98,10 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
         return mo_fail(err, MO_EINVAL,
                        "a ceiling of %" PRId64 " bytes cannot be planned for; give --ram a size",
                        l->ram_bytes);
+    }
+    if (l->ram_held < 0 || l->vram_held < 0) {
+        return mo_fail(err, MO_EINVAL, "other models cannot hold %" PRId64 " bytes",
+                       l->ram_held < 0 ? l->ram_held : l->vram_held);
     }
     if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
         return mo_fail(err, MO_EINVAL,
@@ -330,13 +335,26 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hi
 
 /* ---- The plan ---- */
 
+static void list_places(const mo_plan_limits *l, mo_plan *p)
+{
+    p->place[MO_AT_DISK] = mo_place_here(MO_TIER_DISK, 0);
+    p->place[MO_AT_RAM] = mo_place_here(MO_TIER_RAM, 0);
+    p->place[MO_AT_VRAM] = l->vram_place;
+    p->place_count = l->vram_bytes > 0 ? MO_AT_VRAM + 1 : MO_AT_RAM + 1;
+}
+
 static void explain(const mo_plan_limits *l, mo_plan *p)
 {
-    char size[32];
+    char size[32], held[32];
     if (l->why[0]) {
         snprintf(p->why, sizeof p->why, "%s", l->why);
     } else {
-        snprintf(p->why, sizeof p->why, "a ceiling of %s was given", mo_plan_size_text(p->ceiling, size));
+        snprintf(p->why, sizeof p->why, "a ceiling of %s was given", mo_plan_size_text(l->ram_bytes, size));
+    }
+    if (l->ram_held > 0) {
+        const size_t used = strlen(p->why);
+        snprintf(p->why + used, sizeof p->why - used, ", of which other models hold %s",
+                 mo_plan_size_text(l->ram_held, held));
     }
 }
 
@@ -366,7 +384,9 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
         w.model.work_bytes = mo_plan_sum(w.model.work_bytes, model->device_host_bytes);
     }
     want_slots(model, rest ? &on_device : NULL, w.shares);
-    const bool fits = place(&w, limits->ram_bytes, &plan);
+    const int64_t left = limits->ram_bytes - limits->ram_held;
+    const bool fits = place(&w, left > 0 ? left : 0, &plan);
+    list_places(limits, &plan);
     explain(limits, &plan);
     if (!fits) {
         return mo_plan_refuse(&plan, err);

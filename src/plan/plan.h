@@ -4,6 +4,7 @@
 #define MO_PLAN_PLAN_H
 
 #include "moraine.h"
+#include "plan/place.h"
 #include "plan/rates.h"
 
 enum {
@@ -79,6 +80,9 @@ typedef struct mo_plan_limits {
     int64_t ram_bytes;           /* the ceiling of the process; 0: to be found by mo_plan_limits_find() */
     int64_t reserve_bytes;       /* left to others when the ceiling is found; <0: the stated default */
     int64_t vram_bytes;          /* the ceiling of the device tier; 0: there is no device */
+    int64_t ram_held;            /* of the ceiling, by other models of the process */
+    int64_t vram_held;           /* likewise */
+    mo_place_id vram_place;      /* whose memory vram_bytes is */
     int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
     char why[192];               /* what decided the ceiling; may be empty */
     char vram_why[192];          /* the same for vram_bytes */
@@ -89,6 +93,9 @@ typedef struct mo_plan_limits {
     bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
     bool ram_keeps;              /* RAM holds all it would hold without the device, which then may be lost */
 } mo_plan_limits;
+
+/* Numbers of the places in a plan's list. */
+enum { MO_AT_DISK, MO_AT_RAM, MO_AT_VRAM, MO_PLAN_PLACES };
 
 typedef enum mo_plan_mode {
     MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
@@ -128,7 +135,9 @@ typedef struct mo_plan_device {
  * (a device takes them as they lie in the file); vectors lie in both, since the CPU computes experts too. */
 typedef struct mo_plan {
     mo_plan_mode mode;
-    bool alone; /* what lies in VRAM has no copy in RAM */
+    bool alone;                        /* what lies in VRAM has no copy in RAM */
+    mo_place_id place[MO_PLAN_PLACES]; /* where things can be: the disk, RAM, and with a device its memory */
+    int place_count;
     int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
     int64_t used;                          /* their sum, at most the ceiling */
     int64_t least;                         /* the lowest ceiling with which the model runs */

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -46,7 +47,13 @@ static bool cursor_begin(cursor *w, mo_arena *memory, const mo_trace *trace, int
     return true;
 }
 
-/* The distinct experts of the layer, in the order in which tokens picked them. */
+static int by_expert(const void *left, const void *right)
+{
+    const need *a = left, *b = right;
+    return (a->expert > b->expert) - (a->expert < b->expert);
+}
+
+/* The distinct experts of the layer, ascending, as the engine asks for them. */
 static void gather(cursor *w)
 {
     const mo_trace_shape *s = &w->trace->shape;
@@ -66,6 +73,7 @@ static void gather(cursor *w)
             w->needs[*place].picks++;
         }
     }
+    qsort(w->needs, (size_t)w->count, sizeof *w->needs, by_expert);
 }
 
 /* Goes on to the next layer, or to the next pass; false at the end. */

@@ -38,7 +38,7 @@ typedef struct link {
 
 typedef struct cell {
     double chances, uses; /* decayed */
-    list members;         /* the evictable ones, in the order in which they came into it */
+    list members; /* the evictable ones, in the order in which they came into it, or were touched at once */
 } cell;
 
 typedef struct member {
@@ -266,12 +266,36 @@ void mo_adaptive_seed(mo_adaptive *h, int32_t brick, uint64_t hits, uint64_t mos
     sort_in(h, brick, AGES - 1);
 }
 
+/* Bricks of a layer are let go in the order in which they were computed, which hangs on the disk. They stand in their cell
+ * in the order of their touches all the same, so that who goes first does not. */
+static void enter_cell(mo_adaptive *h, int32_t brick)
+{
+    member *m = &h->member[brick];
+    list *l = &h->cells[m->cell].members;
+    int32_t before = l->tail;
+    while (before != NONE && h->member[before].time > m->time) {
+        before = h->member[before].by_cell.before;
+    }
+    if (before == l->tail) {
+        append(h, l, brick, false);
+        return;
+    }
+    const int32_t after = before != NONE ? h->member[before].by_cell.after : l->head;
+    m->by_cell = (link){before, after};
+    h->member[after].by_cell.before = brick;
+    if (before != NONE) {
+        h->member[before].by_cell.after = brick;
+    } else {
+        l->head = brick;
+    }
+}
+
 void mo_adaptive_enter(mo_adaptive *h, int32_t brick)
 {
     member *m = &h->member[brick];
     assert(!m->listed);
     m->listed = true;
-    append(h, &h->cells[m->cell].members, brick, false);
+    enter_cell(h, brick);
 }
 
 void mo_adaptive_leave(mo_adaptive *h, int32_t brick)

@@ -1,0 +1,30 @@
+/* Place: where bytes can be: a tier of a device of a machine. Plans name places in a list, and say of every layer in which
+ * of them it is kept and which computes it; what the models of this process hold in each is counted here, so that
+ * several share one ceiling. */
+#ifndef MO_PLAN_PLACE_H
+#define MO_PLAN_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum mo_tier { MO_TIER_DISK, MO_TIER_RAM, MO_TIER_VRAM } mo_tier;
+
+typedef struct mo_place_id {
+    int machine; /* 0: this one */
+    int device;  /* of that machine; -1: the CPU's, which has RAM and disk */
+    mo_tier tier;
+} mo_place_id;
+
+enum { MO_HELD_PLACES = 64 }; /* most that are counted at once; what is beyond is not */
+
+static inline mo_place_id mo_place_here(mo_tier tier, int device)
+{
+    return (mo_place_id){.device = tier == MO_TIER_VRAM ? device : -1, .tier = tier};
+}
+
+/* A model holds so many bytes there from now on; negative: no longer. Any thread. */
+void mo_place_hold(mo_place_id place, int64_t bytes);
+/* What all of them hold there. Any thread. */
+int64_t mo_place_held(mo_place_id place);
+
+#endif
