@@ -423,7 +423,7 @@ static void memory_refused(void **state)
     mo_device *device = open_toy();
     fail_at("cuMemAlloc_v2", MO_CUDA_OUT_OF_MEMORY);
     assert_int_equal(mo_device_alloc(device, 5 << 20, &address, &err), MO_ENOMEM);
-    assert_says(err, "Toy 0 (cuda 0) has no room for 5.0 MiB: 3.0 of 8.0 MiB are free");
+    assert_says(err, "Toy 0 (cuda 0) has no memory for 5.0 MiB: 3.0 of 8.0 MiB are free");
     fail_at("cuMemHostAlloc", MO_CUDA_OUT_OF_MEMORY);
     assert_int_equal(mo_device_pin(device, 1 << 20, &memory, &address, &err), MO_ENOMEM);
     assert_says(err, "refused to pin 1.0 MiB");

@@ -321,7 +321,7 @@ static void test_slab_cuts(void **state)
                 assert_in_range(s.slots, 2, slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS);
                 assert_in_range(s.shared, 1, MO_SLAB_SHARED);
                 assert_true(cols > 2048 ||
-                            s.shared <= (tiles > MO_SLAB_FEW ? MO_SLAB_MANY_ROOM : MO_SLAB_FEW_ROOM));
+                            s.shared <= (tiles > MO_SLAB_FEW ? MO_SLAB_MANY_SHARED : MO_SLAB_FEW_SHARED));
                 assert_in_range(mo_slab_threads(&s, MO_SLAB_TILE_THREADS), 64, MO_SLAB_TILE_THREADS);
             }
         }

@@ -140,17 +140,17 @@ static mo_status read_switch(const char *name, bool *out, mo_error *err)
 
 static mo_status open_cuda(mo_device **out, mo_error *err)
 {
-    bool fuse = true, early = true;
+    bool fuse = true, prelaunch = true;
     mo_status status = read_switch("MORAINE_CUDA_FUSE", &fuse, err);
     if (status == MO_OK) {
-        status = read_switch("MORAINE_CUDA_PRELAUNCH", &early, err);
+        status = read_switch("MORAINE_CUDA_PRELAUNCH", &prelaunch, err);
     }
     if (status == MO_OK) {
         status = mo_cuda_open(0, 0, out, err);
     }
     if (status == MO_OK) {
         mo_cuda_fuse(*out, fuse);
-        mo_cuda_prelaunch(*out, early);
+        mo_cuda_prelaunch(*out, prelaunch);
     }
     return status;
 }

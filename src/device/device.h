@@ -34,7 +34,7 @@ void mo_device_close(mo_device *device); /* everything made on it has been given
 
 /* ---- Memory ---- */
 
-/* Aligned to MO_OP_ALIGN, not cleared. MO_ENOMEM when the device has no room. */
+/* Aligned to MO_OP_ALIGN, not cleared. MO_ENOMEM when the device has no space. */
 mo_status mo_device_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error *err);
 void mo_device_free(mo_device *device, mo_daddr address); /* 0 is allowed; waits for nothing */
 

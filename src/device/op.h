@@ -3,7 +3,7 @@
  * bits of the scalar definition (docs/numerics.md), whatever device runs it.
  *
  * Included by C and by CUDA C++: plain types only. What changes from token to token (positions, chosen experts,
- * counts of work) lies in device memory, so that a list of ops can be made once and run again and again. */
+ * counts of work) is in device memory, so that a list of ops can be made once and run again and again. */
 #ifndef MO_DEVICE_OP_H
 #define MO_DEVICE_OP_H
 
@@ -19,7 +19,7 @@ enum {
     MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
     MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
     MO_OP_USED = 64,      /* most experts that a token uses */
-    MO_OP_SMALL = 8,      /* tokens whose attention has room for every chunk's result */
+    MO_OP_SMALL = 8,      /* tokens whose attention has space for every chunk's result */
     MO_OP_GROUPS = 64,    /* most groups of experts */
     MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
     MO_OP_BRICKS = 65535, /* most bricks that one op restores */
@@ -42,10 +42,10 @@ typedef struct mo_dacts {
     int32_t unused;
 } mo_dacts;
 
-/* One layer of one session's state. Keys and values lie in blocks of 128 positions (numeric/kv.h) behind a table, which stands
+/* One layer of one session's state. Keys and values are in blocks of 128 positions (numeric/kv.h) behind a table, which stands
  * while a step runs; where it is circular its length is even, so that a chunk's two blocks are neighbours in it. */
 typedef struct mo_dstate {
-    mo_daddr blocks; /* mo_daddr[length]: where each block lies */
+    mo_daddr blocks; /* mo_daddr[length]: where each block is */
     int64_t length;
     mo_daddr conv;  /* float[taps - 1][channels], oldest first */
     mo_daddr delta; /* float[v_heads][head][head] */
@@ -80,7 +80,7 @@ typedef struct mo_dwork_item {
     int32_t unused;
 } mo_dwork_item;
 
-/* Rows that lie together and are multiplied by one expert's matrix; or all rows and a core matrix. */
+/* Rows that are together and are multiplied by one expert's matrix; or all rows and a core matrix. */
 typedef struct mo_dgroup {
     mo_daddr data;        /* of the matrix */
     int32_t expert;       /* scale + expert, bias + expert * rows */
@@ -200,7 +200,7 @@ typedef struct mo_op_attend {
     mo_daddr q;       /* as mo_op_heads left it */
     mo_daddr sinks;   /* float[heads] or 0 */
     mo_daddr places;  /* mo_dplace[tokens] */
-    mo_daddr partial; /* room for min(tokens, MO_OP_SMALL) * chunks * heads * (v_len + 2) floats */
+    mo_daddr partial; /* space for min(tokens, MO_OP_SMALL) * chunks * heads * (v_len + 2) floats */
     mo_dacts mixed;   /* [tokens][heads * v_len] */
     int64_t window;   /* visible positions, the token's own included; 0: all */
     int32_t tokens, layer;
@@ -239,14 +239,14 @@ typedef struct mo_op_recur {
     float eps, scale;
 } mo_op_recur;
 
-/* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert lies on the device, in row order. */
+/* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order. */
 typedef struct mo_op_choose {
     mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
     mo_daddr select_bias; /* float[experts] or 0 */
     mo_daddr ids;         /* int32[tokens][used] */
     mo_daddr weights;     /* float[tokens][used] */
-    mo_daddr table;       /* mo_daddr[experts]: where each brick lies, 0: not here; or 0: no work is made */
-    mo_daddr work;        /* mo_dwork and room for tokens * used items */
+    mo_daddr table;       /* mo_daddr[experts]: where each brick is, 0: not here; or 0: no work is made */
+    mo_daddr work;        /* mo_dwork and space for tokens * used items */
     int32_t tokens, experts, used;
     int32_t gating; /* mo_gating */
     int32_t normalize;

@@ -36,16 +36,16 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    const mo_heads heads = {.k_len = a->k_len,
-                            .v_len = a->v_len,
-                            .q_norm = a->norm_all ? NULL : a->q_norm,
-                            .k_norm = a->norm_all ? NULL : a->k_norm,
-                            .v_norm = a->v_norm,
-                            .v_from_k = !mo_linear_present(&a->v),
-                            .rotates = a->rope != NULL,
-                            .neox = a->neox,
-                            .n_rot = a->n_rot,
-                            .eps = forward->spec->eps};
+    const mo_heads_rule heads = {.k_len = a->k_len,
+                                 .v_len = a->v_len,
+                                 .q_norm = a->norm_all ? NULL : a->q_norm,
+                                 .k_norm = a->norm_all ? NULL : a->k_norm,
+                                 .v_norm = a->v_norm,
+                                 .v_from_k = !mo_linear_present(&a->v),
+                                 .rotates = a->rope != NULL,
+                                 .neox = a->neox,
+                                 .n_rot = a->n_rot,
+                                 .eps = forward->spec->eps};
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
     const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
     const float *s = c + forward->engine->batch * forward->w->rope_stride;

@@ -76,14 +76,14 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
         if (i < forward->row_count) {
             const int64_t row = w->rows[i];
             const int64_t n = forward->hidden.cols;
-            mo_activate(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
-                        w->gate + row * n, w->up + row * n, n);
+            mo_activate_row(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
+                            w->gate + row * n, w->up + row * n, n);
             mo_forward_quantize(forward->k, &forward->hidden, row);
         } else {
             const int64_t t = i - forward->row_count;
             const int64_t n = forward->side_hidden.cols;
-            mo_activate(forward->k, side->activation, forward->side_hidden.x + t * n, w->side_gate + t * n,
-                        w->side_up + t * n, n);
+            mo_activate_row(forward->k, side->activation, forward->side_hidden.x + t * n,
+                            w->side_gate + t * n, w->side_up + t * n, n);
             mo_forward_quantize(forward->k, &forward->side_hidden, t);
         }
     }

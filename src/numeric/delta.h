@@ -27,7 +27,7 @@ static inline int64_t mo_delta_channels(int k_heads, int v_heads, int64_t head)
 }
 
 /* A token's channels after the convolution, q and k heads normed. `before` is its row of those before it, `into` its number in
- * its slice; earlier tokens of the slice lie before that row, and what came before the slice in kept[taps - 1][channels]. */
+ * its slice; earlier tokens of the slice are before that row, and what came before the slice in kept[taps - 1][channels]. */
 void mo_delta_convolve(const mo_kernels *k, const mo_delta_rule *d, const float *before, int64_t into,
                        const float *kept, float *after);
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static void norm_and_rotate(const mo_kernels *k, const mo_heads *h, float *x, const float *norm,
+static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *x, const float *norm,
                             const float *c, const float *s)
 {
     if (norm) {
@@ -13,7 +13,7 @@ static void norm_and_rotate(const mo_kernels *k, const mo_heads *h, float *x, co
     }
 }
 
-bool mo_heads_prepare(const mo_kernels *k, const mo_heads *h, float *q, int queries, int64_t q_stride,
+bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position)
 {

@@ -12,7 +12,7 @@ static inline int64_t mo_first_seen(int64_t window, int64_t position)
 }
 
 /* Of an attention layer. */
-typedef struct mo_heads {
+typedef struct mo_heads_rule {
     int64_t k_len, v_len;
     const float *q_norm, *k_norm; /* [k_len], of each head; NULL: none, or they were normed all together */
     bool v_norm;                  /* values get a norm without weight */
@@ -21,12 +21,12 @@ typedef struct mo_heads {
     bool neox; /* rotate (p, p + n_rot/2) instead of (2p, 2p+1) */
     int64_t n_rot;
     float eps;
-} mo_heads;
+} mo_heads_rule;
 
 /* The token's `queries` query heads of the KV head (q_stride floats apart), its key and its value: norms and rotation in place, then
  * key and value into the cache at `position`. c and s are the token's cosines and sines. False when a value
  * does not fit the cache's format. */
-bool mo_heads_prepare(const mo_kernels *k, const mo_heads *h, float *q, int queries, int64_t q_stride,
+bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position);
 

@@ -65,7 +65,7 @@ typedef struct mo_kernels {
     bool (*kv_write)(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
 
     /* One chunk of attention for the queries of `count` tokens, `heads` of each that share the KV head; each token
-     * sees one of the spans, which are not empty and all lie inside the chunk. Rows of q (k_len), m, l and o
+     * sees one of the spans, which are not empty and all are inside the chunk. Rows of q (k_len), m, l and o
      * (v_len) are [count][heads]. */
     void (*attend)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
                    float scale, float *m, float *l, float *o);

@@ -1,4 +1,4 @@
-/* KV: the cache of keys and values, as memory. It comes in blocks of 128 positions behind a table of addresses; what lies where
+/* KV: the cache of keys and values, as memory. It comes in blocks of 128 positions behind a table of addresses; what is where
  * inside a block is known here alone, and everybody else asks: the CPU's kernels, the states of sessions, and the
  * kernels of a GPU, which is why this header is plain C that CUDA understands.
  *
@@ -36,7 +36,7 @@ MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
     return MO_KV_BLOCK * s.heads * (mo_kv_bytes(s.type, s.k_len) + mo_kv_bytes(s.type, s.v_len));
 }
 
-/* Where a head's first key and first value lie in a block; the next position's is mo_kv_bytes() further. */
+/* Where a head's first key and first value are in a block; the next position's is mo_kv_bytes() further. */
 MO_ANYWHERE int64_t mo_kv_keys_at(mo_kv_shape s, int head)
 {
     return MO_KV_BLOCK * head * mo_kv_bytes(s.type, s.k_len);
@@ -54,7 +54,7 @@ MO_ANYWHERE int64_t mo_kv_table_length(int64_t context, int64_t window, int64_t 
     return ((window && kept < context ? kept : context) + MO_KV_BLOCK - 1) / MO_KV_BLOCK;
 }
 
-/* The entry of position u in a table of `length`: where there are more positions than it has room for, it is circular. */
+/* The entry of position u in a table of `length`: where there are more positions than it has space for, it is circular. */
 MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 {
     const uint32_t block = (uint32_t)(u / MO_KV_BLOCK), entries = (uint32_t)length;
@@ -95,7 +95,7 @@ static inline uint8_t *mo_kv_value(const mo_kv_head *kv, int64_t u)
     return kv->blocks[mo_kv_entry(u, kv->length)] + kv->v_at + u % MO_KV_BLOCK * kv->v_bytes;
 }
 
-/* Positions from u on that lie in u's block. */
+/* Positions from u on that are in u's block. */
 static inline int64_t mo_kv_run(int64_t u)
 {
     return MO_KV_BLOCK - u % MO_KV_BLOCK;

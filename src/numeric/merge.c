@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-void mo_activate(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
-                 int64_t n)
+void mo_activate_row(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
+                     int64_t n)
 {
     switch (kind) {
     case MO_SWIGLU: k->swiglu(y, gate, up, n); break;

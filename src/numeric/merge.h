@@ -7,8 +7,8 @@
 #include "numeric/kinds.h"
 
 /* y = activation(gate, up); y may be gate. */
-void mo_activate(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
-                 int64_t n);
+void mo_activate_row(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
+                     int64_t n);
 
 /* Finished products of `count` tokens, rows of n values `stride` apart: times *scale, then plus bias[n]; either may be NULL. */
 void mo_finish_product(const float *scale, const float *bias, int64_t n, int64_t count, float *y,

@@ -5,7 +5,7 @@
 enum {
     ROWS_UNIT = 32,   /* a multiple of every kernel's rows at once and of every interleave group */
     ROWS_BATCH = 128, /* with many tokens: a kernel lays their codes out anew for each chunk */
-    FEW = 8,
+    SMALL_STEP = 8,
     /* With few tokens chunks are cut by bytes: 256 KiB read at 88 to 97 % of the memory's rate on 16 cores where
      * 64 KiB got 76 to 84, because the first reads of a chunk wait; but a region should have enough of them for
      * sixteen threads to end together. */
@@ -21,7 +21,7 @@ int64_t mo_ops_product_grain(const mo_weights *w, int64_t count, int64_t region_
     const int64_t bytes = fair < CHUNK_BYTES_MIN   ? CHUNK_BYTES_MIN
                           : fair > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX
                                                    : fair;
-    const int64_t rows = count < FEW ? bytes / (row_bytes > 0 ? row_bytes : 1) : ROWS_BATCH;
+    const int64_t rows = count < SMALL_STEP ? bytes / (row_bytes > 0 ? row_bytes : 1) : ROWS_BATCH;
     return rows < ROWS_UNIT ? ROWS_UNIT : rows / ROWS_UNIT * ROWS_UNIT;
 }
 

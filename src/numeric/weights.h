@@ -14,7 +14,7 @@ typedef struct mo_weights {
 
 /* Interleaving. Rows are taken in groups of `group`; inside a group, file block by file block, each
  * field of the block (scale, codes, ...) is cut into units of 1, 2 or 4 bytes, and unit u of all the
- * group's rows lie side by side. Same size, same bits of every product; rows that do not fill a group
+ * group's rows are side by side. Same size, same bits of every product; rows that do not fill a group
  * stay in the file's layout at the end. For weights that are loaded once; slots that are filled while
  * running keep the file's bytes. */
 

@@ -543,14 +543,14 @@ template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void attend_tile(const mo_op_attend &op, uint8_t *space)
 {
     typedef tile<LENGTH, ROWS> T;
-    const mo_tile_scratch room = mo_tile_lay(ROWS, LENGTH);
+    const mo_tile_scratch lay = mo_tile_lay(ROWS, LENGTH);
     T t;
-    t.q = (float *)(space + room.q);
-    t.dq = (float *)(space + room.q_scales);
-    t.cache = (float *)(space + room.cache);
-    t.dk = (float *)(space + room.cache_scales);
-    t.s = (float *)(space + room.scores);
-    t.M = (float *)(space + room.state);
+    t.q = (float *)(space + lay.q);
+    t.dq = (float *)(space + lay.q_scales);
+    t.cache = (float *)(space + lay.cache);
+    t.dk = (float *)(space + lay.cache_scales);
+    t.s = (float *)(space + lay.scores);
+    t.M = (float *)(space + lay.state);
     t.L = t.M + ROWS;
     t.a = t.L + ROWS;
     t.b = t.a + ROWS;

@@ -29,7 +29,7 @@ MO_KERNEL(mo_heads_norm_all, mo_op_heads)
 }
 
 /* row = x; gives this lane's part of the sum of squares. */
-static __device__ __forceinline__ float take_head(float *row, const float *x, int n)
+static __device__ __forceinline__ float load_head(float *row, const float *x, int n)
 {
     float acc = 0.0f;
     MO_UNROLL(4)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float 
     __syncwarp();
 }
 
-static __device__ __forceinline__ void give_head(float *x, const float *row, int n)
+static __device__ __forceinline__ void return_head(float *x, const float *row, int n)
 {
     for (int i = threadIdx.x & 31; i < n; i += 32) {
         x[i] = row[i];
@@ -155,8 +155,8 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
     float *x = mo_at<float>(op.q) + (t * op.heads + head) * op.k_len * (op.gated ? 2 : 1);
     const held kept = hold(op, op.q_norm, t);
     mo_grid_begin();
-    norm_and_rotate(op, row, take_head(row, x, op.k_len), kept);
-    give_head(x, row, op.k_len);
+    norm_and_rotate(op, row, load_head(row, x, op.k_len), kept);
+    return_head(x, row, op.k_len);
 }
 
 /* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what stands from
@@ -175,7 +175,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
                    (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) +
                    place.position % MO_KV_BLOCK * mo_cache_bytes(op.kv, n);
     mo_grid_begin();
-    const float squares = take_head(row, value && op.v_from_k ? key : x, n);
+    const float squares = load_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
         norm_and_rotate(op, row, squares, kept);
     } else if (op.v_norm) {
@@ -183,7 +183,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     }
     __syncwarp();
     store_head(op, row, n, out);
-    give_head(x, row, n);
+    return_head(x, row, n);
 }
 
 /* Warps of a token: its query heads, its keys, then its values; a warp does both where values are made of raw keys. */
@@ -242,15 +242,15 @@ static __device__ __forceinline__ int query_stride(const mo_op_attend &op)
 static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int64_t t, int head, int queries,
                                                     int piece, uint8_t *space)
 {
-    const mo_chunk_scratch room = mo_chunk_lay(&op, piece);
+    const mo_chunk_scratch lay = mo_chunk_lay(&op, piece);
     mo_chunk c;
-    c.values = space + room.values;
-    c.q_codes = (int32_t *)(space + room.q_codes);
-    c.q_scales = (float *)(space + room.q_scales);
-    c.p = (float *)(space + room.p);
-    c.o = (float *)(space + room.o);
-    c.m = (float *)(space + room.m);
-    c.l = (float *)(space + room.l);
+    c.values = space + lay.values;
+    c.q_codes = (int32_t *)(space + lay.q_codes);
+    c.q_scales = (float *)(space + lay.q_scales);
+    c.p = (float *)(space + lay.p);
+    c.o = (float *)(space + lay.o);
+    c.m = (float *)(space + lay.m);
+    c.l = (float *)(space + lay.l);
     c.piece = piece;
     c.kv = op.kv;
     c.k_len = op.k_len;
@@ -448,8 +448,8 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     const int some = mo_chunk_queries_most(&op), parts = (group + some - 1) / some;
     const int kv_head = blockIdx.y / parts, first = blockIdx.y % parts * some;
     const int piece = mo_chunk_piece(&op, MO_CHUNK_SMALL);
-    const mo_chunk_scratch room = mo_chunk_lay(&op, piece);
-    float *M = (float *)(space + room.M), *L = (float *)(space + room.L), *O = (float *)(space + room.O);
+    const mo_chunk_scratch lay = mo_chunk_lay(&op, piece);
+    float *M = (float *)(space + lay.M), *L = (float *)(space + lay.L), *O = (float *)(space + lay.O);
     const int begin = kv_head * group + first;
     const view v = view_of(op, t);
     mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);

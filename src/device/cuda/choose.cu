@@ -1,7 +1,7 @@
 /* The router's choice: one block of threads per token (choose.cuh), and the worklist of many tokens. */
 #include "device/cuda/choose.cuh"
 
-/* Of many tokens: one block of threads walks over all rows. */
+/* Of many tokens: one block of threads goes over all rows. */
 MO_BOUNDED(mo_choose_list, mo_op_choose, 1024, 1);
 MO_KERNEL(mo_choose_list, mo_op_choose)
 {

@@ -266,7 +266,7 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
 /* ---- Values ----------------------------------------------------------------------------------- */
 
 /* Asks for the values of positions [first, first + count) but for the first `there`; those before the first that is seen
- * are 0. Blocks begin and end at multiples of 128 bytes, so what is read in pieces of 4 or 16 never lies in two. */
+ * are 0. Blocks begin and end at multiples of 128 bytes, so what is read in pieces of 4 or 16 is never in two. */
 static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int first, int count, int there)
 {
     const int at = first * c.v_bytes,

@@ -145,7 +145,7 @@ static __device__ __forceinline__ void mo_prefetch(const void *global)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
-/* Past this multiprocessor's own cache: what lies beside it may not be written yet, and must not be found there later. */
+/* Past this multiprocessor's own cache: what is beside it may not be written yet, and must not be found there later. */
 static __device__ __forceinline__ uint32_t mo_read_word(const uint8_t *p)
 {
     uint32_t v;

@@ -16,7 +16,7 @@ static bool system_usable;
 static char system_reason[256];
 
 /* Data and function pointers have the same form wherever there is dlsym(). */
-static bool take(void *library, const char *symbol, void *member)
+static bool find(void *library, const char *symbol, void *member)
 {
     void *found = dlsym(library, symbol);
     memcpy(member, &found, sizeof found);
@@ -34,19 +34,19 @@ static void open_system(void)
             "without a GPU (--device none)");
         return;
     }
-#define TAKE(member, symbol, parameters)                                                                     \
-    if (!take(library, symbol, &system_driver.member)) {                                                     \
+#define FIND(member, symbol, parameters)                                                                     \
+    if (!find(library, symbol, &system_driver.member)) {                                                     \
         snprintf(system_reason, sizeof system_reason,                                                        \
                  "the NVIDIA driver of this machine has no %s and is too old; update it to version 12 or "   \
                  "newer",                                                                                    \
                  symbol);                                                                                    \
         return;                                                                                              \
     }
-    MO_CUDA_CALLS(TAKE)
-#undef TAKE
-#define TAKE(member, symbol, parameters) take(library, symbol, &system_driver.member);
-    MO_CUDA_CALLS_LATER(TAKE)
-#undef TAKE
+    MO_CUDA_CALLS(FIND)
+#undef FIND
+#define FIND(member, symbol, parameters) find(library, symbol, &system_driver.member);
+    MO_CUDA_CALLS_LATER(FIND)
+#undef FIND
     system_usable = true;
 }
 

@@ -3,7 +3,7 @@
 #include "device/cuda/activation.cuh"
 #include "device/cuda/rows.cuh"
 
-/* The block's item, for thread 0. Its address does not wait for the count: there is room for op.most. */
+/* The block's item, for thread 0. Its address does not wait for the count: there is space for op.most. */
 static __device__ __forceinline__ bool mo_experts_item(const mo_op_experts &op, mo_rows_head *head)
 {
     const mo_dwork *work = mo_at<const mo_dwork>(op.work);
@@ -25,7 +25,7 @@ static __device__ __forceinline__ mo_experts_finish mo_experts_finish_of(const m
     return f;
 }
 
-/* A tile: 32 rows of gate and the same rows of up. Matrices of one type go through the ring as one. */
+/* A tile: 32 rows of gate and the same rows of up. Matrices of one type go through the pipeline as one. */
 static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, uint8_t *memory)
 {
     mo_rows_head *head = (mo_rows_head *)memory;
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
     if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_layer_buffer ring = mo_rows_begin(head);
+    mo_pipeline pipeline = mo_rows_begin(head);
     const int row0 = blockIdx.x * MO_ROWS_TILE, rows = min((int)MO_ROWS_TILE, op.gate.rows - row0);
     const bool alike = op.gate.type == op.up.type;
     for (int pass = 0; pass < (alike ? 1 : 2); pass++) {
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
             head->acts = mo_rows_acts_of(op.in, item.token, 1);
         }
         __syncthreads();
-        mo_rows_run<1>(ring, head, type, 0,
+        mo_rows_run<1>(pipeline, head, type, 0,
                        [&](int row, int, float value) { head->result[pass * MO_ROWS_TILE + row] = value; });
         __syncthreads();
     }
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void mo_experts_rows(const mo_op_experts &op, 
     if (!mo_experts_item(op, head)) {
         return;
     }
-    mo_layer_buffer ring = mo_rows_begin(head);
+    mo_pipeline pipeline = mo_rows_begin(head);
     if (threadIdx.x == 0) {
         head->cut[0] = mo_rows_cut(op.down.type, op.hidden.cols, 1);
     }
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void mo_experts_rows(const mo_op_experts &op, 
         head->acts = mo_rows_acts_of(op.hidden, item.row, 1);
     }
     __syncthreads();
-    mo_rows_run<1>(ring, head, op.down.type, 0, [&](int row, int, float value) {
+    mo_rows_run<1>(pipeline, head, op.down.type, 0, [&](int row, int, float value) {
         const mo_experts_finish finish = mo_experts_finish_of(op.down, item.expert);
         mo_at<float>(op.y)[(int64_t)item.row * op.down.rows + row0 + row] =
             mo_rows_finish(value, finish.scale, finish.bias, row0 + row);

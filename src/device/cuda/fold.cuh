@@ -179,7 +179,7 @@ MO_CONSTANT bool mo_halves(int type)
     return mo_format_fold(type) == MO_FOLD_HALVES || mo_format_fold(type) == MO_FOLD_HALF_MINIMA;
 }
 
-/* The file's blocks, units and blocks of 32: unit u of a row lies in file block u / mo_units(), and its part `part` is
+/* The file's blocks, units and blocks of 32: unit u of a row is in file block u / mo_units(), and its part `part` is
  * this block of the row. */
 MO_CONSTANT int mo_units(int type)
 {

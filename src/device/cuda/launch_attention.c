@@ -42,7 +42,7 @@ static int shared_limit(int compute)
     if (compute < 80) {
         return 64 * 1024;
     }
-    /* 86, 89 and 120: cards for desks; 80, 87, 90 and 100 have more. */
+    /* 86, 89 and 120: for desktop computers; 80, 87, 90 and 100 have more. */
     return compute == 86 || compute == 89 || compute >= 110 ? 99 * 1024 : 160 * 1024;
 }
 

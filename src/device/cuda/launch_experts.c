@@ -47,8 +47,8 @@ static int launch_down(const mo_op_experts *e, int compute, int sms, mo_cuda_lau
     mo_rows_threads_add(&threads, e->down.type, &shape, 1.0);
     const uint32_t size = mo_rows_threads_best(&threads, 1);
     const int steps = (e->down.rows + shape.rows - 1) / shape.rows;
-    const int room = sms * mo_rows_resident(compute, 1, threads.shared, size);
-    const int blocks = (room + e->most - 1) / e->most;
+    const int resident = sms * mo_rows_resident(compute, 1, threads.shared, size);
+    const int blocks = (resident + e->most - 1) / e->most;
     const int each = (steps + blocks - 1) / blocks;
     out[0] =
         (mo_cuda_launch){.kernel = "mo_experts_down",

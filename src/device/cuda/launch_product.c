@@ -40,10 +40,10 @@ int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch
         return 1;
     }
     const uint32_t size = mo_rows_threads_best(&threads, tokens);
-    const int64_t room = (int64_t)sms * mo_rows_resident(compute, tokens, threads.shared, size);
+    const int64_t resident = (int64_t)sms * mo_rows_resident(compute, tokens, threads.shared, size);
     out[0] = (mo_cuda_launch){.kernel = kernels[which].kernel,
                               .prelaunch = true,
-                              .grid = {(uint32_t)(steps < room ? steps : room), 1, 1},
+                              .grid = {(uint32_t)(steps < resident ? steps : resident), 1, 1},
                               .block = {size, 1, 1},
                               .shared = threads.shared};
     return 1;

@@ -20,7 +20,7 @@ mo_status mo_cuda_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error
         d->driver->mem_get_info(&left, &total);
         return mo_fail(
             err, MO_ENOMEM,
-            "%s (cuda %d) has no room for %.1f MiB: %.1f of %.1f MiB are free; give it less to hold, or "
+            "%s (cuda %d) has no memory for %.1f MiB: %.1f of %.1f MiB are free; give it less to hold, or "
             "end what else uses it",
             d->name, d->index, (double)bytes / mib, (double)left / mib, (double)total / mib);
     }

@@ -12,7 +12,7 @@ template <int TOKENS>
 static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, uint8_t *memory)
 {
     mo_rows_head *head = (mo_rows_head *)memory;
-    mo_layer_buffer ring = mo_rows_begin(head);
+    mo_pipeline pipeline = mo_rows_begin(head);
     if ((int)threadIdx.x < op.count) {
         head->cut[threadIdx.x] = mo_rows_cut(op.matrix[threadIdx.x].type, op.in.cols, TOKENS);
     }
@@ -45,7 +45,7 @@ static __device__ __forceinline__ void mo_product_few(const mo_op_product &op, u
             head->acts = mo_rows_acts_of(op.in, 0, op.tokens);
         }
         __syncthreads();
-        mo_rows_run<TOKENS>(ring, head, matrix.type, i, [&](int row, int token, float value) {
+        mo_rows_run<TOKENS>(pipeline, head, matrix.type, i, [&](int row, int token, float value) {
             mo_at<float>(op.y[i])[token * op.stride[i] + row0 + row] = mo_rows_finish(
                 value, mo_at<const float>(matrix.scale), mo_at<const float>(matrix.bias), row0 + row);
         });

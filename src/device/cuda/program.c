@@ -148,10 +148,10 @@ static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err
 
 static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, int count, mo_error *err)
 {
-    const size_t room = count > 0 ? (size_t)count : 1;
-    p->steps = calloc(room * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
-    p->ops = calloc(room, sizeof *p->ops);
-    p->routers = calloc(room / 2 + 1, sizeof *p->routers);
+    const size_t most = count > 0 ? (size_t)count : 1;
+    p->steps = calloc(most * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
+    p->ops = calloc(most, sizeof *p->ops);
+    p->routers = calloc(most / 2 + 1, sizeof *p->routers);
     if (!p->steps || !p->ops || !p->routers) {
         return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
     }

@@ -1,5 +1,5 @@
 /* Interleaved matrices back to the file's layout. A thread block takes a run of file blocks of one group of rows: it
- * reads them as they lie, all of them at once, sorts them by rows in shared memory, and writes each row's run. In
+ * reads them as they are stored, all of them at once, sorts them by rows in shared memory, and writes each row's run. In
  * shared memory a row begins at the same place of 16 bytes as in its target, so that it leaves in words of 16. */
 #include "device/cuda/restore.h"
 #include "device/cuda/row.cuh"
@@ -102,7 +102,7 @@ template <int TYPE, int RUN> struct load {
         }
     }
 
-    __device__ __forceinline__ void sort(const tile &t, uint8_t *room) const
+    __device__ __forceinline__ void sort(const tile &t, uint8_t *space) const
     {
         const int pairs = (t.blocks * U::COUNT) << t.half_log2;
         MO_UNROLL(EACH)
@@ -112,14 +112,14 @@ template <int TYPE, int RUN> struct load {
             const int at = b * BYTES + U::AT + (unit - b * U::COUNT) * U::SIZE;
             const int row = (i & ((1 << t.half_log2) - 1)) * 2;
             if (i < pairs) {
-                put(room + place_of(t, row) + at, (typename pair<U::SIZE>::one)v[k].x);
-                put(room + place_of(t, row + 1) + at, (typename pair<U::SIZE>::one)v[k].y);
+                put(space + place_of(t, row) + at, (typename pair<U::SIZE>::one)v[k].x);
+                put(space + place_of(t, row + 1) + at, (typename pair<U::SIZE>::one)v[k].y);
             }
         }
     }
 };
 
-/* Bytes [first, end) of 16 that lie at the same place in shared memory and in the target. */
+/* Bytes [first, end) of 16 that are at the same place in shared memory and in the target. */
 static __device__ __forceinline__ void write_part(uint8_t *to, const uint8_t *from, int first, int end)
 {
     if (first == 0 && end == 16) {
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void write_part(uint8_t *to, const uint8_t *fr
         return;
     }
     while (first <
-           end) { /* the largest word that may lie here and is not too long: four at most to either end */
+           end) { /* the largest word that may be here and is not too long: four at most to either end */
         if ((first & 7) == 0 && end - first >= 8) {
             *(uint2 *)(to + first) = *(const uint2 *)(from + first);
             first += 8;
@@ -145,29 +145,29 @@ static __device__ __forceinline__ void write_part(uint8_t *to, const uint8_t *fr
 }
 
 /* A warp per row. */
-static __device__ __forceinline__ void write_rows(const tile &t, const uint8_t *room, int bytes)
+static __device__ __forceinline__ void write_rows(const tile &t, const uint8_t *space, int bytes)
 {
     for (int row = threadIdx.x / 32; row < t.group; row += MO_RESTORE_THREADS / 32) {
         const int skew = place_of(t, row) - row * t.pitch;
         uint8_t *to = t.to + (int64_t)row * t.row_bytes - skew;
         for (int at = (threadIdx.x & 31) * 16; at < skew + bytes; at += 32 * 16) {
-            write_part(to + at, room + row * t.pitch + at, max(skew - at, 0), min(skew + bytes - at, 16));
+            write_part(to + at, space + row * t.pitch + at, max(skew - at, 0), min(skew + bytes - at, 16));
         }
     }
 }
 
-template <int TYPE> static __device__ __forceinline__ void restore(const tile &t, uint8_t *room)
+template <int TYPE> static __device__ __forceinline__ void restore(const tile &t, uint8_t *space)
 {
     load<TYPE, 0> a;
     a.read(t);
     if constexpr (units<TYPE, 1>::COUNT > 0) {
         load<TYPE, 1> b;
         b.read(t);
-        b.sort(t, room);
+        b.sort(t, space);
     }
-    a.sort(t, room);
+    a.sort(t, space);
     __syncthreads();
-    write_rows(t, room, t.blocks * mo_format_bytes(TYPE));
+    write_rows(t, space, t.blocks * mo_format_bytes(TYPE));
 }
 
 template <typename T>
@@ -199,7 +199,7 @@ static __device__ void copy(uint8_t *to, const uint8_t *from, int bytes)
 MO_BOUNDED(mo_restore, mo_op_restore, MO_RESTORE_THREADS, 4);
 MO_KERNEL(mo_restore, mo_op_restore)
 {
-    __shared__ __align__(16) uint8_t room[MO_RESTORE_TILE + MO_OP_ROWS * MO_RESTORE_PAD];
+    __shared__ __align__(16) uint8_t space[MO_RESTORE_TILE + MO_OP_ROWS * MO_RESTORE_PAD];
     const int part = blockIdx.y, number = blockIdx.x;
     const int type = op.type[part], group = op.group[part];
     const mo_restore_cut cut = mo_restore_cut_of(type, op.rows[part], op.cols[part], group);
@@ -225,12 +225,12 @@ MO_KERNEL(mo_restore, mo_op_restore)
     t.to = to + begin + first * block_bytes;
     t.blocks = min(cut.each, cut.blocks - first);
     t.row_bytes = cut.row_bytes;
-    t.pitch = ((t.blocks * block_bytes + 30) / 16 | 1) * 16; /* odd, so that rows lie in different banks */
+    t.pitch = ((t.blocks * block_bytes + 30) / 16 | 1) * 16; /* odd, so that rows are in different banks */
     t.group = group;
     t.half_log2 = 30 - __clz(group);
     switch (type) {
 #define RESTORE(name, ...)                                                                                   \
-    case MO_##name: restore<MO_##name>(t, room); break;
+    case MO_##name: restore<MO_##name>(t, space); break;
         MO_QUANTIZED_FORMATS(RESTORE)
 #undef RESTORE
     default: break;

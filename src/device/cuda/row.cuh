@@ -1,5 +1,5 @@
 /* Row: what the kernels that work on rows of floats share. Rows are cut into quads of four neighbouring values, one
- * per thread at a time, so that a block of 32 lies in eight neighbouring lanes; or lane i holds value i of a block. */
+ * per thread at a time, so that a block of 32 is in eight neighbouring lanes; or lane i holds value i of a block. */
 #ifndef MO_DEVICE_CUDA_ROW_CUH
 #define MO_DEVICE_CUDA_ROW_CUH
 

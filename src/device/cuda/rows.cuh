@@ -1,5 +1,5 @@
 /* Rows: the product of consecutive rows of one matrix with few tokens, by one thread block. Decoding threads turn each
- * step of the ring into terms of the fold; meanwhile folding threads, one per row and token, fold the terms of the step
+ * step of the pipeline into terms of the fold; meanwhile folding threads, one per row and token, fold the terms of the step
  * before. One barrier per step. See rows.h for the cut. */
 #ifndef MO_DEVICE_CUDA_ROWS_CUH
 #define MO_DEVICE_CUDA_ROWS_CUH
@@ -23,7 +23,7 @@ struct mo_rows_source {
     int32_t rows;            /* of the first, and of the second */
 };
 
-/* A step in the ring. */
+/* A step in the pipeline. */
 struct mo_rows_step {
     int32_t row, rows; /* rows: 0 when the matrix ends before */
     int32_t first_block, blocks;
@@ -31,7 +31,7 @@ struct mo_rows_step {
     bool begins, ends; /* rows */
 };
 
-/* The head of shared memory; steps and terms follow as the cut says. What all threads need and seldom lies here, so that
+/* The head of shared memory; steps and terms follow as the cut says. What all threads need, but seldom, is here, so that
  * registers are free for the decoding. */
 struct mo_rows_head {
     uint64_t arrived[MO_ROWS_AHEAD];
@@ -63,7 +63,7 @@ static __device__ __forceinline__ mo_rows_acts mo_rows_acts_of(const mo_dacts &i
 /* What step `number` is, and the bytes that it takes. */
 static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_shape &shape,
                                                                const mo_rows_source &source, int number,
-                                                               mo_layer_buffer_runs *runs)
+                                                               mo_pipeline_runs *runs)
 {
     mo_rows_step s;
     const int group = shape.cuts == 1 ? number : number / shape.cuts;
@@ -88,7 +88,7 @@ static __device__ __forceinline__ mo_rows_step mo_rows_step_of(const mo_rows_sha
 }
 
 /* Sends a step on its way, into `slot`. All threads; since 9.0 only the first folding warp has something to do. */
-static __device__ __forceinline__ void mo_rows_bring(const mo_layer_buffer &ring, mo_rows_head *head,
+static __device__ __forceinline__ void mo_rows_bring(const mo_pipeline &pipeline, mo_rows_head *head,
                                                      const mo_rows_shape &shape, int number, int slot,
                                                      int folder)
 {
@@ -97,12 +97,12 @@ static __device__ __forceinline__ void mo_rows_bring(const mo_layer_buffer &ring
         return;
     }
 #endif
-    mo_layer_buffer_runs runs;
+    mo_pipeline_runs runs;
     const mo_rows_step step = mo_rows_step_of(shape, head->source, number, &runs);
     if (folder == 0) {
         head->step[number % (2 * MO_ROWS_AHEAD)] = step;
     }
-    mo_layer_buffer_bring_runs(ring, slot, runs);
+    mo_pipeline_bring_runs(pipeline, slot, runs);
 }
 
 /* Which units and rows of a step a decoding thread takes. */
@@ -240,7 +240,7 @@ static __device__ __forceinline__ float mo_rows_fold(float acc, const float *ter
 /* sink(row, token, value) gets every finished row, from one thread each. All threads of the block come here, after a
  * __syncthreads() that follows what was written to the head. */
 template <int TYPE, int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_quantized(mo_layer_buffer &ring, mo_rows_head *head, int which,
+static __device__ __forceinline__ void mo_rows_quantized(mo_pipeline &pipeline, mo_rows_head *head, int which,
                                                          const SINK &sink)
 {
     const mo_rows_shape &shape = head->cut[which];
@@ -252,34 +252,34 @@ static __device__ __forceinline__ void mo_rows_quantized(mo_layer_buffer &ring, 
         (head->source.split ? 2 * head->source.split : head->source.rows + shape.rows - 1) / shape.rows;
     const int steps = groups * shape.cuts;
     const int set = TOKENS * shape.rows * shape.pitch;
-    float *const terms = (float *)(ring.steps + ahead * step_bytes);
+    float *const terms = (float *)(pipeline.steps + ahead * step_bytes);
     const mo_rows_share share = mo_rows_share_of<TYPE>(shape, threads);
     const int token = folder / shape.rows, row = folder - token * shape.rows;
     float acc = 0.0f;
-    ring.step_bytes = step_bytes;
-    ring.ahead = ahead;
+    pipeline.step_bytes = step_bytes;
+    pipeline.ahead = ahead;
     for (int i = 0; i < ahead - 1; i++) {
         if (i < steps) {
-            mo_rows_bring(ring, head, shape, i, i, folder);
+            mo_rows_bring(pipeline, head, shape, i, i, folder);
         } else {
-            mo_layer_buffer_pass();
+            mo_pipeline_skip();
         }
     }
     int slot = 0;
     for (int i = 0; i <= steps; i++) {
         if (i < steps) {
-            mo_layer_buffer_wait(&ring, slot);
+            mo_pipeline_wait(&pipeline, slot);
         }
         __syncthreads(); /* step i is here, the terms of i - 1 too, and what was at i - 1 has been read */
         if (i + ahead - 1 < steps) {
-            mo_rows_bring(ring, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, folder);
+            mo_rows_bring(pipeline, head, shape, i + ahead - 1, slot == 0 ? ahead - 1 : slot - 1, folder);
         } else {
-            mo_layer_buffer_pass();
+            mo_pipeline_skip();
         }
         if (folder < 0) {
             if (i < steps) {
                 const mo_rows_step &now = head->step[i % (2 * MO_ROWS_AHEAD)];
-                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, share, ring.steps + slot * step_bytes,
+                mo_rows_decode<TYPE, TOKENS>(shape, now, acts, share, pipeline.steps + slot * step_bytes,
                                              terms + (i & 1) * set, threads);
             }
         } else if (i > 0 && token < acts.tokens) {
@@ -380,22 +380,22 @@ static __device__ __forceinline__ void mo_rows_floats(mo_rows_head *head, int wh
 /* ---- Any matrix ---- */
 
 /* All threads, once per kernel and before anything else; a __syncthreads() follows. */
-static __device__ __forceinline__ mo_layer_buffer mo_rows_begin(mo_rows_head *head)
+static __device__ __forceinline__ mo_pipeline mo_rows_begin(mo_rows_head *head)
 {
-    mo_layer_buffer ring;
-    ring.steps = (uint8_t *)head + MO_ROWS_HEAD;
-    ring.arrived = head->arrived;
-    ring.step_bytes = 0;
-    ring.ahead = 0;
-    mo_layer_buffer_begin(&ring, MO_ROWS_AHEAD);
-    return ring;
+    mo_pipeline pipeline;
+    pipeline.steps = (uint8_t *)head + MO_ROWS_HEAD;
+    pipeline.arrived = head->arrived;
+    pipeline.step_bytes = 0;
+    pipeline.ahead = 0;
+    mo_pipeline_begin(&pipeline, MO_ROWS_AHEAD);
+    return pipeline;
 }
 
 /* Multiplies head->source, whose cut is head->cut[which], with head->acts: written by one thread, before a
  * __syncthreads(). Before it may write there again there has to be another. One kernel serves all formats, because the
- * matrices of one op may differ; a thread block takes one way. */
+ * matrices of one op may differ; a thread block takes one case. */
 template <int TOKENS, typename SINK>
-static __device__ __forceinline__ void mo_rows_run(mo_layer_buffer &ring, mo_rows_head *head, int type,
+static __device__ __forceinline__ void mo_rows_run(mo_pipeline &pipeline, mo_rows_head *head, int type,
                                                    int which, const SINK &sink)
 {
 #define MO_ROWS_FLOATS(NAME, ...)                                                                            \
@@ -403,7 +403,7 @@ static __device__ __forceinline__ void mo_rows_run(mo_layer_buffer &ring, mo_row
         mo_rows_floats<MO_##NAME, TOKENS>(head, which, sink);                                                \
         break;
 #define MO_ROWS_QUANTIZED(NAME, ...)                                                                         \
-    case MO_##NAME: mo_rows_quantized<MO_##NAME, TOKENS>(ring, head, which, sink); break;
+    case MO_##NAME: mo_rows_quantized<MO_##NAME, TOKENS>(pipeline, head, which, sink); break;
     switch (type) {
         MO_FLOAT_FORMATS(MO_ROWS_FLOATS)
         MO_QUANTIZED_FORMATS(MO_ROWS_QUANTIZED)

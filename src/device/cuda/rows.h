@@ -50,7 +50,7 @@ typedef struct mo_rows_shape {
     int32_t skew;   /* how much further in its 16 bytes a row begins than the one before */
     int32_t
         pitch; /* floats from the terms of one row to the next: odd, so that folding threads meet no bank twice */
-    int32_t step_bytes; /* room for a step */
+    int32_t step_bytes; /* space for a step */
     int32_t ahead;      /* steps in shared memory */
     int32_t shared;     /* bytes of shared memory */
 } mo_rows_shape;

@@ -56,7 +56,7 @@ static inline uint32_t mo_rows_memory(int compute)
                                             : 100;
 }
 
-/* Does a launch of slabs suit a device? They need room for many blocks side by side, which 7.5 does not have. */
+/* Does a launch of slabs suit a device? They need space for many blocks side by side, which 7.5 does not have. */
 static inline bool mo_rows_slab_suits(int compute, const mo_cuda_launch *launch)
 {
     return compute >= 80 && launch->shared <= (mo_rows_memory(compute) - 1) * 1024;

@@ -12,14 +12,14 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
     const mo_dmatrix &m = op.matrix[which];
     mo_slab_head *head = (mo_slab_head *)memory;
     const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols);
-    mo_layer_buffer ring = mo_slab_begin(memory, shape);
+    mo_pipeline pipeline = mo_slab_begin(memory, shape);
     const int row0 = slab << shape.rows_log2;
     const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
     mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
     if (threadIdx.x == 32) {
         head->y = mo_at<float>(op.y[which]) + row0;
     }
-    mo_slab_one<TYPE>(memory, shape, ring, mo_rows_acts_of(op.in, 0, 1), place,
+    mo_slab_one<TYPE>(memory, shape, pipeline, mo_rows_acts_of(op.in, 0, 1), place,
                       [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); });
 }
 
@@ -30,7 +30,7 @@ MO_KERNEL(mo_slab_product, mo_op_product)
     MO_DYNAMIC_SHARED(memory);
     int slab = blockIdx.x, which = 0;
     mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols);
-    for (;;) { /* the matrix that has this slab; slabs of all lie in one row */
+    for (;;) { /* the matrix that has this slab; slabs of all are in one row */
         const int slabs = op.matrix[which].data ? mo_slab_count(&shape, op.matrix[which].rows) : 0;
         if (slab < slabs) {
             break;
@@ -53,7 +53,7 @@ MO_KERNEL(mo_slab_product, mo_op_product)
 
 /* ---- Experts ---- */
 
-/* The block's item. Its address does not wait for the count: there is room for op.most. */
+/* The block's item. Its address does not wait for the count: there is space for op.most. */
 static __device__ __forceinline__ bool mo_slab_item(const mo_op_experts &op, mo_dwork_item *item)
 {
     const mo_dwork *work = mo_at<const mo_dwork>(op.work);
@@ -69,7 +69,7 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
     const mo_slab_shape shape = mo_slab_tile_cut(TYPE, op.in.cols, (int64_t)gridDim.x * gridDim.y);
-    mo_layer_buffer ring = mo_slab_begin(memory, shape);
+    mo_pipeline pipeline = mo_slab_begin(memory, shape);
     mo_grid_begin();
     if (!mo_slab_item(op, &item)) {
         return false;
@@ -86,7 +86,7 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     }
     mo_slab_take_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
     mo_slab_take_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
-    mo_slab_tile<TYPE>(memory, shape, ring, mo_rows_acts_of(op.in, item.token, 1), source);
+    mo_slab_tile<TYPE>(memory, shape, pipeline, mo_rows_acts_of(op.in, item.token, 1), source);
     return true;
 }
 
@@ -120,7 +120,7 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
 }
 
 /* The block's item of a worklist that may have been made a moment ago: past this multiprocessor's own cache, which nobody
- * has told that the list is new. One thread looks, since all blocks look at the same place; there is room for op.most
+ * has told that the list is new. One thread looks, since all blocks look at the same place; there is space for op.most
  * items, so that an item need not wait for the count. False: the list has no such item. */
 static __device__ __forceinline__ bool mo_item_now(mo_slab_head *head, mo_daddr list, int index,
                                                    mo_dwork_item *item)
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
     const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols);
-    mo_layer_buffer ring = mo_slab_begin(memory, shape);
+    mo_pipeline pipeline = mo_slab_begin(memory, shape);
     if (!op.list_stands) {
         mo_grid_wait();
     }
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
         head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
     }
     mo_slab_one<TYPE>(
-        memory, shape, ring, mo_rows_acts_of(op.hidden, item.row, 1), place,
+        memory, shape, pipeline, mo_rows_acts_of(op.hidden, item.row, 1), place,
         [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, op.down, row, value); });
 }
 

@@ -5,7 +5,7 @@
 #include "device/cuda/rows.cuh"
 #include "device/cuda/slab.h"
 
-/* Where a tile's slabs lie: those of gate, then those of up. */
+/* Where a tile's slabs are: those of gate, then those of up. */
 struct mo_slab_source {
     const uint8_t *gate, *up;             /* first row */
     const uint8_t *gate_limit, *up_limit; /* end of the matrix */
@@ -138,19 +138,19 @@ static __device__ __forceinline__ void mo_slab_take_scales(const mo_rows_acts &f
 /* ---- Bytes ---- */
 
 /* All threads; since 9.0 thread 0 may then bring slabs, the others wait for them after a barrier. */
-static __device__ __forceinline__ mo_layer_buffer mo_slab_begin(uint8_t *memory, const mo_slab_shape &shape)
+static __device__ __forceinline__ mo_pipeline mo_slab_begin(uint8_t *memory, const mo_slab_shape &shape)
 {
-    mo_layer_buffer ring;
-    ring.arrived = ((mo_slab_head *)memory)->arrived;
-    ring.steps = memory + MO_SLAB_HEAD + 2 * shape.scale_bytes;
-    ring.step_bytes = shape.step_bytes;
-    ring.ahead = shape.slots;
-    mo_layer_buffer_begin(&ring, shape.slots);
-    return ring;
+    mo_pipeline pipeline;
+    pipeline.arrived = ((mo_slab_head *)memory)->arrived;
+    pipeline.steps = memory + MO_SLAB_HEAD + 2 * shape.scale_bytes;
+    pipeline.step_bytes = shape.step_bytes;
+    pipeline.ahead = shape.slots;
+    mo_pipeline_begin(&pipeline, shape.slots);
+    return pipeline;
 }
 
 /* Sends a slab on its way. limit: the end of its matrix. */
-static __device__ __forceinline__ void mo_slab_bring(const mo_layer_buffer &ring, int slot,
+static __device__ __forceinline__ void mo_slab_bring(const mo_pipeline &pipeline, int slot,
                                                      const uint8_t *from, int bytes, const uint8_t *limit)
 {
 #ifdef MO_RING_BULK
@@ -158,20 +158,20 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_layer_buffer &ring
         return;
     }
 #endif
-    mo_layer_buffer_run run;
+    mo_pipeline_run run;
     run.from = from;
     run.bytes = (uint32_t)bytes;
-    mo_layer_buffer_bring(ring, slot, run, limit);
+    mo_pipeline_bring(pipeline, slot, run, limit);
 }
 
 /* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */
-static __device__ __forceinline__ void mo_slab_wait(mo_layer_buffer *ring, int slot, int behind)
+static __device__ __forceinline__ void mo_slab_wait(mo_pipeline *pipeline, int slot, int behind)
 {
 #ifdef MO_RING_BULK
     (void)behind;
-    mo_layer_buffer_wait(ring, slot);
+    mo_pipeline_wait(pipeline, slot);
 #else
-    (void)ring;
+    (void)pipeline;
     (void)slot;
     switch (behind) {
     case 0: mo_async_wait<0>(); break;
@@ -304,7 +304,7 @@ static __device__ __forceinline__ float mo_slab_fold(const float *terms, const f
 
 /* ---- One slab ---- */
 
-/* Where it lies in memory. */
+/* Where it is in memory. */
 struct mo_slab_place {
     const uint8_t *data;  /* its first row */
     const uint8_t *limit; /* end of the matrix */
@@ -321,18 +321,18 @@ static __device__ __forceinline__ mo_slab_place mo_slab_place_of(const mo_slab_s
     return place;
 }
 
-/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights
+/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights
  * are asked for before activations are read. */
 template <int TYPE, typename SINK>
 static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape,
-                                                   mo_layer_buffer &ring, const mo_rows_acts &from,
+                                                   mo_pipeline &pipeline, const mo_rows_acts &from,
                                                    const mo_slab_place &place, const SINK &sink)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
-    float *terms = (float *)(ring.steps + shape.step_bytes);
+    float *terms = (float *)(pipeline.steps + shape.step_bytes);
     const int row = threadIdx.x, rows = place.rows;
-    mo_slab_bring(ring, 0, place.data, rows * shape.row_bytes, place.limit);
+    mo_slab_bring(pipeline, 0, place.data, rows * shape.row_bytes, place.limit);
     if (threadIdx.x == 0) {
         mo_slab_share_out<TYPE>(head, from);
     }
@@ -345,9 +345,9 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
     mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
     __syncthreads();
     mo_slab_take_table<TYPE>(head, &codes);
-    mo_slab_wait(&ring, 0, 0);
-    mo_slab_decode<TYPE>(shape, share, head->acts, &codes, ring.steps + ((uintptr_t)place.data & 15), terms,
-                         rows);
+    mo_slab_wait(&pipeline, 0, 0);
+    mo_slab_decode<TYPE>(shape, share, head->acts, &codes, pipeline.steps + ((uintptr_t)place.data & 15),
+                         terms, rows);
     __syncthreads();
     if (row < rows) {
         sink(row, mo_slab_fold<TYPE>(terms + row * shape.pitch, d, s, shape.blocks));
@@ -357,29 +357,29 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
 /* ---- A tile ---- */
 
 /* Sends slab number `slab` of a tile on its way. */
-static __device__ __forceinline__ void mo_slab_bring_next(const mo_layer_buffer &ring,
+static __device__ __forceinline__ void mo_slab_bring_next(const mo_pipeline &pipeline,
                                                           const mo_slab_source &source,
                                                           const mo_slab_shape &shape, int slab, int slot)
 {
     const int half = MO_SLAB_TILE >> shape.rows_log2, bytes = shape.row_bytes << shape.rows_log2;
     const bool up = slab >= half;
-    mo_slab_bring(ring, slot, (up ? source.up : source.gate) + (up ? slab - half : slab) * bytes, bytes,
+    mo_slab_bring(pipeline, slot, (up ? source.up : source.gate) + (up ? slab - half : slab) * bytes, bytes,
                   up ? source.up_limit : source.gate_limit);
 }
 
 /* 32 rows of gate and the same of up. head->result: gate's, then up's, everybody's after a barrier. All threads come
- * here. memory: shape.shared bytes, ring: mo_slab_begin()'s. Weights are asked for before activations are read. */
+ * here. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights are asked for before activations are read. */
 template <int TYPE>
 static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
-                                                    mo_layer_buffer &ring, const mo_rows_acts &from,
+                                                    mo_pipeline &pipeline, const mo_rows_acts &from,
                                                     const mo_slab_source &source)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
-    float *const terms = (float *)(ring.steps + shape.slots * shape.step_bytes);
+    float *const terms = (float *)(pipeline.steps + shape.slots * shape.step_bytes);
     const int slots = shape.slots, slabs = 2 * MO_SLAB_TILE >> shape.rows_log2;
     for (int i = 0; i < slots; i++) {
-        mo_slab_bring_next(ring, source, shape, i, i);
+        mo_slab_bring_next(pipeline, source, shape, i, i);
     }
     if (threadIdx.x == 0) {
         head->source = source;
@@ -399,14 +399,15 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
     for (int i = 0, slot = 0; i < slabs; i++) {
         if (i > 0 && i - 1 + slots < slabs) {
             __syncthreads(); /* the slab before has been read: its slot is free */
-            mo_slab_bring_next(ring, head->source, shape, i - 1 + slots, slot == 0 ? slots - 1 : slot - 1);
+            mo_slab_bring_next(pipeline, head->source, shape, i - 1 + slots,
+                               slot == 0 ? slots - 1 : slot - 1);
         } else if (i > 0) {
-            mo_layer_buffer_pass();
+            mo_pipeline_skip();
         }
-        mo_slab_wait(&ring, slot, slots - 1);
+        mo_slab_wait(&pipeline, slot, slots - 1);
         off = 2 * i == slabs ? up_off : off;
         mo_slab_decode<TYPE>(shape, share, head->acts, &codes,
-                             ring.steps + slot * shape.step_bytes + (off & 15),
+                             pipeline.steps + slot * shape.step_bytes + (off & 15),
                              terms + (i << shape.rows_log2) * shape.pitch, 1 << shape.rows_log2);
         off += shape.row_bytes << shape.rows_log2;
         slot = slot + 1 == slots ? 0 : slot + 1;

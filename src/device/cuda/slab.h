@@ -12,7 +12,7 @@ enum {
     MO_SLAB_BYTES = 26 * 1024,   /* of a slab that is alone in its block, at most, unless one row is longer */
     MO_SLAB_SLOTS = 8,           /* most slabs in shared memory */
     MO_SLAB_TILE = 32,           /* rows of gate, and of up: a block of the hidden activations */
-    MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the ring of rows.h */
+    MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the pipeline of rows.h */
 };
 
 /* Threads of a block: most that a launch takes, and most that the kernels are compiled for, which with so many blocks on
@@ -28,24 +28,24 @@ enum {
 };
 
 /* Tiles. Many: what lets a multiprocessor of 228 KiB hold three blocks, so that four experts of gpt-oss go in one wave.
- * Few: all are under way at once anyway, so each may have more room, and more threads. */
+ * Few: all are under way at once anyway, so each may have more space, and more threads. */
 enum {
-    MO_SLAB_FEW = 256,              /* tiles of a launch, at most */
-    MO_SLAB_MANY_ROOM = 75 * 1024,  /* bytes of shared memory */
-    MO_SLAB_FEW_ROOM = 99 * 1024,   /* every device from 8.0 on has them */
-    MO_SLAB_MANY_BYTES = 13 * 1024, /* of a slab, at most, unless four rows are longer */
+    MO_SLAB_FEW = 256,               /* tiles of a launch, at most */
+    MO_SLAB_MANY_SHARED = 75 * 1024, /* bytes of shared memory */
+    MO_SLAB_FEW_SHARED = 99 * 1024,  /* every device from 8.0 on has them */
+    MO_SLAB_MANY_BYTES = 13 * 1024,  /* of a slab, at most, unless four rows are longer */
     MO_SLAB_FEW_BYTES = 20 * 1024,
 };
 
 typedef struct mo_slab_shape {
     int32_t row_bytes, blocks, units; /* of a row; units: what one thread decodes at a time */
     int32_t rows_log2;                /* of a slab: this power of two */
-    int32_t slots;                    /* slabs in shared memory; 0: there is no room */
+    int32_t slots;                    /* slabs in shared memory; 0: there is no space */
     int32_t pitch; /* floats from the terms of one row to the next: four times an odd number, so that folding
                             threads read four at once and meet no bank twice */
-    int32_t step_bytes;  /* room for a slab's bytes */
+    int32_t step_bytes;  /* space for a slab's bytes */
     int32_t terms_bytes; /* of all rows of the block */
-    int32_t scale_bytes; /* room for one float per block of activations */
+    int32_t scale_bytes; /* space for one float per block of activations */
     int32_t shared;      /* bytes of shared memory: head, two such floats, slabs, terms */
 } mo_slab_shape;
 
@@ -88,16 +88,16 @@ MO_CONSTANT int mo_slab_count(const mo_slab_shape *s, int rows)
     return (int)(((int64_t)rows + (1 << s->rows_log2) - 1) >> s->rows_log2);
 }
 
-/* Cuts a tile into slabs of 2^most_log2 to 2^least_log2 rows, so that at least `least` of them fit into `room`. */
-MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int room, int least)
+/* Cuts a tile into slabs of 2^most_log2 to 2^least_log2 rows, so that at least `least` of them fit into `space`. */
+MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int limit, int least)
 {
     const int fixed = MO_SLAB_HEAD + 2 * s->scale_bytes + s->terms_bytes;
     for (s->rows_log2 = most_log2; s->rows_log2 >= least_log2; s->rows_log2--) {
         const int slabs = 2 * MO_SLAB_TILE >> s->rows_log2,
                   most = slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS;
         s->step_bytes = mo_slab_step_bytes(s->row_bytes, s->rows_log2);
-        if (fixed + (least < most ? least : most) * s->step_bytes <= room) {
-            const int slots = (room - fixed) / s->step_bytes;
+        if (fixed + (least < most ? least : most) * s->step_bytes <= limit) {
+            const int slots = (limit - fixed) / s->step_bytes;
             s->slots = slots < most ? slots : most;
             s->shared = fixed + s->slots * s->step_bytes;
             return true;
@@ -106,8 +106,8 @@ MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log
     return false;
 }
 
-/* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have room for
- * their terms. Three slots at least, of slabs of four rows if need be; where even those do not fit, more room than lets
+/* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have space for
+ * their terms. Three slots at least, of slabs of four rows if need be; where even those do not fit, more space than lets
  * a multiprocessor hold many blocks. tiles: of the launch. */
 MO_CONSTANT mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
 {
@@ -119,8 +119,8 @@ MO_CONSTANT mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
     while (rows_log2 > 2 && s.row_bytes << rows_log2 > most) {
         rows_log2--;
     }
-    if ((!few && mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_MANY_ROOM, 3)) ||
-        mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_FEW_ROOM, 3)) {
+    if ((!few && mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_MANY_SHARED, 3)) ||
+        mo_slab_tile_fit(&s, rows_log2, 2, MO_SLAB_FEW_SHARED, 3)) {
         return s;
     }
     mo_slab_tile_fit(&s, rows_log2, 0, MO_SLAB_SHARED, 2);

@@ -182,7 +182,7 @@ static __device__ __forceinline__ float4 merge_quad(const mo_op_stream &op, cons
     return acc;
 }
 
-/* The experts' outputs with their weights, then the shared part. Where outputs lie in router order (row_of is 0), those of
+/* The experts' outputs with their weights, then the shared part. Where outputs are in router order (row_of is 0), those of
  * a short row are asked for at once: who counts is another wait for memory. */
 template <int QUADS, bool WIDE>
 static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream &op, int64_t t)
@@ -286,7 +286,7 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
     const bench b = {(float *)space, &factor, op.n, op.eps};
     const int64_t t = blockIdx.x;
     float *row = mo_at<float>(op.x) + t * op.n;
-    /* Short rows have room for the norms' weights from the beginning: one wait for memory less. */
+    /* Short rows have space for the norms' weights from the beginning: one wait for memory less. */
     float4 prelaunch[MO_OP_NORMS];
     bool any = false;
     MO_UNROLL()
@@ -496,7 +496,7 @@ MO_KERNEL(mo_await, mo_op_await)
     __shared__ int32_t rows[AWAIT_ROWS];
     __shared__ int32_t count;
     const mo_dreply *reply = mo_at<const mo_dreply>(op.reply);
-    mo_grid_wait(); /* and nobody is let in: this kernel may take long, and others need the room */
+    mo_grid_wait(); /* and nobody is let in: this kernel may take long, and others need the space */
     if (threadIdx.x == 0) {
         const uint64_t began = mo_nanoseconds();
         const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence), began);

@@ -32,7 +32,7 @@ typedef mo_shape<128, 128, 2, 4, 1> mo_shape_wide;
 typedef mo_shape<64, 64, 2, 2, 1> mo_shape_middle;
 typedef mo_shape<64, 16, 4, 1, 2> mo_shape_narrow;
 
-/* What one thread block computes: rows row .. of a matrix, tokens first .. first + count. It lies in shared memory,
+/* What one thread block computes: rows row .. of a matrix, tokens first .. first + count. It is in shared memory,
  * because registers are for accumulators. */
 typedef struct mo_tile_job {
     int32_t magic[4]; /* MO_TILE_MAGIC: where integer sums start */
@@ -47,7 +47,7 @@ typedef struct mo_tile_job {
     int32_t row;
     int32_t first, count;
 } mo_tile_job;
-static_assert(sizeof(mo_tile_job) <= MO_TILE_JOB, "room in shared memory");
+static_assert(sizeof(mo_tile_job) <= MO_TILE_JOB, "fits its place in shared memory");
 
 /* What follows from the matrix. */
 static __device__ __forceinline__ void mo_tile_matrix(mo_tile_job *job, const mo_dmatrix &matrix)
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void mo_tile_mma16(int32_t d[4], const uint32_
 /* ---- Shared memory ---- */
 
 /* mo_tile_lay() for a kernel: everything but its end is known when it is compiled. */
-template <int FOLD, class SHAPE> struct mo_room {
+template <int FOLD, class SHAPE> struct mo_tile_parts {
     static constexpr mo_tile_places AT = mo_tile_lay(SHAPE::ROWS, SHAPE::TOKENS, SHAPE::AHEAD, FOLD, 0);
     static constexpr int ACTS = SHAPE::TOKENS * MO_TILE_K; /* bytes of a step */
     static constexpr int ROW_SCALES = mo_fold_row_scales(FOLD);
@@ -143,7 +143,7 @@ template <int FOLD, class SHAPE> struct mo_room {
 template <int FOLD>
 static constexpr bool mo_tile_halves = FOLD == MO_FOLD_HALVES || FOLD == MO_FOLD_TWO_STEPS;
 
-/* The matrix's codes lie as the tensor cores take them: 16 rows and a block of 32 are 32 chunks of 16 bytes, one per
+/* The matrix's codes are as the tensor cores take them: 16 rows and a block of 32 are 32 chunks of 16 bytes, one per
  * lane. The chunks of a row change places by block, so that threads that decode four blocks of a row meet different
  * banks. g: row % 8; t: lane % 4. */
 static __device__ __forceinline__ int mo_tile_code_at(int piece, int b, int g, int t)
@@ -151,7 +151,7 @@ static __device__ __forceinline__ int mo_tile_code_at(int piece, int b, int g, i
     return 512 * (piece * MO_TILE_BLOCKS + b) + 16 * (4 * g + (t ^ b));
 }
 
-/* The tokens' codes lie in rows of MO_TILE_K bytes. Their 16-byte chunks change places by row, so that the lanes that
+/* The tokens' codes are in rows of MO_TILE_K bytes. Their 16-byte chunks change places by row, so that the lanes that
  * load a fragment together meet different banks: eight bytes of each of four rows at a time, or, for folds by halves,
  * four bytes of each of eight. */
 template <int FOLD> static __device__ __forceinline__ int mo_tile_token_at(int token, int chunk)
@@ -223,7 +223,7 @@ static __device__ __forceinline__ void mo_tile_fetch_tokens(const mo_tile_job &j
 template <int FOLD, class SHAPE>
 static __device__ __forceinline__ int mo_tile_raw_at(const mo_tile_job &job, int number)
 {
-    return mo_room<FOLD, SHAPE>::AT.raw + 16 * (number % SHAPE::AHEAD) * SHAPE::ROWS * job.span.chunks;
+    return mo_tile_parts<FOLD, SHAPE>::AT.raw + 16 * (number % SHAPE::AHEAD) * SHAPE::ROWS * job.span.chunks;
 }
 template <class SHAPE> static __device__ __forceinline__ int mo_tile_turn(int step)
 {
@@ -235,33 +235,33 @@ template <int FOLD, class SHAPE>
 static __device__ __forceinline__ void mo_tile_fetch(const mo_tile_job &job, const mo_dacts &in, int step,
                                                      int steps, uint8_t *shared)
 {
-    typedef mo_room<FOLD, SHAPE> room;
+    typedef mo_tile_parts<FOLD, SHAPE> parts;
     if (step < steps) {
         const int number = step * MO_TILE_K / job.span.values;
         if (number * job.span.values == step * MO_TILE_K) {
             mo_tile_fetch_rows<SHAPE>(job, number, shared + mo_tile_raw_at<FOLD, SHAPE>(job, number));
         }
         const int turn = mo_tile_turn<SHAPE>(step);
-        mo_tile_fetch_tokens<FOLD, SHAPE>(job, in, step, (const int32_t *)(shared + room::AT.source),
-                                          shared + room::AT.acts + turn * room::ACTS,
-                                          (float *)(shared + room::AT.token_scale) +
-                                              turn * room::TOKEN_SCALES);
+        mo_tile_fetch_tokens<FOLD, SHAPE>(job, in, step, (const int32_t *)(shared + parts::AT.source),
+                                          shared + parts::AT.acts + turn * parts::ACTS,
+                                          (float *)(shared + parts::AT.token_scale) +
+                                              turn * parts::TOKEN_SCALES);
     }
     mo_async_commit();
 }
 
 /* ---- Decoding ---- */
 
-/* Rows r and r + 8 of one block: the two that lie side by side in a fragment, and so do their scales. at: of the file's
+/* Rows r and r + 8 of one block: the two that are side by side in a fragment, and so do their scales. at: of the file's
  * block in the span; part: of that. */
 template <int FOLD, class SHAPE>
 static __device__ __forceinline__ void mo_tile_decode_pair(const mo_tile_job &job, int number, int at,
                                                            int part, int r, int b, uint8_t *shared)
 {
-    typedef mo_room<FOLD, SHAPE> room;
+    typedef mo_tile_parts<FOLD, SHAPE> parts;
     const uint8_t *raw = shared + mo_tile_raw_at<FOLD, SHAPE>(job, number) + at;
-    uint8_t *codes = shared + room::AT.codes;
-    float *scales = (float *)(shared + room::AT.row_scale);
+    uint8_t *codes = shared + parts::AT.codes;
+    float *scales = (float *)(shared + parts::AT.row_scale);
     mo_tile_block pair[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -278,7 +278,7 @@ static __device__ __forceinline__ void mo_tile_decode_pair(const mo_tile_job &jo
             make_uint4(pair[0].code[first], pair[1].code[first], pair[0].code[second], pair[1].code[second]);
     }
 #pragma unroll
-    for (int s = 0; s < room::ROW_SCALES; s++) {
+    for (int s = 0; s < parts::ROW_SCALES; s++) {
         *(float2 *)(scales + (s * MO_TILE_BLOCKS + b) * SHAPE::ROWS + (r & ~15) + 2 * (r & 7)) =
             make_float2(pair[0].scale[s], pair[1].scale[s]);
     }
@@ -362,8 +362,7 @@ static __device__ __forceinline__ float mo_tile_fold(float acc, float low, float
     if constexpr (FOLD == MO_FOLD_TWO_STEPS) {
         acc = fmaf(dx, fmaf(low, dw, minus), acc);
         return fmaf(dx, fmaf(high, more, minus_more), acc);
-    } else if constexpr (FOLD ==
-                         MO_FOLD_HALVES) { /* integers below 2^24: every step is exact until dw */
+    } else if constexpr (FOLD == MO_FOLD_HALVES) { /* integers below 2^24: every step is exact until dw */
         const float isum = fmaf(third, high - MO_TILE_MAGIC_REAL, fmaf(more, low, minus_more));
         return fmaf(dx, dw * isum, acc);
     } else {
@@ -465,16 +464,16 @@ template <int FOLD, class SHAPE>
 static __device__ __forceinline__ void mo_tile_step(float (*acc)[SHAPE::N][4], int step, int blocks,
                                                     int pieces, const int32_t magic[4], const uint8_t *shared)
 {
-    typedef mo_room<FOLD, SHAPE> room;
+    typedef mo_tile_parts<FOLD, SHAPE> parts;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int down = warp % SHAPE::DOWN, across = warp / SHAPE::DOWN;
     const int g = lane >> 2, t = lane & 3;
     const int turn = mo_tile_turn<SHAPE>(step);
-    const uint8_t *codes = shared + room::AT.codes + down * SHAPE::M * 16 * MO_TILE_K;
-    const uint8_t *acts = shared + room::AT.acts + turn * room::ACTS + across * 8 * MO_TILE_K;
-    const float *rows = (const float *)(shared + room::AT.row_scale) + down * SHAPE::M * 16 + 2 * g;
+    const uint8_t *codes = shared + parts::AT.codes + down * SHAPE::M * 16 * MO_TILE_K;
+    const uint8_t *acts = shared + parts::AT.acts + turn * parts::ACTS + across * 8 * MO_TILE_K;
+    const float *rows = (const float *)(shared + parts::AT.row_scale) + down * SHAPE::M * 16 + 2 * g;
     const float *tokens =
-        (const float *)(shared + room::AT.token_scale) + turn * room::TOKEN_SCALES + across * 8 + 2 * t;
+        (const float *)(shared + parts::AT.token_scale) + turn * parts::TOKEN_SCALES + across * 8 + 2 * t;
 #pragma unroll 1
     for (int b = 0; b < blocks; b++) {
         const uint8_t *c = codes + mo_tile_code_at(0, b, g, t);
@@ -503,7 +502,7 @@ static __device__ __forceinline__ void mo_tile_run(const mo_tile_job &job, const
     if (job.count == 0) {
         return;
     }
-    int32_t *const source = (int32_t *)(shared + mo_room<FOLD, SHAPE>::AT.source);
+    int32_t *const source = (int32_t *)(shared + mo_tile_parts<FOLD, SHAPE>::AT.source);
     for (int t = threadIdx.x; t < job.count; t += SHAPE::THREADS) {
         source[t] = job.pick ? job.pick[job.first + t] : job.first + t;
     }

@@ -1,5 +1,5 @@
 /* Tile: what a thread block of the matrix-matrix kernels holds, for the kernels and for those who launch them. A tile
- * is so many rows of a matrix times so many tokens; it walks along the row in steps of MO_TILE_K values.
+ * is so many rows of a matrix times so many tokens; it moves along the row in steps of MO_TILE_K values.
  * Plain C: included by C and by CUDA C++. */
 #ifndef MO_DEVICE_CUDA_TILE_H
 #define MO_DEVICE_CUDA_TILE_H
@@ -62,7 +62,7 @@ MO_CONSTANT int32_t mo_fold_token_scales(int32_t fold)
     return fold == MO_FOLD_MINIMUM || fold == MO_FOLD_HALF_MINIMA ? 2 : 1; /* dx; d * sum or two half sums */
 }
 
-/* Where the parts of a tile lie in shared memory. ahead: steps whose copies are under way while one is multiplied. */
+/* Where the parts of a tile are in shared memory. ahead: steps whose copies are under way while one is multiplied. */
 typedef struct mo_tile_places {
     int32_t codes;       /* of the matrix: int8[rows][MO_TILE_K]; the job comes before them */
     int32_t acts;        /* codes: int8[ahead + 1][tokens][MO_TILE_K] */

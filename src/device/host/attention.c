@@ -54,16 +54,16 @@ static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, i
 {
     const mo_op_heads *o = p->o;
     const int group = o->heads / o->kv_heads;
-    const mo_heads heads = {.k_len = o->k_len,
-                            .v_len = o->v_len,
-                            .q_norm = o->norm_all ? NULL : p->q_norm,
-                            .k_norm = o->norm_all ? NULL : p->k_norm,
-                            .v_norm = o->v_norm,
-                            .v_from_k = o->v_from_k,
-                            .rotates = p->rope != NULL,
-                            .neox = o->neox,
-                            .n_rot = o->n_rot,
-                            .eps = o->eps};
+    const mo_heads_rule heads = {.k_len = o->k_len,
+                                 .v_len = o->v_len,
+                                 .q_norm = o->norm_all ? NULL : p->q_norm,
+                                 .k_norm = o->norm_all ? NULL : p->k_norm,
+                                 .v_norm = o->v_norm,
+                                 .v_from_k = o->v_from_k,
+                                 .rotates = p->rope != NULL,
+                                 .neox = o->neox,
+                                 .n_rot = o->n_rot,
+                                 .eps = o->eps};
     const int64_t length = query_len(o->k_len, o->gated);
     const float *c = p->rope ? p->rope + t * o->rope_stride : NULL;
     if (!mo_heads_prepare(k, &heads, p->q + (t * o->heads + h * group) * length, group, length,

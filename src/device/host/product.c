@@ -156,7 +156,7 @@ mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o)
     const float *up = mo_op_floats(job, "up", o->up, o->rows * n);
     const mo_acts hidden = mo_op_acts(job, "hidden", &o->hidden, o->rows, true, true);
     for (int64_t i = 0; job->status == MO_OK && i < o->rows; i++) {
-        mo_activate(job->k, (mo_activation)o->activation, hidden.x + i * n, gate + i * n, up + i * n, n);
+        mo_activate_row(job->k, (mo_activation)o->activation, hidden.x + i * n, gate + i * n, up + i * n, n);
         mo_op_quantize(job->k, &hidden, i);
     }
     return job->status;

@@ -76,7 +76,7 @@ MO_PRODUCT(MO_NEON_PRODUCT)
         multiply_float(&job, row_begin, row_end);
         return;
     }
-    /* Rows of whole groups are interleaved, the rest lies in the file's layout behind them. */
+    /* Rows of whole groups are interleaved, the rest is in the file's layout behind them. */
     const int64_t grouped = w->interleave ? w->rows / MO_GROUP * MO_GROUP : 0;
     const bool known = w->interleave == 0 || w->interleave == MO_GROUP;
     if (!known || (row_begin < grouped && row_begin % MO_GROUP)) {

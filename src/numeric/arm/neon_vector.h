@@ -1,4 +1,4 @@
-/* Vector: products with one token at a time. Eight rows (four for filed super-blocks) walk along the
+/* Vector: products with one token at a time. Eight rows (four for filed super-blocks) move along the
  * columns together; a lane of the accumulator is a row, so the fold needs no order of its own. */
 #ifndef MO_NUMERIC_ARM_NEON_VECTOR_H
 #define MO_NUMERIC_ARM_NEON_VECTOR_H

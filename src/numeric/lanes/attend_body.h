@@ -1,7 +1,7 @@
 /* Attend: one chunk of attention for many queries, a part of ops_body.h on the registers of lanes_*.h.
  *
  * Queries come by rows, as many at a time as share what is decoded. Their scores are made in one of three
- * ways: few queries with keys as they lie, a sum across lanes for each score; many queries with turned keys,
+ * ways: few queries with keys as they are stored, a sum across lanes for each score; many queries with turned keys,
  * one position per lane, so that the 32 lanes of numerics.md are registers and no lanes meet (where a set gains
  * by it, LANES_TURN); and codes of Q8_0, turned as well. The values are then added with one value per lane. */
 #ifndef MO_NUMERIC_LANES_ATTEND_BODY_H
@@ -118,7 +118,7 @@ static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float *out)
 
 /* ---- Few queries ------------------------------------------------------------------------------ */
 
-static void take_few(attend_space *s, const attend_round *a)
+static void load_few(attend_space *s, const attend_round *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
         float *to = s->few.q + r * a->k_pad;
@@ -169,7 +169,7 @@ INLINE void score_tile(attend_space *s, int64_t key, int64_t row, int rows, int6
     }
 }
 
-/* Scores of the `count` positions from `begin` on, whose keys lie at `key`; `at` is the place of the first. */
+/* Scores of the `count` positions from `begin` on, whose keys are at `key`; `at` is the place of the first. */
 static void score_few(attend_space *s, const attend_round *a, const uint8_t *key, int64_t count, int64_t at,
                       int64_t begin)
 {
@@ -307,7 +307,7 @@ static void score_many(attend_space *s, const attend_round *a, const uint8_t *ke
 
 /* ---- Codes ------------------------------------------------------------------------------------ */
 
-static void take_codes(attend_space *s, const attend_round *a)
+static void load_codes(attend_space *s, const attend_round *a)
 {
     const int64_t n = a->k_pad, blocks = n / 32;
     for (int64_t r = 0; r < a->rows; r++) {
@@ -495,9 +495,9 @@ static void attend_rows(attend_space *s, const attend_round *a, bool many, float
     const mo_seen all = seen_by(a, 0, a->rows);
     const int64_t begin = all.begin, end = all.end;
     if (codes) {
-        take_codes(s, a);
+        load_codes(s, a);
     } else if (!many) {
-        take_few(s, a);
+        load_few(s, a);
     }
     for (int64_t u = begin, some; u < end; u += some) {
         const uint8_t *key = mo_kv_key(kv, u);

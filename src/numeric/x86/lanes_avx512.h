@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define LANES 16
-/* Registers of a strip that keeps one accumulator per lane while it walks down rows: enough to hide the
+/* Registers of a strip that keeps one accumulator per lane while it goes down rows: enough to hide the
  * latency of fma, few enough to stay in registers. */
 #define LANES_STRIP 4
 /* Keys that are multiplied with four query heads at a time: as many as registers allow. */
