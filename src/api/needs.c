@@ -74,7 +74,7 @@ static void count_layers(const mo_model_spec *f, const mo_bricks *bricks, mo_nee
             const mo_brick_part *part = &bricks->parts[h->first + k];
             l->resident += mo_load_bytes(part->bytes);
             l->group_bytes = larger(l->group_bytes, group_bytes(part->matrix));
-            l->room = part->at + mo_brick_part_room(part->bytes);
+            l->room = part->at + mo_brick_part_span(part->bytes);
             part->matrix->interleave = 0;
         }
         m->dense_layers++;

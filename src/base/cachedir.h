@@ -9,7 +9,7 @@
  * directory, MO_EINVAL when the path does not fit into size bytes. Any thread. */
 mo_status mo_cachedir_path(const char *name, char *path, size_t size, mo_error *err);
 
-/* Makes the directories that `path` lies in, as private as XDG asks for. MO_EINVAL, MO_ENOSPC or MO_EIO. */
+/* Makes the directories above `path`, as private as XDG asks for. MO_EINVAL, MO_ENOSPC or MO_EIO. */
 mo_status mo_cachedir_make(const char *path, mo_error *err);
 
 #endif

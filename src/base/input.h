@@ -18,7 +18,7 @@ const char *mo_input_path(const mo_input *input);
 /* The size when it was opened. */
 uint64_t mo_input_bytes(const mo_input *input);
 
-/* For callers with their own way to read (mmap, io_uring); belongs to the input. */
+/* For callers with a method of their own to read (mmap, io_uring); belongs to the input. */
 int mo_input_descriptor(const mo_input *input);
 
 /* Reads exactly `bytes` bytes at `offset`. Any number of threads at once. Fails with MO_EFORMAT when the

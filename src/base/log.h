@@ -1,4 +1,4 @@
-/* Log: the one way the library speaks. A fallback says once what, why and what it costs. */
+/* Log: how the library speaks, and nothing else does. A fallback says once what, why and what it costs. */
 #ifndef MO_BASE_LOG_H
 #define MO_BASE_LOG_H
 

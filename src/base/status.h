@@ -5,7 +5,7 @@
 #include "moraine.h"
 
 /* Fills err (may be NULL) with the status and a formatted sentence; returns status, so that
- * `return mo_fail(err, MO_EIO, "...")` is the one way to fail. */
+ * `return mo_fail(err, MO_EIO, "...")` is how everything fails. */
 mo_status mo_fail(mo_error *err, mo_status status, const char *fmt, ...) MO_PRINTF(3, 4);
 
 /* Puts "prefix: " before the detail that is already in err; returns err's status. */

@@ -354,7 +354,7 @@ static mo_status read_tensor(mo_cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
         return unknown_format(c, t, type);
     }
     if (offset > INT64_MAX) {
-        return mo_cursor_damaged(c, "lies at an impossible offset");
+        return mo_cursor_damaged(c, "is at an impossible offset");
     }
     t->offset = (int64_t)offset; /* from the beginning of the data, until place_tensors() */
     return measure(c, t);
@@ -433,11 +433,11 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
         int64_t end;
         snprintf(c->where, sizeof c->where, "tensor %s", t->name);
         if (t->offset & mask) {
-            return mo_cursor_damaged(c, "lies at an offset that is not aligned");
+            return mo_cursor_damaged(c, "is at an offset that is not aligned");
         }
         if (__builtin_add_overflow(t->offset, h->data_start, &t->offset) ||
             __builtin_add_overflow(t->offset, t->bytes, &end)) {
-            return mo_cursor_damaged(c, "lies at an impossible offset");
+            return mo_cursor_damaged(c, "is at an impossible offset");
         }
         if (layout_known && (__builtin_add_overflow(layout_end, t->bytes, &layout_end) ||
                              __builtin_add_overflow(layout_end, mask, &layout_end))) {
@@ -454,7 +454,7 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
     }
     snprintf(c->where, sizeof c->where, "tensor %s", last->name);
     if (!layout_known || last->offset + last->bytes > layout_end) {
-        return mo_cursor_damaged(c, "lies outside the file and where no layout would put it");
+        return mo_cursor_damaged(c, "is outside the file and where no layout would put it");
     }
     return mo_fail(
         c->err, MO_EFORMAT,
@@ -539,7 +539,7 @@ mo_status mo_gguf_header_parse(const mo_gguf_source *source, mo_gguf_header *out
         mo_gguf_header_free(out);
         return s;
     }
-    /* Only the values are read again: give back what lies behind them. */
+    /* Only the values are read again: what is behind them is freed. */
     uint8_t *bytes = realloc(out->bytes, out->size);
     out->bytes = bytes ? bytes : out->bytes;
     return MO_OK; /* cppcheck-suppress memleak ; out has it */

@@ -1,6 +1,6 @@
 /* Read: a GGUF model (versions 2 and 3, split or not) opened for asking. Every count, length and offset
  * was checked against the file before it was used, so what is handed out here can be trusted: tensors
- * lie inside their file, do not overlap, and have as many bytes as their type and sizes ask for.
+ * are inside their file, do not overlap, and have as many bytes as their type and sizes ask for.
  *
  * An opened model is constant: any thread may ask. Tensor data are not read here. */
 #ifndef MO_GGUF_READ_H

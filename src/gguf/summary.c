@@ -13,7 +13,7 @@ typedef struct layer_experts {
     int64_t min, max; /* of one */
 } layer_experts;
 
-/* One matrix of one expert in the older layout, where the three of an expert need not lie together. */
+/* One matrix of one expert in the older layout, where the three of an expert need not be together. */
 typedef struct lone_matrix {
     int layer, expert;
     int64_t bytes;

@@ -1,4 +1,4 @@
-/* Hot budget: bytes of the upper tier that experts may take, from the options of founding document 001. */
+/* Hot budget: bytes of the upper tier that experts may have, from the options. */
 #ifndef MO_HOTCACHE_BUDGET_H
 #define MO_HOTCACHE_BUDGET_H
 

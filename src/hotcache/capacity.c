@@ -91,28 +91,29 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
 }
 
 mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *model,
-                               const mo_vram_layer *layers, const mo_hot_capacity *room, mo_packing *out,
+                               const mo_vram_layer *layers, const mo_hot_capacity *capacity, mo_packing *out,
                                mo_error *err)
 {
     const int count = mo_checkpoint_spec(model)->layer_count;
-    uint64_t *rooms = calloc((size_t)count + 1, sizeof *rooms);
+    uint64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
     *out = (mo_packing){0};
-    if (!rooms) {
+    if (!sizes) {
         return mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     }
     for (int i = 0; i < count; i++) {
-        rooms[i] = (uint64_t)mo_vram_slot_bytes(layers[i].bytes);
+        sizes[i] = (uint64_t)mo_vram_slot_bytes(layers[i].bytes);
     }
     mo_status status =
-        mo_hot_pack(r, model, rooms, room->budget > room->spare ? room->budget - room->spare : 0, out, err);
-    free(rooms);
+        mo_hot_pack(r, model, sizes,
+                    capacity->budget > capacity->spare ? capacity->budget - capacity->spare : 0, out, err);
+    free(sizes);
     if (status == MO_OK && out->count == 0) {
         mo_packing_free(out);
-        status = mo_fail(err, MO_ENOMEM,
-                         "a hot cache of %" PRIu64
-                         " MiB holds not one expert%s; give it more, raise --vram, or lower "
-                         "--moe-hot-cache-auto-reserve-mib",
-                         room->budget >> 20, room->spare ? " beside the places that updates need" : "");
+        status = mo_fail(
+            err, MO_ENOMEM,
+            "a hot cache of %" PRIu64 " MiB holds not one expert%s; give it more, raise --vram, or lower "
+            "--moe-hot-cache-auto-reserve-mib",
+            capacity->budget >> 20, capacity->spare ? " beside the places that updates need" : "");
     }
     return status;
 }

@@ -1,4 +1,4 @@
-/* Hot room: how much of a device's memory the cache of document 001 takes, reckoned before anything is taken. The gpu
+/* Hot capacity: how much of a device's memory the hot cache uses, computed before anything is allocated. The gpu
  * and `moraine plan` ask the same function. */
 #ifndef MO_HOTCACHE_CAPACITY_H
 #define MO_HOTCACHE_CAPACITY_H
@@ -22,10 +22,10 @@ int mo_hot_capacity_first(const mo_vram_layer *layers, int layer);
 mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *layers, int count, int64_t left,
                                int64_t margin, bool staged, mo_hot_capacity *out, mo_error *err);
 
-/* Chooses the experts for such a room. Free with mo_packing_free(). MO_ENOMEM when not one fits; otherwise as
+/* Chooses the experts for such a capacity. Free with mo_packing_free(). MO_ENOMEM when not one fits; otherwise as
  * mo_hot_pack(). */
 mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *model,
-                               const mo_vram_layer *layers, const mo_hot_capacity *room, mo_packing *out,
+                               const mo_vram_layer *layers, const mo_hot_capacity *capacity, mo_packing *out,
                                mo_error *err);
 
 #endif

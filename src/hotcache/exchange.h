@@ -1,4 +1,4 @@
-/* Exchange: which experts of the upper tier should make room for which others, given what was counted
+/* Exchange: which experts of the upper tier should be exchanged for which others, given what was counted
  * lately. Only says what to do; who does it keeps the statistics' `exchanged` true. A layer's number of
  * places never changes here: layers without any stay without. */
 #ifndef MO_HOTCACHE_EXCHANGE_H

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "hotcache/capacity.h"
 
-/* The model's description, as the survey reads it. */
+/* The model's description, as api/needs.c reads it. */
 typedef struct description {
     mo_checkpoint *model;
     mo_bricks *bricks;
@@ -124,28 +124,28 @@ static mo_vram_layer *shapes_of(const description *d)
     return shapes;
 }
 
-static void place(const description *d, const mo_hot_capacity *room, const mo_packing *packing, mo_plan *plan,
-                  mo_hot_plan *out)
+static void place(const description *d, const mo_hot_capacity *capacity, const mo_packing *packing,
+                  mo_plan *plan, mo_hot_plan *out)
 {
     mo_plan_device *p = &plan->device;
-    out->budget = room->budget;
-    out->bytes = packing->used_bytes + room->spare;
-    out->moves = room->moves;
+    out->budget = capacity->budget;
+    out->bytes = packing->used_bytes + capacity->spare;
+    out->moves = capacity->moves;
     for (size_t k = 0; k < packing->count; k++) {
         const mo_packed *e = &packing->entry[k];
         p->class_slots[class_of(d, e->layer, e->expert)]++;
         p->expert_resident += d->bricks->home[mo_bricks_of(d->bricks, e->layer, e->expert)].bytes;
     }
     p->slots = (int64_t)out->bytes;
-    p->staging += room->stage_bytes;
-    p->used += p->slots + room->stage_bytes;
+    p->staging += capacity->stage_bytes;
+    p->used += p->slots + capacity->stage_bytes;
 }
 
 mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
                              mo_error *err)
 {
     description d;
-    mo_hot_capacity room;
+    mo_hot_capacity capacity;
     mo_packing packing = {0};
     mo_vram_layer *shapes = NULL;
     const int64_t left = plan->device.ceiling - plan->device.used;
@@ -157,16 +157,16 @@ mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan 
     }
     if (status == MO_OK) {
         status = mo_hot_capacity_make(r, shapes, mo_checkpoint_spec(d.model)->layer_count, left,
-                                      plan->device.margin, plan->device.staged, &room, err);
+                                      plan->device.margin, plan->device.staged, &capacity, err);
     }
     if (status == MO_OK) {
-        status = mo_hot_capacity_pack(r, d.model, shapes, &room, &packing, err);
+        status = mo_hot_capacity_pack(r, d.model, shapes, &capacity, &packing, err);
     }
     if (status == MO_OK) {
         status = count(&d, r, &packing, out, err);
     }
     if (status == MO_OK) {
-        place(&d, &room, &packing, plan, out);
+        place(&d, &capacity, &packing, plan, out);
     }
     mo_packing_free(&packing);
     free(shapes);

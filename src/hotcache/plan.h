@@ -1,4 +1,4 @@
-/* Hot plan: what the cache of document 001 would hold and where, found from a model's description and the profile;
+/* Hot plan: what the hot cache would hold and where, found from a model's description and the profile;
  * nothing is loaded and no device is touched. */
 #ifndef MO_HOTCACHE_PLAN_H
 #define MO_HOTCACHE_PLAN_H

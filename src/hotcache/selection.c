@@ -145,7 +145,7 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     if (plan->mode == MO_PLAN_STREAMED) {
         return mo_fail(
             err, MO_ENOMEM,
-            "under this ceiling not even the layers' cores fit into RAM, so there is no room for a hot "
+            "under this ceiling not even the layers' cores fit into RAM, so there is no memory for a hot "
             "cache; leave it out or raise --ram to %s",
             mo_plan_size_text(plan->whole, size));
     }
@@ -173,22 +173,22 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
 /* ---- Choosing ---- */
 
 /* The routed layers as packing wants them. */
-static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *room)
+static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *bytes_of)
 {
     mo_packing_layer *layers = calloc((size_t)shape->layers + 1, sizeof *layers);
     for (int32_t i = 0; layers && i < shape->layers; i++) {
         layers[i] = (mo_packing_layer){
-            .layer = shape->layer[i], .experts = shape->experts[i], .bytes = room[shape->layer[i]]};
+            .layer = shape->layer[i], .experts = shape->experts[i], .bytes = bytes_of[shape->layer[i]]};
     }
     return layers;
 }
 
 static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, const mo_profile *profile,
-                      const uint64_t *room, uint64_t budget, mo_packing *out, mo_error *err)
+                      const uint64_t *bytes_of, uint64_t budget, mo_packing *out, mo_error *err)
 {
     mo_ranked *ranking = NULL;
     size_t ranked = 0;
-    mo_packing_layer *layers = list_layers(shape, room);
+    mo_packing_layer *layers = list_layers(shape, bytes_of);
     mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
                               : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
@@ -199,7 +199,7 @@ static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, co
     return status;
 }
 
-mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *bytes_of,
                       uint64_t budget, mo_packing *out, mo_error *err)
 {
     mo_profile_shape shape = {0};
@@ -214,7 +214,7 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
             mo_fail(err, MO_EFORMAT, "%s: the profile counts no experts at all; record one first", r->file);
     }
     if (status == MO_OK) {
-        status = pack(r, &shape, profile, room, budget, out, err);
+        status = pack(r, &shape, profile, bytes_of, budget, out, err);
     }
     mo_profile_free(profile);
     mo_shape_drop(&shape);
@@ -222,15 +222,15 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
 }
 
 /* What an expert of each layer takes in a slot in RAM. */
-static uint64_t *rooms_in_ram(const mo_bricks *b)
+static uint64_t *slot_bytes_in_ram(const mo_bricks *b)
 {
-    uint64_t *room = calloc((size_t)b->layers + 1, sizeof *room);
-    for (int32_t i = 0; room && i < b->expert_count; i++) {
+    uint64_t *bytes_of = calloc((size_t)b->layers + 1, sizeof *bytes_of);
+    for (int32_t i = 0; bytes_of && i < b->expert_count; i++) {
         const mo_brick_home *home = &b->home[i];
         const uint64_t bytes = (uint64_t)b->classes[home->size_class].slot_bytes;
-        room[home->layer] = bytes > room[home->layer] ? bytes : room[home->layer];
+        bytes_of[home->layer] = bytes > bytes_of[home->layer] ? bytes : bytes_of[home->layer];
     }
-    return room;
+    return bytes_of;
 }
 
 static mo_status take_packing(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
@@ -275,10 +275,10 @@ mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
                             uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err)
 {
     mo_packing packing = {0};
-    uint64_t *room = rooms_in_ram(bricks);
+    uint64_t *bytes_of = slot_bytes_in_ram(bricks);
     *out = (mo_hot_set){0};
-    mo_status status = room ? mo_hot_pack(r, model, room, budget, &packing, err)
-                            : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+    mo_status status = bytes_of ? mo_hot_pack(r, model, bytes_of, budget, &packing, err)
+                                : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
         status = take_packing(&packing, bricks, out, err);
     }
@@ -286,7 +286,7 @@ mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
         status = take_room(bricks, out, plan, err);
     }
     mo_packing_free(&packing);
-    free(room);
+    free(bytes_of);
     if (status != MO_OK) {
         mo_hot_set_drop(out);
     }

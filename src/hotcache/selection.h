@@ -1,5 +1,5 @@
-/* Hot set: the cache of founding document 001: what both tiers share, and its place in the RAM tier (gpu/hot.c and
- * gpu/exchange.c have the device's). Which experts lie in slots is chosen from a profile by weighting and packing,
+/* Hot set: what the hot cache is in both tiers, and its slots in the RAM tier (gpu/hot.c and
+ * gpu/exchange.c have the device's). Which experts are in slots is chosen from a profile by weighting and packing,
  * and does not change while a request runs; what it misses passes through a few slots more. */
 #ifndef MO_HOTCACHE_SELECTION_H
 #define MO_HOTCACHE_SELECTION_H
@@ -15,7 +15,7 @@ typedef struct mo_hot_request {
     int64_t max_mib, reserve_mib;
     mo_weighting_options weighting;
     double rate;
-    bool no_fill; /* room that the profile does not fill stays empty */
+    bool no_fill; /* memory that the profile does not fill stays empty */
 } mo_hot_request;
 
 /* Checks options and translates them. A budget of 0 turns the cache off, which is said in the log when a file was
@@ -30,9 +30,9 @@ void mo_shape_drop(mo_profile_shape *shape); /* a zeroed one is allowed */
 mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_profile **out, uint64_t *found,
                            mo_error *err);
 
-/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes room[i]. Free with
+/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes bytes_of[i]. Free with
  * mo_packing_free(). MO_EFORMAT when the profile is another model's, or knows nothing. */
-mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *room,
+mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *bytes_of,
                       uint64_t budget, mo_packing *out, mo_error *err);
 
 typedef struct mo_hot_set {
@@ -41,8 +41,8 @@ typedef struct mo_hot_set {
     int32_t class_slots[MO_BRICK_CLASSES]; /* with those that misses pass through */
 } mo_hot_set;
 
-/* Would the experts of this plan lie in slots for the hot set's sake? Says how many bytes it may have; the log says so
- * where all of them fit and there is nothing to choose. The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when there is no room for one. */
+/* Would the experts of this plan be in slots for the hot set's sake? Says how many bytes it may have; the log says so
+ * where all of them fit and there is nothing to choose. The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when not even one fits. */
 mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
                             bool reserved, uint64_t *bytes, bool *slots, mo_error *err);
 

@@ -1,4 +1,4 @@
-/* Hot toggles: what the environment says about the hot cache, under document 001's names. */
+/* Hot toggles: what the environment says about the hot cache, under the names of llama.cpp's hot cache. */
 #ifndef MO_HOTCACHE_TOGGLES_H
 #define MO_HOTCACHE_TOGGLES_H
 
@@ -10,7 +10,7 @@ typedef struct mo_hot_toggles {
     bool
         serial; /* LLAMA_MOE_HOT_CACHE_PARALLEL=off: lanes one after the other. auto and force: side by side, always,
                      because the hot lane is queued before anybody could know better */
-    bool no_fill; /* LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off: room that the profile does not fill stays empty */
+    bool no_fill; /* LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off: memory that the profile does not fill stays empty */
     char line[MO_HOT_TOGGLE_LINES][320]; /* what the user should hear once */
     int lines;
 } mo_hot_toggles;

@@ -94,14 +94,14 @@ static void missing(mo_binder *b, const char *name, const char *suffix)
 }
 
 /* "[2048, 768, 128]", without the ones at the end. */
-static void sizes_text(const int64_t size[4], char *text, size_t room)
+static void sizes_text(const int64_t size[4], char *text, size_t bytes)
 {
     int dims = 4, used = 0;
     while (dims > 1 && size[dims - 1] == 1) {
         dims--;
     }
-    for (int i = 0; i < dims && (size_t)used < room; i++) {
-        used += snprintf(text + used, room - (size_t)used, "%s%lld%s", i ? ", " : "[", (long long)size[i],
+    for (int i = 0; i < dims && (size_t)used < bytes; i++) {
+        used += snprintf(text + used, bytes - (size_t)used, "%s%lld%s", i ? ", " : "[", (long long)size[i],
                          i == dims - 1 ? "]" : "");
     }
 }

@@ -1,4 +1,4 @@
-/* Load: a model file in memory, ready to be walked. Owns the description and the bytes. */
+/* Load: a model file in memory, ready to be computed with. Owns the description and the bytes. */
 #ifndef MO_MODEL_LOAD_H
 #define MO_MODEL_LOAD_H
 
@@ -13,11 +13,10 @@ typedef struct mo_load_options {
                        must not be changed while it is mapped */
     int interleave; /* rows per group for matrices that are loaded once; 0: keep the file's layout. A mapped
                        file keeps its layout */
-    /* What is not loaded: its views stay without data, and mo_checkpoint_homes() says where the bytes lie. */
+    /* What is not loaded: its views stay without data, and mo_checkpoint_homes() says where the bytes are. */
     bool leave_experts;
-    bool leave_table; /* the embedding, unless the output matrix is the same */
-    const bool
-        *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it lies; routers and
+    bool leave_table;        /* the embedding, unless the output matrix is the same */
+    const bool *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it is; routers and
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
     bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
                          read; matrices say how their rows would be interleaved */

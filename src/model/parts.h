@@ -1,4 +1,4 @@
-/* Parts: what layers are made of. A family fills these descriptions; the engine walks them. Nothing here
+/* Parts: what layers are made of. A family fills these descriptions; the engine computes by them. Nothing here
  * computes, and nothing here knows where bytes are kept: pointers are set when the model is loaded. */
 #ifndef MO_MODEL_PARTS_H
 #define MO_MODEL_PARTS_H

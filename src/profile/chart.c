@@ -12,7 +12,7 @@
 
 enum { SERIES_LIMIT = 16 };
 
-/* ---- Text of a picture -------------------------------------------------------------------------- */
+/* ---- Text of a chart ---------------------------------------------------------------------------- */
 
 typedef struct drawing {
     FILE *out; /* into memory */
@@ -25,7 +25,7 @@ static mo_status begin(drawing *d, const char *path, int width, int height, mo_e
     *d = (drawing){0};
     d->out = open_memstream(&d->text, &d->bytes);
     if (!d->out) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a picture", path);
+        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
     }
     /* Colours that keep their distance from white and from black, and for people who see few colours. */
     fprintf(
@@ -73,7 +73,7 @@ static mo_status finish(drawing *d, const char *path, mo_error *err)
     const bool written = !ferror(d->out);
     if (fclose(d->out) != 0 || !written) {
         free(d->text);
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a picture", path);
+        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
     }
     mo_status status = mo_output_create(path, d->bytes, &o, err);
     if (status == MO_OK) {
@@ -185,12 +185,12 @@ mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *
     for (int i = 0; i < count; i++) {
         if (!(points[i].budget_share > 0.0 && points[i].budget_share <= 1.0 && points[i].hit_rate >= 0.0 &&
               points[i].hit_rate <= 1.0)) {
-            return mo_fail(err, MO_EINVAL, "budgets and hit rates of a picture are shares of 1");
+            return mo_fail(err, MO_EINVAL, "budgets and hit rates of a chart are shares of 1");
         }
         end = fmax(end, points[i].budget_share);
     }
     if (count < 1) {
-        return mo_fail(err, MO_EINVAL, "a picture needs at least one result");
+        return mo_fail(err, MO_EINVAL, "a chart needs at least one result");
     }
     const mo_status status = begin(&d, path, LEFT + WIDE + LEGEND, TOP + HIGH + BELOW, err);
     if (status != MO_OK) {
@@ -301,7 +301,7 @@ mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *p
     const double wide = fmax(s->experts * h.cell_wide, 560.0);
     drawing d;
     if (!picks) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a picture", path);
+        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
     }
     mo_trace_picks(trace, picks);
     mo_status status =

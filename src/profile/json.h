@@ -1,5 +1,5 @@
-/* Profile as JSON, in the schema of founding document 001: "llama.cpp.moe_layer_opt_perf.v1" is written,
- * it and "llama.cpp.moe_layer_perf.v1" are read, so that files go both ways. What that schema has no place
+/* Profile as JSON, in the schema of the work that the hot cache follows: "llama.cpp.moe_layer_opt_perf.v1" is written,
+ * it and "llama.cpp.moe_layer_perf.v1" are read, so that files can be exchanged. What that schema has no place
  * for (fingerprint, phases, prompts, exact times) stands under one more root key, "moraine", which other
  * readers pass over.
  *

@@ -1,4 +1,4 @@
-/* Reading a profile's JSON. First every layer is looked over, which finds faults and the room that is needed;
+/* Reading a profile's JSON. First every layer is looked over, which finds faults and how much memory is needed;
  * then the counts are taken. */
 #include <errno.h>
 #include <jansson.h>
@@ -15,7 +15,7 @@ typedef struct seen {
     const json_t *json;
     const json_t *own; /* its part under "moraine", or NULL */
     int32_t number;
-    int32_t experts; /* room: one more than the highest expert with picks */
+    int32_t experts; /* one more than the highest expert with picks */
     bool split;      /* has hot or cold picks: "experts" is not read */
 } seen;
 
@@ -98,14 +98,14 @@ static mo_status scan_pairs(const json_t *object, int32_t layer, const char *key
     return MO_OK;
 }
 
-/* Adds a list that was looked over to counts[room]. */
-static void add_pairs(const json_t *object, const char *key, uint64_t *counts, int32_t room)
+/* Adds a list that was looked over to counts[most]. */
+static void add_pairs(const json_t *object, const char *key, uint64_t *counts, int32_t most)
 {
     const json_t *list = json_object_get(object, key);
     for (size_t i = 0; i < json_array_size(list); i++) {
         int32_t expert;
         uint64_t n;
-        if (pair_at(list, i, &expert, &n) && n && expert < room) {
+        if (pair_at(list, i, &expert, &n) && n && expert < most) {
             counts[expert] = mo_profile_add(counts[expert], n);
         }
     }
@@ -344,7 +344,7 @@ static mo_status take(const parser *p, mo_profile *profile)
 
 /* ---- The whole ---- */
 
-/* The layers that were seen, each once, with the room it needs. */
+/* The layers that were seen, each once, with the experts it needs. */
 static mo_status make(const parser *p, mo_profile_shape *shape, mo_profile **out)
 {
     int32_t *numbers = calloc(2 * (size_t)p->count + 1, sizeof *numbers);
@@ -414,7 +414,7 @@ mo_status mo_profile_json_read(const char *text, size_t length, mo_profile **out
     errno = 0;
     json_t *root = json_loadb(text, length, 0, &fault);
     if (!root) {
-        /* jansson may call the place where memory ran out a fault of the text; malloc() does not lie. */
+        /* jansson may call the place where memory ran out a fault of the text; malloc() says so. */
         const bool memory = json_error_code(&fault) == json_error_out_of_memory || errno == ENOMEM;
         return memory ? mo_fail(err, MO_ENOMEM, "no memory for reading the profile; free some and try again")
                       : mo_fail(err, MO_EFORMAT, "it is no JSON: %s (line %d)", fault.text, fault.line);

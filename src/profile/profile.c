@@ -114,7 +114,7 @@ static void add_layer(mo_profile_layer *into, const mo_profile_layer *from)
     }
 }
 
-/* The layers of both, each with the larger number of experts. The arrays have room for all of them. */
+/* The layers of both, each with the larger number of experts. The arrays are large enough for all of them. */
 static void join_layers(const mo_profile *a, const mo_profile *b, mo_profile_shape *shape, int32_t *layer,
                         int32_t *experts)
 {
@@ -156,16 +156,16 @@ mo_status mo_profile_merge(const mo_profile *a, const mo_profile *b, mo_profile 
                        "); merge only profiles of one model",
                        a->fingerprint, b->fingerprint);
     }
-    const size_t room = (size_t)a->layers + (size_t)b->layers + 1;
-    int32_t *numbers = calloc(2 * room, sizeof *numbers);
+    const size_t most = (size_t)a->layers + (size_t)b->layers + 1;
+    int32_t *numbers = calloc(2 * most, sizeof *numbers);
     if (!numbers) {
         return mo_fail(err, MO_ENOMEM, "no memory for merging two profiles; free some and try again");
     }
     mo_profile_shape shape = {.fingerprint = a->fingerprint ? a->fingerprint : b->fingerprint,
                               .used = a->used ? a->used : b->used,
                               .layer = numbers,
-                              .experts = numbers + room};
-    join_layers(a, b, &shape, numbers, numbers + room);
+                              .experts = numbers + most};
+    join_layers(a, b, &shape, numbers, numbers + most);
     mo_profile *sum = NULL;
     const mo_status status = mo_profile_create(&shape, &sum, err);
     if (sum) {
@@ -289,23 +289,23 @@ int mo_profile_age(mo_profile *p)
 
 /* ---- Fitting ---- */
 
-static mo_status check_fit(const mo_profile *p, const mo_profile *room, mo_error *err)
+static mo_status check_fit(const mo_profile *p, const mo_profile *shape, mo_error *err)
 {
-    if (p->fingerprint && room->fingerprint && p->fingerprint != room->fingerprint) {
+    if (p->fingerprint && shape->fingerprint && p->fingerprint != shape->fingerprint) {
         return mo_fail(err, MO_EFORMAT,
                        "the profile was recorded with another model (%016" PRIx64 ", not %016" PRIx64
                        "); record one with this model",
-                       p->fingerprint, room->fingerprint);
+                       p->fingerprint, shape->fingerprint);
     }
-    if (p->experts && p->experts != room->experts) {
+    if (p->experts && p->experts != shape->experts) {
         return mo_fail(
             err, MO_EFORMAT,
             "the profile was recorded with a model of %d experts, this one has %d; record one with "
             "this model",
-            (int)p->experts, (int)room->experts);
+            (int)p->experts, (int)shape->experts);
     }
     for (int i = 0; i < p->layers; i++) {
-        const mo_profile_layer *l = &p->layer[i], *m = mo_profile_find(room, l->layer);
+        const mo_profile_layer *l = &p->layer[i], *m = mo_profile_find(shape, l->layer);
         if (!m || l->experts > m->experts) {
             return mo_fail(
                 err, MO_EFORMAT,

@@ -3,7 +3,7 @@
  * read from a file, merged over runs, never needed for a right result. One thread at a time; constant ones
  * may be shared.
  *
- * Old habits fade by halving (mo_profile_age): when the busiest layer has counted more than
+ * Old counts fade by halving (mo_profile_age): when the busiest layer has counted more than
  * MO_PROFILE_TOKENS_MAX tokens, all picks, calls and times of all layers are halved, rounding down, so
  * that layers stay comparable; what was learned then weighs half as much after each MO_PROFILE_TOKENS_MAX
  * / 2 further tokens. Prompts are rare and counted apart: when more than MO_PROFILE_PROMPTS_MAX are
@@ -54,7 +54,7 @@ typedef enum mo_lane_count {
 
 typedef struct mo_profile_layer {
     int32_t layer;   /* number in the model */
-    int32_t experts; /* that it has room for: in a file's profile, up to the highest that was chosen */
+    int32_t experts; /* that it has counts for: in a file's profile, up to the highest that was chosen */
     uint64_t calls[MO_PROFILE_PHASES];            /* passes through the layer */
     uint64_t *hits[MO_PROFILE_PHASES][MO_FOUNDS]; /* [experts] picks */
     uint64_t *prompts;                            /* [experts] recorded prompts that touched it */

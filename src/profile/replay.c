@@ -320,7 +320,7 @@ static void release(replay *r, const cursor *w, mo_slots *slots)
 }
 
 /* A layer's needs: those there are pinned, the others take slots, all stay until the layer is done. Where they
- * are more than the slots, those computed so far make room. Returns the bricks that were missing. */
+ * are more than the slots, those computed so far are evicted. Returns the bricks that were missing. */
 static int serve(replay *r, const cursor *w)
 {
     mo_slots *slots = r->classes[r->class_of[w->layer]].slots;

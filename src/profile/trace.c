@@ -13,7 +13,7 @@
 #include "base/output.h"
 #include "base/status.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is written as it lies in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is written as it is in memory");
 
 enum { VERSION = 1, LAYER_LIMIT = 65536, EXPERT_LIMIT = 32768, PASS_LIMIT = 1 << 24 };
 #define BYTES_LIMIT ((int64_t)1 << 50) /* of a brick or the core; more is taken for damage */
@@ -144,21 +144,21 @@ static size_t ids_per_token(const mo_trace_shape *s)
     return (size_t)s->layers * (size_t)s->used;
 }
 
-/* Makes *room at least `need` elements of `bytes` each, doubling. */
-static bool grow(void **memory, int64_t *room, int64_t need, size_t bytes)
+/* Makes *limit at least `need` elements of `bytes` each, doubling. */
+static bool grow(void **memory, int64_t *limit, int64_t need, size_t bytes)
 {
-    int64_t larger = *room ? *room : 256;
+    int64_t larger = *limit ? *limit : 256;
     size_t total;
     while (larger < need) {
         larger *= 2;
     }
-    if (larger == *room) {
+    if (larger == *limit) {
         return true;
     }
     void *more = __builtin_mul_overflow((size_t)larger, bytes, &total) ? NULL : realloc(*memory, total);
     if (more) {
         *memory = more;
-        *room = larger;
+        *limit = larger;
     }
     return more != NULL;
 }
@@ -372,7 +372,7 @@ static mo_status check_content(const mo_trace *t, const char *path, mo_error *er
     return MO_OK;
 }
 
-/* From the bytes of a file whose header was checked; they lie in the trace's memory. */
+/* From the bytes of a file whose header was checked; they are in the trace's memory. */
 static mo_status parse(mo_trace *t, const file_header *h, uint8_t *data, uint64_t bytes, const char *path,
                        mo_error *err)
 {

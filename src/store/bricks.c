@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-int64_t mo_brick_part_room(int64_t bytes)
+int64_t mo_brick_part_span(int64_t bytes)
 {
     return mo_disk_capacity(0, bytes) + MO_DISK_ALIGN;
 }
@@ -76,39 +76,39 @@ static mo_status number(mo_bricks *b, const mo_home *homes, size_t count, mo_err
     return MO_OK;
 }
 
-/* Where each part's room begins; returns the room of the whole brick. */
+/* Where in a slot each part begins; returns the bytes of a slot for the whole brick. */
 static int64_t lay_parts(const mo_bricks *b, const mo_brick_home *brick)
 {
     int64_t at = 0;
     for (int i = 0; i < brick->parts; i++) {
         mo_brick_part *part = &b->parts[brick->first + i];
         part->at = at;
-        at += mo_brick_part_room(part->bytes);
+        at += mo_brick_part_span(part->bytes);
     }
     return at;
 }
 
-/* The class for a room: one of that size, a new one, or the smallest that is large enough. */
-static int class_for(mo_bricks *b, int64_t room)
+/* The class for slots of so many bytes: one of that size, a new one, or the smallest that is large enough. */
+static int class_for(mo_bricks *b, int64_t bytes)
 {
     int best = -1;
     for (int i = 0; i < b->class_count; i++) {
-        if (b->classes[i].slot_bytes == room) {
+        if (b->classes[i].slot_bytes == bytes) {
             return i;
         }
-        if (b->classes[i].slot_bytes > room &&
+        if (b->classes[i].slot_bytes > bytes &&
             (best < 0 || b->classes[i].slot_bytes < b->classes[best].slot_bytes)) {
             best = i;
         }
     }
     if (b->class_count < MO_BRICK_CLASSES) {
-        b->classes[b->class_count].slot_bytes = room;
+        b->classes[b->class_count].slot_bytes = bytes;
         return b->class_count++;
     }
     return best;
 }
 
-static int by_room(const void *left, const void *right)
+static int by_size(const void *left, const void *right)
 {
     const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
     return (a < b) - (a > b);
@@ -117,22 +117,22 @@ static int by_room(const void *left, const void *right)
 /* Rooms are offered from the largest down, so that a class that is large enough always exists. */
 static mo_status classify(mo_bricks *b, mo_error *err)
 {
-    int64_t *rooms = malloc(((size_t)b->expert_count + 1) * sizeof *rooms);
-    if (!rooms) {
+    int64_t *sizes = malloc(((size_t)b->expert_count + 1) * sizeof *sizes);
+    if (!sizes) {
         return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
     }
     for (int32_t i = 0; i < b->expert_count; i++) {
-        rooms[i] = lay_parts(b, &b->home[i]);
+        sizes[i] = lay_parts(b, &b->home[i]);
     }
     for (int32_t i = b->expert_count; i < b->count; i++) {
-        const int64_t room = lay_parts(b, &b->home[i]);
-        b->layer_bytes = room > b->layer_bytes ? room : b->layer_bytes;
+        const int64_t bytes = lay_parts(b, &b->home[i]);
+        b->layer_bytes = bytes > b->layer_bytes ? bytes : b->layer_bytes;
     }
-    qsort(rooms, (size_t)b->expert_count, sizeof *rooms, by_room);
+    qsort(sizes, (size_t)b->expert_count, sizeof *sizes, by_size);
     for (int32_t i = 0; i < b->expert_count; i++) {
-        class_for(b, rooms[i]);
+        class_for(b, sizes[i]);
     }
-    free(rooms);
+    free(sizes);
     for (int32_t i = 0; i < b->expert_count; i++) {
         mo_brick_home *brick = &b->home[i];
         brick->size_class = class_for(b, lay_parts(b, brick));

@@ -1,5 +1,5 @@
 /* Bricks: everything of a model that stays on disk, numbered: the experts of every routed layer, and layers
- * whose core is streamed. Knows where each brick's bytes lie and how large a slot it needs. */
+ * whose core is streamed. Knows where each brick's bytes are and how large a slot it needs. */
 #ifndef MO_STORE_BRICKS_H
 #define MO_STORE_BRICKS_H
 
@@ -41,7 +41,7 @@ typedef struct mo_bricks {
     int32_t count; /* experts first, then layers */
     int32_t expert_count;
     mo_brick_part *parts;
-    mo_brick_class classes[MO_BRICK_CLASSES]; /* of the experts, larger rooms first */
+    mo_brick_class classes[MO_BRICK_CLASSES]; /* of the experts, larger ones first */
     int class_count;
     int layers, experts; /* sizes of the map */
     int32_t *map;        /* [layers][experts] brick of an expert, or -1 */
@@ -50,7 +50,7 @@ typedef struct mo_bricks {
 } mo_bricks;
 
 /* Bytes of a slot for a matrix, wherever it begins: whole pages, and one more for a beginning inside a page. */
-int64_t mo_brick_part_room(int64_t bytes);
+int64_t mo_brick_part_span(int64_t bytes);
 
 /* From what the loader left on disk. */
 mo_status mo_bricks_create(const mo_checkpoint *model, mo_bricks **out, mo_error *err);

@@ -21,7 +21,7 @@ struct mo_layer_buffer {
     size_t memory_bytes;
     ring_slot *slot; /* [ring] */
     int ring;
-    int32_t *order; /* [count] bricks; room for all that are on disk */
+    int32_t *order; /* [count] bricks; as many as are on disk */
     int count;
     bool *checked;  /* [layers of the model] */
     uint64_t head;  /* position of the next layer to be computed */
@@ -234,11 +234,10 @@ static mo_status open_ring(mo_layer_buffer *s, int ring, mo_error *err)
     s->order = calloc((size_t)s->count, sizeof *s->order);
     s->checked = calloc((size_t)s->bricks->layers, sizeof *s->checked);
     if (!s->memory || !s->slot || !s->order || !s->checked) {
-        return mo_fail(
-            err, MO_ENOMEM,
-            "%.1f MiB for %d layers in passage cannot be had; free some memory or choose a smaller "
-            "--ram",
-            (double)s->memory_bytes / (1 << 20), s->ring);
+        return mo_fail(err, MO_ENOMEM,
+                       "%.1f MiB for %d streamed layers cannot be had; free some memory or choose a smaller "
+                       "--ram",
+                       (double)s->memory_bytes / (1 << 20), s->ring);
     }
     list_layers(s, NULL);
     return MO_OK;

@@ -96,7 +96,7 @@ void mo_store_pass(mo_store *s, mo_store_phase phase)
     s->counters.phase[phase].passes++;
 }
 
-/* A brick that is in a slot, or on its way there. */
+/* A brick that is in a slot, or whose reads are under way. */
 static void meet(mo_store *s, mo_need *need)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, need->brick);
@@ -172,7 +172,7 @@ void mo_store_leave(mo_store *s)
     s->need_count = 0;
 }
 
-/* Those of the experts that are resident must not make room for the others. */
+/* Those of the experts that are resident must not be evicted for the others. */
 static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
 {
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Policies: who leaves when room is needed. Most give every brick a key that changes only when the brick is
+/* Policies: which brick is evicted when a slot is needed. Most give every brick a key that changes only when the brick is
  * touched, so one heap serves them all: time passes for every brick alike, and the lowest key goes first. The
  * default learns instead (adaptive.h). What is known of bricks that are not resident is kept too, unless the
  * policy forgets it. */
@@ -19,7 +19,7 @@ typedef struct mo_policy_entry {
 typedef struct mo_policy {
     const char *name;
     const char *summary; /* one line for --help */
-    bool forgets;        /* eviction erases the entry, as document 004 does */
+    bool forgets;        /* eviction erases the entry, as its definition wants */
     bool learns;         /* mo_adaptive decides; touch and seed are NULL */
     /* The brick was routed to in step `now` (one pass through the model, counted from 1) by `picks` >= 1
      * tokens. */
@@ -29,7 +29,7 @@ typedef struct mo_policy {
 } mo_policy;
 
 /* The policies: "auto" (our own, the default: learns what recency and frequency are worth), "lru", "lfu",
- * "priority" (document 004's decayed count). NULL when there is none of that name, or past the end. */
+ * "priority" (a decayed count). NULL when there is none of that name, or past the end. */
 const mo_policy *mo_policy_find(const char *name);
 const mo_policy *mo_policy_at(int index);
 

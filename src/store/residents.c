@@ -26,7 +26,7 @@ static int by_place(const void *left, const void *right)
     return a->file != b->file ? a->file - b->file : (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-/* Slots that warming leaves free, so that a layer's misses find room without an eviction; where every brick has a
+/* Slots that warming leaves free, so that a layer's misses find slots without an eviction; where every brick has a
  * slot nothing will miss. */
 static int32_t spare_slots(const mo_store *s, int index)
 {
@@ -34,14 +34,14 @@ static int32_t spare_slots(const mo_store *s, int index)
     return s->still && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
 }
 
-/* Those of the requests that are not resident and for which there is room, sorted by their place. */
+/* Those of the requests that are not resident and for which there are slots, sorted by their place. */
 static int choose_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most,
                        warm_item *items)
 {
-    int32_t room[MO_BRICK_CLASSES];
+    int32_t left[MO_BRICK_CLASSES];
     int chosen = 0;
     for (int i = 0; i < s->class_count; i++) {
-        room[i] = mo_slots_free(s->classes[i].slots) - spare_slots(s, i);
+        left[i] = mo_slots_free(s->classes[i].slots) - spare_slots(s, i);
     }
     for (int i = 0; i < count; i++) {
         const mo_store_request *w = &requests[i];
@@ -55,8 +55,8 @@ static int choose_warm(mo_store *s, const mo_store_request *requests, int count,
         if (w->hits > 0) {
             mo_slots_seed(s->classes[home->size_class].slots, home->in_class, w->hits, most);
         }
-        if (mo_store_slot_number(s, brick) < 0 && room[home->size_class] > 0) {
-            room[home->size_class]--;
+        if (mo_store_slot_number(s, brick) < 0 && left[home->size_class] > 0) {
+            left[home->size_class]--;
             const mo_brick_part *first = &s->bricks->parts[home->first];
             items[chosen++] = (warm_item){brick, first->file, first->offset, w};
         }
@@ -182,11 +182,11 @@ int32_t mo_store_class_slots(const mo_store *s, int index)
     return s->classes[index].slot_count;
 }
 
-int32_t mo_store_slot(const mo_store *s, int index, int32_t slot, const uint8_t **room)
+int32_t mo_store_slot(const mo_store *s, int index, int32_t slot, const uint8_t **memory)
 {
     const mo_store_class *c = &s->classes[index];
     const int32_t number = mo_slots_brick(c->slots, slot);
-    *room = c->memory + (size_t)slot * (size_t)c->slot_bytes;
+    *memory = c->memory + (size_t)slot * (size_t)c->slot_bytes;
     for (int m = 0; number >= 0 && m < MO_STORE_MATRICES; m++) {
         if (!mo_read_landed(&c->slot[slot].reads[m])) {
             return -1;

@@ -84,7 +84,7 @@ static void settle(mo_slots *s, int32_t at)
     }
 }
 
-/* ---- The evictable, in either way ---- */
+/* ---- The evictable, by a heap or by a policy that learns ---- */
 
 static void enter(mo_slots *s, int32_t slot)
 {

@@ -1,4 +1,4 @@
-/* Slots: which bricks of one size class lie in which slots of a tier, and which of them goes when room is
+/* Slots: which bricks of one size class are in which slots of a tier, and which of them is evicted when one is
  * needed. Knows neither bytes nor devices, so RAM, VRAM and the replay of a trace share it. One thread at a
  * time (the holder of the store's lock). Nothing allocates after creation; every call is O(log slots). Brick
  * and slot numbers outside their ranges are the caller's fault and end the program. */
@@ -34,7 +34,7 @@ void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks);
 void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most);
 const mo_policy_entry *mo_slots_entry(const mo_slots *s, int32_t brick);
 
-/* Makes room for a brick that is not resident: a free slot, else that of the resident brick with the lowest
+/* Finds a slot for a brick that is not resident: a free one, else that of the resident brick with the lowest
  * key (ties: the lower number) that is neither pinned nor kept, or of that which a policy that learns names;
  * *evicted is that brick, or -1. The brick then holds the slot and is pinned once. -1 when every slot is pinned
  * or kept. */

@@ -1,4 +1,4 @@
-/* Store: the experts of a model that do not all fit into RAM. Bricks lie in slots, the others on disk; a layer
+/* Store: the experts of a model that do not all fit into RAM. Some bricks are in slots, the others on disk; a layer
  * says which ones it needs, computes those that are there, and takes the rest as they land. Which bricks are
  * there never changes a result.
  *
@@ -94,12 +94,12 @@ mo_status mo_store_bring(mo_store *store, int layer, int expert, mo_error *err);
 /* Waits until nothing that was guessed is under way. */
 void mo_store_settle(mo_store *store);
 
-/* Slots of a size class, and the brick that lies whole in one of them with its memory (the class's room); -1: none.
+/* Slots of a size class, and the brick that is whole in one of them with its memory (a slot's bytes); -1: none.
  * For copying what is resident. */
 int32_t mo_store_class_slots(const mo_store *store, int size_class);
-int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const uint8_t **room);
+int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const uint8_t **memory);
 
-/* Bringing such a copy back: gives the brick a free slot, whose memory the caller fills (slots of a fresh store lie
+/* Bringing such a copy back: the brick gets a free slot, whose memory the caller fills (slots of a fresh store are
  * one behind the other); NULL when none is free or the brick has one. */
 uint8_t *mo_store_claim(mo_store *store, int32_t brick);
 /* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */

@@ -1,4 +1,4 @@
-/* Tiers: what of a model does not lie in RAM for good, and how the engine gets at it. Opened between loading
+/* Tiers: what of a model is not in RAM for good, and how the engine gets at it. Opened between loading
  * and the engine; which parts there are follows from the plan. */
 #ifndef MO_STORE_TIERS_H
 #define MO_STORE_TIERS_H

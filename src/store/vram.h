@@ -1,4 +1,4 @@
-/* Vram: slots for experts in a device's memory. Which brick lies in which slot, who goes when room is needed, and the
+/* Vram: slots for experts in a device's memory. Which brick is in which slot, which one is evicted when a slot is needed, and the
  * map that the device itself reads. The bytes are moved by the caller; a brick that is on its way is pinned.
  *
  * One thread at a time (the holder of the engine's lock). Nothing allocates after opening. */
@@ -29,10 +29,10 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
                        const int32_t *class_slots, const mo_policy *policy, mo_vram **out, mo_error *err);
 void mo_vram_close(mo_vram *v); /* NULL is allowed */
 
-/* Where the brick lies, 0: nowhere, or not yet. */
+/* Where the brick is, 0: nowhere, or not yet. */
 mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
 
-/* Does every expert of the layer lie on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
+/* Is every expert of the layer on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
  * (slots by layer) the caller exchanges bricks within their layer only. */
 bool mo_vram_complete(const mo_vram *v, int layer);
 /* How often a layer closed, or opened again because a brick was dropped: unchanged, so is what mo_vram_complete() says. */

@@ -19,7 +19,7 @@ enum {
     PARTS_MAX = 1 << 16,
 };
 
-/* At the beginning, as it lies in memory: such files do not leave their machine. Then the model's files, then the
+/* At the beginning, as it is in memory: such files do not leave their machine. Then the model's files, then the
  * bricks in the order of their slots; slots follow at multiples of MO_DISK_ALIGN. */
 typedef struct head {
     char magic[8];
@@ -37,7 +37,7 @@ typedef struct part {
 
 typedef struct entry {
     int32_t layer, expert;
-    int64_t room;
+    int64_t bytes;
     uint64_t at, sum;
 } entry;
 
@@ -111,11 +111,11 @@ static void fill_parts(const mo_store *store, table *t)
 static uint32_t count_resident(const mo_store *store)
 {
     const mo_bricks *b = mo_store_bricks(store);
-    const uint8_t *room;
+    const uint8_t *memory;
     uint32_t count = 0;
     for (int c = 0; c < b->class_count; c++) {
         for (int32_t i = 0; i < mo_store_class_slots(store, c); i++) {
-            count += mo_store_slot(store, c, i, &room) >= 0;
+            count += mo_store_slot(store, c, i, &memory) >= 0;
         }
     }
     return count;
@@ -129,13 +129,13 @@ static void fill_entries(const mo_store *store, table *t)
     uint32_t n = 0;
     for (int c = 0; c < b->class_count; c++) {
         for (int32_t i = 0; i < mo_store_class_slots(store, c); i++) {
-            const uint8_t *room;
-            const int32_t brick = mo_store_slot(store, c, i, &room);
+            const uint8_t *memory;
+            const int32_t brick = mo_store_slot(store, c, i, &memory);
             if (brick >= 0) {
                 const int64_t bytes = b->classes[c].slot_bytes;
                 const mo_brick_home *home = &b->home[brick];
                 t->entries[n++] =
-                    (entry){home->layer, home->expert, bytes, at, sum_of(room, (uint64_t)bytes)};
+                    (entry){home->layer, home->expert, bytes, at, sum_of(memory, (uint64_t)bytes)};
                 at += (uint64_t)bytes;
             }
         }
@@ -173,9 +173,9 @@ static mo_status write_slots(const mo_store *store, const table *t, mo_output *o
     for (int c = 0; c < b->class_count && status == MO_OK; c++) {
         const int32_t slots = mo_store_class_slots(store, c);
         for (int32_t i = 0; i < slots && status == MO_OK; i++) {
-            const uint8_t *room;
-            if (mo_store_slot(store, c, i, &room) >= 0) {
-                status = mo_output_append(output, room, (size_t)b->classes[c].slot_bytes, err);
+            const uint8_t *memory;
+            if (mo_store_slot(store, c, i, &memory) >= 0) {
+                status = mo_output_append(output, memory, (size_t)b->classes[c].slot_bytes, err);
             }
         }
     }
@@ -238,7 +238,7 @@ static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const 
     return MO_OK;
 }
 
-/* Every entry names a brick, with its room, inside the file. */
+/* Every entry names a brick, with the bytes of its slot, inside the file. */
 static bool entries_fit(const mo_store *store, const table *t)
 {
     const mo_bricks *b = mo_store_bricks(store);
@@ -247,10 +247,10 @@ static bool entries_fit(const mo_store *store, const table *t)
         const entry *e = &t->entries[i];
         const bool known = e->layer >= 0 && e->layer < b->layers && e->expert >= 0 && e->expert < b->experts;
         const int32_t brick = known ? mo_bricks_of(b, e->layer, e->expert) : -1;
-        if (brick < 0 || e->room != b->classes[b->home[brick].size_class].slot_bytes || e->at != at) {
+        if (brick < 0 || e->bytes != b->classes[b->home[brick].size_class].slot_bytes || e->at != at) {
             return false;
         }
-        at += (uint64_t)e->room;
+        at += (uint64_t)e->bytes;
     }
     return at == t->head->file_bytes;
 }
@@ -302,7 +302,7 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
 
 /* ---- Loading ---- */
 
-/* Slots that lie one behind the other in memory and in the file. */
+/* Slots that are one behind the other in memory and in the file. */
 typedef struct run {
     mo_read read;
     uint32_t first, count; /* entries */
@@ -317,7 +317,7 @@ typedef struct loading {
     uint32_t run_count;
 } loading;
 
-/* The same way as the model's files are read, if this file's disk can. */
+/* Read as the model's files are, if this file's disk can. */
 static mo_status open_disk(const mo_store *store, const char *path, mo_disk **out, mo_error *err)
 {
     const mo_disk *model = mo_store_disk(store);
@@ -346,22 +346,22 @@ static mo_status plan_runs(loading *l, mo_error *err)
     run *last = NULL;
     for (uint32_t i = 0; i < bricks; i++) {
         const entry *e = &l->table->entries[i];
-        uint8_t *room = mo_store_claim(l->store, brick_of(l, i));
-        if (!room) {
+        uint8_t *memory = mo_store_claim(l->store, brick_of(l, i));
+        if (!memory) {
             last = NULL;
             continue;
         }
-        const bool joins = last && last->read.memory + last->read.bytes == room &&
+        const bool joins = last && last->read.memory + last->read.bytes == memory &&
                            last->read.offset + last->read.bytes == (int64_t)e->at &&
-                           last->read.bytes + e->room <= READ_BYTES;
+                           last->read.bytes + e->bytes <= READ_BYTES;
         if (!joins) {
             last = &l->runs[l->run_count++];
             last->first = i;
             last->read.offset = (int64_t)e->at;
-            last->read.memory = room;
+            last->read.memory = memory;
             last->read.urgency = MO_READ_AHEAD;
         }
-        last->read.bytes += e->room;
+        last->read.bytes += e->bytes;
         last->count++;
     }
     return MO_OK;
@@ -386,16 +386,16 @@ static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *re
     int64_t at = 0;
     for (uint32_t i = r->first; i < r->first + r->count; i++) {
         const entry *e = &l->table->entries[i];
-        const bool whole = good && sum_of(r->read.memory + at, (uint64_t)e->room) == e->sum;
+        const bool whole = good && sum_of(r->read.memory + at, (uint64_t)e->bytes) == e->sum;
         mo_error fault = {0};
         const mo_status filled = mo_store_filled(l->store, brick_of(l, i), whole, &fault);
         if (good && (!whole || filled != MO_OK)) {
             status = is_damaged(l->path, err);
         } else if (good) {
             report->bricks++;
-            report->bytes += e->room;
+            report->bytes += e->bytes;
         }
-        at += e->room;
+        at += e->bytes;
     }
     return status;
 }

@@ -207,7 +207,7 @@ static mo_status event_seconds(mo_event *from, mo_event *to, double *out, mo_err
 {
     const host_event *a = (const host_event *)from, *b = (const host_event *)to;
     if (!a->recorded || !b->recorded) {
-        return mo_fail(err, MO_EINVAL, "time lies between events that were recorded");
+        return mo_fail(err, MO_EINVAL, "only between events that were recorded is there a time");
     }
     *out = (double)(b->time_ns - a->time_ns) * 1e-9;
     return state_of(from->device, err);

@@ -1,4 +1,4 @@
-/* Sim: a GPU made of threads, for machines that have none and for tests. Its memory lies in an address range of its
+/* Sim: a GPU made of threads, for machines that have none and for tests. Its memory is in an address range of its
  * own: a host pointer used on the device, or a device address used on the host, is caught and named. Each stream is a
  * thread, so copies and ops really run beside the host and beside each other; the link is as slow as asked; faults
  * come on command. */

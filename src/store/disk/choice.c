@@ -138,7 +138,7 @@ static int64_t total_bytes(const mo_disk *disk)
     return total;
 }
 
-/* What lies in the page cache now stays there only when memory is left for all of it. */
+/* What is in the page cache now stays there only when memory is left for all of it. */
 static bool fits_memory(int64_t bytes, const mo_disk_options *asked)
 {
     mo_machine_info machine;

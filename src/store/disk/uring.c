@@ -30,7 +30,7 @@ struct mo_uring {
     bool files_registered;
     struct iovec *buffers; /* registered memory */
     int buffer_count;
-    int event; /* eventfd: written when the queue has work and the thread sleeps with room left */
+    int event; /* eventfd: written when the queue has work and the thread could have more under way */
     uint64_t event_value;
     _Atomic bool listening; /* set by the thread under the queue's lock; who clears it writes the event */
     _Atomic bool stop;
