@@ -57,6 +57,7 @@ def rooms():
     d = Drawing(960, 826, "The rooms of src/ and what each may include")
     purpose = {
         "base": "status, log, arena, thread pool, files, machine",
+        "net": "messages",
         "numeric": "formats, the definition of every operation, fast versions",
         "gguf": "the container: reading, writing, fingerprints",
         "text": "tokenizers, chat, streams",
@@ -76,15 +77,15 @@ def rooms():
         "cli": (330, 16, 300), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
-        "gguf": (20, 628, 610), "numeric": (20, 698, 920), "base": (20, 758, 920),
+        "gguf": (20, 628, 610), "numeric": (20, 698, 790), "net": (830, 698, 110), "base": (20, 758, 920),
     }
     assert set(place) == set(may) == set(purpose), "a room is missing here or in rooms.sh"
     for room, (x, y, width) in place.items():
-        height = 36 if room in ("numeric", "base") else 46
+        height = 36 if room in ("numeric", "net", "base") else 46
         d.box(x, y, width, height)
         d.text(x + width / 2, y + (15 if height == 36 else 19), room + "/", 14, bold=True)
         d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[room], 11, "note")
-    for name, x in (("server/", 660), ("net/", 760), ("web/", 860)):
+    for name, x in (("server/", 760), ("web/", 860)):
         d.box(x, 16, 80, 46, dashed=True)
         d.text(x + 40, 35, name, 13, "note", bold=True)
         d.text(x + 40, 52, "to come", 11, "note")
@@ -98,7 +99,7 @@ def rooms():
         far = {b for a in direct for b in may[a]}
         for other in direct - far:
             (x, y, w), (ox, oy, ow) = place[room], place[other]
-            height = 36 if room in ("numeric", "base") else 46
+            height = 36 if room in ("numeric", "net", "base") else 46
             middle = max(x, ox) / 2 + min(x + w, ox + ow) / 2
             d.arrow((middle, y + height), (middle, oy - 1))
     d.text(20, 815, "An arrow: may include. A room may also include most rooms below those; the table in architecture.md has the whole list.",
