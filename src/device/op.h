@@ -42,8 +42,9 @@ typedef struct mo_dacts {
     int32_t unused;
 } mo_dacts;
 
-/* One layer of one session's state. Keys and values are in blocks of 128 positions (numeric/kv.h) behind a table, which stands
- * while a step runs; where it is circular its length is even, so that a chunk's two blocks are neighbours in it. */
+/* One layer of one session's state. Keys and values are in blocks of 128 positions (numeric/kv.h) behind a table,
+ * which stands while a step runs; where it is circular its length is even, so that a chunk's two blocks are
+ * neighbours in it. */
 typedef struct mo_dstate {
     mo_daddr blocks; /* mo_daddr[length]: where each block is */
     int64_t length;

@@ -1,6 +1,7 @@
-/* Block pool: the memory of one or several states in blocks, each with a count of the states that hold it. Every layer has blocks of
- * a size of its own. All of it is allocated when the pool is opened, and there are as many blocks as the states can
- * hold without sharing any; so whoever needs a block of his own gets one, and nothing is allocated while decoding.
+/* Block pool: the memory of one or several states in blocks, each with a count of the states that hold it. Every
+ * layer has blocks of a size of its own. All of it is allocated when the pool is opened, and there are as many
+ * blocks as the states can hold without sharing any; so whoever needs a block of his own gets one, and nothing is
+ * allocated while decoding.
  *
  * Not locked: all states of a pool belong to one engine, whose lock its callers hold. */
 #ifndef MO_ENGINE_BLOCK_POOL_H

@@ -1,6 +1,7 @@
-/* State: what a conversation leaves in a model's layers: keys and values (all positions, or a window's) in blocks of 128
- * positions behind a table (numeric/kv.h), and the recurrent state of delta layers, which is one block. Sized when it is made;
- * nothing grows while decoding. States of one pool can share blocks: a shared block is copied before it is written. */
+/* State: what a conversation leaves in a model's layers: keys and values (all positions, or a window's) in blocks of
+ * 128 positions behind a table (numeric/kv.h), and the recurrent state of delta layers, which is one block. Sized
+ * when it is made; nothing grows while decoding. States of one pool can share blocks: a shared block is copied
+ * before it is written. */
 #ifndef MO_ENGINE_STATE_H
 #define MO_ENGINE_STATE_H
 
@@ -66,8 +67,8 @@ void mo_state_reset(mo_state *s);
  * what the shorter sequence would see): the state is then unchanged. */
 bool mo_state_trim(mo_state *s, int64_t length);
 
-/* Makes `to` hold what `from` holds, both of one pool and in RAM: keys and values by sharing their blocks, recurrent layers by
- * a copy. What `to` held is forgotten. */
+/* Makes `to` hold what `from` holds, both of one pool and in RAM: keys and values by sharing their blocks, recurrent
+ * layers by a copy. What `to` held is forgotten. */
 void mo_state_share(mo_state *to, mo_state *from);
 
 /* Copies what is shared of the blocks where positions begin .. end - 1 are about to be written. */

@@ -1,5 +1,5 @@
-/* Delta: one token of the gated delta rule: the causal convolution with what it looks back to, the gates, and a value head's
- * step with its norm and gate. */
+/* Delta: one token of the gated delta rule: the causal convolution with what it looks back to, the gates, and a
+ * value head's step with its norm and gate. */
 #ifndef MO_NUMERIC_DELTA_H
 #define MO_NUMERIC_DELTA_H
 
@@ -26,16 +26,17 @@ static inline int64_t mo_delta_channels(int k_heads, int v_heads, int64_t head)
     return (2 * (int64_t)k_heads + v_heads) * head;
 }
 
-/* A token's channels after the convolution, q and k heads normed. `before` is its row of those before it, `into` its number in
- * its slice; earlier tokens of the slice are before that row, and what came before the slice in kept[taps - 1][channels]. */
+/* A token's channels after the convolution, q and k heads normed. `before` is its row of those before it, `into` its
+ * number in its slice; earlier tokens of the slice are before that row, and what came before the slice in kept[taps
+ * - 1][channels]. */
 void mo_delta_convolve(const mo_kernels *k, const mo_delta_rule *d, const float *before, int64_t into,
                        const float *kept, float *after);
 
 /* After a slice of `count` tokens whose channels begin at `before`: its last taps - 1 inputs stay for its next step. */
 void mo_delta_keep(const mo_delta_rule *d, const float *before, int64_t count, float *kept);
 
-/* Value head h of one token: state[head][head] moves on, out[head] is the normed result times silu(z[head]). `after` are the token's
- * channels, gates[2 * v_heads] its betas and alphas. */
+/* Value head h of one token: state[head][head] moves on, out[head] is the normed result times silu(z[head]). `after`
+ * are the token's channels, gates[2 * v_heads] its betas and alphas. */
 void mo_delta_step(const mo_kernels *k, const mo_delta_rule *d, int h, const float *after, const float *gates,
                    const float *z, float scale, float *state, float *out);
 

@@ -1,4 +1,5 @@
-/* Format: the tensor types of a GGUF file that Moraine computes with, by number and by name. The table is numeric/formats.h. */
+/* Format: the tensor types of a GGUF file that Moraine computes with, by number and by name. The table is
+ * numeric/formats.h. */
 #ifndef MO_NUMERIC_FORMAT_H
 #define MO_NUMERIC_FORMAT_H
 

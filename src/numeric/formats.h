@@ -1,6 +1,6 @@
-/* Formats: the one table of the formats of weights. Whoever needs a list of them, a size or a name, takes it from here; what a format's
- * bytes mean is numeric/block.c. docs/adding-a-format.md says what a new line asks for. Plain C, for the GPU's kernels as
- * well. */
+/* Formats: the one table of the formats of weights. Whoever needs a list of them, a size or a name, takes it from
+ * here; what a format's bytes mean is numeric/block.c. docs/adding-a-format.md says what a new line asks for. Plain
+ * C, for the GPU's kernels as well. */
 #ifndef MO_NUMERIC_FORMATS_H
 #define MO_NUMERIC_FORMATS_H
 
@@ -20,9 +20,9 @@
 
 /* X(name, its number in a file, log2 of the values of a block, bytes of a block, fold, two runs of units).
  *
- * Units: into what pieces interleaving cuts a block (numeric/weights.h), as offset in the block, count, bytes of one;
- * they cover it without a gap. Codes travel in words of four, because the dot-product instructions take four codes per lane;
- * scales travel in the size in which they are read. */
+ * Units: into what pieces interleaving cuts a block (numeric/weights.h), as offset in the block, count, bytes of
+ * one; they cover it without a gap. Codes travel in words of four, because the dot-product instructions take four
+ * codes per lane; scales travel in the size in which they are read. */
 #define MO_QUANTIZED_FORMATS(X)                                                                              \
     X(Q4_0, 2, 5, 18, PLAIN, 0, 1, 2, 2, 4, 4)                                                               \
     X(Q4_1, 3, 5, 20, MINIMUM, 0, 2, 2, 4, 4, 4)                                                             \
@@ -66,8 +66,8 @@ typedef enum mo_fold {
     MO_FOLD_NONE,        /* not a quantized type */
 } mo_fold;
 
-/* Constant expressions where the language has them, and constants after inlining where not: kernels are written for a type
- * that the compiler knows. */
+/* Constant expressions where the language has them, and constants after inlining where not: kernels are written for
+ * a type that the compiler knows. */
 #ifdef __CUDACC__
 #define MO_CONSTANT static __host__ __device__ constexpr
 #elif defined __cplusplus
@@ -76,8 +76,8 @@ typedef enum mo_fold {
 #define MO_CONSTANT static inline __attribute__((always_inline))
 #endif
 
-/* Log2 of the values of a block. Without branches, and of a type that is known to be in the table: a GPU's kernels ask for it
- * at their start. Bit n of the answer is bit `type` of mask n. */
+/* Log2 of the values of a block. Without branches, and of a type that is known to be in the table: a GPU's kernels
+ * ask for it at their start. Bit n of the answer is bit `type` of mask n. */
 MO_CONSTANT int mo_format_values_log2(int type)
 {
 #define MO_LOG2_BIT(bit, number, log2)         | (uint64_t)((log2) >> (bit)&1) << (number)

@@ -1,5 +1,5 @@
-/* Heads: what attention does with one KV head of one token beside the scores: norms, rotation, the cache; and how a head that
- * all chunks have been merged into ends. */
+/* Heads: what attention does with one KV head of one token beside the scores: norms, rotation, the cache; and how a
+ * head that all chunks have been merged into ends. */
 #ifndef MO_NUMERIC_HEADS_H
 #define MO_NUMERIC_HEADS_H
 
@@ -23,9 +23,9 @@ typedef struct mo_heads_rule {
     float eps;
 } mo_heads_rule;
 
-/* The token's `queries` query heads of the KV head (q_stride floats apart), its key and its value: norms and rotation in place, then
- * key and value into the cache at `position`. c and s are the token's cosines and sines. False when a value
- * does not fit the cache's format. */
+/* The token's `queries` query heads of the KV head (q_stride floats apart), its key and its value: norms and
+ * rotation in place, then key and value into the cache at `position`. c and s are the token's cosines and sines.
+ * False when a value does not fit the cache's format. */
 bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position);

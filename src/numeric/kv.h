@@ -1,11 +1,11 @@
-/* KV: the cache of keys and values, as memory. It comes in blocks of 128 positions behind a table of addresses; what is where
- * inside a block is known here alone, and everybody else asks: the CPU's kernels, the states of sessions, and the
- * kernels of a GPU, which is why this header is plain C that CUDA understands.
+/* KV: the cache of keys and values, as memory. It comes in blocks of 128 positions behind a table of addresses; what
+ * is where inside a block is known here alone, and everybody else asks: the CPU's kernels, the states of sessions,
+ * and the kernels of a GPU, which is why this header is plain C that CUDA understands.
  *
  * A block holds the keys of its positions, one KV head after the other, then their values likewise:
  *   keys[heads][128][bytes of a key], values[heads][128][bytes of a value]
- * A head's keys of one block therefore follow each other, and so do its values, at multiples of 128 bytes. Q8_0: a vector is a row of
- * blocks of 32 values, the last may be shorter: an f16 scale, then the codes. */
+ * A head's keys of one block therefore follow each other, and so do its values, at multiples of 128 bytes. Q8_0: a
+ * vector is a row of blocks of 32 values, the last may be shorter: an f16 scale, then the codes. */
 #ifndef MO_NUMERIC_KV_H
 #define MO_NUMERIC_KV_H
 
@@ -46,15 +46,16 @@ MO_ANYWHERE int64_t mo_kv_values_at(mo_kv_shape s, int head)
     return MO_KV_BLOCK * (s.heads * mo_kv_bytes(s.type, s.k_len) + head * mo_kv_bytes(s.type, s.v_len));
 }
 
-/* Entries of the table of a layer for `context` positions in steps of at most `batch` tokens. A window keeps what the oldest
- * query of a step may see, in whole chunks: so a chunk's two blocks are neighbours in the table. */
+/* Entries of the table of a layer for `context` positions in steps of at most `batch` tokens. A window keeps what
+ * the oldest query of a step may see, in whole chunks: so a chunk's two blocks are neighbours in the table. */
 MO_ANYWHERE int64_t mo_kv_table_length(int64_t context, int64_t window, int64_t batch)
 {
     const int64_t kept = (window + batch + MO_CHUNK - 1) / MO_CHUNK * MO_CHUNK;
     return ((window && kept < context ? kept : context) + MO_KV_BLOCK - 1) / MO_KV_BLOCK;
 }
 
-/* The entry of position u in a table of `length`: where there are more positions than it has space for, it is circular. */
+/* The entry of position u in a table of `length`: where there are more positions than it has space for, it is
+ * circular. */
 MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 {
     const uint32_t block = (uint32_t)(u / MO_KV_BLOCK), entries = (uint32_t)length;

@@ -1,5 +1,5 @@
-/* Merge: how the parts of a feed-forward layer become one: activation, what follows a product, the experts' outputs in router
- * order, norms of each part, into the residual stream. */
+/* Merge: how the parts of a feed-forward layer become one: activation, what follows a product, the experts' outputs
+ * in router order, norms of each part, into the residual stream. */
 #ifndef MO_NUMERIC_MERGE_H
 #define MO_NUMERIC_MERGE_H
 
@@ -10,7 +10,8 @@
 void mo_activate_row(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
                      int64_t n);
 
-/* Finished products of `count` tokens, rows of n values `stride` apart: times *scale, then plus bias[n]; either may be NULL. */
+/* Finished products of `count` tokens, rows of n values `stride` apart: times *scale, then plus bias[n]; either may
+ * be NULL. */
 void mo_finish_product(const float *scale, const float *bias, int64_t n, int64_t count, float *y,
                        int64_t stride);
 
@@ -30,8 +31,8 @@ typedef struct mo_merge {
     const float *out_scale;                         /* [1]: of the whole stream at the end */
 } mo_merge;
 
-/* Token t: x[n] += its feed-forward output, x *= *out_scale. sum[n] and part[n] are scratch; sum may be the token's row of dense,
- * which is then lost, and part may be sum where there is no dense part. False when x is not finite. */
+/* Token t: x[n] += its feed-forward output, x *= *out_scale. sum[n] and part[n] are scratch; sum may be the token's
+ * row of dense, which is then lost, and part may be sum where there is no dense part. False when x is not finite. */
 bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum, float *part, float *x);
 
 #endif

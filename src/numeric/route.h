@@ -1,4 +1,5 @@
-/* Route: which experts a token uses, and with what weights, of the router's scores (docs/numerics.md, Mixture of experts). */
+/* Route: which experts a token uses, and with what weights, of the router's scores (docs/numerics.md, Mixture of
+ * experts). */
 #ifndef MO_NUMERIC_ROUTE_H
 #define MO_NUMERIC_ROUTE_H
 
@@ -18,8 +19,8 @@ typedef struct mo_routing {
     int groups, groups_used; /* only experts of the best groups can be chosen; groups 0 or 1: all */
 } mo_routing;
 
-/* One token: scores[experts] are the router's products and become probabilities; select_bias[experts] counts for the choice alone,
- * or NULL. ids and weights, [used] each, come largest first. */
+/* One token: scores[experts] are the router's products and become probabilities; select_bias[experts] counts for the
+ * choice alone, or NULL. ids and weights, [used] each, come largest first. */
 void mo_route(const mo_kernels *k, const mo_routing *r, float *scores, const float *select_bias, int32_t *ids,
               float *weights);
 

@@ -1,8 +1,8 @@
 /* Attend tile: attention of many queries that share a KV head, over all chunks that they see, by 256 threads. The
- * queries of some neighbouring tokens are the rows of a tile; keys and values pass through shared memory, 64 positions,
- * so half a block of the cache, at a time, as floats (keys in Q8_0: as codes). It is a matrix product for scores, the weights of 256 positions, and a
- * matrix product for values; each output is a chain in the definition's order, so a thread makes several of them to
- * have something to do meanwhile and to use each number more than once. */
+ * queries of some neighbouring tokens are the rows of a tile; keys and values pass through shared memory, 64
+ * positions, so half a block of the cache, at a time, as floats (keys in Q8_0: as codes). It is a matrix product for
+ * scores, the weights of 256 positions, and a matrix product for values; each output is a chain in the definition's
+ * order, so a thread makes several of them to have something to do meanwhile and to use each number more than once. */
 #ifndef MO_DEVICE_CUDA_ATTEND_TILE_CUH
 #define MO_DEVICE_CUDA_ATTEND_TILE_CUH
 
@@ -451,8 +451,8 @@ static __device__ __forceinline__ void tile_values(const tile<LENGTH, ROWS> &t, 
 
 /* ---- A chunk ---------------------------------------------------------------------------------- */
 
-/* All of one chunk: acc becomes the chunk's o of this thread's rows and values. Keys, then values, 64 positions at a time;
- * while one stage is computed, the next one's bytes are on their way. */
+/* All of one chunk: acc becomes the chunk's o of this thread's rows and values. Keys, then values, 64 positions at a
+ * time; while one stage is computed, the next one's bytes are on their way. */
 template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void tile_run(const mo_op_attend &op, const tile<LENGTH, ROWS> &t,
                                                 const tile_chunk &c, float *acc)

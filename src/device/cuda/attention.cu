@@ -159,8 +159,8 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
     return_head(x, row, op.k_len);
 }
 
-/* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what stands from
- * the beginning of the step. */
+/* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what
+ * stands from the beginning of the step. */
 static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
                                                      bool value)
 {
