@@ -73,7 +73,8 @@ static void load(rig *r, const char *path, const setting *s)
 static void open_tiers(rig *r, const setting *s)
 {
     mo_bricks *bricks = NULL;
-    mo_tiers_options o = {.ring = s->ring ? s->ring : 2, .predict = s->predict, .skip_missing = s->skip};
+    mo_tiers_options o = {
+        .layer_slots = s->ring ? s->ring : 2, .predict = s->predict, .skip_missing = s->skip};
     o.store.policy = s->policy ? mo_policy_find(s->policy) : NULL;
     o.store.disk = (mo_disk_options){.io = s->io,
                                      .readers = s->readers,

@@ -54,14 +54,14 @@ static void report_tiers(mo_model *model, mo_tier_report *out)
     if (tiers && tiers->store) {
         report_store(model, tiers->store, out);
     }
-    if (tiers && tiers->ring) {
-        const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->ring);
+    if (tiers && tiers->layers) {
+        const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->layers);
         out->streamed_layers = model->opening.placed.needs.model.dense_layers - plan->dense_resident;
         out->layer_buffer = plan->ring;
         out->layers_streamed = c.layers;
         out->layer_bytes = c.bytes;
         out->layer_wait_ns = c.wait_ns;
-        report_disk(model, mo_layer_buffer_disk(tiers->ring), out);
+        report_disk(model, mo_layer_buffer_disk(tiers->layers), out);
     }
     out->skipped = tiers ? tiers->skipped : 0;
     out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;

@@ -151,7 +151,7 @@ static uint64_t stat_number(const char *stat, const char *key)
     return 0;
 }
 
-static void take_memory(mo_cgroup *out, uint64_t limit, uint64_t used, uint64_t reclaimable)
+static void add_limit(mo_cgroup *out, uint64_t limit, uint64_t used, uint64_t reclaimable)
 {
     if (limit >= LIMIT_NONE) {
         return;
@@ -178,16 +178,16 @@ static void read_memory(mo_cgroup *out, const char *directory, kind k)
     uint64_t cache = stat_number(stat, v2 ? "inactive_file" : "total_inactive_file") +
                      stat_number(stat, v2 ? "active_file" : "total_active_file");
     if (read_number(&limit, directory, v2 ? "memory.max" : "memory.limit_in_bytes")) {
-        take_memory(out, limit, used, cache);
+        add_limit(out, limit, used, cache);
     }
     /* Above memory.high the kernel slows a group down until it is of no use; that is a limit too. */
     if (v2 && read_number(&limit, directory, "memory.high")) {
-        take_memory(out, limit, used, cache);
+        add_limit(out, limit, used, cache);
     }
     /* In a container the groups above are not visible, but their smallest limit is. */
     limit = v2 ? 0 : stat_number(stat, "hierarchical_memory_limit");
     if (limit) {
-        take_memory(out, limit, used, cache);
+        add_limit(out, limit, used, cache);
     }
 }
 

@@ -48,7 +48,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     mo_phase phases[MO_PHASES_MAX];
     int count = 0;
     enter_layer(forward, index);
-    mo_status status = tiers && tiers->ring ? mo_layer_buffer_enter(tiers->ring, index, err) : MO_OK;
+    mo_status status = tiers && tiers->layers ? mo_layer_buffer_enter(tiers->layers, index, err) : MO_OK;
     if (status != MO_OK) {
         return status;
     }
@@ -59,8 +59,8 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     mo_forward_run(forward, phases, count);
     mo_forward_tell_routes(forward);
     status = mo_forward_feed_forward(forward, err);
-    if (tiers && tiers->ring) {
-        mo_layer_buffer_leave(tiers->ring, index);
+    if (tiers && tiers->layers) {
+        mo_layer_buffer_leave(tiers->layers, index);
     }
     if (status != MO_OK) {
         return status;

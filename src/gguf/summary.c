@@ -34,7 +34,7 @@ typedef struct sums {
 /* ---- Names ---- */
 
 /* Reads digits at *p, moves behind them; -1 when there are none or too many. */
-static int take_number(const char **p)
+static int read_number(const char **p)
 {
     int n = 0, digits = 0;
     for (; **p >= '0' && **p <= '9'; (*p)++, digits++) {
@@ -74,7 +74,7 @@ static mo_tensor_role layer_role(const char *name)
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (starts(name, single[i])) {
             const char *p = name + strlen(single[i]);
-            return take_number(&p) >= 0 && *p == '.' ? MO_ROLE_EXPERT : MO_ROLE_OTHER;
+            return read_number(&p) >= 0 && *p == '.' ? MO_ROLE_EXPERT : MO_ROLE_OTHER;
         }
     }
     return MO_ROLE_OTHER;
@@ -89,7 +89,7 @@ mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer)
     }
     if (starts(name, "blk.")) {
         p += strlen("blk.");
-        int n = take_number(&p);
+        int n = read_number(&p);
         if (n >= 0 && *p == '.') {
             *layer = n;
             return layers > 0 && n >= layers ? MO_ROLE_UNUSED : layer_role(p + 1);
@@ -230,7 +230,7 @@ static mo_status add_expert(sums *s, const mo_gguf_tensor *t, int layer)
 {
     const char *p = strstr(t->name, "ffn_") + strlen("ffn_");
     p = strchr(p, '.') + 1;
-    const int expert = take_number(&p);
+    const int expert = read_number(&p);
     if (expert >= s->out->experts) {
         return mo_fail(
             s->err, MO_EFORMAT,

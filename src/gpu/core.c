@@ -212,7 +212,7 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
 static mo_status leave_behind(packer *p, int layer)
 {
     const mo_tiers *tiers = p->layers->tiers;
-    const bool read = tiers && tiers->ring && tiers->bricks->layer[layer] >= 0;
+    const bool read = tiers && tiers->layers && tiers->bricks->layer[layer] >= 0;
     const mo_status status = read ? mo_dstream_wait(p->link->main, p->err) : MO_OK;
     mo_gpu_layer_buffer_forget(p->layers, layer);
     return status;

@@ -76,8 +76,8 @@ static void adopt_weights(mo_gpu *gpu, const mo_checkpoint *model)
     size_t bytes = 0;
     uint8_t *region = mo_checkpoint_region(model, &bytes);
     mo_gpu_link_adopt(&gpu->link, 0, region, bytes, "weights");
-    if (gpu->layer_buffer.count && gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->ring) {
-        region = mo_layer_buffer_region(gpu->layer_buffer.tiers->ring, &bytes);
+    if (gpu->layer_buffer.count && gpu->layer_buffer.tiers && gpu->layer_buffer.tiers->layers) {
+        region = mo_layer_buffer_region(gpu->layer_buffer.tiers->layers, &bytes);
         mo_gpu_link_adopt(&gpu->link, 1, region, bytes, "layers from disk");
     }
     for (int i = 0; gpu->experts.store && i < MO_BRICK_CLASSES; i++) {

@@ -11,7 +11,7 @@
 
 static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
 {
-    return p->tiers && p->tiers->ring && p->tiers->bricks->layer[layer] >= 0;
+    return p->tiers && p->tiers->layers && p->tiers->bricks->layer[layer] >= 0;
 }
 
 /* Which buffer each streamed layer has, and which are streamed in small steps too. Layers of the CPU take turns of their
@@ -97,7 +97,7 @@ void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *p)
 {
     mo_dstream_destroy(p->stream);
     if (p->held >= 0 && p->tiers) {
-        mo_layer_buffer_leave(p->tiers->ring, p->held);
+        mo_layer_buffer_leave(p->tiers->layers, p->held);
     }
     for (int i = 0; i < STREAM_BUFFERS; i++) {
         mo_event_destroy(p->done[i]);
@@ -151,20 +151,20 @@ mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *p, mo_streamed_layer *l, c
 
 mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *p, int layer, mo_error *err)
 {
-    return on_disk(p, layer) ? mo_layer_buffer_enter(p->tiers->ring, layer, err) : MO_OK;
+    return on_disk(p, layer) ? mo_layer_buffer_enter(p->tiers->layers, layer, err) : MO_OK;
 }
 
 void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *p, int layer)
 {
     if (on_disk(p, layer)) {
-        mo_layer_buffer_leave(p->tiers->ring, layer);
+        mo_layer_buffer_leave(p->tiers->layers, layer);
     }
 }
 
 mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
 {
     const int layers = p->total;
-    if (!p->tiers || !p->tiers->ring) {
+    if (!p->tiers || !p->tiers->layers) {
         return MO_OK;
     }
     bool *stays = calloc((size_t)layers, sizeof *stays);
@@ -174,7 +174,7 @@ mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
     for (int i = 0; i < layers; i++) {
         stays[i] = p->number[i] < 0;
     }
-    mo_layer_buffer_skip(p->tiers->ring, stays);
+    mo_layer_buffer_skip(p->tiers->layers, stays);
     free(stays);
     return MO_OK;
 }
@@ -212,7 +212,7 @@ static mo_status release_held(mo_gpu_layer_buffer *p, bool wait, bool *free_now,
     }
     status = wait ? mo_event_wait(p->copied, err) : mo_event_query(p->copied, free_now, err);
     if (status == MO_OK && *free_now) {
-        mo_layer_buffer_leave(p->tiers->ring, p->held);
+        mo_layer_buffer_leave(p->tiers->layers, p->held);
         p->held = -1;
     }
     return status;
@@ -242,10 +242,10 @@ static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *e
     if (on_disk(p, l->layer)) {
         bool free_now;
         status = release_held(p, wait, &free_now, err);
-        if (status != MO_OK || !free_now || (!wait && !mo_layer_buffer_has(p->tiers->ring, l->layer))) {
+        if (status != MO_OK || !free_now || (!wait && !mo_layer_buffer_has(p->tiers->layers, l->layer))) {
             return status;
         }
-        status = mo_layer_buffer_enter(p->tiers->ring, l->layer, err);
+        status = mo_layer_buffer_enter(p->tiers->layers, l->layer, err);
         if (status != MO_OK) {
             return status;
         }
@@ -357,7 +357,7 @@ void mo_gpu_layer_buffer_abort(mo_gpu_layer_buffer *p)
     }
     mo_dstream_wait(p->stream, &ignored);
     if (p->held >= 0) {
-        mo_layer_buffer_leave(p->tiers->ring, p->held);
+        mo_layer_buffer_leave(p->tiers->layers, p->held);
         p->held = -1;
     }
     begin_anew(p);
@@ -365,7 +365,7 @@ void mo_gpu_layer_buffer_abort(mo_gpu_layer_buffer *p)
 
 void mo_gpu_layer_buffer_end(mo_gpu_layer_buffer *p)
 {
-    if (p->tiers && p->tiers->ring) {
-        mo_layer_buffer_skip(p->tiers->ring, NULL);
+    if (p->tiers && p->tiers->layers) {
+        mo_layer_buffer_skip(p->tiers->layers, NULL);
     }
 }

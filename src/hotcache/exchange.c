@@ -41,7 +41,7 @@ static int by_layer(const void *a, const void *b)
 }
 
 /* Scatters the ranking to the layers that have residents. False when memory is out. */
-static bool take_scores(planner *p, const mo_ranked *ranking, size_t ranked)
+static bool scatter_scores(planner *p, const mo_ranked *ranking, size_t ranked)
 {
     const mo_resident **sorted = malloc(((size_t)p->count + 1) * sizeof(void *));
     if (!sorted) {
@@ -165,7 +165,7 @@ static mo_status check(const planner *p, mo_error *err)
     return MO_OK;
 }
 
-static bool make_room(planner *p)
+static bool alloc_lists(planner *p)
 {
     size_t cells = 0, slots = 0;
     int32_t most = 0;
@@ -222,7 +222,7 @@ mo_status mo_exchange_plan(const mo_ranked *ranking, size_t ranked, const mo_res
     if (status) {
         return status;
     }
-    if (make_room(&p) && take_scores(&p, ranking, ranked)) {
+    if (alloc_lists(&p) && scatter_scores(&p, ranking, ranked)) {
         plan_all(&p, rate, stats);
         *exchanges = (size_t)stats->exchanged;
     } else {

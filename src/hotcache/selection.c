@@ -233,7 +233,7 @@ static uint64_t *slot_bytes_in_ram(const mo_bricks *b)
     return bytes_of;
 }
 
-static mo_status take_packing(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
+static mo_status list_requests(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
 {
     out->requests = calloc(p->count + 1, sizeof *out->requests);
     if (!out->requests) {
@@ -252,7 +252,7 @@ static mo_status take_packing(const mo_packing *p, const mo_bricks *b, mo_hot_se
     return MO_OK;
 }
 
-static mo_status take_room(const mo_bricks *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
+static mo_status plan_slots(const mo_bricks *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
 {
     char needed[32], ceiling[32];
     int64_t bytes = 0;
@@ -280,10 +280,10 @@ mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
     mo_status status = bytes_of ? mo_hot_pack(r, model, bytes_of, budget, &packing, err)
                                 : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
-        status = take_packing(&packing, bricks, out, err);
+        status = list_requests(&packing, bricks, out, err);
     }
     if (status == MO_OK) {
-        status = take_room(bricks, out, plan, err);
+        status = plan_slots(bricks, out, plan, err);
     }
     mo_packing_free(&packing);
     free(bytes_of);

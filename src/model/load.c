@@ -174,8 +174,8 @@ static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t c
     return used;
 }
 
-/* The region, or a sentence that says what it would take. */
-static mo_status take_region(loader *l, int64_t bytes, mo_error *err)
+/* The region, or a sentence that says how much it would be. */
+static mo_status alloc_region(loader *l, int64_t bytes, mo_error *err)
 {
     mo_machine_info machine;
     mo_machine_describe(&machine, sizeof machine);
@@ -216,7 +216,7 @@ static mo_status lay_out(loader *l, mo_error *err)
         free(vectors);
         return MO_OK;
     }
-    mo_status status = take_region(l, matrices + floats + LINE_BYTES, err);
+    mo_status status = alloc_region(l, matrices + floats + LINE_BYTES, err);
     uint8_t *region = l->model->region;
     if (status == MO_OK &&
         (place_matrices(l, region) < 0 || place_vectors(l, vectors, count, region + matrices) < 0)) {

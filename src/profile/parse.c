@@ -1,5 +1,5 @@
 /* Reading a profile's JSON. First every layer is looked over, which finds faults and how much memory is needed;
- * then the counts are taken. */
+ * then the counts are read. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -229,7 +229,7 @@ static mo_status fail_layer(const seen *s, mo_error *err)
 }
 
 /* Counts of lanes; reasons that are not ours, and fallbacks without one, become "other". */
-static bool take_lanes(const seen *s, mo_profile_layer *l)
+static bool read_lanes(const seen *s, mo_profile_layer *l)
 {
     const json_t *reasons = json_object_get(s->json, MO_PROFILE_KEY_REASONS);
     uint64_t n, all, known = 0;
@@ -256,13 +256,13 @@ static bool take_lanes(const seen *s, mo_profile_layer *l)
 }
 
 /* Averages become sums: over the calls, or over one where the file does not say how many. */
-static mo_status take_layer(const seen *s, mo_profile_layer *l, mo_error *err)
+static mo_status read_layer(const seen *s, mo_profile_layer *l, mo_error *err)
 {
     uint64_t calls, cold_total;
     double cold_per_call;
     if (!integer(s->json, "calls", INT64_MAX, 0, &calls) ||
         !integer(s->json, "cold_slots_total", INT64_MAX, 0, &cold_total) ||
-        !number(s->json, "cold_slots_per_call", &cold_per_call) || !take_lanes(s, l)) {
+        !number(s->json, "cold_slots_per_call", &cold_per_call) || !read_lanes(s, l)) {
         return fail_layer(s, err);
     }
     const uint64_t of = calls ? calls : 1;
@@ -298,7 +298,7 @@ static bool move(uint64_t *from, const uint64_t *part, int32_t n)
     return true;
 }
 
-static mo_status take_own(const seen *s, mo_profile_layer *l, mo_error *err)
+static mo_status read_own(const seen *s, mo_profile_layer *l, mo_error *err)
 {
     uint64_t calls;
     bool good = integer(s->own, "prompt_calls", INT64_MAX, 0, &calls) &&
@@ -328,15 +328,15 @@ static mo_status take_own(const seen *s, mo_profile_layer *l, mo_error *err)
     return MO_OK;
 }
 
-static mo_status take(const parser *p, mo_profile *profile)
+static mo_status read_counts(const parser *p, mo_profile *profile)
 {
     mo_status status = MO_OK;
     for (int i = 0; !status && i < p->count; i++) {
-        status = take_layer(&p->layers[i], mo_profile_find(profile, p->layers[i].number), p->err);
+        status = read_layer(&p->layers[i], mo_profile_find(profile, p->layers[i].number), p->err);
     }
     for (int i = 0; !status && i < p->count; i++) {
         if (p->layers[i].own) {
-            status = take_own(&p->layers[i], mo_profile_find(profile, p->layers[i].number), p->err);
+            status = read_own(&p->layers[i], mo_profile_find(profile, p->layers[i].number), p->err);
         }
     }
     return status;
@@ -402,7 +402,7 @@ static mo_status parse(parser *p, const json_t *root, mo_profile **out)
     if (*out) {
         (*out)->experts = (int32_t)n_expert;
         (*out)->prompts = prompts;
-        status = take(p, *out);
+        status = read_counts(p, *out);
     }
     return status;
 }

@@ -31,7 +31,7 @@ static mo_status check_shape(const mo_profile_shape *s, mo_error *err)
     return MO_OK;
 }
 
-static bool give_counts(mo_arena *arena, mo_profile_layer *l)
+static bool alloc_counts(mo_arena *arena, mo_profile_layer *l)
 {
     bool good = true;
     for (int phase = 0; phase < MO_PROFILE_PHASES; phase++) {
@@ -66,7 +66,7 @@ mo_status mo_profile_create(const mo_profile_shape *shape, mo_profile **out, mo_
         p->layer[i].layer = shape->layer[i];
         p->layer[i].experts = shape->experts[i];
         p->experts = shape->experts[i] > p->experts ? shape->experts[i] : p->experts;
-        good = give_counts(arena, &p->layer[i]);
+        good = alloc_counts(arena, &p->layer[i]);
     }
     if (!good) {
         mo_arena_destroy(arena);

@@ -24,7 +24,7 @@ static mo_tally_count *counts(mo_arena *arena, int32_t n)
     return mo_arena_array(arena, (size_t)n, sizeof(mo_tally_count)); /* zeroed */
 }
 
-static bool give_counts(mo_arena *arena, mo_tally_layer *l)
+static bool alloc_counts(mo_arena *arena, mo_tally_layer *l)
 {
     bool good = true;
     for (int phase = 0; phase < MO_PROFILE_PHASES; phase++) {
@@ -60,7 +60,7 @@ static mo_tally *make(mo_arena *arena, const mo_profile *shape)
         l->first = t->cells;
         t->cells += l->experts;
         t->by_number[l->layer] = l;
-        if (!give_counts(arena, l)) {
+        if (!alloc_counts(arena, l)) {
             return NULL;
         }
     }

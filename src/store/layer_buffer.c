@@ -7,20 +7,20 @@
 #include "base/status.h"
 #include "numeric/block.h"
 
-typedef struct ring_slot {
+typedef struct layer_slot {
     mo_read reads[MO_BRICK_PARTS];
     int32_t brick; /* what it holds or waits for; -1: nothing */
-} ring_slot;
+} layer_slot;
 
 /* Streamed layers are numbered in the order of the model; position p of the endless stream is layer p mod
- * count and goes through slot p mod ring. */
+ * count and goes through slot p mod slot_count. */
 struct mo_layer_buffer {
     const mo_bricks *bricks;
     mo_disk *disk;
     uint8_t *memory;
     size_t memory_bytes;
-    ring_slot *slot; /* [ring] */
-    int ring;
+    layer_slot *slot; /* [slot_count] */
+    int slot_count;
     int32_t *order; /* [count] bricks; as many as are on disk */
     int count;
     bool *checked;  /* [layers of the model] */
@@ -29,9 +29,9 @@ struct mo_layer_buffer {
     mo_layer_buffer_counters counters;
 };
 
-static ring_slot *slot_at(const mo_layer_buffer *s, uint64_t position)
+static layer_slot *slot_at(const mo_layer_buffer *s, uint64_t position)
 {
-    return &s->slot[position % (uint64_t)s->ring];
+    return &s->slot[position % (uint64_t)s->slot_count];
 }
 
 static int32_t brick_at(const mo_layer_buffer *s, uint64_t position)
@@ -41,7 +41,7 @@ static int32_t brick_at(const mo_layer_buffer *s, uint64_t position)
 
 static void ask(mo_layer_buffer *s, uint64_t position)
 {
-    ring_slot *slot = slot_at(s, position);
+    layer_slot *slot = slot_at(s, position);
     mo_read *reads[MO_BRICK_PARTS];
     slot->brick = brick_at(s, position);
     const mo_brick_home *home = &s->bricks->home[slot->brick];
@@ -59,10 +59,10 @@ static void ask(mo_layer_buffer *s, uint64_t position)
     mo_disk_submit(s->disk, reads, home->parts);
 }
 
-/* Keeps the ring full from head on. */
+/* Keeps the slots full from head on. */
 static void fill(mo_layer_buffer *s)
 {
-    for (; s->count > 0 && s->asked < s->head + (uint64_t)s->ring; s->asked++) {
+    for (; s->count > 0 && s->asked < s->head + (uint64_t)s->slot_count; s->asked++) {
         ask(s, s->asked);
     }
 }
@@ -73,7 +73,7 @@ static int read_state(const mo_read *r)
 }
 
 /* Waits until every read of the slot has ended, well or not. */
-static void settle(mo_layer_buffer *s, const ring_slot *slot)
+static void settle(mo_layer_buffer *s, const layer_slot *slot)
 {
     const mo_brick_home *home = &s->bricks->home[slot->brick];
     uint64_t seen = mo_disk_ended(s->disk);
@@ -99,7 +99,7 @@ static int64_t position_of(const mo_layer_buffer *s, int layer)
     return -1;
 }
 
-static mo_status deliver(mo_layer_buffer *s, const ring_slot *slot, mo_error *err)
+static mo_status deliver(mo_layer_buffer *s, const layer_slot *slot, mo_error *err)
 {
     const mo_brick_home *home = &s->bricks->home[slot->brick];
     bool *checked = &s->checked[home->layer];
@@ -143,7 +143,7 @@ mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
         s->asked = s->asked > s->head ? s->asked : s->head;
     }
     fill(s);
-    const ring_slot *slot = slot_at(s, s->head);
+    const layer_slot *slot = slot_at(s, s->head);
     settle(s, slot);
     s->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
     const mo_status status = deliver(s, slot, err);
@@ -172,7 +172,7 @@ bool mo_layer_buffer_has(const mo_layer_buffer *s, int layer)
     if (!concerns(s, layer) || (uint64_t)position_of(s, layer) != s->head || s->asked <= s->head) {
         return !concerns(s, layer);
     }
-    const ring_slot *slot = slot_at(s, s->head);
+    const layer_slot *slot = slot_at(s, s->head);
     bool there = true;
     for (int i = 0; i < s->bricks->home[slot->brick].parts; i++) {
         const int state = read_state(&slot->reads[i]);
@@ -219,7 +219,7 @@ const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *s)
     return s->disk;
 }
 
-static mo_status open_ring(mo_layer_buffer *s, int ring, mo_error *err)
+static mo_status open_slots(mo_layer_buffer *s, int slots, mo_error *err)
 {
     for (int i = 0; i < s->bricks->layers; i++) {
         s->count += s->bricks->layer[i] >= 0;
@@ -227,23 +227,23 @@ static mo_status open_ring(mo_layer_buffer *s, int ring, mo_error *err)
     if (s->count == 0) {
         return mo_fail(err, MO_EINVAL, "no layer was left on disk: there is nothing to stream");
     }
-    s->ring = ring < s->count ? ring : s->count;
-    s->memory_bytes = (size_t)s->ring * (size_t)s->bricks->layer_bytes;
+    s->slot_count = slots < s->count ? slots : s->count;
+    s->memory_bytes = (size_t)s->slot_count * (size_t)s->bricks->layer_bytes;
     s->memory = mo_host_alloc_huge(s->memory_bytes);
-    s->slot = calloc((size_t)s->ring, sizeof *s->slot);
+    s->slot = calloc((size_t)s->slot_count, sizeof *s->slot);
     s->order = calloc((size_t)s->count, sizeof *s->order);
     s->checked = calloc((size_t)s->bricks->layers, sizeof *s->checked);
     if (!s->memory || !s->slot || !s->order || !s->checked) {
         return mo_fail(err, MO_ENOMEM,
                        "%.1f MiB for %d streamed layers cannot be had; free some memory or choose a smaller "
                        "--ram",
-                       (double)s->memory_bytes / (1 << 20), s->ring);
+                       (double)s->memory_bytes / (1 << 20), s->slot_count);
     }
     list_layers(s, NULL);
     return MO_OK;
 }
 
-mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int ring,
+mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int slots,
                                const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err)
 {
     mo_layer_buffer *s = calloc(1, sizeof *s);
@@ -252,7 +252,7 @@ mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bric
         return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
     }
     s->bricks = bricks;
-    mo_status status = open_ring(s, ring, err);
+    mo_status status = open_slots(s, slots, err);
     if (status == MO_OK) {
         status = mo_bricks_open_disk(model, disk, &s->memory, &s->memory_bytes, 1, &s->disk, err);
     }
@@ -270,7 +270,7 @@ void mo_layer_buffer_close(mo_layer_buffer *s)
     if (!s) {
         return;
     }
-    mo_disk_close(s->disk); /* nothing writes into the ring after this */
+    mo_disk_close(s->disk); /* nothing writes into the slots after this */
     if (s->memory) {
         mo_host_free_huge(s->memory, s->memory_bytes);
     }

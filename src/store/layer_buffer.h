@@ -1,4 +1,4 @@
-/* Ring: layers whose core does not fit into RAM pass through a ring of slots. Every token needs them all in
+/* Layer buffer: layers whose core does not fit into RAM are streamed through a few slots. Every token needs them all in
  * the same order, so the next ones are read while one computes, over the end of a token into the beginning of
  * the next, and the disk is never asked to wait.
  *
@@ -10,31 +10,31 @@
 
 typedef struct mo_layer_buffer mo_layer_buffer;
 
-/* Streams every layer that the loader left on disk through `ring` >= 2 slots. The bricks outlive it. */
-mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int ring,
+/* Streams every layer that the loader left on disk through `slots` >= 2 slots. The bricks outlive it. */
+mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int slots,
                                const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err);
-void mo_layer_buffer_close(mo_layer_buffer *ring); /* NULL is allowed */
+void mo_layer_buffer_close(mo_layer_buffer *buffer); /* NULL is allowed */
 
 /* Waits until the layer's matrices are there and points its views at them. A layer that stays in RAM is there.
  * After a failure the layer can be entered again. */
-mo_status mo_layer_buffer_enter(mo_layer_buffer *ring, int layer, mo_error *err);
+mo_status mo_layer_buffer_enter(mo_layer_buffer *buffer, int layer, mo_error *err);
 /* The layer has been computed: its slot is filled with the next that will need one. */
-void mo_layer_buffer_leave(mo_layer_buffer *ring, int layer);
+void mo_layer_buffer_leave(mo_layer_buffer *buffer, int layer);
 
 /* Would mo_layer_buffer_enter() of this layer, the next in order, return at once? */
-bool mo_layer_buffer_has(const mo_layer_buffer *ring, int layer);
+bool mo_layer_buffer_has(const mo_layer_buffer *buffer, int layer);
 /* These layers of the model ([layers]) have another place and are not read any more; NULL: all are. No layer is
  * entered. */
-void mo_layer_buffer_skip(mo_layer_buffer *ring, const bool *layers);
+void mo_layer_buffer_skip(mo_layer_buffer *buffer, const bool *layers);
 /* The memory of the slots, page-aligned. */
-uint8_t *mo_layer_buffer_region(const mo_layer_buffer *ring, size_t *bytes);
+uint8_t *mo_layer_buffer_region(const mo_layer_buffer *buffer, size_t *bytes);
 
 typedef struct mo_layer_buffer_counters {
     uint64_t layers, bytes; /* entered, and read for them */
     uint64_t wait_ns;
     mo_disk_counters disk;
 } mo_layer_buffer_counters;
-mo_layer_buffer_counters mo_layer_buffer_count(const mo_layer_buffer *ring);
-const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *ring);
+mo_layer_buffer_counters mo_layer_buffer_count(const mo_layer_buffer *buffer);
+const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *buffer);
 
 #endif

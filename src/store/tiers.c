@@ -13,7 +13,7 @@ static mo_status open_parts(mo_tiers *t, const mo_checkpoint *model, const mo_ti
         status = mo_store_open(model, t->bricks, &o->store, &t->store, err);
     }
     if (status == MO_OK && t->bricks->count > t->bricks->expert_count) {
-        status = mo_layer_buffer_open(model, t->bricks, o->ring, &o->store.disk, &t->ring, err);
+        status = mo_layer_buffer_open(model, t->bricks, o->layer_slots, &o->store.disk, &t->layers, err);
     }
     if (status == MO_OK && count > 0 && homes[count - 1].layer < 0) {
         status = mo_rows_open(model, &t->rows, err);
@@ -44,7 +44,7 @@ void mo_tiers_close(mo_tiers *t)
 {
     if (t) {
         mo_store_close(t->store);
-        mo_layer_buffer_close(t->ring);
+        mo_layer_buffer_close(t->layers);
         mo_rows_close(t->rows);
         mo_bricks_destroy(t->bricks);
         free(t);

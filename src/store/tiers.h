@@ -16,9 +16,9 @@ typedef struct mo_foresight {
 
 typedef struct mo_tiers {
     mo_bricks *bricks;
-    mo_store *store;       /* experts; NULL: all in RAM */
-    mo_layer_buffer *ring; /* cores of layers; NULL: all in RAM */
-    mo_rows *rows;         /* the embedding; NULL: in RAM */
+    mo_store *store;         /* experts; NULL: all in RAM */
+    mo_layer_buffer *layers; /* cores of layers; NULL: all in RAM */
+    mo_rows *rows;           /* the embedding; NULL: in RAM */
     mo_foresight foresight;
     bool skip_missing; /* lossy: experts that are not in RAM are left out */
     uint64_t skipped;  /* picks left out */
@@ -26,7 +26,7 @@ typedef struct mo_tiers {
 
 typedef struct mo_tiers_options {
     mo_store_options store; /* used when the loader left experts on disk */
-    int ring;               /* slots for layers that the loader left there */
+    int layer_slots;        /* for layers that the loader left there */
     bool predict, skip_missing;
 } mo_tiers_options;
 

@@ -147,7 +147,7 @@ static void add_reason(mo_disk *disk, const char *text)
     snprintf(disk->reason + used, sizeof disk->reason - used, "; %s", text);
 }
 
-/* A ring gives way to threads where it cannot be had as it was tried: not a second time (the memory of the trial may still
+/* Threads take over from io_uring where it cannot be had as it was tried: not a second time (the memory of the trial may still
  * be charged to us), or not with the caller's memory registered. */
 static mo_status start_readers(mo_disk *disk, int threads, mo_error *err)
 {

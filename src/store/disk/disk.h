@@ -12,7 +12,7 @@ enum { MO_DISK_REASON = 320 }; /* bytes of a reason */
 /* How files will be read, with nothing left to choose. */
 typedef struct mo_disk_settings {
     mo_disk_options options; /* io DIRECT or CACHED; ring or plain; readers and piece > 0 */
-    int threads; /* so many take over from a ring that cannot be had, or cannot register its memory, which
+    int threads; /* so many take over from io_uring where it cannot be had, or cannot register its memory, which
                                 is what makes it better; 0: then opening fails */
     char reason[MO_DISK_REASON]; /* one sentence */
 } mo_disk_settings;

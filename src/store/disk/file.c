@@ -45,7 +45,7 @@ static mo_status make_direct(int fd, const char *path, mo_error *err)
 
 static mo_status make_cached(int fd, const char *path, mo_error *err)
 {
-    /* Without O_NONBLOCK, which mo_input_open() sets: a ring would take it as "do not wait for the disk". */
+    /* Without O_NONBLOCK, which mo_input_open() sets: io_uring would understand it as "do not wait for the disk". */
     if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
         return mo_fail(err, MO_EIO, "%s: cannot be set up for reading: %s", path, strerror(errno));
     }

@@ -1,5 +1,5 @@
 /* Disk queue: the reads that wait, by urgency, cut into pieces; what is under way; and the word that ended
- * reads are waited on. Readers (threads or a ring) take pieces and give them back. */
+ * reads are waited on. Readers (threads or io_uring) pop pieces and end them. */
 #ifndef MO_STORE_DISK_QUEUE_H
 #define MO_STORE_DISK_QUEUE_H
 
@@ -46,15 +46,15 @@ int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count);
 void mo_queue_hasten(mo_queue *q, mo_read *read);
 bool mo_queue_idle(mo_queue *q); /* nothing queued or under way */
 mo_disk_counters mo_queue_count(mo_queue *q);
-/* Fails what nobody has begun; no piece can be taken any more. */
+/* Fails what nobody has begun; no piece can be popped any more. */
 void mo_queue_close(mo_queue *q);
 
 /* These are called with the lock held. */
 
 bool mo_queue_empty(const mo_queue *q);
-/* Takes the most urgent piece; false when there is none. */
+/* Removes the most urgent piece; false when there is none. */
 bool mo_queue_pop(mo_queue *q, mo_piece *out);
-/* Gives a piece back, read or failed. True when its read has ended: ring the bell, without the lock. The
+/* A piece was read, or failed. True when its read has ended: wake those who wait, without the lock. The
  * read must not be touched any more. */
 bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err);
 

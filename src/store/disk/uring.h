@@ -12,7 +12,7 @@ typedef struct mo_uring mo_uring;
 bool mo_uring_built(void);
 
 /* Starts the ring over the queue. files, queue and regions stay the caller's and outlive it. Of the options
- * it takes readers and regions. MO_EUNSUPPORTED, with a reason, where there is no io_uring. */
+ * it uses readers and regions. MO_EUNSUPPORTED, with a reason, where there is no io_uring. */
 mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
                          const mo_disk_options *options, mo_uring **out, mo_error *err);
 
