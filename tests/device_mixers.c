@@ -95,8 +95,8 @@ static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour
     assert_true(K.kv_write(kv, x, n, out));
 }
 
-/* The cache of each session: circular where there is a window, otherwise as long as the text. Its blocks lie in memory in
- * another order than in the table. */
+/* The cache of each session: circular where there is a window, otherwise as long as the text. The blocks of every other one lie
+ * in memory in another order than in the table. */
 static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t window, int flavour)
 {
     const mo_kv_shape layout = {.type = kv, .heads = h->kv_heads, .k_len = h->k_len, .v_len = h->v_len};
@@ -112,7 +112,7 @@ static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t 
         uint8_t *memory = box_take(b, length * bytes);
         mo_daddr *table = box_take(b, length * (int64_t)sizeof *table);
         for (int64_t e = 0; e < length; e++) {
-            uint8_t *block = memory + (length - 1 - e) * bytes;
+            uint8_t *block = memory + (i % 2 ? e : length - 1 - e) * bytes;
             table[e] = box_address(b, block);
             for (int head = 0; head < h->kv_heads; head++) {
                 uint8_t *keys = block + mo_kv_keys_at(layout, head);
@@ -126,6 +126,8 @@ static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t 
         }
         s->state[i]->blocks = box_address(b, table);
         s->state[i]->length = length;
+        s->state[i]->first = i % 2 ? table[0] : 0;
+        s->state[i]->stride = i % 2 ? bytes : 0;
     }
     free(k);
     free(v);

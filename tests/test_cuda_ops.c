@@ -377,7 +377,7 @@ typedef struct lengths {
     mo_kv_type kv;
 } lengths;
 
-/* Blocks in another order than the table's. */
+/* Blocks in another order than the table's, or in its own. */
 static void make_cache(const sessions *s, const lengths *n, int64_t window, int batch)
 {
     const mo_kv_shape shape = {.type = n->kv, .heads = n->kv_heads, .k_len = n->k_len, .v_len = n->v_len};
@@ -386,11 +386,14 @@ static void make_cache(const sessions *s, const lengths *n, int64_t window, int 
         mo_dstate *layer = (mo_dstate *)(uintptr_t)s->slices[i].layers + 1;
         layer->length = window ? mo_kv_table_length(1 << 20, window, batch)
                                : mo_kv_table_length(s->last + below(3), 0, batch);
+        const bool even = below(2) == 1;
         uint8_t *memory = take(layer->length * bytes),
                 **blocks = take(layer->length * (int64_t)sizeof *blocks);
         for (int64_t e = 0; e < layer->length; e++) {
-            blocks[e] = memory + (layer->length - 1 - e) * bytes;
+            blocks[e] = memory + (even ? e : layer->length - 1 - e) * bytes;
         }
+        layer->first = even ? at(memory) : 0;
+        layer->stride = even ? bytes : 0;
         for (int h = 0; h < n->kv_heads; h++) {
             const mo_kv_head kv = mo_kv_head_of(shape, h, blocks, layer->length);
             float x[1024];

@@ -23,8 +23,15 @@ static void fill_table(const mo_state *state, const mo_gpu_session *gpu_session,
     for (int i = 0; i < layers; i++) {
         const mo_state_layer *l = &state->layers[i];
         table[i] = (mo_dstate){.blocks = entries + (mo_daddr)used * sizeof *entry, .length = l->length};
+        const mo_daddr *first = entry + used;
+        bool even = true;
         for (int64_t b = 0; b < l->length; b++) {
             entry[used++] = gpu_session->memory + (mo_daddr)(l->blocks[b] - state->memory);
+            even &= b < 2 || first[b] - first[b - 1] == first[1] - first[0];
+        }
+        if (even && l->length > 0 && !l->conv) {
+            table[i].first = first[0];
+            table[i].stride = l->length > 1 ? (int64_t)(first[1] - first[0]) : mo_kv_block_bytes(l->kv);
         }
         if (l->conv) {
             table[i].conv = gpu_session->memory + (mo_daddr)((uint8_t *)l->conv - state->memory);

@@ -22,6 +22,10 @@ static cache cache_of(mo_op_job *job, const mo_dplace *place, int layer, mo_kv_s
     if (job->status == MO_OK) {
         c.blocks = mo_op_part(job, "layers.blocks", s.blocks, s.length * (int64_t)sizeof *c.blocks);
     }
+    if (job->status == MO_OK && s.stride &&
+        s.first + (mo_daddr)((s.length - 1) * s.stride) != c.blocks[s.length - 1]) {
+        mo_op_refuse(job, "has a cache whose table and distance of blocks say different things");
+    }
     return c;
 }
 
