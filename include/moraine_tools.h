@@ -290,15 +290,17 @@ typedef struct mo_plan_report_device {
     char name[128];                    /* "": no device */
     char why[256];                     /* what decided the ceiling; without a device, why there is none */
     int64_t ceiling_bytes, used_bytes; /* 0: no device */
-    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, ring_bytes, slot_bytes;
+    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, layer_buffer_bytes, slot_bytes;
     int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
     int64_t slots;
-    int layers, streamed_layers, ring; /* layers whose core stays; others pass through so many slots */
-    int cpu_layers;                    /* of those: in prompts only, single tokens are the CPU's */
-    double hit_rate;                   /* of experts, in the device's memory */
-    bool fetch;                        /* missing experts cross the link as well, beside the CPU's work */
-    double fetch_share;                /* of the missing bytes */
-    char lane[256];                    /* why so, one sentence */
+    int layers, streamed_layers,
+        layer_buffers;  /* layers whose core stays; others are streamed, through so many
+                                                   buffers */
+    int cpu_layers;     /* of those: in prompts only, single tokens are the CPU's */
+    double hit_rate;    /* of experts, in the device's memory */
+    bool fetch;         /* missing experts cross the link as well, beside the CPU's work */
+    double fetch_share; /* of the missing bytes */
+    char lane[256];     /* why so, one sentence */
     int64_t token_bytes, token_link_bytes;
     double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
     double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
@@ -332,7 +334,8 @@ typedef struct mo_plan_report {
     int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
 
     int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
-    int streamed_layers, ring;                        /* layers that pass through so many slots */
+    int streamed_layers,
+        layer_buffers; /* layers that come from disk for every token, through so many buffers */
     int class_count;
     mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
     int64_t context, batch;

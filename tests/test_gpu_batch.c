@@ -211,7 +211,7 @@ static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setti
         .batch = TOKENS, .context = CONTEXT, .threads = 1, .interleave = interleave_of(model)};
     check(mo_placed_make(mo_checkpoint_path(model), &needs, &means, &placed, &err), &err);
     mo_plan_device *d = &placed.plan.device;
-    const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_room;
+    const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_bytes;
     d->staging = s->stage_bytes == 0 ? d->staging : s->stage_bytes < least ? least : s->stage_bytes;
     return placed;
 }

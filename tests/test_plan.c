@@ -65,10 +65,10 @@ static void one_class_fills_what_is_left(void **state)
     const mo_plan p = planned(&m, 24 * GIB, &fast);
     const int64_t rest = p.ceiling - (p.used - p.slots);
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
-    assert_int_equal(p.class_slots[0], rest / m.classes[0].room);
-    assert_int_equal(p.slots, p.class_slots[0] * m.classes[0].room);
+    assert_int_equal(p.class_slots[0], rest / m.classes[0].slot_bytes);
+    assert_int_equal(p.slots, p.class_slots[0] * m.classes[0].slot_bytes);
     assert_int_equal(p.core, m.core_bytes);
-    assert_int_equal(p.ring, 0);
+    assert_int_equal(p.layer_buffers, 0);
     assert_int_equal(p.dense_resident, 36);
 }
 
@@ -80,7 +80,8 @@ static void classes_share_by_what_is_read(void **state)
     const double a = (double)p.class_slots[0] / 768, b = (double)p.class_slots[1] / 768;
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
     assert_true(fabs(a - b) < 0.01); /* every layer has the same share of its experts */
-    assert_true(p.used <= p.ceiling && p.ceiling - p.used < m.classes[0].room + m.classes[1].room);
+    assert_true(p.used <= p.ceiling &&
+                p.ceiling - p.used < m.classes[0].slot_bytes + m.classes[1].slot_bytes);
     /* A token reads twice as many of the first: bytes follow. */
     m.classes[0].used_per_token = 96;
     p = planned(&m, 2 * GB, &fast);
@@ -91,7 +92,7 @@ static void classes_share_by_what_is_read(void **state)
     p = planned(&m, 2 * GB, &fast);
     assert_int_equal(p.class_slots[0], 40);
     assert_true(p.class_slots[1] > 400);
-    assert_true(p.ceiling - p.used < m.classes[1].room);
+    assert_true(p.ceiling - p.used < m.classes[1].slot_bytes);
     /* What no token reads gets the fewest. */
     m.classes[0].bricks = 768;
     m.classes[0].used_per_token = 0;
@@ -105,7 +106,8 @@ static void classes_keep_the_fewest(void **state)
     mo_plan_model m = qwen();
     m.classes[1].used = 3;
     m.in_flight = 2;
-    m.classes[2] = (mo_plan_class){.bytes = 5000, .room = 8192, .bricks = 5, .used_per_token = 1, .used = 8};
+    m.classes[2] =
+        (mo_plan_class){.bytes = 5000, .slot_bytes = 8192, .bricks = 5, .used_per_token = 1, .used = 8};
     m.class_count = 3;
     m.dense_layers = 0;
     mo_plan p = planned(&m, GB, &fast);
@@ -120,24 +122,24 @@ static void dense_layers_stream(void **state)
 {
     (void)state;
     const mo_plan_model m = dense_70b(512);
-    const int64_t layer = m.dense_layer_bytes, room = m.dense_layer_room;
+    const int64_t layer = m.dense_layer_bytes, room = m.dense_buffer_bytes;
     mo_plan p = planned(&m, 100 * GB, &fast);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
     const int64_t least = p.least;
     p = planned(&m, least, &fast);
     assert_int_equal(p.mode, MO_PLAN_STREAMED);
-    assert_int_equal(p.ring, 2);
+    assert_int_equal(p.layer_buffers, 2);
     assert_int_equal(p.dense_resident, 0);
     assert_int_equal(p.core, m.output_bytes);
     assert_int_equal(p.staging, 2 * room);
     assert_int_equal(p.used, least);
     p = planned(&m, least + room - 1, &fast);
-    assert_int_equal(p.ring, 2);
+    assert_int_equal(p.layer_buffers, 2);
     p = planned(&m, least + room, &fast);
-    assert_int_equal(p.ring, 3);
+    assert_int_equal(p.layer_buffers, 3);
     assert_int_equal(p.dense_resident, 0);
     p = planned(&m, least + room + 40 * layer, &fast);
-    assert_int_equal(p.ring, 3);
+    assert_int_equal(p.layer_buffers, 3);
     assert_int_equal(p.dense_resident, 40);
     assert_int_equal(p.core, m.output_bytes + 40 * layer);
     assert_int_equal(p.token_disk_bytes, 40 * layer);
@@ -163,12 +165,12 @@ static void a_routed_core_streams_when_it_must(void **state)
     assert_int_equal(p.class_slots[0], 4 + MO_PLAN_IN_FLIGHT);
     assert_int_equal(p.used, big.least);
     /* All of the core and the fewest slots: nothing streams any more. */
-    const int64_t slotted = p.used - 2 * m.dense_layer_room + m.dense_bytes;
+    const int64_t slotted = p.used - 2 * m.dense_buffer_bytes + m.dense_bytes;
     assert_int_equal(planned(&m, slotted, &fast).mode, MO_PLAN_SLOTS);
     const mo_plan below = planned(&m, slotted - 1, &fast);
     assert_int_equal(below.mode, MO_PLAN_STREAMED);
     assert_int_equal(below.dense_resident, 32);
-    assert_int_equal(below.ring, 3);
+    assert_int_equal(below.layer_buffers, 3);
 }
 
 /* ---- Refusals ---- */
@@ -287,13 +289,13 @@ static void check_plan(const mo_plan_model *m, const mo_plan *p)
         if (p->mode != MO_PLAN_RESIDENT) {
             assert_true(p->class_slots[i] >= fewest(m, &m->classes[i]));
         }
-        slots += p->class_slots[i] * m->classes[i].room;
+        slots += p->class_slots[i] * m->classes[i].slot_bytes;
     }
     assert_true(p->mode == MO_PLAN_RESIDENT || slots == p->slots);
     if (p->mode == MO_PLAN_STREAMED) {
-        assert_true(p->ring == 2 || p->ring == 3);
-        assert_true(p->dense_resident >= 0 && p->dense_resident + p->ring < m->dense_layers);
-        assert_int_equal(p->staging, m->staging_bytes + p->ring * m->dense_layer_room);
+        assert_true(p->layer_buffers == 2 || p->layer_buffers == 3);
+        assert_true(p->dense_resident >= 0 && p->dense_resident + p->layer_buffers < m->dense_layers);
+        assert_int_equal(p->staging, m->staging_bytes + p->layer_buffers * m->dense_buffer_bytes);
         assert_int_equal(p->core, m->core_bytes - m->dense_bytes + p->dense_resident * m->dense_layer_bytes);
     } else {
         assert_int_equal(p->core, m->core_bytes);
@@ -345,7 +347,7 @@ static void machine_002(void **state)
     const mo_plan a = planned(&near, l.ram_bytes, &r), b = planned(&far, l.ram_bytes, &r);
     const mo_plan c = planned(&farther, l.ram_bytes, &r);
     assert_int_equal(a.mode, MO_PLAN_STREAMED);
-    assert_int_equal(a.ring, 3);
+    assert_int_equal(a.layer_buffers, 3);
     /* A longer context moves layers down, as the document's table shows. */
     assert_true(a.dense_resident > 50 && a.dense_resident > b.dense_resident);
     assert_true(b.dense_resident > c.dense_resident);

@@ -5,6 +5,7 @@
 
 #include "plan/device.h"
 #include "plan/limits.h"
+#include "plan/placement.h"
 #include "plan/share.h"
 #include "plan_case.h"
 
@@ -45,13 +46,14 @@ static void check_device(const mo_plan_model *m, const mo_plan *p)
     int64_t slots = 0;
     assert_true(d->used <= d->ceiling && p->used <= p->ceiling);
     assert_true(d->least <= d->used && d->least <= d->whole);
-    assert_int_equal(d->used, d->core + d->vectors + d->kv + d->work + d->staging + d->ring_bytes + d->slots);
+    assert_int_equal(d->used,
+                     d->core + d->vectors + d->kv + d->work + d->staging + d->layer_buffer_bytes + d->slots);
     assert_int_equal(p->used,
                      p->core + p->vectors + p->table + p->kv + p->work + p->other + p->staging + p->slots);
     assert_int_equal(d->layers + d->streamed, m->layers);
-    assert_true(d->streamed
-                    ? d->ring == MO_PLAN_DEVICE_LAYER_BUFFERS || d->ring == MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST
-                    : d->ring == 0);
+    assert_true(d->streamed ? d->layer_buffers == MO_PLAN_DEVICE_LAYER_BUFFERS ||
+                                  d->layer_buffers == MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST
+                            : d->layer_buffers == 0);
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
         assert_true(d->class_slots[i] >= 0 && d->class_slots[i] <= c->bricks);
@@ -59,7 +61,7 @@ static void check_device(const mo_plan_model *m, const mo_plan *p)
         /* Every expert has a place in RAM, in VRAM, or passes through slots from disk. */
         assert_true(p->class_slots[i] >= (d->class_slots[i] == c->bricks ? 0 : fewest(m, c)));
         assert_true(p->class_slots[i] <= c->bricks);
-        slots += d->class_slots[i] * (m->device_room[i] ? m->device_room[i] : c->room);
+        slots += d->class_slots[i] * (m->device_slot_bytes[i] ? m->device_slot_bytes[i] : c->slot_bytes);
     }
     assert_int_equal(slots, d->slots);
     assert_true(d->hit_rate >= 0 && d->hit_rate <= p->hit_rate && p->hit_rate <= 1);
@@ -95,13 +97,13 @@ static void all_of_it_in_vram(void **state)
     p = planned_with(&m, 10 * GB, d->whole - 1, &gpu);
     check_device(&m, &p);
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
-    assert_int_equal(d->staging, 4 * m.classes[0].room);
+    assert_int_equal(d->staging, 4 * m.classes[0].slot_bytes);
     assert_true(d->hit_rate > 0.98 && d->hit_rate < 1 && p.token_disk_bytes == 0);
     /* Figures of the device's own. */
     m.device_core_bytes = 500 * 1000000;
-    m.device_stage_room = 5 * 1000000;
+    m.device_stage_bytes = 5 * 1000000;
     m.device_map_bytes = 1000;
-    m.device_room[0] = m.device_room[1] = 3023872 + 256;
+    m.device_slot_bytes[0] = m.device_slot_bytes[1] = 3023872 + 256;
     p = planned_with(&m, 10 * GB, 3 * GB, &gpu);
     check_device(&m, &p);
     assert_int_equal(d->core + d->vectors, 500 * 1000000);
@@ -122,7 +124,7 @@ static void experts_fill_what_is_left(void **state)
     const mo_plan p = planned_with(&m, 80 * GB, 8 * GIB, &gpu);
     const mo_plan_device *d = &p.device;
     check_device(&m, &p);
-    assert_int_equal(d->class_slots[0], (d->ceiling - (d->used - d->slots)) / m.classes[0].room);
+    assert_int_equal(d->class_slots[0], (d->ceiling - (d->used - d->slots)) / m.classes[0].slot_bytes);
     assert_int_equal(d->streamed, 0);
     assert_int_equal(p.core, 0);
     assert_int_equal(p.class_slots[0], 4608 - d->class_slots[0]); /* RAM has the others, and no more */
@@ -151,10 +153,10 @@ static void experts_stay_out_when_told(void **state)
     l.vram_expert_bytes = 2 * GIB; /* a hot cache beside it */
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     check_device(&m, &p);
-    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
+    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].slot_bytes);
     l.cpu_moe = false;
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
-    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].room);
+    assert_int_equal(p.device.class_slots[0], 2 * GIB / m.classes[0].slot_bytes);
 }
 
 /* RAM that could do without the device holds what it holds without it. */
@@ -178,6 +180,40 @@ static void ram_keeps_everything(void **state)
     }
 }
 
+/* A dense model over three tiers: RAM and device share the layers so that few are in neither, and a token takes these from
+ * disk, and no others. */
+static void three_tiers_add_up(void **state)
+{
+    (void)state;
+    const mo_plan_model m = dense_70b(4096);
+    int some = 0;
+    for (int64_t ram = 4 * GB; ram < 60 * GB; ram += GB) {
+        mo_plan p;
+        mo_error err;
+        mo_layer_place layers[80];
+        const mo_plan_limits l = {
+            .ram_bytes = ram, .vram_bytes = 24 * GB, .ram_keeps = true, .cpu_layers = ram % (2 * GB) == 0};
+        assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
+        mo_placement_list(&m, &p, layers);
+        int in_ram = 0, in_vram = 0, nowhere = 0;
+        for (int i = 0; i < m.layers; i++) {
+            const bool here = mo_layer_kept(&layers[i], MO_AT_RAM),
+                       there = mo_layer_kept(&layers[i], MO_AT_VRAM);
+            in_ram += here;
+            in_vram += there;
+            nowhere += !here && !there;
+        }
+        assert_int_equal(in_vram, p.device.layers);
+        assert_int_equal(in_ram, p.mode == MO_PLAN_STREAMED ? p.dense_resident : m.layers);
+        assert_int_equal(nowhere, in_ram + in_vram < m.layers ? m.layers - in_ram - in_vram : 0);
+        assert_int_equal(p.token_disk_bytes, nowhere * m.dense_layer_bytes);
+        assert_int_equal(p.device.token_link_bytes,
+                         (p.device.streamed - p.device.by_cpu) * m.dense_layer_bytes);
+        some += nowhere > 0;
+    }
+    assert_true(some > 5);
+}
+
 static void fetch_lane_by_cost(void **state)
 {
     (void)state;
@@ -193,7 +229,7 @@ static void fetch_lane_by_cost(void **state)
     assert_true(fabs((double)p.token_ram_bytes - missing) < 2);
     /* Small experts, most of which are there: 3.5 MB missing, 28 us saved at most. */
     m.classes[0] = (mo_plan_class){
-        .bytes = 1769472, .room = 1781760, .bricks = 24576, .used_per_token = 480, .used = 10};
+        .bytes = 1769472, .slot_bytes = 1781760, .bricks = 24576, .used_per_token = 480, .used = 10};
     m.layers = m.routed_layers = m.dense_layers = 48;
     m.dense_bytes = 48 * (int64_t)20000000;
     p = planned_with(&m, 80 * GB, 43 * GB, &gpu);
@@ -294,10 +330,10 @@ static void random_devices(void **state)
     for (int n = 0; n < 300; n++) {
         mo_plan_model m = random_model(&seed);
         m.device_work_bytes = random_below(&seed, 64 * MIB);
-        m.device_stage_room = random_below(&seed, 2) ? 0 : random_below(&seed, 32 * MIB) + 1;
+        m.device_stage_bytes = random_below(&seed, 2) ? 0 : random_below(&seed, 32 * MIB) + 1;
         m.device_map_bytes = random_below(&seed, MIB);
         for (int i = 0; i < m.class_count; i++) {
-            m.device_room[i] = random_below(&seed, 2) ? 0 : m.classes[i].bytes + 700;
+            m.device_slot_bytes[i] = random_below(&seed, 2) ? 0 : m.classes[i].bytes + 700;
         }
         mo_rates r = {.ram_bytes_s = 1e9 + (double)random_below(&seed, 100) * 1e9,
                       .compute_share = 0.1 + (double)random_below(&seed, 90) / 100,
@@ -399,7 +435,8 @@ static void machine_002_with_its_gpu(void **state)
     check_device(&far, &b);
     assert_true(abs(a.device.layers - 29) <= 2);
     assert_true(abs(b.device.layers - 24) <= 2);
-    assert_true(a.device.streamed + a.device.layers == 80 && a.device.ring == MO_PLAN_DEVICE_LAYER_BUFFERS);
+    assert_true(a.device.streamed + a.device.layers == 80 &&
+                a.device.layer_buffers == MO_PLAN_DEVICE_LAYER_BUFFERS);
     assert_int_equal(a.mode, MO_PLAN_RESIDENT); /* the other layers lie in RAM */
     assert_int_equal(a.core, a.device.streamed * near.dense_layer_bytes);
     assert_int_equal(a.device.token_link_bytes, a.token_ram_bytes);
@@ -427,6 +464,7 @@ int main(void)
         cmocka_unit_test(experts_fill_what_is_left),
         cmocka_unit_test(experts_stay_out_when_told),
         cmocka_unit_test(ram_keeps_everything),
+        cmocka_unit_test(three_tiers_add_up),
         cmocka_unit_test(fetch_lane_by_cost),
         cmocka_unit_test(refuses_a_small_device),
         cmocka_unit_test(device_degrades_without_a_cliff),

@@ -35,7 +35,7 @@ static void count_classes(const mo_bricks *bricks, mo_plan_model *out)
     for (int i = 0; i < bricks->class_count; i++) {
         const mo_brick_class *c = &bricks->classes[i];
         out->classes[i] = (mo_plan_class){.bytes = c->bytes / c->count,
-                                          .room = c->slot_bytes,
+                                          .slot_bytes = c->slot_bytes,
                                           .bricks = c->count,
                                           .used_per_token = (double)c->used * c->layers,
                                           .used = c->used};
@@ -56,7 +56,7 @@ static void count_experts(const mo_bricks *bricks, mo_needs *out, bool *interlea
             device += mo_gpu_matrix_bytes(part->bytes);
             *interleaved |= part->matrix->interleave > 0;
         }
-        m->device_room[h->size_class] = larger(m->device_room[h->size_class], device);
+        m->device_slot_bytes[h->size_class] = larger(m->device_slot_bytes[h->size_class], device);
         out->layers[h->layer].size_class = h->size_class;
     }
 }
@@ -74,14 +74,14 @@ static void count_layers(const mo_model_spec *f, const mo_bricks *bricks, mo_nee
             const mo_brick_part *part = &bricks->parts[h->first + k];
             l->resident += mo_load_bytes(part->bytes);
             l->group_bytes = larger(l->group_bytes, group_bytes(part->matrix));
-            l->room = part->at + mo_brick_part_span(part->bytes);
+            l->buffer_bytes = part->at + mo_brick_part_span(part->bytes);
             part->matrix->interleave = 0;
         }
         m->dense_layers++;
         m->dense_bytes += l->resident;
         m->core_bytes += l->resident;
         m->dense_layer_bytes = larger(m->dense_layer_bytes, l->resident);
-        m->dense_layer_room = larger(m->dense_layer_room, l->room);
+        m->dense_buffer_bytes = larger(m->dense_buffer_bytes, l->buffer_bytes);
     }
 }
 
@@ -93,7 +93,7 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
     out->device_kv_bytes = sessions * needs.session;
     out->device_work_bytes = needs.work;
-    out->device_stage_room = interleaved ? 2 * needs.brick : needs.brick;
+    out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
     out->device_stage_plain = needs.brick;
     out->device_map_bytes = needs.map;
     out->device_host_bytes = needs.host;

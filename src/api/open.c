@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "plan/make.h"
 
 /* ---- Planning ---- */
 
@@ -74,8 +75,9 @@ static mo_status choose_slots(const mo_open_options *o, uint64_t hot_bytes, mo_o
 
 static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_opened *out, mo_error *err)
 {
-    mo_tiers_options t = {
-        .layer_slots = out->placed.plan.ring, .predict = o->predict, .skip_missing = o->skip_missing};
+    mo_tiers_options t = {.layer_slots = out->placed.plan.layer_buffers,
+                          .predict = o->predict,
+                          .skip_missing = o->skip_missing};
     size_t homes = 0;
     mo_status status = MO_OK;
     mo_checkpoint_homes(out->model, &homes);

@@ -11,6 +11,7 @@
 #include "hotcache/budget.h"
 #include "hotcache/plan.h"
 #include "numeric/kernels.h"
+#include "plan/make.h"
 #include "plan/text.h"
 
 _Static_assert(MO_PLAN_REPORT_CLASSES >= MO_PLAN_CLASSES, "every class is reported");
@@ -35,19 +36,19 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
     if (p->mode == MO_PLAN_STREAMED) { /* what a token needs from disk: not what stays in VRAM */
         const mo_placement_sums s = mo_placement_sum(m, mo_placement_counts_of(m, p));
         out->streamed_layers = s.from_disk;
-        out->ring = p->ring;
+        out->layer_buffers = p->layer_buffers;
         out->disk_core_bytes = s.token_disk_bytes;
     }
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
         const bool all = p->mode == MO_PLAN_RESIDENT && p->slots > 0;
-        out->classes[i] =
-            (mo_plan_report_class){.bytes = c->bytes,
-                                   .slot_bytes = c->room,
-                                   .experts = c->bricks,
-                                   .slots = all ? c->bricks : p->class_slots[i],
-                                   .device_slot_bytes = m->device_room[i] ? m->device_room[i] : c->room,
-                                   .device_slots = p->device.class_slots[i]};
+        out->classes[i] = (mo_plan_report_class){
+            .bytes = c->bytes,
+            .slot_bytes = c->slot_bytes,
+            .experts = c->bricks,
+            .slots = all ? c->bricks : p->class_slots[i],
+            .device_slot_bytes = m->device_slot_bytes[i] ? m->device_slot_bytes[i] : c->slot_bytes,
+            .device_slots = p->device.class_slots[i]};
     }
     out->class_count = m->class_count;
 }
@@ -80,7 +81,7 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->kv_bytes = d->kv;
     out->work_bytes = d->work;
     out->staging_bytes = d->staging;
-    out->ring_bytes = d->ring_bytes;
+    out->layer_buffer_bytes = d->layer_buffer_bytes;
     out->slot_bytes = d->slots;
     out->least_bytes = d->least;
     out->whole_bytes = d->whole;
@@ -90,7 +91,7 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->layers = d->layers;
     out->streamed_layers = d->streamed;
     out->cpu_layers = d->by_cpu;
-    out->ring = d->ring;
+    out->layer_buffers = d->layer_buffers;
     out->hit_rate = d->hit_rate;
     out->fetch = d->fetch;
     out->fetch_share = d->fetch_share;

@@ -57,7 +57,7 @@ static void report_tiers(mo_model *model, mo_tier_report *out)
     if (tiers && tiers->layers) {
         const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->layers);
         out->streamed_layers = model->opening.placed.needs.model.dense_layers - plan->dense_resident;
-        out->layer_buffer = plan->ring;
+        out->layer_buffer = plan->layer_buffers;
         out->layers_streamed = c.layers;
         out->layer_bytes = c.bytes;
         out->layer_wait_ns = c.wait_ns;

@@ -41,7 +41,7 @@ static const char *mode_words(const mo_plan_report *r)
     }
     return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
            : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
-                                         : "layers pass from the disk through a ring in RAM";
+                                         : "layers come from the disk for every token, through buffers in RAM";
 }
 
 static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *experts)
@@ -56,17 +56,17 @@ static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *expe
 static void print_device(const mo_plan_report *r, const char *kv)
 {
     const mo_plan_report_device *d = &r->device;
-    char positions[64], ring[128], slots[96], ceiling[32], together[64], layers[64] = "";
+    char positions[64], buffers[128], slots[96], ceiling[32], together[64], layers[64] = "";
     int64_t in_slots, experts;
     if (d->ceiling_bytes == 0) {
         return;
     }
     count_experts(r, &in_slots, &experts);
     snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
-    const int length =
-        snprintf(ring, sizeof ring, "%d layers pass through %d slots", d->streamed_layers, d->ring);
+    const int length = snprintf(buffers, sizeof buffers, "%d layers are streamed through %d buffers",
+                                d->streamed_layers, d->layer_buffers);
     if (d->cpu_layers) {
-        snprintf(ring + length, sizeof ring - (size_t)length,
+        snprintf(buffers + length, sizeof buffers - (size_t)length,
                  "; a single token's are computed by the CPU in %d of them", d->cpu_layers);
     }
     snprintf(slots, sizeof slots, "%lld of %lld experts, %.0f %%", (long long)d->slots, (long long)experts,
@@ -82,20 +82,20 @@ static void print_device(const mo_plan_report *r, const char *kv)
     print_place("keys and values", d->kv_bytes, positions);
     print_place("working memory", d->work_bytes, "");
     print_place("staging", d->staging_bytes, "for experts that pass");
-    print_place("ring", d->ring_bytes, ring);
+    print_place("layer buffers", d->layer_buffer_bytes, buffers);
     print_place("together", d->used_bytes, together);
 }
 
 static void print_ram(const mo_plan_report *r, const char *kv)
 {
-    char positions[64], batch[64], ring[64] = "", slots[96] = "", ceiling[32], together[64];
+    char positions[64], batch[64], buffers[64] = "", slots[96] = "", ceiling[32], together[64];
     int64_t in_slots, experts;
     count_experts(r, &in_slots, &experts);
     snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
     snprintf(batch, sizeof batch, "%lld tokens a step", (long long)r->batch);
     snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
-    if (r->ring) {
-        snprintf(ring, sizeof ring, "a ring of %d layers", r->ring);
+    if (r->layer_buffers) {
+        snprintf(buffers, sizeof buffers, "buffers for %d layers", r->layer_buffers);
     }
     snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)r->ceiling_bytes, ceiling));
     heading("In RAM");
@@ -105,7 +105,7 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     print_place("experts", r->slot_bytes, slots);
     print_place("keys and values", r->kv_bytes, positions);
     print_place("working memory", r->work_bytes, batch);
-    print_place("staging", r->staging_bytes, ring);
+    print_place("staging", r->staging_bytes, buffers);
     print_place("program, texts", r->other_bytes, "");
     print_place("together", r->used_bytes, together);
 }
@@ -298,10 +298,11 @@ static json_t *device_json(const mo_plan_report *r)
     if (d->ceiling_bytes == 0) {
         return json_null();
     }
-    json_t *bytes = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)d->core_bytes,
-                              "vectors", (json_int_t)d->vector_bytes, "experts", (json_int_t)d->slot_bytes,
-                              "kv", (json_int_t)d->kv_bytes, "work", (json_int_t)d->work_bytes, "staging",
-                              (json_int_t)d->staging_bytes, "ring", (json_int_t)d->ring_bytes);
+    json_t *bytes =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)d->core_bytes, "vectors",
+                  (json_int_t)d->vector_bytes, "experts", (json_int_t)d->slot_bytes, "kv",
+                  (json_int_t)d->kv_bytes, "work", (json_int_t)d->work_bytes, "staging",
+                  (json_int_t)d->staging_bytes, "layer_buffers", (json_int_t)d->layer_buffer_bytes);
     json_t *token =
         json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "device_bytes", (json_int_t)d->token_bytes,
                   "link_bytes", (json_int_t)d->token_link_bytes, "hit_rate", d->hit_rate, "core_seconds",
@@ -314,9 +315,9 @@ static json_t *device_json(const mo_plan_report *r)
                      "ceiling", cli_json_string(d->why), "used_bytes", (json_int_t)d->used_bytes,
                      "least_bytes", (json_int_t)d->least_bytes, "whole_bytes", (json_int_t)d->whole_bytes,
                      "bytes", bytes, "slots", (json_int_t)d->slots, "layers", d->layers, "streamed_layers",
-                     d->streamed_layers, "cpu_layers", d->cpu_layers, "ring", d->ring, "fetch", (int)d->fetch,
-                     "fetch_share", d->fetch_share, "fetch_reason", cli_json_string(d->lane), "token", token,
-                     "rates", rates);
+                     d->streamed_layers, "cpu_layers", d->cpu_layers, "layer_buffers", d->layer_buffers,
+                     "fetch", (int)d->fetch, "fetch_share", d->fetch_share, "fetch_reason",
+                     cli_json_string(d->lane), "token", token, "rates", rates);
 }
 
 /* null where there is none. */
@@ -349,8 +350,8 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
         (json_int_t)r->used_bytes, "least_bytes", (json_int_t)r->least_bytes, "whole_bytes",
         (json_int_t)r->whole_bytes, "ram_bytes", ram_json(r), "disk_bytes", disk, "layers", r->layers,
         "routed_layers", r->routed_layers, "experts", r->experts, "experts_used", r->experts_used,
-        "streamed_layers", r->streamed_layers, "ring", r->ring, "classes", classes_json(r), "context",
-        (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
+        "streamed_layers", r->streamed_layers, "layer_buffers", r->layer_buffers, "classes", classes_json(r),
+        "context", (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
         "tokens_per_second", r->tokens_per_second, "rates", rates, "device_bytes",
         (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache", hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? cli_json_string(r->device.why) : json_null()));

@@ -42,9 +42,9 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     if (!p->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
     }
-    p->buffers = d->ring;
-    p->slots = p->interleaved ? d->ring - 1 : d->ring;
-    p->slot_bytes = d->ring_bytes / d->ring;
+    p->buffers = d->layer_buffers;
+    p->slots = p->interleaved ? d->layer_buffers - 1 : d->layer_buffers;
+    p->slot_bytes = d->layer_buffer_bytes / d->layer_buffers;
     for (int i = 0; i < p->total; i++) {
         if (!mo_layer_kept(&places[i], MO_AT_VRAM)) {
             p->number[i] = p->count;
@@ -52,7 +52,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
         }
     }
     mo_status status =
-        mo_gpu_memory_alloc(memory, d->ring_bytes, "buffers for streamed layers", &p->memory, err);
+        mo_gpu_memory_alloc(memory, d->layer_buffer_bytes, "buffers for streamed layers", &p->memory, err);
     if (status == MO_OK) {
         status = mo_dstream_create(memory->device, &p->stream, err);
     }

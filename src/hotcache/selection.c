@@ -128,7 +128,7 @@ static int64_t spare_bytes(const mo_plan_model *m)
     int64_t bytes = 0;
     for (int i = 0; i < m->class_count; i++) {
         const int64_t slots = spare(m->classes[i].used);
-        bytes += (slots < m->classes[i].bricks ? slots : m->classes[i].bricks) * m->classes[i].room;
+        bytes += (slots < m->classes[i].bricks ? slots : m->classes[i].bricks) * m->classes[i].slot_bytes;
     }
     return bytes;
 }

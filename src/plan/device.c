@@ -20,7 +20,7 @@ static int64_t all_layers(const mo_plan_model *m)
         return mo_placement_sum(m, (mo_placement_counts){0}).device_bytes;
     }
     const int64_t padding =
-        m->dense_layers && !m->device_core_bytes ? m->dense_layer_room - m->dense_layer_bytes : 0;
+        m->dense_layers && !m->device_core_bytes ? m->dense_buffer_bytes - m->dense_layer_bytes : 0;
     return mo_plan_sum(m->dense_bytes, mo_plan_times(m->dense_layers, padding > 0 ? padding : 0));
 }
 
@@ -37,14 +37,14 @@ static int64_t fixed_core(const mo_plan_model *m)
 
 static int64_t class_room(const mo_plan_model *m, int i)
 {
-    return m->device_room[i] ? m->device_room[i] : m->classes[i].room;
+    return m->device_slot_bytes[i] ? m->device_slot_bytes[i] : m->classes[i].slot_bytes;
 }
 
 /* Of an expert on its way: twice where RAM has another layout than the file. */
-static int64_t stage_room(const mo_plan_model *m, const mo_plan *ram)
+static int64_t stage_bytes(const mo_plan_model *m, const mo_plan *ram)
 {
     const bool interleaved = ram && ram->mode == MO_PLAN_RESIDENT;
-    return interleaved || !m->device_stage_plain ? m->device_stage_room : m->device_stage_plain;
+    return interleaved || !m->device_stage_plain ? m->device_stage_bytes : m->device_stage_plain;
 }
 
 /* For experts on their way, with `spare` bytes left and slots for all of them taking `all`. */
@@ -63,7 +63,8 @@ static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, i
 
 static int64_t total(const mo_plan_device *d)
 {
-    const int64_t parts[] = {d->core, d->vectors, d->kv, d->work, d->staging, d->ring_bytes, d->slots};
+    const int64_t parts[] = {d->core, d->vectors, d->kv, d->work, d->staging, d->layer_buffer_bytes,
+                             d->slots};
     int64_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         bytes = mo_plan_sum(bytes, parts[i]);
@@ -77,23 +78,24 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
 {
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        s[i] = (mo_plan_share){
-            .room = class_room(m, i), .weight = c->used_per_token * (double)c->bytes, .most = c->bricks};
+        s[i] = (mo_plan_share){.slot_bytes = class_room(m, i),
+                               .weight = c->used_per_token * (double)c->bytes,
+                               .most = c->bricks};
     }
 }
 
 /* All of the core, no experts, the fewest stages. */
 static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan *ram)
 {
-    const int64_t stage = stage_room(m, ram);
+    const int64_t stage = stage_bytes(m, ram);
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
                         .vectors = m->vector_bytes,
                         .kv = m->device_kv_bytes ? m->device_kv_bytes : m->kv_bytes,
                         .work = mo_plan_sum(m->device_work_bytes, m->device_map_bytes),
                         .staging = staging(m, stage, 0, 0, 0),
-                        .stage_room = stage,
+                        .stage_bytes = stage,
                         .staged =
-                            stage > 0 && stage == m->device_stage_room && stage != m->device_stage_plain,
+                            stage > 0 && stage == m->device_stage_bytes && stage != m->device_stage_plain,
                         .layers = m->layers};
     d.used = total(&d);
     return d;
@@ -103,7 +105,7 @@ static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan *ram)
 static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, const mo_plan_share *s)
 {
     mo_plan_device d = core_parts(m, ram);
-    d.staging = d.stage_room ? d.staging : 0;
+    d.staging = d.stage_bytes ? d.staging : 0;
     d.slots = mo_plan_share_most(s, m->class_count);
     for (int i = 0; i < m->class_count; i++) {
         d.class_slots[i] = (int32_t)s[i].most;
@@ -116,7 +118,7 @@ static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, co
 static int64_t upload_peak(const mo_plan_device *d, int64_t group_bytes)
 {
     return mo_plan_sum(mo_plan_sum(d->core, d->vectors),
-                       mo_plan_sum(mo_plan_sum(d->work, d->ring_bytes), group_bytes));
+                       mo_plan_sum(mo_plan_sum(d->work, d->layer_buffer_bytes), group_bytes));
 }
 
 static int64_t needed(const mo_plan_device *d, int64_t group_bytes)
@@ -148,8 +150,8 @@ static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_
     d->core = mo_plan_sum(fixed.core, s.device_bytes);
     d->streamed = streamed;
     d->layers = m->layers - streamed;
-    d->ring = buffers;
-    d->ring_bytes = mo_plan_times(buffers, s.device_room);
+    d->layer_buffers = buffers;
+    d->layer_buffer_bytes = mo_plan_times(buffers, s.device_buffer_bytes);
     d->used = total(d);
     return fits;
 }
@@ -157,8 +159,8 @@ static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_
 /* What is left makes place for more experts on their way, before any of them stays. */
 static void grow_staging(const mo_plan_model *m, int64_t ceiling, int64_t all, mo_plan_device *d)
 {
-    if (d->stage_room && d->staging) {
-        const int64_t bytes = staging(m, d->stage_room, ceiling, ceiling - (d->used - d->staging), all);
+    if (d->stage_bytes && d->staging) {
+        const int64_t bytes = staging(m, d->stage_bytes, ceiling, ceiling - (d->used - d->staging), all);
         d->staging = bytes - d->staging < MO_PLAN_GRAIN ? d->staging : bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
         d->used = total(d);
     }

@@ -64,8 +64,8 @@ static mo_plan_layer layer_of(const mo_plan_model *m, int i)
     const int64_t mean = m->dense_layers ? m->dense_bytes / m->dense_layers : 0;
     return (mo_plan_layer){.bytes = i < m->dense_layers ? mean : 0,
                            .resident = m->dense_layer_bytes,
-                           .room = m->dense_layer_room,
-                           .device_bytes = m->dense_layer_room,
+                           .buffer_bytes = m->dense_buffer_bytes,
+                           .device_bytes = m->dense_buffer_bytes,
                            .link_bytes = mean};
 }
 
@@ -115,12 +115,12 @@ mo_placement_sums mo_placement_sum(const mo_plan_model *m, mo_placement_counts c
             s.ram_bytes = mo_plan_sum(s.ram_bytes, l.resident);
             s.group_bytes = larger(s.group_bytes, l.group_bytes);
         } else if (!p.in_vram || !counts.alone) {
-            s.ram_room = larger(s.ram_room, l.room);
+            s.ram_buffer_bytes = larger(s.ram_buffer_bytes, l.buffer_bytes);
         }
         if (p.in_vram) {
             s.device_bytes = mo_plan_sum(s.device_bytes, l.device_bytes);
         } else {
-            s.device_room = larger(s.device_room, l.device_bytes);
+            s.device_buffer_bytes = larger(s.device_buffer_bytes, l.device_bytes);
             s.token_link_bytes = mo_plan_sum(s.token_link_bytes, p.by_cpu ? 0 : l.link_bytes);
             s.token_disk_bytes = mo_plan_sum(s.token_disk_bytes, p.in_ram ? 0 : l.bytes);
             s.from_disk += !p.in_ram;
@@ -135,7 +135,7 @@ int mo_placement_fill_ram(const mo_plan_model *m, mo_placement_counts counts, in
     for (int stay = all - buffers > 0 ? all - buffers : 0; stay >= 0; stay--) {
         counts.on_disk = all - stay;
         const mo_placement_sums s = mo_placement_sum(m, counts);
-        if (mo_plan_sum(s.ram_bytes, mo_plan_times(buffers, s.ram_room)) <= bytes) {
+        if (mo_plan_sum(s.ram_bytes, mo_plan_times(buffers, s.ram_buffer_bytes)) <= bytes) {
             return stay;
         }
     }
@@ -151,7 +151,8 @@ static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, in
     for (int count = 0; count <= m->dense_layers; count++) {
         counts.streamed = count;
         const mo_placement_sums s = mo_placement_sum(m, counts);
-        const int64_t needed = mo_plan_sum(s.device_bytes, count ? mo_plan_times(buffers, s.device_room) : 0);
+        const int64_t needed =
+            mo_plan_sum(s.device_bytes, count ? mo_plan_times(buffers, s.device_buffer_bytes) : 0);
         *least = *least < 0 || needed < *least ? needed : *least;
         fits = needed <= bytes && fits < 0 ? count : fits;
         multiple = needed <= bytes && multiple < 0 && count % slots == 0 ? count : multiple;

@@ -40,10 +40,11 @@ typedef struct mo_placement_counts {
 
 /* What the layers take then. Only layers that can be streamed count. */
 typedef struct mo_placement_sums {
-    int64_t ram_bytes, ram_room;       /* of those in RAM; of a buffer for the largest of the others */
-    int64_t device_bytes, device_room; /* of those in VRAM; of a buffer for the largest of the others */
-    int64_t group_bytes;               /* the largest of those in RAM */
-    int from_disk;                     /* streamed to the device, and not in RAM */
+    int64_t ram_bytes, ram_buffer_bytes; /* of those in RAM; of a buffer for the largest of the others */
+    int64_t device_bytes,
+        device_buffer_bytes;  /* of those in VRAM; of a buffer for the largest of the others */
+    int64_t group_bytes;      /* the largest of those in RAM */
+    int from_disk;            /* streamed to the device, and not in RAM */
     int64_t token_disk_bytes; /* of the layers on disk that a token needs in RAM: all, or from_disk */
     int64_t token_link_bytes; /* of those that cross the link for a token */
 } mo_placement_sums;

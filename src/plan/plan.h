@@ -1,5 +1,5 @@
-/* Plan: what lies where, before anything is allocated, and how fast that will be. Pure arithmetic on sizes
- * and rates, so another machine can be planned for as well. */
+/* Plan: what is where, before anything is allocated, and how fast that will be: what goes into a plan (a model's needs, a
+ * machine's limits) and what comes out. plan/make.h makes one. */
 #ifndef MO_PLAN_PLAN_H
 #define MO_PLAN_PLAN_H
 
@@ -21,7 +21,7 @@ enum {
 /* Bricks of one size. */
 typedef struct mo_plan_class {
     int64_t bytes;         /* of weights in one brick; the mean where they differ */
-    int64_t room;          /* of its slot: with the alignment of direct reads, so at least bytes */
+    int64_t slot_bytes;    /* of its slot: with the alignment of direct reads, so at least bytes */
     int64_t bricks;        /* in the model */
     double used_per_token; /* how many a token computes, over all layers */
     int used;              /* most of them that a token needs in one layer; 0: the model's `used` */
@@ -31,7 +31,7 @@ typedef struct mo_plan_class {
 typedef struct mo_plan_layer {
     int64_t bytes;        /* read for it from disk; 0: nothing of it can be streamed */
     int64_t resident;     /* in RAM, where it stays there */
-    int64_t room;         /* of a layer buffer in RAM */
+    int64_t buffer_bytes; /* of a layer buffer in RAM */
     int64_t device_bytes; /* in VRAM: of its place there, and of a layer buffer */
     int64_t link_bytes;   /* that cross the link for it */
     int64_t
@@ -55,7 +55,7 @@ typedef struct mo_plan_model {
     int dense_layers;           /* layers whose matrices could be streamed; 0: none */
     int64_t dense_bytes;        /* of those matrices in RAM, part of core_bytes */
     int64_t dense_layer_bytes;  /* of the largest such layer */
-    int64_t dense_layer_room;   /* of a buffer for it, at least its bytes */
+    int64_t dense_buffer_bytes; /* of a buffer for it, at least its bytes */
     int64_t kv_bytes;           /* of all sessions at the context asked for */
     int64_t work_bytes;         /* activations of the largest step */
     int64_t other_bytes;        /* vocabulary, file table, program */
@@ -65,13 +65,13 @@ typedef struct mo_plan_model {
     /* In VRAM, with the padding that lies between matrices there; 0: as in RAM. */
     int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
     int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
-    int64_t device_room[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
-    int64_t device_kv_bytes;              /* of all sessions, with their tables */
-    int64_t device_work_bytes;            /* activations, flags, tables, logits */
+    int64_t device_slot_bytes[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
+    int64_t device_kv_bytes;                    /* of all sessions, with their tables */
+    int64_t device_work_bytes;                  /* activations, flags, tables, logits */
     int64_t
-        device_stage_room; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
+        device_stage_bytes; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
                                   slots of the largest class serve */
-    int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_room */
+    int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_bytes */
     int64_t device_map_bytes;   /* of the table of experts */
     int64_t device_host_bytes;  /* in RAM, for the device's sake: pinned memory */
 } mo_plan_model;
@@ -100,21 +100,21 @@ enum { MO_AT_DISK, MO_AT_RAM, MO_AT_VRAM, MO_PLAN_PLACES };
 typedef enum mo_plan_mode {
     MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
     MO_PLAN_SLOTS,    /* core in RAM, experts in slots and on disk */
-    MO_PLAN_STREAMED, /* layers pass through a ring; experts, if any, have the fewest slots */
+    MO_PLAN_STREAMED, /* layers come from disk through buffers; experts, if any, have the fewest slots */
 } mo_plan_mode;
 
 /* What lies in the memory of a device, and what it does to a token. */
 typedef struct mo_plan_device {
     int64_t ceiling; /* 0: there is no device, and nothing else here is set */
-    int64_t core, vectors, kv, work, staging, ring_bytes, slots; /* bytes in VRAM */
-    int64_t used;                                                /* their sum, at most the ceiling */
+    int64_t core, vectors, kv, work, staging, layer_buffer_bytes, slots; /* bytes in VRAM */
+    int64_t used;                                                        /* their sum, at most the ceiling */
     int64_t least;                        /* the lowest ceiling with which the device is of use */
     int64_t whole;                        /* the lowest ceiling with which everything lies there */
     int32_t class_slots[MO_PLAN_CLASSES]; /* experts that stay */
     int64_t expert_resident;              /* their bytes */
-    int layers, streamed, ring;           /* layers whose core stays; is streamed; buffers for these */
+    int layers, streamed, layer_buffers;  /* layers whose core stays; is streamed; buffers for these */
     int by_cpu;                           /* of the streamed ones: in prompts only, the CPU computes tokens */
-    int64_t stage_room;                   /* of an expert on its way */
+    int64_t stage_bytes;                  /* of an expert on its way */
     bool staged;        /* RAM has experts in another layout: they are put in order on their way */
     int64_t margin;     /* free on the device above the ceiling, which nobody gave */
     int64_t upload;     /* bytes of a buffer for sending the core, gone when that is done */
@@ -144,7 +144,7 @@ typedef struct mo_plan {
     int64_t whole;                         /* the lowest ceiling with which everything is resident */
     int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
     int64_t expert_bytes, expert_resident; /* of all experts; of those that lie in RAM */
-    int dense_resident, ring;              /* streamed: layers that stay, buffers for the others */
+    int dense_resident, layer_buffers;     /* streamed: layers that stay, buffers for the others */
     int64_t token_ram_bytes,
         token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */
     double hit_rate;      /* of experts; 1 where there are none */
@@ -153,19 +153,5 @@ typedef struct mo_plan {
     char why[256];            /* one sentence: what decided the ceiling */
     mo_plan_device device;
 } mo_plan;
-
-/* Makes the plan. More RAM never makes it slower, nor does more VRAM, as long as that is faster than CPU and link
- * together. MO_ENOMEM when the core (or a ring of its layers), one layer's experts in use and the staging do not fit:
- * err says how much is needed and what to change. MO_EDEVICE when a device's ceiling does not hold what has no other
- * place; without the device the model may still run. MO_EINVAL for sizes and rates that make no sense. On failure *out
- * is untouched. Any thread. */
-mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                       mo_plan *out, mo_error *err);
-
-/* Fills the speed once more, of a plan whose slots were changed after it was made; with a device for limits with
- * ram_keeps. hits: for every class the share of its picks that find their expert in the upper tier (VRAM, or RAM without
- * a device); NULL: evenly spread routing. */
-void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                      const double *hits, mo_plan *plan);
 
 #endif

@@ -20,7 +20,7 @@ static int64_t slots_at(const mo_plan_share *s, double level)
     if (s->most == 0) {
         return 0;
     }
-    const double slots = floor(level * s->weight / (double)s->room) - (double)s->held;
+    const double slots = floor(level * s->weight / (double)s->slot_bytes) - (double)s->held;
     if (!(slots < (double)s->most)) {
         return s->most;
     }
@@ -31,7 +31,7 @@ static int64_t bytes_at(const mo_plan_share *s, int count, double level)
 {
     int64_t bytes = 0;
     for (int i = 0; i < count; i++) {
-        bytes = mo_plan_sum(bytes, mo_plan_times(slots_at(&s[i], level), s[i].room));
+        bytes = mo_plan_sum(bytes, mo_plan_times(slots_at(&s[i], level), s[i].slot_bytes));
     }
     return bytes;
 }
@@ -45,7 +45,7 @@ int64_t mo_plan_share_most(const mo_plan_share *s, int count)
 {
     int64_t bytes = 0;
     for (int i = 0; i < count; i++) {
-        bytes = mo_plan_sum(bytes, mo_plan_times(s[i].most, s[i].room));
+        bytes = mo_plan_sum(bytes, mo_plan_times(s[i].most, s[i].slot_bytes));
     }
     return bytes;
 }
@@ -56,7 +56,7 @@ static double level_of_all(const mo_plan_share *s, int count)
     double most = 0;
     for (int i = 0; i < count; i++) {
         const double bricks = (double)s[i].most + (double)s[i].held;
-        const double level = s[i].weight > 0 ? bricks * (double)s[i].room / s[i].weight : 0;
+        const double level = s[i].weight > 0 ? bricks * (double)s[i].slot_bytes / s[i].weight : 0;
         most = level > most ? level : most;
     }
     return 2 * most; /* whatever the rounding */

@@ -7,7 +7,7 @@
 
 /* Bricks of one size that want slots. */
 typedef struct mo_plan_share {
-    int64_t room;        /* bytes of a slot */
+    int64_t slot_bytes;  /* of one slot */
     double weight;       /* bytes that a token reads of all its bricks */
     int64_t least, most; /* slots: what it works with; as many as there are bricks */
     int64_t held;        /* bricks that have a place elsewhere and count as if they had one here */

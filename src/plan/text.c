@@ -70,7 +70,7 @@ mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
 
 mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
 {
-    char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], ring[32];
+    char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], buffers[32];
     const bool countless = d->used == INT64_MAX, context = d->kv > d->used - d->ceiling;
     mo_plan_size_text(d->used, need);
     mo_plan_size_text(d->ceiling, ceiling);
@@ -78,12 +78,12 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
     mo_plan_size_text(d->kv, kv);
     mo_plan_size_text(d->work, work);
     mo_plan_size_text(d->staging, staging);
-    mo_plan_size_text(d->ring_bytes, ring);
+    mo_plan_size_text(d->layer_buffer_bytes, buffers);
     return mo_fail(
         err, MO_EDEVICE,
         "at least %s of VRAM (%" PRId64 " bytes) are needed, but the ceiling is %s; give --vram that "
         "much, %sor leave the device out with --device none (needed: output matrix and vectors %s, keys "
-        "and values %s, working memory %s, staging %s, ring of layers %s%s%s)",
-        need, d->used, ceiling, context ? "make --ctx smaller, " : "", core, kv, work, staging, ring,
+        "and values %s, working memory %s, staging %s, layer buffers %s%s%s)",
+        need, d->used, ceiling, context ? "make --ctx smaller, " : "", core, kv, work, staging, buffers,
         d->why[0] ? "; ceiling: " : "", d->why);
 }

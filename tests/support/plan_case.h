@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "plan/plan.h"
+#include "plan/make.h"
 #include "random.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -58,13 +58,13 @@ static inline mo_plan_model qwen(void)
         .output_bytes = 260 * 1000000,
         .vector_bytes = 13 * 1000000,
         .table_bytes = 175 * 1000000,
-        .classes = {{.bytes = 3023872, .room = 3035136, .bricks = 768, .used_per_token = 48, .used = 8},
-                    {.bytes = 2654208, .room = 2678784, .bricks = 768, .used_per_token = 48, .used = 8}},
+        .classes = {{.bytes = 3023872, .slot_bytes = 3035136, .bricks = 768, .used_per_token = 48, .used = 8},
+                    {.bytes = 2654208, .slot_bytes = 2678784, .bricks = 768, .used_per_token = 48, .used = 8}},
         .class_count = 2,
         .dense_layers = 12,
         .dense_bytes = 129 * 1000000,
         .dense_layer_bytes = 11 * 1000000,
-        .dense_layer_room = 11 * 1000000 + 49152,
+        .dense_buffer_bytes = 11 * 1000000 + 49152,
         .kv_bytes = 100 * 1000000,
         .work_bytes = 60 * 1000000,
         .other_bytes = 20 * 1000000,
@@ -85,7 +85,7 @@ static inline mo_plan_model dense_70b(int64_t context)
         .dense_layers = 80,
         .dense_bytes = 80 * layer,
         .dense_layer_bytes = layer,
-        .dense_layer_room = layer + 65536,
+        .dense_buffer_bytes = layer + 65536,
         .kv_bytes = context * 327680,
         .work_bytes = 200 * 1000000,
         .other_bytes = 40 * 1000000,
@@ -103,12 +103,12 @@ static inline mo_plan_model gpt_oss_120b(int64_t context)
         .output_bytes = 620 * 1000000,
         .vector_bytes = 60 * 1000000,
         .table_bytes = 620 * 1000000,
-        .classes = {{.bytes = 13219200, .room = 13238272, .bricks = 4608, .used_per_token = 144, .used = 4}},
+        .classes = {{.bytes = 13219200, .slot_bytes = 13238272, .bricks = 4608, .used_per_token = 144, .used = 4}},
         .class_count = 1,
         .dense_layers = 36,
         .dense_bytes = 36 * (int64_t)28000000,
         .dense_layer_bytes = 28000000,
-        .dense_layer_room = 28040000,
+        .dense_buffer_bytes = 28040000,
         .kv_bytes = context * 73728,
         .work_bytes = 100 * 1000000,
         .other_bytes = 40 * 1000000,
@@ -139,7 +139,7 @@ static inline mo_plan_model random_model(uint64_t *seed)
     for (int i = 0; i < m.class_count; i++) {
         mo_plan_class *c = &m.classes[i];
         c->bytes = random_below(seed, random_below(seed, 2) ? 16 * MIB : 4096) + 1;
-        c->room = c->bytes + random_below(seed, 16384);
+        c->slot_bytes = c->bytes + random_below(seed, 16384);
         c->bricks = random_below(seed, random_below(seed, 2) ? 2000 : 8);
         c->used_per_token = (double)random_below(seed, 200) / 3;
         c->used = (int)random_below(seed, 10);
@@ -147,7 +147,7 @@ static inline mo_plan_model random_model(uint64_t *seed)
     if (m.class_count == 0 || random_below(seed, 2)) {
         m.dense_layers = m.layers;
         m.dense_layer_bytes = random_below(seed, 200 * MIB) + 1;
-        m.dense_layer_room = m.dense_layer_bytes + random_below(seed, 65536);
+        m.dense_buffer_bytes = m.dense_layer_bytes + random_below(seed, 65536);
         m.dense_bytes = m.dense_layer_bytes * m.layers - random_below(seed, m.dense_layer_bytes);
         m.core_bytes += m.dense_bytes;
     }

@@ -1,5 +1,5 @@
 /* Sizes come from files, so sums and products saturate: what cannot be counted does not fit either. */
-#include "plan/plan.h"
+#include "plan/make.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,12 +22,13 @@ static mo_status check_class(const mo_plan_class *c, int index, mo_error *err)
 {
     const bool used =
         c->used_per_token == 0 || (c->used_per_token >= USED_LEAST && c->used_per_token <= USED_MOST);
-    if (c->bytes < 0 || c->bytes > SIZE_MOST || c->room < c->bytes || c->room > SIZE_MOST || c->bricks < 0 ||
-        c->bricks > INT32_MAX || (c->bricks > 0 && c->room == 0) || c->used < 0 || !used) {
+    if (c->bytes < 0 || c->bytes > SIZE_MOST || c->slot_bytes < c->bytes || c->slot_bytes > SIZE_MOST ||
+        c->bricks < 0 || c->bricks > INT32_MAX || (c->bricks > 0 && c->slot_bytes == 0) || c->used < 0 ||
+        !used) {
         return mo_fail(err, MO_EINVAL,
                        "the model cannot be planned for: class %d of its experts has %" PRId64
                        " bricks of %" PRId64 " bytes in slots of %" PRId64 ", of which a token uses %g",
-                       index, c->bricks, c->bytes, c->room, c->used_per_token);
+                       index, c->bricks, c->bytes, c->slot_bytes, c->used_per_token);
     }
     return MO_OK;
 }
@@ -43,7 +44,7 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"output matrix", m->output_bytes},
                  {"layers", m->dense_bytes},
                  {"largest layer", m->dense_layer_bytes},
-                 {"slot for a layer", m->dense_layer_room},
+                 {"slot for a layer", m->dense_buffer_bytes},
                  {"experts", m->resident_bytes},
                  {"keys and values", m->kv_bytes},
                  {"working memory", m->work_bytes},
@@ -53,7 +54,7 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"rows in another order on a device", m->device_group_bytes},
                  {"keys and values on a device", m->device_kv_bytes},
                  {"working memory on a device", m->device_work_bytes},
-                 {"staging on a device", m->device_stage_room},
+                 {"staging on a device", m->device_stage_bytes},
                  {"staging on a device", m->device_stage_plain},
                  {"memory for a device", m->device_host_bytes},
                  {"table of experts on a device", m->device_map_bytes}};
@@ -70,23 +71,23 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                        "%d streamed layers, %d reads at once",
                        m->layers, m->used, m->class_count, m->dense_layers, m->in_flight);
     }
-    if (m->dense_layers > 0 && (m->dense_layer_bytes < 1 || m->dense_layer_room < m->dense_layer_bytes ||
+    if (m->dense_layers > 0 && (m->dense_layer_bytes < 1 || m->dense_buffer_bytes < m->dense_layer_bytes ||
                                 m->dense_bytes > m->core_bytes ||
                                 m->dense_bytes > mo_plan_times(m->dense_layers, m->dense_layer_bytes))) {
         return mo_fail(
             err, MO_EINVAL,
             "the model cannot be planned for: %d layers of at most %" PRId64 " bytes in slots of %" PRId64
             " are said to be %" PRId64 " bytes of a core of %" PRId64,
-            m->dense_layers, m->dense_layer_bytes, m->dense_layer_room, m->dense_bytes, m->core_bytes);
+            m->dense_layers, m->dense_layer_bytes, m->dense_buffer_bytes, m->dense_bytes, m->core_bytes);
     }
     mo_status status = MO_OK;
     for (int i = 0; i < m->class_count && status == MO_OK; i++) {
         status = check_class(&m->classes[i], i, err);
-        if (status == MO_OK && (m->device_room[i] < 0 || m->device_room[i] > SIZE_MOST)) {
+        if (status == MO_OK && (m->device_slot_bytes[i] < 0 || m->device_slot_bytes[i] > SIZE_MOST)) {
             status = mo_fail(err, MO_EINVAL,
                              "the model cannot be planned for: class %d of its experts in slots of %" PRId64
                              " bytes on a device",
-                             i, m->device_room[i]);
+                             i, m->device_slot_bytes[i]);
         }
     }
     return status;
@@ -136,7 +137,7 @@ static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_
         const mo_plan_class *c = &m->classes[i];
         const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
         const int64_t most = c->bricks - held > least ? c->bricks - held : least;
-        s[i] = (mo_plan_share){.room = c->room,
+        s[i] = (mo_plan_share){.slot_bytes = c->slot_bytes,
                                .weight = c->used_per_token * (double)c->bytes,
                                .least = least,
                                .most = most,
@@ -230,9 +231,10 @@ static mo_plan streamed_parts(const wanted *w)
     counts.on_disk = m->dense_layers;
     p.mode = MO_PLAN_STREAMED;
     p.core = m->core_bytes - m->dense_bytes;
-    p.ring = MO_PLAN_LAYER_BUFFERS_LEAST;
+    p.layer_buffers = MO_PLAN_LAYER_BUFFERS_LEAST;
     p.dense_resident = 0;
-    p.staging = mo_plan_sum(p.staging, mo_plan_times(p.ring, mo_placement_sum(w->whole, counts).ram_room));
+    p.staging = mo_plan_sum(
+        p.staging, mo_plan_times(p.layer_buffers, mo_placement_sum(w->whole, counts).ram_buffer_bytes));
     p.slots = mo_plan_share_least(w->shares, m->class_count);
     p.used = total(&p);
     return p;
@@ -258,8 +260,8 @@ static void fill_layers(const wanted *w, int64_t ceiling, mo_plan *p)
         mo_placement_counts counts = w->counts;
         counts.on_disk = m->dense_layers - stay;
         const mo_placement_sums s = mo_placement_sum(w->whole, counts);
-        p->ring = MO_PLAN_LAYER_BUFFERS;
-        p->staging = mo_plan_sum(m->staging_bytes, mo_plan_times(p->ring, s.ram_room));
+        p->layer_buffers = MO_PLAN_LAYER_BUFFERS;
+        p->staging = mo_plan_sum(m->staging_bytes, mo_plan_times(p->layer_buffers, s.ram_buffer_bytes));
         p->dense_resident = stay;
         p->core = mo_plan_sum(p->core, s.ram_bytes);
         p->used = total(p);
