@@ -696,7 +696,7 @@ static void test_learning(void **state)
         assert_int_equal(strlen(errors), 0);
     }
     shell("test -s warm && test -s mine.json");
-    setenv("MORAINE_SIM", "memory=2G", 1); /* the start line of document 001, and an update rate */
+    setenv("MORAINE_SIM", "memory=2G", 1); /* the hot cache's start line, and an update rate */
     assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--device sim --cpu-moe --moe-hot-cache perf.json "
                          "--moe-hot-cache-max-mib -1"),
                      0);
@@ -868,7 +868,7 @@ static void test_plan(void **state)
     assert_int_equal(number(root, "token", "disk_bytes"), 0);
     assert_true(json_real_value(json_object_get(root, "tokens_per_second")) > slow);
     json_decref(root);
-    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json --json"), 0);
+    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json --json"), 0);
     root = parse_output();
     assert_true(json_is_true(json_object_get(json_object_get(root, "rates"), "measured")));
     assert_true(json_integer_value(json_object_get(root, "device_bytes")) > 20000000000);
@@ -927,7 +927,7 @@ static void test_plan_device(void **state)
     expect_failure("plan " PEBBLE " --postfetch up", 2, "down, expert, auto or off");
     expect_failure("plan " PEBBLE " --device none --vram 1G", 2, "--vram");
     expect_failure("plan " PEBBLE " --vram 0", 2, "--device none");
-    expect_failure("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json --device sim", 2,
+    expect_failure("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json --device sim", 2,
                    "the file says");
     setenv("MORAINE_SIM", "memory=lots", 1);
     expect_failure("plan " PEBBLE " --device sim", 2, "MORAINE_SIM");
@@ -936,7 +936,7 @@ static void test_plan_device(void **state)
     root = parse_output();
     assert_true(json_is_null(json_object_get(root, "device")));
     json_decref(root);
-    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-002.json"), 0);
+    assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json"), 0);
     assert_non_null(strstr(output, "everything lies in VRAM"));
     setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", "none", 1);
     expect_failure("plan " PEBBLE, 2, "LLAMA_POSTFETCH_MAX_TRANSFERS=none");

@@ -125,7 +125,7 @@ static void what_is_not_counted(void **state)
     mo_gpu_clock_close(c);
 }
 
-/* Document 001's fields: an update needs lanes and join wait, everything is the region and counts of lanes too. */
+/* The hot cache's fields: an update needs lanes and join wait, everything is the region and counts of lanes too. */
 static void modes_of_the_tally(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The cache of document 001 in a device's slots: chosen from a profile, within its budget, exchanged while tokens are
+/* The hot cache in a device's slots: chosen from a profile, within its budget, exchanged while tokens are
  * generated, and never a different bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Learning: a second start is warm from its beginning; the cache of document 001 does what its options say; files that
+/* Learning: a second start is warm from its beginning; the hot cache does what its options say; files that
  * are damaged, of other models, or half written cost a line in the log and nothing else; no bit of any result depends
  * on it. */
 #include <setjmp.h>
@@ -381,7 +381,7 @@ static void same_bits(void **state)
     assert_int_equal(warnings, 0);
 }
 
-/* ---- The cache of document 001 ------------------------------------------------------------------ */
+/* ---- The hot cache ------------------------------------------------------------------ */
 
 /* The profile it is chosen from, whichever test comes first. */
 static const char *hot_profile(void)

@@ -331,7 +331,7 @@ static void random_models(void **state)
     }
 }
 
-/* ---- Document 002's machine ---- */
+/* ---- The machine of the three tiers' design ---- */
 
 static void machine_002(void **state)
 {
@@ -339,7 +339,7 @@ static void machine_002(void **state)
     mo_rates r;
     mo_error err;
     mo_plan_limits l = {.reserve_bytes = -1};
-    assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-002.json", &r, &err), MO_OK);
+    assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-three-tiers.json", &r, &err), MO_OK);
     assert_true(r.measured && r.vram_bytes == 24 * GB && r.link_bytes_s == 6.5e9);
     assert_int_equal(mo_plan_limits_find(NULL, &r, &l, &err), MO_OK);
     assert_int_equal(l.ram_bytes, 42 * GB - 42 * GB / 100 * 6);

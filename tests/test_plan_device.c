@@ -413,7 +413,7 @@ static void vram_ceilings(void **state)
     assert_int_equal(l.vram_bytes, 1);
 }
 
-/* Document 002's tables: 29 layers in VRAM at a context of 512, 24 at 4096 (its keys and values are F32, and its
+/* The tables of the three tiers' design: 29 layers in VRAM at a context of 512, 24 at 4096 (its keys and values are F32, and its
  * workspace grows with the context); 0.2 tokens/s over eight lanes, 0.4 over sixteen. */
 static void machine_002_with_its_gpu(void **state)
 {
@@ -421,7 +421,7 @@ static void machine_002_with_its_gpu(void **state)
     mo_rates r;
     mo_error err;
     mo_plan_limits l = {.reserve_bytes = -1};
-    assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-002.json", &r, &err), MO_OK);
+    assert_int_equal(mo_rates_load(MO_TEST_DATA "/machine-three-tiers.json", &r, &err), MO_OK);
     assert_int_equal(mo_plan_limits_find(NULL, &r, &l, &err), MO_OK);
     mo_plan_limits_device(0, r.vram_bytes, MO_PLAN_VRAM_RESERVE_MIB, &l);
     mo_plan_model near = dense_70b(512), far = dense_70b(4096);

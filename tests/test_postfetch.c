@@ -1,4 +1,4 @@
-/* Post-Fetch's settings: options and environment as document 000 names them, and the room they ask for. */
+/* Post-Fetch's settings: options and environment as its design names them, and the room they ask for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

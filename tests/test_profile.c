@@ -1,4 +1,4 @@
-/* Profiles: counting, merging, fading, the JSON of founding document 001, and files that survive kills,
+/* Profiles: counting, merging, fading, the hot cache's JSON, and files that survive kills,
  * full disks, damage and each other. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -421,7 +421,7 @@ static void json_round_trip(void **state)
     mo_profile_free(p);
 }
 
-/* Lanes and fallbacks: through the tally, JSON and the arithmetic of profiles, under document 001's names. */
+/* Lanes and fallbacks: through the tally, JSON and the arithmetic of profiles, under the hot cache's names. */
 static void json_of_lanes(void **state)
 {
     (void)state;

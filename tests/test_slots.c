@@ -237,7 +237,7 @@ static void ties(void **state)
     mo_slots_destroy(s);
 }
 
-/* The key of document 004 orders bricks as its formula does, at any later moment. */
+/* The key of "priority" orders bricks as its formula does, at any later moment. */
 static void priority_formula(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 
 void cli_learning_take(const cli_learning *l, mo_model_options *out)
 {
-    const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* document 001's name for it */
+    const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* the hot cache's name for it */
     out->learning = l->options;
     out->learning.perf_mode = mode && mode[0] ? mode : NULL;
     out->cpu_moe = l->cpu_moe;

@@ -17,7 +17,7 @@ typedef struct cli_learning {
         .options = {.hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5} }                            \
     }
 
-/* The cache of document 001; h is a mo_hot_cache_options that outlives them. */
+/* The hot cache; h is a mo_hot_cache_options that outlives them. */
 #define CLI_HOT_CACHE_OPTIONS(h)                                                                             \
     {"moe-hot-cache",                                                                                        \
      0,                                                                                                      \

@@ -1,5 +1,5 @@
 /* Discovery: which experts a text will probably need, found before it runs by letting its first tokens through the
- * model without any routed expert (document 004). A guess, so it only moves bytes. */
+ * model without any routed expert. A guess, so it only moves bytes. */
 #ifndef MO_ENGINE_DISCOVER_H
 #define MO_ENGINE_DISCOVER_H
 

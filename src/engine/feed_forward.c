@@ -281,7 +281,7 @@ static int64_t tick(const stopwatch *s)
     return s->on ? mo_clock_ns() : 0;
 }
 
-/* The lanes of document 001, here: computing is the hot one, reading the cold one. Routing shares a region with the
+/* The hot cache's lanes, here: computing is the hot one, reading the cold one. Routing shares a region with the
  * mixer and has no time of its own. */
 static void tally_times(mo_tally_layer *counts, const stopwatch *s)
 {

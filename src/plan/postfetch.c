@@ -14,7 +14,7 @@
 #define CPU_LIMIT_MOST   1024
 #define SCRATCH_MOST_MIB ((int64_t)1 << 30)
 
-/* The document's names. */
+/* The design's names. */
 enum { ENABLE, FORCE_CPU, BLOCK_ON_MISS, MAX_TRANSFERS, SCRATCHPAD_MB, STREAMS, CPU_LIMIT, DEBUG, VARIABLES };
 
 static const struct variable {

@@ -1,5 +1,5 @@
-/* Post-Fetch: the settings of founding document 000: how experts in RAM travel to the device after the router has
- * chosen them. Options beat the environment variables LLAMA_POSTFETCH_*, which have the document's names, meanings and
+/* Post-Fetch, its settings: how experts in RAM travel to the device after the router has
+ * chosen them. Options beat the environment variables LLAMA_POSTFETCH_*, which have its design's names, meanings and
  * defaults. */
 #ifndef MO_PLAN_POSTFETCH_H
 #define MO_PLAN_POSTFETCH_H

@@ -44,7 +44,7 @@ static void seed_lfu(mo_policy_entry *e, uint64_t hits, uint64_t most)
     e->key = (double)e->count;
 }
 
-/* ---- Document 004's priority ----
+/* ---- Priority: the eviction rule of the warm-start idea (docs/background.md) ----
  *
  * P = count * 0.25^((now - last) / 128). Its logarithm to the base 4, less the now / 128 that all bricks share,
  * changes only with a touch. There, a step is one call of the brick's layer; here one pass through the model,

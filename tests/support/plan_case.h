@@ -72,7 +72,7 @@ static inline mo_plan_model qwen(void)
     };
 }
 
-/* Document 002's model: 70B in Q6_K, 80 layers of 669 MB. */
+/* The model of the three tiers' design: 70B in Q6_K, 80 layers of 669 MB. */
 static inline mo_plan_model dense_70b(int64_t context)
 {
     const int64_t layer = 669 * 1000000, output = 862 * 1000000;
