@@ -48,7 +48,7 @@ typedef struct mo_dacts {
 typedef struct mo_dstate {
     mo_daddr blocks; /* mo_daddr[length]: where each block is */
     int64_t length;
-    /* Where all blocks lie at the same distance in the table's order, as those of a session that shares none do: the first
+    /* Where all blocks are at the same distance in the table's order, as those of a session that shares none do: the first
      * and the distance, which say the same as the table one look into memory sooner. stride 0: only the table says. */
     mo_daddr first;
     int64_t stride;
