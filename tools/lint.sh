@@ -23,6 +23,13 @@ report clang-format $? "$directory/format.log"
 
 tools/rooms.sh >"$directory/rooms.log" 2>&1
 report "order of the rooms" $? "$directory/rooms.log"
+for program in tests/test_*.c; do # tests/README.md says what each one tests
+    name=$(basename "$program" .c)
+    grep -qw "$name" tests/README.md || echo "tests/README.md does not name $name"
+done >"$directory/tests.log"
+[ ! -s "$directory/tests.log" ]
+report "test programs in the table of tests" $? "$directory/tests.log"
+
 tools/doc-paths.sh >"$directory/paths.log" 2>&1
 report "file names in the documentation" $? "$directory/paths.log"
 

@@ -111,7 +111,7 @@ MO_CONSTANT int mo_format_bytes(int type)
         return bytes;
 #define MO_BYTES_OF_FLOAT(name, number, bytes)            MO_CASE_BYTES(name, bytes)
 #define MO_BYTES_OF_BLOCK(name, number, log2, bytes, ...) MO_CASE_BYTES(name, bytes)
-        MO_FLOAT_FORMATS(MO_BYTES_OF_FLOAT)
+        MO_FLOAT_FORMATS(MO_BYTES_OF_FLOAT) /* NOLINT(bugprone-branch-clone): a table */
         MO_QUANTIZED_FORMATS(MO_BYTES_OF_BLOCK)
 #undef MO_CASE_BYTES
 #undef MO_BYTES_OF_FLOAT
@@ -130,7 +130,7 @@ MO_CONSTANT mo_fold mo_format_fold(int type)
     switch (type) {
 #define MO_FOLD_OF(name, number, log2, bytes, fold, ...)                                                     \
     case MO_##name: return MO_FOLD_##fold;
-        MO_QUANTIZED_FORMATS(MO_FOLD_OF)
+        MO_QUANTIZED_FORMATS(MO_FOLD_OF) /* NOLINT(bugprone-branch-clone): a table */
 #undef MO_FOLD_OF
     default: return MO_FOLD_NONE;
     }

@@ -22,7 +22,7 @@ static const shape shapes[MO_TILE_SHAPES] = {
 #define FOLDS(op)                                                                                            \
     {                                                                                                        \
         [MO_FOLD_PLAIN] = NAMES(op, "plain"), [MO_FOLD_MINIMUM] = NAMES(op, "minimum"),                      \
-        [MO_FOLD_HALF_MINIMA] = NAMES(op, "half_minima"), [MO_FOLD_HALVES] = NAMES(op, "half_scales"),  \
+        [MO_FOLD_HALF_MINIMA] = NAMES(op, "half_minima"), [MO_FOLD_HALVES] = NAMES(op, "half_scales"),       \
         [MO_FOLD_TWO_STEPS] = NAMES(op, "two_steps"),                                                        \
     }
 static const char *const grouped_names[MO_FOLD_NONE][MO_TILE_SHAPES] = FOLDS("grouped");

@@ -19,8 +19,9 @@ static bool fits(const mo_op *first, const mo_op *second, int compute, int sms)
     }
     const mo_op_product *p = &first->product;
     const mo_dmatrix *m = &p->matrix[0];
-    return p->count == 1 && mo_format_is_float(m->type) && mo_choose_threads(&second->choose) <= MO_ROUTER_MOST &&
-           p->in.cols % 8 == 0 && ((m->data | p->in.x) & 15) == 0;
+    return p->count == 1 && mo_format_is_float(m->type) &&
+           mo_choose_threads(&second->choose) <= MO_ROUTER_MOST && p->in.cols % 8 == 0 &&
+           ((m->data | p->in.x) & 15) == 0;
 }
 
 /* Each block brings as few rows as fill the device. */

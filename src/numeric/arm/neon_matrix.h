@@ -218,9 +218,9 @@ static inline void mo_quad_lay(const mo_neon_job *job, int64_t t, mo_fold fold, 
             to->s[i] = x[i].s[b];
             for (int h = 0; h < 2; h++) {
                 const int32_t half_sum = x[i].half_sum[2 * b + h];
-                to->seed[h][i] = fold == MO_FOLD_HALF_MINIMA   ? half_sum
-                                 : mo_fold_halves(fold) ? offset * half_sum + (biased ? MO_MAGIC : 0)
-                                                        : offset * x[i].sum[b] + (biased ? MO_MAGIC : 0);
+                to->seed[h][i] = fold == MO_FOLD_HALF_MINIMA ? half_sum
+                                 : mo_fold_halves(fold)      ? offset * half_sum + (biased ? MO_MAGIC : 0)
+                                                             : offset * x[i].sum[b] + (biased ? MO_MAGIC : 0);
             }
         }
 #if defined(__ARM_FEATURE_MATMUL_INT8)
