@@ -115,7 +115,7 @@ static void print_programs(mo_gpu *gpu, const mo_gpu_ops *p)
     mo_cuda_prelaunch(gpu->memory.device, true);
     printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[0] * 1e3);
     printf("%-14s %6s %10s %10.3f\n", "nothing joined", "", "", best[1] * 1e3);
-    printf("%-14s %6s %10s %10.3f\n", "nothing early", "", "", best[2] * 1e3);
+    printf("%-14s %6s %10s %10.3f\n", "none ahead", "", "", best[2] * 1e3);
     print_pairs(gpu, p);
 }
 
@@ -155,7 +155,7 @@ static void list_ops(mo_gpu *gpu, mo_gpu_ops *p)
     mo_gpu_ops_logits(p, 0, p->tokens);
 }
 
-/* What a prompt that needs every expert sends, through the ring as it does, but nothing is computed. Seconds. */
+/* What a prompt that needs every expert sends, through the windows as it does, but nothing is computed. Seconds. */
 static double time_copies(mo_gpu *gpu, int64_t *bytes)
 {
     mo_error err = {0};

@@ -95,7 +95,7 @@ static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour
     assert_true(K.kv_write(kv, x, n, out));
 }
 
-/* The cache of each session: circular where there is a window, otherwise as long as the text. The blocks of every other one lie
+/* The cache of each session: circular where there is a window, otherwise as long as the text. The blocks of every other one are
  * in memory in another order than in the table. */
 static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t window, int flavour)
 {
@@ -138,7 +138,7 @@ static const mo_dstate *state_at(const box *b, const mo_dplace *place)
     return (const mo_dstate *)box_at(b, place->layers) + LAYER;
 }
 
-/* Where a key, or a value, of position u lies. */
+/* Where a key, or a value, of position u is. */
 static uint8_t *cache_at(const box *b, const mo_dstate *state, mo_kv_shape layout, bool value, int head,
                          int64_t u)
 {

@@ -298,7 +298,7 @@ static void test_cuts(void **state)
     }
 }
 
-/* Slabs: what threads share lies within the room, and tiles leave room for three of their blocks where they can. */
+/* Slabs: what threads share is within the room, and tiles leave room for three of their blocks where they can. */
 static void test_slab_cuts(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A model on a device against the same model on the CPU: the same bits, whatever lies where. The device is a simulated
+/* A model on a device against the same model on the CPU: the same bits, whatever is where. The device is a simulated
  * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
 #include "api/model.h"
 #include "gpu/objects.h"

@@ -1,4 +1,4 @@
-/* Batches whose experts cross the link in windows: the same bits as the CPU's, whatever is sent together, lies in slots,
+/* Batches whose experts cross the link in windows: the same bits as the CPU's, whatever is sent together, is in slots,
  * is pinned or fails; and no more copies than there are runs of neighbours. The device's calls are counted on their
  * way. The device is a simulated one; with MO_TEST_DEVICE=cuda in the environment it is a GPU. */
 #include <setjmp.h>
@@ -340,7 +340,7 @@ static void neighbours_cross_together(void **state)
     }
 }
 
-/* Matrices of odd sizes lie apart on the device, and cross one by one. */
+/* Matrices of odd sizes are apart on the device, and cross one by one. */
 static void odd_sizes_cross_alone(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void odd_sizes_cross_alone(void **state)
     oracle_free(models, count);
 }
 
-/* Some experts lie in slots, some are chosen by nobody: runs end there, and nothing crosses that need not. */
+/* Some experts are in slots, some are chosen by nobody: runs end there, and nothing crosses that need not. */
 static void windows_have_holes(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static bool opens(const char *path, const setting *s, mo_device_report *report)
     return true;
 }
 
-/* The lowest ceiling that works, to 4 KiB, and what lies there; where opening takes its time, the lowest of the plan. */
+/* The lowest ceiling that works, to 4 KiB, and what is there; where opening takes its time, the lowest of the plan. */
 static int64_t search_least(const char *path)
 {
     mo_plan_report plan;

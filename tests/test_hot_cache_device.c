@@ -161,7 +161,7 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     free(rows);
 }
 
-/* ---- What lies in slots ---- */
+/* ---- What is in slots ---- */
 
 typedef struct places {
     bool in[LAYERS][EXPERTS];
@@ -447,7 +447,7 @@ static void plans_know_the_cache_in_ram(void **state)
     mo_tier_report tiers;
     mo_model_options o = hot_options(0, 2);
     o.device = "none";
-    o.threads = 0; /* as plans reckon: working memory grows with them */
+    o.threads = 0; /* as plans count: working memory grows with them */
     const mo_plan_report plan = plan_of(&o);
     mo_model *model = open_model(&o);
     mo_model_tiers(model, &tiers, sizeof tiers);

@@ -52,7 +52,7 @@ static void copy_file(const char *from, const char *to)
 
 enum { CONTEXT = 512, BATCH = 32 };
 
-/* The ceiling at which this share of the experts lies in RAM. */
+/* The ceiling at which this share of the experts is in RAM. */
 static int64_t ceiling_of(const char *path, double share)
 {
     mo_plan_report report;
@@ -269,7 +269,7 @@ static void own_profile_is_kept(void **state)
                  &err);
     answer(model, stories[0], 8);
     mo_model_close(model);
-    check_status(mo_profile_file_read(path, &p, &err), &err); /* counted, though everything lies in RAM */
+    check_status(mo_profile_file_read(path, &p, &err), &err); /* counted, though everything is in RAM */
     const uint64_t once = mo_profile_slots(&p->layer[0], MO_FOUND_HOT);
     assert_true(once > 0);
     assert_int_equal(p->prompts, 1);

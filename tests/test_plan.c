@@ -49,7 +49,7 @@ static void resident_when_it_fits(void **state)
     assert_true(p.hit_rate == 1 && p.disk_seconds == 0);
     assert_int_equal(planned(&m, p.whole, &fast).mode, MO_PLAN_RESIDENT);
     assert_int_equal(planned(&m, p.whole - 1, &fast).mode, MO_PLAN_SLOTS);
-    mo_plan_model tied = m; /* the embedding is the output matrix: it lies in RAM and is read */
+    mo_plan_model tied = m; /* the embedding is the output matrix: it is in RAM and is read */
     tied.tied = true;
     tied.core_bytes -= tied.output_bytes;
     tied.output_bytes = tied.table_bytes;

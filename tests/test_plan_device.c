@@ -1,4 +1,4 @@
-/* Plans with a device: what lies in its memory, what that makes of a token's time, and refusals. */
+/* Plans with a device: what is in its memory, what that makes of a token's time, and refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static void all_of_it_in_vram(void **state)
     assert_int_equal(d->staging,
                      3 * GB / 16 / MO_PLAN_GRAIN * MO_PLAN_GRAIN); /* as many as keep a link busy */
     assert_int_equal(d->work, 70 * 1000000 + 1000);
-    m.tied = true; /* the embedding is the output matrix, and lies there */
+    m.tied = true; /* the embedding is the output matrix, and is there */
     m.device_core_bytes = 0;
     p = planned_with(&m, 10 * GB, 100 * GB, &gpu);
     assert_int_equal(p.device.core, m.core_bytes + m.table_bytes + 12 * 49152);
@@ -437,7 +437,7 @@ static void machine_002_with_its_gpu(void **state)
     assert_true(abs(b.device.layers - 24) <= 2);
     assert_true(a.device.streamed + a.device.layers == 80 &&
                 a.device.layer_buffers == MO_PLAN_DEVICE_LAYER_BUFFERS);
-    assert_int_equal(a.mode, MO_PLAN_RESIDENT); /* the other layers lie in RAM */
+    assert_int_equal(a.mode, MO_PLAN_RESIDENT); /* the other layers are in RAM */
     assert_int_equal(a.core, a.device.streamed * near.dense_layer_bytes);
     assert_int_equal(a.device.token_link_bytes, a.token_ram_bytes);
     assert_true(a.tokens_per_second > 0.17 && a.tokens_per_second < 0.22);

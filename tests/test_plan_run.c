@@ -227,7 +227,7 @@ static void ceilings_of_a_device(void **state)
         for (int step = 0; step < STEPS; step++) {
             setting s = {.path = paths[i], .device = "sim"};
             vary(&s, &seed);
-            /* RAM is anywhere between its own bounds: how experts lie there decides what the device needs. */
+            /* RAM is anywhere between its own bounds: how experts are ordered there decides what the device needs. */
             mo_plan_report plan = bounds(&s);
             s.ram = ceiling_at(plan.least_bytes, plan.whole_bytes, 1 + (int)random_below(&seed, STEPS - 1));
             plan = bounds(&s);

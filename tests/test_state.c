@@ -1,4 +1,4 @@
-/* The memory of a session: where keys and values lie in their blocks, states that share blocks and copy them before they
+/* The memory of a session: where keys and values are in their blocks, states that share blocks and copy them before they
  * write, what a saved state brings back. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Text: token ids equal to stored ones, bytes that come back, time that stays short, vocabularies that lie. */
+/* Text: token ids equal to stored ones, bytes that come back, time that stays short, vocabularies that contradict themselves. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -777,7 +777,7 @@ static void threads_share_a_tokenizer(void **state)
     }
 }
 
-/* ---- Vocabularies that lie ---- */
+/* ---- Vocabularies that contradict themselves ---- */
 
 static void expect_refusal(const toy *v, mo_status status, const char *part)
 {

@@ -19,7 +19,7 @@ typedef struct mo_engine_options {
     mo_pool *pool;   /* kept and used, not owned */
     int64_t batch;   /* most tokens of one step */
     int64_t context; /* most positions of any session */
-    mo_tiers *tiers; /* what does not lie in RAM for good; kept and used, not owned. NULL: everything does */
+    mo_tiers *tiers; /* what is not in RAM for good; kept and used, not owned. NULL: everything is */
     mo_tally *tally; /* counts picks; kept and used, not owned. NULL: none are counted */
     const mo_accelerator
         *accelerator; /* the device that computes; kept and used, not owned. NULL: the CPU does */
@@ -36,7 +36,7 @@ typedef struct mo_engine {
     const mo_model_spec *spec; /* the model's, which outlives the engine */
     const mo_kernels *kernels;
     mo_pool *pool;
-    mo_tiers *tiers;                             /* NULL: everything lies in RAM */
+    mo_tiers *tiers;                             /* NULL: everything is in RAM */
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
     mo_tally *tally; /* written by the step that runs; NULL: nothing is counted. Under lock */
     bool timed;      /* the tally also has the times of layers whose experts come and go. Under lock */

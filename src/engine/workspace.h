@@ -43,7 +43,7 @@ typedef struct mo_workspace {
     float *weights;      /* [batch][used] */
     int32_t *by_expert;  /* [batch * used] tokens, expert by expert */
     int32_t *row_of;     /* [batch][used] the row of each assignment in gate, up, down */
-    int32_t *identity;   /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they lie */
+    int32_t *identity;   /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they are */
     int32_t *first;      /* [experts + 1] first row of each expert */
     int32_t *rows;       /* [batch * used] those of a round, in any order */
     mo_need *needs;      /* [experts] */

@@ -1,5 +1,5 @@
 /* Windows: through which the experts of a batch cross the link, stages taken together, filled in turn. A window holds
- * experts of one layer, all gate matrices, then all up, then all down, because that is how neighbouring experts lie in
+ * experts of one layer, all gate matrices, then all up, then all down, because that is how neighbouring experts follow each other in
  * RAM: each run of neighbours crosses in one copy per tensor. On an H200 a copy costs the link 3.5 us beside its bytes,
  * and each call 2 to 3 us of the host, so that 0.9 MB at a time leave a sixth of the link's rate unused. */
 #include "base/log.h"
@@ -82,7 +82,7 @@ bool mo_gpu_window_capacity(const mo_gpu_experts *x)
     return x->window_head - x->window_tail < (uint64_t)x->window_count;
 }
 
-/* One part of all the window's experts, runs that lie side by side here and there in one copy. */
+/* One part of all the window's experts, runs that are side by side here and there in one copy. */
 static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, int64_t *bytes, mo_error *err)
 {
     const mo_gpu_window_part part_of = mo_gpu_window_part_of(x, w->layer, part);

@@ -393,7 +393,7 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
 }
 
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
- * beside them. Every sum is made so that it falls when more lies in RAM or in VRAM. */
+ * beside them. Every sum is made so that it falls when more is in RAM or in VRAM. */
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
                              const double *hits, mo_plan *p)
 {

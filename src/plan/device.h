@@ -1,4 +1,4 @@
-/* Plan device: the part of a plan that lies in a device's memory, and what it makes of a token's time. */
+/* Plan device: the part of a plan that is in a device's memory, and what it makes of a token's time. */
 #ifndef MO_PLAN_DEVICE_H
 #define MO_PLAN_DEVICE_H
 
@@ -13,7 +13,7 @@
 #define MO_PLAN_FETCH_SECONDS                                                                                \
     20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
 
-/* How many of `count` streamed layers the CPU computes, of `candidates` that lie in RAM: copies run while it does, so
+/* How many of `count` streamed layers the CPU computes, of `candidates` that are in RAM: copies run while it does, so
  * the slower of the two counts. Seconds of one layer by each; *seconds of all. */
 int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s, double *seconds);
 

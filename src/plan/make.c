@@ -187,7 +187,7 @@ typedef struct wanted {
     mo_plan_share shares[MO_PLAN_CLASSES];
     const mo_plan_model *whole;
     mo_placement_counts counts; /* of layers, as far as they are decided */
-    bool beside; /* a device, which has the rest: experts here lie in slots, even all of them */
+    bool beside; /* a device, which has the rest: experts here are in slots, even all of them */
 } wanted;
 
 /* Rows of the embedding may still be fetched and staged, nothing else. */
@@ -304,7 +304,7 @@ static int64_t rounded(double bytes)
 /* The serial bound: the core's products, and for every layer the longer of its experts' products and the
  * reads of those that are missing; a streamed layer costs what its read takes longer than its products.
  * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
- * knows better. Every sum is made so that it falls when more lies in RAM, in floating point too. */
+ * knows better. Every sum is made so that it falls when more is in RAM, in floating point too. */
 static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
 {
     const double compute = r->ram_bytes_s * r->compute_share, disk = r->disk_bytes_s;

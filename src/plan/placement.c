@@ -32,7 +32,7 @@ static cursor begin(const mo_plan_model *m, mo_placement_counts c)
     return at;
 }
 
-/* Streamed layers lie evenly between the others, so that copies run while those compute. The disk is slower than the
+/* Streamed layers are spread evenly between the others, so that copies run while those compute. The disk is slower than the
  * link: what is in RAM is streamed first. */
 static standing next(cursor *at)
 {

@@ -1,4 +1,4 @@
-/* Placement: which layers lie where. A plan says how many layers RAM leaves on disk, how many are streamed to the device
+/* Placement: which layers are where. A plan says how many layers RAM leaves on disk, how many are streamed to the device
  * and how many of those the CPU computes; which ones these are follows from the numbers alone, so whoever loads, streams
  * or shows them asks here. Pure arithmetic; nothing is kept. */
 #ifndef MO_PLAN_PLACEMENT_H

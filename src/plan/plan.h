@@ -12,7 +12,7 @@ enum {
     MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
     MO_PLAN_LAYER_BUFFERS_LEAST = 2,
     MO_PLAN_LAYER_BUFFERS = 3, /* one layer computes, one has arrived, one is being read */
-    /* In VRAM: one layer computes, one arrives, and one place for what lies in another order in RAM. One less works, but
+    /* In VRAM: one layer computes, one arrives, and one place for what is in another order in RAM. One less works, but
      * then nothing arrives while a layer computes. */
     MO_PLAN_DEVICE_LAYER_BUFFERS = 3,
     MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST = 2,
@@ -45,7 +45,7 @@ typedef struct mo_plan_model {
     int64_t core_bytes;   /* matrices every token reads: with the output matrix, unless it is tied */
     int64_t vector_bytes; /* norms, biases, scales: always in RAM */
     int64_t table_bytes;  /* the embedding: rows come from the file, unless it is tied: then it is the output
-                             matrix, lies in RAM and every token reads it */
+                             matrix, is in RAM and every token reads it */
     bool tied;
     int64_t output_bytes;                   /* the output matrix, whichever of the two it is part of */
     mo_plan_class classes[MO_PLAN_CLASSES]; /* routed experts; none: the model is dense */
@@ -62,7 +62,7 @@ typedef struct mo_plan_model {
     int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
     int in_flight;              /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
     int64_t context, batch;     /* as they came out of what was asked for; only shown */
-    /* In VRAM, with the padding that lies between matrices there; 0: as in RAM. */
+    /* In VRAM, with the padding that is between matrices there; 0: as in RAM. */
     int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
     int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
     int64_t device_slot_bytes[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
@@ -103,13 +103,13 @@ typedef enum mo_plan_mode {
     MO_PLAN_STREAMED, /* layers come from disk through buffers; experts, if any, have the fewest slots */
 } mo_plan_mode;
 
-/* What lies in the memory of a device, and what it does to a token. */
+/* What is in the memory of a device, and what it does to a token. */
 typedef struct mo_plan_device {
     int64_t ceiling; /* 0: there is no device, and nothing else here is set */
     int64_t core, vectors, kv, work, staging, layer_buffer_bytes, slots; /* bytes in VRAM */
     int64_t used;                                                        /* their sum, at most the ceiling */
     int64_t least;                        /* the lowest ceiling with which the device is of use */
-    int64_t whole;                        /* the lowest ceiling with which everything lies there */
+    int64_t whole;                        /* the lowest ceiling with which everything is there */
     int32_t class_slots[MO_PLAN_CLASSES]; /* experts that stay */
     int64_t expert_resident;              /* their bytes */
     int layers, streamed, layer_buffers;  /* layers whose core stays; is streamed; buffers for these */
@@ -125,17 +125,17 @@ typedef struct mo_plan_device {
     int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */
     double core_seconds, hit_seconds;      /* products on the device */
     double miss_seconds;                   /* experts that are not there, by CPU and fetch */
-    double link_seconds;                   /* layers in passage, beyond their products */
+    double link_seconds;                   /* streamed layers, beyond their products */
     double overhead_seconds;               /* launches and round trips */
     char why[192];                         /* what decided the ceiling */
     char lane[256];                        /* one sentence: why the fetch lane is used or not */
 } mo_plan_device;
 
-/* With a device, RAM holds what is not in VRAM: the core of layers in passage and other experts, these always in slots
- * (a device takes them as they lie in the file); vectors lie in both, since the CPU computes experts too. */
+/* With a device, RAM holds what is not in VRAM: the core of streamed layers and other experts, these always in slots
+ * (a device takes them as they are in the file); vectors are in both, since the CPU computes experts too. */
 typedef struct mo_plan {
     mo_plan_mode mode;
-    bool alone;                        /* what lies in VRAM has no copy in RAM */
+    bool alone;                        /* what is in VRAM has no copy in RAM */
     mo_place_id place[MO_PLAN_PLACES]; /* where things can be: the disk, RAM, and with a device its memory */
     int place_count;
     int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
@@ -143,7 +143,7 @@ typedef struct mo_plan {
     int64_t least;                         /* the lowest ceiling with which the model runs */
     int64_t whole;                         /* the lowest ceiling with which everything is resident */
     int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
-    int64_t expert_bytes, expert_resident; /* of all experts; of those that lie in RAM */
+    int64_t expert_bytes, expert_resident; /* of all experts; of those that are in RAM */
     int dense_resident, layer_buffers;     /* streamed: layers that stay, buffers for the others */
     int64_t token_ram_bytes,
         token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */

@@ -21,7 +21,7 @@ typedef struct mo_rates {
     bool measured;                /* false: modest defaults, and the plan says so */
 } mo_rates;
 
-/* What plans take for a device that nobody has measured: a small card in a slot of eight old lanes. */
+/* What plans take for a device that nobody has measured: a small GPU in a slot of eight old lanes. */
 #define MO_RATES_LINK_GUESS 6e9
 #define MO_RATES_VRAM_GUESS 200e9
 

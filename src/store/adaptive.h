@@ -1,4 +1,4 @@
-/* Habits: learns from the routing itself what recent and frequent use are worth, and names the brick that is
+/* Adaptive policy: learns from the routing itself what recent and frequent use are worth, and names the brick that is
  * least likely to be needed.
  *
  * Bricks are sorted into cells: by how often their layer has come by since their last use, and by how often

@@ -377,7 +377,7 @@ static void gemma(writer *w, const conversation *c)
     }
 }
 
-/* An answer without its thoughts, which lie between <|channel> and <channel|>. */
+/* An answer without its thoughts, which are between <|channel> and <channel|>. */
 static void put_gemma4_answer(writer *w, const char *content)
 {
     const char *stop = content + strlen(content);

@@ -1,4 +1,4 @@
-/* Merge: the heart of every tokenizer here. Symbols lie in a row; the adjacent pair that comes first in
+/* Merge: the heart of every tokenizer here. Symbols are in a row; the adjacent pair that comes first in
  * the vocabulary's order (of equal ones the leftmost) becomes one symbol, until no pair is left that can.
  * O(n log n) for n symbols. Private to the room. */
 #ifndef MO_TEXT_MERGE_H

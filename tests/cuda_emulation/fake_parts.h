@@ -25,7 +25,7 @@ int fake_enter(void);
 /* Ends it. */
 int fake_leave(int result);
 
-/* True when these bytes lie in memory that the device was given, or in pinned memory where that counts. Locked. */
+/* True when these bytes are in memory that the device was given, or in pinned memory where that counts. Locked. */
 bool fake_owns(uint64_t address, size_t bytes, bool pinned_too);
 
 /* ---- fake_stream.c ---- */

@@ -128,7 +128,7 @@ static int64_t first_seen(const mo_op_attend *o, int64_t position)
     return mo_first_seen(o->window, position);
 }
 
-/* One query head of one token, chunk by chunk; partial results lie in the token's part of `partial`: m, l, then o of each
+/* One query head of one token, chunk by chunk; partial results are in the token's part of `partial`: m, l, then o of each
  * chunk and head. */
 static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
                         int64_t position)

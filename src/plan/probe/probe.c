@@ -91,7 +91,7 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     if (status) {
         return status;
     }
-    if (first) { /* pages lie with the threads that read them, as weights do */
+    if (first) { /* pages are near the threads that read them, as weights are */
         mo_pool_run(pool, bytes, 1 << 21, touch, memory);
     }
     double best = 0;
