@@ -36,5 +36,5 @@ complete -c moraine -n '__moraine_at --io' -f -a 'direct cached auto'
 complete -c moraine -n '__moraine_at --device' -f -a 'none cuda auto sim'
 complete -c moraine -n '__moraine_at --postfetch' -f -a 'down expert auto off'
 complete -c moraine -n '__moraine_at --kv' -f -a 'f16 f32 q8_0'
-complete -c moraine -n '__moraine_at --profile' -a 'off'
+complete -c moraine -n '__moraine_at --profile --history' -a 'off'
 complete -c moraine -n '__moraine_command synth; or __moraine_at --synthetic' -f -a $shapes

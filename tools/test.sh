@@ -149,6 +149,7 @@ all)
     prepare "$concurrent" "${thread[@]}"
     stage native "" all "${native[@]}"
     launch native install.sh tests/install.sh build
+    launch native test_terminal.py tests/test_terminal.py build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)

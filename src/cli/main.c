@@ -116,6 +116,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a failed write, noticed below */
+    signal(SIGXFSZ, SIG_IGN); /* so is one beyond a limit of file sizes */
     mo_log_set(on_log, NULL, wanted_level());
     int code = cli_interrupt_code(run(argc, argv));
     return cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;

@@ -213,8 +213,8 @@ static int check(const request *r, const cli_session_file *saved)
                 r->raw ? "out" : "");
         return CLI_USAGE;
     }
-    if (saved && r->system && cli_session_file_has_system(saved)) {
-        fprintf(stderr, "moraine run: the session in %s has its system message already\n", r->session);
+    if (saved && r->system) { /* a system message comes first or not at all */
+        fprintf(stderr, "moraine run: the session in %s has begun; --system is for a new one\n", r->session);
         return CLI_USAGE;
     }
     return CLI_OK;

@@ -153,13 +153,6 @@ bool cli_session_file_is_raw(const cli_session_file *f)
     return json_is_true(json_object_get(f->root, "raw"));
 }
 
-bool cli_session_file_has_system(const cli_session_file *f)
-{
-    const json_t *first = json_array_get(json_object_get(f->root, "messages"), 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    return role && strcmp(role, "system") == 0;
-}
-
 static bool fits(const cli_session_file *f, const cli_generation *g)
 {
     mo_model_info info;

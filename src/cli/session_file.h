@@ -13,7 +13,6 @@ cli_session_file *cli_session_file_open(const char *command, const char *path, i
 void cli_session_file_close(cli_session_file *f);
 
 bool cli_session_file_is_raw(const cli_session_file *f); /* a text that is continued, not a conversation */
-bool cli_session_file_has_system(const cli_session_file *f);
 
 /* Brings the conversation, g's tokens and its session to what was saved. False after saying what is wrong: another model,
  * another format of keys and values, too small a context. The conversation is then unchanged. */

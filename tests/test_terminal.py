@@ -1,0 +1,631 @@
+#!/usr/bin/env python3
+"""test_terminal.py BUILD [NAME ...]: run and chat as a person meets them, on a pseudo-terminal and in pipes.
+
+Speaks TAP, as the other test programs do. The built-in model answers; nothing here depends on what it says, except that
+the same prompt at --temp 0 gets the same answer.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import pexpect
+except ImportError:  # another python before Debian's, which has it
+    if os.path.realpath(sys.executable) != os.path.realpath("/usr/bin/python3"):
+        os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
+    raise
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+PROGRAM = os.path.abspath(os.path.join(sys.argv[1], "moraine"))
+FOLDER = tempfile.mkdtemp(prefix="moraine-terminal-")
+SAME = ["--temp", "0", "--profile", "off"]
+FOX = "Tell me a story about a fox."
+
+environment = {k: v for k, v in os.environ.items() if k not in ("MORAINE_MODEL", "LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR")}
+environment.update(XDG_CACHE_HOME=os.path.join(FOLDER, "cache"), TERM="xterm", LANG="C")
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def run(*arguments, text=None, command="run"):
+    """The program in pipes; text None: /dev/null."""
+    given = {"stdin": subprocess.DEVNULL} if text is None else {"input": text if isinstance(text, bytes) else text.encode()}
+    ended = subprocess.run([PROGRAM, command, *SAME, *arguments], env=environment, capture_output=True, timeout=120, **given)
+    ended.out, ended.err = ended.stdout.decode(), ended.stderr.decode()
+    return ended
+
+
+def answer(*arguments, text=None):
+    ended = run("-q", *arguments, text=text)
+    assert ended.returncode == 0, ended.err
+    return ended.out
+
+
+def messages(name):
+    """What a session file says was said: [(role, content)]."""
+    with open(path(name), "rb") as f:
+        data = f.read()
+    begin = data.index(b'{"')
+    root, _ = json.JSONDecoder().raw_decode(data[begin:].decode("utf-8", "replace"))
+    return [(m["role"], m["content"]) for m in root["messages"]]
+
+
+class Terminal:
+    """The program on a terminal of 100 columns."""
+
+    def __init__(self, *arguments, command="chat", lines=40):
+        self.child = pexpect.spawn(PROGRAM, [command, *SAME, *arguments], env=environment, encoding="utf-8", timeout=60,
+                                   dimensions=(lines, 100))
+        self.child.delaybeforesend = 0.02
+        self.seen = ""
+
+    def prompt(self, sign="> "):
+        """Waits until the program reads: then it has told the terminal to mark what is pasted."""
+        self.child.expect_exact("\x1b[?2004h" + sign)
+        self.seen += self.child.before
+        return self.child.before
+
+    def type(self, text):
+        self.child.send(text)
+
+    def say(self, text):
+        """Types a message; returns what came until the next prompt."""
+        self.type(text + "\r")
+        return self.prompt()
+
+    def paste(self, text):
+        self.type("\x1b[200~" + text + "\x1b[201~")
+
+    def expect(self, words):
+        self.child.expect_exact(words)
+        return self.child.before
+
+    def end(self, code=0):
+        self.child.expect(pexpect.EOF)
+        self.child.close()
+        got = self.child.exitstatus if self.child.exitstatus is not None else -(self.child.signalstatus or 0)
+        assert got == code, (got, self.child.before)
+        return self.child.before
+
+
+def chat(*arguments):
+    t = Terminal(*arguments)
+    t.prompt()
+    return t
+
+
+def leave(t, code=0):
+    t.type("\x04")
+    return t.end(code)
+
+
+# ---- run ----
+
+def test_run_without_a_prompt_on_a_terminal():
+    """A word says what is waited for, and one Ctrl-D after a line ends it."""
+    t = Terminal("-n", "4", "-q", command="run")
+    t.expect("then Ctrl-D")
+    t.type(FOX + "\r")
+    time.sleep(0.3)
+    t.type("\x04")
+    out = t.end()
+    assert answer("-p", FOX, "-n", "4").strip() in out, out
+
+
+def test_run_with_nothing_typed():
+    t = Terminal("-n", "4", command="run")
+    t.expect("then Ctrl-D")
+    time.sleep(0.3)
+    t.type("\x04")
+    assert "prompt is empty" in t.end(1)
+
+
+def test_empty_prompts():
+    """No answer is invented, and no model loaded for it."""
+    for arguments, text in ((["-p", ""], None), (["-p", " \n"], None), ([], ""), ([], "\r\n"), ([], b"\xef\xbb\xbf\n"),
+                            (["-f", "/dev/null"], None), (["-p", "", "--raw"], None)):
+        ended = run(*arguments, "nowhere.gguf", text=text)
+        assert ended.returncode == 1 and ended.out == "" and "prompt is empty" in ended.err, (arguments, ended)
+
+
+def test_line_ends_and_byte_order_mark():
+    plain = answer("-p", "One\ntwo", "-n", "12")
+    assert plain == answer("-n", "12", text="One\ntwo")
+    for text in (b"One\ntwo\n", b"One\r\ntwo\r\n", b"\xef\xbb\xbfOne\ntwo", b"\xef\xbb\xbfOne\r\ntwo\r\n"):
+        assert plain == answer("-n", "12", text=text), text
+        with open(path("prompt"), "wb") as f:
+            f.write(text)
+        assert plain == answer("-n", "12", "-f", path("prompt")), text
+    assert plain != answer("-p", "One two", "-n", "12") or plain != answer("-p", "One", "-n", "12")
+    assert answer("-p", "One", "-n", "8", "--raw") == answer("-n", "8", "--raw", text="One\r\n")
+
+
+def test_stdin_beside_a_prompt():
+    both = answer("-p", "Shorten this.\n\nThe fox ran home.", "-n", "12")
+    assert both == answer("-p", "Shorten this.", "-n", "12", text="The fox ran home.\n")
+    with open(path("story"), "w") as f:
+        f.write("The fox ran home.\n")
+    with open(path("story")) as f:
+        ended = subprocess.run([PROGRAM, "run", *SAME, "-q", "-n", "12", "-p", "Shorten this."], stdin=f, env=environment,
+                               capture_output=True)
+    assert ended.stdout.decode() == both
+    assert answer("-p", FOX, "-n", "12") == answer("-p", FOX, "-n", "12", text="")  # an empty pipe adds nothing
+    t = Terminal("-q", "-n", "12", "-p", FOX, command="run")  # nor does a terminal, and nobody waits for it
+    assert answer("-p", FOX, "-n", "12").split()[0] in t.end()
+
+
+def test_stop_strings():
+    whole = answer("-p", FOX, "-n", "60").rstrip("\n")
+    words = whole.split(" ")
+    assert len(words) > 12, whole
+    # Across the borders of words and so of tokens, at every place; the first that comes ends it.
+    for i in range(2, 10):
+        stop = words[i][-1:] + " " + words[i + 1][:2]
+        expected = whole[:whole.index(stop)]
+        assert answer("-p", FOX, "-n", "60", "--stop", stop).rstrip("\n") == expected, stop
+        assert answer("-p", FOX, "-n", "60", "--stop", "never said", "--stop", stop, "--stop", words[-2]).rstrip("\n") == \
+            whole[:min(whole.index(stop), whole.index(words[-2]))], stop
+    assert answer("-p", FOX, "-n", "60", "--stop", "never said").rstrip("\n") == whole
+    assert answer("-p", FOX, "-n", "60", "--stop", whole[-3:] + "never said").rstrip("\n") == whole  # it waited, and came
+    ended = run("-p", FOX, "--stop", "")
+    assert ended.returncode == 2 and "--stop" in ended.err
+
+
+def test_json():
+    root = json.loads(answer("-p", FOX, "-n", "20", "--json"))
+    assert root["text"] == answer("-p", FOX, "-n", "20").rstrip("\n")
+    assert root["finish"] == "length" and root["answer_tokens"] == 20 and len(root["tokens"]) == 20
+    assert root["prompt_tokens"] == root["computed_tokens"] > 5 and root["stop"] is None and root["reasoning"] is None
+    assert root["timings"]["answer_s"] > 0 and root["timings"]["answer_tps"] > 0 and root["timings"]["load_s"] > 0
+    word = root["text"].split()[3]
+    root = json.loads(answer("-p", FOX, "-n", "20", "--json", "--stop", word))
+    assert root["finish"] == "stop" and root["stop"] == word and word not in root["text"]
+    root = json.loads(answer("-p", FOX, "-n", "900", "--json", "--ignore-eos", "--ctx", "64"))
+    assert root["finish"] == "context" and len(root["tokens"]) == root["answer_tokens"]
+    ended = run("-p", FOX, "-n", "900", "--json")
+    assert json.loads(ended.out)["finish"] in ("end", "length") and ended.err == "", ended.err
+    assert json.loads(run("-p", FOX, "-n", "0", "--json").out)["text"] == ""
+    root = json.loads(answer("-p", "Grüße, 世界 😀", "-n", "4", "--json", "--raw"))
+    assert isinstance(root["text"], str)
+
+
+def test_session_of_run():
+    """Two commands with a session say what one conversation would, and compute only what is new."""
+    s = path("fox.session")
+    first = answer("-p", FOX, "-n", "24", "--session", s)
+    assert first == answer("-p", FOX, "-n", "24")
+    second = json.loads(answer("-p", "And then?", "-n", "24", "--session", s, "--json"))
+    assert second["computed_tokens"] < second["prompt_tokens"] - 24, second
+    assert [r for r, _ in messages("fox.session")] == ["user", "assistant"] * 2
+    t = chat("-n", "24")  # the same in one go
+    t.say(FOX)
+    t.say("And then?")
+    t.say("/save " + path("fox.chat"))
+    leave(t)
+    assert messages("fox.chat") == messages("fox.session"), (messages("fox.chat"), messages("fox.session"))
+    assert os.stat(s).st_mode & 0o077 == 0  # a conversation is nobody else's
+
+
+def test_session_of_a_text():
+    whole = answer("-p", "Once upon a time", "--raw", "-n", "24", "--ignore-eos").rstrip("\n")
+    s = path("text.session")
+    first = answer("-p", "Once upon a time", "--raw", "-n", "12", "--ignore-eos", "--session", s).rstrip("\n")
+    assert whole.startswith(first)
+    root = json.loads(answer("-p", " and", "--raw", "-n", "6", "--session", s, "--json"))
+    assert root["computed_tokens"] <= 4 and root["prompt_tokens"] > 12, root
+    ended = run("-p", "x", "--session", s)
+    assert ended.returncode == 2 and "--raw" in ended.err, ended.err
+    ended = run("--session", s, command="chat")
+    assert ended.returncode == 1 and "--raw" in ended.err, ended.err
+
+
+def test_session_of_another_model():
+    """Refused with a sentence, and the file stays as it is."""
+    s = path("kept.session")
+    answer("-p", FOX, "-n", "8", "--session", s)
+    with open(s, "rb") as f:
+        before = f.read()
+    other = path("other.gguf")
+    subprocess.run([PROGRAM, "quantize", "models/pebble.gguf", other, "--rest", "f16"], env=environment, check=True,
+                   capture_output=True)
+    for arguments, words in (([other], "another model"), (["--kv", "f32"], "--kv f16"), (["--ctx", "16"], "--ctx 16")):
+        ended = run("-p", "x", "-n", "4", "--session", s, *arguments)
+        assert ended.returncode == 1 and words in ended.err and ended.out == "", ended
+        with open(s, "rb") as f:
+            assert f.read() == before
+    ended = run("-p", "x", "--session", s, "--system", "Be brief.", "-n", "4")
+    assert ended.returncode == 2 and "--system" in ended.err, ended
+
+
+def test_damaged_sessions():
+    s = path("damaged.session")
+    answer("-p", FOX, "-n", "8", "--session", s)
+    with open(s, "rb") as f:
+        good = f.read()
+    for bad in (b"", b"hello", good[:40], good[:-1], good + b"x", good[:100] + bytes([good[100] ^ 1]) + good[101:],
+                good[:-9] + bytes([good[-9] ^ 64]) + good[-8:], good[:16] + b"\xff" * 8 + good[24:]):
+        with open(s, "wb") as f:
+            f.write(bad)
+        ended = run("-p", "x", "-n", "4", "--session", s, "nowhere.gguf")  # before a model is looked for
+        assert ended.returncode == 1 and ended.out == "" and s in ended.err, ended
+    ended = run("-p", "x", "--session", FOLDER, "nowhere.gguf")
+    assert ended.returncode == 1 and FOLDER in ended.err, ended
+    ended = run("-p", "x", "--session", path("none/x"), "nowhere.gguf")
+    assert ended.returncode == 1 and "none/x" in ended.err and not os.path.exists(path("none")), ended
+
+
+def test_session_on_a_full_disk():
+    """The older file stays, and nothing else is left."""
+    os.mkdir(path("full"))
+    s = path("full/x.session")
+    answer("-p", FOX, "-n", "8", "--session", s)
+    with open(s, "rb") as f:
+        before = f.read()
+    limited = "ulimit -f 8; exec \"$@\""
+    ended = subprocess.run(["bash", "-c", limited, "bash", PROGRAM, "run", *SAME, "-q", "-n", "8", "-p", "x", "--session", s],
+                           env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    assert ended.returncode == 1 and s.encode() in ended.stderr, ended
+    with open(s, "rb") as f:
+        assert f.read() == before
+    assert os.listdir(path("full")) == ["x.session"], os.listdir(path("full"))
+
+
+def ends_by(number, *arguments, command="run", within=0.5):
+    child = subprocess.Popen([PROGRAM, command, *SAME, *arguments], env=environment, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = child.stdout.read(1)  # the answer has begun
+    began = time.monotonic()
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert time.monotonic() - began < within, time.monotonic() - began
+    assert child.returncode == 128 + number, (child.returncode, err)
+    return (first + out).decode("utf-8", "replace")
+
+
+def test_signals_end_an_answer():
+    endless = ["-p", FOX, "-n", "100000", "--ignore-eos", "-q"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        out = ends_by(number, *endless)
+        assert out.endswith("\n") and len(out) > 1, out
+
+
+def test_signals_end_a_prompt():
+    with open(path("long"), "w") as f:
+        f.write("The fox ran home over the hill. " * 800)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        child = subprocess.Popen([PROGRAM, "run", *SAME, "-f", path("long"), "--ctx", "8192", "--batch", "32", "--isa",
+                                  "scalar", "-q"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)
+        assert child.poll() is None, "the prompt is too short for this test"
+        began = time.monotonic()
+        child.send_signal(number)
+        child.communicate(timeout=60)
+        assert time.monotonic() - began < 0.5, time.monotonic() - began
+        assert child.returncode == 128 + number, child.returncode
+
+
+def test_json_of_an_interrupted_answer():
+    child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ignore-eos", "--json"], env=environment,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert json.loads(out)["finish"] == "interrupted"
+
+
+# ---- chat ----
+
+def test_chat_reads_utf8():
+    """Umlauts, Chinese and emoji reach the model in the C locale, typed, edited and recalled."""
+    t = chat("-n", "4")
+    t.say("Grüße an 世界 😀!")
+    t.type("äöü世x")
+    t.type("\x7f\x7f\x7f")  # x, 世, ü
+    t.say("ß")
+    t.type("\x1b[A\x1b[A")
+    time.sleep(0.2)
+    t.say("")
+    t.say("/save " + path("utf8.session"))
+    leave(t)
+    said = [c for r, c in messages("utf8.session") if r == "user"]
+    assert said == ["Grüße an 世界 😀!", "äöß", "Grüße an 世界 😀!"], said
+
+
+def test_chat_on_a_terminal_and_in_a_pipe():
+    t = chat("-n", "12")
+    seen = t.say(FOX)
+    leave(t)
+    piped = run("-n", "12", command="chat", text=FOX + "\n").out
+    assert piped.strip().split("\n")[0] in seen.replace("\r", ""), (piped, seen)
+    assert piped == run("-n", "12", command="chat", text=b"\xef\xbb\xbf" + FOX.encode() + b"\r\n").out
+
+
+def test_chat_ctrl_c_ends_the_answer():
+    t = chat("--ctx", "4096", "--logit-bias", "4095:-inf")  # without an end
+    t.type(FOX + "\r")
+    time.sleep(0.7)
+    began = time.monotonic()
+    t.type("\x03")
+    t.prompt()
+    assert time.monotonic() - began < 0.5, time.monotonic() - began
+    t.type(FOX + "\r")  # and once more
+    time.sleep(0.5)
+    t.type("\x03")
+    t.prompt()
+    t.say("/save " + path("cut.session"))
+    leave(t)  # 0: the chat itself was not interrupted
+    said = messages("cut.session")
+    assert [r for r, _ in said] == ["user", "assistant"] * 2 and len(said[1][1]) > 10, said
+
+
+def test_chat_ctrl_c_gives_up_a_line():
+    t = chat("-n", "4")
+    t.type("this is not")
+    time.sleep(0.2)
+    t.type("\x03")
+    assert "Ctrl-D leaves" in t.prompt()
+    t.type("neither \\\r")
+    t.prompt(". ")
+    t.type("this\x03")
+    t.prompt()
+    t.say("but this")
+    t.say("/save " + path("given.session"))
+    leave(t)
+    assert [c for r, c in messages("given.session") if r == "user"] == ["but this"]
+
+
+def test_chat_sigterm():
+    """While an answer comes and while a line is read; the session is kept."""
+    for busy in (True, False):
+        s = path("term%d.session" % busy)
+        t = chat("--ctx", "4096", "--session", s, "-n", "-1" if busy else "4", *(["--logit-bias", "4095:-inf"] if busy else []))
+        t.type(FOX + "\r")
+        if busy:
+            time.sleep(0.7)
+        else:
+            t.prompt()
+        began = time.monotonic()
+        os.kill(t.child.pid, signal.SIGTERM)
+        t.end(143)
+        assert time.monotonic() - began < 0.7, time.monotonic() - began
+        assert [r for r, _ in messages("term%d.session" % busy)] == ["user", "assistant"]
+
+
+def test_chat_ctrl_d():
+    t = chat("-n", "4")
+    leave(t)
+    t = chat("-n", "4")
+    t.say(FOX)
+    leave(t)
+
+
+def test_chat_empty_lines():
+    t = chat("-n", "4")
+    for text in ("", "   ", '""""""', '"""  """'):
+        t.say(text)
+    t.say("/save " + path("empty.session"))
+    leave(t)
+    assert messages("empty.session") == []
+
+
+def test_chat_pasted_text():
+    """What is pasted is one message, with all its lines; nothing is sent before Enter."""
+    t = chat("-n", "4")
+    t.paste("first line\rsecond: äöü\r\n\r/exit\r")
+    time.sleep(0.3)
+    t.type(" and typed")
+    t.say("")
+    t.say("/save " + path("pasted.session"))
+    many = "\r".join("line %d" % i for i in range(200))
+    t.paste(many)
+    time.sleep(0.5)
+    t.say("")
+    t.say("/save " + path("pasted.session"))
+    leave(t)
+    said = [c for r, c in messages("pasted.session") if r == "user"]
+    assert said == ["first line\nsecond: äöü\n\n/exit\n and typed", many.replace("\r", "\n")], said
+
+
+def test_chat_lines_that_go_on():
+    t = chat("-n", "4")
+    t.type("one \\\r")
+    t.prompt(". ")
+    t.type("two\\\r")
+    t.prompt(". ")
+    t.say("three")
+    t.type('"""\r')
+    t.prompt(". ")
+    t.type("/exit\r")
+    t.prompt(". ")
+    t.type("\r")
+    t.prompt(". ")
+    t.say('end"""')
+    t.say('"""/quoted"""')
+    t.say("/save " + path("lines.session"))
+    leave(t)
+    expected = ["one \ntwo\nthree", "/exit\n\nend", "/quoted"]
+    assert [c for r, c in messages("lines.session") if r == "user"] == expected, messages("lines.session")
+    text = 'one \\\ntwo\\\nthree\n"""\n/exit\n\nend"""\n"""/quoted"""\n/save ' + path("piped.session") + "\n"
+    ended = run("-n", "4", command="chat", text=text)
+    assert ended.returncode == 0 and messages("piped.session") == messages("lines.session"), ended.err
+    ended = run("-n", "4", "--session", path("open.session"), command="chat", text='"""\nnever closed\n')
+    assert messages("open.session")[0] == ("user", "never closed"), messages("open.session")
+
+
+def test_chat_history():
+    """Another chat finds what was typed in this one, messages of several lines too; nobody else reads it."""
+    shutil.rmtree(os.path.join(FOLDER, "cache"), ignore_errors=True)
+    t = chat("-n", "2")
+    t.say("older")
+    t.paste("two\rlines \\n")
+    t.say("")
+    leave(t)
+    kept = os.path.join(FOLDER, "cache", "moraine", "history")
+    assert os.stat(kept).st_mode & 0o077 == 0
+    with open(kept) as f:
+        assert f.read() == "older\ntwo\\nlines \\\\n\n"
+    t = chat("-n", "2")
+    t.type("\x1b[A")
+    time.sleep(0.2)
+    t.say("")
+    t.type("\x1b[A\x1b[A")
+    time.sleep(0.2)
+    t.say("")
+    t.say("/save " + path("history.session"))
+    leave(t)
+    said = [c for r, c in messages("history.session") if r == "user"]
+    assert said == ["two\nlines \\n", "older"], said
+    with open(kept) as f:
+        before = f.read()
+    t = chat("-n", "2", "--history", "off")
+    t.say("not kept")
+    leave(t)
+    t = chat("-n", "2", "--history", path("own"))
+    t.say("kept elsewhere")
+    leave(t)
+    with open(kept) as f, open(path("own")) as own:
+        assert f.read() == before and own.read() == "kept elsewhere\n"
+    t = chat("-n", "2", "--history", path("none/own"))
+    assert "cannot be kept" in t.say("x") and "cannot be kept" not in t.say("y")  # said once
+    leave(t)
+    assert not os.path.exists(path("none"))
+    with open(kept, "w") as f:
+        f.write("".join("line %d\n" % i for i in range(2500)))
+    leave(chat())
+    with open(kept) as f:
+        lines = f.read().split("\n")
+    assert lines[0] == "line 1500" and len(lines) == 1001, (lines[0], len(lines))
+    assert os.listdir(os.path.dirname(kept)).count("history.part") == 0
+
+
+def test_chat_save_and_load():
+    t = chat("-n", "16")
+    t.say(FOX)
+    expected = t.say("And then?")
+    t.say("/undo")
+    t.say("/save " + path("saved.session"))
+    leave(t)
+    t = chat("-n", "16")
+    t.say("Something else.")
+    assert "2 messages" in t.say("/load " + path("saved.session"))
+    assert t.say("And then?") == expected
+    assert "no file" in t.say("/load " + path("missing.session"))
+    assert "needs the name" in t.say("/load") and "needs the name" in t.say("/save")
+    assert "not a session" in t.say("/load /etc/passwd")
+    assert "cannot be kept" in t.say("/save " + path("none/x"))
+    t.say("/save " + path("both.session"))
+    leave(t)
+    assert len(messages("both.session")) == 4
+    t = Terminal("-n", "16", "--session", path("saved.session"))  # the same from the command line
+    assert "2 messages" in t.prompt()
+    assert t.say("And then?") == expected
+    leave(t)
+    assert messages("saved.session") == messages("both.session")
+    ended = run("--session", path("saved.session"), "--system", "Be brief.", command="chat")
+    assert ended.returncode == 2 and "--system" in ended.err
+
+
+def fill(t):
+    """Asks until the context is full; returns what was said then, and the message that waits."""
+    for i in range(40):
+        question = "Tell me a story about fox number %d." % i
+        seen = t.say(question)
+        if "/drop" in seen:
+            return seen, question
+    raise AssertionError("the context never filled")
+
+
+def test_chat_full_context():
+    """The choice is offered and nothing forgotten without it; after it the message that waited is answered."""
+    for way in ("/drop", "/undo", "/clear"):
+        t = chat("--ctx", "160", "-n", "24", "--system", "Tell stories.")
+        seen, question = fill(t)
+        assert "/undo" in seen and "/clear" in seen and "--ctx" in seen, seen
+        t.say("/save " + path("full.session"))
+        before = [c for r, c in messages("full.session") if r == "user"]
+        waited = question not in before
+        seen = t.say(way)
+        t.say("/save " + path("after.session"))
+        leave(t)
+        after = messages("after.session")
+        assert after[0] == ("system", "Tell stories.")
+        asked = [c for r, c in after if r == "user"]
+        rest = {"/drop": before[-(len(asked) - waited):] if len(asked) > waited else [], "/undo": before[:-1], "/clear": []}[way]
+        assert asked == rest + [question] * waited, (way, before, asked)
+        assert len(asked) < len(before) + waited
+        if way == "/drop":
+            assert "forgot the" in seen, seen
+        assert after[-1][0] == ("assistant" if len(after) > 1 else "system")
+
+
+def test_chat_message_longer_than_the_context():
+    t = chat("--ctx", "64", "-n", "4")
+    assert "alone" in t.say("fox " * 90)
+    t.say("Short.")
+    t.say("/save " + path("short.session"))
+    leave(t)
+    assert [c for r, c in messages("short.session") if r == "user"] == ["Short."]
+
+
+def test_chat_commands():
+    t = chat("-n", "4")
+    listed = t.say("/help")
+    for word in ("/clear", "/undo", "/drop", "/save FILE", "/load FILE", "/speed", "/profile", "/apply", "/exit", '"""'):
+        assert word in listed, word
+    assert "no command /nothing" in t.say("/nothing at all")
+    assert "takes nothing" in t.say("/clear all")
+    t.say(FOX)
+    assert "tokens/s" in t.say("/speed")
+    t.say("/undo")
+    t.say("/save " + path("undone.session"))
+    t.type("/exit\r")
+    t.end()
+    assert messages("undone.session") == []
+
+
+def test_chat_stop():
+    whole = run("-n", "40", command="chat", text=FOX + "\n").out
+    word = whole.split()[5]
+    cut = run("-n", "40", "--stop", word, command="chat", text=FOX + "\n").out
+    assert cut.rstrip("\n") == whole[:whole.index(word)].rstrip("\n"), (cut, whole)
+
+
+def test_help_teaches_it():
+    for command, words in (("run", ("--stop", "--json", "--session", "pipe")),
+                           ("chat", ("--stop", "--session", "--history", "/save", "/load", "/drop", '"""', "pasted"))):
+        shown = subprocess.run([PROGRAM, command, "--help"], env=environment, capture_output=True).stdout.decode()
+        for word in words:
+            assert word in shown, (command, word)
+
+
+def main():
+    wanted = sys.argv[2:]
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_") and (not wanted or n in wanted)]
+    failed = 0
+    print("1..%d" % len(tests))
+    for number, (name, test) in enumerate(tests, 1):
+        began = time.monotonic()
+        try:
+            test()
+            print("ok %d - %s" % (number, name))
+        except Exception as e:  # a failed assertion, or a terminal that does not say what is expected
+            failed += 1
+            line = e.__traceback__
+            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
+                line = line.tb_next
+            print("not ok %d - %s" % (number, name))
+            print("# line %d: %s: %s" % (line.tb_lineno, type(e).__name__, str(e)[:1500].replace("\n", "\n# ")))
+        print("# %.1f s" % (time.monotonic() - began), flush=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
