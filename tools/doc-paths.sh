@@ -2,13 +2,17 @@
 # doc-paths.sh: holds the file names that the documentation mentions against the tree. Looked at are the words between
 # backticks that are paths (src/..., a room as in `store/slots.c`, or a bare file name such as `slots.c`; * stands for any
 # part of a name, a word with NAME in it for a file to come) and the targets of links, with their headings. Code that begins
-# with ```c FILE must be lines of that file.
+# with ```c FILE must be lines of that file, and names that begin with mo_ or MO_ must be used somewhere.
 # Prints what is not there; exits 1 if anything is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -t pages < <(git ls-files -co --exclude-standard README.md 'docs/*.md' 'bench/*.md' 'models/*.md' 'tests/*.md')
-git ls-files -co --exclude-standard | while read -r file; do [ ! -e "$file" ] || echo "$file"; done | awk -v pages="${pages[*]}" '
+{
+    git grep -howE --untracked '(mo|MO)_[A-Za-z0-9_]+' -- ':!*.md' | sort -u | sed 's/^/name /'
+    git ls-files -co --exclude-standard | while read -r file; do [ ! -e "$file" ] || echo "$file"; done
+} | awk -v pages="${pages[*]}" '
+/^name / { used[$2] = 1; next }
 { file[$0] = 1
   for (path = $0; sub(/\/[^\/]*$/, "", path);) file[path] = 1
   base = $0; sub(/.*\//, "", base); file["*/" base] = 1
@@ -25,6 +29,11 @@ function there(word,    f) {
 }
 function missing(page, number, word) { print page ":" number ": there is no " word; bad = 1 }
 function look(page, number, word,    first) {
+    if (word ~ /^(mo|MO)_[A-Za-z0-9_]+(\(\))?$/) {
+        sub(/\(\)$/, "", word)
+        if (!(word in used)) missing(page, number, word)
+        return
+    }
     if (word ~ /NAME/ || word !~ /^[A-Za-z0-9_][A-Za-z0-9_.*\/-]*$/) return
     if (index(word, "/")) {
         first = word; sub(/\/.*/, "", first)
