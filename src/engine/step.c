@@ -185,6 +185,11 @@ static mo_status run(mo_forward *forward, mo_error *err)
     if (accelerator) {
         return accelerator->step(accelerator->owner, forward, err);
     }
+    for (int i = 0; i < forward->slice_count; i++) { /* lost in a step of others, after this feed began */
+        if (forward->slices[i].state->gpu_session) {
+            return mo_fail(err, MO_EDEVICE, "the device that had the session's state is lost");
+        }
+    }
     for (int i = 0; i < forward->spec->layer_count; i++) {
         status = mo_forward_cancelled(forward, err);
         if (status == MO_OK) {
