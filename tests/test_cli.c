@@ -839,7 +839,7 @@ static void test_plan(void **state)
     assert_int_equal(strlen(errors), 0);
     assert_non_null(strstr(output, "slots: the core lies in RAM"));
     assert_non_null(strstr(output, "of 448 experts"));
-    assert_non_null(strstr(output, "--ram asks for 52.0 MiB"));
+    assert_non_null(strstr(output, "a RAM ceiling of 52.0 MiB was given"));
     assert_int_equal(run("plan " PEBBLE SMALLER "--json"), 0);
     json_t *root = parse_output();
     assert_string_equal(json_string_value(json_object_get(root, "mode")), "slots");
@@ -920,7 +920,7 @@ static void test_plan_device(void **state)
     assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --device sim --vram 12M"), 0);
     assert_non_null(strstr(output, "In VRAM"));
     assert_non_null(strstr(output, "fetch lane"));
-    assert_non_null(strstr(output, "--vram asks for 12.0 MiB"));
+    assert_non_null(strstr(output, "a ceiling of 12.0 MiB was given"));
     expect_failure("plan " PEBBLE " --device sim --vram 1M", 1, "of VRAM");
     assert_non_null(strstr(errors, "--device none"));
     expect_failure("plan " PEBBLE " --device gpu", 2, "none, sim, cuda or auto");
@@ -1076,6 +1076,8 @@ static void test_wrong_tiers(void **state)
     expect_failure("run " PEBBLE " -p a --mmap --ram 1G", 2, "--mmap");
     expect_failure("run " PEBBLE " -p a --mmap --skip-missing", 2, "--mmap");
     expect_failure("run " PEBBLE " -p a --ram 10M --seed 1", 1, "are needed");
+    assert_non_null(
+        strstr(errors, "(options: --ram")); /* the library names settings, the program its options */
 }
 
 int main(void)

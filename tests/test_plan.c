@@ -187,7 +187,7 @@ static void refuses_with_the_number(void **state)
         assert_int_equal(refused(&models[i], least - 1, &err), MO_ENOMEM);
         snprintf(number, sizeof number, "(%lld bytes)", (long long)least);
         assert_says(&err, number);
-        assert_says(&err, "--ram");
+        assert_says(&err, "RAM ceiling");
         assert_int_equal(refused(&models[i], 1, &err), MO_ENOMEM);
         assert_says(&err, number);
         assert_says(&err, "are not enough");
@@ -197,14 +197,14 @@ static void refuses_with_the_number(void **state)
     mo_plan_model m = qwen();
     const int64_t least = planned(&m, 200 * GB, &fast).least;
     refused(&m, least - 99 * 1000000, &err); /* less than keys and values, more than working memory */
-    assert_says(&err, "make --ctx smaller");
+    assert_says(&err, "make the context smaller");
     refused(&m, least - 59 * 1000000, &err);
-    assert_says(&err, "make --ctx or --batch smaller");
+    assert_says(&err, "make the context or the batch smaller");
     refused(&m, least - 120 * 1000000, &err);
-    assert_says(&err, "make --ctx and --batch smaller");
+    assert_says(&err, "make the context and the batch smaller");
     m.kv_bytes = 0;
     refused(&m, least - 159 * 1000000, &err);
-    assert_says(&err, "make --batch smaller");
+    assert_says(&err, "make the batch smaller");
 }
 
 /* ---- Speed ---- */
@@ -430,7 +430,7 @@ static void nonsense_is_named(void **state)
     assert_int_equal(refused(&m, -5, &err), MO_EINVAL);
     mo_plan_limits l = {.ram_bytes = GB, .vram_bytes = -1};
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_EINVAL);
-    assert_says(&err, "--vram");
+    assert_says(&err, "device memory");
     l.vram_bytes = 0;
     l.vram_expert_bytes = -1;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_EINVAL);
@@ -483,11 +483,11 @@ static void ceiling_from_the_machine(void **state)
     const mo_rates r = mo_rates_default();
     mo_plan_limits l = {.reserve_bytes = -1};
     assert_int_equal(mo_plan_limits_find(folder, &r, &l, &err), MO_EUNSUPPORTED);
-    assert_says(&err, "--ram");
+    assert_says(&err, "RAM ceiling");
     l = found(GIB, -1); /* what was asked for needs no machine */
     assert_int_equal(l.ram_bytes, GIB);
     assert_int_equal(l.available_bytes, 0);
-    assert_string_equal(l.why, "--ram asks for 1.00 GiB");
+    assert_string_equal(l.why, "a RAM ceiling of 1.00 GiB was given");
     put("/proc/meminfo", "MemTotal:  50000000 kB\nMemAvailable:   16777216 kB\n");
     l = found(0, -1);
     assert_int_equal(l.available_bytes, 16 * GIB);

@@ -49,7 +49,8 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
 static void warn_no_device(const char *why, const char *hot)
 {
     mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", why,
-           hot ? ", and without --device none there is no hot cache of " : "", hot ? hot : "");
+           hot ? ", and a hot cache in RAM has to be asked for without a device, so there is none of " : "",
+           hot ? hot : "");
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hints.h"
 #include "terminal.h"
 
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
@@ -127,7 +128,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
         *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
         return NULL;
     }

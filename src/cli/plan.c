@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "default_model.h"
+#include "hints.h"
 #include "json.h"
 #include "learning.h"
 #include "loading.h"
@@ -41,7 +42,7 @@ static const char *mode_words(const mo_plan_report *r)
     }
     return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
            : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
-                                         : "layers come from the disk for every token, through buffers in RAM";
+                                        : "layers come from the disk for every token, through buffers in RAM";
 }
 
 static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *experts)
@@ -365,7 +366,7 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
     mo_plan_report report;
     const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine plan: %s\n", err.detail);
+        cli_say_with_hint("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     return json ? print_json(path, &report, kv) : print_table(path, &report, kv);

@@ -60,10 +60,11 @@ static bool find_source(const char *root, const mo_rates *rates, int64_t asked, 
 
 static mo_status fail_unknown(const char *root, mo_error *err)
 {
-    return mo_fail(
-        err, MO_EUNSUPPORTED,
-        root ? "how much memory is free cannot be read from /proc/meminfo; say with --ram how much to use"
-             : "the description of the machine has no ram_bytes; add it, or say with --ram how much to use");
+    return mo_fail(err, MO_EUNSUPPORTED,
+                   root ? "how much memory is free cannot be read from /proc/meminfo; say how much to use by "
+                          "the RAM ceiling"
+                        : "the description of the machine has no ram_bytes; add it, or say how much to use "
+                          "by the RAM ceiling");
 }
 
 static void keep_given(const source *s, bool known, mo_plan_limits *l)
@@ -72,10 +73,10 @@ static void keep_given(const source *s, bool known, mo_plan_limits *l)
     mo_plan_size_text(l->ram_bytes, asked);
     if (known && l->ram_bytes > s->available) {
         snprintf(l->why, sizeof l->why,
-                 "--ram asks for %s, but %s has only %s: the system may swap or end the process", asked,
-                 s->name, mo_plan_size_text(s->available, there));
+                 "a RAM ceiling of %s was given, but %s has only %s: the system may swap or end the process",
+                 asked, s->name, mo_plan_size_text(s->available, there));
     } else {
-        snprintf(l->why, sizeof l->why, "--ram asks for %s", asked);
+        snprintf(l->why, sizeof l->why, "a RAM ceiling of %s was given", asked);
     }
 }
 
@@ -97,8 +98,7 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
     if (s.reserve >= s.available) {
         return mo_fail(
             err, MO_ENOMEM,
-            "%s has %s left and %s of it is reserved for others; free some memory, or say with --ram how "
-            "much to use",
+            "%s has %s left and %s of it is reserved for others; free some memory, or give a RAM ceiling",
             s.name, there, reserve);
     }
     limits->ram_bytes = s.available - s.reserve;
@@ -116,11 +116,11 @@ void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mi
     mo_plan_size_text(left, reserve);
     if (asked > free_bytes) {
         l->vram_bytes = free_bytes;
-        snprintf(l->vram_why, sizeof l->vram_why, "--vram asks for %s, but the device has only %s free", size,
-                 there);
+        snprintf(l->vram_why, sizeof l->vram_why,
+                 "a ceiling of %s was given, but the device has only %s free", size, there);
     } else if (asked > 0) {
         l->vram_bytes = asked;
-        snprintf(l->vram_why, sizeof l->vram_why, "--vram asks for %s", size);
+        snprintf(l->vram_why, sizeof l->vram_why, "a ceiling of %s was given", size);
     } else {
         l->vram_bytes = free_bytes - left;
         snprintf(l->vram_why, sizeof l->vram_why, "the device has %s free, of which %s is left alone", there,

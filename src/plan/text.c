@@ -39,12 +39,12 @@ static const char *remedy(const mo_plan *p)
     const int64_t missing = p->used - p->ceiling;
     const bool context = p->kv > missing, batch = p->work > missing;
     if (context || batch) {
-        return !batch     ? "make --ctx smaller"
-               : !context ? "make --batch smaller"
-                          : "make --ctx or --batch smaller";
+        return !batch     ? "make the context smaller"
+               : !context ? "make the batch smaller"
+                          : "make the context or the batch smaller";
     }
-    return p->kv > missing - p->work ? "make --ctx and --batch smaller"
-                                     : "take a smaller model: less --ctx and --batch are not enough";
+    return p->kv > missing - p->work ? "make the context and the batch smaller"
+                                     : "take a smaller model: a smaller context and batch are not enough";
 }
 
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
@@ -61,8 +61,8 @@ mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
     mo_plan_size_text(countless ? INT64_MAX : p->staging + p->other, rest);
     return mo_fail(
         err, MO_ENOMEM,
-        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; give --ram that "
-        "much or %s (needed: core %s, keys and values %s, working memory %s, %s %s, staging and the "
+        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; raise the RAM ceiling "
+        "to that or %s (needed: core %s, keys and values %s, working memory %s, %s %s, staging and the "
         "program %s; ceiling: %s)",
         need, p->used, ceiling, remedy(p), weights, kv, work,
         p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots, rest, p->why);
@@ -81,9 +81,9 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
     mo_plan_size_text(d->layer_buffer_bytes, buffers);
     return mo_fail(
         err, MO_EDEVICE,
-        "at least %s of VRAM (%" PRId64 " bytes) are needed, but the ceiling is %s; give --vram that "
-        "much, %sor leave the device out with --device none (needed: output matrix and vectors %s, keys "
+        "at least %s of VRAM (%" PRId64 " bytes) are needed, but the ceiling is %s; raise the ceiling "
+        "of device memory to that, %sor leave the device out (needed: output matrix and vectors %s, keys "
         "and values %s, working memory %s, staging %s, layer buffers %s%s%s)",
-        need, d->used, ceiling, context ? "make --ctx smaller, " : "", core, kv, work, staging, buffers,
+        need, d->used, ceiling, context ? "make the context smaller, " : "", core, kv, work, staging, buffers,
         d->why[0] ? "; ceiling: " : "", d->why);
 }
