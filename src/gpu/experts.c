@@ -49,8 +49,9 @@ mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_mode
         const mo_layer *l = &spec->layers[i];
         if (l->routed) {
             const int size_class = model->layer[i].size_class;
-            shapes[i] = (mo_vram_layer){
-                .bytes = model->device_slot_bytes[size_class], .experts = l->moe.experts, .size_class = size_class};
+            shapes[i] = (mo_vram_layer){.bytes = model->device_slot_bytes[size_class],
+                                        .experts = l->moe.experts,
+                                        .size_class = size_class};
         }
     }
     return shapes;

@@ -58,8 +58,9 @@ static inline mo_plan_model qwen(void)
         .output_bytes = 260 * 1000000,
         .vector_bytes = 13 * 1000000,
         .table_bytes = 175 * 1000000,
-        .classes = {{.bytes = 3023872, .slot_bytes = 3035136, .bricks = 768, .used_per_token = 48, .used = 8},
-                    {.bytes = 2654208, .slot_bytes = 2678784, .bricks = 768, .used_per_token = 48, .used = 8}},
+        .classes =
+            {{.bytes = 3023872, .slot_bytes = 3035136, .bricks = 768, .used_per_token = 48, .used = 8},
+             {.bytes = 2654208, .slot_bytes = 2678784, .bricks = 768, .used_per_token = 48, .used = 8}},
         .class_count = 2,
         .dense_layers = 12,
         .dense_bytes = 129 * 1000000,
@@ -103,7 +104,8 @@ static inline mo_plan_model gpt_oss_120b(int64_t context)
         .output_bytes = 620 * 1000000,
         .vector_bytes = 60 * 1000000,
         .table_bytes = 620 * 1000000,
-        .classes = {{.bytes = 13219200, .slot_bytes = 13238272, .bricks = 4608, .used_per_token = 144, .used = 4}},
+        .classes =
+            {{.bytes = 13219200, .slot_bytes = 13238272, .bricks = 4608, .used_per_token = 144, .used = 4}},
         .class_count = 1,
         .dense_layers = 36,
         .dense_bytes = 36 * (int64_t)28000000,
