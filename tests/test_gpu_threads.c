@@ -93,6 +93,63 @@ static void sessions_come_and_go(void **state)
     free(want);
 }
 
+/* ---- A device that is lost -------------------------------------------------------------------- */
+
+typedef struct feeder {
+    const oracle *o;
+    mo_session *session;
+    sink s;
+} feeder;
+
+static void *feed_all_tokens(void *ctx)
+{
+    feeder *f = ctx;
+    feed(f->session, f->o->tokens, ORACLE_TOKENS, 1, &f->s);
+    return NULL;
+}
+
+/* Whichever of two sessions loses it: the other, in the middle of its text, goes on with the same bits too. */
+static void a_device_lost_by_another_session(void **state)
+{
+    (void)state;
+    const oracle *o = routed_model();
+    const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    int lost = 0;
+    for (int after = 600; after < 3000; after += 200) {
+        mo_error err = {.detail = ""};
+        mo_model *model = NULL;
+        mo_device_report report;
+        char text[32];
+        snprintf(text, sizeof text, "fault=lost:%d", after);
+        setenv("MORAINE_SIM", text, 1);
+        const mo_status opened = try_open(o->path, &(setting){.device = "sim"}, &model, &err);
+        unsetenv("MORAINE_SIM");
+        if (opened != MO_OK) {
+            continue; /* lost while the model was sent */
+        }
+        feeder f[2];
+        pthread_t thread;
+        for (int i = 0; i < 2; i++) {
+            f[i] = (feeder){.o = o, .session = open_session(model, MO_KV_F16)};
+            f[i].s = (sink){.rows = calloc(1, bytes), .vocab = o->vocab};
+        }
+        assert_int_equal(pthread_create(&thread, NULL, feed_all_tokens, &f[1]), 0);
+        feed_all_tokens(&f[0]);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < 2; i++) {
+            assert_memory_equal(f[i].s.rows, want, bytes);
+            free(f[i].s.rows);
+            mo_session_close(f[i].session);
+        }
+        mo_model_device(model, &report, sizeof report);
+        lost += report.lost;
+        mo_model_close(model);
+    }
+    assert_true(lost > 0);
+    free(want);
+}
+
 /* ---- Reports ---------------------------------------------------------------------------------- */
 
 typedef struct asking {
@@ -210,6 +267,7 @@ int main(void)
     read_models();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_come_and_go),
+        cmocka_unit_test(a_device_lost_by_another_session),
         cmocka_unit_test(reports_wait_for_no_step),
         cmocka_unit_test(a_cancelled_step_ends_between_layers),
         cmocka_unit_test(a_step_goes_on_for_the_others),
