@@ -617,6 +617,60 @@ static void refusals(void **state)
     assert_non_null(strstr(err.detail, "scalar"));
 }
 
+typedef struct cancelling {
+    mo_session *session;
+    int at, last; /* cancels at this layer; the last one that was heard of */
+} cancelling;
+
+static void cancel_at(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
+                      int used)
+{
+    cancelling *c = user;
+    (void)position, (void)ids, (void)weights, (void)used;
+    c->last = layer;
+    if (layer == c->at) {
+        mo_session_cancel(c->session);
+    }
+}
+
+/* A step that is cancelled within a layer leaves what it was about, computes no further layer, and the session comes to
+ * the same bits afterwards: in RAM, from slots, and with all logits. */
+static void cancelled_within_a_layer(void **state)
+{
+    (void)state;
+    const setting set = {.batch = ORACLE_TOKENS};
+    for (int m = 0; m < model_count; m++) {
+        const oracle *o = &models[m];
+        const size_t row = sizeof(float) * (size_t)o->vocab;
+        mo_model *model = open_model(o->path, &set);
+        mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+        mo_model_info info;
+        mo_error err;
+        mo_model_describe(model, &info, sizeof info);
+        feed(b, o->tokens, ORACLE_TOKENS, 0, NULL);
+        for (int layer = 0; layer < info.layers; layer++) {
+            cancelling c = {.session = a, .at = layer, .last = -1};
+            if (mo_model_layer_experts(model, layer) == 0) {
+                continue;
+            }
+            const mo_feed f = {.size = sizeof(mo_feed),
+                               .session = a,
+                               .tokens = o->tokens,
+                               .count = ORACLE_TOKENS,
+                               .routes = cancel_at,
+                               .user = &c};
+            assert_int_equal(mo_session_feed(&f, &err), MO_ECANCELLED);
+            assert_int_equal(c.last, layer);
+            assert_int_equal(mo_session_length(a), 0);
+        }
+        feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
+        assert_memory_equal(mo_session_logits(a), mo_session_logits(b), row);
+        mo_session_close(a);
+        mo_session_close(b);
+        mo_model_close(model);
+    }
+}
+
 /* The same on every machine and for ever. */
 static void fixed_fingerprints(void **state)
 {
@@ -660,6 +714,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(windows_keep_what_they_see),
         cmocka_unit_test(shared_blocks_are_copied_before_a_step_writes),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(cancelled_within_a_layer),
         cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(a_removed_file_is_not_missed),
         cmocka_unit_test(at_the_same_time),

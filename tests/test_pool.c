@@ -189,6 +189,45 @@ static void tiny_regions(void **state)
     }
 }
 
+/* ---- Regions that nobody wants any more -------------------------------------------------------- */
+
+typedef struct unwanted {
+    _Atomic int64_t ran;
+    int64_t enough;
+} unwanted;
+
+static void count_run(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    atomic_fetch_add(&((unwanted *)ctx)->ran, end - begin);
+}
+
+static bool had_enough(const void *ctx)
+{
+    const unwanted *u = ctx;
+    return atomic_load(&u->ran) >= u->enough;
+}
+
+/* Chunks that run when the answer changes are finished, none begins after that, in this phase or the next; the pool
+ * serves the next region as ever. */
+static void a_region_ends_early(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < COUNTS; n++) {
+        mo_pool *pool = create(thread_counts[n]);
+        for (int64_t enough = 0; enough <= 300; enough += 50) {
+            unwanted u = {.enough = enough}, whole = {.enough = INT64_MAX};
+            const mo_phase phases[] = {
+                {count_run, &u, 100, 1}, {count_run, &u, 1, 1}, {count_run, &u, 200, 1}};
+            mo_pool_region_until(pool, phases, 3, had_enough, &u);
+            assert_in_range(u.ran, enough, enough + thread_counts[n] - (enough < 301));
+            mo_pool_run(pool, 500, 3, count_run, &whole);
+            assert_int_equal(whole.ran, 500);
+        }
+        mo_pool_destroy(pool);
+    }
+}
+
 /* Pauses longer than the spin: every region finds sleeping threads. */
 static void sleepers_wake(void **state)
 {
@@ -403,11 +442,17 @@ static void bad_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_once),    cmocka_unit_test(phases_in_order),
-        cmocka_unit_test(tiny_regions),       cmocka_unit_test(sleepers_wake),
-        cmocka_unit_test(create_and_destroy), cmocka_unit_test(several_callers),
-        cmocka_unit_test(crowded_core),       cmocka_unit_test(slow_chunk_blocks_nobody),
-        cmocka_unit_test(float_mode),         cmocka_unit_test(bad_counts),
+        cmocka_unit_test(every_item_once),
+        cmocka_unit_test(phases_in_order),
+        cmocka_unit_test(tiny_regions),
+        cmocka_unit_test(a_region_ends_early),
+        cmocka_unit_test(sleepers_wake),
+        cmocka_unit_test(create_and_destroy),
+        cmocka_unit_test(several_callers),
+        cmocka_unit_test(crowded_core),
+        cmocka_unit_test(slow_chunk_blocks_nobody),
+        cmocka_unit_test(float_mode),
+        cmocka_unit_test(bad_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,10 @@ struct mo_pool {
     alignas(LINE_BYTES) _Atomic int64_t unclaimed;
     int64_t chunks; /* of the open phase, at least 2 */
     mo_phase phase; /* a copy of the open phase */
+    /* Of the region: NULL, or whether its work is still wanted. Beside what a chunk needs anyway, so that asking
+     * nobody costs a comparison. */
+    mo_pool_asked asked;
+    const void *asked_ctx;
     alignas(LINE_BYTES) _Atomic int64_t unfinished;
     /* The caller's list, valid until the region is closed; for who opens a phase. */
     const mo_phase *phases;
@@ -110,6 +114,14 @@ static void wake_some(mo_pool *pool, int64_t wanted)
     }
 }
 
+/* A chunk of a region that is not wanted any more counts as done. */
+static void run_items(const mo_pool *pool, const mo_phase *p, int64_t begin, int64_t end, int thread)
+{
+    if (!pool->asked || !pool->asked(pool->asked_ctx)) {
+        p->fn(p->ctx, begin, end, thread);
+    }
+}
+
 /* Opens the next phase that has chunks to share, or closes the region. Only the caller before the first
  * phase and the thread that finished the last chunk of a phase get here, one at a time. A phase of one
  * chunk is run on the spot: handing it over would cost more than it could win. */
@@ -122,7 +134,7 @@ static void advance(mo_pool *pool, int thread)
             continue;
         }
         if (p->count <= grain) {
-            p->fn(p->ctx, 0, p->count, thread);
+            run_items(pool, p, 0, p->count, thread);
             continue;
         }
         int64_t chunks = p->count / grain + (p->count % grain != 0);
@@ -154,7 +166,7 @@ static bool run_chunk(mo_pool *pool, int thread)
     const mo_phase *p = &pool->phase;
     int64_t begin = (pool->chunks - left) * p->grain;
     int64_t rest = p->count - begin;
-    p->fn(p->ctx, begin, begin + (rest < p->grain ? rest : p->grain), thread);
+    run_items(pool, p, begin, begin + (rest < p->grain ? rest : p->grain), thread);
     return true;
 }
 
@@ -347,7 +359,15 @@ int mo_pool_threads(const mo_pool *pool)
 
 void mo_pool_region(mo_pool *pool, const mo_phase *phases, int count)
 {
+    mo_pool_region_until(pool, phases, count, NULL, NULL);
+}
+
+void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_pool_asked asked,
+                          const void *ctx)
+{
     pthread_mutex_lock(&pool->region_lock);
+    pool->asked = asked;
+    pool->asked_ctx = ctx;
     pool->phases = phases;
     pool->phase_count = count;
     pool->phase_next = 0;

@@ -34,6 +34,12 @@ void mo_pool_expect(mo_pool *pool, int64_t within_ns);
  * serialized); a task must not start a region on its own pool. Allocates nothing. */
 void mo_pool_region(mo_pool *pool, const mo_phase *phases, int count);
 
+/* The same, until asked(ctx) says that nobody wants the result any more, which it then goes on to say: chunks that have
+ * not begun are left out, so what the region would have written is undefined. Any thread may call asked. */
+typedef bool (*mo_pool_asked)(const void *ctx);
+void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_pool_asked asked,
+                          const void *ctx);
+
 /* A region of one phase. */
 void mo_pool_run(mo_pool *pool, int64_t count, int64_t grain, mo_pool_fn fn, void *ctx);
 

@@ -14,6 +14,7 @@
 #include "json.h"
 #include "lanes.h"
 #include "loading.h"
+#include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
 
@@ -90,14 +91,14 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t count,
 {
     mo_error err;
     const int32_t other = tokens[0] ? 0 : 1;
-    mo_status status = mo_session_feed(
-        &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = &other, .count = 1}, &err);
+    mo_status status =
+        cli_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = &other, .count = 1}, &err);
     const double start = now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
-        status = mo_session_feed(
+        status = cli_feed(
             &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err);
     }
-    if (status != MO_OK) {
+    if (status != MO_OK && !cli_interrupted()) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
     }
     return status == MO_OK && !cli_interrupted() ? (double)count / (now() - start) : 0.0;
@@ -282,7 +283,6 @@ static bool make_model(const char *name, int64_t layers, char *path, size_t size
         fprintf(stderr, "moraine bench: using %s, which is there already\n", path);
         return true;
     }
-    cli_interrupt_catch();
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
     const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
     cli_progress_end(&progress);

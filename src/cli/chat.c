@@ -14,6 +14,7 @@
 #include "loading.h"
 #include "session_file.h"
 #include "stop.h"
+#include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
 

@@ -14,6 +14,7 @@
 #include "json.h"
 #include "loading.h"
 #include "routing.h"
+#include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
 
@@ -211,10 +212,10 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
                               .logits = on_row,
                               .routes = e->at->routing ? on_routes : NULL,
                               .user = e};
-        status = mo_session_feed(&feed, &err);
+        status = cli_feed(&feed, &err);
     }
     mo_session_close(session);
-    if (status != MO_OK && !e->failed) { /* otherwise it was said already */
+    if (status != MO_OK && !e->failed && !cli_interrupted()) { /* otherwise it was said already */
         cli_progress_end(&e->progress);
         fprintf(stderr, "moraine eval: %s\n", err.detail);
     }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "loading.h"
+#include "signals.h"
 #include "stop.h"
 #include "terminal.h"
 
@@ -18,42 +19,21 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* "12:1.5,99:-inf" into an array; NULL with *count 0 for none. False after saying what is wrong. */
-static bool parse_bias(const char *command, const char *text, mo_logit_bias **out, size_t *count)
+/* The biases of the user as an array; NULL with *count 0 for none. False when memory is out. */
+static bool read_bias(const char *text, mo_logit_bias **out, size_t *count)
 {
+    mo_logit_bias b;
     *out = NULL;
     *count = 0;
-    if (!text || !*text) {
-        return true;
-    }
-    for (;;) {
-        char *end;
-        mo_logit_bias b;
-        const long token = strtol(text, &end, 10);
-        b.token = (int32_t)token;
-        if (end == text || *end != ':' || token < 0 || token > INT32_MAX) {
-            break;
-        }
-        text = end + 1;
-        b.bias = strtof(text, &end);
-        if (end == text || (*end != ',' && *end != '\0')) {
-            break;
-        }
+    while (text && cli_pairs_next(&text, &b.token, &b.bias)) {
         mo_logit_bias *more = realloc(*out, sizeof b * (*count + 1));
         if (!more) {
-            break;
+            return false;
         }
         *out = more;
         more[(*count)++] = b;
-        text = *end ? end + 1 : end;
-        if (*text == '\0') {
-            return true;
-        }
     }
-    fprintf(stderr, "moraine %s: --logit-bias takes ID:VALUE pairs separated by commas\n", command);
-    free(*out);
-    *out = NULL;
-    return false;
+    return true;
 }
 
 /* Forbids the tokens that the vocabulary suppresses, except those of which the user has spoken. False when
@@ -91,10 +71,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
     mo_logit_bias *bias;
     size_t bias_count;
     *g = (cli_generation){.command = command, .model = model, .kv = kv};
-    if (!parse_bias(command, s->bias, &bias, &bias_count)) {
-        return false;
-    }
-    if (!forbid_suppressed(model, &bias, &bias_count)) {
+    if (!read_bias(s->bias, &bias, &bias_count) || !forbid_suppressed(model, &bias, &bias_count)) {
         fprintf(stderr, "moraine %s: out of memory\n", command);
         free(bias);
         return false;

@@ -20,28 +20,28 @@ typedef struct cli_sampling {
 
 #define CLI_SAMPLING_OPTIONS(s)                                                                              \
     {"temp",           0, CLI_REAL, "X", "temperature; 0 takes the likeliest token always (0.8)",            \
-     &(s).temperature, 0, 0},                                                                                \
+     &(s).temperature, 0, INT64_MAX},                                                                        \
         {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
          &(s).top_k, 0, 1000000},                                                                            \
         {"top-p",                                                                                            \
          0,                                                                                                  \
-         CLI_REAL,                                                                                           \
+         CLI_ABOVE,                                                                                          \
          "X",                                                                                                \
          "choose among the likeliest tokens that have X of the probability (0.95)",                          \
          &(s).top_p,                                                                                         \
          0,                                                                                                  \
-         0},                                                                                                 \
+         1},                                                                                                 \
         {"min-p",    0, CLI_REAL, "X", "drop tokens below X times the likeliest one's probability (0.05)",   \
-         &(s).min_p, 0, 0},                                                                                  \
-        {"repeat-penalty", 0, CLI_REAL, "X", "divide the logits of recent tokens by X; 1: off (1)",          \
-         &(s).repeat,      0, 0},                                                                            \
+         &(s).min_p, 0, 1},                                                                                  \
+        {"repeat-penalty", 0, CLI_ABOVE, "X", "divide the logits of recent tokens by X; 1: off (1)",         \
+         &(s).repeat,      0, INT64_MAX},                                                                    \
         {"presence-penalty", 0, CLI_REAL, "X", "subtract X from the logits of recent tokens (0)",            \
          &(s).presence,      0, 0},                                                                          \
         {"frequency-penalty", 0, CLI_REAL, "X", "subtract X for every recent occurrence (0)",                \
          &(s).frequency,      0, 0},                                                                         \
         {"repeat-last-n", 0,  CLI_INTEGER, "N", "how many tokens count as recent; -1: all (64)",             \
          &(s).last,       -1, INT64_MAX},                                                                    \
-        {"logit-bias", 0, CLI_TEXT, "ID:X,...", "add X to the logit of token ID", &(s).bias, 0, 0},          \
+        {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &(s).bias, 0, 0},         \
     {                                                                                                        \
         "seed", 0, CLI_INTEGER, "N",                                                                         \
             "of the sampling: the same seed gives the same text on every machine (random, and printed)",     \

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "loading.h"
-#include "terminal.h"
+#include "signals.h"
 
 void cli_learning_take(const cli_learning *l, mo_model_options *out)
 {
@@ -89,13 +89,10 @@ void cli_learning_apply(mo_model *model, const char *path)
 bool cli_learning_discover(const char *command, mo_session *session, const int32_t *tokens, int64_t count)
 {
     mo_error err;
-    int64_t read = 0;
     if (count < 1 || mo_session_length(session) > 0) {
         return true;
     }
-    cli_interrupt_session(session);
-    const mo_status status = mo_session_discover(session, tokens, count, &read, &err);
-    cli_interrupt_session(NULL);
+    const mo_status status = cli_discover(session, tokens, count, &err);
     if (status != MO_OK && status != MO_ECANCELLED) {
         fprintf(stderr, "moraine %s: %s\n", command, err.detail);
     }

@@ -50,7 +50,7 @@ typedef struct cli_learning {
          "share of it that an update may exchange, 0 to 1 (0: it stays as it is)",                           \
          &(h).update_rate,                                                                                   \
          0,                                                                                                  \
-         0},                                                                                                 \
+         1},                                                                                                 \
         {"moe-hot-cache-weighting",                                                                          \
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
@@ -61,7 +61,7 @@ typedef struct cli_learning {
          0},                                                                                                 \
     {                                                                                                        \
         "moe-hot-cache-layer-curve", 0, CLI_REAL, "X",                                                       \
-            "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)", &(h).layer_curve, 0, 0      \
+            "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)", &(h).layer_curve, 0, 1      \
     }
 
 /* Entries for a command's option table; l is a cli_learning that outlives it. */

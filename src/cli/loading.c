@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hints.h"
+#include "signals.h"
 #include "terminal.h"
 
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
@@ -123,7 +124,6 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
         return NULL;
     }
     cli_learning_take(&l->learning, &options);
-    cli_interrupt_catch();
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);
@@ -169,11 +169,7 @@ bool cli_loading_feed(const char *command, mo_session *session, const int32_t *t
                           .count = count,
                           .progress = on_feed,
                           .user = &f};
-    cli_interrupt_session(session);
-    const mo_status status = cli_interrupted()
-                                 ? MO_ECANCELLED
-                                 : mo_session_feed(&feed, &err); /* it came before the session was set */
-    cli_interrupt_session(NULL);
+    const mo_status status = cli_feed(&feed, &err);
     if (f.bar) {
         cli_progress_end(&f.progress);
     }

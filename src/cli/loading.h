@@ -101,7 +101,7 @@ typedef struct cli_loading {
          "ceiling for this program's memory, such as 12G; what does not fit is read from disk when it is "   \
          "needed, and the results stay the same (what the machine leaves, less a reserve)",                  \
          &(l).ram,                                                                                           \
-         0,                                                                                                  \
+         1,                                                                                                  \
          0},                                                                                                 \
         {"policy",    0, CLI_TEXT, "NAME", "which experts stay in RAM: auto, lru, lfu or priority (auto)",   \
          &(l).policy, 0, 0},                                                                                 \

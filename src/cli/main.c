@@ -1,13 +1,13 @@
 /* The program: finds the subcommand and leaves the rest to it. Uses moraine.h alone. */
 #include <moraine.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 static const struct {
@@ -115,9 +115,9 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a failed write, noticed below */
-    signal(SIGXFSZ, SIG_IGN); /* so is one beyond a limit of file sizes */
+    cli_signals_catch(argc > 1 && strcmp(argv[1], "chat") == 0);
     mo_log_set(on_log, NULL, wanted_level());
-    int code = cli_interrupt_code(run(argc, argv));
-    return cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
+    int code = run(argc, argv);
+    code = cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
+    return cli_interrupt_code(code);
 }

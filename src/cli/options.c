@@ -105,13 +105,69 @@ static int store_integer(const cli_usage *u, const cli_option *o, const char *te
 
 static int store_real(const cli_usage *u, const cli_option *o, const char *text)
 {
-    char *end;
+    const bool above = o->kind == CLI_ABOVE, bounded = o->min != 0 || o->max != 0 || above;
+    const bool open = o->max == INT64_MAX;
+    const double min = (double)o->min, max = (double)o->max;
+    char *end, wanted[96] = "a number";
     errno = 0;
     double value = strtod(text, &end);
-    if (end == text || *end || errno || !isfinite(value)) {
-        return bad_value(u, o, text, "a number");
+    if (bounded && open) {
+        snprintf(wanted, sizeof wanted, "a number %s %g", above ? "above" : "of at least", min);
+    } else if (bounded) {
+        snprintf(wanted, sizeof wanted, above ? "a number above %g, at most %g" : "a number from %g to %g",
+                 min, max);
+    }
+    if (end == text || *end || errno || !isfinite(value) ||
+        (bounded && (above ? value <= min : value < min)) || (bounded && !open && value > max)) {
+        return bad_value(u, o, text, wanted);
     }
     *(double *)o->out = value;
+    return -1;
+}
+
+static int store_size(const cli_usage *u, const cli_option *o, const char *text)
+{
+    uint64_t bytes;
+    if (!cli_size_parse(text, &bytes)) {
+        return bad_value(u, o, text, "a size such as 512M or 6G");
+    }
+    if (bytes < (uint64_t)o->min) {
+        return bad_value(u, o, text, "a size above 0");
+    }
+    *(uint64_t *)o->out = bytes;
+    return -1;
+}
+
+bool cli_pairs_next(const char **text, int32_t *id, float *value)
+{
+    char *end;
+    errno = 0;
+    const long number = strtol(*text, &end, 10);
+    if (end == *text || *end != ':' || errno || number < 0 || number > INT32_MAX) {
+        return false;
+    }
+    const char *from = end + 1;
+    const float x = strtof(from, &end);
+    if (end == from || (*end != ',' && *end != '\0') || isnan(x)) {
+        return false;
+    }
+    *id = (int32_t)number;
+    *value = x;
+    *text = *end ? end + 1 : end;
+    return true;
+}
+
+static int store_pairs(const cli_usage *u, const cli_option *o, const char *text)
+{
+    const char *at = text;
+    int32_t id;
+    float value;
+    while (cli_pairs_next(&at, &id, &value)) {
+    }
+    if (*at) {
+        return bad_value(u, o, text, "a list such as 12:1.5,99:-inf of token ids and numbers");
+    }
+    *(const char **)o->out = text;
     return -1;
 }
 
@@ -135,9 +191,10 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     case CLI_TEXT: *(const char **)o->out = text; return -1;
     case CLI_TEXTS: return store_text(u, o, text);
     case CLI_INTEGER: return store_integer(u, o, text);
-    case CLI_REAL: return store_real(u, o, text);
-    case CLI_SIZE:
-        return cli_size_parse(text, o->out) ? -1 : bad_value(u, o, text, "a size such as 512M or 6G");
+    case CLI_REAL:
+    case CLI_ABOVE: return store_real(u, o, text);
+    case CLI_SIZE: return store_size(u, o, text);
+    case CLI_PAIRS: return store_pairs(u, o, text);
     }
     return CLI_USAGE;
 }

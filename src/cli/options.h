@@ -13,8 +13,10 @@ typedef enum cli_kind {
     CLI_FLAG,    /* bool *out = true */
     CLI_TEXT,    /* const char **out; points into argv */
     CLI_INTEGER, /* int64_t *out, within min .. max */
-    CLI_REAL,    /* double *out */
-    CLI_SIZE,    /* uint64_t *out in bytes: 6G, 512M, 1.5GiB; powers of 1024 */
+    CLI_REAL,    /* double *out, within min .. max */
+    CLI_ABOVE,   /* the same, but above min */
+    CLI_SIZE,    /* uint64_t *out in bytes, at least min: 6G, 512M, 1.5GiB; powers of 1024 */
+    CLI_PAIRS,   /* const char **out: ID:X pairs, which cli_pairs_next() reads */
     CLI_TEXTS,   /* cli_texts *out; the option may be given several times */
 } cli_kind;
 
@@ -32,7 +34,7 @@ typedef struct cli_option {
     const char *value; /* what --help calls the argument, such as "SIZE"; NULL for flags */
     const char *help;
     void *out;        /* keeps its value, the default, when the option is not given */
-    int64_t min, max; /* of integers; both 0: any */
+    int64_t min, max; /* of numbers; both 0: any; a max of INT64_MAX: none */
 } cli_option;
 
 typedef struct cli_usage {
@@ -49,6 +51,10 @@ typedef struct cli_usage {
  * left over; otherwise the exit code: CLI_OK after printing --help, CLI_USAGE after saying on stderr what
  * is wrong. */
 int cli_options_parse(const cli_usage *usage, int argc, char **argv, int *first);
+
+/* Takes the next pair of "12:1.5,99:-inf" and moves *text behind it; X is a number or an infinity. False at the end, and
+ * where it is none (then **text is not 0). */
+bool cli_pairs_next(const char **text, int32_t *id, float *value);
 
 /* "6G" to bytes. False when it is no size. */
 bool cli_size_parse(const char *text, uint64_t *bytes);

@@ -381,7 +381,7 @@ int cli_plan(int argc, char **argv)
                            .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
     const cli_option options[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
-         "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 0,
+         "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 1,
          0},
         {"ctx", 'c', CLI_INTEGER, "N",
          "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
@@ -418,10 +418,6 @@ int cli_plan(int argc, char **argv)
     int first, code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
-    }
-    if (ram == 0) {
-        fprintf(stderr, "moraine plan: --ram 0: a size above 0 is needed; see moraine plan --help\n");
-        return CLI_USAGE;
     }
     if (!cli_loading_kv("plan", &l, &ask.kv) ||
         !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, &ask.postfetch)) {

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "json.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 static bool on_progress(void *user, const char *what, int done, int total)
@@ -192,7 +193,6 @@ static int probe(const mo_probe_options *ask, const char *output, bool keep, boo
     mo_probe_report report;
     mo_error err;
     char saved[4096];
-    cli_interrupt_catch();
     const mo_status status = mo_probe(ask, &report, sizeof report, &err);
     if (*(const bool *)ask->user) {
         fprintf(stderr, "\r\033[K");

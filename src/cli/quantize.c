@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 static bool on_progress(void *user, int64_t done, int64_t total)
@@ -88,7 +89,6 @@ int cli_quantize(int argc, char **argv)
                 "moraine quantize: say what to convert: --experts, --rest, --output or --embedding\n");
         return CLI_USAGE;
     }
-    cli_interrupt_catch();
     cli_progress_begin(&progress, "quantizing", 0);
     const mo_status status = mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress,
                                          &report, sizeof report, &err);

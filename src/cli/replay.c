@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "json.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 enum { BUDGETS_MAX = 32, POLICIES_MAX = 16 };
@@ -258,7 +259,6 @@ static bool replay_all(const request *r, const mo_trace *trace, const mo_trace *
     mo_error err;
     cli_progress progress;
     int at = 0;
-    cli_interrupt_catch();
     cli_progress_begin(&progress, "replaying", (uint64_t)r->budget_count * (uint64_t)r->policy_count);
     progress.tokens = true;
     for (int b = 0; b < r->budget_count; b++) {

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 static int print_list(const mo_synth_options *options)
@@ -45,7 +46,6 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
         fprintf(stderr, "moraine synth: %s\n", err.detail);
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
-    cli_interrupt_catch();
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
     const mo_status status = mo_synth(name, path, options, on_progress, &progress, &err);
     cli_progress_end(&progress);

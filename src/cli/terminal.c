@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -173,55 +171,6 @@ void cli_progress_end(cli_progress *p)
         fflush(stderr);
         p->drawn = false;
     }
-}
-
-/* ---- Interruption ---- */
-
-static volatile sig_atomic_t interrupted; /* the signal's number; 0: none */
-static _Atomic(mo_session *) cancelled_by_signal;
-
-static void on_signal(int number)
-{
-    mo_session *session = atomic_load(&cancelled_by_signal);
-    interrupted = number;
-    if (session) {
-        mo_session_cancel(session);
-    }
-    signal(number, SIG_DFL);
-}
-
-void cli_interrupt_catch(void)
-{
-    interrupted = 0;
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-}
-
-bool cli_interrupted(void)
-{
-    return interrupted != 0;
-}
-
-void cli_interrupt_note(int number)
-{
-    interrupted = number;
-}
-
-void cli_interrupt_forget(void)
-{
-    if (interrupted == SIGINT) {
-        interrupted = 0;
-    }
-}
-
-void cli_interrupt_session(mo_session *session)
-{
-    atomic_store(&cancelled_by_signal, session);
-}
-
-int cli_interrupt_code(int code)
-{
-    return interrupted ? 128 + interrupted : code;
 }
 
 bool cli_stdout_finish(void)

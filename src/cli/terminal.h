@@ -1,8 +1,6 @@
-/* Terminal: what people see: widths, bold text, sizes for reading, a progress bar, Ctrl-C. */
+/* Terminal: what people see: widths, bold text, sizes for reading, a progress bar. */
 #ifndef MO_CLI_TERMINAL_H
 #define MO_CLI_TERMINAL_H
-
-#include <moraine.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,21 +41,6 @@ typedef struct cli_progress {
 void cli_progress_begin(cli_progress *p, const char *label, uint64_t total);
 void cli_progress_update(cli_progress *p, uint64_t done); /* cheap; draws ten times a second */
 void cli_progress_end(cli_progress *p);                   /* clears the line */
-
-/* ---- Interruption ---- */
-
-/* From now on the first Ctrl-C (or SIGTERM) only sets a flag, so that work can be undone; the second
- * ends the program. Called again, it forgets an earlier one. */
-void cli_interrupt_catch(void);
-bool cli_interrupted(void);
-void cli_interrupt_note(int number); /* as if this signal had been caught */
-void cli_interrupt_forget(void);     /* a Ctrl-C that has had its effect: the program goes on */
-
-/* A signal also cancels what this session is fed, in the middle of a step; NULL: of none. Set while it is fed. */
-void cli_interrupt_session(mo_session *session);
-
-/* The exit code of a command that returned `code`: 130 or 143 after a signal that was not forgotten, as shells count. */
-int cli_interrupt_code(int code);
 
 /* Flushes stdout. False when something could not be written; says so on stderr unless the reader of a
  * pipe has just gone. */

@@ -10,6 +10,7 @@
 #include "default_model.h"
 #include "generate.h"
 #include "loading.h"
+#include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
 
@@ -54,9 +55,9 @@ static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_ph
         f.tokens = tokens;
         f.count = done + pass;
         if (mo_tracer_step(c->tracer, (int)pass, c->text, phase, &err) != MO_OK ||
-            mo_session_feed(&f, &err) != MO_OK) {
+            cli_feed(&f, &err) != MO_OK) {
             cli_progress_end(&progress);
-            return say(&err);
+            return !cli_interrupted() && say(&err);
         }
         done += pass;
         *(phase == MO_TRACE_PROMPT ? &c->prompt_tokens : &c->answer_tokens) += pass;
@@ -169,6 +170,10 @@ static bool record(recording *c, mo_kv_type kv)
 static int save(const recording *c)
 {
     mo_error err;
+    if (cli_interrupted() && c->prompt_tokens + c->answer_tokens == 0) {
+        fprintf(stderr, "moraine trace: nothing was recorded before it was ended\n");
+        return CLI_FAILED;
+    }
     if (mo_tracer_save(c->tracer, c->r->output, &err) != MO_OK) {
         say(&err);
         return CLI_FAILED;
@@ -206,6 +211,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         say(&err);
         code = CLI_FAILED;
     } else if (cli_generation_open(&g, "trace", model, kv, &sampling)) {
+        cli_signals_patience(); /* steps end soon, and what they gave is to be written */
         code = record(&c, kv) ? save(&c) : CLI_FAILED;
         cli_generation_close(&g);
     }

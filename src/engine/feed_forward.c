@@ -317,6 +317,9 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         const int64_t looked = tick(&watch);
         status = mo_store_look(tiers->store, wait, err);
         watch.waiting += wait ? tick(&watch) - looked : 0;
+        if (status == MO_OK && forward->stoppable) {
+            status = mo_forward_cancelled(forward, err);
+        }
         if (status != MO_OK) {
             break;
         }

@@ -31,6 +31,11 @@ mo_phase mo_forward_mixed(mo_forward *forward)
     return (mo_phase){quantize_mixed, forward, forward->tokens, 1};
 }
 
+static bool unwanted(const void *forward)
+{
+    return mo_forward_unwanted(forward);
+}
+
 void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count)
 {
     int first = 0, last = count;
@@ -40,7 +45,8 @@ void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count)
     while (last > first && phases[last - 1].count <= 1) {
         last--;
     }
-    mo_pool_region(forward->engine->pool, phases + first, last - first);
+    mo_pool_region_until(forward->engine->pool, phases + first, last - first,
+                         forward->stoppable ? unwanted : NULL, forward);
     for (; last < count; last++) {
         phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
     }

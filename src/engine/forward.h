@@ -34,9 +34,12 @@ typedef struct mo_forward {
     int64_t tile;           /* attention: tokens that share a pass over the keys */
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
-    atomic_bool overflow;   /* a key or value does not fit the KV format */
-    atomic_bool infinite;   /* the residual stream is not finite */
-    atomic_bool unread;     /* an embedding could not be read; who sets it first writes read_error */
+    /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
+     * small one is over sooner than anybody could wait. */
+    bool stoppable;
+    atomic_bool overflow; /* a key or value does not fit the KV format */
+    atomic_bool infinite; /* the residual stream is not finite */
+    atomic_bool unread;   /* an embedding could not be read; who sets it first writes read_error */
     mo_error read_error;
 } mo_forward;
 
@@ -49,7 +52,7 @@ static inline mo_trace_phase mo_forward_phase(const mo_forward *forward)
 /* Norms and quantizes the residual stream of every token for the mixer: the first phase of a layer. */
 mo_phase mo_forward_mixer_input(mo_forward *forward);
 
-/* Between two layers: MO_ECANCELLED when no slice is wanted any more. */
+/* Between two layers and after a region: MO_ECANCELLED when no slice is wanted any more. */
 mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err);
 
 /* A whole layer on the CPU: the stream in w->x passes through it. */
@@ -98,7 +101,10 @@ void mo_forward_guess(mo_forward *forward);
  * of which nothing would remain keeps its best expert. */
 void mo_forward_skip(mo_forward *forward, int count);
 
-/* Runs a region. What one item cannot share (norms and choices of a single token) the calling thread does
+/* Are all slices cancelled? Once true it stays so for the step. */
+bool mo_forward_unwanted(const mo_forward *forward);
+
+/* Runs a region; that of a stoppable step may end early, which mo_forward_cancelled() then tells. What one item cannot share (norms and choices of a single token) the calling thread does
  * itself at the beginning and the end, instead of letting the others wait for it once more. */
 void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count);
 

@@ -2,15 +2,20 @@
 #include "base/status.h"
 #include "engine/forward.h"
 
-mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err)
+bool mo_forward_unwanted(const mo_forward *forward)
 {
     for (int i = 0; i < forward->slice_count; i++) {
         const atomic_bool *cancel = forward->slices[i].cancel;
         if (!cancel || !atomic_load_explicit(cancel, memory_order_relaxed)) {
-            return MO_OK;
+            return false;
         }
     }
-    return mo_fail(err, MO_ECANCELLED, "cancelled");
+    return true;
+}
+
+mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err)
+{
+    return mo_forward_unwanted(forward) ? mo_fail(err, MO_ECANCELLED, "cancelled") : MO_OK;
 }
 
 static void enter_layer(mo_forward *forward, int index)
@@ -42,6 +47,12 @@ void mo_forward_tell_routes(const mo_forward *forward)
     }
 }
 
+/* Has a region been left unfinished? */
+static mo_status stopped(const mo_forward *forward, mo_error *err)
+{
+    return forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
+}
+
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
 {
     mo_tiers *tiers = forward->engine->tiers;
@@ -57,8 +68,14 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
                                                         : mo_forward_delta(forward, phases, count);
     count = mo_forward_route(forward, phases, count);
     mo_forward_run(forward, phases, count);
-    mo_forward_tell_routes(forward);
-    status = mo_forward_feed_forward(forward, err);
+    status = stopped(forward, err); /* then the choice of experts is not there either */
+    if (status == MO_OK) {
+        mo_forward_tell_routes(forward);
+        status = mo_forward_feed_forward(forward, err);
+    }
+    if (status == MO_OK) { /* before its numbers are judged */
+        status = stopped(forward, err);
+    }
     if (tiers && tiers->layers) {
         mo_layer_buffer_leave(tiers->layers, index);
     }

@@ -133,6 +133,11 @@ static void finish_logits(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static bool unwanted(const void *forward)
+{
+    return mo_forward_unwanted(forward);
+}
+
 /* Logits of one slice, whose tokens begin at `first` in the step. */
 static mo_status give_logits(mo_forward *forward, const mo_slice *s, int64_t first, mo_error *err)
 {
@@ -153,7 +158,10 @@ static mo_status give_logits(mo_forward *forward, const mo_slice *s, int64_t fir
         mo_jobs_phase(&moved.output),
         {finish_logits, &check, rows * ((vocab + LOGITS_PIECE - 1) / LOGITS_PIECE), 1},
     };
-    mo_pool_region(forward->engine->pool, phases, 3);
+    mo_pool_region_until(forward->engine->pool, phases, 3, forward->stoppable ? unwanted : NULL, forward);
+    if (forward->stoppable && mo_forward_unwanted(forward)) {
+        return mo_forward_cancelled(forward, err);
+    }
     if (atomic_load(&check.bad)) {
         return mo_fail(
             err, MO_EFORMAT,
@@ -161,6 +169,9 @@ static mo_status give_logits(mo_forward *forward, const mo_slice *s, int64_t fir
     }
     return MO_OK;
 }
+
+/* Steps of more tokens look for a cancellation within layers too. */
+enum { SMALL_STEP = 8 };
 
 /* ---- The step --------------------------------------------------------------------------------- */
 
@@ -190,6 +201,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
             return mo_fail(err, MO_EDEVICE, "the device that had the session's state is lost");
         }
     }
+    forward->stoppable = forward->tokens > SMALL_STEP;
     for (int i = 0; i < forward->spec->layer_count; i++) {
         status = mo_forward_cancelled(forward, err);
         if (status == MO_OK) {

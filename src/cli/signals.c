@@ -1,0 +1,132 @@
+#include "signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Within half a second of a signal the program has ended: so long it may do so by itself. The rest is the kernel's,
+ * which takes back gigabytes. */
+#define DEADLINE_NS 250000000
+
+static pthread_t main_thread;
+static timer_t deadline;
+static bool has_deadline;
+static bool stays;
+static volatile sig_atomic_t caught; /* the signal's number, or 0 */
+static volatile sig_atomic_t patient;
+/* Written by the main thread alone, where the handler runs too. */
+static mo_session *volatile feeding;
+
+static void set_deadline(long ns)
+{
+    if (has_deadline) {
+        timer_settime(deadline, 0, &(struct itimerspec){.it_value.tv_nsec = ns}, NULL);
+    }
+}
+
+static void on_deadline(int number)
+{
+    (void)number;
+    if (caught && !patient) {
+        if (isatty(STDERR_FILENO)) { /* a progress bar may stand there */
+            const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
+            (void)written;
+        }
+        _exit(128 + caught);
+    }
+}
+
+/* Threads of the library or of a driver may get the signal; the session belongs to the main thread. */
+static void on_signal(int number)
+{
+    if (!pthread_equal(pthread_self(), main_thread)) {
+        pthread_kill(main_thread, number);
+        return;
+    }
+    caught = number;
+    if (feeding) {
+        mo_session_cancel(feeding);
+    }
+    signal(number, SIG_DFL);
+    if (!(stays && number == SIGINT)) {
+        set_deadline(DEADLINE_NS);
+    }
+}
+
+static void catch_one(int number, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(number, &action, NULL);
+}
+
+void cli_signals_catch(bool staying)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    main_thread = pthread_self();
+    stays = staying;
+    signal(SIGPIPE,
+           SIG_IGN); /* a reader that has gone, or a limit of file sizes: the failed write is noticed */
+    signal(SIGXFSZ, SIG_IGN);
+    catch_one(SIGALRM, on_deadline);
+    has_deadline = timer_create(CLOCK_MONOTONIC, &event, &deadline) == 0;
+    catch_one(SIGINT, on_signal);
+    catch_one(SIGTERM, on_signal);
+}
+
+bool cli_interrupted(void)
+{
+    return caught != 0;
+}
+
+void cli_interrupt_note(int number)
+{
+    caught = number;
+}
+
+void cli_interrupt_forget(void)
+{
+    if (caught == SIGINT) {
+        caught = 0;
+    }
+}
+
+void cli_interrupt_catch(void)
+{
+    cli_interrupt_forget();
+    catch_one(SIGINT, on_signal);
+}
+
+int cli_interrupt_code(int code)
+{
+    return caught ? 128 + caught : code;
+}
+
+void cli_signals_patience(void)
+{
+    patient = 1;
+    set_deadline(0);
+}
+
+static mo_status refuse(mo_error *err)
+{
+    *err = (mo_error){.status = MO_ECANCELLED, .detail = "cancelled"};
+    return MO_ECANCELLED;
+}
+
+mo_status cli_feed(const mo_feed *feed, mo_error *err)
+{
+    feeding = feed->session;
+    const mo_status status = caught ? refuse(err) : mo_session_feed(feed, err);
+    feeding = NULL;
+    return status;
+}
+
+mo_status cli_discover(mo_session *session, const int32_t *tokens, int64_t count, mo_error *err)
+{
+    int64_t read = 0;
+    feeding = session;
+    const mo_status status = caught ? refuse(err) : mo_session_discover(session, tokens, count, &read, err);
+    feeding = NULL;
+    return status;
+}

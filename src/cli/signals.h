@@ -1,0 +1,36 @@
+/* Signals: Ctrl-C and SIGTERM, for all commands in one place. The first one asks for an end: it cancels the feed that
+ * runs, and callbacks and loops that look at cli_interrupted() give up. Whatever has not come to its end soon after is
+ * ended by a timer, so that no setting makes anybody wait. The exit code is 128 + the signal's number. A second signal
+ * ends the program at once. */
+#ifndef MO_CLI_SIGNALS_H
+#define MO_CLI_SIGNALS_H
+
+#include <moraine.h>
+
+/* For main(): catches both from now on. `stays`: Ctrl-C ends what runs and not the command (chat). Signals that tell of
+ * failed writes are ignored: the write says so itself. */
+void cli_signals_catch(bool stays);
+
+/* Was the command asked to end, or what it does now? */
+bool cli_interrupted(void);
+
+/* As if this signal had been caught: by who has a handler of its own for a while. */
+void cli_interrupt_note(int number);
+
+/* A Ctrl-C has had its effect: the command goes on. */
+void cli_interrupt_forget(void);
+
+/* The same, and the next one is caught again: before every answer of a command that stays. */
+void cli_interrupt_catch(void);
+
+/* The exit code of a command that returned `code`: 130 or 143 after a signal that was not forgotten, as shells count. */
+int cli_interrupt_code(int code);
+
+/* What follows is short and should not be lost: the timer lets it be. */
+void cli_signals_patience(void);
+
+/* mo_session_feed() and mo_session_discover(), which a signal cancels within a step. Main thread only. */
+mo_status cli_feed(const mo_feed *feed, mo_error *err);
+mo_status cli_discover(mo_session *session, const int32_t *tokens, int64_t count, mo_error *err);
+
+#endif

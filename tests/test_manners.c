@@ -1,0 +1,183 @@
+/* How the program behaves towards people in a hurry and with bad luck: signals, checks before work, exit codes, files that
+ * cannot be written, options that do nothing, and what it says about them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "support/program.h"
+#include "support/sanitized.h"
+
+static bool exists(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- Signals ----------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Starts "moraine ARGUMENTS" in the folder, without a shell between; stdin is a pipe that nobody writes. */
+static pid_t start(const char *arguments)
+{
+    int input[2];
+    assert_int_equal(pipe(input), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        char command[1024];
+        snprintf(command, sizeof command, "exec '%s' %s >out 2>err", MO_PROGRAM, arguments);
+        dup2(input[0], 0);
+        if (chdir(folder) == 0) {
+            execl("/bin/sh", "sh", "-c", command, NULL);
+        }
+        _exit(127);
+    }
+    close(input[0]);
+    fcntl(input[1], F_SETFD, FD_CLOEXEC); /* stays open: the end of the test closes it */
+    return child;
+}
+
+/* Seconds from the signal to the end, whose code is 128 + the signal. */
+static double end_after(const char *arguments, double after, int number)
+{
+    const pid_t child = start(arguments);
+    int status;
+    usleep((useconds_t)(after * 1e6));
+    assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* it was meant to be long */
+    const double sent = now();
+    assert_int_equal(kill(child, number), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    const double took = now() - sent;
+    slurp("err", errors, sizeof errors);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 128 + number) {
+        fail_msg("%s: status %x, %s", arguments, (unsigned)status, errors);
+    }
+    return took;
+}
+
+/* Within half a second, where nothing else holds the machine up: one of three times will do. */
+static void expect_end(const char *arguments, double after, int number)
+{
+    double took = 1e9;
+    for (int i = 0; i < 3 && took > 0.5; i++) {
+        took = end_after(arguments, after, number);
+    }
+    if (!SANITIZED && took > 0.5) {
+        fail_msg("%s: took %.2f s to end", arguments, took);
+    }
+}
+
+static void make_text(const char *name, int times)
+{
+    static const char words[] = "Once upon a time a fox lived in a forest with a hedgehog and an owl. ";
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (int i = 0; i < times; i++) {
+        fputs(words, f);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Every command that can be long, at settings that make its steps, windows or files long. */
+static void signals_end_every_command(void **state)
+{
+    (void)state;
+    static const char *const long_ones[] = {
+        "run -p 'Tell me a story.' --ignore-eos -c 100000",
+        "run -f text -c 200000 -b 65536 --raw",
+        "run",
+        "eval --text text",
+        "eval --text text -w 30000 -b 30000",
+        "eval --text text --device sim",
+        "bench --prefill 100000 --rounds 1",
+        "bench --prefill 100000 --batch 65536 --rounds 1",
+        "bench --decode 100000 --prefill 0 --ram 60M",
+        "bench --prefill 30000 --device sim --rounds 64",
+        "replay trace --step 1 --budget 1%,2%,3%,5%,10%,20%,30%,40%,50%,60%,70%,80%",
+        "probe --dry",
+        "synth qwen3-30b-a3b --layers 2 -o made",
+        "quantize made.gguf smaller.gguf --rest q2_k --embedding q3_k --threads 1",
+        "tokenize huge",
+        "chat -c 100000 --max-tokens -1",
+    };
+    make_text("text", 20000);
+    make_text("huge", 1000000);
+    make_text("short", 2000);
+    assert_int_equal(run("trace --text short -o trace"), 0);
+    assert_int_equal(run("synth smollm2-135m --layers 12 --type f32 -o made.gguf"), 0);
+    for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) {
+        const bool chat = strncmp(long_ones[i], "chat", 4) == 0;
+        expect_end(long_ones[i], 0.7, i % 2 && !chat ? SIGINT : SIGTERM);
+        expect_end(long_ones[i], 0.3, i % 2 || chat ? SIGTERM : SIGINT);
+    }
+    assert_false(exists("made")); /* nor what it was written as */
+    assert_false(exists("made.moraine-part"));
+    assert_false(exists("smaller.gguf"));
+    assert_false(exists("smaller.gguf.moraine-part"));
+}
+
+/* What was recorded until the signal is written, and can be replayed. */
+static void trace_keeps_what_it_has(void **state)
+{
+    (void)state;
+    make_text("text", 20000);
+    expect_end("trace --text text -b 64 -o kept.trace", 1.5, SIGINT);
+    assert_int_equal(run("replay kept.trace --budget 50% --policy lru"), 0);
+    expect_end("trace --text text -b 64 -o kept2.trace --device sim", 1.5, SIGTERM);
+    assert_int_equal(run("replay kept2.trace --budget 50% --policy lru"), 0);
+}
+
+/* ---- Exit codes -------------------------------------------------------------------------------- */
+
+/* What can be seen from the options alone is wrong usage. */
+static void wrong_usage_is_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *words;
+    } wrong[] = {
+        {"run -p x --temp -1", "--temp -1: a number of at least 0"},
+        {"run -p x --top-p 2", "--top-p 2: a number above 0, at most 1"},
+        {"run -p x --min-p 1.5", "--min-p 1.5: a number from 0 to 1"},
+        {"run -p x --repeat-penalty 0", "--repeat-penalty 0: a number above 0"},
+        {"run -p x --logit-bias x", "--logit-bias x"},
+        {"run -p x --logit-bias 5:nan", "--logit-bias 5:nan"},
+        {"run -p x --logit-bias 5:", "--logit-bias"},
+        {"bench --synthetic nosuch", "nosuch"},
+        {"run -p x --moe-hot-cache-layer-curve 7", "--moe-hot-cache-layer-curve 7: a number from 0 to 1"},
+        {"run -p x --moe-hot-cache-update-rate 2", "--moe-hot-cache-update-rate 2: a number from 0 to 1"},
+        {"run -p x --ram 0", "--ram 0"},
+        {"eval --text x --ram 0", "--ram 0"},
+        {"plan --ram 0", "--ram 0"},
+        {"run -p x --raw --system y", "--system"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        expect_failure(wrong[i].arguments, 2, wrong[i].words);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signals_end_every_command),
+        cmocka_unit_test(trace_keeps_what_it_has),
+        cmocka_unit_test(wrong_usage_is_2),
+    };
+    return cmocka_run_group_tests_name("manners", tests, make_folder, remove_folder);
+}
