@@ -13,7 +13,7 @@ static int fail(const mo_error *err)
 
 int main(int argc, char **argv)
 {
-    mo_error err = {.detail = ""};
+    mo_error err = {.detail = "the text is too long"};
     mo_model *model;
     mo_session *session;
     mo_sampler *sampler;
@@ -36,19 +36,19 @@ int main(int argc, char **argv)
     mo_model_describe(model, &info, sizeof info);
     mo_sampler_options greedy = mo_sampler_options_default();
     greedy.temperature = 0; /* always the likeliest */
-    if (mo_sampler_open(&greedy, info.vocab, &sampler, &err) != MO_OK) {
+    if (mo_sampler_open(&greedy, info.vocab, &sampler, &err) != MO_OK || count > 2048) {
         return fail(&err);
     }
-    count = count > 2048 ? 2048 : count;
     memcpy(tokens, prompt, count * sizeof *tokens);
+    printf("%s", argv[2]);
     for (size_t end = count + limit; count < end && count < 4096; count++) {
         const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = count};
-        if (mo_session_feed(&feed, &err) != MO_OK ||
-            mo_stream_put(stream, tokens[count - 1], &text, &err) != MO_OK) {
+        if (mo_session_feed(&feed, &err) != MO_OK) {
             return fail(&err);
         }
-        printf("%s", text.data);
         tokens[count] = mo_sampler_pick(sampler, mo_session_logits(session), NULL, tokens, count);
+        mo_stream_put(stream, tokens[count], &text, NULL); /* a token that was picked has a text */
+        printf("%s", text.data);
     }
     printf("\n");
     mo_sampler_close(sampler);

@@ -240,8 +240,8 @@ typedef struct mo_quantize_report {
 
 /* Writes a model with its weights in other formats: one file with the same metadata, also where the source
  * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
- * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown or cannot hold
- * a tensor's rows; err then names those that can. The same bytes for any number of threads. Memory is a few
+ * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown. Rows that do not fit a
+ * format's blocks get what quantizers take instead (Q4_K: Q5_0, ...; else F16), which is logged as a warning. The same bytes for any number of threads. Memory is a few
  * MiB per thread. report may be NULL. progress may be NULL; it counts bytes of the new file. */
 MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
                              mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,

@@ -26,7 +26,8 @@ export PKG_CONFIG_PATH="$library/pkgconfig" LD_LIBRARY_PATH="$library"
 check "exports nothing but the API" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '{print \$3}' | grep -v '^MORAINE' | grep -v '^mo_' | (! grep .)"
 check "every exported name is in a header" bash -c "nm -D --defined-only '$library/libmoraine.so' | awk '\$2 == \"T\" {sub(/@.*/, \"\", \$3); print \$3}' | while read -r name; do grep -q \"\\b\$name(\" include/moraine.h include/moraine_tools.h || { echo \"\$name\"; exit 1; }; done"
 check "the example builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine)"
-check "the example runs" bash -c "test -n \"\$('$scratch/complete' tests/data/oracle/llama31.gguf 'Hello' 8)\""
+check "the example prints the whole text and goes on" bash -c "[[ \$('$scratch/complete' tests/data/oracle/llama31.gguf 'Hello there' 8) == 'Hello there'?* ]]"
+check "a program finds a library under a prefix of its own" bash -c "unset LD_LIBRARY_PATH; cc examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine) -Wl,-rpath,\$(pkg-config --variable=libdir moraine) && '$scratch/complete' tests/data/oracle/llama31.gguf 'Hello' 1"
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 for header in moraine.h moraine_tools.h; do
     check "$header compiles alone, as C11 and as C++" bash -c "echo '#include <$header>' >'$scratch/one.c' && cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c' && c++ -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c'"

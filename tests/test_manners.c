@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "support/program.h"
-#include "support/sanitized.h"
+#include "program.h"
+#include "sanitized.h"
 
 static bool exists(const char *name)
 {
@@ -57,7 +57,10 @@ static double end_after(const char *arguments, double after, int number)
     const pid_t child = start(arguments);
     int status;
     usleep((useconds_t)(after * 1e6));
-    assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* it was meant to be long */
+    if (waitpid(child, &status, WNOHANG) != 0) { /* it was meant to be long */
+        slurp("err", errors, sizeof errors);
+        fail_msg("%s ended by itself: %s", arguments, errors);
+    }
     const double sent = now();
     assert_int_equal(kill(child, number), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -100,18 +103,18 @@ static void signals_end_every_command(void **state)
     (void)state;
     static const char *const long_ones[] = {
         "run -p 'Tell me a story.' --ignore-eos -c 100000",
-        "run -f text -c 200000 -b 65536 --raw",
+        "run -f text -c 400000 -b 65536 --raw",
         "run",
         "eval --text text",
         "eval --text text -w 30000 -b 30000",
         "eval --text text --device sim",
         "bench --prefill 100000 --rounds 1",
         "bench --prefill 100000 --batch 65536 --rounds 1",
-        "bench --decode 100000 --prefill 0 --ram 60M",
+        "bench --decode 4000 --prefill 0 --ram 75M --rounds 64",
         "bench --prefill 30000 --device sim --rounds 64",
-        "replay trace --step 1 --budget 1%,2%,3%,5%,10%,20%,30%,40%,50%,60%,70%,80%",
+        "replay trace --step 1 --budget 10%,15%,20%,25%,30%,40%,50%,60%,70%,80%",
         "probe --dry",
-        "synth qwen3-30b-a3b --layers 2 -o made",
+        "synth qwen3-30b-a3b --layers 6 --threads 1 -o made",
         "quantize made.gguf smaller.gguf --rest q2_k --embedding q3_k --threads 1",
         "tokenize huge",
         "chat -c 100000 --max-tokens -1",
@@ -172,12 +175,161 @@ static void wrong_usage_is_2(void **state)
     }
 }
 
+/* What only the files show is a failure. */
+static void failures_are_1(void **state)
+{
+    (void)state;
+    expect_failure("run /tmp -p x", 1, "is a directory");
+    expect_failure("run nosuch.gguf -p x", 1, "no such file");
+}
+
+/* ---- Checks before the model is loaded ---------------------------------------------------------- */
+
+/* One sentence, and no time for loading: the model's data are not there. */
+static void what_the_header_settles(void **state)
+{
+    (void)state;
+    assert_int_equal(run("synth smollm2-135m --layers 1 -o blank.gguf --force"), 0);
+    expect_failure("run blank.gguf -p x", 1, "has no vocabulary");
+    expect_failure("chat blank.gguf", 1, "has no vocabulary");
+    expect_failure("eval blank.gguf --text blank.gguf", 1, "has no vocabulary");
+    make_text("long", 2000);
+    expect_failure("run -q -f long -c 100", 1, "and the context 100 positions");
+    expect_failure("run -q -p 'Hello there' -c 1", 1, "context");
+    assert_int_equal(run("run -q -p x -n 1 -c 1000000"), 0);
+    assert_non_null(strstr(errors, "warning: --ctx 1000000 is more than"));
+}
+
+static void what_the_files_settle(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *words;
+    } wrong[] = {
+        {"trace --text x -o nodir/x", "--text x"},
+        {"trace --text long -o nodir/x", "--output nodir/x: its directory"},
+        {"trace --text long -o .", "is a directory"},
+        {"eval --text x", "text x"},
+        {"eval --text long --compare x", "--compare x"},
+        {"eval --text long --save-logits nodir/x", "--save-logits nodir/x"},
+        {"bench --text x", "--text x"},
+        {"run -q -p x --moe-layer-perf-out nodir/x", "--moe-layer-perf-out nodir/x"},
+        {"run -q -p x --profile nodir/x", "--profile nodir/x"},
+        {"run -q -p x --warm-file nodir/x", "--warm-file nodir/x"},
+        {"run -q -f x", "x: No such file"},
+        {"run -q -f /dev/zero", "larger than 256 MiB"},
+    };
+    setenv("MORAINE_LOG", "error", 1);
+    make_text("long", 100);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(run(wrong[i].arguments), 1);
+        if (!strstr(errors, wrong[i].words)) {
+            fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].arguments, errors, wrong[i].words);
+        }
+    }
+    assert_false(exists("nodir"));
+    unsetenv("MORAINE_LOG");
+}
+
+/* ---- Files -------------------------------------------------------------------------------------- */
+
+static void logits_are_saved_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    char command[512];
+    write_file("ids", "1 2 3 4 5 6 7 8", 15);
+    assert_int_equal(run("eval --tokens ids --save-logits rows"), 0);
+    assert_true(exists("rows"));
+    assert_int_equal(run("eval --tokens ids --save-logits /dev/full"), 1);
+    assert_non_null(strstr(errors, "No space left"));
+    /* A limit of the file size: 8 blocks of 512 bytes. */
+    snprintf(command, sizeof command, "--version; ulimit -f 8; '%s' eval --tokens ids --save-logits cut",
+             MO_PROGRAM);
+    assert_int_equal(run(command), 1);
+    assert_false(exists("cut"));
+    assert_false(exists("cut.part"));
+}
+
+static void compared_rows_are_counted(void **state)
+{
+    (void)state;
+    write_file("ids", "1 2 3 4 5 6 7 8", 15);
+    write_file("more", "1 2 3 4 5 6 7 8 9", 17);
+    assert_int_equal(run("eval --tokens ids --save-logits rows"), 0);
+    assert_int_equal(run("eval --tokens more --save-logits rows9"), 0);
+    assert_int_equal(run("eval --tokens ids --compare rows"), 0);
+    assert_int_equal(run("eval --tokens ids --compare rows9"), 1);
+    assert_non_null(strstr(errors, "8 rows of"));
+    assert_int_equal(run("eval --tokens more --compare rows"), 1);
+    assert_int_equal(run("eval --tokens ids --compare /dev/zero"), 1);
+    assert_non_null(strstr(errors, "more than 8 rows"));
+}
+
+static void ids_have_no_zero_bytes(void **state)
+{
+    (void)state;
+    write_file("ids", "1 2 3\0 4 5", 10);
+    assert_int_equal(run("eval --tokens ids"), 1);
+    assert_non_null(strstr(errors, "zero byte"));
+}
+
+/* ---- Options that do nothing, and what is said ---------------------------------------------------- */
+
+static void useless_options_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(run("run -q -p x -n 1 --think"), 0);
+    assert_non_null(strstr(errors, "--think changes nothing"));
+    assert_int_equal(run("run -q -p x -n 1"), 0);
+    assert_int_equal(strlen(errors), 0); /* no seed either */
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    expect_failure("run -q -p x --device auto --vram 1G", 1, "needs a device");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+static void messages(void **state)
+{
+    (void)state;
+    assert_int_equal(run("synth smollm2-135m --layers 1 -o blank.gguf --force"), 0);
+    assert_int_equal(run("plan blank.gguf --ram 1M"), 1);
+    assert_null(strstr(errors, "experts"));
+    assert_int_equal(run("run -q --device sim --vram 1K -p x"), 1);
+    assert_non_null(strstr(errors, "at least"));
+    assert_null(strstr(errors, "0.0 of"));
+    write_file("cut.gguf", "GGUF\3\0\0\0", 8);
+    assert_int_equal(run("run cut.gguf -p x"), 1);
+    const char *once = strstr(errors, "cut.gguf");
+    assert_non_null(once);
+    assert_null(strstr(once + 1, "cut.gguf"));
+}
+
+static void eval_takes_a_lone_text(void **state)
+{
+    (void)state;
+    make_text("story.txt", 10);
+    assert_int_equal(run("eval story.txt"), 0);
+    assert_non_null(strstr(output, "perplexity"));
+    assert_int_equal(run("eval nosuch.gguf"), 2);
+    make_text("brief", 1);
+    assert_int_equal(run("bench --text brief --prefill 200 --decode 0 --rounds 1"), 0);
+    assert_non_null(strstr(errors, "it is repeated to 200"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signals_end_every_command),
         cmocka_unit_test(trace_keeps_what_it_has),
         cmocka_unit_test(wrong_usage_is_2),
+        cmocka_unit_test(failures_are_1),
+        cmocka_unit_test(what_the_header_settles),
+        cmocka_unit_test(what_the_files_settle),
+        cmocka_unit_test(logits_are_saved_whole_or_not_at_all),
+        cmocka_unit_test(compared_rows_are_counted),
+        cmocka_unit_test(ids_have_no_zero_bytes),
+        cmocka_unit_test(useless_options_are_told),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(eval_takes_a_lone_text),
     };
     return cmocka_run_group_tests_name("manners", tests, make_folder, remove_folder);
 }

@@ -30,6 +30,11 @@ mo_status mo_cachedir_make(const char *path, mo_error *err)
 {
     char part[PATH_MAX];
     const size_t length = strlen(path);
+    mo_error none;
+    /* Directories of a path that somebody typed are theirs to make: it may be mistyped. */
+    if (mo_cachedir_path("", part, sizeof part, &none) != MO_OK || strncmp(path, part, strlen(part)) != 0) {
+        return MO_OK;
+    }
     if (length >= sizeof part) {
         return mo_fail(err, MO_EINVAL, "%.200s...: the path is too long", path);
     }

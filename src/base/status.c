@@ -42,6 +42,11 @@ mo_status mo_fail_prefix(mo_error *err, mo_status status, const char *fmt, ...)
         va_start(args, fmt);
         vsnprintf(prefix, sizeof prefix, fmt, args);
         va_end(args);
+        const size_t length = strlen(prefix);
+        if (strncmp(err->detail, prefix, length) == 0 && err->detail[length] == ':') {
+            err->status = status; /* it says so already */
+            return status;
+        }
         memcpy(rest, err->detail, sizeof rest);
         int used = snprintf(err->detail, sizeof err->detail, "%.500s: ", prefix);
         snprintf(err->detail + used, sizeof err->detail - (size_t)used, "%.480s", rest);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "commands.h"
 #include "default_model.h"
 #include "device.h"
@@ -78,6 +79,12 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     } else if (text && n == 0) {
         fprintf(stderr, "moraine bench: %s is empty\n", path);
     }
+    if (ids && n && (int64_t)n < count) {
+        fprintf(stderr,
+                "moraine bench: note: %s has %zu tokens; it is repeated to %" PRId64
+                ", which finds its experts in RAM more often than a long text\n",
+                path, n, count);
+    }
     for (int64_t i = 0; ids && n && i < count; i++) {
         tokens[i] = ids[i % (int64_t)n];
     }
@@ -125,8 +132,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
         prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
         decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
-        cli_learning_done("bench", model);
-        if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
+        if (!cli_learning_done("bench", model) || (s->prefill && prefill[r] == 0.0) ||
+            (s->decode && decode[r] == 0.0)) {
             return false;
         }
     }
@@ -224,6 +231,11 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     }
     if (!settings.context) {
         settings.context = longest;
+        settings.own_context = true;
+    }
+    settings.vocabulary = text != NULL;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return CLI_FAILED;
     }
     if (!text && !settings.learning.options.profile) {
         settings.learning.options.profile = "off"; /* random tokens teach nothing */
@@ -262,8 +274,8 @@ static bool on_synth(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Makes the named model beside the working directory's files, unless it is there from last time. */
-static bool make_model(const char *name, int64_t layers, char *path, size_t size)
+/* Makes the named model beside the working directory's files, unless it is there from last time. An exit code. */
+static int make_model(const char *name, int64_t layers, char *path, size_t size)
 {
     mo_error err;
     mo_synth_info info;
@@ -277,11 +289,11 @@ static bool make_model(const char *name, int64_t layers, char *path, size_t size
     }
     if (mo_synth_measure(name, &options, &info, sizeof info, &err) != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
-        return false;
+        return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     if (access(path, R_OK) == 0) {
         fprintf(stderr, "moraine bench: using %s, which is there already\n", path);
-        return true;
+        return CLI_OK;
     }
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
     const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
@@ -289,7 +301,7 @@ static bool make_model(const char *name, int64_t layers, char *path, size_t size
     if (status != MO_OK) {
         fprintf(stderr, "moraine bench: %s\n", err.detail);
     }
-    return status == MO_OK;
+    return status == MO_OK ? CLI_OK : CLI_FAILED;
 }
 
 int cli_bench(int argc, char **argv)
@@ -339,8 +351,9 @@ int cli_bench(int argc, char **argv)
                         "something to measure\n");
         return CLI_USAGE;
     }
-    if (synthetic && !make_model(synthetic, layers, made, sizeof made)) {
-        return CLI_FAILED;
+    code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
     }
     const char *path = cli_model_path("bench", synthetic ? made : argv[first], json, &code);
     return path ? bench(path, text, &l, &s, json) : code;

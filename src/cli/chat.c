@@ -395,6 +395,8 @@ int cli_chat(int argc, char **argv)
     if (!cli_loading_kv("chat", &l, &kv)) {
         return CLI_USAGE;
     }
+    l.vocabulary = true;
+    l.think = r.think;
     cli_session_file *saved = NULL;
     code = CLI_OK;
     if (r.session) {

@@ -43,6 +43,12 @@ static const char *built_in(void)
     return access(MO_INSTALLED_MODEL, R_OK) == 0 ? MO_INSTALLED_MODEL : NULL;
 }
 
+bool cli_model_name(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
 const char *cli_model_path(const char *command, const char *given, bool quiet, int *code)
 {
     const char *named = getenv("MORAINE_MODEL");

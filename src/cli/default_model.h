@@ -14,4 +14,7 @@
  * until the next call; one thread. */
 const char *cli_model_path(const char *command, const char *given, bool quiet, int *code);
 
+/* Does an argument look like a model rather than a text? */
+bool cli_model_name(const char *path);
+
 #endif

@@ -8,11 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "check.h"
 #include "commands.h"
 #include "default_model.h"
 #include "json.h"
 #include "loading.h"
+#include "outfile.h"
 #include "routing.h"
 #include "signals.h"
 #include "terminal.h"
@@ -34,7 +37,8 @@ typedef struct evaluation {
     passage passages[PASSAGES_MAX];
     int passage_count;
     int64_t window, vocab;
-    FILE *save, *base; /* rows written; rows compared with; either may be NULL */
+    cli_outfile save; /* rows written, if any are asked for */
+    FILE *base;       /* rows compared with, or NULL */
     const char *save_path, *base_path;
     float *base_row;
     bool routing, json, failed;
@@ -94,8 +98,7 @@ static void on_row(void *user, int64_t position, const float *row)
     if (e->failed) {
         return;
     }
-    if (e->save && fwrite(row, sizeof(float), (size_t)e->vocab, e->save) != (size_t)e->vocab) {
-        fprintf(stderr, "moraine eval: cannot write %s: %s\n", e->save_path, strerror(errno));
+    if (e->save.stream && !cli_outfile_write(&e->save, row, sizeof(float) * (size_t)e->vocab)) {
         e->failed = true;
         return;
     }
@@ -132,6 +135,11 @@ static int32_t *read_ids(const char *path, int64_t *count)
     int32_t *ids = text ? malloc(sizeof *ids * (length / 2 + 1)) : NULL;
     char *at = text;
     *count = 0;
+    if (ids && memchr(text, 0, length)) {
+        fprintf(stderr, "moraine eval: %s is no text: it has a zero byte\n", path);
+        free(ids);
+        ids = NULL;
+    }
     if (!ids) {
         free(text);
         return NULL;
@@ -178,18 +186,45 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     return ids;
 }
 
-static bool open_files(evaluation *e)
+/* As many rows as there are tokens. Of a pipe or a device that shows at the end. */
+static bool check_rows(const evaluation *e)
 {
-    if (e->save_path && !(e->save = fopen(e->save_path, "wb"))) {
-        fprintf(stderr, "moraine eval: cannot write %s: %s\n", e->save_path, strerror(errno));
+    struct stat st;
+    int64_t rows = 0;
+    for (int i = 0; i < e->passage_count; i++) {
+        rows += e->passages[i].count;
+    }
+    const int64_t bytes = rows * e->vocab * (int64_t)sizeof(float);
+    if (fstat(fileno(e->base), &st) == 0 && S_ISREG(st.st_mode) && st.st_size != bytes) {
+        fprintf(stderr,
+                "moraine eval: --compare %s has %" PRId64 " bytes, but %" PRId64 " rows of %" PRId64
+                " logits have %" PRId64 "; it belongs to other tokens or another vocabulary\n",
+                e->base_path, (int64_t)st.st_size, rows, e->vocab, bytes);
         return false;
     }
+    return true;
+}
+
+static bool open_files(evaluation *e)
+{
     if (e->base_path && !(e->base = fopen(e->base_path, "rb"))) {
         fprintf(stderr, "moraine eval: cannot read %s: %s\n", e->base_path, strerror(errno));
         return false;
     }
     e->base_row = malloc(sizeof(float) * (size_t)e->vocab);
-    return e->base_row != NULL;
+    return e->base_row && (!e->base || check_rows(e)) &&
+           (!e->save_path || cli_outfile_open(&e->save, "eval", e->save_path));
+}
+
+/* Nothing is left of what was compared with. */
+static bool base_ended(const evaluation *e)
+{
+    if (e->base && fgetc(e->base) != EOF) {
+        fprintf(stderr, "moraine eval: %s has more than %" PRId64 " rows of %" PRId64 " logits\n",
+                e->base_path, e->compared, e->vocab);
+        return false;
+    }
+    return true;
 }
 
 /* ---- Running ------------------------------------------------------------------------------------ */
@@ -240,15 +275,11 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
             ok = evaluate_window(e, model, kv, step);
             e->done += e->count;
         }
-        cli_learning_done("eval", model);
+        ok = cli_learning_done("eval", model) && ok;
     }
     cli_progress_end(&e->progress);
-    if (e->save && fclose(e->save) != 0 && ok) {
-        fprintf(stderr, "moraine eval: cannot write %s: %s\n", e->save_path, strerror(errno));
-        ok = false;
-    }
-    e->save = NULL;
-    return ok;
+    ok = ok && base_ended(e);
+    return cli_outfile_close(&e->save, ok) && ok;
 }
 
 /* ---- Results ------------------------------------------------------------------------------------ */
@@ -395,12 +426,22 @@ static void evaluation_close(evaluation *e)
         cli_routing_close(e->passages[i].routing);
     }
     free(e->base_row);
-    if (e->save) {
-        fclose(e->save);
-    }
+    cli_outfile_close(&e->save, false);
     if (e->base) {
         fclose(e->base);
     }
+}
+
+/* Can everything be read and written that was named? */
+static bool files_fit(const evaluation *e, const char *ids_path)
+{
+    for (int i = 0; !ids_path && i < e->passage_count; i++) {
+        if (!cli_check_readable("eval", "text", e->passages[i].path)) {
+            return false;
+        }
+    }
+    return cli_check_readable("eval", "--compare", e->base_path) &&
+           cli_check_writable("eval", "--save-logits", e->save_path);
 }
 
 static int run(const char *path, const char *ids_path, const cli_loading *l, evaluation *e)
@@ -426,6 +467,11 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
     }
     if (!settings.context) {
         settings.context = e->window;
+        settings.own_context = true;
+    }
+    settings.vocabulary = !ids_path;
+    if (!files_fit(e, ids_path)) {
+        return CLI_FAILED;
     }
     mo_model *model = cli_loading_open("eval", path, &settings, &code);
     if (!model) {
@@ -497,7 +543,7 @@ int cli_eval(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "eval",
-        .arguments = "[MODEL [TEXT]]",
+        .arguments = "[MODEL] [TEXT]",
         .description = "Prints the perplexity of texts, or of a list of token ids, in windows: the first "
                        "token of a window "
                        "is not scored. A model without a vocabulary can be given ids." CLI_DEFAULT_MODEL_HELP,
@@ -515,8 +561,10 @@ int cli_eval(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (argc - first == 2) {
-        e.passages[e.passage_count++].path = argv[first + 1];
+    /* A lone argument is a text where there is none else, unless it looks like a model. */
+    const bool alone = argc - first == 1 && texts.count == 0 && !ids && !cli_model_name(argv[first]);
+    if (argc - first == 2 || alone) {
+        e.passages[e.passage_count++].path = argv[argc - 1];
     }
     for (int i = 0; i < texts.count; i++) {
         e.passages[e.passage_count++].path = texts.item[i];
@@ -524,7 +572,7 @@ int cli_eval(int argc, char **argv)
     if (!check_request(ids, &e, &l)) {
         return CLI_USAGE;
     }
-    const char *path = cli_model_path("eval", argv[first], e.json, &code);
+    const char *path = cli_model_path("eval", alone ? NULL : argv[first], e.json, &code);
     code = path ? run(path, ids, &l, &e) : code;
     evaluation_close(&e);
     return code;

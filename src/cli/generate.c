@@ -92,7 +92,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
         set.seed = ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0xFFFFFFFFu;
-        if (set.temperature > 0.0f) {
+        if (set.temperature > 0.0f && !s->quiet) {
             fprintf(stderr, "seed %" PRIu64 "\n", set.seed);
         }
     }
@@ -344,6 +344,6 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
                                     : CLI_FINISH_FAILED;
     printer_close(&out);
     g->answer_seconds = now() - begun;
-    cli_learning_done(g->command, g->model);
-    return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
+    const bool learned = cli_learning_done(g->command, g->model);
+    return g->finish == CLI_FINISH_FAILED || !learned ? CLI_FAILED : CLI_OK;
 }

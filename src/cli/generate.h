@@ -11,6 +11,7 @@ typedef struct cli_sampling {
     double temperature, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, last, seed;
     const char *bias; /* "ID:VALUE,ID:VALUE" */
+    bool quiet;       /* a seed that was chosen is not told */
 } cli_sampling;
 
 #define CLI_SAMPLING_DEFAULT                                                                                 \

@@ -29,12 +29,14 @@ void cli_learning_opened(const char *command, const cli_learning *l, mo_model *m
     }
 }
 
-void cli_learning_done(const char *command, mo_model *model)
+bool cli_learning_done(const char *command, mo_model *model)
 {
     mo_error err;
-    if (mo_model_request_done(model, &err) != MO_OK) {
+    const mo_status status = mo_model_request_done(model, &err);
+    if (status != MO_OK) {
         fprintf(stderr, "moraine %s: %s\n", command, err.detail);
     }
+    return status == MO_OK;
 }
 
 static void show_in(const char *json, const char *path)

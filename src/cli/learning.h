@@ -105,8 +105,8 @@ void cli_learning_take(const cli_learning *l, mo_model_options *out);
 /* Says which of them change nothing with the model as it was opened. */
 void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model);
 
-/* A request is done: updates, and says what went wrong. */
-void cli_learning_done(const char *command, mo_model *model);
+/* A request is done: updates. False after saying what went wrong. */
+bool cli_learning_done(const char *command, mo_model *model);
 
 /* The profile of this run, on stdout or into a file. */
 void cli_learning_show(mo_model *model, const char *path);

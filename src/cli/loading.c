@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "hints.h"
 #include "signals.h"
 #include "terminal.h"
@@ -105,6 +106,32 @@ static bool take_tiers(const char *command, const cli_loading *l, mo_model_optio
     return true;
 }
 
+/* Does the chat format know a difference? */
+static bool can_think(const mo_model *model)
+{
+    const mo_message message = {.role = "user", .content = "?"};
+    mo_chat_options options = mo_chat_options_default();
+    char *without = NULL, *with = NULL;
+    options.thinking = false;
+    mo_model_chat(model, &message, 1, &options, &without, NULL);
+    options.thinking = true;
+    mo_model_chat(model, &message, 1, &options, &with, NULL);
+    const bool differ = with && without && strcmp(with, without) != 0;
+    mo_free(with);
+    mo_free(without);
+    return differ;
+}
+
+/* Options that change nothing with this model on this machine are not passed over in silence. */
+static void tell_useless(const char *command, const cli_loading *l, mo_model *model)
+{
+    if (l->think && !can_think(model)) {
+        fprintf(stderr,
+                "moraine %s: note: --think changes nothing: this model's chat format has no switch for it\n",
+                command);
+    }
+}
+
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code)
 {
     mo_error err;
@@ -123,6 +150,10 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
         *code = CLI_USAGE;
         return NULL;
     }
+    *code = cli_check_model(command, path, l);
+    if (*code != CLI_OK) {
+        return NULL;
+    }
     cli_learning_take(&l->learning, &options);
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
@@ -132,7 +163,9 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
         *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
         return NULL;
     }
+    *code = CLI_FAILED; /* until the command has done its work */
     cli_learning_opened(command, &l->learning, model);
+    tell_useless(command, l, model);
     return model;
 }
 
@@ -179,33 +212,47 @@ bool cli_loading_feed(const char *command, mo_session *session, const int32_t *t
     return status == MO_OK;
 }
 
-char *cli_read_file(const char *command, const char *path, size_t *length)
+/* More than any text that would be fed, less than what a mistyped device gives. */
+#define TEXT_BYTES_MAX ((size_t)256 << 20)
+
+/* Reads on until the end or one byte past the limit. NULL when memory is out. */
+static char *read_stream(FILE *f, size_t *used)
 {
-    const bool input = strcmp(path, "-") == 0;
-    FILE *f = input ? stdin : fopen(path, "rb");
-    size_t room = 1 << 16, used = 0;
-    char *text = malloc(room);
-    while (f && text) {
-        const size_t got = fread(text + used, 1, room - used - 1, f);
-        used += got;
+    size_t space = 1 << 16;
+    char *text = malloc(space);
+    *used = 0;
+    while (text && *used <= TEXT_BYTES_MAX) {
+        const size_t got = fread(text + *used, 1, space - *used - 1, f);
+        *used += got;
         if (got == 0 || feof(f)) { /* a terminal would ask for one more Ctrl-D */
             break;
         }
-        if (room - used < 2) {
-            char *more = realloc(text, room *= 2);
+        if (space - *used < 2) {
+            char *more = realloc(text, space *= 2);
             if (!more) {
                 free(text);
             }
             text = more;
         }
     }
-    if (!f || !text || ferror(f)) {
-        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, strerror(errno ? errno : ENOMEM));
+    return text;
+}
+
+char *cli_read_file(const char *command, const char *path, size_t *length)
+{
+    const bool input = strcmp(path, "-") == 0;
+    FILE *f = input ? stdin : fopen(path, "rb");
+    char *text = f ? read_stream(f, length) : NULL;
+    const char *why = !f ? strerror(errno) : !text ? strerror(ENOMEM) : ferror(f) ? strerror(errno) : NULL;
+    if (!why && *length > TEXT_BYTES_MAX) {
+        why = "it is larger than 256 MiB";
+    }
+    if (why) {
+        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, why);
         free(text);
         text = NULL;
     } else {
-        text[used] = '\0';
-        *length = used;
+        text[*length] = '\0';
     }
     if (f && !input) {
         fclose(f);

@@ -11,7 +11,12 @@ typedef struct cli_loading {
     int64_t threads, context, batch;
     const char *isa, *kv;
     bool map;
-    bool all_logits; /* the command will ask for the logits of every position */
+    bool all_logits;    /* the command will ask for the logits of every position */
+    bool own_context;   /* `context` is the command's choice, not the user's */
+    bool vocabulary;    /* it needs one */
+    bool think;         /* it will ask for reasoning */
+    const char *prompt; /* it will feed this text; NULL: not known yet */
+    size_t prompt_length;
     uint64_t ram;
     const char *policy, *predict, *io;
     int64_t readers;

@@ -182,8 +182,13 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     if (!text) {
         return CLI_FAILED;
     }
+    cli_loading settings = *l;
+    settings.vocabulary = true;
+    settings.think = r->think;
+    settings.prompt = text;
+    settings.prompt_length = length;
     const double start = now();
-    mo_model *model = cli_loading_open("run", r->model, l, &code);
+    mo_model *model = cli_loading_open("run", r->model, &settings, &code);
     r->load_seconds = now() - start;
     if (model && cli_generation_open(&g, "run", model, kv, s)) {
         g.discover = r->discover;
@@ -203,6 +208,12 @@ static int check(const request *r, const cli_session_file *saved)
 {
     if (r->prompt && r->file) {
         fprintf(stderr, "moraine run: give -p or -f, not both\n");
+        return CLI_USAGE;
+    }
+    if (r->raw && (r->system || r->think)) {
+        fprintf(stderr,
+                "moraine run: --raw leaves out the chat format, which --%s belongs to; give one of them\n",
+                r->system ? "system" : "think");
         return CLI_USAGE;
     }
     if (!cli_stop_check("run", &r->stops)) {
@@ -284,6 +295,7 @@ int cli_run(int argc, char **argv)
     if (r.session) {
         saved = cli_session_file_open("run", r.session, &code);
     }
+    s.quiet = r.quiet || r.json;
     code = code == CLI_OK ? check(&r, saved) : code;
     if (code == CLI_OK) {
         r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);

@@ -18,6 +18,8 @@ static volatile sig_atomic_t patient;
 /* Written by the main thread alone, where the handler runs too. */
 static mo_session *volatile feeding;
 
+static const char *volatile discarded;
+
 static void set_deadline(long ns)
 {
     if (has_deadline) {
@@ -32,6 +34,9 @@ static void on_deadline(int number)
         if (isatty(STDERR_FILENO)) { /* a progress bar may stand there */
             const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
             (void)written;
+        }
+        if (discarded) {
+            unlink(discarded);
         }
         _exit(128 + caught);
     }
@@ -106,6 +111,11 @@ void cli_signals_patience(void)
 {
     patient = 1;
     set_deadline(0);
+}
+
+void cli_signals_discard(const char *path)
+{
+    discarded = path;
 }
 
 static mo_status refuse(mo_error *err)

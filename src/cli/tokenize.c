@@ -3,18 +3,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "commands.h"
 #include "default_model.h"
 #include "loading.h"
-
-/* A lone argument is the text. One that looks like a model is a text forgotten, not a model to be read as text. */
-static bool is_model_name(const char *path)
-{
-    const size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
-}
 
 int cli_tokenize(int argc, char **argv)
 {
@@ -46,7 +38,8 @@ int cli_tokenize(int argc, char **argv)
     int32_t *ids;
     mo_error err;
     const char *file = argv[argc - 1];
-    if (argc - first == 1 && is_model_name(file)) {
+    /* One that looks like a model is a text forgotten, not a model to be read as text. */
+    if (argc - first == 1 && cli_model_name(file)) {
         fprintf(stderr, "moraine tokenize: a text file is missing after %s; - reads stdin\n", file);
         return CLI_USAGE;
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "commands.h"
 #include "default_model.h"
 #include "generate.h"
@@ -198,7 +199,18 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
     if (r->prompts.count == 0) {
         sampling.temperature = 0.0; /* nothing is sampled, so no seed is chosen and told */
     }
-    mo_model *model = cli_loading_open("trace", path, l, &code);
+    cli_loading settings = *l;
+    settings.vocabulary = true;
+    sampling.quiet = r->quiet;
+    for (int i = 0; i < r->texts.count; i++) {
+        if (!cli_check_readable("trace", "--text", r->texts.item[i])) {
+            return CLI_FAILED;
+        }
+    }
+    if (!cli_check_writable("trace", "--output", r->output)) {
+        return CLI_FAILED;
+    }
+    mo_model *model = cli_loading_open("trace", path, &settings, &code);
     if (!model) {
         return code;
     }

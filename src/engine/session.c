@@ -165,7 +165,7 @@ static mo_status begin_feed(const mo_feed *f, mo_error *err)
     if (f->count < 1 || f->count > s->state.context) {
         return mo_fail(
             err, MO_EINVAL,
-            "the text has %lld tokens, this session holds 1 to %lld; choose a larger --ctx or shorten it",
+            "the text has %lld tokens and this session %lld positions; choose a larger --ctx or shorten it",
             (long long)f->count, (long long)s->state.context);
     }
     while (common < s->state.length && common < f->count && s->tokens[common] == f->tokens[common]) {

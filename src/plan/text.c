@@ -50,7 +50,7 @@ static const char *remedy(const mo_plan *p)
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
 mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
 {
-    char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32];
+    char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "";
     const bool countless = p->used == INT64_MAX;
     mo_plan_size_text(p->used, need);
     mo_plan_size_text(p->ceiling, ceiling);
@@ -59,13 +59,16 @@ mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
     mo_plan_size_text(p->work, work);
     mo_plan_size_text(p->slots, slots);
     mo_plan_size_text(countless ? INT64_MAX : p->staging + p->other, rest);
-    return mo_fail(
-        err, MO_ENOMEM,
-        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; raise the RAM ceiling "
-        "to that or %s (needed: core %s, keys and values %s, working memory %s, %s %s, staging and the "
-        "program %s; ceiling: %s)",
-        need, p->used, ceiling, remedy(p), weights, kv, work,
-        p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots, rest, p->why);
+    if (p->slots > 0) { /* a dense model has no experts */
+        snprintf(experts, sizeof experts, "%s %s, ",
+                 p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots);
+    }
+    return mo_fail(err, MO_ENOMEM,
+                   "at least %s of memory (%" PRId64
+                   " bytes) are needed, but the ceiling is %s; raise the RAM ceiling "
+                   "to that or %s (needed: core %s, keys and values %s, working memory %s, %sstaging and the "
+                   "program %s; ceiling: %s)",
+                   need, p->used, ceiling, remedy(p), weights, kv, work, experts, rest, p->why);
 }
 
 mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)

@@ -46,6 +46,9 @@ static mo_status lock(const char *path, int *fd, mo_error *err)
     do {
         *fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     } while (*fd < 0 && errno == EINTR);
+    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        return mo_fail(err, MO_ENOENT, "%s: its directory does not exist; create it first", path);
+    }
     if (*fd < 0) {
         return mo_fail(err, errno == ENOSPC || errno == EDQUOT ? MO_ENOSPC : MO_EIO,
                        "%s: cannot be opened: %s", name, strerror(errno));

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/input.h"
+#include "base/log.h"
 #include "base/output.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -18,6 +19,7 @@
 #include "gguf/write.h"
 #include "numeric/block.h"
 #include "numeric/quantize/quantize.h"
+#include "synth/shapes.h"
 
 enum {
     PIECE_VALUES = 1 << 17, /* a multiple of every block */
@@ -92,14 +94,14 @@ mo_tensor_class mo_requantize_class(const mo_gguf_tensor *t)
     }
 }
 
-/* The names of the formats for weights whose blocks fit rows of `cols` values (0: of all). */
-static const char *fitting(int64_t cols, char *text, size_t size)
+/* The names of the formats for weights. */
+static const char *all_formats(char *text, size_t size)
 {
     text[0] = '\0';
     for (uint32_t type = 0; type < MO_TYPE_LIMIT; type++) {
         const mo_format *f = mo_format_of(type);
         const size_t used = strlen(text);
-        if (f && f->kind != MO_KIND_INTEGER && (cols == 0 || cols % f->block_values == 0)) {
+        if (f && f->kind != MO_KIND_INTEGER) {
             snprintf(text + used, size - used, "%s%s", used ? ", " : "", f->name);
         }
     }
@@ -112,7 +114,7 @@ static mo_status format_named(const char *name, const mo_format **out, mo_error 
     *out = name ? mo_format_named(name) : NULL;
     if (name && (!*out || (*out)->kind == MO_KIND_INTEGER)) {
         return mo_fail(err, MO_EINVAL, "\"%.40s\" is no format for weights; choose one of %s", name,
-                       fitting(0, names, sizeof names));
+                       all_formats(names, sizeof names));
     }
     return MO_OK;
 }
@@ -157,19 +159,37 @@ static mo_status check_use(const requantize *r, const mo_quantize_options *o, mo
     return MO_OK;
 }
 
-static mo_status format_for(const requantize *r, const mo_gguf_tensor *t, const mo_format **out,
-                            mo_error *err)
+/* What the class asks for, or where the rows do not fit its blocks what quantizers take instead. */
+static const mo_format *format_for(const requantize *r, const mo_gguf_tensor *t)
 {
-    char names[256];
     const mo_format *f = r->formats[mo_requantize_class(t)];
-    *out = f ? f : t->format;
-    if (t->size[0] % (*out)->block_values == 0) {
-        return MO_OK;
+    return f ? mo_format_of(mo_shape_fallback(f->type, t->size[0])) : t->format;
+}
+
+/* One line for each format that did not fit everywhere: how many tensors got which other one, and the first of them. */
+static void tell_fallbacks(const requantize *r)
+{
+    int64_t counts[MO_TYPE_LIMIT][MO_TYPE_LIMIT] = {{0}};
+    const char *first[MO_TYPE_LIMIT][MO_TYPE_LIMIT] = {{NULL}};
+    for (int64_t i = 0; i < r->count; i++) {
+        const mo_gguf_tensor *t = r->targets[i].from;
+        const mo_format *asked = r->formats[r->targets[i].class], *got = format_for(r, t);
+        if (asked && got != asked && counts[asked->type][got->type]++ == 0) {
+            first[asked->type][got->type] = t->name;
+        }
     }
-    return mo_fail(err, MO_EINVAL,
-                   "tensor %s has rows of %lld values, no multiple of %s's block of %d; formats that fit: %s",
-                   t->name, (long long)t->size[0], (*out)->name, (*out)->block_values,
-                   fitting(t->size[0], names, sizeof names));
+    for (uint32_t a = 0; a < MO_TYPE_LIMIT; a++) {
+        for (uint32_t b = 0; b < MO_TYPE_LIMIT; b++) {
+            if (counts[a][b]) {
+                mo_log(
+                    MO_LOG_WARN, "quantize",
+                    "%lld tensor%s (%s%s) got %s: the rows are no multiple of the %d values of %s's blocks",
+                    (long long)counts[a][b], counts[a][b] == 1 ? "" : "s", first[a][b],
+                    counts[a][b] == 1 ? "" : " and others", mo_format_of(b)->name,
+                    mo_format_of(a)->block_values, mo_format_of(a)->name);
+            }
+        }
+    }
 }
 
 /* ---- The new header ------------------------------------------------------------------------------ */
@@ -235,14 +255,10 @@ static mo_status list_targets(requantize *r, mo_error *err)
         return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
     }
     for (int64_t i = 0; i < r->count; i++) {
-        const mo_format *format;
         target *t = &r->targets[i];
         t->from = mo_gguf_tensor_at(r->g, i);
         t->class = mo_requantize_class(t->from);
-        const mo_status status = format_for(r, t->from, &format, err);
-        if (status != MO_OK) {
-            return status;
-        }
+        const mo_format *format = format_for(r, t->from);
         mo_gguf_put_tensor(r->writer, t->from->name, format->type, t->from->dims, t->from->size);
     }
     return MO_OK;
@@ -265,6 +281,7 @@ static mo_status plan(requantize *r, const mo_quantize_options *options, mo_erro
     if (status != MO_OK) {
         return status;
     }
+    tell_fallbacks(r);
     put_metadata(r);
     status = mo_gguf_writer_layout(r->writer, err);
     for (int64_t i = 0; i < r->count && status == MO_OK; i++) {

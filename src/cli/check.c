@@ -1,0 +1,153 @@
+#include "check.h"
+
+#include <moraine_tools.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Files -------------------------------------------------------------------------------------- */
+
+static bool refuse(const char *command, const char *what, const char *path, const char *why)
+{
+    fprintf(stderr, "moraine %s: %s %s: %s\n", command, what, path, why);
+    return false;
+}
+
+bool cli_check_readable(const char *command, const char *what, const char *path)
+{
+    struct stat st;
+    if (!path || strcmp(path, "-") == 0) {
+        return true;
+    }
+    if (access(path, R_OK) != 0) {
+        return refuse(command, what, path, strerror(errno));
+    }
+    return (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) || refuse(command, what, path, "is a directory");
+}
+
+bool cli_check_writable(const char *command, const char *what, const char *path)
+{
+    struct stat st;
+    char copy[PATH_MAX];
+    if (!path) {
+        return true;
+    }
+    if (strlen(path) >= sizeof copy) {
+        return refuse(command, what, path, "the name is too long");
+    }
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode)) {
+            return refuse(command, what, path, "is a directory; give the name of a file");
+        }
+        return access(path, W_OK) == 0 || refuse(command, what, path, strerror(errno));
+    }
+    strcpy(copy, path);
+    const char *directory = dirname(copy);
+    if (stat(directory, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        return refuse(command, what, path, "its directory does not exist; create it first");
+    }
+    return access(directory, W_OK | X_OK) == 0 || refuse(command, what, path, strerror(errno));
+}
+
+static bool check_learning(const char *command, const mo_learning_options *o)
+{
+    const bool kept = o->profile && strcmp(o->profile, "off") != 0;
+    return (!kept || cli_check_writable(command, "--profile", o->profile)) &&
+           cli_check_writable(command, "--warm-file", o->warm_file) &&
+           cli_check_writable(command, "--moe-layer-perf-out", o->perf_out) &&
+           cli_check_readable(command, "--moe-hot-cache", o->hot_cache.file);
+}
+
+/* ---- Model -------------------------------------------------------------------------------------- */
+
+static bool has_vocabulary(const mo_file *file)
+{
+    mo_metadata_info m;
+    for (int64_t i = 0; mo_file_metadata(file, i, &m, sizeof m); i++) {
+        if (strcmp(m.key, "tokenizer.ggml.tokens") == 0) {
+            return m.is_array && m.count > 0;
+        }
+    }
+    return false;
+}
+
+/* What a session will hold; 0 when the header does not say. */
+static int64_t positions(const mo_file_info *info, const cli_loading *l)
+{
+    const int64_t usual = 8192; /* as moraine.h says of mo_model_options */
+    if (l->context) {
+        return l->context;
+    }
+    return info->context_length < usual ? info->context_length : usual;
+}
+
+/* A text has at most as many tokens as bytes, so that short ones need no counting. */
+static bool prompt_fits(const char *command, const char *path, const cli_loading *l, int64_t most)
+{
+    int32_t *ids = NULL;
+    size_t count = 0;
+    mo_error err;
+    if (!l->prompt || most < 1 || l->prompt_length <= (size_t)most) {
+        return true;
+    }
+    if (mo_tokenize_file(path, l->prompt, l->prompt_length, 0, &ids, &count, &err) != MO_OK) {
+        return true; /* opening the model says why */
+    }
+    mo_free(ids);
+    if (count > (size_t)most) {
+        fprintf(stderr,
+                "moraine %s: the prompt has %zu tokens and the context %" PRId64
+                " positions; shorten it or make --ctx larger\n",
+                command, count, most);
+        return false;
+    }
+    return true;
+}
+
+static bool check_header(const char *command, const char *path, const mo_file *file, const cli_loading *l)
+{
+    mo_file_info info;
+    mo_error err;
+    if (l->vocabulary && !has_vocabulary(file)) {
+        fprintf(stderr,
+                "moraine %s: %s has no vocabulary, so it can neither read nor write text; eval --tokens and "
+                "bench "
+                "take such models\n",
+                command, path);
+        return false;
+    }
+    if (mo_file_summarize(file, &info, sizeof info, &err) != MO_OK) {
+        return true; /* opening the model says why */
+    }
+    if (!l->own_context && info.context_length > 0 && l->context > info.context_length) {
+        fprintf(stderr,
+                "moraine %s: warning: --ctx %" PRId64 " is more than the %" PRId64
+                " positions this model was made for; text beyond them may make no sense\n",
+                command, l->context, info.context_length);
+    }
+    return prompt_fits(command, path, l, positions(&info, l));
+}
+
+int cli_check_model(const char *command, const char *path, const cli_loading *l)
+{
+    mo_file *file = NULL;
+    mo_error err;
+    if (!check_learning(command, &l->learning.options)) {
+        return CLI_FAILED;
+    }
+    if (mo_file_open(path, &file, &err) != MO_OK) {
+        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        return CLI_FAILED;
+    }
+    const bool fine = check_header(command, path, file, l);
+    mo_file_close(file);
+    return fine ? CLI_OK : CLI_FAILED;
+}

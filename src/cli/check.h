@@ -1,0 +1,18 @@
+/* Check: what options and the model's header settle is told before gigabytes are loaded. */
+#ifndef MO_CLI_CHECK_H
+#define MO_CLI_CHECK_H
+
+#include "loading.h"
+
+/* Can this file be opened for reading? "-" is stdin. `what` is how the sentence begins, such as "--text". False after saying
+ * why not. */
+bool cli_check_readable(const char *command, const char *what, const char *path);
+
+/* Can it be written: is there a directory for it, and is it none itself? Nothing is made. NULL is nothing to check. */
+bool cli_check_writable(const char *command, const char *what, const char *path);
+
+/* Files that the options name, what the command wants of the model (l->vocabulary, l->prompt), and a context beyond what
+ * the model was made for, which is only warned of. CLI_OK, or the exit code after saying what is wrong. */
+int cli_check_model(const char *command, const char *path, const cli_loading *l);
+
+#endif
