@@ -13,8 +13,8 @@
 #include "input.h"
 #include "loading.h"
 #include "session_file.h"
-#include "stop.h"
 #include "signals.h"
+#include "stop.h"
 #include "terminal.h"
 #include "tiers.h"
 

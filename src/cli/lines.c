@@ -11,7 +11,7 @@
 #include <wchar.h>
 
 #include "history.h"
-#include "terminal.h"
+#include "signals.h"
 
 struct cli_lines {
     const char *prompt;
