@@ -352,19 +352,19 @@ static void rows_that_do_not_fit_get_another_format(void **state)
 {
     (void)state;
     mo_gguf *g;
-    make_source(path_of("in.gguf"), 0, 0, 0.0f);
+    make_source(in_folder("in.gguf"), 0, 0, 0.0f);
     mo_log_set(on_log, NULL, MO_LOG_WARN);
-    expect_ok(mo_quantize(path_of("in.gguf"), path_of("out.gguf"),
+    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"),
                           &(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "q4_k"},
                           NULL, NULL, NULL, 0, &err));
     mo_log_set(NULL, NULL, MO_LOG_WARN);
-    expect_ok(mo_gguf_open(path_of("out.gguf"), &g, &err));
+    expect_ok(mo_gguf_open(in_folder("out.gguf"), &g, &err));
     assert_string_equal(mo_gguf_tensor_find(g, "blk.0.ffn_down_exps.weight")->format->name, "Q5_0");
     assert_non_null(strstr(logged, "blk.0.ffn_down_exps.weight"));
     assert_non_null(strstr(logged, "got Q5_0"));
     mo_gguf_close(g);
-    unlink(path_of("in.gguf"));
-    unlink(path_of("out.gguf"));
+    unlink(in_folder("in.gguf"));
+    unlink(in_folder("out.gguf"));
 }
 
 static void wrong_formats_are_explained(void **state)
