@@ -764,9 +764,15 @@ static void file_paths(void **state)
 static void file_accumulates(void **state)
 {
     (void)state;
-    const char *path = in_folder("deep/er/m.json");
+    const char *path = in_folder("deep/moraine/m.json");
     mo_profile *p = learned(1, 20), *q;
     mo_error moved;
+    /* A directory that somebody named is not made: it may be mistyped. That of the cache is. */
+    setenv("XDG_CACHE_HOME", in_folder("elsewhere"), 1);
+    assert_int_equal(mo_profile_file_add(path, p, &moved, &err), MO_ENOENT);
+    check_says(&err, "its directory does not exist");
+    assert_false(exists(in_folder("deep")));
+    setenv("XDG_CACHE_HOME", in_folder("deep"), 1);
     assert_int_equal(mo_profile_file_load(path, MODEL, &q, &err), MO_ENOENT);
     assert_int_equal(mo_profile_file_add(path, p, &moved, &err), MO_OK);
     assert_int_equal(moved.status, MO_OK);
@@ -783,7 +789,7 @@ static void file_accumulates(void **state)
     assert_int_equal(mo_profile_file_add(path, p, NULL, &err), MO_OK);
     assert_int_equal(mo_profile_file_load(path, MODEL, &q, &err), MO_OK);
     assert_in_range(q->layer[0].hits[1][0][0], MO_PROFILE_TOKENS_MAX, 2 * MO_PROFILE_TOKENS_MAX);
-    assert_false(exists(in_folder("deep/er/m.json.moraine-part")));
+    assert_false(exists(in_folder("deep/moraine/m.json.moraine-part")));
     mo_profile_free(q);
     mo_profile_free(p);
 }
