@@ -14,6 +14,7 @@
 #include "loading.h"
 #include "prompt.h"
 #include "session_file.h"
+#include "signals.h"
 #include "stop.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -162,6 +163,7 @@ static int answer(const request *r, cli_generation *g, const cli_session_file *s
         code = print_end(r, g);
     }
     if (code == CLI_OK && r->session) {
+        cli_signals_patience(); /* what was said until a signal is kept whole */
         ok = !chat || cli_conversation_say(&c, "assistant", g->answer.data ? g->answer.data : "");
         code = ok && cli_session_file_write(r->session, g, &c, r->raw) ? CLI_OK : CLI_FAILED;
     }
