@@ -431,6 +431,17 @@ MO_API void mo_sampler_close(mo_sampler *sampler);
 MO_API int32_t mo_sampler_pick(mo_sampler *sampler, const float *logits, const uint32_t *mask,
                                const int32_t *recent, size_t count);
 
+typedef struct mo_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm of its probability */
+} mo_logprob;
+
+enum { MO_TOP_MAX = 20 };
+
+/* What a row of logits says by itself, before penalties, bias, mask and temperature: the log probability of `token`, and
+ * the `count` likeliest tokens (at most vocab), best first. Allocates nothing. */
+MO_API float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count);
+
 /* ---- Sessions --------------------------------------------------------------------------------- */
 
 /* One conversation. Any number per model; one call at a time per session, but for mo_session_cancel(). Any thread may
@@ -465,7 +476,17 @@ MO_API void mo_session_close(mo_session *session);
 typedef void (*mo_routing_observer)(void *user, int layer, int64_t position, const int32_t *ids,
                                     const float *weights, int used);
 
-/* What to feed, and what to be told meanwhile; unused members are 0. */
+/* What became of one feed. */
+typedef struct mo_feed_report {
+    mo_error error;   /* of this session; status MO_OK: it holds the whole sequence */
+    int64_t computed; /* tokens; it held the others */
+    int32_t token;    /* what the sampler picked; -1: none */
+    float logprob;    /* of it, where logprobs were wanted */
+    int top_count;
+    mo_logprob top[MO_TOP_MAX]; /* the likeliest, best first */
+} mo_feed_report;
+
+/* What to feed, and what to be told; unused members are 0. */
 typedef struct mo_feed {
     size_t size; /* sizeof(mo_feed) */
     mo_session *session;
@@ -479,13 +500,23 @@ typedef struct mo_feed {
     /* The experts of every new token. */
     mo_routing_observer routes;
     void *user;
+
+    mo_feed_report *report; /* filled in any case; NULL: not wanted */
+    size_t report_size;     /* sizeof(mo_feed_report) */
+    mo_sampler *sampler;    /* picks the token that follows; of no other feed. NULL: none does */
+    const uint32_t *mask;   /* which tokens it may pick, as in mo_sampler_pick() */
+    bool logprobs;          /* the picked token's log probability, */
+    int top;                /* and those of the likeliest: so many, at most MO_TOP_MAX */
+    const void *adapters;   /* NULL: there are none yet */
 } mo_feed;
 
 /* Brings the session to the sequence. On failure (also MO_ECANCELLED) it keeps what it can and feeds the rest
  * again next time. */
 MO_API mo_status mo_session_feed(const mo_feed *feed, mo_error *err);
 
-/* Several sessions of one model share the steps; no result changes. */
+/* The same for several sessions of one model, 1 to 256, which share the steps; no result changes. One that fails or is
+ * cancelled leaves the others alone: they are brought to their ends, and the call returns the first failure. Feeds that
+ * make no sense together are MO_EINVAL before anything is fed. Decoding allocates nothing. */
 MO_API mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err);
 
 /* Before the first feed of a text whose experts are on disk: lets its first tokens through the model without routed
@@ -499,7 +530,8 @@ MO_API const float *mo_session_logits(const mo_session *session);
 MO_API int64_t mo_session_length(const mo_session *session);   /* tokens held */
 MO_API int64_t mo_session_computed(const mo_session *session); /* tokens the last feed computed */
 
-/* Asks a running feed to stop. Any thread, and signal handlers. */
+/* Asks the feed that runs to stop, within a layer or so when nothing else shares its step, otherwise after the step. When
+ * none runs nothing happens: it does not stop the next one. Any thread, and signal handlers. */
 MO_API void mo_session_cancel(mo_session *session);
 
 /* A copy of a session's state, to go back to or to fork from: it may be restored into any session of the

@@ -198,6 +198,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (!m) {
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
+    pthread_mutex_init(&m->profile_lock, NULL);
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
         status = find_means(&o, &means, err);
@@ -216,6 +217,9 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);
     }
+    if (status == MO_OK) {
+        status = mo_reports_open(m, err);
+    }
     if (status != MO_OK) {
         mo_model_close(m);
         return status;
@@ -230,6 +234,8 @@ void mo_model_close(mo_model *model)
     if (model) {
         mo_tokenizer_destroy(model->tokenizer);
         mo_engine_destroy(model->engine);
+        mo_reports_close(model->reports);
+        pthread_mutex_destroy(&model->profile_lock);
         mo_gpu_close(model->gpu);
         mo_device_close(model->device);
         mo_learning_close(model->learning);

@@ -3,6 +3,7 @@
 #define MO_API_MODEL_H
 
 #include "api/learning.h"
+#include "api/report.h"
 #include "engine/engine.h"
 #include "gpu/gpu.h"
 #include "text/chat.h"
@@ -13,12 +14,14 @@ struct mo_model {
     mo_opened opening;
     mo_checkpoint *checkpoint; /* the opening's */
     bool mapped;
-    char disk_method[96];
-    mo_device *device; /* NULL: none */
-    mo_gpu *gpu;       /* the model on it; the engine stops using it when the device is lost */
+    char disk_method[96]; /* written when the model is opened */
+    mo_device *device;    /* NULL: none */
+    mo_gpu *gpu;          /* the model on it; the engine stops using it when the device is lost */
     char device_name[128];
-    mo_learning *learning; /* under the engine's lock */
+    mo_learning *learning;        /* under the engine's lock */
+    pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
+    mo_reports *reports;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_chat_format chat;
     mo_error no_tokenizer; /* why not */

@@ -41,9 +41,9 @@ mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
     MO_OWN_ERROR(err)
     size_t length;
     *json = NULL;
-    pthread_mutex_lock(&model->engine->lock);
+    pthread_mutex_lock(&model->profile_lock); /* not the engine's: nobody waits for a step */
     const mo_status status = mo_learning_json(model->learning, json, &length, err);
-    pthread_mutex_unlock(&model->engine->lock);
+    pthread_mutex_unlock(&model->profile_lock);
     return status;
 }
 
@@ -53,12 +53,14 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
     mo_profile_mode mode;
     mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
     mo_gpu *gpu = begin_use(model);
+    pthread_mutex_lock(&model->profile_lock);
     if (status == MO_OK) {
         status = mo_learning_reset(model->learning, cache_of(gpu),
                                    perf_mode ? mode : mo_learning_mode(model->learning), err);
         model->engine->tally = mo_learning_tally(model->learning);
         model->engine->timed = mo_learning_times(model->learning);
     }
+    pthread_mutex_unlock(&model->profile_lock);
     end_use(model, gpu);
     return status;
 }

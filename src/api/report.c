@@ -1,20 +1,37 @@
-/* The public API of reports: what an open model has done. */
+/* The public API of reports: what an open model has done.
+ *
+ * Counters are written by the step that runs, under the engine's lock. A report that finds the lock free reads them;
+ * otherwise it tells what the last step but a few left behind: each step that ends publishes them, at most every
+ * PUBLISH_NS, so that nobody who asks waits for a step. */
+#include "api/report.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/model.h"
+#include "base/clock.h"
 #include "base/growing.h"
+#include "base/status.h"
 #include "plan/text.h"
 
-static void report_disk(mo_model *m, const mo_disk *disk, mo_tier_report *out)
+#define PUBLISH_NS ((int64_t)20 * 1000 * 1000)
+
+struct mo_reports {
+    pthread_mutex_t lock; /* held for a copy only; everything below is under it */
+    int64_t published_ns;
+    mo_counter_report counters;
+    mo_tier_report tiers;
+};
+
+/* ---- Reading the counters, under the engine's lock ---- */
+
+static void report_disk(const mo_model *m, const mo_disk *disk, mo_tier_report *out)
 {
     const mo_disk_counters c = mo_disk_count(disk);
     out->disk_reads += c.reads;
     out->disk_bytes += c.bytes;
     out->disk_busy_ns += c.busy_ns;
-    snprintf(m->disk_method, sizeof m->disk_method, "%s reads, %s of %d",
-             mo_disk_io(disk) == MO_IO_DIRECT ? "direct" : "cached",
-             mo_disk_chosen(disk) == MO_DISK_URING ? "io_uring" : "threads", mo_disk_readers(disk));
     out->disk_method = m->disk_method;
 }
 
@@ -24,7 +41,7 @@ static mo_tier_phase phase_of(const mo_store_phase_counters *c)
         .passes = c->passes, .asked = c->asked, .hits = c->hits, .bytes = c->bytes, .wait_ns = c->wait_ns};
 }
 
-static void report_store(mo_model *m, const mo_store *store, mo_tier_report *out)
+static void report_store(const mo_model *m, const mo_store *store, mo_tier_report *out)
 {
     const mo_store_counters c = mo_store_count(store);
     mo_store_slots(store, &out->slots, &out->filled, &out->slot_bytes);
@@ -40,7 +57,7 @@ static void report_store(mo_model *m, const mo_store *store, mo_tier_report *out
     report_disk(m, mo_store_disk(store), out);
 }
 
-static void report_tiers(mo_model *model, mo_tier_report *out)
+static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opening.tiers;
     const mo_plan *plan = &model->opening.placed.plan;
@@ -50,7 +67,6 @@ static void report_tiers(mo_model *model, mo_tier_report *out)
                             .ceiling_bytes = plan->ceiling,
                             .planned_bytes = plan->used,
                             .expert_bytes = plan->expert_bytes};
-    pthread_mutex_lock(&model->engine->lock);
     if (tiers && tiers->store) {
         report_store(model, tiers->store, out);
     }
@@ -65,30 +81,110 @@ static void report_tiers(mo_model *model, mo_tier_report *out)
     }
     out->skipped = tiers ? tiers->skipped : 0;
     out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;
-    pthread_mutex_unlock(&model->engine->lock);
+}
+
+static void publish(mo_model *m)
+{
+    mo_reports *r = m->reports;
+    const mo_engine_counters c = m->engine->counters;
+    pthread_mutex_lock(&r->lock);
+    r->published_ns = mo_clock_ns();
+    r->counters = (mo_counter_report){
+        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
+    report_tiers(m, &r->tiers);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void after_step(void *user)
+{
+    mo_model *m = user;
+    pthread_mutex_lock(&m->reports->lock);
+    const bool due = mo_clock_ns() - m->reports->published_ns >= PUBLISH_NS;
+    pthread_mutex_unlock(&m->reports->lock);
+    if (due) {
+        publish(m);
+    }
+}
+
+/* ---- Opening ---- */
+
+static void name_disk(mo_model *m)
+{
+    const mo_tiers *tiers = m->opening.tiers;
+    const mo_disk *disk = tiers && tiers->layers  ? mo_layer_buffer_disk(tiers->layers)
+                          : tiers && tiers->store ? mo_store_disk(tiers->store)
+                                                  : NULL;
+    if (disk) {
+        snprintf(m->disk_method, sizeof m->disk_method, "%s reads, %s of %d",
+                 mo_disk_io(disk) == MO_IO_DIRECT ? "direct" : "cached",
+                 mo_disk_chosen(disk) == MO_DISK_URING ? "io_uring" : "threads", mo_disk_readers(disk));
+    }
+}
+
+mo_status mo_reports_open(mo_model *m, mo_error *err)
+{
+    mo_reports *r = calloc(1, sizeof *r);
+    if (!r) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
+    }
+    pthread_mutex_init(&r->lock, NULL);
+    m->reports = r;
+    name_disk(m);
+    publish(m);
+    m->engine->after_step_user = m;
+    m->engine->after_step = after_step;
+    return MO_OK;
+}
+
+void mo_reports_close(mo_reports *r)
+{
+    if (r) {
+        pthread_mutex_destroy(&r->lock);
+        free(r);
+    }
+}
+
+/* ---- Asking ---- */
+
+/* The reports, as new as can be had without waiting; unlock them. */
+static const mo_reports *look(mo_model *m)
+{
+    if (pthread_mutex_trylock(&m->engine->lock) == 0) {
+        publish(m);
+        pthread_mutex_unlock(&m->engine->lock);
+    }
+    pthread_mutex_lock(&m->reports->lock);
+    return m->reports;
+}
+
+static void unlock(mo_model *m)
+{
+    pthread_mutex_unlock(&m->reports->lock);
+}
+
+void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size)
+{
+    const mo_reports *r = look(model);
+    mo_report_write(out, size, &r->counters, sizeof r->counters);
+    unlock(model);
 }
 
 void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size)
 {
-    mo_tier_report report;
-    report_tiers(model, &report);
-    mo_report_write(out, size, &report, sizeof report);
+    const mo_reports *r = look(model);
+    mo_report_write(out, size, &r->tiers, sizeof r->tiers);
+    unlock(model);
 }
 
-static void report_device(mo_model *model, mo_device_report *out)
-{
-    *out = (mo_device_report){0};
-    if (model->gpu) {
-        mo_gpu_report(model->gpu, out);
-        out->name = model->device_name;
-        out->lost = atomic_load(&model->engine->accelerator) == NULL;
-    }
-}
-
+/* The device's counters are published by the device's own steps. */
 void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
 {
-    mo_device_report report;
-    report_device(model, &report);
+    mo_device_report report = {0};
+    if (model->gpu) {
+        mo_gpu_report(model->gpu, &report);
+        report.name = model->device_name;
+        report.lost = atomic_load(&model->engine->accelerator) == NULL;
+    }
     mo_report_write(out, size, &report, sizeof report);
 }
 
@@ -104,14 +200,4 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
     }
     free(layers);
     return found;
-}
-
-void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size)
-{
-    pthread_mutex_lock(&model->engine->lock);
-    const mo_engine_counters c = model->engine->counters;
-    pthread_mutex_unlock(&model->engine->lock);
-    const mo_counter_report report = {
-        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
-    mo_report_write(out, size, &report, sizeof report);
 }

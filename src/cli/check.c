@@ -1,4 +1,5 @@
 #include "check.h"
+#include "hints.h"
 
 #include <moraine_tools.h>
 
@@ -144,7 +145,7 @@ int cli_check_model(const char *command, const char *path, const cli_loading *l)
         return CLI_FAILED;
     }
     if (mo_file_open(path, &file, &err) != MO_OK) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
         return CLI_FAILED;
     }
     const bool fine = check_header(command, path, file, l);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hints.h"
 #include "json.h"
 
 static const char *const roles[] = {"system", "user", "assistant"};
@@ -102,7 +103,7 @@ int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command,
     }
     free(text);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
         return NULL;
     }
     return ids;

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "commands.h"
 #include "default_model.h"
+#include "hints.h"
 #include "json.h"
 #include "loading.h"
 #include "outfile.h"
@@ -177,7 +178,7 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     mo_error err;
     char *text = cli_read_file("eval", path, &length);
     if (text && mo_tokenize(model, text, length, MO_TOKEN_SPECIAL, &ids, &n, &err) != MO_OK) {
-        fprintf(stderr, "moraine eval: %s\n", err.detail);
+        cli_say_with_hint("eval", &err);
         ids = NULL;
     } else if (text) {
         *count = (int64_t)n;
@@ -252,7 +253,7 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
     mo_session_close(session);
     if (status != MO_OK && !e->failed && !cli_interrupted()) { /* otherwise it was said already */
         cli_progress_end(&e->progress);
-        fprintf(stderr, "moraine eval: %s\n", err.detail);
+        cli_say_with_hint("eval", &err);
     }
     return status == MO_OK && !e->failed;
 }

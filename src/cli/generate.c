@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "hints.h"
 #include "loading.h"
 #include "signals.h"
 #include "stop.h"
@@ -103,7 +104,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
                                &g->session, &err) == MO_OK;
     free(bias);
     if (!ok) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
         cli_generation_close(g);
     }
     return ok;
@@ -199,7 +200,7 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
     const mo_status status = manner == CLI_PLAIN ? mo_stream_open(g->model, &p->stream, &err)
                                                  : mo_reply_open(g->model, &options, &p->reply, &err);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine %s: %s\n", g->command, err.detail);
+        cli_say_with_hint(g->command, &err);
     }
     return status == MO_OK;
 }

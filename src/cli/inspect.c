@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "default_model.h"
+#include "hints.h"
 #include "json.h"
 #include "options.h"
 #include "terminal.h"
@@ -309,7 +310,7 @@ static int print_json(const mo_file *file, const mo_file_info *s)
 
 static int fail(const mo_error *err)
 {
-    fprintf(stderr, "moraine inspect: %s\n", err->detail);
+    cli_say_with_hint("inspect", err);
     return CLI_FAILED;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hints.h"
 #include "loading.h"
 #include "signals.h"
 
@@ -34,7 +35,7 @@ bool cli_learning_done(const char *command, mo_model *model)
     mo_error err;
     const mo_status status = mo_model_request_done(model, &err);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
     }
     return status == MO_OK;
 }
@@ -56,7 +57,7 @@ void cli_learning_show(mo_model *model, const char *path)
     mo_error err;
     char *json = NULL;
     if (mo_model_profile(model, &json, &err) != MO_OK) {
-        fprintf(stderr, "moraine chat: %s\n", err.detail);
+        cli_say_with_hint("chat", &err);
     } else if (path) {
         show_in(json, path);
     } else {
@@ -96,7 +97,7 @@ bool cli_learning_discover(const char *command, mo_session *session, const int32
     }
     const mo_status status = cli_discover(session, tokens, count, &err);
     if (status != MO_OK && status != MO_ECANCELLED) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
     }
     return status == MO_OK;
 }

@@ -207,7 +207,7 @@ bool cli_loading_feed(const char *command, mo_session *session, const int32_t *t
         cli_progress_end(&f.progress);
     }
     if (status != MO_OK && status != MO_ECANCELLED) {
-        fprintf(stderr, "moraine %s: %s\n", command, err.detail);
+        cli_say_with_hint(command, &err);
     }
     return status == MO_OK;
 }

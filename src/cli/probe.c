@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "hints.h"
 #include "json.h"
 #include "options.h"
 #include "signals.h"
@@ -184,7 +185,7 @@ static int print_json(const mo_probe_report *r, const char *saved)
 
 static int fail(const mo_error *err)
 {
-    fprintf(stderr, "moraine probe: %s\n", err->detail);
+    cli_say_with_hint("probe", err);
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "commands.h"
+#include "hints.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -94,7 +95,7 @@ int cli_quantize(int argc, char **argv)
                                          &report, sizeof report, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine quantize: %s\n", err.detail);
+        cli_say_with_hint("quantize", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     print_report(&report);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "hints.h"
 #include "json.h"
 #include "options.h"
 #include "signals.h"
@@ -37,7 +38,7 @@ typedef struct request {
 
 static bool say(const mo_error *err)
 {
-    fprintf(stderr, "moraine replay: %s\n", err->detail);
+    cli_say_with_hint("replay", err);
     return false;
 }
 

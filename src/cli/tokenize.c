@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "default_model.h"
+#include "hints.h"
 #include "loading.h"
 
 int cli_tokenize(int argc, char **argv)
@@ -52,7 +53,7 @@ int cli_tokenize(int argc, char **argv)
         mo_tokenize_file(path, text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
     free(text);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine tokenize: %s\n", err.detail);
+        cli_say_with_hint("tokenize", &err);
         return CLI_FAILED;
     }
     for (size_t i = 0; i < count; i++) {

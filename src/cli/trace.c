@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "default_model.h"
 #include "generate.h"
+#include "hints.h"
 #include "loading.h"
 #include "signals.h"
 #include "terminal.h"
@@ -36,7 +37,7 @@ typedef struct recording {
 
 static bool say(const mo_error *err)
 {
-    fprintf(stderr, "moraine trace: %s\n", err->detail);
+    cli_say_with_hint("trace", err);
     return false;
 }
 

@@ -38,12 +38,15 @@ typedef struct mo_engine {
     mo_pool *pool;
     mo_tiers *tiers;                             /* NULL: everything is in RAM */
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
-    mo_tally *tally; /* written by the step that runs; NULL: nothing is counted. Under lock */
-    bool timed;      /* the tally also has the times of layers whose experts come and go. Under lock */
+    _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
+    bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
     mo_workspace space;
     mo_engine_counters counters; /* under lock */
     pthread_mutex_t lock;        /* held for a step */
+    /* Called under the lock when a step has ended, so that reports need not wait for one. May be NULL. */
+    void (*after_step)(void *user);
+    void *after_step_user;
     int rope_count;
     const mo_rope *ropes[8]; /* the distinct ones of the layers */
 } mo_engine;

@@ -6,7 +6,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine.h"
+#include "engine/pick.h"
 #include "numeric/math.h"
 
 struct mo_sampler {
@@ -292,4 +292,44 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
         }
     }
     return s->tokens[candidates - 1];
+}
+
+int64_t mo_sampler_vocab(const mo_sampler *sampler)
+{
+    return sampler->vocab;
+}
+
+/* ---- Log probabilities ------------------------------------------------------------------------ */
+
+/* The `count` likeliest in order; the lower token among equals. */
+static void find_top(const float *logits, int64_t vocab, mo_logprob *top, int count)
+{
+    int held = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        if (held == count && !(logits[i] > logits[top[held - 1].token])) {
+            continue;
+        }
+        int at = held < count ? held++ : count - 1;
+        for (; at > 0 && logits[i] > logits[top[at - 1].token]; at--) {
+            top[at] = top[at - 1];
+        }
+        top[at].token = (int32_t)i;
+    }
+}
+
+float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count)
+{
+    const float best = logits[likeliest(logits, vocab)];
+    double total = 0.0;
+    for (int64_t i = 0; i < vocab; i++) {
+        total += (double)mo_exp(logits[i] - best);
+    }
+    const double whole = (double)best + log(total);
+    if (count > 0) {
+        find_top(logits, vocab, top, count);
+    }
+    for (int i = 0; i < count; i++) {
+        top[i].logprob = (float)((double)logits[top[i].token] - whole);
+    }
+    return token >= 0 && token < vocab ? (float)((double)logits[token] - whole) : -INFINITY;
 }

@@ -1,22 +1,48 @@
 /* Session: one conversation. The caller hands over the whole token sequence each time; the session works out
- * what is new, because only it knows what its state can still serve. */
+ * what is new, because only it knows what its state can still serve. Feeding is in feed.c, copies of the state in
+ * snapshot.c, both under the public names of moraine.h. */
 #ifndef MO_ENGINE_SESSION_H
 #define MO_ENGINE_SESSION_H
 
 #include "engine/step.h"
 
-/* context: positions the session can hold, at most the engine's. The engine outlives it. */
+struct mo_session {
+    mo_engine *engine;
+    mo_state state;
+    int32_t *tokens; /* [context] what the state holds, state.length of them */
+    float *logits;   /* [vocab] */
+    float *rows;     /* [row_limit][vocab], made by the first feed that wants every position */
+    int64_t row_limit;
+    bool has_logits;
+    mo_touch touch; /* experts of this conversation; empty when nothing is counted */
+    int64_t computed;
+    atomic_bool cancel; /* cleared when a feed begins */
+
+    /* Of the feed that runs: */
+    mo_feed feed;
+    mo_pick pick;
+    bool ended;
+    bool prompt;  /* more than one token is new: somebody's text, to its last token */
+    bool alone;   /* the next step is this session's only, because one with others failed */
+    int64_t told; /* positions that were handed out: none is told twice */
+};
+
+/* context: positions the session can hold, at most the engine's. The engine outlives it. Any thread, also while others
+ * feed. */
 mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out,
                                  mo_error *err);
-void mo_session_close(mo_session *session); /* NULL is allowed */
 
 /* Bytes of a session besides its state: logits of one position, or, once a feed has asked for them, of every
  * position of a step. */
 int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool all);
 
-/* Feeding, logits, cancelling, discovery and snapshots are as moraine.h says: mo_session_feed(),
- * mo_session_feed_all(), mo_session_discover(),
- * mo_session_logits(), mo_session_length(), mo_session_computed(), mo_session_cancel(), mo_snapshot_open(),
- * mo_session_restore(), mo_snapshot_*(). */
+/* How many of `count` positions a step may have that keeps the logits of all. */
+int64_t mo_session_rows(const mo_model_spec *spec, int64_t count);
+
+/* Another text begins, or none: what this one touched is recorded as one prompt. */
+void mo_session_end_conversation(mo_session *s);
+
+/* A state whose device is lost begins anew, in RAM. */
+void mo_session_leave_lost_device(mo_session *s);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/pick.h"
 #include "engine/state.h"
 #include "profile/tally.h"
 
@@ -22,8 +23,11 @@ typedef struct mo_slice {
     /* Of the first slice, for all: no routed expert is computed, routers still choose. Only good for learning what
      * they would choose; nothing is counted. */
     bool routers_only;
-    const atomic_bool
-        *cancel; /* NULL, or set by any thread when this session's part is not wanted any more */
+    /* NULL, or set by any thread when this session's part is not wanted any more. */
+    const atomic_bool *cancel;
+    mo_pick *pick; /* NULL, or who draws the token that follows: sampler, mask, and what came of it */
+    /* What changes the model's weights for this slice. There is nothing of the kind yet: a step refuses any but NULL. */
+    const void *adapters;
 } mo_slice;
 
 #endif

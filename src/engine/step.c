@@ -24,9 +24,12 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
         if (s->state->length + s->count > s->state->context) {
             return mo_fail(
                 err, MO_EINVAL,
-                "the text has more than the %lld tokens this session holds; choose a larger --ctx or "
-                "shorten it",
+                "the text has more than the %lld tokens this session holds; choose a larger context "
+                "or shorten it",
                 (long long)s->state->context);
+        }
+        if (s->adapters) {
+            return mo_fail(err, MO_EUNSUPPORTED, "adapters are not supported yet");
         }
         for (int64_t j = 0; j < s->count; j++, t++) {
             if (s->tokens[j] < 0 || s->tokens[j] >= forward->spec->vocab) {
@@ -252,6 +255,12 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
     if (status == MO_OK && !slices[0].routers_only) {
         engine->counters.steps++;
         engine->counters.tokens += (uint64_t)forward.tokens;
+    }
+    if (status == MO_OK) {
+        mo_pick_all(engine->pool, slices, count, engine->spec->vocab);
+    }
+    if (engine->after_step) {
+        engine->after_step(engine->after_step_user);
     }
     pthread_mutex_unlock(&engine->lock);
     return status;

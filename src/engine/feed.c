@@ -1,0 +1,392 @@
+/* Feed: brings sessions to their sequences, several in shared steps. Each feed ends by itself, well or not; what it was
+ * asked to do stands in its session meanwhile, so that nothing is allocated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+#include "engine/discover.h"
+#include "engine/session.h"
+
+enum { FEEDS_MAX = 256 };
+
+/* ---- One feed --------------------------------------------------------------------------------- */
+
+/* The feeds of a call, and the first failure among them. */
+typedef struct feeding {
+    mo_session *list[FEEDS_MAX];
+    int count;
+    mo_status status;
+    mo_error *err;
+} feeding;
+
+/* The feed has ended, well or with the error. */
+static void end_feed(feeding *all, mo_session *s, mo_status status, const mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    s->ended = true;
+    if (status != MO_OK && all->status == MO_OK) {
+        all->status = status;
+        *all->err = *err;
+    }
+    if (!f->report) {
+        return;
+    }
+    const bool picked = status == MO_OK && f->sampler;
+    mo_feed_report report = {.computed = s->computed, .token = picked ? s->pick.token : -1};
+    report.error.status = status;
+    if (status != MO_OK) {
+        report.error = *err;
+    }
+    if (picked && f->logprobs) {
+        report.logprob = s->pick.logprob;
+        report.top_count = s->pick.top_count;
+        memcpy(report.top, s->pick.top, sizeof *report.top * (size_t)report.top_count);
+    }
+    mo_report_write(f->report, f->report_size, &report, sizeof report);
+}
+
+static bool holds_all(const mo_session *s)
+{
+    return s->state.length == s->feed.count && s->has_logits;
+}
+
+/* It holds the sequence; the next token has been picked, where one was asked for. */
+static void end_well(feeding *all, mo_session *s)
+{
+    mo_error err;
+    if (s->feed.sampler && s->pick.token < 0) {
+        end_feed(all, s, mo_fail(&err, MO_EINVAL, "the mask allows no token at all"), &err);
+    } else {
+        end_feed(all, s, MO_OK, NULL);
+    }
+}
+
+static mo_status check_feed(const mo_session *s, mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    const int64_t vocab = s->engine->spec->vocab;
+    if (f->count < 1 || f->count > s->state.context) {
+        return mo_fail(err, MO_EINVAL,
+                       "the text has %lld tokens and this session %lld positions; choose a larger context or "
+                       "shorten it",
+                       (long long)f->count, (long long)s->state.context);
+    }
+    if (f->adapters) {
+        return mo_fail(err, MO_EUNSUPPORTED, "adapters are not supported yet");
+    }
+    if (f->sampler && mo_sampler_vocab(f->sampler) != vocab) {
+        return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
+                       (long long)mo_sampler_vocab(f->sampler), (long long)vocab);
+    }
+    if (f->top < 0 || f->top > MO_TOP_MAX || (f->top && !f->logprobs) || (f->logprobs && !f->sampler)) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "log probabilities are those of a picked token and of 0 to %d others: logprobs needs a "
+            "sampler, top needs logprobs",
+            MO_TOP_MAX);
+    }
+    return MO_OK;
+}
+
+static mo_status check_tokens(const int32_t *tokens, int64_t count, int64_t vocab, mo_error *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 || tokens[i] >= vocab) {
+            return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens", tokens[i],
+                           (long long)vocab);
+        }
+    }
+    return MO_OK;
+}
+
+/* Shortens the state to what it shares with the sequence, less the last token. */
+static mo_status begin_feed(mo_session *s, mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    int64_t common = 0;
+    mo_session_leave_lost_device(s);
+    s->ended = s->alone = false;
+    s->computed = 0;
+    s->told = 0;
+    s->pick = (mo_pick){.sampler = f->sampler,
+                        .mask = f->mask,
+                        .recent = f->tokens,
+                        .recent_count = f->count,
+                        .logprobs = f->logprobs,
+                        .top_wanted = f->top,
+                        .token = -1};
+    mo_status status = check_feed(s, err);
+    while (status == MO_OK && common < s->state.length && common < f->count &&
+           s->tokens[common] == f->tokens[common]) {
+        common++;
+    }
+    if (status == MO_OK) {
+        status = check_tokens(f->tokens + common, f->count - common, s->engine->spec->vocab, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    if (common == 0 && s->state.length > 0) {
+        mo_session_end_conversation(s);
+    }
+    if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
+        if (f->sampler) {
+            mo_pick_run(&s->pick, s->logits, s->engine->spec->vocab);
+        }
+        return MO_OK; /* nothing new: the logits are there */
+    }
+    s->has_logits = false;
+    const int64_t keep = common < f->count ? common : f->count - 1;
+    if (!mo_state_trim(&s->state, keep)) {
+        mo_state_reset(&s->state);
+    }
+    s->prompt = f->count - s->state.length > 1;
+    return MO_OK;
+}
+
+static mo_status want_rows(mo_session *s, int64_t rows, mo_error *err)
+{
+    if (rows > s->row_limit) {
+        float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->spec->vocab));
+        if (!more) {
+            return mo_fail(err, MO_ENOMEM,
+                           "no memory for the logits of %lld positions; choose a smaller batch",
+                           (long long)rows);
+        }
+        s->rows = more;
+        s->row_limit = rows;
+    }
+    return MO_OK;
+}
+
+/* What the engine calls while a slice runs needs the position, not the token's number in its slice. */
+static void tell_routes(void *user, int layer, int64_t token, const int32_t *ids, const float *weights,
+                        int used)
+{
+    const mo_session *s = user;
+    const int64_t position = s->state.length + token;
+    if (position >= s->told) {
+        s->feed.routes(s->feed.user, layer, position, ids, weights, used);
+    }
+}
+
+static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    const int64_t rest = f->count - s->state.length;
+    const int64_t step = f->step > 0 && f->step < limit ? f->step : limit;
+    int64_t count = rest < step ? rest : step;
+    if (f->logits) { /* every position has its row */
+        count = mo_session_rows(s->engine->spec, count);
+    }
+    *out = (mo_slice){.state = &s->state,
+                      .tokens = f->tokens + s->state.length,
+                      .count = count,
+                      .prompt = s->prompt,
+                      .routes = f->routes ? tell_routes : NULL,
+                      .user = s,
+                      .touch = s->touch.touched ? &s->touch : NULL,
+                      .cancel = &s->cancel,
+                      .pick = f->sampler && count == rest ? &s->pick : NULL,
+                      .adapters = f->adapters};
+    if (f->logits) {
+        const mo_status status = want_rows(s, count, err);
+        out->logits = s->rows;
+        return status;
+    }
+    if (count == rest) {
+        out->logits = s->logits;
+        out->logits_from = count - 1;
+    }
+    return MO_OK;
+}
+
+/* After a step: the session remembers its tokens and hands out what was asked for. */
+static void end_slice(mo_session *s, const mo_slice *slice)
+{
+    const mo_feed *f = &s->feed;
+    const int64_t vocab = s->engine->spec->vocab;
+    const int64_t from = s->state.length - slice->count;
+    s->alone = false;
+    memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
+    s->computed += slice->count;
+    for (int64_t i = 0; f->logits && i < slice->count; i++) {
+        if (from + i >= s->told) {
+            f->logits(f->user, from + i, s->rows + i * vocab);
+        }
+    }
+    s->told = s->state.length > s->told ? s->state.length : s->told;
+    if (s->state.length == f->count) {
+        if (f->logits) {
+            memcpy(s->logits, s->rows + (slice->count - 1) * vocab, sizeof(float) * (size_t)vocab);
+        }
+        s->has_logits = true;
+    }
+    if (f->progress && !f->progress(f->user, s->state.length, f->count)) {
+        atomic_store(&s->cancel, true);
+    }
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------ */
+
+/* The slices of the next step: of one session that must be alone, or else of all, sharing the batch evenly. */
+static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
+{
+    mo_session **list = all->list;
+    const int count = all->count;
+    int waiting = 0, used = 0;
+    const mo_session *alone = NULL;
+    for (int i = 0; i < count; i++) {
+        waiting += !list[i]->ended;
+        alone = !alone && !list[i]->ended && list[i]->alone ? list[i] : alone;
+    }
+    int64_t left = list[0]->engine->batch;
+    for (int i = 0; i < count && left > 0; i++) {
+        mo_error err;
+        if (list[i]->ended || (alone && list[i] != alone)) {
+            continue;
+        }
+        const int64_t share = alone ? left : left / waiting > 0 ? left / waiting : 1;
+        const mo_status status = next_slice(list[i], share, &slices[used], &err);
+        waiting--;
+        if (status != MO_OK) {
+            end_feed(all, list[i], status, &err);
+            continue;
+        }
+        left -= slices[used].count;
+        of[used++] = list[i];
+    }
+    return used;
+}
+
+/* A step that was not done. The device is lost: the CPU goes on, from the first token. Several sessions: each tries alone,
+ * so that the failure is only its own. One session: it has failed. All were cancelled: nothing is to be done. */
+static void bear_failure(feeding *all, mo_session **of, int used, mo_status status, const mo_error *err)
+{
+    for (int i = 0; i < used; i++) {
+        if (status == MO_ECANCELLED) {
+            continue;
+        }
+        if (status == MO_EDEVICE && of[i]->state.gpu_session && !atomic_load(&of[i]->engine->accelerator)) {
+            mo_session_leave_lost_device(of[i]);
+        } else if (used > 1) {
+            of[i]->alone = true;
+        } else {
+            end_feed(all, of[i], status, err);
+        }
+    }
+}
+
+static void end_cancelled(feeding *all, mo_session *s)
+{
+    mo_error err;
+    mo_fail(&err, MO_ECANCELLED, "cancelled after %lld of %lld tokens", (long long)s->state.length,
+            (long long)s->feed.count);
+    end_feed(all, s, MO_ECANCELLED, &err);
+}
+
+/* Ends what is done or cancelled. False: nothing is left to do. */
+static bool look_around(feeding *all)
+{
+    bool more = false;
+    for (int i = 0; i < all->count; i++) {
+        mo_session *s = all->list[i];
+        if (!s->ended && holds_all(s)) {
+            end_well(all, s);
+        } else if (!s->ended && atomic_load(&s->cancel)) {
+            end_cancelled(all, s);
+        }
+        more |= !s->ended;
+    }
+    return more;
+}
+
+static void feed_to_end(feeding *all)
+{
+    mo_slice slices[FEEDS_MAX];
+    mo_session *of[FEEDS_MAX];
+    while (look_around(all)) {
+        mo_error err;
+        const int used = choose_slices(all, slices, of);
+        if (used == 0) {
+            continue;
+        }
+        const mo_status status = mo_step(all->list[0]->engine, slices, used, &err);
+        if (status != MO_OK) {
+            bear_failure(all, of, used, status, &err);
+        }
+        for (int i = 0; i < used && status == MO_OK; i++) {
+            end_slice(of[i], &slices[i]);
+        }
+    }
+}
+
+/* ---- The public functions --------------------------------------------------------------------- */
+
+static const mo_feed *feed_at(const mo_feed *feeds, int index)
+{
+    return (const mo_feed *)((const char *)feeds + (size_t)index * feeds->size);
+}
+
+/* What cannot be fed together is refused before anything is. */
+static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
+{
+    mo_feed own;
+    if (count < 1 || count > FEEDS_MAX) {
+        return mo_fail(err, MO_EINVAL, "1 to %d sessions can be fed at once, not %d", FEEDS_MAX, count);
+    }
+    for (int i = 0; i < count; i++) {
+        const mo_status status = mo_options_read(&own, sizeof own, feed_at(feeds, i), "mo_feed", err);
+        if (status != MO_OK) {
+            return status;
+        }
+        if (feed_at(feeds, i)->size != feeds->size || !own.session) {
+            return mo_fail(err, MO_EINVAL, "feeds of one call have the same size, and a session each");
+        }
+        for (int j = 0; j < i; j++) {
+            const mo_session *a = feed_at(feeds, i)->session, *b = feed_at(feeds, j)->session;
+            if (a == b || a->engine != b->engine) {
+                return mo_fail(err, MO_EINVAL,
+                               "sessions fed together must be different ones of the same model");
+            }
+        }
+    }
+    return MO_OK;
+}
+
+mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    feeding all = {.count = count, .err = err};
+    const mo_status status = check_together(feeds, count, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    for (int i = 0; i < count; i++) {
+        mo_error own;
+        mo_session *s = all.list[i] = feed_at(feeds, i)->session;
+        atomic_store(&s->cancel, false); /* one that came too late for an earlier feed */
+        s->feed = (mo_feed){0};
+        mo_options_read(&s->feed, sizeof s->feed, feed_at(feeds, i), "mo_feed", &own);
+        const mo_status begun = begin_feed(s, &own);
+        if (begun != MO_OK) {
+            end_feed(&all, s, begun, &own);
+        }
+    }
+    feed_to_end(&all);
+    return all.status;
+}
+
+mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
+{
+    return mo_session_feed_all(feed, 1, err);
+}
+
+mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,
+                              mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    atomic_store(&session->cancel, false);
+    return mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
+}

@@ -1,0 +1,33 @@
+/* Pick: the next token of a slice, drawn by its sampler from the last row of its logits, under its mask, with log
+ * probabilities if they are wanted. The picks of a step are made side by side. */
+#ifndef MO_ENGINE_PICK_H
+#define MO_ENGINE_PICK_H
+
+#include "base/pool.h"
+#include "moraine.h"
+
+struct mo_slice;
+
+typedef struct mo_pick {
+    mo_sampler *sampler;
+    const uint32_t *mask;  /* bit t % 32 of word t / 32: may token t be picked? NULL: all may */
+    const int32_t *recent; /* the sequence so far */
+    int64_t recent_count;
+    bool logprobs; /* the next four are wanted */
+    int top_wanted;
+    int32_t token; /* -1: none was allowed */
+    float logprob;
+    int top_count;
+    mo_logprob top[MO_TOP_MAX];
+} mo_pick;
+
+/* Draws from a row of vocab logits. */
+void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab);
+
+/* Draws for every slice that has a pick and the logits of its last token. Allocates nothing. */
+void mo_pick_all(mo_pool *pool, const struct mo_slice *slices, int count, int64_t vocab);
+
+/* The size of the vocabulary that a sampler was opened for. */
+int64_t mo_sampler_vocab(const mo_sampler *sampler);
+
+#endif

@@ -1,0 +1,342 @@
+/* The promises of moraine.h: sessions are opened, fed, cancelled and closed from eight threads while reports are asked
+ * for, on the CPU and on the simulated device, and every result is the one of a session fed alone; a cancelled session
+ * leaves the others of its steps alone; errors may be NULL; structs may be older or newer than the library. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "moraine.h"
+
+#define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
+
+enum { THREADS = 8, ROUNDS = 3, PROMPT = 9, ANSWER = 6, ALL = PROMPT + ANSWER };
+
+static const char *const devices[] = {"none", "sim"};
+
+static mo_model *open_model(const char *device)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 128;
+    o.batch = 16;
+    o.device = device;
+    o.learning.profile = "off";
+    if (mo_model_open(MODEL, &o, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return model;
+}
+
+static int64_t vocab_of(const mo_model *model)
+{
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    return info.vocab;
+}
+
+static void prompt_of(int number, int64_t vocab, int32_t *tokens)
+{
+    for (int i = 0; i < PROMPT; i++) {
+        tokens[i] = (int32_t)((number * 37 + i * 11 + 5) % vocab);
+    }
+}
+
+typedef struct talk {
+    mo_session *session;
+    mo_sampler *sampler;
+    int32_t tokens[ALL + 1];
+    int64_t count;
+    mo_feed_report report;
+} talk;
+
+static bool talk_open(mo_model *model, int number, talk *t)
+{
+    const int64_t vocab = vocab_of(model);
+    mo_session_options session = mo_session_options_default();
+    mo_sampler_options sampler = mo_sampler_options_default();
+    session.context = 64;
+    sampler.seed = (uint64_t)number;
+    *t = (talk){.count = PROMPT};
+    prompt_of(number, vocab, t->tokens);
+    return mo_session_open(model, &session, &t->session, NULL) == MO_OK &&
+           mo_sampler_open(&sampler, vocab, &t->sampler, NULL) == MO_OK;
+}
+
+static void talk_close(talk *t)
+{
+    mo_sampler_close(t->sampler);
+    mo_session_close(t->session);
+}
+
+static mo_feed feed_of(talk *t)
+{
+    return (mo_feed){.size = sizeof(mo_feed),
+                     .session = t->session,
+                     .tokens = t->tokens,
+                     .count = t->count,
+                     .sampler = t->sampler,
+                     .logprobs = true,
+                     .top = 3,
+                     .report = &t->report,
+                     .report_size = sizeof t->report};
+}
+
+/* The whole conversation, alone. */
+static bool talk_through(talk *t)
+{
+    bool good = true;
+    while (good && t->count < ALL) {
+        const mo_feed f = feed_of(t);
+        good = mo_session_feed(&f, NULL) == MO_OK && t->report.error.status == MO_OK && t->report.token >= 0;
+        t->tokens[t->count++] = t->report.token;
+    }
+    return good;
+}
+
+static void wanted(mo_model *model, int32_t want[THREADS][ALL])
+{
+    for (int i = 0; i < THREADS; i++) {
+        talk t;
+        assert_true(talk_open(model, i, &t) && talk_through(&t));
+        memcpy(want[i], t.tokens, sizeof want[i]);
+        talk_close(&t);
+    }
+}
+
+/* ---- Many threads ---- */
+
+typedef struct worker {
+    mo_model *model;
+    int number;
+    const int32_t *want;
+    bool good;
+} worker;
+
+static void *cancel_it(void *session)
+{
+    mo_session_cancel(session);
+    return NULL;
+}
+
+static void *work(void *user)
+{
+    worker *w = user;
+    w->good = true;
+    for (int round = 0; round < ROUNDS && w->good; round++) {
+        talk t;
+        pthread_t other;
+        w->good = talk_open(w->model, w->number, &t);
+        const mo_feed f = feed_of(&t);
+        /* Cancelled at any moment, perhaps too late: what follows is whole. */
+        w->good = w->good && pthread_create(&other, NULL, cancel_it, t.session) == 0;
+        if (w->good) {
+            const mo_status status = mo_session_feed(&f, NULL);
+            pthread_join(other, NULL);
+            w->good = status == MO_OK || status == MO_ECANCELLED;
+            mo_sampler_close(t.sampler); /* it may have picked: begin its numbers anew */
+            mo_sampler_options o = mo_sampler_options_default();
+            o.seed = (uint64_t)w->number;
+            w->good = w->good && mo_sampler_open(&o, vocab_of(w->model), &t.sampler, NULL) == MO_OK;
+        }
+        w->good = w->good && talk_through(&t) && memcmp(t.tokens, w->want, sizeof(int32_t) * ALL) == 0;
+        talk_close(&t);
+    }
+    return NULL;
+}
+
+typedef struct poller {
+    mo_model *model;
+    atomic_bool stop;
+    int polls;
+} poller;
+
+static void *poll_reports(void *user)
+{
+    poller *p = user;
+    uint64_t tokens = 0;
+    while (!atomic_load(&p->stop)) {
+        mo_counter_report counters;
+        mo_tier_report tiers;
+        mo_device_report device;
+        char *json = NULL;
+        mo_model_counters(p->model, &counters, sizeof counters);
+        mo_model_tiers(p->model, &tiers, sizeof tiers);
+        mo_model_device(p->model, &device, sizeof device);
+        mo_model_profile(p->model, &json, NULL);
+        mo_free(json);
+        p->polls += counters.tokens >= tokens;
+        tokens = counters.tokens;
+    }
+    return NULL;
+}
+
+static void eight_threads(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        static int32_t want[THREADS][ALL];
+        mo_model *model = open_model(devices[d]);
+        worker workers[THREADS];
+        pthread_t threads[THREADS], polling;
+        poller p = {.model = model};
+        wanted(model, want);
+        assert_int_equal(pthread_create(&polling, NULL, poll_reports, &p), 0);
+        for (int i = 0; i < THREADS; i++) {
+            workers[i] = (worker){.model = model, .number = i, .want = want[i]};
+            assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+        }
+        atomic_store(&p.stop, true);
+        pthread_join(polling, NULL);
+        for (int i = 0; i < THREADS; i++) {
+            assert_true(workers[i].good);
+        }
+        assert_true(p.polls > 0);
+        mo_model_close(model);
+    }
+}
+
+/* ---- Shared steps ---- */
+
+static bool cancel_now(void *user, int64_t done, int64_t total)
+{
+    (void)done;
+    (void)total;
+    mo_session_cancel(user);
+    return true;
+}
+
+static void one_cancelled(void **state)
+{
+    (void)state;
+    static int32_t want[THREADS][ALL];
+    static talk talks[THREADS];
+    mo_model *model = open_model("none");
+    mo_feed feeds[THREADS];
+    wanted(model, want);
+    for (int i = 0; i < THREADS; i++) {
+        assert_true(talk_open(model, i, &talks[i]));
+    }
+    for (int n = 0; n < ANSWER; n++) {
+        int used = 0;
+        for (int i = 0; i < THREADS; i++) {
+            if (n == 0 || i != 3) {
+                feeds[used++] = feed_of(&talks[i]);
+            }
+        }
+        if (n == 0) {
+            feeds[3].step = 1;
+            feeds[3].progress = cancel_now;
+            feeds[3].user = talks[3].session;
+            mo_error err;
+            assert_int_equal(mo_session_feed_all(feeds, used, &err), MO_ECANCELLED);
+            assert_int_equal(talks[3].report.error.status, MO_ECANCELLED);
+            assert_int_equal(talks[3].report.token, -1);
+        } else {
+            assert_int_equal(mo_session_feed_all(feeds, used, NULL), MO_OK);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            if (i != 3) {
+                talks[i].tokens[talks[i].count++] = talks[i].report.token;
+            }
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        if (i == 3) { /* a cancel when nothing runs does not stop the next feed */
+            mo_session_cancel(talks[i].session);
+            assert_true(talk_through(&talks[i]));
+        }
+        assert_memory_equal(talks[i].tokens, want[i], sizeof want[i]);
+        talk_close(&talks[i]);
+    }
+    mo_model_close(model);
+}
+
+/* ---- Masks, log probabilities, refusals ---- */
+
+static void masks_and_log_probabilities(void **state)
+{
+    (void)state;
+    mo_model *model = open_model("none");
+    const int64_t vocab = vocab_of(model);
+    uint32_t *mask = calloc((size_t)(vocab + 31) / 32, sizeof *mask);
+    talk t;
+    assert_non_null(mask);
+    assert_true(talk_open(model, 1, &t));
+    mo_feed f = feed_of(&t);
+    f.mask = mask;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL); /* nothing is allowed */
+    mask[2] = 1u << 7;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_OK);
+    assert_int_equal(t.report.token, 2 * 32 + 7);
+    assert_int_equal(t.report.top_count, 3);
+    const float *row = mo_session_logits(t.session);
+    double sum = 0.0, all = 0.0;
+    for (int64_t i = 0; i < vocab; i++) {
+        all += exp((double)row[i] - (double)row[t.report.top[0].token]);
+        sum += exp((double)mo_logprobs(row, vocab, (int32_t)i, NULL, 0));
+        assert_true(row[i] <= row[t.report.top[0].token]);
+    }
+    assert_true(fabs(sum - 1.0) < 1e-4);
+    assert_true(fabs((double)t.report.top[0].logprob + log(all)) < 1e-4);
+    assert_true(t.report.logprob == mo_logprobs(row, vocab, t.report.token, NULL, 0));
+
+    f.adapters = &t;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_EUNSUPPORTED);
+    f.adapters = NULL;
+    f.size = 0;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL);
+    free(mask);
+    talk_close(&t);
+    mo_model_close(model);
+}
+
+static void structs_grow(void **state)
+{
+    (void)state;
+    struct {
+        mo_sampler_options known;
+        int64_t later;
+    } newer;
+    mo_sampler *sampler = NULL;
+    mo_sampler_options_init(&newer.known, sizeof newer);
+    assert_int_equal(newer.known.size, sizeof newer);
+    assert_int_equal(newer.later, 0);
+    assert_int_equal(mo_sampler_open(&newer.known, 100, &sampler, NULL), MO_OK);
+    mo_sampler_close(sampler);
+    newer.later = 1;
+    assert_int_equal(mo_sampler_open(&newer.known, 100, &sampler, NULL), MO_EINVAL);
+    assert_null(sampler);
+    mo_sampler_options older = {
+        .size = offsetof(mo_sampler_options, top_k), .repeat_penalty = 1.0f, .top_p = 9.0f};
+    assert_int_equal(mo_sampler_open(&older, 100, &sampler, NULL), MO_OK); /* top_p is not part of it */
+    mo_sampler_close(sampler);
+
+    mo_error err;
+    assert_int_equal(mo_version_check(MORAINE_VERSION, &err), MO_OK);
+    assert_int_equal(mo_version_check(MORAINE_VERSION + 1000000, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_model_open("/nowhere", NULL, &(mo_model *){NULL}, NULL), MO_ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(structs_grow),
+        cmocka_unit_test(masks_and_log_probabilities),
+        cmocka_unit_test(one_cancelled),
+        cmocka_unit_test(eight_threads),
+    };
+    return cmocka_run_group_tests_name("api", tests, NULL, NULL);
+}
