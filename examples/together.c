@@ -31,13 +31,11 @@ static void must(mo_status status, const mo_error *err)
 static void begin(mo_model *model, int64_t vocab, int number, talk *t)
 {
     mo_error err;
-    mo_session_options session = mo_session_options_default();
     mo_sampler_options sampler = mo_sampler_options_default();
     int32_t *ids;
     size_t count;
-    session.context = CONTEXT;
     sampler.seed = (uint64_t)number;
-    must(mo_session_open(model, &session, &t->session, &err), &err);
+    must(mo_session_open(model, NULL, &t->session, &err), &err);
     must(mo_sampler_open(&sampler, vocab, &t->sampler, &err), &err);
     must(mo_stream_open(model, &t->stream, &err), &err);
     must(mo_tokenize(model, questions[number], strlen(questions[number]), MO_TOKEN_SPECIAL, &ids, &count,
@@ -71,11 +69,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < TALKS; i++) {
             talk *t = &talks[i];
             if (t->report.error.status == MO_OK) { /* of the step before */
-                mo_feed f = {.size = sizeof f, .session = t->session, .tokens = t->tokens, .count = t->count};
-                f.sampler = t->sampler;
-                f.report = &t->report;
-                f.report_size = sizeof t->report;
-                f.step = 1;
+                mo_feed f = {.size = sizeof f, .session = t->session, .step = 1};
+                f.tokens = t->tokens, f.count = t->count, f.sampler = t->sampler;
+                f.report = &t->report, f.report_size = sizeof t->report;
                 f.progress = i == 3 && step == 0 ? stop : NULL;
                 f.user = t->session;
                 feeds[used++] = f;
