@@ -3,11 +3,12 @@
 #define MO_API_MODEL_H
 
 #include "api/learning.h"
-#include "api/report.h"
 #include "engine/engine.h"
 #include "gpu/gpu.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
+
+typedef struct mo_reports mo_reports; /* the counters that are published: report.c */
 
 struct mo_model {
     mo_pool *pool;
@@ -32,5 +33,9 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
 {
     return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
 }
+
+/* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */
+mo_status mo_reports_open(mo_model *model, mo_error *err);
+void mo_reports_close(mo_reports *reports); /* NULL is allowed */
 
 #endif

@@ -3,8 +3,6 @@
  * Counters are written by the step that runs, under the engine's lock. A report that finds the lock free reads them;
  * otherwise it tells what the last step but a few left behind: each step that ends publishes them, at most every
  * PUBLISH_NS, so that nobody who asks waits for a step. */
-#include "api/report.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,7 @@
 #ifndef MO_ENGINE_PICK_H
 #define MO_ENGINE_PICK_H
 
-#include "base/pool.h"
 #include "moraine.h"
-
-struct mo_slice;
 
 typedef struct mo_pick {
     mo_sampler *sampler;
@@ -23,9 +20,6 @@ typedef struct mo_pick {
 
 /* Draws from a row of vocab logits. */
 void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab);
-
-/* Draws for every slice that has a pick and the logits of its last token. Allocates nothing. */
-void mo_pick_all(mo_pool *pool, const struct mo_slice *slices, int count, int64_t vocab);
 
 /* The size of the vocabulary that a sampler was opened for. */
 int64_t mo_sampler_vocab(const mo_sampler *sampler);

@@ -225,6 +225,38 @@ static mo_status run(mo_forward *forward, mo_error *err)
     return status;
 }
 
+typedef struct picks {
+    const mo_slice *slices;
+    int64_t vocab;
+} picks;
+
+static void pick_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const picks *p = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const mo_slice *s = &p->slices[i];
+        if (s->pick && s->logits && s->logits_from < s->count) {
+            mo_pick_run(s->pick, s->logits + (s->count - 1 - s->logits_from) * p->vocab, p->vocab);
+        }
+    }
+}
+
+/* Draws for every slice that has a pick and the logits of its last token, side by side. */
+static void pick_all(mo_pool *pool, const mo_slice *slices, int count, int64_t vocab)
+{
+    int wanted = 0;
+    for (int i = 0; i < count; i++) {
+        wanted += slices[i].pick != NULL;
+    }
+    picks p = {slices, vocab};
+    if (wanted > 1) {
+        mo_pool_run(pool, count, 1, pick_some, &p);
+    } else if (wanted == 1) {
+        pick_some(&p, 0, count, 0);
+    }
+}
+
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
     mo_error own = {0};
@@ -257,7 +289,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
         engine->counters.tokens += (uint64_t)forward.tokens;
     }
     if (status == MO_OK) {
-        mo_pick_all(engine->pool, slices, count, engine->spec->vocab);
+        pick_all(engine->pool, slices, count, engine->spec->vocab);
     }
     if (engine->after_step) {
         engine->after_step(engine->after_step_user);
