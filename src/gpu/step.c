@@ -57,7 +57,7 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         status = mo_gpu_programs_run(&gpu->programs, &set->segments[0], err);
         mo_gpu_clock_launched(gpu->lanes.clock, mo_clock_ns());
     }
-    for (int i = 0; i + 1 < set->count && status == MO_OK; i++) {
+    for (int i = 0; status == MO_OK && i + 1 < set->count; i++) {
         const mo_gpu_segment *s = &set->segments[i];
         const bool served = s->served, hosted = s->host_to > s->host_from;
         mo_gpu_service service = {0};
