@@ -353,6 +353,19 @@ MO_API mo_status mo_stream_put(mo_stream *stream, int32_t token, mo_text *out, m
 /* What still waits, replaced by U+FFFD where it is no character. */
 MO_API mo_status mo_stream_flush(mo_stream *stream, mo_text *out, mo_error *err);
 
+/* Finds strings that end an answer in text that comes in pieces, however it is split: what may be the beginning of one
+ * waits, which is always less than the longest string. The one that is complete first ends the answer, of several that end
+ * together the longest. Whole characters come out whole. */
+typedef struct mo_stop mo_stop;
+/* Copies the strings, 0 to 256; MO_EINVAL for one that is empty or not UTF-8. */
+MO_API mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, mo_error *err);
+MO_API void mo_stop_close(mo_stop *stop);
+/* Adds a piece. *out is what may be shown now: terminated, valid until the next call. *met is the index of the string that
+ * ended the answer, before which *out ends and after which nothing comes; -1: none yet. */
+MO_API mo_status mo_stop_put(mo_stop *stop, mo_text text, mo_text *out, int *met, mo_error *err);
+/* What still waits when the answer has ended otherwise; then a new answer may begin. */
+MO_API void mo_stop_flush(mo_stop *stop, mo_text *out);
+
 /* ---- Chat ------------------------------------------------------------------------------------- */
 
 typedef struct mo_chat_options {
@@ -379,6 +392,12 @@ typedef struct mo_message {
  * MO_TOKEN_CHAT; mo_free() *text. options may be NULL. */
 MO_API mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,
                                const mo_chat_options *options, char **text, mo_error *err);
+/* The same for a conversation in JSON: a list of messages, objects with "role", "content" (a text, or a list of parts of
+ * type "text") and any other member; or an object with such a list as "messages" and whatever else the template may use,
+ * such as "tools". A member that says something (is not null or empty) and for which the model's format has no place is
+ * MO_EINVAL and named with its message: nothing is dropped. What is no JSON is MO_EINVAL with its line and column. */
+MO_API mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
+                                    const mo_chat_options *options, char **text, mo_error *err);
 /* The name of the chat format, as in "chatml". A constant. */
 MO_API const char *mo_model_chat_name(const mo_model *model);
 

@@ -8,6 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "moraine_tools.h"
+#include "text/conversation.h"
 #include "text/reply.h"
 #include "text/stream.h"
 
@@ -128,29 +129,23 @@ void mo_reply_close(mo_reply *reply)
 
 /* ---- Conversations ---- */
 
-static mo_status role_of(const char *name, mo_chat_role *out, mo_error *err)
+/* With the date of today, unless the caller names one or none. */
+static mo_status render(const mo_model *model, const mo_chat_message *messages, size_t count,
+                        mo_chat_options *o, char **text, mo_error *err)
 {
-    static const struct {
-        const char *name;
-        mo_chat_role role;
-    } roles[] = {{"system", MO_CHAT_SYSTEM}, {"user", MO_CHAT_USER}, {"assistant", MO_CHAT_ASSISTANT}};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        if (strcmp(name, roles[i].name) == 0) {
-            *out = roles[i].role;
-            return MO_OK;
-        }
-    }
-    return mo_fail(err, MO_EINVAL, "there is no role '%s'; use system, user or assistant", name);
+    char date[16];
+    struct tm today;
+    const time_t now = time(NULL);
+    size_t length;
+    strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
+    o->date = !o->date ? date : o->date[0] ? o->date : NULL;
+    return mo_chat_render(model->chat, messages, count, o, text, &length, err);
 }
 
 mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,
                         const mo_chat_options *options, char **text, mo_error *err)
 {
     mo_chat_options o = chat_defaults;
-    char date[16];
-    struct tm today;
-    const time_t now = time(NULL);
-    size_t length;
     MO_OWN_ERROR(err)
     *text = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
@@ -163,14 +158,34 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
     }
     for (size_t i = 0; i < count && status == MO_OK; i++) {
         list[i].content = messages[i].content;
-        status = role_of(messages[i].role, &list[i].role, err);
+        if (!messages[i].role || !mo_chat_role_find(messages[i].role, &list[i].role)) {
+            status = mo_fail(err, MO_EINVAL,
+                             "message %zu: there is no role '%.40s'; use system, user or assistant", i + 1,
+                             messages[i].role ? messages[i].role : "");
+        }
     }
     if (status == MO_OK) {
-        strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
-        o.date = !o.date ? date : o.date[0] ? o.date : NULL;
-        status = mo_chat_render(model->chat, list, count, &o, text, &length, err);
+        status = render(model, list, count, &o, text, err);
     }
     free(list);
+    return status;
+}
+
+mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
+                             const mo_chat_options *options, char **text, mo_error *err)
+{
+    mo_chat_options o = chat_defaults;
+    mo_conversation c = {0};
+    MO_OWN_ERROR(err)
+    *text = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
+    if (status == MO_OK) {
+        status = mo_conversation_read(model->chat, json, length, &c, err);
+    }
+    if (status == MO_OK) {
+        status = render(model, c.messages, c.count, &o, text, err);
+    }
+    mo_conversation_free(&c);
     return status;
 }
 

@@ -14,7 +14,6 @@
 #include "loading.h"
 #include "session_file.h"
 #include "signals.h"
-#include "stop.h"
 #include "terminal.h"
 #include "tiers.h"
 

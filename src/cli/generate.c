@@ -10,8 +10,21 @@
 #include "hints.h"
 #include "loading.h"
 #include "signals.h"
-#include "stop.h"
 #include "terminal.h"
+
+bool cli_stop_check(const char *command, const cli_texts *strings)
+{
+    mo_stop *stop;
+    mo_error err;
+    const mo_status status =
+        mo_stop_open((const char *const *)strings->item, (size_t)strings->count, &stop, &err);
+    if (status != MO_OK) {
+        fprintf(stderr, "moraine %s: --stop: %s\n", command, err.detail);
+    } else {
+        mo_stop_close(stop);
+    }
+    return status == MO_OK;
+}
 
 static double now(void)
 {
@@ -182,7 +195,8 @@ typedef struct printer {
     cli_generation *g;
     mo_stream *stream;
     mo_reply *reply;
-    cli_stop stop;
+    mo_stop *stop;
+    int met;       /* index of the stop string that came; -1: none */
     bool thinking; /* the last text was reasoning */
 } printer;
 
@@ -190,17 +204,21 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
 {
     mo_model_info info;
     mo_error err;
-    *p = (printer){.g = g};
-    cli_stop_open(&p->stop, g->stops);
+    *p = (printer){.g = g, .met = -1};
     mo_model_describe(g->model, &info, sizeof info);
     if (!info.has_vocabulary) {
         return true;
     }
     const mo_chat_options options = {.size = sizeof options, .thinking = manner == CLI_THINK};
-    const mo_status status = manner == CLI_PLAIN ? mo_stream_open(g->model, &p->stream, &err)
-                                                 : mo_reply_open(g->model, &options, &p->reply, &err);
+    mo_status status = mo_stop_open(g->stops ? (const char *const *)g->stops->item : NULL,
+                                    g->stops ? (size_t)g->stops->count : 0, &p->stop, &err);
+    if (status == MO_OK) {
+        status = manner == CLI_PLAIN ? mo_stream_open(g->model, &p->stream, &err)
+                                     : mo_reply_open(g->model, &options, &p->reply, &err);
+    }
     if (status != MO_OK) {
         cli_say_with_hint(g->command, &err);
+        mo_stop_close(p->stop);
     }
     return status == MO_OK;
 }
@@ -225,7 +243,7 @@ static bool print_text(printer *p, const mo_text *text, bool thought)
 static bool pass_text(printer *p, const mo_text *text, bool thought)
 {
     mo_text shown = *text;
-    if (!thought && !cli_stop_put(&p->stop, text, &shown)) {
+    if (!thought && p->stop && mo_stop_put(p->stop, *text, &shown, &p->met, NULL) != MO_OK) {
         return false;
     }
     return print_text(p, &shown, thought);
@@ -256,18 +274,18 @@ static void printer_close(printer *p)
     } else if (p->stream) {
         mo_stream_flush(p->stream, &rest, NULL);
     }
-    if (!p->stop.found) {
+    if (p->met < 0) {
         pass_text(p, &rest, thought);
-        if (!p->stop.found) {
-            cli_stop_flush(&p->stop, &rest);
+        if (p->stop && p->met < 0) {
+            mo_stop_flush(p->stop, &rest);
             print_text(p, &rest, false);
         }
     }
-    if (p->stop.found && p->g->finish <= CLI_FINISH_CONTEXT) {
+    if (p->met >= 0 && p->g->finish <= CLI_FINISH_CONTEXT) {
         p->g->finish = CLI_FINISH_STOP;
-        p->g->stop = p->stop.found;
+        p->g->stop = p->g->stops->item[p->met];
     }
-    cli_stop_close(&p->stop);
+    mo_stop_close(p->stop);
     mo_reply_close(p->reply);
     mo_stream_close(p->stream);
 }
@@ -316,7 +334,7 @@ static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go
         if (!print_token(out, token)) {
             return CLI_FINISH_FAILED;
         }
-        if (out->stop.found) {
+        if (out->met >= 0) {
             return CLI_FINISH_STOP;
         }
         if (g->count > info.context) {

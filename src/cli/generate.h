@@ -49,6 +49,12 @@ typedef struct cli_sampling {
             &(s).seed, 0, INT64_MAX                                                                          \
     }
 
+#define CLI_STOP_HELP                                                                                        \
+    "end the answer before TEXT; may be given several times; a newline is $'\\n' in bash and zsh"
+
+/* False after saying what is wrong with the texts that were given with --stop. */
+bool cli_stop_check(const char *command, const cli_texts *strings);
+
 /* Why an answer ended. */
 typedef enum cli_finish {
     CLI_FINISH_END,         /* the model ended it */

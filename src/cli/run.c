@@ -16,7 +16,6 @@
 #include "prompt.h"
 #include "session_file.h"
 #include "signals.h"
-#include "stop.h"
 #include "terminal.h"
 #include "tiers.h"
 

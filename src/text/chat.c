@@ -257,6 +257,17 @@ static const char *role_name(mo_chat_role role)
     return role == MO_CHAT_SYSTEM ? "system" : role == MO_CHAT_USER ? "user" : "assistant";
 }
 
+bool mo_chat_role_find(const char *name, mo_chat_role *out)
+{
+    for (mo_chat_role role = MO_CHAT_SYSTEM; role <= MO_CHAT_ASSISTANT; role++) {
+        if (strcmp(name, role_name(role)) == 0) {
+            *out = role;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- One function per family ---- */
 
 static void chatml(writer *w, const conversation *c)

@@ -43,6 +43,9 @@ mo_chat_format mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t);
 /* "chatml", "harmony", ...; "none". A constant. */
 const char *mo_chat_format_name(mo_chat_format format);
 
+/* The role of that name. False: there is none. */
+bool mo_chat_role_find(const char *name, mo_chat_role *out);
+
 /* Renders the conversation; *text is terminated and freed by the caller with free(). MO_EUNSUPPORTED for
  * MO_CHAT_NONE, MO_EINVAL for a conversation that makes no sense (a system message that is not the first,
  * an unknown effort or date). */

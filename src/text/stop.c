@@ -1,0 +1,210 @@
+/* Stop: strings that end an answer, wherever its pieces are split. Every string keeps how much of its beginning the text
+ * ends with; what the text ends with of the longest such beginning waits. So the text is read once, byte by byte, and how
+ * it was split cannot matter. The object and its functions are those of moraine.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+#include "text/utf8.h"
+
+enum { COUNT_MAX = 256, LENGTH_MAX = 65536 };
+
+typedef struct pattern {
+    char *string;
+    size_t length;
+    size_t *
+        border; /* [n]: the longest proper beginning of the string that its first n + 1 bytes also end with */
+    size_t matched; /* bytes of its beginning that the text ends with */
+} pattern;
+
+struct mo_stop {
+    pattern *patterns;
+    size_t count;
+    char *text; /* what was emitted last, then what waits; always with space for a terminator */
+    size_t emitted, length, space;
+    char
+        under_terminator; /* the first byte that waits, which the terminator of what was emitted took the place of */
+    int met;              /* -1: none */
+};
+
+void mo_stop_close(mo_stop *stop)
+{
+    if (!stop) {
+        return;
+    }
+    for (size_t i = 0; i < stop->count; i++) {
+        free(stop->patterns[i].string);
+        free(stop->patterns[i].border);
+    }
+    free(stop->patterns);
+    free(stop->text);
+    free(stop);
+}
+
+/* One more byte: how much of the beginning matches then. The whole string never did before it. */
+static size_t advance(const pattern *p, size_t matched, char byte)
+{
+    while (matched > 0 && p->string[matched] != byte) {
+        matched = p->border[matched - 1];
+    }
+    return p->string[matched] == byte ? matched + 1 : 0;
+}
+
+static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_error *err)
+{
+    const size_t length = string ? strlen(string) : 0;
+    if (length == 0) {
+        return mo_fail(err, MO_EINVAL, "stop string %zu is empty", number);
+    }
+    if (length > LENGTH_MAX) {
+        return mo_fail(err, MO_EINVAL, "stop string %zu has %zu bytes; at most %d are possible", number,
+                       length, LENGTH_MAX);
+    }
+    for (size_t i = 0, n; i < length; i += n) {
+        n = mo_utf8_length((const uint8_t *)string + i, length - i);
+        if (n == 0) {
+            return mo_fail(err, MO_EINVAL, "stop string %zu is not UTF-8 at byte %zu", number, i + 1);
+        }
+    }
+    p->length = length;
+    p->string = malloc(length + 1);
+    p->border = calloc(length, sizeof *p->border);
+    if (!p->string || !p->border) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a stop string of %zu bytes", length);
+    }
+    memcpy(p->string, string, length + 1);
+    for (size_t i = 1; i < length; i++) {
+        p->border[i] = advance(p, p->border[i - 1], string[i]);
+    }
+    return MO_OK;
+}
+
+/* Space for so many bytes and a terminator. */
+static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
+{
+    if (length >= stop->space) {
+        const size_t space = 2 * length + 64;
+        char *more = realloc(stop->text, space);
+        if (!more) {
+            return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", length);
+        }
+        stop->text = more;
+        stop->space = space;
+    }
+    return MO_OK;
+}
+
+mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    if (count > COUNT_MAX) {
+        return mo_fail(err, MO_EINVAL, "%zu stop strings are too many; at most %d are possible", count,
+                       COUNT_MAX);
+    }
+    mo_stop *stop = calloc(1, sizeof *stop);
+    mo_status status = MO_OK;
+    if (stop) {
+        stop->met = -1;
+        stop->patterns = calloc(count ? count : 1, sizeof *stop->patterns);
+    }
+    if (!stop || !stop->patterns) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for %zu stop strings", count);
+    }
+    for (size_t i = 0; i < count && status == MO_OK; i++) {
+        stop->count = i + 1;
+        status = pattern_open(&stop->patterns[i], strings[i], i + 1, err);
+    }
+    if (status == MO_OK) {
+        status = reserve(stop, 0, err);
+    }
+    if (status != MO_OK) {
+        mo_stop_close(stop);
+        return status;
+    }
+    stop->text[0] = '\0';
+    *out = stop;
+    return MO_OK;
+}
+
+/* Reads the bytes from `begin` on until a string is met, which is then the longest that ends there. Returns where what may
+ * be emitted ends. */
+static size_t scan(mo_stop *stop, size_t begin)
+{
+    size_t waiting = 0;
+    for (size_t i = 0; i < stop->count; i++) {
+        waiting = stop->patterns[i].matched > waiting ? stop->patterns[i].matched : waiting;
+    }
+    for (size_t at = begin; at < stop->length; at++) {
+        size_t longest = 0;
+        waiting = 0;
+        for (size_t i = 0; i < stop->count; i++) {
+            pattern *p = &stop->patterns[i];
+            p->matched = advance(p, p->matched, stop->text[at]);
+            waiting = p->matched > waiting ? p->matched : waiting;
+            if (p->matched == p->length && p->length > longest) {
+                longest = p->length;
+                stop->met = (int)i;
+            }
+        }
+        if (stop->met >= 0) {
+            stop->length = at + 1 - longest; /* nothing comes after it */
+            return stop->length;
+        }
+    }
+    return stop->length - waiting;
+}
+
+/* Hands over the bytes before `end` with a terminator. */
+static mo_text emit(mo_stop *stop, size_t end)
+{
+    stop->emitted = end;
+    stop->under_terminator = stop->text[end];
+    stop->text[end] = '\0';
+    return (mo_text){stop->text, end};
+}
+
+/* Drops what was emitted; what waits is at the beginning then. */
+static void drop_emitted(mo_stop *stop)
+{
+    stop->text[stop->emitted] = stop->under_terminator;
+    stop->length -= stop->emitted;
+    memmove(stop->text, stop->text + stop->emitted, stop->length);
+    stop->emitted = 0;
+    stop->under_terminator = stop->text[0];
+}
+
+mo_status mo_stop_put(mo_stop *stop, mo_text text, mo_text *out, int *met, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    *out = (mo_text){"", 0};
+    *met = stop->met;
+    if (stop->met >= 0) {
+        return MO_OK;
+    }
+    drop_emitted(stop);
+    const mo_status status = reserve(stop, stop->length + text.length, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    const size_t begin = stop->length;
+    if (text.length > 0) {
+        memcpy(stop->text + begin, text.data, text.length);
+    }
+    stop->length += text.length;
+    stop->text[stop->length] = '\0';
+    *out = emit(stop, scan(stop, begin));
+    *met = stop->met;
+    return MO_OK;
+}
+
+void mo_stop_flush(mo_stop *stop, mo_text *out)
+{
+    drop_emitted(stop);
+    *out = emit(stop, stop->length);
+    stop->met = -1;
+    for (size_t i = 0; i < stop->count; i++) {
+        stop->patterns[i].matched = 0;
+    }
+}

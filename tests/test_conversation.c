@@ -1,0 +1,157 @@
+/* Conversations from JSON: the same text as from structs, nothing dropped, malformed JSON refused with its position, every
+ * failing allocation survived. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "failing_memory.h"
+#include "text/conversation.h"
+
+static const char whole[] =
+    "{\"messages\": ["
+    "{\"role\": \"system\", \"content\": \"Be brief.\", \"name\": null, \"tool_calls\": []},"
+    "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Caf\\u00e9, \"}, {\"text\": "
+    "\"now?\", "
+    "\"type\": \"text\", \"cache_control\": {}}]},"
+    "{\"content\": null, \"role\": \"assistant\", \"refusal\": \"\"},"
+    "{\"role\": \"user\"}],"
+    "\"tools\": [], \"documents\": null}";
+
+static void rendered_as_structs(void **state)
+{
+    (void)state;
+    static const mo_chat_message structs[] = {{MO_CHAT_SYSTEM, "Be brief."},
+                                              {MO_CHAT_USER, "Caf\xC3\xA9, now?"},
+                                              {MO_CHAT_ASSISTANT, ""},
+                                              {MO_CHAT_USER, ""}};
+    const mo_chat_options options = {.size = sizeof options};
+    for (mo_chat_format format = MO_CHAT_CHATML; format <= MO_CHAT_HARMONY; format++) {
+        mo_conversation c;
+        mo_error err;
+        char *want, *got;
+        size_t want_length, got_length;
+        check_status(mo_conversation_read(format, whole, strlen(whole), &c, &err), &err);
+        assert_int_equal(c.count, 4);
+        check_status(mo_chat_render(format, structs, 4, &options, &want, &want_length, &err), &err);
+        check_status(mo_chat_render(format, c.messages, c.count, &options, &got, &got_length, &err), &err);
+        assert_int_equal(got_length, want_length);
+        assert_memory_equal(got, want, want_length);
+        free(want);
+        free(got);
+        mo_conversation_free(&c);
+    }
+}
+
+static void refuse_json(const char *json, size_t length, const char *words)
+{
+    mo_conversation c = {.count = 1};
+    mo_error err;
+    char *copy = malloc(length ? length : 1); /* exactly so many bytes, for the address sanitizer */
+    memcpy(copy, json, length);
+    assert_int_equal(mo_conversation_read(MO_CHAT_CHATML, copy, length, &c, &err), MO_EINVAL);
+    assert_null(c.messages);
+    assert_int_equal(c.count, 0);
+    check_says(&err, words);
+    free(copy);
+}
+
+static void nothing_is_dropped(void **state)
+{
+    (void)state;
+#define A "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+    static const struct {
+        const char *json, *words;
+    } cases[] = {
+        {"[" A "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": 1}]}]",
+         "message 3 (assistant): the chat format chatml has no place for tool_calls"},
+        {"[{\"role\": \"user\", \"name\": \"Ada\"}]",
+         "message 1 (user): the chat format chatml has no place for name"},
+        {"[{\"role\": \"user\", \"flag\": false}]", "no place for flag"},
+        {"[{\"role\": \"user\", \"number\": 0}]", "no place for number"},
+        {"[" A "{\"role\": \"tool\", \"content\": \"7\"}]",
+         "message 3 (tool): the chat format chatml has no place for this role"},
+        {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+         "\"image_url\"}]}]",
+         "message 1 (user): the chat format chatml has no place for a content part of type image_url"},
+        {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\", \"cache\": true}]}]",
+         "a content part's cache"},
+        {"{\"messages\": [" A "{\"role\": \"user\"}], \"tools\": [{}]}",
+         "the conversation: the chat format chatml has no place for tools"},
+        {"{\"messages\": [], \"enable_thinking\": true}", "no place for enable_thinking"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refuse_json(cases[i].json, strlen(cases[i].json), cases[i].words);
+    }
+}
+
+static void malformed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *words;
+    } cases[] = {
+        {"", "line 1, column 0"},
+        {"[\n  {\"role\": user}]", "line 2, column"},
+        {"[{\"role\": \"user\"}] x", "line 1, column"},
+        {"[{\"role\": \"user\", \"role\": \"system\"}]", "line 1, column"},
+        {"[{\"role\": \"user\", \"content\": \"a\\u0000b\"}]", "line 1, column"},
+        {"[{\"role\": \"user\", \"content\": \"\xFF\"}]", "line 1, column"},
+        {"[{\"role\": \"user\", \"content\": \"\\ud800\"}]", "line 1, column"},
+        {"7", "not JSON"},
+        {"{}", "its messages are not a list"},
+        {"{\"messages\": {}}", "its messages are not a list"},
+        {"[7]", "message 1: it is not an object"},
+        {"[{\"role\": \"user\"}, {}]", "message 2: it has no role"},
+        {"[{\"role\": 1}]", "message 1: it has no role"},
+        {"[{\"role\": \"user\", \"content\": 1}]", "message 1 (user): its content is neither"},
+        {"[{\"role\": \"user\", \"content\": {\"a\": 1}}]", "its content is neither"},
+        {"[{\"role\": \"user\", \"content\": [7]}]", "a part of its content is not an object with a type"},
+        {"[{\"role\": \"user\", \"content\": [{\"text\": \"a\"}]}]", "not an object with a type"},
+        {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]", "has no text"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refuse_json(cases[i].json, strlen(cases[i].json), cases[i].words);
+    }
+    for (size_t n = 0; n < strlen(whole); n++) { /* cut off anywhere */
+        refuse_json(whole, n, "not JSON");
+    }
+    char deep[200];
+    memset(deep, '[', sizeof deep);
+    refuse_json(deep, sizeof deep, "more than 64 levels of lists and objects at byte 65");
+    char quoted[200]; /* what is in a string has no depth */
+    snprintf(quoted, sizeof quoted, "[{\"role\": \"user\", \"x\": \"\\\"%.*s\"}]", 100, deep);
+    refuse_json(quoted, strlen(quoted), "no place for x");
+}
+
+static void memory_ends(void **state)
+{
+    (void)state;
+    mo_status status = MO_ENOMEM;
+    for (long after = 0; status != MO_OK; after++) {
+        mo_conversation c;
+        mo_error err;
+        fail_after = after;
+        status = mo_conversation_read(MO_CHAT_CHATML, whole, strlen(whole), &c, &err);
+        fail_after = -1;
+        assert_true(status == MO_OK || status == MO_ENOMEM);
+        mo_conversation_free(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rendered_as_structs),
+        cmocka_unit_test(nothing_is_dropped),
+        cmocka_unit_test(malformed),
+        cmocka_unit_test(memory_ends),
+    };
+    return cmocka_run_group_tests_name("conversation", tests, NULL, NULL);
+}
