@@ -1007,14 +1007,14 @@ static void test_wrong_tiers(void **state)
     expect_failure("run " PEBBLE " -p a --predict maybe", 2, "--predict is on or off, not maybe");
     expect_failure("bench " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
     expect_failure("chat " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
-    expect_failure("eval " PEBBLE " out --policy mru", 2, "mru");
+    expect_failure("eval " PEBBLE " out --policy mru", 2, "--policy \"mru\" is not known; there are auto");
     expect_failure("run " PEBBLE " -p a --readers 0", 2, "from 1 to 64");
     expect_failure("run " PEBBLE " -p a --ram some", 2, "a size such as 512M");
     expect_failure("run " PEBBLE " -p a --mmap --ram 1G", 2, "--mmap");
     expect_failure("run " PEBBLE " -p a --mmap --skip-missing", 2, "--mmap");
     expect_failure("run " PEBBLE " -p a --ram 10M --seed 1", 1, "are needed");
     assert_non_null(
-        strstr(errors, "(options: --ram")); /* the library names settings, the program its options */
+        strstr(errors, "raise --ram to that")); /* the library names settings, the program its options */
 }
 
 int main(void)

@@ -520,7 +520,7 @@ static void a_copy_that_fails_twice_fails_the_step(void **state)
         mo_error err = {.detail = ""};
         begin_anew(&p, at, at + 2);
         assert_int_equal(feed(&p, TOKENS, NULL, &err), MO_EIO);
-        assert_non_null(strstr(err.detail, "--device none"));
+        assert_non_null(strstr(err.detail, "`device` none"));
         expect_same(&p, pebble_rows, TOKENS, NULL);
     }
     leave_place(&p);

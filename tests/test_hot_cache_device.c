@@ -295,7 +295,7 @@ static void the_start_line_works(void **state)
         assert_true(report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
         mo_model_close(model);
     } else {
-        assert_non_null(strstr(err.detail, "--moe-hot-cache-auto-reserve-mib"));
+        assert_non_null(strstr(err.detail, "`hot_cache.auto_reserve_mib`"));
     }
     unsetenv("MORAINE_SIM");
 }
@@ -355,7 +355,7 @@ static void budgets_are_kept(void **state)
     mo_model_options o = hot_options(0, 4096);
     o.vram_bytes = ceiling;
     assert_int_equal(mo_model_open(model_path, &o, &model, &err), MO_ENOMEM);
-    assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
+    assert_non_null(strstr(err.detail, "`hot_cache.max_mib`"));
 }
 
 static mo_plan_report plan_of(const mo_model_options *o)
@@ -418,7 +418,7 @@ static void plans_know_the_cache(void **state)
                            .vram_bytes = ceiling};
     ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
     assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_ENOMEM);
-    assert_non_null(strstr(err.detail, "--moe-hot-cache-max-mib"));
+    assert_non_null(strstr(err.detail, "`hot_cache.max_mib`"));
     ask.hot_cache.file = NULL;
     assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
 }
@@ -1055,7 +1055,7 @@ static void toggles_are_explained(void **state)
     assert_true(t.serial && t.no_fill);
     assert_int_equal(t.lines, 3);
     assert_non_null(strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: about ggml"));
-    assert_non_null(strstr(t.line[1], "--moe-hot-cache-weighting"));
+    assert_non_null(strstr(t.line[1], "`hot_cache.weighting`"));
     assert_non_null(strstr(t.line[2], "PARALEL: no setting"));
     char *wrong[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=maybe", "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=2", NULL};
     mo_hot_toggles_read(wrong, &t);

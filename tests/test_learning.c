@@ -554,7 +554,7 @@ static void refusals(void **state)
         mo_hot_cache_options hot;
         const char *warm, *says;
     } wrong[] = {
-        {{.max_mib = 4}, NULL, "--moe-hot-cache FILE"},
+        {{.max_mib = 4}, NULL, "`hot_cache.file`"},
         {{.update_rate = 0.5}, NULL, "needs a hot cache"},
         {{.file = "/nowhere.json", .max_mib = 4}, NULL, "nowhere"},
         {{.file = other_path, .max_mib = -2}, NULL, "-1"},

@@ -187,7 +187,7 @@ static void refuses_with_the_number(void **state)
         assert_int_equal(refused(&models[i], least - 1, &err), MO_ENOMEM);
         snprintf(number, sizeof number, "(%lld bytes)", (long long)least);
         assert_says(&err, number);
-        assert_says(&err, "RAM ceiling");
+        assert_says(&err, "`ram_bytes`");
         assert_int_equal(refused(&models[i], 1, &err), MO_ENOMEM);
         assert_says(&err, number);
         assert_says(&err, "are not enough");
@@ -197,14 +197,14 @@ static void refuses_with_the_number(void **state)
     mo_plan_model m = qwen();
     const int64_t least = planned(&m, 200 * GB, &fast).least;
     refused(&m, least - 99 * 1000000, &err); /* less than keys and values, more than working memory */
-    assert_says(&err, "make the context smaller");
+    assert_says(&err, "make `context` smaller");
     refused(&m, least - 59 * 1000000, &err);
-    assert_says(&err, "make the context or the batch smaller");
+    assert_says(&err, "make `context` or `batch` smaller");
     refused(&m, least - 120 * 1000000, &err);
-    assert_says(&err, "make the context and the batch smaller");
+    assert_says(&err, "make `context` and `batch` smaller");
     m.kv_bytes = 0;
     refused(&m, least - 159 * 1000000, &err);
-    assert_says(&err, "make the batch smaller");
+    assert_says(&err, "make `batch` smaller");
 }
 
 /* ---- Speed ---- */
@@ -430,7 +430,7 @@ static void nonsense_is_named(void **state)
     assert_int_equal(refused(&m, -5, &err), MO_EINVAL);
     mo_plan_limits l = {.ram_bytes = GB, .vram_bytes = -1};
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_EINVAL);
-    assert_says(&err, "device memory");
+    assert_says(&err, "`vram_bytes`");
     l.vram_bytes = 0;
     l.vram_expert_bytes = -1;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_EINVAL);
@@ -483,7 +483,7 @@ static void ceiling_from_the_machine(void **state)
     const mo_rates r = mo_rates_default();
     mo_plan_limits l = {.reserve_bytes = -1};
     assert_int_equal(mo_plan_limits_find(folder, &r, &l, &err), MO_EUNSUPPORTED);
-    assert_says(&err, "RAM ceiling");
+    assert_says(&err, "`ram_bytes`");
     l = found(GIB, -1); /* what was asked for needs no machine */
     assert_int_equal(l.ram_bytes, GIB);
     assert_int_equal(l.available_bytes, 0);

@@ -250,7 +250,7 @@ static void fetch_lane_by_cost(void **state)
     l.postfetch = MO_POSTFETCH_OFF;
     l.vram_bytes = 4 * GB;
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
-    assert_true(!d->fetch && strstr(d->lane, "as the setting"));
+    assert_true(!d->fetch && strstr(d->lane, "as `postfetch`"));
     /* A CPU that takes all the memory gives: nothing is won. */
     mo_rates r = gpu;
     r.compute_share = 1;
@@ -282,12 +282,12 @@ static void refuses_a_small_device(void **state)
         assert_int_equal(plan_both(m, &l, &gpu, &p, &err), MO_EDEVICE);
         snprintf(number, sizeof number, "(%lld bytes)", (long long)big.least);
         assert_says(&err, number);
-        assert_says(&err, "raise the ceiling of device memory to that");
-        assert_says(&err, "leave the device out");
+        assert_says(&err, "raise `vram_bytes` to that");
+        assert_says(&err, "run with `device` none");
         assert_true(strlen(err.detail) < 600);
         l = (mo_plan_limits){.ram_bytes = 1, .vram_bytes = 200 * GB}; /* RAM is refused as before */
         assert_int_equal(plan_both(m, &l, &gpu, &p, &err), MO_ENOMEM);
-        assert_says(&err, "raise the RAM ceiling to that");
+        assert_says(&err, "raise `ram_bytes` to that");
     }
 }
 

@@ -107,7 +107,7 @@ static void options_beat_the_environment(void **state)
     mo_postfetch p = read_all(MO_POSTFETCH_DOWN, SET("ENABLE=0"), &notes);
     assert_int_equal(p.mode, MO_POSTFETCH_DOWN);
     assert_int_equal(notes.count, 1);
-    assert_non_null(strstr(notes.line[0], "postfetch down is stronger than LLAMA_POSTFETCH_ENABLE=0"));
+    assert_non_null(strstr(notes.line[0], "`postfetch` down is stronger than LLAMA_POSTFETCH_ENABLE=0"));
     p = read_all(MO_POSTFETCH_EXPERT, SET("FORCE_CPU=1", "MAX_TRANSFERS=2"), &notes);
     assert_int_equal(p.mode, MO_POSTFETCH_EXPERT);
     assert_false(p.force_cpu);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint: formatting, the order of the rooms, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
+# Lint: formatting, the order of the rooms, settings in messages, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
 # Prints one `ok NAME` or `not ok NAME` line per tool; exits 1 if any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +29,9 @@ for program in tests/test_*.c; do # tests/README.md says what each one tests
 done >"$directory/tests.log"
 [ ! -s "$directory/tests.log" ]
 report "test programs in the table of tests" $? "$directory/tests.log"
+
+tools/messages.sh >"$directory/messages.log" 2>&1
+report "settings in messages" $? "$directory/messages.log"
 
 tools/doc-paths.sh >"$directory/paths.log" 2>&1
 report "file names in the documentation" $? "$directory/paths.log"

@@ -138,8 +138,8 @@ static mo_status check_options(const mo_opened *opening, const mo_learning_optio
     }
     if (o->warm_file && opening->hot.requests) {
         return mo_fail(err, MO_EINVAL,
-                       "a warm-start file and a hot cache both say what lies in RAM; give --warm-file or "
-                       "--moe-hot-cache, not both");
+                       "a warm-start file and a hot cache both say what is in RAM; give `warm_file` or "
+                       "`hot_cache.file`, not both");
     }
     return MO_OK;
 }

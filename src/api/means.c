@@ -111,7 +111,7 @@ static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err
         }
     }
     if (m->limits.vram_bytes == 0 && ask->vram_bytes > 0) {
-        return mo_fail(err, MO_EDEVICE, "a ceiling of device memory needs a device, and there is none%s%s",
+        return mo_fail(err, MO_EDEVICE, "`vram_bytes` needs a device, and there is none%s%s",
                        m->why[0] ? ": " : "", m->why);
     }
     return MO_OK;

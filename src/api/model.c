@@ -30,14 +30,14 @@ const char *mo_isa_name(int index)
 static mo_status check_options(const mo_model_options *o, mo_error *err)
 {
     if (o->threads < 0 || o->threads > 1024) {
-        return mo_fail(err, MO_EINVAL, "threads must be 1 to 1024 (or 0 for one per core), not %d",
+        return mo_fail(err, MO_EINVAL, "`threads` must be 1 to 1024 (or 0 for one per core), not %d",
                        o->threads);
     }
     if (o->batch < 0 || o->batch > 65536) {
-        return mo_fail(err, MO_EINVAL, "a batch has 1 to 65536 tokens, not %lld", (long long)o->batch);
+        return mo_fail(err, MO_EINVAL, "`batch` must be 1 to 65536 tokens, not %lld", (long long)o->batch);
     }
     if (o->context < 0 || o->context > (int64_t)1 << 24) {
-        return mo_fail(err, MO_EINVAL, "a context has 1 to %lld positions, not %lld", 1LL << 24,
+        return mo_fail(err, MO_EINVAL, "`context` must be 1 to %lld positions, not %lld", 1LL << 24,
                        (long long)o->context);
     }
     const mo_learning_options *learning = &o->learning;
@@ -51,6 +51,16 @@ static void warn_no_device(const char *why, const char *hot)
     mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", why,
            hot ? ", and a hot cache in RAM has to be asked for without a device, so there is none of " : "",
            hot ? hot : "");
+}
+
+static mo_status refuse_policy(const char *name, mo_error *err)
+{
+    char names[128] = "";
+    for (int i = 0; mo_policy_at(i); i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", mo_policy_at(i)->name);
+    }
+    return mo_fail(err, MO_EINVAL, "`policy` \"%.60s\" is not known; there are %s", name, names);
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
@@ -76,8 +86,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     if (o->policy) {
         options.policy = mo_policy_find(o->policy);
         if (!options.policy) {
-            return mo_fail(err, MO_EINVAL, "there is no policy \"%s\"; `moraine run --help` lists them",
-                           o->policy);
+            return refuse_policy(o->policy, err);
         }
     }
     const char *hot = means->hot.file;

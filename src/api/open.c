@@ -133,7 +133,7 @@ static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t
     if (o->map) {
         return mo_fail(
             err, MO_EINVAL,
-            "a mapped model leaves its memory to the system; --moe-hot-cache needs it without --mmap");
+            "a mapped model leaves its memory to the system; `hot_cache.file` needs it without `map`");
     }
     const mo_status status = mo_hot_set_budget(&o->means->hot, &out->placed.needs.model, &out->placed.plan,
                                                !o->means->ram_given, bytes, &slots, err);

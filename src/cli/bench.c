@@ -12,10 +12,11 @@
 #include "commands.h"
 #include "default_model.h"
 #include "device.h"
-#include "hints.h"
+#include "infile.h"
 #include "json.h"
 #include "lanes.h"
 #include "loading.h"
+#include "messages.h"
 #include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -75,7 +76,7 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     }
     char *text = cli_read_file("bench", path, &length);
     if (text && mo_tokenize(model, text, length, 0, &ids, &n, &err) != MO_OK) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
         ids = NULL;
     } else if (text && n == 0) {
         fprintf(stderr, "moraine bench: %s is empty\n", path);
@@ -107,7 +108,7 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t count,
             &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err);
     }
     if (status != MO_OK && !cli_interrupted()) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
     }
     return status == MO_OK && !cli_interrupted() ? (double)count / (now() - start) : 0.0;
 }
@@ -125,7 +126,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     if (strcmp(begin.mode, "resident") == 0 && !device.name &&
         begin.ceiling_bytes - begin.planned_bytes >= YARDSTICK_BYTES &&
         mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
         return false;
     }
     mo_model_counters(model, &before, sizeof before);
@@ -251,7 +252,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     s->text = text != NULL;
     int32_t *tokens = calloc((size_t)longest + 1, sizeof *tokens);
     if (mo_session_open(model, &session_options, &session, &err) != MO_OK) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
     } else if (tokens && fill_tokens(model, text, s->info.vocab, tokens, longest) &&
                run_rounds(model, session, tokens, s)) {
         code = CLI_OK;
@@ -289,7 +290,7 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
         snprintf(path, size, "%s.gguf", name);
     }
     if (mo_synth_measure(name, &options, &info, sizeof info, &err) != MO_OK) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     if (access(path, R_OK) == 0) {
@@ -300,7 +301,7 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
     const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        cli_say_with_hint("bench", &err);
+        cli_say_error("bench", &err);
     }
     return status == MO_OK ? CLI_OK : CLI_FAILED;
 }

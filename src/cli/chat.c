@@ -12,6 +12,7 @@
 #include "generate.h"
 #include "input.h"
 #include "loading.h"
+#include "profile.h"
 #include "session_file.h"
 #include "signals.h"
 #include "terminal.h"
@@ -167,12 +168,12 @@ static void print_speed(dialog *chat, const char *argument)
 
 static void profile(dialog *chat, const char *argument)
 {
-    cli_learning_show(chat->g->model, argument[0] ? argument : NULL);
+    cli_profile_show(chat->g->model, argument[0] ? argument : NULL);
 }
 
 static void apply(dialog *chat, const char *argument)
 {
-    cli_learning_apply(chat->g->model, argument);
+    cli_profile_apply(chat->g->model, argument);
 }
 
 static void save(dialog *chat, const char *path)

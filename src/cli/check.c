@@ -1,5 +1,5 @@
 #include "check.h"
-#include "hints.h"
+#include "messages.h"
 
 #include <moraine_tools.h>
 
@@ -145,7 +145,7 @@ int cli_check_model(const char *command, const char *path, const cli_loading *l)
         return CLI_FAILED;
     }
     if (mo_file_open(path, &file, &err) != MO_OK) {
-        cli_say_with_hint(command, &err);
+        cli_say_error(command, &err);
         return CLI_FAILED;
     }
     const bool fine = check_header(command, path, file, l);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hints.h"
 #include "json.h"
+#include "messages.h"
 
 static const char *const roles[] = {"system", "user", "assistant"};
 
@@ -103,7 +103,7 @@ int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command,
     }
     free(text);
     if (status != MO_OK) {
-        cli_say_with_hint(command, &err);
+        cli_say_error(command, &err);
         return NULL;
     }
     return ids;

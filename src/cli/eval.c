@@ -13,9 +13,10 @@
 #include "check.h"
 #include "commands.h"
 #include "default_model.h"
-#include "hints.h"
+#include "infile.h"
 #include "json.h"
 #include "loading.h"
+#include "messages.h"
 #include "outfile.h"
 #include "routing.h"
 #include "signals.h"
@@ -178,7 +179,7 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     mo_error err;
     char *text = cli_read_file("eval", path, &length);
     if (text && mo_tokenize(model, text, length, MO_TOKEN_SPECIAL, &ids, &n, &err) != MO_OK) {
-        cli_say_with_hint("eval", &err);
+        cli_say_error("eval", &err);
         ids = NULL;
     } else if (text) {
         *count = (int64_t)n;
@@ -253,7 +254,7 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
     mo_session_close(session);
     if (status != MO_OK && !e->failed && !cli_interrupted()) { /* otherwise it was said already */
         cli_progress_end(&e->progress);
-        cli_say_with_hint("eval", &err);
+        cli_say_error("eval", &err);
     }
     return status == MO_OK && !e->failed;
 }

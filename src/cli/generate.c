@@ -7,8 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "hints.h"
-#include "loading.h"
+#include "feed.h"
+#include "learning.h"
+#include "messages.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -117,7 +118,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
                                &g->session, &err) == MO_OK;
     free(bias);
     if (!ok) {
-        cli_say_with_hint(command, &err);
+        cli_say_error(command, &err);
         cli_generation_close(g);
     }
     return ok;
@@ -217,7 +218,7 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
                                      : mo_reply_open(g->model, &options, &p->reply, &err);
     }
     if (status != MO_OK) {
-        cli_say_with_hint(g->command, &err);
+        cli_say_error(g->command, &err);
         mo_stop_close(p->stop);
     }
     return status == MO_OK;
@@ -305,9 +306,9 @@ const char *cli_finish_text(cli_finish finish)
 static bool feed_prompt(cli_generation *g)
 {
     const double start = now();
-    bool ok = cli_learning_discover(g->command, g->session, g->tokens,
-                                    g->discover < g->count ? g->discover : g->count);
-    ok = ok && cli_loading_feed(g->command, g->session, g->tokens, g->count, true);
+    bool ok =
+        cli_feed_discover(g->command, g->session, g->tokens, g->discover < g->count ? g->discover : g->count);
+    ok = ok && cli_feed_tokens(g->command, g->session, g->tokens, g->count, true);
     g->prompt_tokens = mo_session_computed(g->session);
     g->prompt_seconds = now() - start;
     return ok;
@@ -341,7 +342,7 @@ static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go
             return CLI_FINISH_CONTEXT;
         }
         fed =
-            g->answer_tokens == limit || cli_loading_feed(g->command, g->session, g->tokens, g->count, false);
+            g->answer_tokens == limit || cli_feed_tokens(g->command, g->session, g->tokens, g->count, false);
     }
     return cli_interrupted() ? CLI_FINISH_INTERRUPTED : CLI_FINISH_FAILED;
 }

@@ -7,8 +7,8 @@
 
 #include "commands.h"
 #include "default_model.h"
-#include "hints.h"
 #include "json.h"
+#include "messages.h"
 #include "options.h"
 #include "terminal.h"
 
@@ -310,7 +310,7 @@ static int print_json(const mo_file *file, const mo_file_info *s)
 
 static int fail(const mo_error *err)
 {
-    cli_say_with_hint("inspect", err);
+    cli_say_error("inspect", err);
     return CLI_FAILED;
 }
 

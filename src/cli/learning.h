@@ -1,5 +1,5 @@
-/* Learning: the options about profiles and the hot cache that commands share, what they tell when a request is done,
- * and the lines of a conversation that ask for it. */
+/* Learning: the options about profiles and the hot cache that commands share, and what they tell when a
+ * request is done. */
 #ifndef MO_CLI_LEARNING_H
 #define MO_CLI_LEARNING_H
 
@@ -107,14 +107,5 @@ void cli_learning_opened(const char *command, const cli_learning *l, mo_model *m
 
 /* A request is done: updates. False after saying what went wrong. */
 bool cli_learning_done(const char *command, mo_model *model);
-
-/* The profile of this run, on stdout or into a file. */
-void cli_learning_show(mo_model *model, const char *path);
-
-/* Applies a profile and prints what that did. */
-void cli_learning_apply(mo_model *model, const char *path);
-
-/* Lets the first tokens of a text find its experts, when the session holds nothing yet. */
-bool cli_learning_discover(const char *command, mo_session *session, const int32_t *tokens, int64_t count);
 
 #endif

@@ -1,12 +1,10 @@
 #include "loading.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "hints.h"
+#include "messages.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -159,7 +157,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        cli_say_with_hint(command, &err);
+        cli_say_error(command, &err);
         *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
         return NULL;
     }
@@ -167,95 +165,4 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     cli_learning_opened(command, &l->learning, model);
     tell_useless(command, l, model);
     return model;
-}
-
-/* A prompt shorter than this is done before a bar could be read. */
-enum { BAR_TOKENS = 256 };
-
-typedef struct feeding {
-    cli_progress progress;
-    bool bar;
-} feeding;
-
-static bool on_feed(void *user, int64_t done, int64_t total)
-{
-    feeding *f = user;
-    (void)total;
-    if (f->bar) {
-        cli_progress_update(&f->progress, (uint64_t)done);
-    }
-    return !cli_interrupted();
-}
-
-bool cli_loading_feed(const char *command, mo_session *session, const int32_t *tokens, int64_t count,
-                      bool bar)
-{
-    mo_error err;
-    feeding f = {.bar = bar && count - mo_session_length(session) >= BAR_TOKENS};
-    if (f.bar) {
-        cli_progress_begin(&f.progress, "prompt", (uint64_t)count);
-        f.progress.tokens = true;
-    }
-    const mo_feed feed = {.size = sizeof(mo_feed),
-                          .session = session,
-                          .tokens = tokens,
-                          .count = count,
-                          .progress = on_feed,
-                          .user = &f};
-    const mo_status status = cli_feed(&feed, &err);
-    if (f.bar) {
-        cli_progress_end(&f.progress);
-    }
-    if (status != MO_OK && status != MO_ECANCELLED) {
-        cli_say_with_hint(command, &err);
-    }
-    return status == MO_OK;
-}
-
-/* More than any text that would be fed, less than what a mistyped device gives. */
-#define TEXT_BYTES_MAX ((size_t)256 << 20)
-
-/* Reads on until the end or one byte past the limit. NULL when memory is out. */
-static char *read_stream(FILE *f, size_t *used)
-{
-    size_t space = 1 << 16;
-    char *text = malloc(space);
-    *used = 0;
-    while (text && *used <= TEXT_BYTES_MAX) {
-        const size_t got = fread(text + *used, 1, space - *used - 1, f);
-        *used += got;
-        if (got == 0 || feof(f)) { /* a terminal would ask for one more Ctrl-D */
-            break;
-        }
-        if (space - *used < 2) {
-            char *more = realloc(text, space *= 2);
-            if (!more) {
-                free(text);
-            }
-            text = more;
-        }
-    }
-    return text;
-}
-
-char *cli_read_file(const char *command, const char *path, size_t *length)
-{
-    const bool input = strcmp(path, "-") == 0;
-    FILE *f = input ? stdin : fopen(path, "rb");
-    char *text = f ? read_stream(f, length) : NULL;
-    const char *why = !f ? strerror(errno) : !text ? strerror(ENOMEM) : ferror(f) ? strerror(errno) : NULL;
-    if (!why && *length > TEXT_BYTES_MAX) {
-        why = "it is larger than 256 MiB";
-    }
-    if (why) {
-        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, why);
-        free(text);
-        text = NULL;
-    } else {
-        text[*length] = '\0';
-    }
-    if (f && !input) {
-        fclose(f);
-    }
-    return text;
 }

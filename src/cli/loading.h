@@ -148,12 +148,4 @@ bool cli_loading_device(const char *command, const cli_loading *l, const char **
 /* Opens the model with a progress bar. NULL after saying what went wrong, with *code set. */
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code);
 
-/* Feeds tokens with a progress bar when there are many, until done or Ctrl-C; says what went wrong and
- * returns false. */
-bool cli_loading_feed(const char *command, mo_session *session, const int32_t *tokens, int64_t count,
-                      bool bar);
-
-/* The whole of a file, or of stdin for "-"; terminated; free() it. NULL after saying what went wrong. */
-char *cli_read_file(const char *command, const char *path, size_t *length);
-
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "messages.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -72,8 +73,11 @@ static mo_log_level wanted_level(void)
 
 static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
 {
+    char said[2048];
     (void)user;
-    fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, text);
+    snprintf(said, sizeof said, "%s", text);
+    cli_name_options(said, sizeof said);
+    fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, said);
 }
 
 static int run_command(int argc, char **argv)

@@ -6,10 +6,10 @@
 
 #include "commands.h"
 #include "default_model.h"
-#include "hints.h"
 #include "json.h"
 #include "learning.h"
 #include "loading.h"
+#include "messages.h"
 #include "options.h"
 #include "terminal.h"
 
@@ -366,9 +366,12 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
     mo_plan_report report;
     const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
     if (status != MO_OK) {
-        cli_say_with_hint("plan", &err);
+        cli_say_error("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
+    cli_name_options(report.why, sizeof report.why);
+    cli_name_options(report.device.why, sizeof report.device.why);
+    cli_name_options(report.device.lane, sizeof report.device.lane);
     return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
 }
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "commands.h"
-#include "hints.h"
 #include "json.h"
+#include "messages.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -185,7 +185,7 @@ static int print_json(const mo_probe_report *r, const char *saved)
 
 static int fail(const mo_error *err)
 {
-    cli_say_with_hint("probe", err);
+    cli_say_error("probe", err);
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
@@ -204,6 +204,7 @@ static int probe(const mo_probe_options *ask, const char *output, bool keep, boo
     if (keep && mo_probe_save(&report, sizeof report, output, saved, sizeof saved, &err) != MO_OK) {
         return fail(&err);
     }
+    cli_name_options(report.device.why, sizeof report.device.why);
     if (json) {
         return print_json(&report, keep ? saved : NULL);
     }

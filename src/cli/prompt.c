@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loading.h"
+#include "infile.h"
 
 /* Removes what an editor or another system puts around a text. */
 static void clean(char *text, size_t *length)

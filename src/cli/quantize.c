@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "commands.h"
-#include "hints.h"
+#include "messages.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -95,7 +95,7 @@ int cli_quantize(int argc, char **argv)
                                          &report, sizeof report, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        cli_say_with_hint("quantize", &err);
+        cli_say_error("quantize", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     print_report(&report);

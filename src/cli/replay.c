@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "commands.h"
-#include "hints.h"
 #include "json.h"
+#include "messages.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -38,7 +38,7 @@ typedef struct request {
 
 static bool say(const mo_error *err)
 {
-    cli_say_with_hint("replay", err);
+    cli_say_error("replay", err);
     return false;
 }
 

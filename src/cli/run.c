@@ -10,9 +10,9 @@
 #include "conversation.h"
 #include "default_model.h"
 #include "generate.h"
-#include "hints.h"
 #include "json.h"
 #include "loading.h"
+#include "messages.h"
 #include "prompt.h"
 #include "session_file.h"
 #include "signals.h"
@@ -49,7 +49,7 @@ static bool set_raw(cli_generation *g, const char *text, size_t length)
     size_t count = 0;
     const int flags = g->count ? 0 : MO_TOKEN_SPECIAL; /* begin tokens stand at the beginning alone */
     if (mo_tokenize(g->model, text, length, flags, &ids, &count, &err) != MO_OK) {
-        cli_say_with_hint("run", &err);
+        cli_say_error("run", &err);
         return false;
     }
     if (g->count > 0 && mo_token_ends(g->model, g->tokens[g->count - 1])) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "messages.h"
 
 /* Then the text (JSON: the conversation and the tokens) and the state (as mo_snapshot_write() has it). */
 typedef struct header {
@@ -209,6 +210,7 @@ bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_
     }
     mo_snapshot_close(snapshot);
     if (status != MO_OK) {
+        cli_name_options(err.detail, sizeof err.detail);
         fprintf(stderr, "moraine %s: %s: %s\n", f->command, f->path, err.detail);
         return false;
     }
@@ -291,6 +293,7 @@ bool cli_session_file_write(const char *path, const cli_generation *g, const cli
         }
     }
     if (status != MO_OK) {
+        cli_name_options(err.detail, sizeof err.detail);
         fprintf(stderr, "moraine %s: the session cannot be kept in %s: %s\n", g->command, path, err.detail);
     }
     mo_snapshot_close(snapshot);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
-#include "hints.h"
+#include "messages.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
@@ -21,7 +21,7 @@ static int print_list(const mo_synth_options *options)
         mo_synth_options fitting = *options;
         fitting.layers = 0;
         if (mo_synth_measure(mo_synth_name(i), &fitting, &info, sizeof info, &err) != MO_OK) {
-            cli_say_with_hint("synth", &err);
+            cli_say_error("synth", &err);
             return CLI_FAILED;
         }
         printf("%-20s  %-12s  %6d  %10s  %10s\n", mo_synth_name(i), info.architecture, info.layers,
@@ -44,14 +44,14 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
     cli_progress progress;
     char a[32], b[32];
     if (mo_synth_measure(name, options, &info, sizeof info, &err) != MO_OK) {
-        cli_say_with_hint("synth", &err);
+        cli_say_error("synth", &err);
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
     const mo_status status = mo_synth(name, path, options, on_progress, &progress, &err);
     cli_progress_end(&progress);
     if (status != MO_OK) {
-        cli_say_with_hint("synth", &err);
+        cli_say_error("synth", &err);
         return CLI_FAILED;
     }
     fprintf(stderr, "%s: %s, %d %s, %s parameters, %s\n", path, info.title, info.layers,

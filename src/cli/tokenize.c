@@ -6,8 +6,9 @@
 
 #include "commands.h"
 #include "default_model.h"
-#include "hints.h"
-#include "loading.h"
+#include "infile.h"
+#include "messages.h"
+#include "options.h"
 
 int cli_tokenize(int argc, char **argv)
 {
@@ -53,7 +54,7 @@ int cli_tokenize(int argc, char **argv)
         mo_tokenize_file(path, text, length, special ? MO_TOKEN_SPECIAL : 0, &ids, &count, &err);
     free(text);
     if (status != MO_OK) {
-        cli_say_with_hint("tokenize", &err);
+        cli_say_error("tokenize", &err);
         return CLI_FAILED;
     }
     for (size_t i = 0; i < count; i++) {

@@ -10,8 +10,9 @@
 #include "commands.h"
 #include "default_model.h"
 #include "generate.h"
-#include "hints.h"
+#include "infile.h"
 #include "loading.h"
+#include "messages.h"
 #include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -37,7 +38,7 @@ typedef struct recording {
 
 static bool say(const mo_error *err)
 {
-    cli_say_with_hint("trace", err);
+    cli_say_error("trace", err);
     return false;
 }
 

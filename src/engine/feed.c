@@ -67,10 +67,11 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     const mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
     if (f->count < 1 || f->count > s->state.context) {
-        return mo_fail(err, MO_EINVAL,
-                       "the text has %lld tokens and this session %lld positions; choose a larger context or "
-                       "shorten it",
-                       (long long)f->count, (long long)s->state.context);
+        return mo_fail(
+            err, MO_EINVAL,
+            "the text has %lld tokens and this session %lld positions; choose a larger `context` or "
+            "shorten it",
+            (long long)f->count, (long long)s->state.context);
     }
     if (f->adapters) {
         return mo_fail(err, MO_EUNSUPPORTED, "adapters are not supported yet");
@@ -151,7 +152,7 @@ static mo_status want_rows(mo_session *s, int64_t rows, mo_error *err)
         float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->spec->vocab));
         if (!more) {
             return mo_fail(err, MO_ENOMEM,
-                           "no memory for the logits of %lld positions; choose a smaller batch",
+                           "no memory for the logits of %lld positions; choose a smaller `batch`",
                            (long long)rows);
         }
         s->rows = more;

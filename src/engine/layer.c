@@ -84,7 +84,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     }
     if (atomic_load(&forward->overflow)) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "layer %d has keys or values too large for this cache format; run again with --kv f32",
+                       "layer %d has keys or values too large for this cache format; run again with `kv` f32",
                        index);
     }
     if (atomic_load(&forward->infinite)) {

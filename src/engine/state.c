@@ -67,7 +67,7 @@ mo_status mo_state_pool(const mo_model_spec *spec, mo_kv_type kv, int64_t contex
     return *out ? MO_OK
                 : mo_fail(err, MO_ENOMEM,
                           "the state of a session with %lld positions needs %.1f MiB, which cannot be had; "
-                          "choose a smaller --ctx or a smaller --kv format",
+                          "choose a smaller `context` or a smaller `kv` format",
                           (long long)context, (double)mo_state_bytes(spec, kv, context, batch) / (1 << 20));
 }
 
@@ -299,16 +299,17 @@ void mo_state_save(const mo_state *s, uint8_t *out)
 mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t length, mo_error *err)
 {
     if (length < 0 || length > s->context) {
-        return mo_fail(err, MO_EINVAL,
-                       "the saved state has %lld positions, this session holds %lld; choose a larger --ctx",
-                       (long long)length, (long long)s->context);
+        return mo_fail(
+            err, MO_EINVAL,
+            "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
+            (long long)length, (long long)s->context);
     }
     const int64_t before = s->length;
     s->length = length;
     if (mo_state_saved_bytes(s) != bytes) {
         s->length = before;
         return mo_fail(err, MO_EINVAL,
-                       "the saved state has %zu bytes where this model and --kv format need others; it "
+                       "the saved state has %zu bytes where this model and `kv` format need others; it "
                        "belongs to another "
                        "model or format, so start anew",
                        bytes);

@@ -24,7 +24,7 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
         if (s->state->length + s->count > s->state->context) {
             return mo_fail(
                 err, MO_EINVAL,
-                "the text has more than the %lld tokens this session holds; choose a larger context "
+                "the text has more than the %lld tokens this session holds; choose a larger `context` "
                 "or shorten it",
                 (long long)s->state->context);
         }

@@ -177,7 +177,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
     w->memory = mo_host_alloc_huge(w->bytes);
     if (!w->memory) {
         return mo_fail(err, MO_ENOMEM,
-                       "working memory of %.1f MiB cannot be had; choose a smaller --batch or --ctx",
+                       "working memory of %.1f MiB cannot be had; choose a smaller `batch` or `context`",
                        (double)w->bytes / (1 << 20));
     }
     cutter c = {.base = w->memory};

@@ -15,7 +15,7 @@ static mo_status check_flags(mo_gpu *gpu, mo_error *err)
         if (bad[2 * i + 1]) {
             return mo_fail(
                 err, MO_EUNSUPPORTED,
-                "layer %d has keys or values too large for this cache format; run again with --kv f32", i);
+                "layer %d has keys or values too large for this cache format; run again with `kv` f32", i);
         }
         if (bad[2 * i]) {
             return mo_fail(

@@ -116,7 +116,7 @@ bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_sta
     link->failed++;
     if ((*tries)++ > 0) {
         mo_fail_prefix(err, *status,
-                       "a copy to or from the device failed twice; run again, or with --device none");
+                       "a copy to or from the device failed twice; run again, or with `device` none");
         return false;
     }
     mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");

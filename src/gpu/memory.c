@@ -27,8 +27,8 @@ mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what,
     if (m->used + aligned(bytes) > m->limit) {
         status = mo_fail(
             err, MO_ENOMEM,
-            "%s needs %.1f MiB of device memory and %.1f of %.1f MiB are in use; raise the ceiling of device "
-            "memory, choose a smaller context or batch, or leave the device out",
+            "%s needs %.1f MiB of device memory and %.1f of %.1f MiB are in use; raise `vram_bytes`, "
+            "choose a smaller `context` or `batch`, or run with `device` none",
             what, (double)bytes / (1 << 20), (double)m->used / (1 << 20), (double)m->limit / (1 << 20));
     } else {
         status = mo_device_alloc(m->device, (size_t)bytes, out, err);

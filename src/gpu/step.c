@@ -164,7 +164,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         if (!forward->slices[i].state->gpu_session ||
             forward->slices[i].state->kv != forward->slices[0].state->kv) {
             return mo_fail(err, MO_EINVAL,
-                           "sessions that share a step on a device must have the same --kv format");
+                           "sessions that share a step on a device must have the same `kv` format");
         }
     }
     gpu->number++;

@@ -85,7 +85,7 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
                ? MO_OK
                : mo_fail(err, MO_ENOMEM,
                          "a hot cache of %" PRIu64 " MiB does not fit: the device has %" PRId64
-                         " MiB left beside the rest; give --moe-hot-cache-max-mib less, or -1 for what is "
+                         " MiB left beside the rest; give `hot_cache.max_mib` less, or -1 for what is "
                          "free",
                          out->budget >> 20, left >> 20);
 }
@@ -109,11 +109,12 @@ mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *mod
     free(sizes);
     if (status == MO_OK && out->count == 0) {
         mo_packing_free(out);
-        status = mo_fail(
-            err, MO_ENOMEM,
-            "a hot cache of %" PRIu64 " MiB holds not one expert%s; give it more, raise --vram, or lower "
-            "--moe-hot-cache-auto-reserve-mib",
-            capacity->budget >> 20, capacity->spare ? " beside the places that updates need" : "");
+        status =
+            mo_fail(err, MO_ENOMEM,
+                    "a hot cache of %" PRIu64
+                    " MiB holds not one expert%s; give it more, raise `vram_bytes`, or lower "
+                    "`hot_cache.auto_reserve_mib`",
+                    capacity->budget >> 20, capacity->spare ? " beside the places that updates need" : "");
     }
     return status;
 }

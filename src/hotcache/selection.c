@@ -35,12 +35,12 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
     }
     if (o->max_mib != 0 && !o->file) {
         return mo_fail(err, MO_EINVAL,
-                       "a hot cache needs a profile to choose from: name one with --moe-hot-cache FILE");
+                       "a hot cache needs a profile to choose from: name one with `hot_cache.file`");
     }
     if (o->update_rate > 0.0 && o->max_mib == 0) {
         return mo_fail(err, MO_EINVAL,
-                       "an update rate needs a hot cache: give --moe-hot-cache FILE and "
-                       "--moe-hot-cache-max-mib N");
+                       "an update rate needs a hot cache: give `hot_cache.file` and "
+                       "`hot_cache.max_mib`");
     }
     if (!o->file) {
         return MO_OK;
@@ -48,7 +48,7 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
     if (o->max_mib == 0) {
         mo_log(MO_LOG_WARN, "learning",
                "the hot cache is off because its budget is 0 MiB, so %s is not read; "
-               "--moe-hot-cache-max-mib -1 gives it what is free",
+               "`hot_cache.max_mib` -1 gives it what is free",
                o->file);
         return MO_OK;
     }
@@ -146,7 +146,7 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
         return mo_fail(
             err, MO_ENOMEM,
             "under this ceiling not even the layers' cores fit into RAM, so there is no memory for a hot "
-            "cache; leave it out or raise --ram to %s",
+            "cache; leave it out or raise `ram_bytes` to %s",
             mo_plan_size_text(plan->whole, size));
     }
     const int64_t others = plan->used - plan->slots - plan->kv; /* without keys and values */
@@ -160,7 +160,7 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     if (*slots && *bytes == 0) {
         return mo_fail(err, MO_ENOMEM,
                        "nothing is left for a hot cache under a ceiling of %s with %" PRId64
-                       " MiB kept free; lower --moe-hot-cache-auto-reserve-mib or raise --ram",
+                       " MiB kept free; lower `hot_cache.auto_reserve_mib` or raise `ram_bytes`",
                        mo_plan_size_text(plan->ceiling, size), r->reserve_mib);
     }
     if (!*slots) {
@@ -267,7 +267,7 @@ static mo_status plan_slots(const mo_bricks *b, const mo_hot_set *set, mo_plan *
                ? MO_OK
                : mo_fail(err, MO_ENOMEM,
                          "the hot cache and everything else need %s, but the ceiling is %s; give "
-                         "--moe-hot-cache-max-mib less, or -1 for what is free",
+                         "`hot_cache.max_mib` less, or -1 for what is free",
                          mo_plan_size_text(plan->used, needed), mo_plan_size_text(plan->ceiling, ceiling));
 }
 

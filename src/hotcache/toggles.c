@@ -119,7 +119,7 @@ void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
             inside);
     }
     if (named[0]) {
-        say(out, "%s: not read; --moe-hot-cache-weighting and --moe-hot-cache-layer-curve say it", named);
+        say(out, "%s: not read; `hot_cache.weighting` and `hot_cache.layer_curve` say it", named);
     }
     if (unknown[0]) {
         say(out, "%s: no setting of the hot cache; moraine(1) lists them", unknown);

@@ -337,11 +337,11 @@ static void explain_lane(const mo_plan_limits *l, const lane *most, const wires 
     } else if (most->missing == 0) {
         snprintf(text, size, "off: no expert is missing in VRAM");
     } else if (l->postfetch == MO_POSTFETCH_OFF) {
-        snprintf(text, size, "off: as the setting or the environment says");
+        snprintf(text, size, "off: as `postfetch` or the environment says");
     } else if (most->fetched > 0) {
         snprintf(text, size, "on%s: the %s that a layer misses take %.0f us, with the CPU alone %.0f us",
                  l->postfetch == MO_POSTFETCH_DOWN     ? ", for down matrices"
-                 : l->postfetch == MO_POSTFETCH_EXPERT ? ", as the setting says"
+                 : l->postfetch == MO_POSTFETCH_EXPERT ? ", as `postfetch` says"
                                                        : "",
                  bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6);
     } else if (w->both <= w->cpu) {

@@ -61,10 +61,10 @@ static bool find_source(const char *root, const mo_rates *rates, int64_t asked, 
 static mo_status fail_unknown(const char *root, mo_error *err)
 {
     return mo_fail(err, MO_EUNSUPPORTED,
-                   root ? "how much memory is free cannot be read from /proc/meminfo; say how much to use by "
-                          "the RAM ceiling"
+                   root ? "how much memory is free cannot be read from /proc/meminfo; say how much to use "
+                          "with `ram_bytes`"
                         : "the description of the machine has no ram_bytes; add it, or say how much to use "
-                          "by the RAM ceiling");
+                          "with `ram_bytes`");
 }
 
 static void keep_given(const source *s, bool known, mo_plan_limits *l)
@@ -96,10 +96,10 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
     mo_plan_size_text(s.available, there);
     mo_plan_size_text(s.reserve, reserve);
     if (s.reserve >= s.available) {
-        return mo_fail(
-            err, MO_ENOMEM,
-            "%s has %s left and %s of it is reserved for others; free some memory, or give a RAM ceiling",
-            s.name, there, reserve);
+        return mo_fail(err, MO_ENOMEM,
+                       "%s has %s left and %s of it is reserved for others; free some memory, or say with "
+                       "`ram_bytes` how much to use",
+                       s.name, there, reserve);
     }
     limits->ram_bytes = s.available - s.reserve;
     snprintf(limits->why, sizeof limits->why, "%s has %s, of which %s is left to others", s.name, there,

@@ -97,7 +97,8 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
 {
     if (l->ram_bytes < 1) {
         return mo_fail(err, MO_EINVAL,
-                       "a RAM ceiling of %" PRId64 " bytes cannot be planned for; it is a size above 0",
+                       "a RAM ceiling of %" PRId64
+                       " bytes cannot be planned for; `ram_bytes` is a size above 0",
                        l->ram_bytes);
     }
     if (l->ram_held < 0 || l->vram_held < 0) {
@@ -107,7 +108,7 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
     if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
         return mo_fail(err, MO_EINVAL,
                        "%" PRId64
-                       " bytes of device memory cannot be planned for; its ceiling is a size above 0",
+                       " bytes of device memory cannot be planned for; `vram_bytes` is a size above 0",
                        l->vram_bytes < 0 ? l->vram_bytes : l->vram_expert_bytes);
     }
     const double compute = r->ram_bytes_s * r->compute_share;

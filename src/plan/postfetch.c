@@ -105,11 +105,11 @@ static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetc
 {
     const char *mode = mo_postfetch_text(option);
     if (v[ENABLE].given && (v[ENABLE].number == 1) != (option != MO_POSTFETCH_OFF)) {
-        note(notes, "postfetch %s is stronger than %s=%d", mode, variables[ENABLE].name,
+        note(notes, "`postfetch` %s is stronger than %s=%d", mode, variables[ENABLE].name,
              (int)v[ENABLE].number);
     }
     if (v[FORCE_CPU].number && option != MO_POSTFETCH_OFF) {
-        note(notes, "postfetch %s is stronger than %s=1", mode, variables[FORCE_CPU].name);
+        note(notes, "`postfetch` %s is stronger than %s=1", mode, variables[FORCE_CPU].name);
     }
 }
 

@@ -39,12 +39,12 @@ static const char *remedy(const mo_plan *p)
     const int64_t missing = p->used - p->ceiling;
     const bool context = p->kv > missing, batch = p->work > missing;
     if (context || batch) {
-        return !batch     ? "make the context smaller"
-               : !context ? "make the batch smaller"
-                          : "make the context or the batch smaller";
+        return !batch     ? "make `context` smaller"
+               : !context ? "make `batch` smaller"
+                          : "make `context` or `batch` smaller";
     }
-    return p->kv > missing - p->work ? "make the context and the batch smaller"
-                                     : "take a smaller model: a smaller context and batch are not enough";
+    return p->kv > missing - p->work ? "make `context` and `batch` smaller"
+                                     : "take a smaller model: a smaller `context` and `batch` are not enough";
 }
 
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
@@ -65,7 +65,7 @@ mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
     }
     return mo_fail(err, MO_ENOMEM,
                    "at least %s of memory (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; raise the RAM ceiling "
+                   " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
                    "to that or %s (needed: core %s, keys and values %s, working memory %s, %sstaging and the "
                    "program %s; ceiling: %s)",
                    need, p->used, ceiling, remedy(p), weights, kv, work, experts, rest, p->why);
@@ -82,11 +82,11 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
     mo_plan_size_text(d->work, work);
     mo_plan_size_text(d->staging, staging);
     mo_plan_size_text(d->layer_buffer_bytes, buffers);
-    return mo_fail(
-        err, MO_EDEVICE,
-        "at least %s of VRAM (%" PRId64 " bytes) are needed, but the ceiling is %s; raise the ceiling "
-        "of device memory to that, %sor leave the device out (needed: output matrix and vectors %s, keys "
-        "and values %s, working memory %s, staging %s, layer buffers %s%s%s)",
-        need, d->used, ceiling, context ? "make the context smaller, " : "", core, kv, work, staging, buffers,
-        d->why[0] ? "; ceiling: " : "", d->why);
+    return mo_fail(err, MO_EDEVICE,
+                   "at least %s of VRAM (%" PRId64
+                   " bytes) are needed, but the ceiling is %s; raise `vram_bytes` "
+                   "to that, %sor run with `device` none (needed: output matrix and vectors %s, keys "
+                   "and values %s, working memory %s, staging %s, layer buffers %s%s%s)",
+                   need, d->used, ceiling, context ? "make `context` smaller, " : "", core, kv, work, staging,
+                   buffers, d->why[0] ? "; ceiling: " : "", d->why);
 }

@@ -236,7 +236,7 @@ static mo_status open_slots(mo_layer_buffer *s, int slots, mo_error *err)
     if (!s->memory || !s->slot || !s->order || !s->checked) {
         return mo_fail(err, MO_ENOMEM,
                        "%.1f MiB for %d streamed layers cannot be had; free some memory or choose a smaller "
-                       "--ram",
+                       "`ram_bytes`",
                        (double)s->memory_bytes / (1 << 20), s->slot_count);
     }
     list_layers(s, NULL);

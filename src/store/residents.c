@@ -161,8 +161,8 @@ mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
         mo_store_submit(s, &brick, 1);
     } else {
         return mo_fail(err, MO_ENOMEM,
-                       "layer %d, expert %d: every place in RAM is in use; choose a larger --ram", layer,
-                       expert);
+                       "layer %d, expert %d: every place in RAM is in use; choose a larger `ram_bytes`",
+                       layer, expert);
     }
     return receive(s, brick, err);
 }

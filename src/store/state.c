@@ -208,9 +208,10 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     c->slot = calloc((size_t)c->slot_count, sizeof *c->slot);
     s->class_count = index + 1;
     if (!c->memory || !c->slot) {
-        return mo_fail(err, MO_ENOMEM,
-                       "%.1f MiB for %d experts cannot be had; free some memory or choose a smaller --ram",
-                       (double)c->memory_bytes / (1 << 20), c->slot_count);
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%.1f MiB for %d experts cannot be had; free some memory or choose a smaller `ram_bytes`",
+            (double)c->memory_bytes / (1 << 20), c->slot_count);
     }
     const mo_status status = mo_slots_create(s->policy, from->count, c->slot_count, &c->slots, err);
     for (int32_t i = 0; i < from->count && status == MO_OK; i++) {

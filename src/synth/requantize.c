@@ -472,9 +472,9 @@ static mo_status check_path(const requantize *r, const char *path, bool overwrit
             return mo_fail(err, MO_EINVAL, "%s is the model that is read; choose another path", path);
         }
     }
-    return overwrite ? MO_OK
-                     : mo_fail(err, MO_EINVAL,
-                               "%s exists already; choose another path, or --force to overwrite it", path);
+    return overwrite
+               ? MO_OK
+               : mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or set `overwrite`", path);
 }
 
 static mo_status convert(requantize *r, const char *path, int threads, mo_progress_fn progress, void *user,

@@ -479,8 +479,7 @@ mo_status mo_synth_write(const mo_shape *shape, const char *path, const mo_synth
 {
     struct stat there;
     if (!options->overwrite && stat(path, &there) == 0 && S_ISREG(there.st_mode)) {
-        return mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or --force to overwrite it",
-                       path);
+        return mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or set `overwrite`", path);
     }
     synth s;
     mo_status status = plan(&s, shape, options, err);

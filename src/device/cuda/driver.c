@@ -31,7 +31,7 @@ static void open_system(void)
         snprintf(
             system_reason, sizeof system_reason,
             "no NVIDIA driver on this machine: libcuda.so.1 could not be opened; install the driver, or run "
-            "without a GPU (--device none)");
+            "without a GPU (`device` none)");
         return;
     }
 #define FIND(member, symbol, parameters)                                                                     \

@@ -99,7 +99,7 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
     if (o->v_len > 1024 || o->k_len > 1024) {
         mo_fail(err, MO_EUNSUPPORTED,
                 "the GPU's kernels take heads of at most 1024 values, this model has %d and %d; run it with "
-                "--device none",
+                "`device` none",
                 o->k_len, o->v_len);
         return -1;
     }

@@ -28,7 +28,7 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
     if (o->n > LONG) {
         mo_fail(
             err, MO_EUNSUPPORTED,
-            "the GPU's kernels take rows of at most %d values, this model has %d; run it with --device none",
+            "the GPU's kernels take rows of at most %d values, this model has %d; run it with `device` none",
             LONG, o->n);
         return -1;
     }

@@ -1,0 +1,67 @@
+#include "messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048 };
+
+/* Every setting that a message of the library names; tools/messages.sh compares. */
+static const struct {
+    const char *setting, *option;
+} names[] = {
+    {"`batch`", "--batch"},
+    {"`context`", "--ctx"},
+    {"`device`", "--device"},
+    {"`hot_cache.auto_reserve_mib`", "--moe-hot-cache-auto-reserve-mib"},
+    {"`hot_cache.file`", "--moe-hot-cache FILE"},
+    {"`hot_cache.layer_curve`", "--moe-hot-cache-layer-curve"},
+    {"`hot_cache.max_mib`", "--moe-hot-cache-max-mib"},
+    {"`hot_cache.weighting`", "--moe-hot-cache-weighting"},
+    {"`kv`", "--kv"},
+    {"`map`", "--mmap"},
+    {"`overwrite`", "--force"},
+    {"`policy`", "--policy"},
+    {"`postfetch`", "--postfetch"},
+    {"`ram_bytes`", "--ram"},
+    {"`threads`", "--threads"},
+    {"`vram_bytes`", "--vram"},
+    {"`warm_file`", "--warm-file"},
+};
+
+/* The option for the setting that a text begins with, or NULL. */
+static const char *option_at(const char *text, size_t *length)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *length = strlen(names[i].setting);
+        if (strncmp(text, names[i].setting, *length) == 0) {
+            return names[i].option;
+        }
+    }
+    return NULL;
+}
+
+void cli_name_options(char *text, size_t size)
+{
+    char made[MESSAGE_BYTES];
+    size_t used = 0;
+    for (const char *at = text; *at && used + 1 < sizeof made;) {
+        size_t length = 1;
+        const char *option = *at == '`' ? option_at(at, &length) : NULL;
+        if (option) {
+            used += (size_t)snprintf(made + used, sizeof made - used, "%s", option);
+            at += length;
+        } else {
+            made[used++] = *at++;
+        }
+    }
+    made[used < sizeof made ? used : sizeof made - 1] = '\0';
+    snprintf(text, size, "%s", made);
+}
+
+void cli_say_error(const char *command, const mo_error *err)
+{
+    char said[MESSAGE_BYTES];
+    snprintf(said, sizeof said, "%s", err->detail);
+    cli_name_options(said, sizeof said);
+    fprintf(stderr, "moraine %s: %s\n", command, said);
+}

@@ -1,0 +1,13 @@
+/* Profile: the lines of a conversation that show this run's use of experts, or apply another's. */
+#ifndef MO_CLI_PROFILE_H
+#define MO_CLI_PROFILE_H
+
+#include <moraine.h>
+
+/* The profile of this run, on stdout or into a file. */
+void cli_profile_show(mo_model *model, const char *path);
+
+/* Applies a profile and prints what that did. */
+void cli_profile_apply(mo_model *model, const char *path);
+
+#endif
