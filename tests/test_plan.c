@@ -616,7 +616,10 @@ static void rates_round_trip(void **state)
                         .round_trip_s = 1e-5,
                         .device = "a gpu",
                         .measured = true};
-    const char *path = in_tree("deep/er/rates.json");
+    char path[PATH_MAX];
+    assert_int_equal(mo_rates_save(in_tree("typed/rates.json"), &r, &err), MO_ENOENT); /* may be mistyped */
+    setenv("XDG_CACHE_HOME", in_tree("deep/er"), 1);
+    assert_int_equal(mo_rates_path(path, sizeof path, &err), MO_OK);
     assert_int_equal(mo_rates_save(path, &r, &err), MO_OK); /* makes the directories */
     assert_int_equal(mo_rates_load(path, &back, &err), MO_OK);
     assert_int_equal(back.ram_bytes, r.ram_bytes);
@@ -644,6 +647,7 @@ static void rates_round_trip(void **state)
     put("/file", "x");
     assert_int_not_equal(mo_rates_save(in_tree("file/rates.json"), &r, &err), MO_OK);
     assert_true(strlen(err.detail) > 10);
+    unsetenv("XDG_CACHE_HOME");
 }
 
 static void rates_from_json(void **state)
