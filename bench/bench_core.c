@@ -287,14 +287,14 @@ int main(int argc, char **argv)
     }
     /* The largest matrix may be larger than the asked size: it is measured once then. */
     const size_t largest = (size_t)201088 * 2880 * 4;
-    const size_t room = b.set.bytes > largest ? b.set.bytes : largest;
-    b.weights = mo_host_alloc_huge(room);
+    const size_t bytes = b.set.bytes > largest ? b.set.bytes : largest;
+    b.weights = mo_host_alloc_huge(bytes);
     b.y = mo_host_alloc_huge(sizeof(float) * MATRICES * (TOKENS * 4096 + 201088));
     if (!b.weights || !b.y) {
-        fprintf(stderr, "bench_core: %zu MiB are needed and cannot be had\n", room >> 20);
+        fprintf(stderr, "bench_core: %zu MiB are needed and cannot be had\n", bytes >> 20);
         return 1;
     }
-    fill(b.weights, room);
+    fill(b.weights, bytes);
     mo_machine_describe(&machine, sizeof machine);
     printf("%s, %d threads, %zu MiB of weights, best and median of %d rounds\n", machine.cpu_model,
            mo_pool_threads(b.pool), b.set.bytes >> 20, b.set.rounds);
@@ -308,7 +308,7 @@ int main(int argc, char **argv)
         }
         json_decref(root);
     }
-    mo_host_free_huge(b.weights, room);
+    mo_host_free_huge(b.weights, bytes);
     mo_pool_destroy(b.pool);
     return 0;
 }

@@ -95,7 +95,7 @@ static void print_pairs(mo_gpu *gpu, const mo_gpu_ops *p)
     }
 }
 
-/* All ops as one program: as the device is, or on a GPU both ways. */
+/* All ops as one program: as the device is, or on a GPU in both variants. */
 static void print_programs(mo_gpu *gpu, const mo_gpu_ops *p)
 {
     mo_device_info info;
@@ -106,11 +106,11 @@ static void print_programs(mo_gpu *gpu, const mo_gpu_ops *p)
     }
     double best[3] = {1e9, 1e9, 1e9};
     for (int round = 0; round < 3 * ROUNDS; round++) { /* one after the other: clocks change */
-        const int way = round % 3;
-        mo_cuda_fuse(gpu->memory.device, way != 1);
-        mo_cuda_prelaunch(gpu->memory.device, way != 2);
+        const int variant = round % 3;
+        mo_cuda_fuse(gpu->memory.device, variant != 1);
+        mo_cuda_prelaunch(gpu->memory.device, variant != 2);
         const double seconds = time_program(gpu, p->ops, p->count);
-        best[way] = seconds < best[way] ? seconds : best[way];
+        best[variant] = seconds < best[variant] ? seconds : best[variant];
     }
     mo_cuda_prelaunch(gpu->memory.device, true);
     printf("%-14s %6s %10s %10.3f\n", "one program", "", "", best[0] * 1e3);

@@ -409,11 +409,11 @@ typedef struct mo_probe_device_report {
 } mo_probe_device_report;
 
 typedef struct mo_probe_report {
-    int threads;         /* of the last measurement of memory */
-    int64_t ram_bytes;   /* what a process may still have */
-    double ram_bytes_s;  /* the best of the memory measurements */
-    double disk_bytes_s; /* reads of 1 MiB as the engine makes them */
-    bool direct, ring;   /* how those were made: past the page cache; by io_uring */
+    int threads;           /* of the last measurement of memory */
+    int64_t ram_bytes;     /* what a process may still have */
+    double ram_bytes_s;    /* the best of the memory measurements */
+    double disk_bytes_s;   /* reads of 1 MiB as the engine makes them */
+    bool direct, io_uring; /* how those were made: past the page cache; by io_uring */
     int readers;
     char disk_reason[320]; /* why so, one sentence */
 
@@ -426,7 +426,7 @@ typedef struct mo_probe_report {
     struct mo_probe_disk {
         int64_t block_bytes;
         int depth; /* reads under way at once: threads, or entries of io_uring */
-        bool ring;
+        bool io_uring;
         double bytes_s;
         double read_s;    /* from asking for a block to having it, with so many under way */
         double cpu_share; /* processor time, 1.0: one core */

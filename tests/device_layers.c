@@ -87,7 +87,7 @@ static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
 {
     static const mo_type types[] = {MO_F32, MO_F16, MO_BF16, MO_F32, MO_Q8_0};
     const mo_daddr scores = box_address(b, box_floats(b, (int64_t)l->tokens * EXPERTS));
-    mo_daddr *table = box_take(b, 8 * EXPERTS);
+    mo_daddr *table = box_alloc(b, 8 * EXPERTS);
     for (int e = 0; e < EXPERTS; e++) {
         table[e] = box_chance(b, 85) ? bricks[e] : 0;
     }
@@ -125,7 +125,7 @@ static mo_op_experts experts(box *b, layer *l, mo_daddr *bricks)
     o.down_at = o.up_at + aligned(box_matrix_bytes(&o.up));
     o.y = l->down;
     for (int e = 0; e < EXPERTS; e++) {
-        uint8_t *brick = box_take(b, o.down_at + box_matrix_bytes(&o.down));
+        uint8_t *brick = box_alloc(b, o.down_at + box_matrix_bytes(&o.down));
         blocks_fill(l->type, brick, box_matrix_bytes(&o.gate), &b->random, BLOCK_ORDINARY);
         blocks_fill(l->type, brick + o.up_at, box_matrix_bytes(&o.up), &b->random, BLOCK_ORDINARY);
         blocks_fill(l->type, brick + o.down_at, box_matrix_bytes(&o.down), &b->random, BLOCK_ORDINARY);
@@ -144,7 +144,7 @@ static void merge(box *b, layer *l, int variant)
     o->ids = l->ids;
     o->down = l->down;
     if (variant % 5 == 1) { /* other rows than those in router order, with the same content */
-        int32_t *row_of = box_take(b, 4 * (int64_t)l->tokens * l->used);
+        int32_t *row_of = box_alloc(b, 4 * (int64_t)l->tokens * l->used);
         for (int i = 0; i < l->tokens * l->used; i++) {
             row_of[i] = l->tokens * l->used - 1 - i;
         }
@@ -171,11 +171,11 @@ static void build(box *b, layer *l, int variant)
     l->y = some(b, (int64_t)l->tokens * l->n);
     l->down = some(b, rows * l->n);
     l->in = box_acts(b, l->tokens, l->n);
-    l->ids = box_address(b, box_take(b, 4 * rows));
+    l->ids = box_address(b, box_alloc(b, 4 * rows));
     l->weights = box_address(b, box_floats(b, rows));
     const int64_t bytes = (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
-    l->work = box_address(b, memset(box_take(b, bytes), 0, (size_t)bytes));
-    l->bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    l->work = box_address(b, memset(box_alloc(b, bytes), 0, (size_t)bytes));
+    l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
     const mo_op_experts o = experts(b, l, bricks);
     mix(b, l, variant);
     route(b, l, variant, bricks);
@@ -231,9 +231,9 @@ static void build_minus_zero(box *b, layer *l)
         x[i % COLS] = x[i % COLS] < 0 ? -0.25f : 0.25f;
         w[i] = x[i % COLS] < 0 ? 0x1p-149f : -0x1p-149f;
     }
-    l->bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
     add(l, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = scores,
-                                                  .ids = box_address(b, box_take(b, 8)),
+                                                  .ids = box_address(b, box_alloc(b, 8)),
                                                   .weights = box_address(b, box_floats(b, 2)),
                                                   .tokens = 1,
                                                   .experts = EXPERTS,

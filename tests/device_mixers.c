@@ -37,7 +37,7 @@ static step make_step(box *b, int variant)
         s.slices += s.count[i] > 0;
         s.tokens += s.count[i];
         s.position[i] = positions[(variant / 2 + 3 * i) % 11];
-        mo_dstate *layers = box_take(b, LAYERS * (int64_t)sizeof *layers);
+        mo_dstate *layers = box_alloc(b, LAYERS * (int64_t)sizeof *layers);
         memset(layers, 0, LAYERS * sizeof *layers);
         s.layers[i] = box_address(b, layers);
         s.state[i] = &layers[LAYER];
@@ -47,7 +47,7 @@ static step make_step(box *b, int variant)
 
 static mo_daddr places_of(box *b, const step *s)
 {
-    mo_dplace *places = box_take(b, s->tokens * (int64_t)sizeof *places);
+    mo_dplace *places = box_alloc(b, s->tokens * (int64_t)sizeof *places);
     int t = 0;
     for (int i = 0; i < s->slices; i++) {
         for (int j = 0; j < s->count[i]; j++, t++) {
@@ -60,7 +60,7 @@ static mo_daddr places_of(box *b, const step *s)
 
 static mo_daddr slices_of(box *b, const step *s)
 {
-    mo_dslice *slices = box_take(b, s->slices * (int64_t)sizeof *slices);
+    mo_dslice *slices = box_alloc(b, s->slices * (int64_t)sizeof *slices);
     int first = 0;
     for (int i = 0; i < s->slices; i++) {
         slices[i] = (mo_dslice){
@@ -109,8 +109,8 @@ static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t 
     }
     for (int i = 0; i < s->slices; i++) {
         const int64_t length = mo_kv_table_length(s->position[i] + s->count[i] + 3, window, s->count[i]);
-        uint8_t *memory = box_take(b, length * bytes);
-        mo_daddr *table = box_take(b, length * (int64_t)sizeof *table);
+        uint8_t *memory = box_alloc(b, length * bytes);
+        mo_daddr *table = box_alloc(b, length * (int64_t)sizeof *table);
         for (int64_t e = 0; e < length; e++) {
             uint8_t *block = memory + (i % 2 ? e : length - 1 - e) * bytes;
             table[e] = box_address(b, block);
@@ -215,7 +215,7 @@ static void build_heads(box *b, mo_op *op, int variant)
     if (variant % 7 != 3) {
         build_rope(b, o, box_at(b, o->places));
     }
-    uint32_t *bad = box_take(b, 4);
+    uint32_t *bad = box_alloc(b, 4);
     *bad = variant % 4 == 0 ? 5 : 0;
     o->bad = box_address(b, bad);
 }
@@ -300,11 +300,11 @@ static void build_attend(box *b, mo_op *op, int variant)
         const int chunks = (int)(p / MO_CHUNK - first / MO_CHUNK + 1);
         o->chunks = chunks > o->chunks ? chunks : o->chunks;
     }
-    o->chunks += variant % 7 == 0; /* more room than needed */
+    o->chunks += variant % 7 == 0; /* more space than needed */
     const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
-    const int64_t room = few * o->chunks * h.heads * (h.v_len + 2);
-    float *partial = box_floats(b, room);
-    box_ignore(b, partial, 4 * room);
+    const int64_t bytes = few * o->chunks * h.heads * (h.v_len + 2);
+    float *partial = box_floats(b, bytes);
+    box_ignore(b, partial, 4 * bytes);
     o->partial = box_address(b, partial);
     o->mixed = box_acts(b, s.tokens, (int64_t)h.heads * h.v_len);
 }

@@ -47,8 +47,8 @@ static void build_feed(box *b, mo_op_stream *o, int flavour)
         static const int used[] = {1, 2, 4, 8, 10};
         o->used = used[box_pick(b, 0, 4)];
         const int64_t picks = (int64_t)o->tokens * o->used;
-        int32_t *ids = box_take(b, 4 * picks);
-        int32_t *row_of = box_chance(b, 50) ? box_take(b, 4 * picks) : NULL;
+        int32_t *ids = box_alloc(b, 4 * picks);
+        int32_t *row_of = box_chance(b, 50) ? box_alloc(b, 4 * picks) : NULL;
         for (int64_t i = 0; i < picks; i++) {
             ids[i] = box_chance(b, 15) ? -1 : (int32_t)box_pick(b, 0, 31);
             if (row_of) { /* every row once, in another order */
@@ -90,7 +90,7 @@ static void build_stream(box *b, mo_op *op, int variant)
         o->y_norm = maybe(b, o->n, 40, 0);
     }
     o->out_scale = maybe(b, 1, 30, 0);
-    uint32_t *bad = box_take(b, 4);
+    uint32_t *bad = box_alloc(b, 4);
     *bad = variant % 5 == 0 ? 7 : 0; /* set, never cleared */
     o->bad = box_address(b, bad);
     for (int i = 0; i < MO_OP_NORMS; i++) {
@@ -272,10 +272,10 @@ static void build_grouped(box *b, mo_op *op, int variant)
     op->kind = MO_OP_GROUPED;
     o->count = 6;
     o->matrix = box_matrix(b, type, rows[(variant + round) % (b->small ? 4 : 7)], cols, 9, kind);
-    mo_dgroup *groups = box_take(b, (int64_t)sizeof *groups * o->count);
+    mo_dgroup *groups = box_alloc(b, (int64_t)sizeof *groups * o->count);
     o->groups = box_address(b, groups);
     for (int g = 0; g < o->count; g++) {
-        uint8_t *data = box_take(b, box_matrix_bytes(&o->matrix));
+        uint8_t *data = box_alloc(b, box_matrix_bytes(&o->matrix));
         blocks_fill(type, data, box_matrix_bytes(&o->matrix), &b->random, kind);
         groups[g] = (mo_dgroup){.data = size[g] ? box_address(b, data) : 0,
                                 .expert = (int32_t)box_pick(b, 0, 8),
@@ -286,7 +286,7 @@ static void build_grouped(box *b, mo_op *op, int variant)
     }
     const int64_t tokens = round % 2 ? o->rows : box_pick(b, 1, o->rows);
     if (round % 2 == 0) {
-        int32_t *pick = box_take(b, 4 * (int64_t)o->rows);
+        int32_t *pick = box_alloc(b, 4 * (int64_t)o->rows);
         for (int i = 0; i < o->rows; i++) {
             pick[i] = -1 - i; /* what no group names is no row */
         }
@@ -379,16 +379,16 @@ static void build_choose(box *b, mo_op *op, int variant)
     o->scores = box_address(b, scores);
     box_ignore(b, scores, 4 * all);
     o->select_bias = maybe(b, o->experts, 40, variant % 3);
-    o->ids = box_address(b, box_take(b, 4 * picks));
+    o->ids = box_address(b, box_alloc(b, 4 * picks));
     o->weights = box_address(b, box_floats(b, picks));
     if (variant % 4 != 3) {
-        mo_daddr *table = box_take(b, 8 * (int64_t)o->experts);
+        mo_daddr *table = box_alloc(b, 8 * (int64_t)o->experts);
         for (int e = 0; e < o->experts; e++) {
             table[e] = variant % 4 == 1 || box_chance(b, 60) ? b->base + MO_OP_ALIGN * (mo_daddr)(e + 1) : 0;
         }
         o->table = box_address(b, table);
         const int64_t bytes = (int64_t)sizeof(mo_dwork) + picks * (int64_t)sizeof(mo_dwork_item);
-        o->work = box_address(b, memset(box_take(b, bytes), 0, (size_t)bytes));
+        o->work = box_address(b, memset(box_alloc(b, bytes), 0, (size_t)bytes));
     }
 }
 
@@ -535,13 +535,13 @@ static void build_experts(box *b, mo_op *op, int variant, bool down)
     o->down_at = o->up_at + aligned(box_matrix_bytes(&o->up));
     mo_daddr bricks[EXPERTS];
     for (int e = 0; e < EXPERTS; e++) {
-        uint8_t *brick = box_take(b, o->down_at + box_matrix_bytes(&o->down));
+        uint8_t *brick = box_alloc(b, o->down_at + box_matrix_bytes(&o->down));
         blocks_fill((mo_type)o->gate.type, brick, box_matrix_bytes(&o->gate), &b->random, kind);
         blocks_fill((mo_type)o->up.type, brick + o->up_at, box_matrix_bytes(&o->up), &b->random, kind);
         blocks_fill((mo_type)o->down.type, brick + o->down_at, box_matrix_bytes(&o->down), &b->random, kind);
         bricks[e] = box_address(b, brick);
     }
-    mo_dwork *work = box_take(b, (int64_t)sizeof *work + rows * (int64_t)sizeof(mo_dwork_item));
+    mo_dwork *work = box_alloc(b, (int64_t)sizeof *work + rows * (int64_t)sizeof(mo_dwork_item));
     mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
     *work = (mo_dwork){0};
     memset(items, 0, sizeof *items * (size_t)rows);
@@ -605,7 +605,7 @@ static void build_logits(box *b, mo_op *op, int variant)
     float *x = box_filled(b, o->count, variant);
     x[o->count - 1] = variant % 8 == 4 ? INFINITY : x[o->count - 1];
     o->x = box_address(b, x);
-    uint32_t *bad = box_take(b, 4);
+    uint32_t *bad = box_alloc(b, 4);
     *bad = variant % 5 == 0 ? 9 : 0;
     o->bad = box_address(b, bad);
 }
@@ -662,8 +662,8 @@ static void build_restore(box *b, mo_op *op, int variant)
     for (int p = 0; p < o->parts && !by_part; p++) {
         o->stride[p] = brick;
     }
-    uint8_t *from = box_take(b, o->count * brick), *plain = box_take(b, o->count * brick);
-    uint8_t *to = (uint8_t *)box_take(b, o->count * brick) + shifts[variant / 3 % 6];
+    uint8_t *from = box_alloc(b, o->count * brick), *plain = box_alloc(b, o->count * brick);
+    uint8_t *to = (uint8_t *)box_alloc(b, o->count * brick) + shifts[variant / 3 % 6];
     for (int i = 0; i < o->count * o->parts; i++) {
         const int p = i % o->parts;
         const int64_t at = i / o->parts * o->stride[p] + o->at[p];

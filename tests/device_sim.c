@@ -43,7 +43,7 @@ static bool is_word_of(const box *b, const uint8_t *at)
 {
     mo_daddr word;
     memcpy(&word, at, sizeof word);
-    return word >= b->base && word < b->base + b->room;
+    return word >= b->base && word < b->base + b->bytes;
 }
 
 /* Runs the op on a fresh device with one address changed (in the op, or in the image). True when it was caught. */
@@ -54,7 +54,7 @@ static bool run_foreign(box *b, const device_case *c, const mo_op *op, const uin
     b->device = device_open("sim");
     b->stream = open_stream(b->device);
     mo_daddr base;
-    assert_int_equal(mo_device_alloc(b->device, b->room, &base, &err), MO_OK);
+    assert_int_equal(mo_device_alloc(b->device, b->bytes, &base, &err), MO_OK);
     assert_int_equal(base, b->base); /* a fresh device gives the same addresses again */
     memcpy(b->want, input, b->used);
     const mo_status status = box_run(b, op, false, &err);
@@ -93,7 +93,7 @@ static void check_foreign(const device_case *c, int variant)
     mo_dstream_destroy(b.stream);
     mo_device_free(b.device, b.base);
     mo_device_close(b.device);
-    const mo_daddr foreign[] = {(mo_daddr)(uintptr_t)b.want, b.base + b.room - 2};
+    const mo_daddr foreign[] = {(mo_daddr)(uintptr_t)b.want, b.base + b.bytes - 2};
     for (int f = 0; f < 2; f++) {
         for (size_t at = 0; at < sizeof op; at += 8) {
             mo_op changed = op;
@@ -443,7 +443,7 @@ static void test_fault_copy(void **state)
 static void test_fault_hang(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) {
+    for (int variant = 0; variant < 3; variant++) {
         mo_device *device = open_sim((mo_sim_options){.fault = MO_SIM_HANG, .after = 1, .hang_ms = 50});
         mo_dstream *stream = open_stream(device), *other = open_stream(device);
         mo_event *good, *hung;
@@ -458,15 +458,15 @@ static void test_fault_hang(void **state)
         assert_int_equal(mo_event_query(hung, &done, &err), MO_OK);
         assert_false(done);
         const int64_t begin = mo_clock_ns();
-        if (way == 0) {
+        if (variant == 0) {
             assert_int_equal(mo_event_wait(hung, &err), MO_EDEVICE);
         } else {
             assert_int_equal(mo_dstream_after(other, hung, &err), MO_OK);
-            if (way == 1) {
+            if (variant == 1) {
                 assert_int_equal(mo_dstream_wait(other, &err), MO_EDEVICE);
             }
         }
-        if (way < 2) {
+        if (variant < 2) {
             assert_true(seconds_since(begin) >= 0.05 && seconds_since(begin) < 5.0);
             assert_non_null(strstr(err.detail, "50 ms"));
             assert_int_equal(mo_event_query(good, &done, &err), MO_EDEVICE);

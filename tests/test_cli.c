@@ -774,7 +774,7 @@ static void test_plan(void **state)
     (void)state;
     assert_int_equal(run("plan " PEBBLE SMALLER), 0);
     assert_int_equal(strlen(errors), 0);
-    assert_non_null(strstr(output, "slots: the core lies in RAM"));
+    assert_non_null(strstr(output, "slots: the core is in RAM"));
     assert_non_null(strstr(output, "of 448 experts"));
     assert_non_null(strstr(output, "a RAM ceiling of 52.0 MiB was given"));
     assert_int_equal(run("plan " PEBBLE SMALLER "--json"), 0);
@@ -874,7 +874,7 @@ static void test_plan_device(void **state)
     assert_true(json_is_null(json_object_get(root, "device")));
     json_decref(root);
     assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json"), 0);
-    assert_non_null(strstr(output, "everything lies in VRAM"));
+    assert_non_null(strstr(output, "everything is in VRAM"));
     setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", "none", 1);
     expect_failure("plan " PEBBLE, 2, "LLAMA_POSTFETCH_MAX_TRANSFERS=none");
     unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
@@ -960,13 +960,13 @@ static void test_ceiling(void **state)
     (void)state;
     assert_int_equal(run("run " PEBBLE " -p 'The fox' --raw -n 40 --temp 0 --profile off"), 0);
     char *whole = strdup(output);
-    static const char *const ways[] = {"", "--policy lru --predict off --io cached",
-                                       "--policy priority --readers 1",
-                                       "--policy lfu --predict on --io auto"};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    static const char *const variants[] = {"", "--policy lru --predict off --io cached",
+                                           "--policy priority --readers 1",
+                                           "--policy lfu --predict on --io auto"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         char line[512];
         snprintf(line, sizeof line,
-                 "run " PEBBLE " -p 'The fox' --raw -n 40 --temp 0 --profile off" SMALLER "%s", ways[i]);
+                 "run " PEBBLE " -p 'The fox' --raw -n 40 --temp 0 --profile off" SMALLER "%s", variants[i]);
         assert_int_equal(run(line), 0);
         assert_string_equal(output, whole);
     }

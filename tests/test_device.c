@@ -59,22 +59,22 @@ static void check_allocation(mo_device *device)
 }
 
 /* Through the device and back, from `host` memory of any kind. */
-static void check_copies(mo_device *device, mo_dstream *stream, uint8_t *host, size_t room)
+static void check_copies(mo_device *device, mo_dstream *stream, uint8_t *host, size_t bytes)
 {
     mo_daddr a, b;
-    GOOD(mo_device_alloc(device, room, &a, err));
-    GOOD(mo_device_alloc(device, room, &b, err));
-    uint8_t *expected = malloc(room);
+    GOOD(mo_device_alloc(device, bytes, &a, err));
+    GOOD(mo_device_alloc(device, bytes, &b, err));
+    uint8_t *expected = malloc(bytes);
     static const size_t sizes[] = {1, 3, 4, 17, 255, 4096, 4097, 65537};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const size_t n = sizes[i], shift = i * 5 % 13;
-        fill_bytes(host, room, i);
+        fill_bytes(host, bytes, i);
         memcpy(expected, host + shift, n);
-        GOOD(mo_device_clear(stream, a, room, err));
+        GOOD(mo_device_clear(stream, a, bytes, err));
         GOOD(mo_copy_in(stream, a + shift, host + shift, n, err));
         GOOD(mo_copy_within(stream, b, a, shift + n, err));
         GOOD(mo_dstream_wait(stream, err));
-        memset(host, 0xEE, room);
+        memset(host, 0xEE, bytes);
         GOOD(mo_copy_out(stream, host, b, shift + n, err));
         GOOD(mo_dstream_wait(stream, err));
         for (size_t j = 0; j < shift; j++) {
@@ -92,7 +92,7 @@ static void check_copies(mo_device *device, mo_dstream *stream, uint8_t *host, s
 static void test_memory(void **state)
 {
     (void)state;
-    enum { ROOM = 70000 };
+    enum { BYTES = 70000 };
     for (const char **name = device_names; *name; name++) {
         mo_device *device = device_open(*name);
         mo_dstream *stream;
@@ -102,24 +102,24 @@ static void test_memory(void **state)
         GOOD(mo_dstream_create(device, &stream, err));
         check_allocation(device);
 
-        uint8_t *plain = malloc(ROOM);
-        check_copies(device, stream, plain, ROOM);
+        uint8_t *plain = malloc(BYTES);
+        check_copies(device, stream, plain, BYTES);
         free(plain);
 
         void *pinned;
         mo_daddr seen;
-        GOOD(mo_device_pin(device, ROOM, &pinned, &seen, err));
+        GOOD(mo_device_pin(device, BYTES, &pinned, &seen, err));
         assert_int_equal((uintptr_t)pinned % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
         assert_true(seen != 0);
-        check_copies(device, stream, pinned, ROOM);
+        check_copies(device, stream, pinned, BYTES);
         mo_device_unpin(device, pinned);
         mo_device_unpin(device, NULL);
 
         uint8_t *adopted = aligned_alloc(65536, 131072);
         GOOD(mo_device_adopt(device, adopted, 131072, err));
-        check_copies(device, stream, adopted, ROOM);
+        check_copies(device, stream, adopted, BYTES);
         mo_device_release(device, adopted);
-        check_copies(device, stream, adopted, ROOM);
+        check_copies(device, stream, adopted, BYTES);
         free(adopted);
         mo_dstream_destroy(stream);
         mo_dstream_destroy(NULL);
@@ -253,7 +253,7 @@ static void test_bad(void **state)
             if (where < 3) {
                 x[100 * where + 99] = where == 1 ? INFINITY : NAN;
             }
-            uint32_t *bad = memset(box_take(&b, 4), 0, 4);
+            uint32_t *bad = memset(box_alloc(&b, 4), 0, 4);
             op.stream.x = box_address(&b, x);
             op.stream.bad = box_address(&b, bad);
             GOOD(box_run(&b, &op, false, err));
@@ -264,16 +264,16 @@ static void test_bad(void **state)
                 mo_op op;
                 memset(&op, 0, sizeof op);
                 box_clear(&b, 2);
-                mo_dstate *layer = box_take(&b, sizeof *layer);
+                mo_dstate *layer = box_alloc(&b, sizeof *layer);
                 const mo_kv_shape shape = {.type = kv, .heads = 1, .k_len = 64, .v_len = 64};
-                mo_daddr *table = box_take(&b, sizeof *table);
-                *table = box_address(&b, box_take(&b, mo_kv_block_bytes(shape)));
+                mo_daddr *table = box_alloc(&b, sizeof *table);
+                *table = box_address(&b, box_alloc(&b, mo_kv_block_bytes(shape)));
                 *layer = (mo_dstate){.blocks = box_address(&b, table), .length = 1};
-                mo_dplace *place = box_take(&b, sizeof *place);
+                mo_dplace *place = box_alloc(&b, sizeof *place);
                 *place = (mo_dplace){.layers = box_address(&b, layer), .position = 2};
                 float *k = box_filled(&b, 64, 0), *v = box_filled(&b, 64, 0);
                 (much ? k : v)[63] = much ? 1e9f : 1e5f;
-                uint32_t *bad = memset(box_take(&b, 4), 0, 4);
+                uint32_t *bad = memset(box_alloc(&b, 4), 0, 4);
                 op.kind = MO_OP_HEADS;
                 op.heads = (mo_op_heads){.q = box_address(&b, box_filled(&b, 64, 0)),
                                          .k = box_address(&b, k),
@@ -311,7 +311,7 @@ static void build_chain(box *b, mo_op ops[CHAIN])
     const mo_daddr gate = box_address(b, box_floats(b, CHAIN_TOKENS * CHAIN_WIDTH));
     const mo_daddr up = box_address(b, box_floats(b, CHAIN_TOKENS * CHAIN_WIDTH));
     const mo_daddr down = box_address(b, box_floats(b, CHAIN_TOKENS * CHAIN_N));
-    const mo_daddr bad = box_address(b, memset(box_take(b, 4), 0, 4));
+    const mo_daddr bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
     ops[0].kind = MO_OP_STREAM;
     ops[0].stream = (mo_op_stream){.x = x, .tokens = CHAIN_TOKENS, .n = CHAIN_N, .eps = 1e-5f};
     ops[0].stream.norm[1] =

@@ -1,4 +1,4 @@
-/* The disk: whatever way bytes come, in whatever order, they are the file's bytes, or the read says why not. */
+/* The disk: however bytes come, in whatever order, they are the file's bytes, or the read says why not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,10 +56,10 @@ static const int64_t sizes[FILES] = {(24 << 20) + 8192, (3 << 20) + 123};
 static char paths[FILES][64];
 static const char *const path_list[FILES] = {paths[0], paths[1]};
 static uint8_t *content[FILES];
-static char no_direct[1100], no_ring[1100]; /* why, or "" */
-static uint8_t *arena;                      /* SLOTS rooms of ROOM bytes */
-#define ROOM ((size_t)(MOST + 3 * MO_DISK_ALIGN) / MO_DISK_ALIGN * MO_DISK_ALIGN)
-static uint8_t blank[ROOM]; /* how rooms look before */
+static char no_direct[1100], no_uring[1100]; /* why, or "" */
+static uint8_t *arena;                       /* SLOTS places of PLACE bytes */
+#define PLACE ((size_t)(MOST + 3 * MO_DISK_ALIGN) / MO_DISK_ALIGN * MO_DISK_ALIGN)
+static uint8_t blank[PLACE]; /* how places look before */
 
 static void write_file(const char *path, const uint8_t *bytes, int64_t size)
 {
@@ -94,9 +94,9 @@ static void find_methods(void)
     } else {
         mo_disk_close(disk);
     }
-    const mo_disk_options ring = {.io = MO_IO_CACHED, .uring = true};
-    if (mo_disk_open(path_list, FILES, &ring, &disk, &err) == MO_EUNSUPPORTED) {
-        snprintf(no_ring, sizeof no_ring, "%s", err.detail);
+    const mo_disk_options uring = {.io = MO_IO_CACHED, .uring = true};
+    if (mo_disk_open(path_list, FILES, &uring, &disk, &err) == MO_EUNSUPPORTED) {
+        snprintf(no_uring, sizeof no_uring, "%s", err.detail);
     } else {
         mo_disk_close(disk);
     }
@@ -115,7 +115,7 @@ static int set_up(void **state)
         }
         write_file(paths[i], content[i], sizes[i]);
     }
-    arena = aligned_alloc(MO_DISK_ALIGN, SLOTS * ROOM);
+    arena = aligned_alloc(MO_DISK_ALIGN, SLOTS * PLACE);
     memset(blank, 0xA5, sizeof blank);
     find_methods();
     return arena ? 0 : -1;
@@ -140,10 +140,10 @@ static void need_direct(void)
     }
 }
 
-static void need_ring(void)
+static void need_uring(void)
 {
-    if (no_ring[0]) {
-        print_message("skipped: %s\n", no_ring);
+    if (no_uring[0]) {
+        print_message("skipped: %s\n", no_uring);
         skip();
     }
 }
@@ -176,18 +176,18 @@ static void submit(mo_disk *disk, mo_read *r)
     mo_disk_submit(disk, &r, 1);
 }
 
-static void aim(mo_read *r, int part, int64_t offset, int64_t bytes, uint8_t *room)
+static void aim(mo_read *r, int part, int64_t offset, int64_t bytes, uint8_t *place)
 {
-    *r = (mo_read){.part = part, .offset = offset, .bytes = bytes, .memory = room};
+    *r = (mo_read){.part = part, .offset = offset, .bytes = bytes, .memory = place};
 }
 
-static void aim_anywhere(mo_read *r, uint64_t *seed, uint8_t *room)
+static void aim_anywhere(mo_read *r, uint64_t *seed, uint8_t *place)
 {
     const int part = (int)random_below(seed, FILES);
     const int64_t most = random_below(seed, 3) ? MOST : 5000;
     const int64_t bytes = 1 + random_below(seed, most);
     const int64_t last = sizes[part] - bytes; /* one in eight touches the end of the file */
-    aim(r, part, random_below(seed, 8) ? random_below(seed, last + 1) : last, bytes, room);
+    aim(r, part, random_below(seed, 8) ? random_below(seed, last + 1) : last, bytes, place);
 }
 
 static bool is_right(const mo_read *r)
@@ -195,13 +195,13 @@ static bool is_right(const mo_read *r)
     return memcmp(mo_disk_data(r), content[r->part] + r->offset, (size_t)r->bytes) == 0;
 }
 
-/* Cached reads touch nothing but the bytes asked for, direct ones nothing behind their room. */
+/* Cached reads touch nothing but the bytes asked for, direct ones nothing behind their place. */
 static bool is_tidy(const mo_read *r, bool direct)
 {
     const uint8_t *begin = direct ? r->memory : mo_disk_data(r);
     const uint8_t *end = direct ? r->memory + mo_disk_capacity(r->offset, r->bytes) : begin + r->bytes;
     return memcmp(r->memory, blank, (size_t)(begin - r->memory)) == 0 &&
-           memcmp(end, blank, (size_t)(r->memory + ROOM - end)) == 0;
+           memcmp(end, blank, (size_t)(r->memory + PLACE - end)) == 0;
 }
 
 static void read_at_random(const mo_disk_options *options, int count)
@@ -224,8 +224,8 @@ static void read_at_random(const mo_disk_options *options, int count)
             bytes += (uint64_t)r->bytes;
         }
         if (i < count) {
-            memcpy(arena + (size_t)(i % SLOTS) * ROOM, blank, ROOM);
-            aim_anywhere(r, &seed, arena + (size_t)(i % SLOTS) * ROOM);
+            memcpy(arena + (size_t)(i % SLOTS) * PLACE, blank, PLACE);
+            aim_anywhere(r, &seed, arena + (size_t)(i % SLOTS) * PLACE);
             r->urgency = (mo_urgency)(i % 3);
             submit(disk, r);
         }
@@ -249,9 +249,9 @@ static void threads_read_right(mo_io io)
     read_at_random(&(mo_disk_options){.io = io, .plain = true, .readers = 2, .piece = MO_DISK_ALIGN}, 20);
 }
 
-static void ring_reads_right(mo_io io)
+static void uring_reads_right(mo_io io)
 {
-    const size_t half = SLOTS / 2 * ROOM; /* the other half is not registered */
+    const size_t half = SLOTS / 2 * PLACE; /* the other half is not registered */
     for (int readers = 1; readers <= 16; readers *= 4) {
         for (int registered = 0; registered < 2; registered++) {
             read_at_random(&(mo_disk_options){.io = io,
@@ -279,19 +279,19 @@ static void threads_direct(void **state)
     threads_read_right(MO_IO_DIRECT);
 }
 
-static void ring_cached(void **state)
+static void uring_cached(void **state)
 {
     (void)state;
-    need_ring();
-    ring_reads_right(MO_IO_CACHED);
+    need_uring();
+    uring_reads_right(MO_IO_CACHED);
 }
 
-static void ring_direct(void **state)
+static void uring_direct(void **state)
 {
     (void)state;
-    need_ring();
+    need_uring();
     need_direct();
-    ring_reads_right(MO_IO_DIRECT);
+    uring_reads_right(MO_IO_DIRECT);
 }
 
 /* ---- Faults ---- */
@@ -359,7 +359,7 @@ static void arrival_in_reverse(void **state)
     mo_read reads[4];
     mo_read *list[4];
     for (int i = 0; i < 4; i++) {
-        aim(&reads[i], 0, (int64_t)i << 20, 5000, arena + (size_t)i * ROOM);
+        aim(&reads[i], 0, (int64_t)i << 20, 5000, arena + (size_t)i * PLACE);
         list[i] = &reads[i];
     }
     mo_disk_submit(disk, list, 4);
@@ -382,7 +382,7 @@ static int read_six(faults *f, mo_io io, mo_read *reads)
     mo_disk *disk = open_faulty(f, io, 3, PIECE);
     mo_read *list[6];
     for (int i = 0; i < 6; i++) {
-        aim(&reads[i], i % FILES, 1000 + (int64_t)i * 300000, 60000 + i * 40000, arena + (size_t)i * ROOM);
+        aim(&reads[i], i % FILES, 1000 + (int64_t)i * 300000, 60000 + i * 40000, arena + (size_t)i * PLACE);
         list[i] = &reads[i];
     }
     mo_disk_submit(disk, list, 6);
@@ -536,10 +536,10 @@ static void files_change(void **state)
     if (!no_direct[0]) {
         change_under(&(mo_disk_options){.io = MO_IO_DIRECT, .plain = true});
     }
-    if (!no_ring[0]) {
+    if (!no_uring[0]) {
         change_under(&(mo_disk_options){.io = MO_IO_CACHED, .uring = true});
     }
-    if (!no_ring[0] && !no_direct[0]) {
+    if (!no_uring[0] && !no_direct[0]) {
         change_under(&(mo_disk_options){.io = MO_IO_DIRECT, .uring = true});
     }
 }
@@ -548,11 +548,11 @@ static void reads_past_the_end(void **state)
 {
     (void)state;
     for (int io = MO_IO_DIRECT; io <= MO_IO_CACHED; io++) {
-        for (int ring = 0; ring < 2; ring++) {
-            if ((io == MO_IO_DIRECT && no_direct[0]) || (ring && no_ring[0])) {
+        for (int uring = 0; uring < 2; uring++) {
+            if ((io == MO_IO_DIRECT && no_direct[0]) || (uring && no_uring[0])) {
                 continue;
             }
-            mo_disk *disk = open_disk(&(mo_disk_options){.io = (mo_io)io, .uring = ring, .plain = !ring});
+            mo_disk *disk = open_disk(&(mo_disk_options){.io = (mo_io)io, .uring = uring, .plain = !uring});
             mo_read r;
             aim(&r, 1, sizes[1] - 100, 101, arena);
             submit(disk, &r);
@@ -592,7 +592,7 @@ static void urgent_reads_first(void **state)
     mo_read *list[6];
     mo_disk *disk = open_held(&f, &first);
     for (int i = 0; i < 6; i++) {
-        aim(&reads[i], 0, 1000 * (i + 1), 100, arena + (size_t)(i + 1) * ROOM);
+        aim(&reads[i], 0, 1000 * (i + 1), 100, arena + (size_t)(i + 1) * PLACE);
         reads[i].urgency = urgencies[i];
         list[i] = &reads[i];
     }
@@ -614,7 +614,7 @@ static void hasten_queued(void **state)
     mo_read first, reads[4];
     mo_disk *disk = open_held(&f, &first);
     for (int i = 1; i < 4; i++) {
-        aim(&reads[i], 0, 1000 * (i + 1), 100, arena + (size_t)(i + 1) * ROOM);
+        aim(&reads[i], 0, 1000 * (i + 1), 100, arena + (size_t)(i + 1) * PLACE);
         reads[i].urgency = MO_READ_GUESS;
         submit(disk, &reads[i]);
     }
@@ -647,7 +647,7 @@ static void hasten_the_rest(void **state)
     submit(disk, &guess);
     wait_held(&f, 1); /* its first piece */
     mo_disk_hasten(disk, &guess);
-    aim(&now, 0, 1 << 20, 100, arena + ROOM);
+    aim(&now, 0, 1 << 20, 100, arena + PLACE);
     submit(disk, &now);
     atomic_store(&f.gate, 0);
     wait_for(disk, &now);
@@ -660,15 +660,15 @@ static void close_with_queued(void **state)
 {
     (void)state;
     static mo_read reads[200];
-    for (int ring = 0; ring < 2; ring++) {
-        if (ring && no_ring[0]) {
+    for (int uring = 0; uring < 2; uring++) {
+        if (uring && no_uring[0]) {
             continue;
         }
-        mo_disk *disk = open_disk(
-            &(mo_disk_options){.io = best_io(), .readers = 2, .piece = PIECE, .uring = ring, .plain = !ring});
+        mo_disk *disk = open_disk(&(mo_disk_options){
+            .io = best_io(), .readers = 2, .piece = PIECE, .uring = uring, .plain = !uring});
         uint64_t seed = 3;
-        for (int i = 0; i < 200; i++) { /* rooms are shared: nobody looks at them */
-            aim_anywhere(&reads[i], &seed, arena + (size_t)(i % SLOTS) * ROOM);
+        for (int i = 0; i < 200; i++) { /* places are shared: nobody looks at them */
+            aim_anywhere(&reads[i], &seed, arena + (size_t)(i % SLOTS) * PLACE);
             submit(disk, &reads[i]);
         }
         mo_disk_close(disk);
@@ -691,7 +691,7 @@ static void close_under_way(void **state)
     faults f;
     mo_read first, second;
     mo_disk *disk = open_held(&f, &first);
-    aim(&second, 0, 5000, 100, arena + ROOM);
+    aim(&second, 0, 5000, 100, arena + PLACE);
     submit(disk, &second);
     f.late = true; /* closing meets the first one still under way */
     atomic_store(&f.gate, 0);
@@ -735,7 +735,7 @@ static void *submit_many(void *arg)
                 done++;
             }
             if (sent < EACH) {
-                aim_anywhere(r, &seed, arena + (size_t)(c->index * OWN + i) * ROOM);
+                aim_anywhere(r, &seed, arena + (size_t)(c->index * OWN + i) * PLACE);
                 r->bytes = r->bytes < 30000 ? r->bytes : 30000;
                 r->urgency = (mo_urgency)random_below(&seed, 3);
                 submit(c->disk, r);
@@ -773,7 +773,7 @@ static void many_submitters(void **state)
     (void)state;
     assert_true(SUBMITTERS * OWN <= SLOTS);
     crowd_on(&(mo_disk_options){.io = best_io(), .plain = true, .piece = 8192, .readers = 3});
-    if (!no_ring[0]) {
+    if (!no_uring[0]) {
         crowd_on(&(mo_disk_options){.io = best_io(), .uring = true, .piece = 8192, .readers = 5});
     }
 }
@@ -786,7 +786,7 @@ static void busy_time(void **state)
     mo_read reads[2];
     const int64_t start = mo_clock_ns();
     for (int i = 0; i < 2; i++) { /* both at once, 40 and 30 ms: not their sum */
-        aim(&reads[i], 0, (int64_t)i << 20, 100, arena + (size_t)i * ROOM);
+        aim(&reads[i], 0, (int64_t)i << 20, 100, arena + (size_t)i * PLACE);
         submit(disk, &reads[i]);
     }
     wait_for(disk, &reads[0]);
@@ -816,7 +816,7 @@ static void chooses_by_itself(void **state)
     mo_disk_close(disk);
 
     const char *const larger[] = {paths[0], paths[0]}; /* enough to be measured */
-    const size_t bytes = SLOTS * ROOM;
+    const size_t bytes = SLOTS * PLACE;
     const int64_t start = mo_clock_ns();
     const mo_disk_options with_memory = {.regions = &arena, .region_bytes = &bytes, .region_count = 1};
     assert_int_equal(mo_disk_open(larger, 2, &with_memory, &disk, NULL), MO_OK);
@@ -890,10 +890,10 @@ static void probe_measures(void **state)
     mo_error err;
     assert_int_equal(mo_probe_run(&options, &report, &err), MO_OK);
     assert_int_equal(report.memory_count, 2);
-    assert_int_equal(report.disk_count, no_ring[0] ? 12 : 24);
+    assert_int_equal(report.disk_count, no_uring[0] ? 12 : 24);
     for (int i = 0; i < report.disk_count; i++) {
         assert_true(report.disk[i].bytes_s > 0 && report.disk[i].read_s > 0);
-        assert_int_equal(report.disk[i].ring, i >= 12);
+        assert_int_equal(report.disk[i].io_uring, i >= 12);
     }
     const mo_rates rates = mo_probe_rates(&report);
     assert_true(rates.measured && rates.ram_bytes_s > 0 && rates.disk_bytes_s > 0 && rates.threads == 2);
@@ -918,7 +918,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_cached),     cmocka_unit_test(threads_direct),
-        cmocka_unit_test(ring_cached),        cmocka_unit_test(ring_direct),
+        cmocka_unit_test(uring_cached),       cmocka_unit_test(uring_direct),
         cmocka_unit_test(arrival_in_reverse), cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(short_reads),        cmocka_unit_test(files_change),
         cmocka_unit_test(reads_past_the_end), cmocka_unit_test(urgent_reads_first),

@@ -1,5 +1,5 @@
 /* The engine against llama.cpp's values, and against itself: the same bits whatever the threads, the
- * instruction set, the batch, the company and the way into memory. */
+ * instruction set, the batch, the company and how it came into memory. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ typedef struct sink {
     int wrong_routes;
 } sink;
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     sink *s = user;
     memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
@@ -87,7 +87,7 @@ static bool same_experts(const int32_t *got, const int32_t *want, int used, bool
     return true;
 }
 
-static void take_routes(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
+static void keep_routes(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
                         int used)
 {
     sink *s = user;
@@ -108,8 +108,8 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
                        .tokens = tokens,
                        .count = count,
                        .step = step,
-                       .logits = s ? take_row : NULL,
-                       .routes = s && s->o ? take_routes : NULL,
+                       .logits = s ? keep_row : NULL,
+                       .routes = s && s->o ? keep_routes : NULL,
                        .user = s};
     if (mo_session_feed(&f, &err) != MO_OK) {
         fail_msg("%s", err.detail);
@@ -234,14 +234,14 @@ static void together(void **state)
              .session = a,
              .tokens = o->tokens,
              .count = ORACLE_TOKENS,
-             .logits = take_row,
+             .logits = keep_row,
              .user = &got_a},
             {.size = sizeof(mo_feed),
              .session = b,
              .tokens = o->tokens,
              .count = 21,
              .step = 5,
-             .logits = take_row,
+             .logits = keep_row,
              .user = &got_b},
         };
         assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);

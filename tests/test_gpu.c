@@ -9,7 +9,7 @@
 
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 
-/* Under sanitizers, which take their time: the same ways on fewer models. */
+/* Under sanitizers, which take their time: the same variants on fewer models. */
 enum { MODEL_STEP = SANITIZED_THREADS ? 6 : SANITIZED ? 2 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
 
 static void everything_on_the_device(void **state)
@@ -199,15 +199,16 @@ static void clocks_add_up(void **state)
     (void)state;
     const char *names[] = {"gpt-oss-mxfp4", "qwen3next"};
     uint64_t late = 0;
-    for (int way = 0; way < 9; way++) { /* six whose copies are waited for, three whose copies are late */
-        const oracle *o = find_model(names[way < 6 ? way % 2 : 0]);
+    for (int variant = 0; variant < 9;
+         variant++) { /* six whose copies are waited for, three whose copies are late */
+        const oracle *o = find_model(names[variant < 6 ? variant % 2 : 0]);
         const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT};
-        const mo_postfetch_mode mode = modes[way < 6 ? way / 2 : way - 6];
+        const mo_postfetch_mode mode = modes[variant < 6 ? variant / 2 : variant - 6];
         mo_device_report r;
         mo_device_layer layers[CLOCK_LAYERS];
-        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", way < 6 ? "1" : "0", 1);
+        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", variant < 6 ? "1" : "0", 1);
         if (strcmp(device_name, "sim") == 0) {
-            setenv("MORAINE_SIM", way < 6 ? "link=1G" : "link=20M", 1);
+            setenv("MORAINE_SIM", variant < 6 ? "link=1G" : "link=20M", 1);
         }
         mo_model *model =
             open_model(o->path, &(setting){.device = device_name, .cpu_moe = true, .postfetch = mode});
@@ -327,14 +328,14 @@ static void sessions_share_the_device(void **state)
                                   .tokens = o->tokens,
                                   .count = ORACLE_TOKENS,
                                   .step = 2,
-                                  .logits = take_row,
+                                  .logits = keep_row,
                                   .user = &s},
                                  {.size = sizeof(mo_feed),
                                   .session = two,
                                   .tokens = o->tokens,
                                   .count = ORACLE_TOKENS - 7,
                                   .step = 1,
-                                  .logits = take_row,
+                                  .logits = keep_row,
                                   .user = &other}};
         assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));

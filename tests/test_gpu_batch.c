@@ -151,7 +151,7 @@ static mo_checkpoint *load(const char *path, int interleave)
     return model;
 }
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     const place *p = user;
     memcpy(p->rows + position * p->vocab, row, sizeof(float) * (size_t)p->vocab);
@@ -167,7 +167,7 @@ static mo_status feed(place *p, int64_t count, mo_routing_observer routes, mo_er
                        .session = p->session,
                        .tokens = tokens,
                        .count = count,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .routes = routes,
                        .user = p};
     memset(p->rows, 0, sizeof(float) * (size_t)(TOKENS * p->vocab));
@@ -177,7 +177,7 @@ static mo_status feed(place *p, int64_t count, mo_routing_observer routes, mo_er
 static struct {
     int fault;  /* the copy that fails; -1: none */
     int copies; /* that there were */
-} opening = {.fault = -1};
+} start = {.fault = -1};
 
 typedef struct setting {
     bool cpu_moe;
@@ -217,7 +217,7 @@ static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setti
 }
 
 /* options: NULL for the CPU. */
-static place take_place(mo_checkpoint *model, const setting *options)
+static place open_place(mo_checkpoint *model, const setting *options)
 {
     mo_error err = {.detail = ""};
     place p = {.model = model, .vocab = mo_checkpoint_spec(model)->vocab};
@@ -236,11 +236,11 @@ static place take_place(mo_checkpoint *model, const setting *options)
         seen.region = mo_checkpoint_region(model, &bytes);
         seen.until = seen.region + bytes;
         count_anew();
-        seen.fail_from = opening.fault;
-        seen.fail_to = opening.fault + 1;
+        seen.fail_from = start.fault;
+        seen.fail_to = start.fault + 1;
         check(mo_gpu_open(model, &own, &p.gpu, &err), &err);
         mo_placed_drop(&placed);
-        opening.copies = seen.copies;
+        start.copies = seen.copies;
         seen.block = p.gpu->scratch.pinned.block;
     }
     const mo_engine_options with = {.kernels = kernels,
@@ -254,7 +254,7 @@ static place take_place(mo_checkpoint *model, const setting *options)
     return p;
 }
 
-static void leave_place(place *p)
+static void close_place(place *p)
 {
     mo_session_close(p->session);
     mo_engine_destroy(p->engine);
@@ -270,11 +270,11 @@ static void leave_place(place *p)
 static float *expected(mo_checkpoint *model, int64_t count)
 {
     mo_error err = {.detail = ""};
-    place p = take_place(model, NULL);
+    place p = open_place(model, NULL);
     check(feed(&p, count, NULL, &err), &err);
     float *rows = p.rows;
     p.rows = NULL;
-    leave_place(&p);
+    close_place(&p);
     return rows;
 }
 
@@ -322,7 +322,7 @@ static void neighbours_cross_together(void **state)
     (void)state;
     for (int interleave = 0; interleave <= 8; interleave += 8) {
         mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
-        place p = take_place(model, &(setting){.cpu_moe = true});
+        place p = open_place(model, &(setting){.cpu_moe = true});
         expect_same(&p, pebble_rows, TOKENS, NULL);
         const int layers = routed_layers(&p), experts = (int)p.gpu->core.extent.experts;
         assert_int_equal(p.gpu->experts.window_size, GPU_WINDOW);
@@ -335,7 +335,7 @@ static void neighbours_cross_together(void **state)
                 "interleave %d: %d calls of the device, %d copies, %d of weights; %d layers of %d experts\n",
                 interleave, seen.calls, seen.copies, seen.weights, layers, experts);
         }
-        leave_place(&p);
+        close_place(&p);
         mo_checkpoint_free(model == pebble ? NULL : model);
     }
 }
@@ -352,7 +352,7 @@ static void odd_sizes_cross_alone(void **state)
             mo_checkpoint *model = load(models[i].path, interleave);
             const setting options = {.cpu_moe = true};
             float *want = expected(model, TOKENS);
-            place p = take_place(model, &options);
+            place p = open_place(model, &options);
             const mo_gpu_layer *l = &p.gpu->core.layers[p.gpu->core.spec->layer_count - 1];
             const int64_t size =
                 mo_format_row_bytes(mo_format_of((uint32_t)l->expert_up.type), l->expert_up.cols) *
@@ -364,7 +364,7 @@ static void odd_sizes_cross_alone(void **state)
             } else {
                 assert_true(seen.weights * 2 <= 3 * (int)p.gpu->experts.fetched);
             }
-            leave_place(&p);
+            close_place(&p);
             mo_checkpoint_free(model);
             free(want);
         }
@@ -380,7 +380,7 @@ static void windows_have_holes(void **state)
     const int64_t counts[3] = {TOKENS, 10, TOKENS}; /* ten are too few to guess what they need */
     for (int round = 0; round < HOLES; round++) {
         /* Where everything has a slot there would be only two stages. */
-        place p = take_place(pebble, &(setting){.stage_bytes = (int64_t)8 << 20});
+        place p = open_place(pebble, &(setting){.stage_bytes = (int64_t)8 << 20});
         const int experts = (int)p.gpu->core.extent.experts, layers = p.gpu->core.spec->layer_count;
         int missing = 0, runs = 0;
         for (int i = 0; i < layers; i++) {
@@ -403,27 +403,27 @@ static void windows_have_holes(void **state)
             assert_true((int)p.gpu->experts.fetched < missing);
             assert_int_equal(p.gpu->experts.fetched + p.gpu->experts.hits, p.gpu->experts.asked);
         }
-        leave_place(&p);
+        close_place(&p);
     }
 }
 
-/* Rings of all sizes, down to two experts. */
-static void small_rings(void **state)
+/* Stages of all sizes, down to two experts. */
+static void few_stages(void **state)
 {
     (void)state;
-    place first = take_place(pebble, &(setting){.cpu_moe = true});
+    place first = open_place(pebble, &(setting){.cpu_moe = true});
     const int64_t brick = brick_bytes(&first);
-    leave_place(&first);
+    close_place(&first);
     const int stages[] = {1, 5, 13, 30, 100};
     for (int i = 0; i < 5; i++) {
-        place p = take_place(pebble, &(setting){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
+        place p = open_place(pebble, &(setting){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
         assert_int_equal(p.gpu->experts.stage_count, stages[i] < 2 ? 2 : stages[i]);
         assert_true(p.gpu->experts.window_count >= 2);
         assert_true(p.gpu->experts.window_count * p.gpu->experts.window_size <= p.gpu->experts.stage_count);
         expect_same(&p, pebble_rows, TOKENS, NULL);
         assert_true((int)p.gpu->experts.fetched <= routed_layers(&p) * (int)p.gpu->core.extent.experts);
         assert_int_equal(p.gpu->experts.window_head, p.gpu->experts.window_tail);
-        leave_place(&p);
+        close_place(&p);
     }
 }
 
@@ -433,7 +433,7 @@ static void pinned_pieces(void **state)
     (void)state;
     const size_t pieces[] = {4096, (size_t)1 << 20};
     for (int i = 0; i < 2; i++) {
-        place p = take_place(pebble, &(setting){.cpu_moe = true, .pin_bytes = pieces[i]});
+        place p = open_place(pebble, &(setting){.cpu_moe = true, .pin_bytes = pieces[i]});
         const int whole = routed_layers(&p) * (int)p.gpu->core.extent.experts / GPU_WINDOW * 3;
         assert_int_equal(p.gpu->link.adopted[0].piece, pieces[i]);
         expect_same(&p, pebble_rows, TOKENS, NULL);
@@ -445,7 +445,7 @@ static void pinned_pieces(void **state)
         p.gpu->link.adopted[0].bytes = at;
         begin_anew(&p, 0, 0);
         expect_same(&p, pebble_rows, TOKENS, NULL);
-        leave_place(&p);
+        close_place(&p);
     }
 }
 
@@ -466,15 +466,15 @@ static void drop_slots(void *user, int layer, int64_t position, const int32_t *i
     }
 }
 
-static void slots_change_behind_the_ring(void **state)
+static void slots_change_behind_the_window(void **state)
 {
     (void)state;
-    place first = take_place(pebble, &(setting){.cpu_moe = true});
+    place first = open_place(pebble, &(setting){.cpu_moe = true});
     const int64_t brick = brick_bytes(&first);
-    leave_place(&first);
+    close_place(&first);
     for (int stages = 4; stages <= 150; stages += 146) {
         for (drop_at = 0; drop_at < 7; drop_at += 4) {
-            place p = take_place(pebble, &(setting){.stage_bytes = 2 * brick * stages});
+            place p = open_place(pebble, &(setting){.stage_bytes = 2 * brick * stages});
             for (int i = 0; i < p.gpu->core.spec->layer_count; i++) {
                 for (int e = 0; e < p.gpu->core.extent.experts && p.gpu->core.spec->layers[i].routed;
                      e += 3) {
@@ -483,7 +483,7 @@ static void slots_change_behind_the_ring(void **state)
             }
             expect_same(&p, pebble_rows, TOKENS, drop_slots);
             assert_int_equal(p.gpu->experts.window_head, p.gpu->experts.window_tail);
-            leave_place(&p);
+            close_place(&p);
         }
     }
 }
@@ -494,12 +494,12 @@ static void slots_change_behind_the_ring(void **state)
 static void a_failed_copy_is_made_again(void **state)
 {
     (void)state;
-    place p = take_place(pebble, &(setting){.cpu_moe = true});
+    place p = open_place(pebble, &(setting){.cpu_moe = true});
     expect_same(&p, pebble_rows, TOKENS, NULL);
     const int copies = seen.copies, block = seen.block_at,
               results = (TOKENS + GPU_LOGITS - 1) / GPU_LOGITS + 1;
-    leave_place(&p);
-    p = take_place(pebble, &(setting){.cpu_moe = true});
+    close_place(&p);
+    p = open_place(pebble, &(setting){.cpu_moe = true});
     uint64_t failed = 0;
     for (int at = 0; at < copies - results; at += 1 + at % 13) {
         at += at == block;
@@ -508,14 +508,14 @@ static void a_failed_copy_is_made_again(void **state)
         assert_int_equal(p.gpu->link.failed, ++failed);
     }
     assert_true(failed > 8);
-    leave_place(&p);
+    close_place(&p);
 }
 
 /* The second time is an error that says what to do; the device goes on with the next batch. */
 static void a_copy_that_fails_twice_fails_the_step(void **state)
 {
     (void)state;
-    place p = take_place(pebble, &(setting){.cpu_moe = true});
+    place p = open_place(pebble, &(setting){.cpu_moe = true});
     for (int at = 1; at < 60; at += 23) { /* none of them the block */
         mo_error err = {.detail = ""};
         begin_anew(&p, at, at + 2);
@@ -523,7 +523,7 @@ static void a_copy_that_fails_twice_fails_the_step(void **state)
         assert_non_null(strstr(err.detail, "`device` none"));
         expect_same(&p, pebble_rows, TOKENS, NULL);
     }
-    leave_place(&p);
+    close_place(&p);
 }
 
 static void a_failed_copy_to_a_slot_is_made_again(void **state)
@@ -533,18 +533,18 @@ static void a_failed_copy_to_a_slot_is_made_again(void **state)
         mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
         int copies[2];
         for (int i = 0; i < 2; i++) { /* without slots and with */
-            place p = take_place(model, &(setting){.cpu_moe = i == 0});
-            copies[i] = opening.copies;
-            leave_place(&p);
+            place p = open_place(model, &(setting){.cpu_moe = i == 0});
+            copies[i] = start.copies;
+            close_place(&p);
         }
         const int at[] = {copies[0], copies[1] - 2};
         for (int i = 0; i < 2; i++) {
-            opening.fault = at[i];
-            place p = take_place(model, &(setting){0});
-            opening.fault = -1;
+            start.fault = at[i];
+            place p = open_place(model, &(setting){0});
+            start.fault = -1;
             assert_int_equal(p.gpu->link.failed, 1);
             expect_same(&p, pebble_rows, TOKENS, NULL);
-            leave_place(&p);
+            close_place(&p);
         }
         mo_checkpoint_free(model == pebble ? NULL : model);
     }
@@ -561,9 +561,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(neighbours_cross_together),
         cmocka_unit_test(odd_sizes_cross_alone),
         cmocka_unit_test(windows_have_holes),
-        cmocka_unit_test(small_rings),
+        cmocka_unit_test(few_stages),
         cmocka_unit_test(pinned_pieces),
-        cmocka_unit_test(slots_change_behind_the_ring),
+        cmocka_unit_test(slots_change_behind_the_window),
         cmocka_unit_test(a_failed_copy_is_made_again),
         cmocka_unit_test(a_copy_that_fails_twice_fails_the_step),
         cmocka_unit_test(a_failed_copy_to_a_slot_is_made_again),

@@ -77,9 +77,10 @@ static void no_cliff(void **state)
     for (int i = 0; i < model_count; i += step) {
         mo_device_report report = {0};
         const int64_t least = least_vram(models[i].path, &report);
-        const int64_t ring = report.layer_buffer_bytes;
+        const int64_t buffers = report.layer_buffer_bytes;
         assert_true(report.streamed_layers + report.host_layers > 0 || strcmp(device_name, "sim") != 0);
-        for (int64_t vram = least; report.streamed_layers + report.host_layers > 0; vram += ring / 4 + 4096) {
+        for (int64_t vram = least; report.streamed_layers + report.host_layers > 0;
+             vram += buffers / 4 + 4096) {
             const setting s = {.device = device_name, .vram = vram, .kv = MO_KV_F16};
             assert_true(opens(models[i].path, &s, &report));
             assert_true(report.peak_bytes <= vram);
@@ -338,7 +339,7 @@ static bool refuses_a_program(const oracle *o, int64_t vram, int after, const fl
                        .tokens = o->tokens,
                        .count = COUNT,
                        .step = 1,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = &s};
     mo_device_report report;
     assert_int_equal(mo_session_feed(&f, &err), MO_OK);

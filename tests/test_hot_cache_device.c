@@ -108,7 +108,7 @@ typedef struct sink {
     float *rows;
 } sink;
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     const sink *s = user;
     memcpy(s->rows + position * vocab, row, sizeof(float) * (size_t)vocab);
@@ -125,7 +125,7 @@ static void feed(mo_model *model, mo_session *session, int64_t step, int64_t req
                            .session = session,
                            .tokens = tokens,
                            .count = n,
-                           .logits = rows ? take_row : NULL,
+                           .logits = rows ? keep_row : NULL,
                            .user = &s};
         if (mo_session_feed(&f, &err) != MO_OK) {
             check_status(mo_session_feed(&f, &err), &err);
@@ -244,15 +244,16 @@ static void the_profile_fills_the_slots(void **state)
         mo_error err = {.detail = ""};
         mo_packing packing;
         mo_hot_request request;
-        uint64_t room[LAYERS];
+        uint64_t sizes[LAYERS];
         mo_model_options o = hot_options(0.0, 2);
         o.learning.hot_cache.weighting = weightings[i];
         mo_model *model = open_model(&o);
         check_status(mo_hot_request_make(&o.learning.hot_cache, &request, &err), &err);
         for (int l = 0; l < LAYERS; l++) {
-            room[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->core.layers[l].brick_bytes);
+            sizes[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->core.layers[l].brick_bytes);
         }
-        check_status(mo_hot_pack(&request, model->checkpoint, room, (uint64_t)2 << 20, &packing, &err), &err);
+        check_status(mo_hot_pack(&request, model->checkpoint, sizes, (uint64_t)2 << 20, &packing, &err),
+                     &err);
         const places p = places_of(model);
         assert_int_equal(p.count, packing.count);
         assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
@@ -282,7 +283,7 @@ static void the_start_line_works(void **state)
     o.learning.hot_cache.file = in_folder("hot.json");
     o.learning.hot_cache.max_mib = -1;
     run_and_compare(&o, 1, 0, &report, "the start line");
-    assert_int_equal(report.slots, LAYERS * EXPERTS); /* there is room for all */
+    assert_int_equal(report.slots, LAYERS * EXPERTS); /* there is space for all */
     assert_int_equal(report.filled, report.slots);
     assert_int_equal(report.asked, report.hits);
 
@@ -326,9 +327,9 @@ static void budgets_are_kept(void **state)
             o.cpu_moe = mib != 5;
             mo_model *model = open_model(&o);
             mo_model_device(model, &report, sizeof report);
-            const int64_t room = report.slot_bytes / report.slots;
+            const int64_t one = report.slot_bytes / report.slots;
             assert_true(report.slot_bytes <= mib << 20);
-            assert_true(report.slot_bytes + room > mib << 20); /* and not one more would fit */
+            assert_true(report.slot_bytes + one > mib << 20); /* and not one more would fit */
             assert_int_equal(report.slots - report.filled, model->gpu->hot.move_count);
             assert_int_equal(model->gpu->hot.move_count > 0, rate > 0);
             mo_model_close(model);
@@ -423,7 +424,7 @@ static void plans_know_the_cache(void **state)
     assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
 }
 
-/* Room for everything: no layer needs the host. And room that the environment leaves empty. */
+/* Space for everything: no layer needs the host. And space that the environment leaves empty. */
 static void plans_know_how_it_is_filled(void **state)
 {
     (void)state;
@@ -524,20 +525,20 @@ static void updates_change_no_bit(void **state)
         const char *isa; /* RAM's layout depends on it */
         int64_t step, request;
         mo_postfetch_mode postfetch;
-    } ways[] = {{NULL, 1, 4, MO_POSTFETCH_DEFAULT},
-                {NULL, 1, 0, MO_POSTFETCH_OFF}, /* nobody says that requests end */
-                {"scalar", 2, 2, MO_POSTFETCH_EXPERT},
-                {NULL, 7, 7, MO_POSTFETCH_DOWN},
-                {NULL, 20, 20, MO_POSTFETCH_DEFAULT}};
+    } variants[] = {{NULL, 1, 4, MO_POSTFETCH_DEFAULT},
+                    {NULL, 1, 0, MO_POSTFETCH_OFF}, /* nobody says that requests end */
+                    {"scalar", 2, 2, MO_POSTFETCH_EXPERT},
+                    {NULL, 7, 7, MO_POSTFETCH_DOWN},
+                    {NULL, 20, 20, MO_POSTFETCH_DEFAULT}};
     for (int i = 0; i < 5; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(1.0, 2);
-        o.isa = ways[i].isa;
-        o.postfetch = ways[i].postfetch;
+        o.isa = variants[i].isa;
+        o.postfetch = variants[i].postfetch;
         updates = 0;
-        run_and_compare(&o, ways[i].step, ways[i].request, &report, "updates");
-        if (report.exchanged == 0 && (ways[i].request || TOKENS > 100)) {
-            fail_msg("way %d exchanged nothing in %d updates: %s", i, updates, last_update);
+        run_and_compare(&o, variants[i].step, variants[i].request, &report, "updates");
+        if (report.exchanged == 0 && (variants[i].request || TOKENS > 100)) {
+            fail_msg("variant %d exchanged nothing in %d updates: %s", i, updates, last_update);
         }
         assert_int_equal(report.exchange_failed, 0);
         assert_int_equal(report.updates, updates);
@@ -603,7 +604,7 @@ static void updates_are_capped(void **state)
     }
 }
 
-/* With fewer experts in RAM than the model has, RAM goes its own way. */
+/* With fewer experts in RAM than the model has, RAM follows its own policy. */
 static void three_tiers(void **state)
 {
     (void)state;
@@ -699,13 +700,13 @@ static void short_text(mo_model *model, int number, float *rows)
                        .tokens = words,
                        .count = SHORT,
                        .step = 1,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = &s};
     check_status(mo_session_feed(&f, &err), &err);
     mo_session_close(session);
 }
 
-/* Experts that come from disk fill a device that has room for all. While they do the host has a part in every step; once
+/* Experts that come from disk fill a device that has space for all. While they do the host has a part in every step; once
  * all of a layer's are there its programs are made anew without the host, also after it could not be done at first. */
 static void layers_that_close_need_no_host(void **state)
 {
@@ -724,7 +725,7 @@ static void layers_that_close_need_no_host(void **state)
     check_status(mo_model_open(path, &with, &model, &err), &err);
     check_status(mo_model_open(path, &without, &alone, &err), &err);
     mo_model_describe(model, &info, sizeof info);
-    const int64_t before = vocab; /* that of take_row() */
+    const int64_t before = vocab; /* that of keep_row() */
     vocab = info.vocab;
     const size_t bytes = sizeof(float) * (size_t)(SHORT * vocab);
     float *rows = malloc(bytes), *want = malloc(bytes);
@@ -808,11 +809,11 @@ static void applying_is_reported(void **state)
     write_profile(in_folder("other.json"), 40);
     char *text = profile_text(in_folder("other.json"), &length);
     const int64_t vram = vram_for(3);
-    for (int way = 0; way < 3; way++) { /* a static cache; one with updates; our own policy */
+    for (int variant = 0; variant < 3; variant++) { /* a static cache; one with updates; our own policy */
         mo_error err = {.detail = ""};
         mo_profile_report a;
-        mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way * 0.5, 2);
-        o.vram_bytes = way == 2 ? vram : 0;
+        mo_model_options o = variant == 2 ? options_for(device_name) : hot_options(variant * 0.5, 2);
+        o.vram_bytes = variant == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
@@ -833,7 +834,7 @@ static void applying_is_reported(void **state)
         feed(model, session, 1, 16, rows);
         expect_plain(rows, "applied");
         check_status(mo_model_profile_apply(model, text, length, &a, sizeof a, &err),
-                     &err); /* with copies under way */
+                     &err); /* with copies under variant */
         assert_true(a.success);
         feed(model, session, 1, 16, rows);
         expect_plain(rows, "applied again");
@@ -874,7 +875,7 @@ static void a_failed_copy_loses_nothing(void **state)
                                .session = session,
                                .tokens = tokens,
                                .count = n,
-                               .logits = take_row,
+                               .logits = keep_row,
                                .user = &(sink){rows}};
             check_status(mo_session_feed(&f, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
@@ -898,7 +899,7 @@ static void a_failed_copy_loses_nothing(void **state)
 }
 
 /* By hand, and copies fail in a row: two are an expert's, two those of the expert that was to come back to its place, two
- * the map's. Three ways: in place, to a spare slot, and in place where our own policy has the slots. */
+ * the map's. Three variants: in place, to a spare slot, and in place where our own policy has the slots. */
 static void a_copy_that_fails_again_ends_an_apply(void **state)
 {
     (void)state;
@@ -907,15 +908,15 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
     char *text = profile_text(in_folder("other.json"), &length);
     const int64_t vram = vram_for(3);
     for (int i = 0; i < 9;
-         i += SANITIZED ? 4 : 1) { /* slow ones: every way and every count, not all together */
-        const int way = i % 3, count = 2 + i / 3 * 2;
+         i += SANITIZED ? 4 : 1) { /* slow ones: every variant and every count, not all together */
+        const int variant = i % 3, count = 2 + i / 3 * 2;
         const int after = count == 2 ? 1 : 121; /* an expert is three copies */
-        const bool empty = way != 1 && count > 2;
+        const bool empty = variant != 1 && count > 2;
         mo_error err = {.detail = ""};
         mo_device_report report;
         mo_profile_report a;
-        mo_model_options o = way == 2 ? options_for(device_name) : hot_options(way, 2);
-        o.vram_bytes = way == 2 ? vram : 0;
+        mo_model_options o = variant == 2 ? options_for(device_name) : hot_options(variant, 2);
+        o.vram_bytes = variant == 2 ? vram : 0;
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
         mo_session *session = open_session(model);
@@ -935,7 +936,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         mo_model_device(model, &report, sizeof report);
         assert_int_equal(report.exchanged, a.exchanged);
         assert_int_equal(report.exchange_failed, 1);
-        assert_int_equal(report.fetch_failed, way == 1 && count > 4 ? 4 : count);
+        assert_int_equal(report.fetch_failed, variant == 1 && count > 4 ? 4 : count);
         const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 31};
         check_status(mo_session_feed(&prompt, &err), &err);
         expect_map(model); /* told by then at the latest */
@@ -972,7 +973,7 @@ static void a_step_that_failed_is_asked_for_again(void **state)
                                .session = session,
                                .tokens = tokens,
                                .count = n,
-                               .logits = take_row,
+                               .logits = keep_row,
                                .user = &(sink){rows}};
             model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);

@@ -86,18 +86,18 @@ static mo_model *open_model(const mo_model_options *o)
 
 static mo_store *store_of(const mo_model *model)
 {
-    assert_non_null(model->opening.tiers);
-    assert_non_null(model->opening.tiers->store);
-    return model->opening.tiers->store;
+    assert_non_null(model->opened.tiers);
+    assert_non_null(model->opened.tiers->store);
+    return model->opened.tiers->store;
 }
 
-static int64_t tokens_of(const mo_model *model, const char *text, int32_t *out, int64_t room)
+static int64_t tokens_of(const mo_model *model, const char *text, int32_t *out, int64_t capacity)
 {
     mo_error err;
     int32_t *ids = NULL;
     size_t count = 0;
     check_status(mo_tokenize(model, text, strlen(text), 0, &ids, &count, &err), &err);
-    assert_true((int64_t)count <= room);
+    assert_true((int64_t)count <= capacity);
     memcpy(out, ids, count * sizeof *ids);
     free(ids);
     return (int64_t)count;
@@ -296,7 +296,7 @@ typedef struct sink {
     int64_t vocab;
 } sink;
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     const sink *s = user;
     memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
@@ -330,7 +330,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
                               .session = session,
                               .tokens = tokens,
                               .count = n,
-                              .logits = take_row,
+                              .logits = keep_row,
                               .user = &s};
         check_status(mo_session_feed(&feed, &err), &err);
         if (n % 40 == 0) {
@@ -357,23 +357,23 @@ static void same_bits(void **state)
     plain.learning.profile = "off";
     float *want = logits_with(&plain, 0, &vocab);
     learn(in_folder("bits.json"), 1.0);
-    for (int way = 0; way < 9; way++) {
+    for (int variant = 0; variant < 9; variant++) {
         mo_model_options o = some_options(0.3);
         mo_hot_cache_options *hot = &o.learning.hot_cache;
-        o.learning.profile = way == 0 || way > 6 ? in_folder("bits.json") : "off";
-        o.learning.warm_file = way == 3 || way == 4 || way == 7 ? in_folder("bits.warm") : NULL;
+        o.learning.profile = variant == 0 || variant > 6 ? in_folder("bits.json") : "off";
+        o.learning.warm_file = variant == 3 || variant == 4 || variant == 7 ? in_folder("bits.warm") : NULL;
         o.learning.perf_out = in_folder("bits.perf");
-        o.learning.perf_mode = way == 5 ? "update" : "full";
-        if (way == 1 || way == 2 || way == 5) {
+        o.learning.perf_mode = variant == 5 ? "update" : "full";
+        if (variant == 1 || variant == 2 || variant == 5) {
             hot->file = in_folder("bits.json");
-            hot->max_mib = way == 1 ? -1 : 3;
+            hot->max_mib = variant == 1 ? -1 : 3;
             hot->auto_reserve_mib = 0;
-            hot->update_rate = way == 1 ? 0.0 : 0.5;
-            hot->weighting = way == 5 ? "time" : "soft-pressure";
+            hot->update_rate = variant == 1 ? 0.0 : 0.5;
+            hot->weighting = variant == 5 ? "time" : "soft-pressure";
         }
-        float *got = logits_with(&o, way == 6 || way == 8 ? 10 : 0, &vocab);
+        float *got = logits_with(&o, variant == 6 || variant == 8 ? 10 : 0, &vocab);
         if (memcmp(got, want, sizeof(float) * (size_t)(ROWS * vocab)) != 0) {
-            fail_msg("way %d gives other bits", way);
+            fail_msg("variant %d gives other bits", variant);
         }
         free(got);
     }
@@ -408,8 +408,8 @@ static mo_model *open_hot(double rate, const char *perf_mode)
 static int still_there(const mo_model *model)
 {
     int count = 0;
-    for (int32_t i = 0; i < model->opening.hot.count; i++) {
-        const mo_store_request *w = &model->opening.hot.requests[i];
+    for (int32_t i = 0; i < model->opened.hot.count; i++) {
+        const mo_store_request *w = &model->opened.hot.requests[i];
         count += mo_store_resident(store_of(model), w->layer, w->expert);
     }
     return count;
@@ -423,7 +423,7 @@ static void static_cache_stays(void **state)
         skip();
     }
     mo_model *model = open_hot(0.0, NULL);
-    const int all = model->opening.hot.count;
+    const int all = model->opened.hot.count;
     assert_true(all > 20);
     assert_int_equal(still_there(model), all);
     for (int i = 0; i < 3; i++) {
@@ -444,7 +444,7 @@ static void updates_are_capped(void **state)
     const double rates[] = {0.05, 0.2, 1.0};
     for (int r = 0; r < 3; r++) {
         mo_model *model = open_hot(rates[r], "update");
-        const int all = model->opening.hot.count;
+        const int all = model->opened.hot.count;
         answer(model, code_text, 60);
         assert_int_equal(still_there(model), all); /* while a request runs */
         check_status(mo_model_request_done(model, &err), &err);
@@ -783,7 +783,7 @@ static void save_for_ever(const char *file, int ready)
         _exit(1);
     }
     const uint64_t fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(model->checkpoint));
-    while (mo_warm_save(model->opening.tiers->store, fingerprint, file, &report, &err) == MO_OK) {
+    while (mo_warm_save(model->opened.tiers->store, fingerprint, file, &report, &err) == MO_OK) {
     }
     _exit(1);
 }

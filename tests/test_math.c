@@ -1,5 +1,5 @@
 /* The functions of numeric/math.h: error bounds against f64, exact values at the edges, fixed bits, and the
- * same steps in every instruction set. MO_TEST_ALL_FLOATS=1 walks through all 2^32 floats and prints what
+ * same steps in every instruction set. MO_TEST_ALL_FLOATS=1 goes through all 2^32 floats and prints what
  * it measured; without it every 2003rd float is taken. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Models: every family's files become the same parts whatever the layout of the file (split, merged, one tensor
- * for each expert, fused) and the way of loading (read, rearranged, mapped); what is missing, misshapen or cut
+ * for each expert, fused) and the method of loading (read, rearranged, mapped); what is missing, misshapen or cut
  * short is named. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -326,7 +326,7 @@ static void same_moe(const mo_moe *a, const mo_moe *b)
     }
 }
 
-static void same_frame(const mo_model_spec *a, const mo_model_spec *b)
+static void same_spec(const mo_model_spec *a, const mo_model_spec *b)
 {
     assert_int_equal(a->layer_count, b->layer_count);
     same_matrix(&a->embed, &b->embed);
@@ -355,7 +355,7 @@ static void same_frame(const mo_model_spec *a, const mo_model_spec *b)
     }
 }
 
-/* ---- Every model, every way ---- */
+/* ---- Every model, every variant ---- */
 
 static void test_every_way(void **state)
 {
@@ -374,9 +374,9 @@ static void test_every_way(void **state)
         mo_checkpoint *odd = load(path, false, 3, pool);
         mo_checkpoint *mapped = load(path, true, 16, pool);
         const mo_model_spec *spec = mo_checkpoint_spec(plain);
-        same_frame(spec, mo_checkpoint_spec(grouped));
-        same_frame(spec, mo_checkpoint_spec(odd));
-        same_frame(spec, mo_checkpoint_spec(mapped));
+        same_spec(spec, mo_checkpoint_spec(grouped));
+        same_spec(spec, mo_checkpoint_spec(odd));
+        same_spec(spec, mo_checkpoint_spec(mapped));
         assert_string_equal(mo_checkpoint_path(plain), path);
         assert_int_equal(mo_checkpoint_resident(plain).core, mo_checkpoint_resident(mapped).core);
         assert_int_equal(mo_checkpoint_bytes_per_token(plain), mo_checkpoint_bytes_per_token(mapped));
@@ -604,9 +604,9 @@ static void test_bricks(void **state)
 static void compare_with(const char *name, const char *path)
 {
     mo_checkpoint *usual = load_named(name, false, 0);
-    for (int way = 0; way < 3; way++) {
-        mo_checkpoint *other = load(path, way == 2, way == 1 ? 8 : 0, NULL);
-        same_frame(mo_checkpoint_spec(usual), mo_checkpoint_spec(other));
+    for (int variant = 0; variant < 3; variant++) {
+        mo_checkpoint *other = load(path, variant == 2, variant == 1 ? 8 : 0, NULL);
+        same_spec(mo_checkpoint_spec(usual), mo_checkpoint_spec(other));
         assert_int_equal(mo_checkpoint_bytes_per_token(usual), mo_checkpoint_bytes_per_token(other));
         mo_checkpoint_free(other);
     }
@@ -746,8 +746,8 @@ static void test_older_delta(void **state)
         }
         const char *path = draft_write(d, "older.gguf");
         mo_checkpoint *usual = load_named(names[i], false, 0);
-        for (int way = 0; way < 3; way++) {
-            mo_checkpoint *other = load(path, way == 2, way == 1 ? 16 : 0, NULL);
+        for (int variant = 0; variant < 3; variant++) {
+            mo_checkpoint *other = load(path, variant == 2, variant == 1 ? 16 : 0, NULL);
             for (int n = 0; n < 3; n++) {
                 const mo_delta *x = &mo_checkpoint_spec(usual)->layers[n].delta;
                 const mo_delta *y = &mo_checkpoint_spec(other)->layers[n].delta;

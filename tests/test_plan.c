@@ -122,7 +122,7 @@ static void dense_layers_stream(void **state)
 {
     (void)state;
     const mo_plan_model m = dense_70b(512);
-    const int64_t layer = m.dense_layer_bytes, room = m.dense_buffer_bytes;
+    const int64_t layer = m.dense_layer_bytes, buffer = m.dense_buffer_bytes;
     mo_plan p = planned(&m, 100 * GB, &fast);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
     const int64_t least = p.least;
@@ -131,14 +131,14 @@ static void dense_layers_stream(void **state)
     assert_int_equal(p.layer_buffers, 2);
     assert_int_equal(p.dense_resident, 0);
     assert_int_equal(p.core, m.output_bytes);
-    assert_int_equal(p.staging, 2 * room);
+    assert_int_equal(p.staging, 2 * buffer);
     assert_int_equal(p.used, least);
-    p = planned(&m, least + room - 1, &fast);
+    p = planned(&m, least + buffer - 1, &fast);
     assert_int_equal(p.layer_buffers, 2);
-    p = planned(&m, least + room, &fast);
+    p = planned(&m, least + buffer, &fast);
     assert_int_equal(p.layer_buffers, 3);
     assert_int_equal(p.dense_resident, 0);
-    p = planned(&m, least + room + 40 * layer, &fast);
+    p = planned(&m, least + buffer + 40 * layer, &fast);
     assert_int_equal(p.layer_buffers, 3);
     assert_int_equal(p.dense_resident, 40);
     assert_int_equal(p.core, m.output_bytes + 40 * layer);
@@ -262,7 +262,7 @@ static void degrades_without_a_cliff(void **state)
 {
     (void)state;
     const mo_plan_model routed = qwen(), large = gpt_oss_120b(8192), dense = dense_70b(4096);
-    /* The last layer that stays makes the ring needless, through which four must pass: of 12 and 36 small
+    /* The last layer that stays makes the layer buffers needless, through which four are streamed: of 12 and 36 small
      * ones, and of 80 that are all there is. */
     sweep(&routed, &fast, 4096, 1.15);
     sweep(&large, &fast, 4096, 1.1);
@@ -386,7 +386,7 @@ static void absurd_models(void **state)
     assert_int_equal(refused(&m, INT64_MAX - 1, &err), MO_ENOMEM);
     assert_int_equal(refused(&m, 1, &err), MO_ENOMEM);
     assert_true(strlen(err.detail) < 480);
-    /* One class with rooms far larger than its bytes, another the other way round. */
+    /* One class with slots far larger than its bytes, another the other way round. */
     m = qwen();
     m.classes[0] = (mo_plan_class){1, (int64_t)1 << 40, INT32_MAX, 1e-6, 1};
     m.classes[1] = (mo_plan_class){1, 1, 1, 1e9, 1};

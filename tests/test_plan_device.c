@@ -318,7 +318,7 @@ static void device_degrades_without_a_cliff(void **state)
     sweep_device(&routed, &gpu, GB, 4096, 1.4);
     sweep_device(&large, &gpu, 80 * GB, 4096, 1.1);
     sweep_device(&large, &gpu, 20 * GB, 4096, 1.1);
-    /* The last layer that stays makes the ring needless, through which three must pass, at 27 ms each. */
+    /* The last layer that stays makes the layer buffers needless, through which three are streamed, at 27 ms each. */
     sweep_device(&dense, &gpu, 80 * GB, 4096, 2.3);
     sweep_device(&dense, &gpu, 20 * GB, 4096, 4); /* from disk */
 }

@@ -339,7 +339,7 @@ static void count_a_token(const setting *s, int *streamed, int *crossed)
         assert_int_equal(read, (TOKENS - 2) * plan.token_disk_bytes);
     } else { /* copies run ahead, so what a token needs is summed up, and what was read differs by what is ahead */
         const mo_gpu_layer_buffer *b = &r.model->gpu->layer_buffer;
-        const mo_bricks *bricks = r.model->opening.tiers ? r.model->opening.tiers->bricks : NULL;
+        const mo_bricks *bricks = r.model->opened.tiers ? r.model->opened.tiers->bricks : NULL;
         int64_t bytes = 0, from_disk = 0, largest = 0;
         for (int i = 0; i < b->small_count; i++) {
             const mo_streamed_layer *l = &b->layers[b->small[i]];
@@ -420,7 +420,7 @@ static void tokens_of_routed_layers(void **state)
             mo_replay_options o = mo_replay_options_default();
             snprintf(path, sizeof path, "%s/trace", folder);
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
-            if (!alike(r.model->opening.tiers->bricks)) {
+            if (!alike(r.model->opened.tiers->bricks)) {
                 end_run(&r);
                 continue;
             }
@@ -471,7 +471,7 @@ static void layers_have_places(void **state)
             s.vram =
                 all.device.least_bytes + (all.device.whole_bytes - all.device.least_bytes) * (step % 4) / 5;
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
-            const mo_placed *p = &r.model->opening.placed;
+            const mo_placed *p = &r.model->opened.placed;
             int kept = 0, cpu = 0;
             assert_int_equal(p->plan.place_count, MO_AT_VRAM + 1);
             assert_int_equal(p->plan.place[MO_AT_VRAM].tier, MO_TIER_VRAM);
@@ -482,7 +482,7 @@ static void layers_have_places(void **state)
                 const bool ours = p->layers[l].runs == MO_AT_RAM;
                 assert_true(!ours || (in_ram && !in_vram));
                 assert_int_equal(in_vram, !mo_gpu_layer_buffer_has(&r.model->gpu->layer_buffer, l));
-                const mo_tiers *tiers = r.model->opening.tiers;
+                const mo_tiers *tiers = r.model->opened.tiers;
                 assert_int_equal(in_ram, !(tiers && tiers->bricks->layer[l] >= 0));
                 kept += in_vram;
                 cpu += ours;

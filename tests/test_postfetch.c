@@ -1,4 +1,4 @@
-/* Post-Fetch's settings: options and environment as its design names them, and the room they ask for. */
+/* Post-Fetch's settings: options and environment as its design names them, and the capacity they ask for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,7 @@ static void idle_settings_are_told(void **state)
     mo_postfetch_unknown(environment, &notes);
     assert_int_equal(notes.count, 2);
     assert_non_null(strstr(notes.line[0], "LLAMA_POSTFETCH_ENABLED "));
-    for (int i = 0; i < 20; i++) { /* no more than there is room for */
+    for (int i = 0; i < 20; i++) { /* no more than there is space for */
         mo_postfetch_unknown(environment, &notes);
     }
     assert_int_equal(notes.count, MO_POSTFETCH_NOTES);
@@ -185,13 +185,13 @@ static void bad_values_are_named(void **state)
 static mo_postfetch_capacity sized(const mo_postfetch *s, const mo_postfetch_facts *f,
                                    mo_postfetch_notes *notes)
 {
-    mo_postfetch_capacity room;
+    mo_postfetch_capacity capacity;
     mo_error err;
     *notes = (mo_postfetch_notes){0};
-    if (mo_postfetch_size(s, f, &room, notes, &err) != MO_OK) {
+    if (mo_postfetch_size(s, f, &capacity, notes, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    return room;
+    return capacity;
 }
 
 /* Qwen3-Next on a gpu with 4 GiB: ten experts of a top-10, of which eight travel at once. */
@@ -203,42 +203,42 @@ static void scratch_is_sized(void **state)
     mo_postfetch s = mo_postfetch_default();
     mo_postfetch_facts f = {
         .vram_free_bytes = 4096 * MIB, .down_bytes = MIB, .expert_bytes = 2 * MIB, .used = 10};
-    mo_postfetch_capacity room = sized(&s, &f, &notes);
-    assert_int_equal(room.transfers, 8);
-    assert_int_equal(room.scratch_bytes, 16 * MIB);
+    mo_postfetch_capacity capacity = sized(&s, &f, &notes);
+    assert_int_equal(capacity.transfers, 8);
+    assert_int_equal(capacity.scratch_bytes, 16 * MIB);
     assert_int_equal(notes.count, 0);
     s.mode = MO_POSTFETCH_DOWN;
     assert_int_equal(sized(&s, &f, &notes).scratch_bytes, 8 * MIB);
     f.used = 4;
-    room = sized(&s, &f, &notes);
-    assert_int_equal(room.transfers, 4);
-    assert_int_equal(room.scratch_bytes, 4 * MIB);
+    capacity = sized(&s, &f, &notes);
+    assert_int_equal(capacity.transfers, 4);
+    assert_int_equal(capacity.scratch_bytes, 4 * MIB);
     s.scratch_mb = 3; /* given, and too small for all */
-    room = sized(&s, &f, &notes);
-    assert_int_equal(room.transfers, 3);
-    assert_int_equal(room.scratch_bytes, 3 * MIB);
+    capacity = sized(&s, &f, &notes);
+    assert_int_equal(capacity.transfers, 3);
+    assert_int_equal(capacity.scratch_bytes, 3 * MIB);
     assert_int_equal(notes.count, 1);
     s.scratch_mb = 700; /* the document's advice, more than a tenth of 4 GiB */
-    assert_int_equal(mo_postfetch_size(&s, &f, &room, NULL, &err), MO_EINVAL);
+    assert_int_equal(mo_postfetch_size(&s, &f, &capacity, NULL, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "409 MiB"));
     s.mode = MO_POSTFETCH_EXPERT;
     s.scratch_mb = 1;
-    assert_int_equal(mo_postfetch_size(&s, &f, &room, NULL, &err), MO_EINVAL);
+    assert_int_equal(mo_postfetch_size(&s, &f, &capacity, NULL, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "2 is the least"));
     s.scratch_mb = 0;
     f.vram_free_bytes = 50 * MIB; /* a tenth holds two */
-    room = sized(&s, &f, &notes);
-    assert_int_equal(room.transfers, 2);
-    assert_true(room.scratch_bytes <= f.vram_free_bytes / 10);
+    capacity = sized(&s, &f, &notes);
+    assert_int_equal(capacity.transfers, 2);
+    assert_true(capacity.scratch_bytes <= f.vram_free_bytes / 10);
     assert_int_equal(notes.count, 1);
     f.vram_free_bytes = 15 * MIB;
-    room = sized(&s, &f, &notes);
-    assert_true(room.scratch_bytes == 0 && room.transfers == 0);
+    capacity = sized(&s, &f, &notes);
+    assert_true(capacity.scratch_bytes == 0 && capacity.transfers == 0);
     assert_int_equal(notes.count, 1);
     assert_non_null(strstr(notes.line[0], "is off"));
     s.force_cpu = true;
-    room = sized(&s, &f, &notes);
-    assert_true(room.scratch_bytes == 0 && room.transfers == 0 && notes.count == 0);
+    capacity = sized(&s, &f, &notes);
+    assert_true(capacity.scratch_bytes == 0 && capacity.transfers == 0 && notes.count == 0);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Traces, their replay and their pictures: files against damage, the optimum against brute force, LRU against a
+/* Traces, their replay and their charts: files against damage, the optimum against brute force, LRU against a
  * naive one, and the default policy's promise on made-up routing. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -542,9 +542,9 @@ static void cutting(void **state)
     routes_free(b);
 }
 
-/* ---- Pictures ----------------------------------------------------------------------------------- */
+/* ---- Charts ------------------------------------------------------------------------------------- */
 
-static void pictures(void **state)
+static void charts(void **state)
 {
     (void)state;
     const char *path = in_folder("p.svg");
@@ -634,7 +634,7 @@ int main(void)
         cmocka_unit_test(disk_full),       cmocka_unit_test(out_of_memory),
         cmocka_unit_test(optimum),         cmocka_unit_test(least_recently_used),
         cmocka_unit_test(too_few_and_all), cmocka_unit_test(phases),
-        cmocka_unit_test(cutting),         cmocka_unit_test(pictures),
+        cmocka_unit_test(cutting),         cmocka_unit_test(charts),
         cmocka_unit_test(promise),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);

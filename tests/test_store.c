@@ -22,7 +22,7 @@
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 
-/* Under sanitizers, which take their time: the same ways on fewer models and reads. */
+/* Under sanitizers, which take their time: the same variants on fewer models and reads. */
 enum {
     MODEL_STEP = SANITIZED_THREADS ? 6
                  : SANITIZED       ? 3
@@ -42,7 +42,7 @@ typedef struct setting {
     mo_io io;
     bool plain;
     int streamed; /* every n-th layer's core is streamed; 0: none */
-    int ring;
+    int buffers;
     int threads;
     int64_t step;
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
@@ -74,7 +74,7 @@ static void open_tiers(rig *r, const setting *s)
 {
     mo_bricks *bricks = NULL;
     mo_tiers_options o = {
-        .layer_slots = s->ring ? s->ring : 2, .predict = s->predict, .skip_missing = s->skip};
+        .layer_slots = s->buffers ? s->buffers : 2, .predict = s->predict, .skip_missing = s->skip};
     o.store.policy = s->policy ? mo_policy_find(s->policy) : NULL;
     o.store.disk = (mo_disk_options){.io = s->io,
                                      .readers = s->readers,
@@ -121,7 +121,7 @@ typedef struct sink {
     int64_t vocab;
 } sink;
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     const sink *s = user;
     memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
@@ -135,7 +135,7 @@ static mo_status feed(rig *r, const oracle *o, int64_t step, float *rows)
                        .tokens = o->tokens,
                        .count = ORACLE_TOKENS,
                        .step = step,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = &s};
     return mo_session_feed(&f, &r->err);
 }
@@ -163,9 +163,9 @@ static void compare(const oracle *o, const float *want, const setting *s)
     if (memcmp(got, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)) != 0) {
         fail_msg(
             "%s: other bits with %d %% in RAM, policy %s, prediction %d, %d readers, io %d, streamed %d, "
-            "ring %d, step %d",
+            "buffers %d, step %d",
             o->name, s->percent, s->policy ? s->policy : "default", s->predict, s->readers, s->io,
-            s->streamed, s->ring, (int)s->step);
+            s->streamed, s->buffers, (int)s->step);
     }
     free(got);
 }
@@ -202,12 +202,12 @@ static void readers_and_ways(void **state)
         const oracle *o = &models[m];
         float *want = logits_of(o, &(setting){.percent = -1});
         for (int readers = 1; readers <= 4; readers++) {
-            for (int way = 0; way < 4; way++) {
+            for (int variant = 0; variant < 4; variant++) {
                 compare(o, want,
                         &(setting){.percent = 25,
                                    .readers = readers,
-                                   .io = way & 1 ? MO_IO_CACHED : MO_IO_DIRECT,
-                                   .plain = way & 2,
+                                   .io = variant & 1 ? MO_IO_CACHED : MO_IO_DIRECT,
+                                   .plain = variant & 2,
                                    .threads = 1 + readers % 3,
                                    .step = readers});
             }
@@ -223,9 +223,11 @@ static void streamed_layers(void **state)
         const oracle *o = &models[m];
         float *want = logits_of(o, &(setting){.percent = -1});
         for (int streamed = 1; streamed <= 2; streamed++) {
-            for (int ring = 2; ring <= 3; ring++) {
-                compare(o, want, &(setting){.percent = -1, .streamed = streamed, .ring = ring, .step = 5});
-                compare(o, want, &(setting){.percent = 50, .streamed = streamed, .ring = ring, .step = 1});
+            for (int buffers = 2; buffers <= 3; buffers++) {
+                compare(o, want,
+                        &(setting){.percent = -1, .streamed = streamed, .buffers = buffers, .step = 5});
+                compare(o, want,
+                        &(setting){.percent = 50, .streamed = streamed, .buffers = buffers, .step = 1});
             }
         }
         free(want);

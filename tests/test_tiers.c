@@ -140,7 +140,7 @@ static mo_session *open_session(mo_model *model)
     return session;
 }
 
-static void take_row(void *user, int64_t position, const float *row)
+static void keep_row(void *user, int64_t position, const float *row)
 {
     memcpy((float *)user + position * vocab, row, sizeof(float) * (size_t)vocab);
 }
@@ -159,7 +159,7 @@ static void feed_tokens(mo_model *model, float *rows)
                  .session = session,
                  .tokens = tokens,
                  .count = PROMPT,
-                 .logits = take_row,
+                 .logits = keep_row,
                  .user = rows};
     check_status(mo_session_feed(&f, &err), &err);
     while (f.count < TOKENS) {
@@ -233,11 +233,11 @@ static void same_bits_for_every_way_of_reading(void **state)
     (void)state;
     float *want = logits_of(&(setting){.budget = ALL}, &r);
     for (int readers = 1; readers <= 4; readers += STEP) {
-        for (int way = 0; way < 4; way++) {
+        for (int variant = 0; variant < 4; variant++) {
             compare(want, &(setting){.budget = readers % 2 ? 25 : 50,
-                                     .predict = way & 1,
+                                     .predict = variant & 1,
                                      .readers = readers,
-                                     .io = way & 2 ? MO_IO_CACHED : MO_IO_DIRECT});
+                                     .io = variant & 2 ? MO_IO_CACHED : MO_IO_DIRECT});
         }
     }
     compare(want, &(setting){.budget = 25, .predict = true}); /* as measured */
@@ -257,7 +257,7 @@ static void prompts_larger_than_the_slots(void **state)
                        .session = session,
                        .tokens = tokens,
                        .count = TOKENS,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = got};
     check_status(mo_session_feed(&f, &err), &err);
     r = report_of(model);
@@ -286,7 +286,7 @@ static void feed_together(mo_model *model, float *const *rows, bool together)
                                  .session = sessions[i],
                                  .tokens = tokens + (ptrdiff_t)i * TEXT_TOKENS,
                                  .count = count,
-                                 .logits = take_row,
+                                 .logits = keep_row,
                                  .user = rows[i]};
             if (!together) {
                 check_status(mo_session_feed(&feeds[i], &err), &err);
@@ -435,10 +435,10 @@ static int live_under(const char *path, const char *ceiling, const char *io)
 /* Runs live_under() in another process, inside the memory cgroup whose list of processes is named (NULL: none). */
 static void expect_life_under(const char *path, int64_t ceiling, mo_io io, const char *list)
 {
-    char bytes[32], way[8];
+    char bytes[32], method[8];
     int status = 0;
     snprintf(bytes, sizeof bytes, "%lld", (long long)ceiling);
-    snprintf(way, sizeof way, "%d", (int)io);
+    snprintf(method, sizeof method, "%d", (int)io);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -446,28 +446,28 @@ static void expect_life_under(const char *path, int64_t ceiling, mo_io io, const
         if (list && (!f || fprintf(f, "%d\n", (int)getpid()) < 0 || fclose(f) != 0)) {
             _exit(3);
         }
-        execl("/proc/self/exe", "test_tiers", "--live-under", path, bytes, way, (char *)NULL);
+        execl("/proc/self/exe", "test_tiers", "--live-under", path, bytes, method, (char *)NULL);
         _exit(4);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fail_msg("%s: ceiling %s, io %s: %s %d", path, bytes, way,
+        fail_msg("%s: ceiling %s, io %s: %s %d", path, bytes, method,
                  WIFSIGNALED(status) ? "killed by signal" : "exit code",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     }
 }
 
-/* From the lowest ceiling to one that holds everything, in turn with each way of reading. */
+/* From the lowest ceiling to one that holds everything, in turn with each method of reading. */
 static void each_ceiling(const char *path, const char *list, void (*before)(int64_t ceiling))
 {
     const sizes z = measure(path);
     const int64_t ceilings[] = {z.least, z.fixed + z.few, (z.least + z.whole) / 2, z.whole};
-    const mo_io ways[] = {direct, MO_IO_CACHED, MO_IO_AUTO};
+    const mo_io methods[] = {direct, MO_IO_CACHED, MO_IO_AUTO};
     for (int i = 0; i < 4; i++) {
         if (before) {
             before(ceilings[i]);
         }
-        expect_life_under(path, ceilings[i], ways[(i + (list != NULL)) % 3], list);
+        expect_life_under(path, ceilings[i], methods[(i + (list != NULL)) % 3], list);
     }
 }
 

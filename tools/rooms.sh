@@ -68,7 +68,7 @@ END {
     for (e in edge) {
         split(e, p, SUBSEP)
         if (p[1] == p[2] || reaches(p[2], p[1])) {
-            print "src/" p[1] " and src/" p[2] " lie on a circle of includes"; bad = 1
+            print "src/" p[1] " and src/" p[2] " are on a circle of includes"; bad = 1
         }
     }
     exit bad

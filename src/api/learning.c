@@ -14,18 +14,18 @@
 #include "store/warm.h"
 
 struct mo_learning {
-    const mo_opened *opening;
+    const mo_opened *opened;
     mo_store *store; /* NULL: all experts are in RAM */
     mo_profile_shape shape;
     mo_tally *tally;
     mo_profile_mode mode;
-    mo_profile *base;       /* what is told begins here; NULL: at the opening */
+    mo_profile *base;       /* what is told begins here; NULL: when the model was opened */
     char profile[PATH_MAX]; /* "": nothing is read or written */
     bool writes;            /* the profile is written at the end */
     char *warm_file, *perf_out;
     mo_hot_ram *ram;            /* RAM as a tier of the hot cache, */
     mo_hot_update *hot;         /* and its exchanges */
-    mo_store_request *requests; /* what the profile knew at the opening; NULL: there was none */
+    mo_store_request *requests; /* what the profile knew when the model was opened; NULL: there was none */
     int32_t request_count;
 };
 
@@ -131,12 +131,12 @@ static mo_profile *read_profile(mo_learning *l, const char *option)
 
 /* ---- Life ---- */
 
-static mo_status check_options(const mo_opened *opening, const mo_learning_options *o, mo_error *err)
+static mo_status check_options(const mo_opened *opened, const mo_learning_options *o, mo_error *err)
 {
     if (o->profile && (!o->profile[0] || strlen(o->profile) >= PATH_MAX)) {
         return mo_fail(err, MO_EINVAL, "a profile is \"off\" or the path of a file");
     }
-    if (o->warm_file && opening->hot.requests) {
+    if (o->warm_file && opened->hot.requests) {
         return mo_fail(err, MO_EINVAL,
                        "a warm-start file and a hot cache both say what is in RAM; give `warm_file` or "
                        "`hot_cache.file`, not both");
@@ -149,7 +149,7 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
                             mo_error *err)
 {
     const mo_warming warming = {.store = l->store,
-                                .hot = &l->opening->hot,
+                                .hot = &l->opened->hot,
                                 .file = l->warm_file,
                                 .fingerprint = l->shape.fingerprint,
                                 .requests = l->requests,
@@ -158,7 +158,7 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
                                 .user = user};
     mo_status status = l->store ? mo_warming_run(&warming, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_hot_ram_open(l->store, &l->opening->hot, &l->ram, err);
+        status = mo_hot_ram_open(l->store, &l->opened->hot, &l->ram, err);
     }
     if (status == MO_OK) {
         const mo_hot_tier tier = mo_hot_ram_tier(l->ram, hot->rate);
@@ -172,7 +172,7 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, con
 {
     mo_status status = mo_learning_mode_find(o->perf_mode, &l->mode, err);
     if (status == MO_OK) {
-        status = mo_shape_make(l->opening->model, &l->shape, err);
+        status = mo_shape_make(l->opened->model, &l->shape, err);
     }
     if (status == MO_OK) {
         status = mo_tally_create(&l->shape, &l->tally, err);
@@ -218,12 +218,12 @@ static void destroy(mo_learning *l)
     free(l);
 }
 
-mo_status mo_learning_open(const mo_opened *opening, const mo_learning_options *options,
+mo_status mo_learning_open(const mo_opened *opened, const mo_learning_options *options,
                            const mo_hot_request *hot, mo_progress_fn progress, void *user, mo_learning **out,
                            mo_error *err)
 {
     *out = NULL;
-    mo_status status = check_options(opening, options, err);
+    mo_status status = check_options(opened, options, err);
     if (status != MO_OK) {
         return status;
     }
@@ -231,8 +231,8 @@ mo_status mo_learning_open(const mo_opened *opening, const mo_learning_options *
     if (!l) {
         return no_memory(err);
     }
-    l->opening = opening;
-    l->store = opening->tiers ? opening->tiers->store : NULL;
+    l->opened = opened;
+    l->store = opened->tiers ? opened->tiers->store : NULL;
     status = open_learning(l, options, hot, progress, user, err);
     if (status != MO_OK) {
         destroy(l);

@@ -18,9 +18,9 @@ typedef struct mo_learning mo_learning;
 mo_status mo_learning_mode_find(const char *name, mo_profile_mode *out, mo_error *err);
 
 /* Begins to count, reads the model's profile, and warms its store from the hot set, or the warm-start file and the
- * profile, with progress in bytes or experts. The opening outlives it. MO_ECANCELLED when progress said so;
+ * profile, with progress in bytes or experts. What was opened outlives it. MO_ECANCELLED when progress said so;
  * MO_EINVAL for options that make no sense together. */
-mo_status mo_learning_open(const mo_opened *opening, const mo_learning_options *options,
+mo_status mo_learning_open(const mo_opened *opened, const mo_learning_options *options,
                            const mo_hot_request *hot, mo_progress_fn progress, void *user, mo_learning **out,
                            mo_error *err);
 
@@ -33,10 +33,10 @@ mo_tally *mo_learning_tally(const mo_learning *l);
 bool mo_learning_times(const mo_learning *l); /* are layers timed? */
 mo_profile_mode mo_learning_mode(const mo_learning *l);
 
-/* The experts that the model's profile knew at the opening, hottest first; NULL: there was none. */
+/* The experts that the model's profile knew when the model was opened, hottest first; NULL: there was none. */
 const mo_store_request *mo_learning_requests(const mo_learning *l, int32_t *count);
 
-/* What was counted since the opening or a reset, as JSON; free() *text. */
+/* What was counted since the model was opened, or a reset, as JSON; free() *text. */
 mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo_error *err);
 
 /* The functions below are handed the hot cache of a device; NULL: RAM's, which is learning's own. */

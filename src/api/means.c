@@ -22,7 +22,7 @@ static mo_status read_settings(const mo_means_ask *ask, mo_means *m, mo_postfetc
         return status;
     }
     mo_hot_toggles_read(environ, &toggles);
-    for (int i = 0; i < toggles.lines && (m->hot.file || ask->opening); i++) {
+    for (int i = 0; i < toggles.lines && (m->hot.file || ask->to_open); i++) {
         mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
     }
     m->hot.no_fill = toggles.no_fill;
@@ -70,7 +70,7 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
 static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err)
 {
     mo_device_info info;
-    const mo_status status = ask->opening
+    const mo_status status = ask->to_open
                                  ? mo_device_choose_verbose(ask->device, &m->device, err)
                                  : mo_device_choose(ask->device, &m->device, m->why, sizeof m->why, err);
     if (status == MO_OK && m->device) {
@@ -141,7 +141,7 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
     if (status == MO_OK) {
         status = ask->machine ? describe_device(ask, &m, err) : find_device(ask, &m, err);
     }
-    if (status == MO_OK && m.device && ask->opening) {
+    if (status == MO_OK && m.device && ask->to_open) {
         mo_postfetch_unknown(environ, &notes);
         for (int i = 0; i < notes.count; i++) {
             mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);

@@ -15,7 +15,7 @@ typedef struct mo_means_ask {
     bool cpu_moe;
     mo_postfetch_mode postfetch;
     const mo_hot_cache_options *hot_cache;
-    bool opening; /* not just a plan: what the user should hear about the environment is logged */
+    bool to_open; /* not just a plan: what the user should hear about the environment is logged */
     bool mapped;  /* RAM has no ceiling: the system decides what of the file stays */
 } mo_means_ask;
 

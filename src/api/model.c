@@ -91,8 +91,8 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     }
     const char *hot = means->hot.file;
     const bool device = means->device != NULL;
-    const mo_status status = mo_opened_make(path, &options, &m->opening, err);
-    m->checkpoint = m->opening.model;
+    const mo_status status = mo_opened_make(path, &options, &m->opened, err);
+    m->checkpoint = m->opened.model;
     m->mapped = o->map;
     if (status == MO_OK && device && !means->device) {
         warn_no_device(means->why, hot);
@@ -109,15 +109,15 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_means
     mo_device_info info;
     mo_device_describe(m->device, &info);
     snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
-    const mo_plan_model *needs = &m->opening.placed.needs.model;
+    const mo_plan_model *needs = &m->opened.placed.needs.model;
     const mo_rates *rates = &means->rates;
     mo_gpu_options options = {
         .device = m->device,
         .batch = needs->batch,
         .context = needs->context,
-        .placement = mo_placed_view(&m->opening.placed),
+        .placement = mo_placed_view(&m->opened.placed),
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
-        .tiers = m->opening.tiers,
+        .tiers = m->opened.tiers,
         .hot = &means->hot,
         .serial = means->serial,
         .postfetch = &means->postfetch,
@@ -152,7 +152,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .pool = m->pool,
         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
         .context = o->context ? o->context : made_for,
-        .tiers = m->opening.tiers,
+        .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = m->gpu ? mo_gpu_accelerator(m->gpu) : NULL,
     };
@@ -181,7 +181,7 @@ static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error
                                          .cpu_moe = o->cpu_moe,
                                          .postfetch = o->postfetch,
                                          .hot_cache = &o->learning.hot_cache,
-                                         .opening = true,
+                                         .to_open = true,
                                          .mapped = o->map},
                          means, err);
 }
@@ -217,8 +217,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     }
     m->device = means.device;
     if (status == MO_OK) {
-        status =
-            mo_learning_open(&m->opening, &o.learning, &means.hot, o.progress, o.user, &m->learning, err);
+        status = mo_learning_open(&m->opened, &o.learning, &means.hot, o.progress, o.user, &m->learning, err);
     }
     if (status == MO_OK) {
         status = open_gpu(m, &o, &means, err);
@@ -248,7 +247,7 @@ void mo_model_close(mo_model *model)
         mo_gpu_close(model->gpu);
         mo_device_close(model->device);
         mo_learning_close(model->learning);
-        mo_opened_drop(&model->opening);
+        mo_opened_drop(&model->opened);
         mo_pool_destroy(model->pool);
         free(model);
     }

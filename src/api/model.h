@@ -12,8 +12,8 @@ typedef struct mo_reports mo_reports; /* the counters that are published: report
 
 struct mo_model {
     mo_pool *pool;
-    mo_opened opening;
-    mo_checkpoint *checkpoint; /* the opening's */
+    mo_opened opened;
+    mo_checkpoint *checkpoint; /* that of `opened` */
     bool mapped;
     char disk_method[96]; /* written when the model is opened */
     mo_device *device;    /* NULL: none */

@@ -123,7 +123,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
-/* A hot set has its own idea of how much lies in RAM: *bytes of experts, 0 where none is wanted or all fit. */
+/* A hot set has its own idea of how much is in RAM: *bytes of experts, 0 where none is wanted or all fit. */
 static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t *bytes, mo_error *err)
 {
     bool slots = false;

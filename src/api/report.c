@@ -57,8 +57,8 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
 
 static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
-    const mo_tiers *tiers = model->opening.tiers;
-    const mo_plan *plan = &model->opening.placed.plan;
+    const mo_tiers *tiers = model->opened.tiers;
+    const mo_plan *plan = &model->opened.placed.plan;
     *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
                             .policy = "",
                             .disk_method = "",
@@ -70,7 +70,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
     }
     if (tiers && tiers->layers) {
         const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->layers);
-        out->streamed_layers = model->opening.placed.needs.model.dense_layers - plan->dense_resident;
+        out->streamed_layers = model->opened.placed.needs.model.dense_layers - plan->dense_resident;
         out->layer_buffer = plan->layer_buffers;
         out->layers_streamed = c.layers;
         out->layer_bytes = c.bytes;
@@ -78,7 +78,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
         report_disk(model, mo_layer_buffer_disk(tiers->layers), out);
     }
     out->skipped = tiers ? tiers->skipped : 0;
-    out->disk_probed_bytes_s = model->opening.probed_disk_bytes_s;
+    out->disk_probed_bytes_s = model->opened.probed_disk_bytes_s;
 }
 
 static void publish(mo_model *m)
@@ -108,7 +108,7 @@ static void after_step(void *user)
 
 static void name_disk(mo_model *m)
 {
-    const mo_tiers *tiers = m->opening.tiers;
+    const mo_tiers *tiers = m->opened.tiers;
     const mo_disk *disk = tiers && tiers->layers  ? mo_layer_buffer_disk(tiers->layers)
                           : tiers && tiers->store ? mo_store_disk(tiers->store)
                                                   : NULL;

@@ -88,7 +88,7 @@ static void cpu_pause(void)
 }
 
 /* Changes nothing when the worker's thread is awake. True when it slept. */
-static bool wake_seat(mo_pool *pool, int index)
+static bool wake_worker(mo_pool *pool, int index)
 {
     worker *s = &pool->workers[index];
     if (atomic_load(&s->parked) != 1 || atomic_exchange(&s->parked, 0) != 1) {
@@ -110,7 +110,7 @@ static void wake_some(mo_pool *pool, int64_t wanted)
         return;
     }
     for (int i = 0; i < pool->threads && left > 0; i++) {
-        left -= wake_seat(pool, i);
+        left -= wake_worker(pool, i);
     }
 }
 
@@ -149,7 +149,7 @@ static void advance(mo_pool *pool, int thread)
     /* From here on the caller may return: its list of phases is not touched again. */
     atomic_store(&pool->open, false);
     if (thread != 0 && atomic_load(&pool->sleepers) > 0) {
-        wake_seat(pool, 0);
+        wake_worker(pool, 0);
     }
 }
 
@@ -338,7 +338,7 @@ void mo_pool_destroy(mo_pool *pool)
     }
     atomic_store(&pool->stop, true);
     for (int i = 1; i <= pool->started; i++) {
-        wake_seat(pool, i);
+        wake_worker(pool, i);
     }
     for (int i = 1; i <= pool->started; i++) {
         pthread_join(pool->workers[i].thread, NULL);

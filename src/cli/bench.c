@@ -142,7 +142,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_counters(model, &after, sizeof after);
     mo_model_device(model, &s->device, sizeof s->device);
     cli_device_subtract(&s->device, &device);
-    if (!cli_lanes_take("bench", model, &s->lanes)) {
+    if (!cli_lanes_read("bench", model, &s->lanes)) {
         return false;
     }
     mo_model_tiers(model, &s->tiers, sizeof s->tiers);

@@ -112,8 +112,9 @@ json_t *cli_device_json(const mo_device_report *r)
         r->cpu_bytes_s, "link_bytes_s", r->link_bytes_s);
     json_object_set_new(out, "layers",
                         json_pack("{s:i,s:i,s:I,s:I,s:f,s:f}", "passing", (int)r->streamed_layers, "by_cpu",
-                                  (int)r->host_layers, "ring_bytes", (json_int_t)r->layer_buffer_bytes,
-                                  "streamed_bytes", (json_int_t)r->streamed_bytes, "passed_seconds",
+                                  (int)r->host_layers, "layer_buffer_bytes",
+                                  (json_int_t)r->layer_buffer_bytes, "streamed_bytes",
+                                  (json_int_t)r->streamed_bytes, "passed_seconds",
                                   (double)r->streamed_ns * 1e-9, "cpu_seconds", (double)r->host_ns * 1e-9));
     json_object_set_new(out, "hot_cache",
                         json_pack("{s:I,s:I,s:I}", "updates", (json_int_t)r->updates, "exchanged",

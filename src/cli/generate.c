@@ -136,15 +136,15 @@ void cli_generation_close(cli_generation *g)
 
 static bool append(cli_generation *g, int32_t id)
 {
-    if (g->count == g->room) {
-        const int64_t room = g->room ? 2 * g->room : 1024;
-        int32_t *more = realloc(g->tokens, sizeof *more * (size_t)room);
+    if (g->count == g->capacity) {
+        const int64_t capacity = g->capacity ? 2 * g->capacity : 1024;
+        int32_t *more = realloc(g->tokens, sizeof *more * (size_t)capacity);
         if (!more) {
             fprintf(stderr, "moraine %s: out of memory\n", g->command);
             return false;
         }
         g->tokens = more;
-        g->room = room;
+        g->capacity = capacity;
     }
     g->tokens[g->count++] = id;
     return true;

@@ -83,7 +83,7 @@ typedef struct cli_generation {
     mo_sampler *sampler;
     uint64_t seed;
     int32_t *tokens;
-    int64_t count, room;
+    int64_t count, capacity;
     int64_t discover;       /* tokens of a new text that look for its experts first; 0: none */
     const cli_texts *stops; /* strings that end an answer and are not part of it; NULL: none */
     bool silent;            /* print nothing of the answer */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool cli_lanes_take(const char *command, mo_model *model, cli_lanes *out)
+bool cli_lanes_read(const char *command, mo_model *model, cli_lanes *out)
 {
     *out = (cli_lanes){.count = mo_model_device_layers(model, NULL, sizeof *out->layers, 0)};
     mo_model_device(model, &out->device, sizeof out->device);

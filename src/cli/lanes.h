@@ -12,7 +12,7 @@ typedef struct cli_lanes {
 } cli_lanes;
 
 /* What the model's device has done since it was opened. False, after a line on stderr, when memory is short. */
-bool cli_lanes_take(const char *command, mo_model *model, cli_lanes *out);
+bool cli_lanes_read(const char *command, mo_model *model, cli_lanes *out);
 void cli_lanes_drop(cli_lanes *l); /* an empty one is allowed */
 
 /* A few lines on stdout; nothing where no layer needed the host. */

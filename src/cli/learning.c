@@ -5,7 +5,7 @@
 
 #include "messages.h"
 
-void cli_learning_take(const cli_learning *l, mo_model_options *out)
+void cli_learning_set(const cli_learning *l, mo_model_options *out)
 {
     const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* the hot cache's name for it */
     out->learning = l->options;

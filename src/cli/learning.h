@@ -100,7 +100,7 @@ typedef struct cli_learning {
     }
 
 /* Puts the options where they belong; the environment may name the mode of counting. */
-void cli_learning_take(const cli_learning *l, mo_model_options *out);
+void cli_learning_set(const cli_learning *l, mo_model_options *out);
 
 /* Says which of them change nothing with the model as it was opened. */
 void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model);

@@ -23,7 +23,7 @@ struct cli_lines {
     size_t space;
 };
 
-static char *give_prompt(EditLine *edit)
+static char *prompt_text(EditLine *edit)
 {
     void *user = NULL;
     el_get(edit, EL_CLIENTDATA, &user);
@@ -101,7 +101,7 @@ cli_lines *cli_lines_open(void)
         history(l->history, &event, H_SETSIZE, CLI_HISTORY_MAX);
         history(l->history, &event, H_SETUNIQUE, 1);
         el_set(l->edit, EL_CLIENTDATA, l);
-        el_set(l->edit, EL_PROMPT, give_prompt);
+        el_set(l->edit, EL_PROMPT, prompt_text);
         el_set(l->edit, EL_EDITOR, "emacs");
         el_set(l->edit, EL_HIST, history, l->history);
         el_set(l->edit, EL_SIGNAL, 0);

@@ -69,13 +69,13 @@ static bool on_load(void *user, int64_t done, int64_t total)
 }
 
 /* Checks the options of the tiers and puts them where they belong. */
-static bool take_tiers(const char *command, const cli_loading *l, mo_model_options *out)
+static bool set_tiers(const char *command, const cli_loading *l, mo_model_options *out)
 {
-    static const char *const ways[] = {
+    static const char *const methods[] = {
         [MO_IO_AUTO] = "auto", [MO_IO_DIRECT] = "direct", [MO_IO_CACHED] = "cached"};
     bool known = false;
     for (int i = 0; i < 3; i++) {
-        if (strcmp(l->io, ways[i]) == 0) {
+        if (strcmp(l->io, methods[i]) == 0) {
             out->io = (mo_io)i;
             known = true;
         }
@@ -143,7 +143,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     options.map = l->map;
     options.progress = on_load;
     options.user = &progress;
-    if (!take_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv) ||
+    if (!set_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv) ||
         !cli_loading_device(command, l, &options.device, &options.vram_bytes, &options.postfetch)) {
         *code = CLI_USAGE;
         return NULL;
@@ -152,7 +152,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     if (*code != CLI_OK) {
         return NULL;
     }
-    cli_learning_take(&l->learning, &options);
+    cli_learning_set(&l->learning, &options);
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);

@@ -17,7 +17,7 @@ static const struct {
 } commands[] = {
     {"run", "answer a prompt", cli_run},
     {"chat", "have a conversation", cli_chat},
-    {"plan", "show what of a model will lie where, and how fast it will be, without loading it", cli_plan},
+    {"plan", "show what of a model will be where, and how fast it will be, without loading it", cli_plan},
     {"probe", "measure this machine's memory and disk, for plans", cli_probe},
     {"trace", "record which experts the tokens of a text choose", cli_trace},
     {"replay", "replay a trace against budgets and policies", cli_replay},

@@ -1,4 +1,4 @@
-/* moraine plan: what would lie where under a ceiling, and how fast that would be; nothing is loaded. */
+/* moraine plan: what would be where under a ceiling, and how fast that would be; nothing is loaded. */
 #include <moraine_tools.h>
 
 #include <stdio.h>
@@ -35,13 +35,13 @@ static const char *mode_words(const mo_plan_report *r)
 {
     const char *mode = r->mode;
     if (r->device.ceiling_bytes && r->device.used_bytes == r->device.whole_bytes) {
-        return "everything lies in VRAM";
+        return "everything is in VRAM";
     }
     if (r->device.ceiling_bytes && strcmp(mode, "resident") == 0) {
-        return "everything lies in RAM, and in VRAM what fits there";
+        return "everything is in RAM, and in VRAM what fits there";
     }
-    return strcmp(mode, "resident") == 0 ? "everything lies in RAM"
-           : strcmp(mode, "slots") == 0  ? "the core lies in RAM, experts in slots and on disk"
+    return strcmp(mode, "resident") == 0 ? "everything is in RAM"
+           : strcmp(mode, "slots") == 0  ? "the core is in RAM, experts in slots and on disk"
                                         : "layers come from the disk for every token, through buffers in RAM";
 }
 
@@ -406,7 +406,7 @@ int cli_plan(int argc, char **argv)
         .command = "plan",
         .arguments = "[MODEL]",
         .description =
-            "Shows, before anything is loaded, what of a model would lie in a device's memory, what in "
+            "Shows, before anything is loaded, what of a model would be in a device's memory, what in "
             "RAM and what on disk, what a token reads from each, and how fast that will "
             "be." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine plan --ram 24G model.gguf\n"

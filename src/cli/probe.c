@@ -33,17 +33,17 @@ static void print_memory(const mo_probe_report *r)
     }
 }
 
-/* One table per way: a line for each block size, GB/s and processor share for each depth. */
-static void print_method(const mo_probe_report *r, bool ring)
+/* One table per method: a line for each block size, GB/s and processor share for each depth. */
+static void print_method(const mo_probe_report *r, bool uring)
 {
     int64_t block = 0;
     char size[32];
     for (int i = 0; i < r->disk_count; i++) {
-        if (r->disk[i].ring != ring) {
+        if (r->disk[i].io_uring != uring) {
             continue;
         }
         if (block == 0) {
-            printf("\n%s%-18s%s", cli_terminal_bold(), ring ? "Disk, io_uring" : "Disk, threads",
+            printf("\n%s%-18s%s", cli_terminal_bold(), uring ? "Disk, io_uring" : "Disk, threads",
                    cli_terminal_plain());
             for (int k = i; k < r->disk_count && r->disk[k].block_bytes == r->disk[i].block_bytes; k++) {
                 printf("%12d x", r->disk[k].depth);
@@ -110,7 +110,7 @@ static void print_table(const mo_probe_report *r)
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
     printf("disk               %.2f GB/s, reads of 1 MiB %s, %d %s\n", r->disk_bytes_s * 1e-9,
            r->direct ? "past the page cache" : "through the page cache", r->readers,
-           r->ring           ? "in the ring of io_uring"
+           r->io_uring       ? "by io_uring"
            : r->readers == 1 ? "thread"
                              : "threads");
     printf("because            ");
@@ -134,10 +134,11 @@ static json_t *disk_json(const mo_probe_report *r)
 {
     json_t *list = json_array();
     for (int i = 0; i < r->disk_count; i++) {
-        json_array_append_new(list, json_pack("{s:b, s:I, s:i, s:f, s:f, s:f}", "io_uring", r->disk[i].ring,
-                                              "block_bytes", (json_int_t)r->disk[i].block_bytes, "depth",
-                                              r->disk[i].depth, "bytes_s", r->disk[i].bytes_s, "read_s",
-                                              r->disk[i].read_s, "cpu_share", r->disk[i].cpu_share));
+        json_array_append_new(list,
+                              json_pack("{s:b, s:I, s:i, s:f, s:f, s:f}", "io_uring", r->disk[i].io_uring,
+                                        "block_bytes", (json_int_t)r->disk[i].block_bytes, "depth",
+                                        r->disk[i].depth, "bytes_s", r->disk[i].bytes_s, "read_s",
+                                        r->disk[i].read_s, "cpu_share", r->disk[i].cpu_share));
     }
     return list;
 }
@@ -174,7 +175,7 @@ static int print_json(const mo_probe_report *r, const char *saved)
     return cli_json_print(json_pack("{s:i, s:I, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}",
                                     "threads", r->threads, "ram_bytes", (json_int_t)r->ram_bytes,
                                     "ram_bytes_s", r->ram_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
-                                    r->direct, "io_uring", r->ring, "readers", r->readers, "reason",
+                                    r->direct, "io_uring", r->io_uring, "readers", r->readers, "reason",
                                     cli_json_string(r->disk_reason), "memory", memory_json(r), "disk",
                                     disk_json(r), "device", device_json(&r->device), "why_no_device",
                                     r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",

@@ -219,7 +219,7 @@ static int print_json(const request *r, const mo_trace_info *info, const row *ro
     return cli_json_print(root);
 }
 
-/* ---- Pictures ----------------------------------------------------------------------------------- */
+/* ---- Charts ------------------------------------------------------------------------------------- */
 
 static bool draw_hits(const request *r, const mo_trace_info *info, const row *rows)
 {

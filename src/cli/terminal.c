@@ -136,17 +136,17 @@ static void draw(cli_progress *p, uint64_t done, int64_t now)
                             : snprintf(tail + used, sizeof tail - (size_t)used, ", %ld h %02ld min left",
                                        left / 3600, left / 60 % 60);
     }
-    int room = cli_terminal_width(stderr) - 1 - cli_text_columns(p->label) - used - 3;
-    room = room > 60 ? 60 : room;
+    int width = cli_terminal_width(stderr) - 1 - cli_text_columns(p->label) - used - 3;
+    width = width > 60 ? 60 : width;
     bar[0] = 0;
-    if (p->total && room >= 8) {
+    if (p->total && width >= 8) {
         double share = (double)done / (double)p->total;
-        int full = (int)((share > 1 ? 1 : share) * room);
+        int full = (int)((share > 1 ? 1 : share) * width);
         bar[0] = ' ';
         bar[1] = '[';
         memset(bar + 2, '#', (size_t)full);
-        memset(bar + 2 + full, '.', (size_t)(room - full));
-        memcpy(bar + 2 + room, "]", 2);
+        memset(bar + 2 + full, '.', (size_t)(width - full));
+        memcpy(bar + 2 + width, "]", 2);
     }
     fprintf(stderr, "\r%s%s%s\033[K", p->label, bar, tail);
     fflush(stderr);

@@ -67,7 +67,7 @@ static void print_experts(const mo_tier_report *r)
     }
 }
 
-/* From disk, for one token: experts that were missing or guessed, and layers in passage. */
+/* From disk, for one token: experts that were missing or guessed, and streamed layers. */
 static double bytes_per_pass(const mo_tier_report *r)
 {
     const double passes = (double)r->generation.passes;
@@ -134,12 +134,12 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
         (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
         (json_int_t)r->slot_bytes, "slots", (int)r->slots, "filled", (int)r->filled, "streamed_layers",
-        r->streamed_layers, "ring", r->layer_buffer, "prompt", phase_json(&r->prompt), "generation",
+        r->streamed_layers, "layer_buffers", r->layer_buffer, "prompt", phase_json(&r->prompt), "generation",
         phase_json(&r->generation), "read_ahead", "experts", (json_int_t)r->guessed, "useful",
         (json_int_t)r->useful, "late", (json_int_t)r->late, "wasted", (json_int_t)r->wasted, "bytes",
         (json_int_t)r->guessed_bytes, "evictions", (json_int_t)r->evictions, "skipped",
-        (json_int_t)r->skipped, "layers", "passed", (json_int_t)r->layers_streamed, "bytes",
-        (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "way",
+        (json_int_t)r->skipped, "layers", "streamed", (json_int_t)r->layers_streamed, "bytes",
+        (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "method",
         r->disk_method, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes,
         "busy_seconds", (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s);
 }

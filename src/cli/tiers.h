@@ -1,4 +1,4 @@
-/* Tiers: how commands show where a model lay and what its disk has done. */
+/* Tiers: how commands show where a model was and what its disk has done. */
 #ifndef MO_CLI_TIERS_H
 #define MO_CLI_TIERS_H
 
@@ -8,7 +8,7 @@
 /* Takes the counters of `before` off those of `report`. */
 void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);
 
-/* A few lines on stdout; nothing when the whole model lies in RAM. Bytes and waiting are given per generated
+/* A few lines on stdout; nothing when the whole model is in RAM. Bytes and waiting are given per generated
  * token; seconds is how long generating them took. */
 void cli_tiers_print(const mo_tier_report *report, uint64_t generated, double seconds);
 

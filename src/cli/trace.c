@@ -239,7 +239,7 @@ int cli_trace(int argc, char **argv)
 {
     request r = {.limit = 256};
     cli_loading l = CLI_LOADING_DEFAULT;
-    l.learning.options.profile = "off"; /* a recording neither follows habits nor makes them */
+    l.learning.options.profile = "off"; /* a recording neither reads a profile nor writes one */
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
         {"text", 0, CLI_TEXTS, "FILE", "a text, fed as it is; may be given several times, - is stdin",

@@ -22,7 +22,7 @@ typedef struct mo_job {
 
 typedef struct mo_jobs {
     const mo_kernels *kernels;
-    mo_job *list; /* room for `limit`, given by the owner */
+    mo_job *list; /* space for `limit`, given by the owner */
     int count, limit;
     int64_t pieces;
 } mo_jobs;
@@ -34,7 +34,7 @@ static inline void mo_jobs_clear(mo_jobs *j)
     j->pieces = 0;
 }
 
-/* Appends a product; an absent linear or no tokens are passed over. The list must have room. */
+/* Appends a product; an absent linear or no tokens are passed over. The list must have space. */
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride);
 

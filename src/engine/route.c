@@ -5,7 +5,7 @@
 #include "numeric/route.h"
 
 /* x += mixer's output, then the norms the feed-forward part reads: one token. */
-static void take_mixer(const mo_forward *forward, int64_t t)
+static void add_mixer(const mo_forward *forward, int64_t t)
 {
     const mo_layer *l = forward->layer;
     const int64_t n = forward->spec->width;
@@ -33,11 +33,11 @@ static void take_mixer(const mo_forward *forward, int64_t t)
     }
 }
 
-static void take_mixers(void *ctx, int64_t begin, int64_t end, int thread)
+static void add_mixers(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
-        take_mixer(ctx, t);
+        add_mixer(ctx, t);
     }
 }
 
@@ -69,7 +69,7 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = forward->tokens;
     const bool own = l->routed && l->moe.router.input_scale;
     forward->in_router = own ? mo_acts_lay(w->in_router, n, forward->spec->width) : forward->in;
-    phases[count++] = (mo_phase){take_mixers, forward, n, 1};
+    phases[count++] = (mo_phase){add_mixers, forward, n, 1};
     if (l->routed) {
         mo_jobs_clear(&w->router);
         mo_jobs_add(&w->router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,

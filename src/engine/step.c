@@ -142,7 +142,7 @@ static bool unwanted(const void *forward)
 }
 
 /* Logits of one slice, whose tokens begin at `first` in the step. */
-static mo_status give_logits(mo_forward *forward, const mo_slice *s, int64_t first, mo_error *err)
+static mo_status emit_logits(mo_forward *forward, const mo_slice *s, int64_t first, mo_error *err)
 {
     const int64_t rows = s->count - s->logits_from;
     const int64_t n = forward->spec->width;
@@ -218,7 +218,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
     for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
         const mo_slice *s = &forward->slices[i];
         if (s->logits && s->logits_from < s->count) {
-            status = give_logits(forward, s, first, err);
+            status = emit_logits(forward, s, first, err);
         }
         first += s->count;
     }

@@ -131,8 +131,8 @@ static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *
     *jobs = (mo_jobs){.kernels = kernels, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
 }
 
-static void lay(cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
-                int64_t batch, int64_t context, int threads, int ropes)
+static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
+                    int64_t batch, int64_t context, int threads, int ropes)
 {
     const mo_extent e = mo_extent_of(spec);
     w->state_of = cut(c, batch, sizeof(void *));
@@ -166,7 +166,7 @@ size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t cont
 {
     mo_workspace w = {0};
     cutter c = {0};
-    lay(&c, &w, spec, NULL, batch, context, threads, ropes);
+    lay_out(&c, &w, spec, NULL, batch, context, threads, ropes);
     return c.used;
 }
 
@@ -181,7 +181,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
                        (double)w->bytes / (1 << 20));
     }
     cutter c = {.base = w->memory};
-    lay(&c, w, spec, kernels, batch, context, threads, ropes);
+    lay_out(&c, w, spec, kernels, batch, context, threads, ropes);
     return MO_OK;
 }
 

@@ -107,7 +107,7 @@ static mo_status unknown_type(mo_cursor *c, uint32_t type)
                    c->source->name, c->where, type);
 }
 
-/* Walks the strings once to check them, which also bounds the memory for their places. */
+/* Goes through the strings once to check them, which also bounds the memory for their places. */
 static mo_status read_string_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
 {
     size_t at, length;
@@ -234,7 +234,7 @@ static mo_status sort_entries(mo_cursor *c, mo_gguf_header *h)
     return MO_OK;
 }
 
-/* Room for one more element of an array that grows with what was read. */
+/* Space for one more element of an array that grows with what was read. */
 static void *grow(void *array, int64_t count, int64_t *capacity, size_t bytes)
 {
     if (count < *capacity) {

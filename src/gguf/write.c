@@ -80,7 +80,7 @@ static bool append_text(buffer *b, const char *text, size_t length)
 }
 
 /* Doubles an array when it is full; false when out of memory. */
-static bool make_room(void **array, int64_t count, int64_t *capacity, size_t bytes)
+static bool grow_array(void **array, int64_t count, int64_t *capacity, size_t bytes)
 {
     if (count < *capacity) {
         return true;
@@ -139,7 +139,7 @@ static bool put_key(mo_gguf_writer *w, const char *key, uint32_t type)
         mo_fail(&w->error, MO_EINVAL, "a key of %zu bytes cannot be written; use 1 to 65535", length);
         return false;
     }
-    if (!make_room((void **)&w->keys, w->key_count, &w->key_capacity, sizeof *w->keys) ||
+    if (!grow_array((void **)&w->keys, w->key_count, &w->key_capacity, sizeof *w->keys) ||
         !(w->keys[w->key_count] = mo_arena_text(w->arena, key, length)) ||
         !append_text(&w->entries, key, length) || !append_u32(&w->entries, type)) {
         no_memory(w);
@@ -287,7 +287,7 @@ int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, in
                 "tensor %.80s: its name, type or number of dimensions cannot be written", name);
         return -1;
     }
-    if (!make_room((void **)&w->tensors, w->tensor_count, &w->tensor_capacity, sizeof *w->tensors)) {
+    if (!grow_array((void **)&w->tensors, w->tensor_count, &w->tensor_capacity, sizeof *w->tensors)) {
         no_memory(w);
         return -1;
     }

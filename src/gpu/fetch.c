@@ -21,7 +21,7 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 
 /* A brick goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
  * will be copied and computed there. */
-static void give_place(mo_gpu_lanes *lanes, int layer, int expert, int stage)
+static void assign_place(mo_gpu_lanes *lanes, int layer, int expert, int stage)
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
     const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->vram, layer);
@@ -57,12 +57,12 @@ static bool crosses(const mo_forward *forward, const mo_gpu_service *s, int i)
 }
 
 /* Places for all that cross. */
-static void give_places(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
     touch(lanes, forward, s);
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(forward, s, i)) {
-            give_place(lanes, s->layer, forward->w->needs[s->need[i]].expert, i);
+            assign_place(lanes, s->layer, forward->w->needs[s->need[i]].expert, i);
         } else {
             lanes->experts->stages[i].to = lanes->experts->stages[i].plain;
         }
@@ -197,13 +197,13 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     int failed = 0;
     int32_t items = 0;
     if (first == 0) {
-        give_places(lanes, forward, s);
+        assign_places(lanes, forward, s);
     }
     mo_status status = mo_event_record(lanes->fetch_from, lanes->link->fetch, err);
     mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
     status = status == MO_OK ? copy_bricks(lanes, forward, s, 0, first, &failed, err) : status;
     if (status == MO_OK && first > 0) {
-        give_places(lanes, forward, s);
+        assign_places(lanes, forward, s);
     }
     status = status == MO_OK ? send_list(lanes, forward, s, 0, &items, err) : status;
     failed = 0;

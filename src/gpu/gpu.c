@@ -34,7 +34,7 @@ static void tie(mo_gpu *gpu)
     gpu->hot.lanes = &gpu->lanes;
 }
 
-static void take_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_options *o)
+static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_options *o)
 {
     mo_device_info info;
     mo_device_describe(o->device, &info);
@@ -153,7 +153,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);
     tie(gpu);
-    take_options(gpu, model, options);
+    copy_options(gpu, model, options);
     const mo_status status = open_objects(gpu, model, options, err);
     if (status != MO_OK) {
         mo_gpu_close(gpu);

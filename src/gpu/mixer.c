@@ -5,7 +5,7 @@
 #include "gpu/ops.h"
 
 /* x += mixer's output, and what the feed-forward part reads. */
-static void take_mixer(mo_gpu_ops *p, int layer)
+static void add_mixer(mo_gpu_ops *p, int layer)
 {
     const mo_layer *l = &p->core->spec->layers[layer];
     const mo_gpu_layer *c = &p->core->layers[layer];
@@ -180,7 +180,7 @@ void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
     } else {
         mix_delta(p, layer);
     }
-    take_mixer(p, layer);
+    add_mixer(p, layer);
     if (l->routed) {
         choose(p, layer);
     }

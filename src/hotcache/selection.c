@@ -117,7 +117,7 @@ mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_p
 
 /* ---- Budget ---- */
 
-/* Slots that misses pass through: twice what one token needs, so that the next layer's reads begin early. */
+/* Slots that misses pass through: twice what one token needs, so that the next layer's reads begin in time. */
 static int64_t spare(int used)
 {
     return 2 * (int64_t)used;

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* Room for the longest name a file may have and our suffixes. */
+/* Space for the longest name a file may have and our suffixes. */
 #define NAME_BYTES (MO_GGUF_NAME + 32)
 
 /* Every function below takes a name as printf does. A longer one than fits is in no file. */

@@ -83,7 +83,7 @@ static void check_delta(mo_binder *b, int n, const mo_delta *d)
     }
 }
 
-static void check_frame(mo_binder *b, const mo_model_spec *spec)
+static void check_spec(mo_binder *b, const mo_model_spec *spec)
 {
     for (int n = 0; n < spec->layer_count && b->status == MO_OK; n++) {
         const mo_layer *layer = &spec->layers[n];
@@ -137,6 +137,6 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
         family->describe(b, &keys, spec);
     }
     if (b->status == MO_OK) {
-        check_frame(b, spec);
+        check_spec(b, spec);
     }
 }

@@ -35,7 +35,7 @@ static int64_t fixed_core(const mo_plan_model *m)
     return mo_plan_sum(m->core_bytes - m->dense_bytes, m->tied ? m->table_bytes : 0);
 }
 
-static int64_t class_room(const mo_plan_model *m, int i)
+static int64_t class_slot_bytes(const mo_plan_model *m, int i)
 {
     return m->device_slot_bytes[i] ? m->device_slot_bytes[i] : m->classes[i].slot_bytes;
 }
@@ -52,8 +52,8 @@ static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, i
 {
     int64_t largest = 0;
     for (int i = 0; i < m->class_count; i++) {
-        const int64_t room = m->classes[i].bricks ? class_room(m, i) : 0;
-        largest = room > largest ? room : largest;
+        const int64_t bytes = m->classes[i].bricks ? class_slot_bytes(m, i) : 0;
+        largest = bytes > largest ? bytes : largest;
     }
     if (largest > 0 && stage) {
         return mo_plan_staging(stage, ceiling, spare, all);
@@ -78,7 +78,7 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
 {
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        s[i] = (mo_plan_share){.slot_bytes = class_room(m, i),
+        s[i] = (mo_plan_share){.slot_bytes = class_slot_bytes(m, i),
                                .weight = c->used_per_token * (double)c->bytes,
                                .most = c->bricks};
     }

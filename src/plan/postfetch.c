@@ -187,7 +187,7 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes)
     }
 }
 
-/* ---- Room ---- */
+/* ---- Capacity ---- */
 
 static int64_t mib_of(int64_t bytes)
 {
@@ -221,13 +221,13 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
     const int64_t one = s->mode == MO_POSTFETCH_DOWN ? f->down_bytes : f->expert_bytes;
     const int64_t most = f->vram_free_bytes / 10;
     const int wanted = s->max_transfers < f->used ? s->max_transfers : f->used;
-    mo_postfetch_capacity room = {0};
+    mo_postfetch_capacity capacity = {0};
     if (s->mode == MO_POSTFETCH_OFF || s->force_cpu || one <= 0 || f->used <= 0) {
-        *out = room;
+        *out = capacity;
         return MO_OK;
     }
     if (s->scratch_mb > 0) {
-        const mo_status status = size_given(s, one, most, &room, err);
+        const mo_status status = size_given(s, one, most, &capacity, err);
         if (status != MO_OK) {
             return status;
         }
@@ -236,17 +236,17 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
              "Post-Fetch is off: one transfer takes %" PRId64
              " MiB, more than a tenth of the free device memory",
              mib_of(one));
-        *out = room;
+        *out = capacity;
         return MO_OK;
     } else {
-        room.scratch_bytes = most / one < wanted ? most / one * one : wanted * one;
+        capacity.scratch_bytes = most / one < wanted ? most / one * one : wanted * one;
     }
-    const int64_t fit = room.scratch_bytes / one;
-    room.transfers = (int)(fit < wanted ? fit : wanted);
-    if (room.transfers < wanted) {
+    const int64_t fit = capacity.scratch_bytes / one;
+    capacity.transfers = (int)(fit < wanted ? fit : wanted);
+    if (capacity.transfers < wanted) {
         note(notes, "scratch of %" PRId64 " MiB holds %d transfers at once instead of %d; the others queue",
-             room.scratch_bytes >> 20, room.transfers, wanted);
+             capacity.scratch_bytes >> 20, capacity.transfers, wanted);
     }
-    *out = room;
+    *out = capacity;
     return MO_OK;
 }

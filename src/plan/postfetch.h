@@ -44,19 +44,19 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes);
 /* What the settings meet. */
 typedef struct mo_postfetch_facts {
     int64_t vram_free_bytes; /* before the scratch is taken */
-    int64_t down_bytes;      /* room of the largest expert's down matrix */
-    int64_t expert_bytes;    /* room of the largest expert */
+    int64_t down_bytes;      /* size of the largest expert's down matrix */
+    int64_t expert_bytes;    /* size of the largest expert */
     int used;                /* experts that a token uses in one layer, at most */
 } mo_postfetch_facts;
 
 typedef struct mo_postfetch_capacity {
     int64_t scratch_bytes; /* at most a tenth of the free device memory; 0: Post-Fetch is off */
-    int transfers;         /* copies that find room there at once, at most max_transfers */
+    int transfers;         /* copies that fit there at once, at most max_transfers */
 } mo_postfetch_capacity;
 
 /* Sizes the scratch for one mode (auto: as for expert, which needs more). MO_EINVAL when _SCRATCHPAD_MB holds not one
  * transfer or is more than a tenth of the free device memory: err says which value would do. Where even one transfer
- * is more than a tenth, the room is 0 and a note says so. Fewer transfers than asked for are noted. */
+ * is more than a tenth, the capacity is 0 and a note says so. Fewer transfers than asked for are noted. */
 mo_status mo_postfetch_size(const mo_postfetch *settings, const mo_postfetch_facts *facts,
                             mo_postfetch_capacity *out, mo_postfetch_notes *notes, mo_error *err);
 

@@ -88,14 +88,14 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int64_t mo_plan_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all)
+int64_t mo_plan_staging(int64_t stage, int64_t ceiling, int64_t spare, int64_t all)
 {
     /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
-    const int64_t most = (int64_t)1 << 30, least = mo_plan_times(MO_PLAN_STAGES_LEAST, room);
+    const int64_t most = (int64_t)1 << 30, least = mo_plan_times(MO_PLAN_STAGES_LEAST, stage);
     if (all > 0 && spare - all >= least) {
         return least;
     }
     const int64_t bytes =
-        smaller(smaller(most, ceiling / 16), smaller(spare, mo_plan_times(MO_PLAN_STAGES, room)));
+        smaller(smaller(most, ceiling / 16), smaller(spare, mo_plan_times(MO_PLAN_STAGES, stage)));
     return bytes > least ? bytes : least;
 }

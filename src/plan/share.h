@@ -24,7 +24,7 @@ int64_t mo_plan_share_most(const mo_plan_share *shares, int count);
  * more bricks held elsewhere, leaves no size with fewer places than it had. */
 int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget, int32_t *slots);
 
-/* Bytes of stages, places for experts on their way to the device, each `room` bytes: `spare` are left under the ceiling,
+/* Bytes of stages, places for experts on their way to the device, each of `stage` bytes: `spare` are left under the ceiling,
  * and slots for all experts would take `all` (0: they are not to stay). As many as keep a link busy; the fewest where every
  * expert can stay instead. Not rounded to whole stages, so that a higher ceiling never leaves less for slots. */
 enum {
@@ -33,6 +33,6 @@ enum {
     MO_PLAN_GRAIN =
         256, /* bytes in which a device hands out memory: what is not a multiple of it takes more */
 };
-int64_t mo_plan_staging(int64_t room, int64_t ceiling, int64_t spare, int64_t all);
+int64_t mo_plan_staging(int64_t stage, int64_t ceiling, int64_t spare, int64_t all);
 
 #endif

@@ -1,4 +1,4 @@
-/* Picture: small drawings (SVG) of what replays and traces say, readable on light and dark pages. */
+/* Chart: small drawings (SVG) of what replays and traces say, readable on light and dark pages. */
 #ifndef MO_PROFILE_CHART_H
 #define MO_PROFILE_CHART_H
 

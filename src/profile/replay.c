@@ -11,7 +11,7 @@
 
 enum { CLASS_LIMIT = 16 }; /* as the store's: models that have more sizes share the larger ones */
 
-/* ---- Walking a trace ---------------------------------------------------------------------------- */
+/* ---- Going through a trace ---------------------------------------------------------------------------- */
 
 typedef struct need {
     int32_t expert;

@@ -42,7 +42,7 @@ static inline void mo_tally_call(mo_tally_layer *l, mo_trace_phase phase)
     mo_tally_add(&l->calls[phase], 1);
 }
 
-/* A token was routed to the expert, which lay there. */
+/* A token was routed to the expert, which was there. */
 static inline void mo_tally_pick(mo_tally_layer *l, mo_trace_phase phase, mo_found place, int32_t expert)
 {
     mo_tally_add(&l->hits[phase][place][expert], 1);

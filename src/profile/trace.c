@@ -57,7 +57,7 @@ struct mo_tracer {
     int32_t layer_limit;
     mo_trace_step *steps; /* malloc'ed, doubled */
     uint16_t *ids;        /* malloc'ed, doubled */
-    int64_t step_count, step_room, token_count, token_room;
+    int64_t step_count, step_capacity, token_count, token_capacity;
     int64_t unheard;        /* choices of the last pass that have not come yet */
     int64_t first_position; /* of the last pass, for the observer; -1: not heard yet */
 };
@@ -179,8 +179,8 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
         return mo_fail(err, MO_EINVAL, "a pass of %d tokens of text %d cannot be recorded", tokens, text);
     }
     forget_unheard(t);
-    if (!grow((void **)&t->steps, &t->step_room, t->step_count + 1, sizeof *t->steps) ||
-        !grow((void **)&t->ids, &t->token_room, t->token_count + tokens,
+    if (!grow((void **)&t->steps, &t->step_capacity, t->step_count + 1, sizeof *t->steps) ||
+        !grow((void **)&t->ids, &t->token_capacity, t->token_count + tokens,
               ids_per_token(&t->shape) * sizeof *t->ids)) {
         return mo_fail(err, MO_ENOMEM, "no memory for a trace of %" PRId64 " tokens; trace fewer",
                        t->token_count + tokens);

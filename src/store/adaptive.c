@@ -82,7 +82,7 @@ static void append(mo_adaptive *h, list *l, int32_t brick, bool by_age)
     l->tail = brick;
 }
 
-static void take_out(mo_adaptive *h, list *l, int32_t brick, bool by_age)
+static void remove_from(mo_adaptive *h, list *l, int32_t brick, bool by_age)
 {
     const link k = *link_of(h, brick, by_age);
     if (k.before != NONE) {
@@ -138,7 +138,7 @@ static void sort_in(mo_adaptive *h, int32_t brick, int age)
 {
     member *m = &h->member[brick];
     if (m->listed) {
-        take_out(h, &h->cells[m->cell].members, brick, false);
+        remove_from(h, &h->cells[m->cell].members, brick, false);
     }
     m->age = (int8_t)age;
     m->cell = (int16_t)(age * RATES + rate_of(bring_up(h, brick)));
@@ -176,7 +176,7 @@ static void grow_older(mo_adaptive *h)
         while (l->head != NONE && chances_since(h, l->head) >= age_begin(age + 1)) {
             const int32_t brick = l->head;
             learn(h, brick, age_begin(age + 1) - age_begin(age), 0);
-            take_out(h, l, brick, true);
+            remove_from(h, l, brick, true);
             sort_in(h, brick, age + 1);
             if (age + 1 < AGES - 1) {
                 append(h, &h->young[age + 1], brick, true);
@@ -250,7 +250,7 @@ void mo_adaptive_touch(mo_adaptive *h, int32_t brick, uint64_t now, uint32_t pic
     e->slow += weight_of(picks);
     e->last = now;
     if (e->count++ && m->age < AGES - 1) {
-        take_out(h, &h->young[m->age], brick, true);
+        remove_from(h, &h->young[m->age], brick, true);
     }
     append(h, &h->young[0], brick, true);
     sort_in(h, brick, 0);
@@ -303,7 +303,7 @@ void mo_adaptive_leave(mo_adaptive *h, int32_t brick)
     member *m = &h->member[brick];
     assert(m->listed);
     m->listed = false;
-    take_out(h, &h->cells[m->cell].members, brick, false);
+    remove_from(h, &h->cells[m->cell].members, brick, false);
 }
 
 /* The part of a pass until the brick's layer comes by: above 0, at most 1. */

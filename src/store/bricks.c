@@ -114,7 +114,7 @@ static int by_size(const void *left, const void *right)
     return (a < b) - (a > b);
 }
 
-/* Rooms are offered from the largest down, so that a class that is large enough always exists. */
+/* Slot sizes are offered from the largest down, so that a class that is large enough always exists. */
 static mo_status classify(mo_bricks *b, mo_error *err)
 {
     int64_t *sizes = malloc(((size_t)b->expert_count + 1) * sizeof *sizes);

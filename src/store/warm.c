@@ -321,9 +321,9 @@ typedef struct loading {
 static mo_status open_disk(const mo_store *store, const char *path, mo_disk **out, mo_error *err)
 {
     const mo_disk *model = mo_store_disk(store);
-    const bool ring = mo_disk_chosen(model) == MO_DISK_URING;
+    const bool uring = mo_disk_chosen(model) == MO_DISK_URING;
     const mo_disk_options same = {
-        .io = mo_disk_io(model), .uring = ring, .plain = !ring, .piece = PIECE_BYTES};
+        .io = mo_disk_io(model), .uring = uring, .plain = !uring, .piece = PIECE_BYTES};
     const mo_disk_options simple = {.io = MO_IO_CACHED, .plain = true};
     const mo_status status = mo_disk_open(&path, 1, &same, out, err);
     return status == MO_EUNSUPPORTED ? mo_disk_open(&path, 1, &simple, out, err) : status;

@@ -1,4 +1,4 @@
-/* Warm-start files: a copy of what lay in RAM when a model was closed, one slot behind the other, so that the next
+/* Warm-start files: a copy of what was in RAM when a model was closed, one slot behind the other, so that the next
  * start reads it in one sequential pass. A copy holds weights, and a fingerprint does not cover those: it belongs to
  * files of the same sizes and times of change, and every slot has its own checksum. It is replaced whole or not at
  * all, and never needed for a right result. */

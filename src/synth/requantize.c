@@ -59,7 +59,7 @@ typedef struct requantize {
     int threads;
     scratch **scratch; /* one per thread */
     piece *pieces;     /* of the running wave */
-    int piece_room, piece_count;
+    int piece_capacity, piece_count;
     mo_input **inputs; /* one per part */
     mo_output *output;
     int64_t written;
@@ -354,7 +354,7 @@ static void make_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 static void next_wave(requantize *r)
 {
     r->piece_count = 0;
-    while (r->piece_count < r->piece_room && r->tensor < r->count) {
+    while (r->piece_count < r->piece_capacity && r->tensor < r->count) {
         const target *t = &r->targets[r->tensor];
         const int64_t left = t->from->values - r->value;
         piece *p = &r->pieces[r->piece_count++];
@@ -429,15 +429,15 @@ static mo_status make_buffers(requantize *r, mo_error *err)
 {
     bool fine;
     r->threads = mo_pool_threads(r->pool);
-    r->piece_room = r->threads * PIECES_PER_THREAD;
+    r->piece_capacity = r->threads * PIECES_PER_THREAD;
     r->scratch = calloc((size_t)r->threads, sizeof(*r->scratch)); /* NOLINT(bugprone-sizeof-expression) */
-    r->pieces = calloc((size_t)r->piece_room, sizeof *r->pieces);
+    r->pieces = calloc((size_t)r->piece_capacity, sizeof *r->pieces);
     fine = r->scratch && r->pieces;
     for (int i = 0; fine && i < r->threads; i++) {
         r->scratch[i] = malloc(sizeof *r->scratch[i]);
         fine = r->scratch[i] != NULL;
     }
-    for (int i = 0; fine && i < r->piece_room; i++) {
+    for (int i = 0; fine && i < r->piece_capacity; i++) {
         r->pieces[i].bytes = malloc(PIECE_BYTES);
         fine = r->pieces[i].bytes != NULL;
     }
@@ -527,7 +527,7 @@ static void requantize_free(requantize *r)
     for (int i = 0; r->scratch && i < r->threads; i++) {
         free(r->scratch[i]);
     }
-    for (int i = 0; r->pieces && i < r->piece_room; i++) {
+    for (int i = 0; r->pieces && i < r->piece_capacity; i++) {
         free(r->pieces[i].bytes);
     }
     for (int p = 0; r->inputs && p < mo_gguf_parts(r->g); p++) {

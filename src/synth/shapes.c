@@ -141,7 +141,7 @@ static const rule spec[] = {
     {"output.weight", MO_SHAPE_OUTPUT, UNTIED, {WIDTH, VOCABULARY}},
     END,
 };
-static const rule gemma_frame[] = {
+static const rule gemma_spec[] = {
     {"rope_freqs.weight", MO_SHAPE_ROPE_FACTORS, ALWAYS, {HALF_ROTATED}},
     END,
 };
@@ -295,7 +295,7 @@ static const family families[] = {
     {"qwen35moe", {spec}, {hybrid, delta_apart, head_norm, post_attention_norm, experts, shared}},
     {"qwen2moe", {spec}, {attention, attention_bias, ffn_norm, experts, shared}},
     {"olmoe", {spec}, {attention, whole_norm, ffn_norm, experts}},
-    {"gemma4", {spec, gemma_frame}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
+    {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
 };
 /* clang-format on */
 

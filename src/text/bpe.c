@@ -44,7 +44,7 @@ struct mo_bpe_scratch {
     mo_merge merge;
     mo_split_scratch *split;
     uint8_t *escaped; /* gemma4: the text with its spaces replaced */
-    size_t room;
+    size_t capacity;
 };
 
 /* ---- Rules ---- */
@@ -362,13 +362,13 @@ static bool escape(mo_bpe_scratch *scratch, const uint8_t *text, size_t length, 
     for (size_t i = 0; i < length; i++) {
         n += text[i] == ' ' ? 3 : 1;
     }
-    if (n > scratch->room) {
+    if (n > scratch->capacity) {
         uint8_t *bigger = realloc(scratch->escaped, n);
         if (!bigger) {
             return false;
         }
         scratch->escaped = bigger;
-        scratch->room = n;
+        scratch->capacity = n;
     }
     uint8_t *to = scratch->escaped;
     for (size_t i = 0; i < length; i++) {

@@ -13,7 +13,7 @@ typedef struct mo_bpe mo_bpe;
 mo_status mo_bpe_create(const mo_gguf *g, const mo_vocab *v, mo_bpe **out, mo_error *err);
 void mo_bpe_destroy(mo_bpe *b); /* NULL is allowed */
 
-/* Room to work for one thread. NULL when out of memory. */
+/* Scratch for one thread. NULL when out of memory. */
 typedef struct mo_bpe_scratch mo_bpe_scratch;
 mo_bpe_scratch *mo_bpe_scratch_create(const mo_bpe *b);
 void mo_bpe_scratch_destroy(mo_bpe_scratch *scratch); /* NULL is allowed */

@@ -8,19 +8,19 @@
 
 typedef struct mo_ids {
     int32_t *data;
-    size_t count, room;
+    size_t count, capacity;
 } mo_ids;
 
 static inline mo_status mo_ids_add(mo_ids *ids, int32_t id, mo_error *err)
 {
-    if (ids->count == ids->room) {
-        const size_t room = ids->room ? 2 * ids->room : 64;
-        int32_t *data = realloc(ids->data, room * sizeof *data);
+    if (ids->count == ids->capacity) {
+        const size_t capacity = ids->capacity ? 2 * ids->capacity : 64;
+        int32_t *data = realloc(ids->data, capacity * sizeof *data);
         if (!data) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %zu tokens", room);
+            return mo_fail(err, MO_ENOMEM, "no memory for %zu tokens", capacity);
         }
         ids->data = data;
-        ids->room = room;
+        ids->capacity = capacity;
     }
     ids->data[ids->count++] = id;
     return MO_OK;

@@ -20,7 +20,7 @@ typedef struct mo_lookup {
     uint32_t longest; /* bytes of the longest key */
 } mo_lookup;
 
-/* An empty table with room for `count` keys; it grows when there are more. False when out of memory. */
+/* An empty table with space for `count` keys; it grows when there are more. False when out of memory. */
 bool mo_lookup_init(mo_lookup *t, size_t count);
 void mo_lookup_free(mo_lookup *t);
 

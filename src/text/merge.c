@@ -19,13 +19,13 @@ void mo_merge_free(mo_merge *m)
     *m = (mo_merge){0};
 }
 
-/* Room for `want` elements of `bytes` each; contents are kept. */
-static bool grow(void **array, size_t *room, size_t want, size_t bytes)
+/* Space for `want` elements of `bytes` each; contents are kept. */
+static bool grow(void **array, size_t *capacity, size_t want, size_t bytes)
 {
-    if (want <= *room) {
+    if (want <= *capacity) {
         return true;
     }
-    size_t n = *room < 64 ? 64 : *room;
+    size_t n = *capacity < 64 ? 64 : *capacity;
     while (n < want) {
         n *= 2;
     }
@@ -34,14 +34,14 @@ static bool grow(void **array, size_t *room, size_t want, size_t bytes)
         return false;
     }
     *array = p;
-    *room = n;
+    *capacity = n;
     return true;
 }
 
 bool mo_merge_add(mo_merge *m, uint32_t id, uint32_t at, uint32_t length)
 {
     void *p = m->symbols;
-    const bool grown = m->count < m->room || grow(&p, &m->room, m->count + 1, sizeof *m->symbols);
+    const bool grown = m->count < m->capacity || grow(&p, &m->capacity, m->count + 1, sizeof *m->symbols);
     m->symbols = p;
     if (grown) {
         m->symbols[m->count++] = (mo_symbol){id, at, length};
@@ -113,8 +113,8 @@ static bool make_links(mo_merge *m, mo_pair_fn pair, const void *rules, const ui
     const size_t n = m->count;
     void *links = m->links, *heap = m->heap;
     /* Each merge takes one entry off and puts at most two on: never more than two per symbol. */
-    const bool grown = grow(&links, &m->link_room, n, sizeof *m->links) &&
-                       grow(&heap, &m->heap_room, 2 * n, sizeof *m->heap);
+    const bool grown = grow(&links, &m->link_capacity, n, sizeof *m->links) &&
+                       grow(&heap, &m->heap_capacity, 2 * n, sizeof *m->heap);
     m->links = links;
     m->heap = heap;
     if (!grown) {

@@ -23,13 +23,13 @@ typedef mo_pair (*mo_pair_fn)(const void *rules, const uint8_t *text, const mo_s
 
 typedef struct mo_merge_link mo_merge_link;
 
-/* The symbols of one call, and room to work; zero to begin with, freed once at the end. */
+/* The symbols of one call, and scratch; zero to begin with, freed once at the end. */
 typedef struct mo_merge {
     mo_symbol *symbols;
-    size_t count, room;
+    size_t count, capacity;
     mo_merge_link *links;
     uint64_t *heap;
-    size_t link_room, heap_room;
+    size_t link_capacity, heap_capacity;
 } mo_merge;
 
 void mo_merge_free(mo_merge *m);

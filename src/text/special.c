@@ -99,10 +99,10 @@ typedef struct search {
     const uint8_t *text;
     size_t length;
     uint64_t *heap; /* greatest length, then smallest place, first */
-    size_t waiting, room;
+    size_t waiting, capacity;
     uint64_t *taken; /* one bit per byte of the text */
     mo_special_hit *hits;
-    size_t hit_count, hit_room;
+    size_t hit_count, hit_capacity;
 } search;
 
 /* Lengths have 24 bits and places 40. */
@@ -113,14 +113,14 @@ static uint64_t key_of(size_t length, size_t at)
 
 static bool push(search *s, uint64_t key)
 {
-    if (s->waiting == s->room) {
-        const size_t room = s->room ? 2 * s->room : 64;
-        uint64_t *heap = realloc(s->heap, room * sizeof *heap);
+    if (s->waiting == s->capacity) {
+        const size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        uint64_t *heap = realloc(s->heap, capacity * sizeof *heap);
         if (!heap) {
             return false;
         }
         s->heap = heap;
-        s->room = room;
+        s->capacity = capacity;
     }
     size_t at = s->waiting++;
     for (size_t parent = (at - 1) / 2; at > 0 && s->heap[parent] > key; at = parent, parent = (at - 1) / 2) {
@@ -152,14 +152,14 @@ static bool is_taken(const search *s, size_t at)
 
 static bool take(search *s, size_t at, int32_t id, size_t length)
 {
-    if (s->hit_count == s->hit_room) {
-        const size_t room = s->hit_room ? 2 * s->hit_room : 16;
-        mo_special_hit *hits = realloc(s->hits, room * sizeof *hits);
+    if (s->hit_count == s->hit_capacity) {
+        const size_t capacity = s->hit_capacity ? 2 * s->hit_capacity : 16;
+        mo_special_hit *hits = realloc(s->hits, capacity * sizeof *hits);
         if (!hits) {
             return false;
         }
         s->hits = hits;
-        s->hit_room = room;
+        s->hit_capacity = capacity;
     }
     s->hits[s->hit_count++] = (mo_special_hit){at, length, id};
     for (size_t i = at; i < at + length; i++) {

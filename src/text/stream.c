@@ -19,17 +19,17 @@ void mo_stream_free(mo_stream *s)
     *s = (mo_stream){0};
 }
 
-/* Room for `bytes` of input: each may become three of output. */
-static mo_status make_room(mo_stream *s, size_t bytes, mo_error *err)
+/* Space for `bytes` of input: each may become three of output. */
+static mo_status reserve(mo_stream *s, size_t bytes, mo_error *err)
 {
     const size_t want = 3 * (bytes + sizeof s->waiting) + 1;
-    if (want > s->room) {
+    if (want > s->capacity) {
         char *text = realloc(s->text, want);
         if (!text) {
             return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", want);
         }
         s->text = text;
-        s->room = want;
+        s->capacity = want;
     }
     return MO_OK;
 }
@@ -72,7 +72,7 @@ mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
             piece.length--;
         }
     }
-    mo_status status = make_room(s, piece.length, err);
+    mo_status status = reserve(s, piece.length, err);
     if (status != MO_OK) {
         return status;
     }
@@ -90,7 +90,7 @@ mo_status mo_stream_flush(mo_stream *s, mo_text *out, mo_error *err)
 {
     MO_OWN_ERROR(err)
     *out = (mo_text){"", 0};
-    mo_status status = make_room(s, 0, err);
+    mo_status status = reserve(s, 0, err);
     if (status == MO_OK) {
         const size_t used = drain(s, 0, true);
         s->text[used] = 0;

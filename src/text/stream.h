@@ -15,8 +15,8 @@ struct mo_stream {
     bool begun;
     uint8_t waiting[4];
     size_t waiting_count;
-    char *text; /* room for what a call returns */
-    size_t room;
+    char *text; /* space for what a call returns */
+    size_t capacity;
 };
 
 /* flags: MO_DETOKENIZE_SPECIAL, MO_DETOKENIZE_CONTINUE. Nothing is allocated yet. */

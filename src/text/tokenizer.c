@@ -1,4 +1,4 @@
-/* Tokenizer: special tokens first, then the vocabulary's own way for the text between them. */
+/* Tokenizer: special tokens first, then the vocabulary's own method for the text between them. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -91,14 +91,14 @@ mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t le
 {
     const mo_vocab *v = &t->vocab;
     mo_bpe_scratch *scratch = NULL;
-    mo_ids ids = {.room = length / 3 + 8};
+    mo_ids ids = {.capacity = length / 3 + 8};
     *out = NULL;
     if (length > MO_TOKENIZE_MAX) {
         return mo_fail(err, MO_EINVAL,
                        "a text of %zu bytes is more than one call takes (%zu); give it in parts", length,
                        MO_TOKENIZE_MAX);
     }
-    ids.data = malloc(ids.room * sizeof *ids.data);
+    ids.data = malloc(ids.capacity * sizeof *ids.data);
     if (!ids.data || (t->bpe && !(scratch = mo_bpe_scratch_create(t->bpe)))) {
         free(ids.data);
         return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);

@@ -66,7 +66,7 @@ static inline mo_text mo_vocab_piece(const mo_vocab *v, int32_t id)
 /* The id of a token's text, -1 when there is none. */
 int32_t mo_vocab_find(const mo_vocab *v, const char *text);
 
-/* Translates text in the alphabet of byte-level BPE (one character per byte) into bytes; `to` has room
+/* Translates text in the alphabet of byte-level BPE (one character per byte) into bytes; `to` has space
  * for length bytes. False when some character is not of that alphabet. */
 bool mo_vocab_decode_bytes(const uint8_t *text, size_t length, uint8_t *to, size_t *bytes);
 

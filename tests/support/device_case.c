@@ -70,17 +70,17 @@ bool device_is_small(const char *name)
 
 /* ---- The box ---------------------------------------------------------------------------------- */
 
-enum { ROOM = 48 << 20, PATTERN = 0x5A, GUARD = 64 };
+enum { BOX_BYTES = 48 << 20, PATTERN = 0x5A, GUARD = 64 };
 
 void box_open(box *b, const char *device)
 {
     mo_error err = {0};
-    *b = (box){.device = device_open(device), .small = device_is_small(device), .room = ROOM};
-    b->want = malloc(ROOM);
-    b->got = malloc(ROOM);
+    *b = (box){.device = device_open(device), .small = device_is_small(device), .bytes = BOX_BYTES};
+    b->want = malloc(BOX_BYTES);
+    b->got = malloc(BOX_BYTES);
     assert_true(b->want && b->got);
     assert_int_equal(mo_dstream_create(b->device, &b->stream, &err), MO_OK);
-    assert_int_equal(mo_device_alloc(b->device, ROOM, &b->base, &err), MO_OK);
+    assert_int_equal(mo_device_alloc(b->device, BOX_BYTES, &b->base, &err), MO_OK);
 }
 
 void box_close(box *b)
@@ -99,11 +99,11 @@ void box_clear(box *b, uint64_t seed)
     b->random = seed;
 }
 
-void *box_take(box *b, int64_t bytes)
+void *box_alloc(box *b, int64_t bytes)
 {
     uint8_t *part = b->want + b->used;
     const size_t whole = ((size_t)bytes + GUARD + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
-    assert_true(b->used + whole <= b->room);
+    assert_true(b->used + whole <= b->bytes);
     memset(part, PATTERN, whole);
     b->used += whole;
     return part;
@@ -111,7 +111,7 @@ void *box_take(box *b, int64_t bytes)
 
 float *box_floats(box *b, int64_t count)
 {
-    return box_take(b, count * (int64_t)sizeof(float));
+    return box_alloc(b, count * (int64_t)sizeof(float));
 }
 
 void box_ignore(box *b, const void *part, int64_t bytes)
@@ -171,11 +171,11 @@ mo_dacts box_acts(box *b, int64_t rows, int64_t cols)
     const int64_t blocks = rows * (cols / 32);
     a.x = box_address(b, box_floats(b, rows * cols));
     if (cols % 32 == 0) {
-        a.q = box_address(b, box_take(b, rows * cols));
+        a.q = box_address(b, box_alloc(b, rows * cols));
         a.d = box_address(b, box_floats(b, blocks));
         a.s = box_address(b, box_floats(b, blocks));
-        a.sum = box_address(b, box_take(b, blocks * 4));
-        a.half_sum = box_address(b, box_take(b, blocks * 4));
+        a.sum = box_address(b, box_alloc(b, blocks * 4));
+        a.half_sum = box_address(b, box_alloc(b, blocks * 4));
     }
     return a;
 }
@@ -222,7 +222,7 @@ mo_dmatrix box_matrix(box *b, mo_type type, int64_t rows, int64_t cols, int expe
     mo_dmatrix m = {.type = type, .rows = (int32_t)rows, .cols = (int32_t)cols};
     const int64_t each = experts > 0 ? experts : 1;
     if (experts == 0) {
-        uint8_t *data = box_take(b, box_matrix_bytes(&m));
+        uint8_t *data = box_alloc(b, box_matrix_bytes(&m));
         blocks_fill(type, data, box_matrix_bytes(&m), &b->random, kind);
         m.data = box_address(b, data);
     }

@@ -15,11 +15,11 @@ typedef struct box {
     mo_dstream *stream;
     bool small; /* the device is an emulation that takes long: smaller matrices, shorter texts */
     mo_daddr base;
-    uint8_t *want, *got; /* [room] images of the memory at base */
-    size_t room, used;
+    uint8_t *want, *got; /* [bytes] images of the memory at base */
+    size_t bytes, used;
     struct {
         size_t at, bytes;
-    } ignored[IGNORED_MAX]; /* an op's own room: what it leaves there is nobody's business */
+    } ignored[IGNORED_MAX]; /* an op's own scratch: what it leaves there is nobody's business */
     int ignored_count;
     uint64_t random;
 } box;
@@ -43,7 +43,7 @@ void box_close(box *b);
 void box_clear(box *b, uint64_t seed);
 
 /* Room in the image, at an address that is a multiple of MO_OP_ALIGN, filled with a pattern. */
-void *box_take(box *b, int64_t bytes);
+void *box_alloc(box *b, int64_t bytes);
 float *box_floats(box *b, int64_t count);
 void box_ignore(box *b, const void *part, int64_t bytes);
 
@@ -57,7 +57,7 @@ void box_fill(box *b, float *x, int64_t count, int flavour);
 float *box_filled(box *b, int64_t count, int flavour);
 enum { VALUE_FLAVOURS = 5 };
 
-/* Activations: room for them, and rows of random values with their codes. */
+/* Activations: space for them, and rows of random values with their codes. */
 mo_dacts box_acts(box *b, int64_t rows, int64_t cols);
 mo_dacts box_acts_filled(box *b, int64_t rows, int64_t cols, int flavour);
 mo_acts box_acts_at(const box *b, const mo_dacts *a);

@@ -68,7 +68,7 @@ typedef struct sink {
     int64_t told;
 } sink;
 
-static inline void take_row(void *user, int64_t position, const float *row)
+static inline void keep_row(void *user, int64_t position, const float *row)
 {
     sink *s = user;
     memcpy(s->rows + position * s->vocab, row, sizeof(float) * (size_t)s->vocab);
@@ -94,7 +94,7 @@ static inline void feed(mo_session *session, const int32_t *tokens, int64_t coun
                        .tokens = tokens,
                        .count = count,
                        .step = step,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = s};
     if (mo_session_feed(&f, &err) != MO_OK) {
         fail_msg("%s", err.detail);
@@ -112,7 +112,7 @@ static inline void expect_despite_faults(const oracle *o, mo_session *session, c
                        .tokens = o->tokens,
                        .count = ORACLE_TOKENS,
                        .step = 1,
-                       .logits = take_row,
+                       .logits = keep_row,
                        .user = &s};
     mo_status status = mo_session_feed(&f, &err);
     status = status == MO_OK ? status : mo_session_feed(&f, &err);

@@ -54,7 +54,7 @@ static bool is_quantized(const char *name)
     return found;
 }
 
-static void take_line(oracle *o, const char *key, char *values)
+static void read_line(oracle *o, const char *key, char *values)
 {
     char name[256];
     long long a = 0, b = 0, c = 0;
@@ -112,7 +112,7 @@ int oracle_read(oracle *out)
                 now = (oracle){.path = ""};
                 snprintf(now.name, sizeof now.name, "%s", values);
             } else {
-                take_line(&now, line, values);
+                read_line(&now, line, values);
             }
         }
     }

@@ -48,7 +48,7 @@ static bool answered(const mo_op_job *job, const mo_dreply *reply, uint32_t sequ
     }
 }
 
-static void take_rows(mo_op_job *job, const mo_op_await *o, const mo_dreply *reply)
+static void copy_rows(mo_op_job *job, const mo_op_await *o, const mo_dreply *reply)
 {
     const int64_t n = o->n;
     const int64_t head = (int64_t)offsetof(mo_dreply, row);
@@ -88,7 +88,7 @@ mo_status mo_op_host_await(mo_op_job *job, const mo_op_await *o, int64_t limit_n
         *waited = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
     }
     if (good) {
-        take_rows(job, o, reply);
+        copy_rows(job, o, reply);
     } else {
         mo_op_set_bad(bad, 2);
     }

@@ -21,11 +21,11 @@ typedef struct mo_sim_program {
 /* ---- The link --------------------------------------------------------------------------------- */
 
 /*
- * Takes the link for so many bytes: transfers of one direction follow each other. Returns when this one is over.
+ * Reserves the link for so many bytes: transfers of one direction follow each other. Returns when this one is over.
  *
  * It begins when it could have, not when its thread came to it: a link goes on by itself while the processors are busy.
  */
-static int64_t take_link(mo_sim *sim, int direction, size_t bytes, int64_t ready_ns)
+static int64_t reserve_link(mo_sim *sim, int direction, size_t bytes, int64_t ready_ns)
 {
     const double rate = sim->options.link_bytes_s;
     if (rate <= 0.0) {
@@ -116,7 +116,7 @@ static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo
         return MO_OK;
     }
     const int64_t end =
-        take_link(sim, c->kind == COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST, c->copy.bytes, c->ready_ns);
+        reserve_link(sim, c->kind == COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST, c->copy.bytes, c->ready_ns);
     memcpy(to, from, c->copy.bytes);
     cross_link(sim, end);
     *over_ns = end;

@@ -32,7 +32,7 @@ typedef struct probe {
     int64_t largest; /* of copies */
     mo_dstream *stream;
     mo_event *begin, *end;
-    mo_daddr room;
+    mo_daddr memory;
     void *pinned, *plain;
 } probe;
 
@@ -52,10 +52,10 @@ static int64_t point_ns(const probe *p)
 
 typedef enum direction { IN, OUT } direction;
 
-static mo_status copy(const probe *p, direction way, void *host, int64_t bytes, mo_error *err)
+static mo_status copy(const probe *p, direction to, void *host, int64_t bytes, mo_error *err)
 {
-    return way == IN ? mo_copy_in(p->stream, p->room, host, (size_t)bytes, err)
-                     : mo_copy_out(p->stream, host, p->room, (size_t)bytes, err);
+    return to == IN ? mo_copy_in(p->stream, p->memory, host, (size_t)bytes, err)
+                    : mo_copy_out(p->stream, host, p->memory, (size_t)bytes, err);
 }
 
 static double larger(double a, double b)
@@ -64,16 +64,16 @@ static double larger(double a, double b)
 }
 
 /* Copies of one size, several under way, until the time is up; the best few count, since others may use the machine. */
-static mo_status measure_copies(const probe *p, direction way, void *host, int64_t bytes, double *rate,
+static mo_status measure_copies(const probe *p, direction to, void *host, int64_t bytes, double *rate,
                                 mo_error *err)
 {
-    mo_status status = copy(p, way, host, bytes, err); /* the first one finds what nobody has touched */
+    mo_status status = copy(p, to, host, bytes, err); /* the first one finds what nobody has touched */
     status = status ? status : mo_dstream_wait(p->stream, err);
     const int64_t end = mo_clock_ns() + point_ns(p);
     for (*rate = 0; !status && (*rate == 0 || mo_clock_ns() < end);) {
         const int64_t begin = mo_clock_ns();
         for (int i = 0; i < QUEUED && !status; i++) {
-            status = copy(p, way, host, bytes, err);
+            status = copy(p, to, host, bytes, err);
         }
         status = status ? status : mo_dstream_wait(p->stream, err);
         *rate = larger(*rate, (double)(QUEUED * bytes) * 1e9 / (double)(mo_clock_ns() - begin + 1));
@@ -242,7 +242,7 @@ typedef struct ground {
 
 static mo_status launch_trip(const probe *p, mo_daddr seen, int i, mo_error *err)
 {
-    const mo_daddr sequence = p->room + (mo_daddr)(offsetof(ground, sequence) + 4 * (size_t)i);
+    const mo_daddr sequence = p->memory + (mo_daddr)(offsetof(ground, sequence) + 4 * (size_t)i);
     mo_op op = {.kind = MO_OP_PUBLISH};
     op.publish.sequence = sequence;
     op.publish.flag = seen + offsetof(talk, flag);
@@ -250,11 +250,11 @@ static mo_status launch_trip(const probe *p, mo_daddr seen, int i, mo_error *err
     op = (mo_op){.kind = MO_OP_AWAIT};
     op.await = (mo_op_await){.reply = seen + offsetof(talk, reply),
                              .sequence = sequence,
-                             .from = p->room + offsetof(ground, rows),
-                             .to = p->room + offsetof(ground, rows) + 4,
+                             .from = p->memory + offsetof(ground, rows),
+                             .to = p->memory + offsetof(ground, rows) + 4,
                              .n = 1,
                              .most = 1,
-                             .bad = p->room + offsetof(ground, bad)};
+                             .bad = p->memory + offsetof(ground, bad)};
     return status ? status : mo_op_launch(p->stream, &op, err);
 }
 
@@ -287,7 +287,7 @@ static mo_status measure_launch(probe *p, mo_daddr seen, mo_error *err)
 {
     mo_op op = {.kind = MO_OP_PUBLISH};
     mo_status status = next(p, "launches", err);
-    op.publish.sequence = p->room;
+    op.publish.sequence = p->memory;
     op.publish.flag = seen + offsetof(talk, flag);
     const int64_t begin = mo_clock_ns();
     for (int i = 0; i < LAUNCHES && !status; i++) {
@@ -305,7 +305,7 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
     for (uint32_t i = 0; i <= TRIPS; i++) {
         g.sequence[i] = i + 1;
     }
-    mo_status status = mo_copy_in(p->stream, p->room, &g, sizeof g, err);
+    mo_status status = mo_copy_in(p->stream, p->memory, &g, sizeof g, err);
     status = status ? status : mo_dstream_wait(p->stream, err);
     status = status ? status : measure_launch(p, seen, err);
     status = status ? status : next(p, "round trips", err);
@@ -373,7 +373,7 @@ static mo_status prepare(probe *p, mo_error *err)
                        (long long)(p->largest >> 20));
     }
     memset(p->plain, 0x5A, (size_t)p->largest);
-    mo_status status = mo_device_alloc(p->device, (size_t)p->largest, &p->room, err);
+    mo_status status = mo_device_alloc(p->device, (size_t)p->largest, &p->memory, err);
     status = status ? status : mo_dstream_create(p->device, &p->stream, err);
     status = status ? status : mo_event_create(p->device, &p->begin, err);
     status = status ? status : mo_event_create(p->device, &p->end, err);
@@ -404,7 +404,7 @@ mo_status mo_probe_device(mo_device *device, const mo_probe_device_options *opti
     mo_dstream_destroy(p.stream); /* waits for what is under way */
     mo_event_destroy(p.begin);
     mo_event_destroy(p.end);
-    mo_device_free(device, p.room);
+    mo_device_free(device, p.memory);
     if (p.pinned) {
         mo_device_unpin(device, p.pinned);
     }

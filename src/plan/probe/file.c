@@ -27,9 +27,9 @@ static mo_status fail_write(const char *directory, int64_t bytes, int code, mo_e
 {
     if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
         return mo_fail(err, MO_ENOSPC,
-                       "%s: no room for a file of %" PRId64
+                       "%s: no space for a file of %" PRId64
                        " MiB to measure with; free some space, name another "
-                       "directory, or measure with a model that lies there",
+                       "directory, or measure with a model that is there",
                        directory, bytes >> 20);
     }
     return mo_fail(err, MO_EIO, "%s: a file to measure with cannot be written: %s", directory,

@@ -26,7 +26,7 @@
 #define ENGINE_POINTS    4 /* the last measurement is so much longer */
 /* Reads go to places in turn, as they go to slots: memory that no cache holds. (Into a few MiB, the same disk
  * looked a quarter faster than any engine can have it.) */
-#define ROOM_BYTES ((size_t)256 << 20)
+#define BUFFER_BYTES ((size_t)256 << 20)
 
 static const int64_t blocks[] = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)4 << 20};
 static const int depths[] = {1, 2, 4, 8};
@@ -38,8 +38,8 @@ typedef struct probe {
     const char *const *paths;
     int path_count;
     mo_io io;
-    bool ring_offered;
-    uint8_t *room;
+    bool uring_offered;
+    uint8_t *buffer;
     int done, total; /* measurements */
     const char *what;
 } probe;
@@ -139,13 +139,13 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
 
 /* ---- Disk ---- */
 
-static mo_status open_disk(const probe *p, const mo_disk_options *way, mo_disk **out, mo_error *err)
+static mo_status open_disk(const probe *p, const mo_disk_options *method, mo_disk **out, mo_error *err)
 {
-    const size_t bytes = ROOM_BYTES;
-    uint8_t *const room = p->room;
-    mo_disk_options o = *way;
+    const size_t bytes = BUFFER_BYTES;
+    uint8_t *const buffer = p->buffer;
+    mo_disk_options o = *method;
     o.io = p->io;
-    o.regions = &room;
+    o.regions = &buffer;
     o.region_bytes = &bytes;
     o.region_count = 1;
     return mo_disk_open(p->paths, p->path_count, &o, out, err);
@@ -157,20 +157,20 @@ static mo_status measure_load(const probe *p, mo_disk *disk, int64_t block, int 
     const mo_disk_load load = {
         .bytes = block,
         .in_flight = in_flight,
-        .places = (int)((int64_t)ROOM_BYTES / block),
+        .places = (int)((int64_t)BUFFER_BYTES / block),
         .budget_ns = (p->options->point_ms ? p->options->point_ms : POINT_MS) * points * 1000000,
         .seed = (uint64_t)mo_clock_ns(),
         .cold = p->io == MO_IO_CACHED,
     };
-    return mo_disk_measure(disk, &load, p->room, pace, err);
+    return mo_disk_measure(disk, &load, p->buffer, pace, err);
 }
 
 /* Finds what the files allow. */
 static mo_status find_methods(probe *p, mo_error *err)
 {
     mo_disk *disk;
-    mo_error no_ring;
-    mo_disk_options plain = {.plain = true}, ring = {.uring = true};
+    mo_error no_uring;
+    mo_disk_options plain = {.plain = true}, uring = {.uring = true};
     p->io = MO_IO_DIRECT;
     mo_status status = open_disk(p, &plain, &disk, err);
     if (status == MO_EUNSUPPORTED) {
@@ -181,19 +181,19 @@ static mo_status find_methods(probe *p, mo_error *err)
         return status;
     }
     mo_disk_close(disk);
-    if (mo_uring_built() && open_disk(p, &ring, &disk, &no_ring) == MO_OK) {
-        p->ring_offered = true;
+    if (mo_uring_built() && open_disk(p, &uring, &disk, &no_uring) == MO_OK) {
+        p->uring_offered = true;
         mo_disk_close(disk);
     }
     return MO_OK;
 }
 
-static mo_status measure_point(probe *p, int64_t block, int depth, bool ring, mo_error *err)
+static mo_status measure_point(probe *p, int64_t block, int depth, bool uring, mo_error *err)
 {
     mo_disk *disk;
     mo_disk_pace pace;
-    mo_disk_options o = {.readers = depth, .piece = block, .uring = ring, .plain = !ring};
-    mo_status status = next(p, ring ? "disk, io_uring" : "disk, threads", err);
+    mo_disk_options o = {.readers = depth, .piece = block, .uring = uring, .plain = !uring};
+    mo_status status = next(p, uring ? "disk, io_uring" : "disk, threads", err);
     if (!status) {
         status = open_disk(p, &o, &disk, err);
     }
@@ -206,7 +206,7 @@ static mo_status measure_point(probe *p, int64_t block, int depth, bool ring, mo
         p->report->disk[p->report->disk_count++] = (struct mo_probe_disk){
             .block_bytes = block,
             .depth = depth,
-            .ring = ring,
+            .io_uring = uring,
             .bytes_s = pace.bytes_s,
             .read_s = pace.read_ns * 1e-9,
             .cpu_share = pace.cpu_share,
@@ -233,7 +233,7 @@ static mo_status measure_engine(probe *p, mo_error *err)
     if (!status) {
         r->disk_bytes_s = pace.bytes_s;
         r->direct = mo_disk_io(disk) == MO_IO_DIRECT;
-        r->ring = mo_disk_chosen(disk) == MO_DISK_URING;
+        r->io_uring = mo_disk_chosen(disk) == MO_DISK_URING;
         r->readers = mo_disk_readers(disk);
         snprintf(r->disk_reason, sizeof r->disk_reason, "%s", mo_disk_reason(disk));
     }
@@ -243,22 +243,22 @@ static mo_status measure_engine(probe *p, mo_error *err)
 
 static mo_status measure_disk(probe *p, mo_error *err)
 {
-    p->room = mo_host_alloc_huge(ROOM_BYTES);
-    if (!p->room) {
+    p->buffer = mo_host_alloc_huge(BUFFER_BYTES);
+    if (!p->buffer) {
         return mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk");
     }
-    memset(p->room, 0, ROOM_BYTES);
+    memset(p->buffer, 0, BUFFER_BYTES);
     mo_status status = find_methods(p, err);
-    p->total += BLOCKS * DEPTHS * (1 + p->ring_offered) - 2 * BLOCKS * DEPTHS; /* as it turned out */
-    for (int ring = 0; ring < (p->ring_offered ? 2 : 1) && !status; ring++) {
+    p->total += BLOCKS * DEPTHS * (1 + p->uring_offered) - 2 * BLOCKS * DEPTHS; /* as it turned out */
+    for (int uring = 0; uring < (p->uring_offered ? 2 : 1) && !status; uring++) {
         for (int i = 0; i < BLOCKS * DEPTHS && !status; i++) {
-            status = measure_point(p, blocks[i / DEPTHS], depths[i % DEPTHS], ring, err);
+            status = measure_point(p, blocks[i / DEPTHS], depths[i % DEPTHS], uring, err);
         }
     }
     if (!status) {
         status = measure_engine(p, err);
     }
-    mo_host_free_huge(p->room, ROOM_BYTES);
+    mo_host_free_huge(p->buffer, BUFFER_BYTES);
     return status;
 }
 

@@ -11,7 +11,7 @@ enum { MO_DISK_REASON = 320 }; /* bytes of a reason */
 
 /* How files will be read, with nothing left to choose. */
 typedef struct mo_disk_settings {
-    mo_disk_options options; /* io DIRECT or CACHED; ring or plain; readers and piece > 0 */
+    mo_disk_options options; /* io DIRECT or CACHED; io_uring or plain; readers and piece > 0 */
     int threads; /* so many take over from io_uring where it cannot be had, or cannot register its memory, which
                                 is what makes it better; 0: then opening fails */
     char reason[MO_DISK_REASON]; /* one sentence */
@@ -27,7 +27,7 @@ mo_status mo_disk_start(const char *const *paths, int count, const mo_disk_setti
  * is allowed. */
 void mo_disk_close(mo_disk *disk);
 
-/* How it was opened, for instruments: direct or cached, threads or ring, and why (one sentence). */
+/* How it was opened, for instruments: direct or cached, threads or io_uring, and why (one sentence). */
 mo_io mo_disk_io(const mo_disk *disk);
 mo_disk_method mo_disk_chosen(const mo_disk *disk);
 int mo_disk_readers(const mo_disk *disk);

@@ -233,7 +233,7 @@ static mo_status start_thread(mo_uring *u)
     const int code = pthread_create(&u->thread, NULL, drive, u);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0) {
-        pthread_setname_np(u->thread, "mo-ring");
+        pthread_setname_np(u->thread, "mo-uring");
     }
     return code ? MO_ENOMEM : MO_OK;
 }
@@ -244,7 +244,7 @@ mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
     *out = NULL;
     mo_uring *u = calloc(1, sizeof *u);
     if (!u) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for the disk's ring");
+        return mo_fail(err, MO_ENOMEM, "out of memory for io_uring");
     }
     u->queue = queue;
     u->files = files;
@@ -253,7 +253,7 @@ mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
         u->free_slots[i] = i;
     }
     u->event = eventfd(0, EFD_CLOEXEC);
-    /* Room for every piece and the event. */
+    /* Space for every piece and the event. */
     const int code = u->event < 0 ? -errno : io_uring_queue_init((unsigned)u->depth + 1, &u->ring, 0);
     if (code < 0) {
         release(u);

@@ -1,4 +1,4 @@
-/* Ring: reads by io_uring. One thread, asleep in the kernel most of its time, keeps up to `depth` pieces of a
+/* Uring: reads by io_uring. One thread, asleep in the kernel most of its time, keeps up to `depth` pieces of a
  * queue under way; memory and files are registered with the kernel where it allows. Optional: a build without
  * liburing offers no ring. */
 #ifndef MO_STORE_DISK_URING_H
