@@ -2,8 +2,8 @@
  * synthetic and quantized models, the contents of a file.
  *
  * Conventions
- *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names
- *    the setting or the file that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks.
+ *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names the
+ *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks.
  *  - Objects are made by ..._open() and freed by ..._close(), which takes NULL.
  *  - Strings returned by const char * belong to the object they came from and live as long as it does. Memory that the
  *    caller gets for its own is freed with mo_free().

@@ -231,7 +231,7 @@ static void vocabulary_facts_are_equal(void **state)
 /* ---- Bytes that come back ---- */
 
 /* Any bytes, or valid characters of all planes, with runs. Returns the length. */
-static size_t random_text(uint64_t *seed, char *text, size_t room, bool valid)
+static size_t random_text(uint64_t *seed, char *text, size_t capacity, bool valid)
 {
     static const char *const pieces[] = {" ",
                                          "  ",
@@ -256,7 +256,7 @@ static size_t random_text(uint64_t *seed, char *text, size_t room, bool valid)
                                          "_",
                                          "//",
                                          "!?"};
-    const size_t length = (size_t)random_below(seed, (int64_t)room - 8);
+    const size_t length = (size_t)random_below(seed, (int64_t)capacity - 8);
     size_t n = 0;
     while (n < length) {
         const int64_t kind = random_below(seed, 4);
@@ -266,7 +266,7 @@ static size_t random_text(uint64_t *seed, char *text, size_t room, bool valid)
         } else if (kind <= 1) {
             text[n++] = (char)random_below(seed, 128);
         } else {
-            append(text, &n, strlen(piece) <= room - n ? piece : "x");
+            append(text, &n, strlen(piece) <= capacity - n ? piece : "x");
         }
     }
     return n;

@@ -164,21 +164,21 @@ mo_chat_format mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t)
 
 typedef struct writer {
     char *text;
-    size_t length, room;
+    size_t length, capacity;
     bool failed; /* out of memory */
 } writer;
 
 static void put_bytes(writer *w, const char *bytes, size_t n)
 {
-    if (w->length + n + 1 > w->room) {
-        const size_t room = 2 * (w->length + n + 256);
-        char *text = realloc(w->text, room);
+    if (w->length + n + 1 > w->capacity) {
+        const size_t capacity = 2 * (w->length + n + 256);
+        char *text = realloc(w->text, capacity);
         if (!text) {
             w->failed = true;
             return;
         }
         w->text = text;
-        w->room = room;
+        w->capacity = capacity;
     }
     memcpy(w->text + w->length, bytes, n);
     w->length += n;

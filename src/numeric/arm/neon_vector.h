@@ -89,7 +89,7 @@ MO_INLINE mo_running mo_running_start(mo_type type)
 }
 
 /* The sums of what came since the last time, plus the magic number. */
-MO_INLINE int32x4_t mo_running_take(mo_type type, mo_running *run)
+MO_INLINE int32x4_t mo_running_since(mo_type type, mo_running *run)
 {
     const int32x4_t whole = mo_sum_rows(run->part);
     const int32x4_t since = vsubq_s32(whole, run->before);
@@ -116,7 +116,7 @@ MO_INLINE void mo_sums_filed(mo_type type, const mo_four *f, int n, const mo_tok
                                          mo_token_codes(x, shape.span * n + b, h));
             }
             if (apart || h == 1) {
-                sum[b][apart ? h : 0] = mo_running_take(type, run);
+                sum[b][apart ? h : 0] = mo_running_since(type, run);
             }
         }
     }

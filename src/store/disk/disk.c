@@ -1,4 +1,4 @@
-/* The disk owns its files, one queue, and who serves it: reader threads, or the ring's one thread. */
+/* The disk owns its files, one queue, and who serves it: reader threads, or io_uring's one thread. */
 #include "store/disk/disk.h"
 
 #include "base/status.h"

@@ -60,11 +60,11 @@ typedef enum mo_disk_method { MO_DISK_THREADS, MO_DISK_URING } mo_disk_method;
 
 typedef struct mo_disk_options {
     mo_io io;      /* MO_IO_AUTO: measured when opened, on the files themselves */
-    int readers;   /* threads, or the depth of the ring; 0: chosen; at most MO_DISK_READERS */
+    int readers;   /* threads, or the depth of io_uring; 0: chosen; at most MO_DISK_READERS */
     bool plain;    /* never io_uring */
     bool uring;    /* io_uring or failure: for tests and the probe */
     int64_t piece; /* bytes of one physical read; 0: chosen */
-    /* Memory that reads will go to, for registering with the kernel (ring only); may be NULL. Registering pins
+    /* Memory that reads will go to, for registering with the kernel (io_uring only); may be NULL. Registering pins
      * it: all of its pages are taken at once. Where that is refused, reads go on without. The lists may go
      * after opening; the memory stays until closing. */
     uint8_t *const *regions;
