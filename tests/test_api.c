@@ -91,26 +91,57 @@ static mo_feed feed_of(talk *t)
                      .report_size = sizeof t->report};
 }
 
-/* The whole conversation, alone. */
-static bool talk_through(talk *t)
+/* The whole conversation, alone. logits: of every token picked from, kept or, with `compare`, compared by their bits. */
+static bool talk_through(talk *t, float *logits, int64_t vocab, bool compare)
 {
     bool good = true;
     while (good && t->count < ALL) {
         const mo_feed f = feed_of(t);
         good = mo_session_feed(&f, NULL) == MO_OK && t->report.error.status == MO_OK && t->report.token >= 0;
+        float *row = logits + (t->count - PROMPT) * vocab;
+        const size_t bytes = sizeof *row * (size_t)vocab;
+        if (good && compare) {
+            good = memcmp(row, mo_session_logits(t->session), bytes) == 0;
+        } else if (good) {
+            memcpy(row, mo_session_logits(t->session), bytes);
+        }
         t->tokens[t->count++] = t->report.token;
     }
     return good;
 }
 
-static void wanted(mo_model *model, int32_t want[THREADS][ALL])
+/* What every conversation gives alone. */
+typedef struct expected {
+    int32_t tokens[THREADS][ALL];
+    float *logits[THREADS]; /* ANSWER rows */
+    int64_t vocab;
+} expected;
+
+static void expected_open(mo_model *model, expected *want)
 {
+    want->vocab = vocab_of(model);
     for (int i = 0; i < THREADS; i++) {
         talk t;
-        assert_true(talk_open(model, i, &t) && talk_through(&t));
-        memcpy(want[i], t.tokens, sizeof want[i]);
+        want->logits[i] = malloc(sizeof(float) * (size_t)(ANSWER * want->vocab));
+        assert_non_null(want->logits[i]);
+        assert_true(talk_open(model, i, &t) && talk_through(&t, want->logits[i], want->vocab, false));
+        memcpy(want->tokens[i], t.tokens, sizeof want->tokens[i]);
         talk_close(&t);
     }
+}
+
+static void expected_close(expected *want)
+{
+    for (int i = 0; i < THREADS; i++) {
+        free(want->logits[i]);
+    }
+}
+
+/* The row of logits that token n of answer `number` was picked from has the same bits. */
+static bool same_row(const expected *want, int number, int n, const mo_session *session)
+{
+    return memcmp(want->logits[number] + n * want->vocab, mo_session_logits(session),
+                  sizeof(float) * (size_t)want->vocab) == 0;
 }
 
 /* ---- Many threads ---- */
@@ -118,7 +149,7 @@ static void wanted(mo_model *model, int32_t want[THREADS][ALL])
 typedef struct worker {
     mo_model *model;
     int number;
-    const int32_t *want;
+    const expected *want;
     bool good;
 } worker;
 
@@ -148,7 +179,8 @@ static void *work(void *user)
             o.seed = (uint64_t)w->number;
             w->good = w->good && mo_sampler_open(&o, vocab_of(w->model), &t.sampler, NULL) == MO_OK;
         }
-        w->good = w->good && talk_through(&t) && memcmp(t.tokens, w->want, sizeof(int32_t) * ALL) == 0;
+        w->good = w->good && talk_through(&t, w->want->logits[w->number], w->want->vocab, true) &&
+                  memcmp(t.tokens, w->want->tokens[w->number], sizeof(int32_t) * ALL) == 0;
         talk_close(&t);
     }
     return NULL;
@@ -184,15 +216,15 @@ static void eight_threads(void **state)
 {
     (void)state;
     for (int d = 0; d < 2; d++) {
-        static int32_t want[THREADS][ALL];
+        expected want;
         mo_model *model = open_model(devices[d]);
         worker workers[THREADS];
         pthread_t threads[THREADS], polling;
         poller p = {.model = model};
-        wanted(model, want);
+        expected_open(model, &want);
         assert_int_equal(pthread_create(&polling, NULL, poll_reports, &p), 0);
         for (int i = 0; i < THREADS; i++) {
-            workers[i] = (worker){.model = model, .number = i, .want = want[i]};
+            workers[i] = (worker){.model = model, .number = i, .want = &want};
             assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
         }
         for (int i = 0; i < THREADS; i++) {
@@ -204,6 +236,7 @@ static void eight_threads(void **state)
             assert_true(workers[i].good);
         }
         assert_true(p.polls > 0);
+        expected_close(&want);
         mo_model_close(model);
     }
 }
@@ -221,11 +254,11 @@ static bool cancel_now(void *user, int64_t done, int64_t total)
 static void one_cancelled(void **state)
 {
     (void)state;
-    static int32_t want[THREADS][ALL];
+    expected want;
     static talk talks[THREADS];
     mo_model *model = open_model("none");
     mo_feed feeds[THREADS];
-    wanted(model, want);
+    expected_open(model, &want);
     for (int i = 0; i < THREADS; i++) {
         assert_true(talk_open(model, i, &talks[i]));
     }
@@ -249,6 +282,7 @@ static void one_cancelled(void **state)
         }
         for (int i = 0; i < THREADS; i++) {
             if (i != 3) {
+                assert_true(same_row(&want, i, n, talks[i].session));
                 talks[i].tokens[talks[i].count++] = talks[i].report.token;
             }
         }
@@ -256,11 +290,12 @@ static void one_cancelled(void **state)
     for (int i = 0; i < THREADS; i++) {
         if (i == 3) { /* a cancel when nothing runs does not stop the next feed */
             mo_session_cancel(talks[i].session);
-            assert_true(talk_through(&talks[i]));
+            assert_true(talk_through(&talks[i], want.logits[i], want.vocab, true));
         }
-        assert_memory_equal(talks[i].tokens, want[i], sizeof want[i]);
+        assert_memory_equal(talks[i].tokens, want.tokens[i], sizeof want.tokens[i]);
         talk_close(&talks[i]);
     }
+    expected_close(&want);
     mo_model_close(model);
 }
 
@@ -303,6 +338,32 @@ static void masks_and_log_probabilities(void **state)
     mo_model_close(model);
 }
 
+/* ---- Conversations ---- */
+
+static void conversations(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}], \"name\": null}]";
+    static const char tools[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{}]}";
+    const mo_message message = {"user", "a"}, unknown[] = {{"user", "a"}, {"nobody", "b"}};
+    mo_model *model = open_model("none");
+    mo_error err;
+    char *want = NULL, *got = NULL;
+    assert_int_equal(mo_model_chat(model, &message, 1, NULL, &want, NULL), MO_OK);
+    assert_int_equal(mo_model_chat_json(model, json, strlen(json), NULL, &got, NULL), MO_OK);
+    assert_string_equal(got, want);
+    mo_free(got);
+    assert_int_equal(mo_model_chat_json(model, tools, strlen(tools), NULL, &got, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "has no place for tools"));
+    assert_null(got);
+    assert_int_equal(mo_model_chat_json(model, "[", 1, NULL, &got, NULL), MO_EINVAL);
+    assert_int_equal(mo_model_chat(model, unknown, 2, NULL, &got, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "message 2"));
+    mo_free(want);
+    mo_model_close(model);
+}
+
 static void structs_grow(void **state)
 {
     (void)state;
@@ -334,6 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structs_grow),
+        cmocka_unit_test(conversations),
         cmocka_unit_test(masks_and_log_probabilities),
         cmocka_unit_test(one_cancelled),
         cmocka_unit_test(eight_threads),
