@@ -5,6 +5,10 @@
 #include "device/host/ops.h"
 #include "numeric/merge.h"
 
+enum {
+    ROW_MAX = 4096
+}; /* values of a row that needs no memory of its own: a step of a usual model allocates nothing */
+
 /* The operands of a stream op, found. */
 typedef struct stream_parts {
     const mo_op_stream *o;
@@ -139,7 +143,8 @@ mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o)
     if (job->status != MO_OK) {
         return job->status;
     }
-    p.sum = malloc(2 * sizeof(float) * (size_t)o->n);
+    float own[2 * ROW_MAX];
+    p.sum = o->n <= ROW_MAX ? own : malloc(2 * sizeof(float) * (size_t)o->n);
     if (!p.sum) {
         return mo_fail(job->err, MO_ENOMEM, "no memory for two rows of %d values", o->n);
     }
@@ -152,7 +157,9 @@ mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o)
             }
         }
     }
-    free(p.sum);
+    if (p.sum != own) {
+        free(p.sum);
+    }
     return MO_OK;
 }
 
