@@ -569,7 +569,7 @@ MO_API mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_sn
  * written. A failure leaves the model as usable as before. Waits for a step that runs. */
 MO_API mo_status mo_model_request_done(mo_model *model, mo_error *err);
 
-/* What was counted since the model was opened, or since a reset: one line of JSON (docs/hot-cache.md has its members);
+/* What was counted since the model was opened, or since a reset: one line of JSON, as perf_out gets it;
  * mo_free() *json. Any thread. */
 MO_API mo_status mo_model_profile(mo_model *model, char **json, mo_error *err);
 
