@@ -111,8 +111,8 @@ typedef struct mo_learning_options {
     const char *profile;
     /* "full" (NULL): picks and times; "update": picks, and walls of a device's lanes; "off": nothing is counted. */
     const char *perf_mode;
-    const char
-        *perf_out; /* file for this run's counts, written after each request and at the end; NULL: none */
+    /* File for this run's counts, written after each request and at the end; NULL: none. */
+    const char *perf_out;
     const char *warm_file; /* what was in RAM is kept here for a fast next start; NULL: none */
     mo_hot_cache_options hot_cache;
     uint64_t reserved[4]; /* 0 */
@@ -140,9 +140,8 @@ typedef struct mo_model_options {
 
     /* A model that does not fit under the ceiling keeps what every token needs in RAM, and of its experts (or
      * layers) as many as fit; the others come from disk when they are needed. The results are the same. */
-    int64_t
-        ram_bytes; /* ceiling of the process's memory, which models that are open share; 0: what the machine and its
-                           limits leave */
+    /* Ceiling of the process's memory, which models that are open share; 0: what the machine and its limits leave. */
+    int64_t ram_bytes;
     mo_kv_type kv;      /* what sessions will use; the plan counts `sessions` of them */
     bool all_logits;    /* logits of every position will be asked for; the plan counts them */
     const char *policy; /* which experts stay, as listed by mo_policy_name(); NULL: the default */
@@ -154,8 +153,7 @@ typedef struct mo_model_options {
 
     /* With a device the core and the sessions are in its memory, and of the experts as many as fit; the others are
      * computed from RAM, or fetched. The results are the same. */
-    const char
-        *device; /* "none", "sim", "cuda" or "auto"; NULL: auto, that is, a GPU where one can be used */
+    const char *device; /* "none", "sim", "cuda" or "auto"; NULL: auto: a GPU where one can be used */
     int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
     mo_postfetch_mode postfetch;
     bool cpu_moe; /* no expert stays in the device's memory, but for a hot cache */

@@ -220,7 +220,7 @@ static void memory_ends(void **state)
     static const char *const strings[] = {"abc", "bd"};
     char text[300];
     memset(text, 'a', sizeof text);
-    memcpy(text, "ab", 2);
+    text[1] = 'b';
     for (long after = 0;; after++) {
         mo_stop *stop = NULL;
         mo_text out = {0};

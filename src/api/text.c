@@ -131,15 +131,16 @@ void mo_reply_close(mo_reply *reply)
 
 /* With the date of today, unless the caller names one or none. */
 static mo_status render(const mo_model *model, const mo_chat_message *messages, size_t count,
-                        mo_chat_options *o, char **text, mo_error *err)
+                        const mo_chat_options *options, char **text, mo_error *err)
 {
+    mo_chat_options o = *options;
     char date[16];
     struct tm today;
     const time_t now = time(NULL);
     size_t length;
     strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
-    o->date = !o->date ? date : o->date[0] ? o->date : NULL;
-    return mo_chat_render(model->chat, messages, count, o, text, &length, err);
+    o.date = !o.date ? date : o.date[0] ? o.date : NULL;
+    return mo_chat_render(model->chat, messages, count, &o, text, &length, err);
 }
 
 mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "text/utf8.h"
 
-enum { COUNT_MAX = 256, LENGTH_MAX = 65536 };
+enum { COUNT_MAX = 256, LENGTH_MAX = 65536, SPACE = 64 };
 
 typedef struct pattern {
     char *string;
@@ -84,7 +84,7 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
 static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 {
     if (length >= stop->space) {
-        const size_t space = 2 * length + 64;
+        const size_t space = 2 * length + SPACE;
         char *more = realloc(stop->text, space);
         if (!more) {
             return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", length);
@@ -104,26 +104,27 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
                        COUNT_MAX);
     }
     mo_stop *stop = calloc(1, sizeof *stop);
+    pattern *patterns = calloc(count ? count : 1, sizeof *patterns);
+    char *text = calloc(1, SPACE);
+    if (!stop || !patterns || !text) {
+        free(stop);
+        free(patterns);
+        free(text);
+        return mo_fail(err, MO_ENOMEM, "no memory for %zu stop strings", count);
+    }
+    stop->patterns = patterns;
+    stop->text = text;
+    stop->space = SPACE;
+    stop->met = -1;
     mo_status status = MO_OK;
-    if (stop) {
-        stop->met = -1;
-        stop->patterns = calloc(count ? count : 1, sizeof *stop->patterns);
-    }
-    if (!stop || !stop->patterns) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for %zu stop strings", count);
-    }
     for (size_t i = 0; i < count && status == MO_OK; i++) {
         stop->count = i + 1;
         status = pattern_open(&stop->patterns[i], strings[i], i + 1, err);
-    }
-    if (status == MO_OK) {
-        status = reserve(stop, 0, err);
     }
     if (status != MO_OK) {
         mo_stop_close(stop);
         return status;
     }
-    stop->text[0] = '\0';
     *out = stop;
     return MO_OK;
 }
