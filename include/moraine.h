@@ -533,7 +533,8 @@ MO_API mo_status mo_session_feed(const mo_feed *feed, mo_error *err);
 
 /* The same for several sessions of one model, 1 to 256, which share the steps; no result changes. One that fails or is
  * cancelled leaves the others alone: they are brought to their ends, and the call returns the first failure. Feeds that
- * make no sense together are MO_EINVAL before anything is fed. Decoding allocates nothing. */
+ * make no sense together (a session or a sampler named twice, sessions of two models) are MO_EINVAL before anything is
+ * fed. Decoding allocates nothing. */
 MO_API mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err);
 
 /* Before the first feed of a text whose experts are on disk: lets its first tokens through the model without routed

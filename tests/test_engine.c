@@ -1,5 +1,6 @@
 /* The engine against llama.cpp's values, and against itself: the same bits whatever the threads, the
  * instruction set, the batch, the company and how it came into memory. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,13 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "api/model.h"
 #include "check.h"
-#include "engine/step.h"
+#include "engine/session.h"
 #include "moraine.h"
 #include "oracle.h"
 #include "random.h"
@@ -772,6 +776,258 @@ static void fixed_fingerprints(void **state)
     }
 }
 
+/* ---- Fed together, when something goes wrong -------------------------------------------------- */
+
+enum { PROGRESS_LIMIT = 500 }; /* a feed that never ended would hear of more slices */
+
+static bool count_progress(void *user, int64_t done, int64_t total)
+{
+    int *calls = user;
+    (void)done, (void)total;
+    return ++*calls < PROGRESS_LIMIT;
+}
+
+static mo_feed counted_feed(mo_session *session, const int32_t *tokens, int *calls, mo_feed_report *report)
+{
+    return (mo_feed){.size = sizeof(mo_feed),
+                     .session = session,
+                     .tokens = tokens,
+                     .count = ORACLE_TOKENS,
+                     .progress = count_progress,
+                     .user = calls,
+                     .report = report,
+                     .report_size = sizeof *report};
+}
+
+/* Copies the model's file, in which the embedding of a token that the oracle's text does not have is made no number. */
+static int32_t damage_token(const mo_model *model, const oracle *o, const char *path)
+{
+    const mo_weights *e = &model->engine->spec->embed;
+    const int64_t bytes = mo_format_row_bytes(mo_format_of(e->type), model->engine->spec->width);
+    char command[1024];
+    struct stat file;
+    int32_t bad = 1;
+    for (int i = 0; i < ORACLE_TOKENS; i++) {
+        if (o->tokens[i] == bad) {
+            bad++;
+            i = -1;
+        }
+    }
+    uint8_t *row = malloc((size_t)bytes);
+    assert_non_null(row);
+    assert_int_equal(mo_rows_read(model->engine->tiers->rows, bad, row, NULL), MO_OK);
+    snprintf(command, sizeof command, "cp '%s' '%s'", o->path, path);
+    assert_int_equal(system(command), 0);
+    const int f = open(path, O_RDWR);
+    assert_true(f >= 0 && fstat(f, &file) == 0);
+    uint8_t *all = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+    assert_ptr_not_equal(all, MAP_FAILED);
+    uint8_t *at = memmem(all, (size_t)file.st_size, row, (size_t)bytes);
+    assert_non_null(at);
+    memset(at, 0xFF, (size_t)bytes);
+    munmap(all, (size_t)file.st_size);
+    close(f);
+    free(row);
+    return bad;
+}
+
+static void fail_late(const oracle *o, const char *path, int32_t bad)
+{
+    mo_model *model = open_model(path, &(setting){.batch = 16});
+    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+    mo_session *alone = open_session(model, MO_KV_F16);
+    int calls = 0;
+    int32_t damaged[ORACLE_TOKENS];
+    mo_feed_report reports[2];
+    memcpy(damaged, o->tokens, sizeof damaged);
+    damaged[20] = bad;
+    const mo_feed feeds[2] = {counted_feed(a, damaged, &calls, &reports[0]),
+                              counted_feed(b, o->tokens, &calls, &reports[1])};
+    feed(alone, o->tokens, ORACLE_TOKENS, 0, NULL);
+    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_EFORMAT);
+    assert_true(calls < PROGRESS_LIMIT);
+    assert_int_equal(reports[0].error.status, MO_EFORMAT);
+    assert_int_equal(reports[1].error.status, MO_OK);
+    assert_memory_equal(mo_session_logits(b), mo_session_logits(alone), sizeof(float) * (size_t)o->vocab);
+    mo_session_close(a);
+    mo_session_close(b);
+    mo_session_close(alone);
+    mo_model_close(model);
+}
+
+/* One session fails for good at a slice after the first, where a recurrent state loses what it has: the call returns
+ * all the same, and the other session comes to its bits. */
+static void one_of_two_fails_late(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/moraine-engine-XXXXXX", path[64];
+    int recurrent = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    for (int m = 0; m < model_count; m++) {
+        mo_model *model = open_model(models[m].path, &(setting){.batch = 16});
+        mo_session *session = open_session(model, MO_KV_F16);
+        const bool wanted = session->state.recurrent;
+        const int32_t bad = wanted ? damage_token(model, &models[m], path) : 0;
+        mo_session_close(session);
+        mo_model_close(model);
+        if (wanted) {
+            fail_late(&models[m], path, bad);
+            assert_int_equal(remove(path), 0);
+            recurrent++;
+        }
+    }
+    assert_true(recurrent > 0);
+    rmdir(folder);
+}
+
+/* Sessions of two formats on a device, which computes one in a step: they take turns, and no step is done twice. */
+static void two_formats_on_a_device(void **state)
+{
+    (void)state;
+    static const mo_kv_type formats[] = {MO_KV_F32, MO_KV_F16, MO_KV_F32, MO_KV_F16};
+    for (int m = 0; m < model_count; m++) {
+        const oracle *o = &models[m];
+        int calls = 0;
+        mo_error err = {.detail = ""};
+        mo_model *model = NULL;
+        mo_session *s[4];
+        mo_feed feeds[4];
+        mo_feed_report reports[4];
+        mo_model_options options = mo_model_options_default();
+        options.threads = 2;
+        options.context = 128;
+        options.batch = 16;
+        options.sessions = 4;
+        options.kv = MO_KV_F32;
+        options.device = "sim";
+        options.learning.profile = "off";
+        check_status(mo_model_open(o->path, &options, &model, &err), &err);
+        for (int i = 0; i < 4; i++) {
+            s[i] = open_session(model, formats[i]);
+            assert_non_null(s[i]->state.gpu_session);
+            feeds[i] = counted_feed(s[i], o->tokens, &calls, &reports[i]);
+        }
+        feed(s[2], o->tokens, ORACLE_TOKENS, 0, NULL);
+        feed(s[3], o->tokens, ORACLE_TOKENS, 0, NULL);
+        check_status(mo_session_feed_all(feeds, 2, &err), &err);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(reports[i].computed, ORACLE_TOKENS);
+            assert_memory_equal(mo_session_logits(s[i]), mo_session_logits(s[i + 2]),
+                                sizeof(float) * (size_t)o->vocab);
+        }
+        for (int i = 0; i < 4; i++) {
+            mo_session_close(s[i]);
+        }
+        mo_model_close(model);
+    }
+}
+
+static void *feed_two(void *user)
+{
+    mo_session_feed_all(user, 2, NULL);
+    return NULL;
+}
+
+/* A cancel of the second session while the first still waits for another thread's step is kept. */
+static void cancelled_while_another_begins(void **state)
+{
+    (void)state;
+    const oracle *o = &models[0];
+    const struct timespec moment = {.tv_nsec = 1000 * 1000};
+    mo_model *model = open_model(o->path, &(setting){.batch = 16});
+    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+    mo_feed_report reports[2];
+    int calls = 0;
+    mo_feed feeds[2] = {counted_feed(a, o->tokens, &calls, &reports[0]),
+                        counted_feed(b, o->tokens, &calls, &reports[1])};
+    pthread_t thread;
+    const int32_t other = o->tokens[0] ? 0 : 1;
+    feed(a, &other, 1, 0, NULL); /* another text, whose end is recorded under the engine's lock */
+    assert_non_null(a->touch.touched);
+    pthread_mutex_lock(&model->engine->lock);
+    mo_session_cancel(b); /* too late for anything: the feed forgets it, and with that has begun */
+    assert_int_equal(pthread_create(&thread, NULL, feed_two, feeds), 0);
+    bool begun = false;
+    for (int i = 0; i < 10000 && !begun; i++) {
+        nanosleep(&moment, NULL);
+        begun = !atomic_load(&b->cancel);
+    }
+    mo_session_cancel(b);
+    pthread_mutex_unlock(&model->engine->lock);
+    pthread_join(thread, NULL);
+    assert_true(begun);
+    assert_int_equal(reports[0].error.status, MO_OK);
+    assert_int_equal(reports[1].error.status, MO_ECANCELLED);
+    assert_int_equal(reports[1].computed, 0);
+    mo_session_close(a);
+    mo_session_close(b);
+    mo_model_close(model);
+}
+
+/* A session whose device was lost in another's step discovers on the CPU. */
+static void discovery_outlives_the_device(void **state)
+{
+    (void)state;
+    enum { COUNT = 10 };
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_session *session = NULL;
+    int32_t tokens[COUNT];
+    int64_t experts = 0;
+    mo_model_options options = mo_model_options_default();
+    options.threads = 2;
+    options.context = 128;
+    options.batch = 32;
+    options.device = "sim";
+    options.ram_bytes = (size_t)52 << 20;
+    options.learning.profile = "off";
+    for (int i = 0; i < COUNT; i++) {
+        tokens[i] = i + 300;
+    }
+    check_status(mo_model_open(MO_TEST_MODEL, &options, &model, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    assert_non_null(session->state.gpu_session);
+    assert_non_null(model->engine->tiers->store);
+    atomic_store(&model->engine->accelerator, NULL); /* as a step does that finds it lost */
+    check_status(mo_session_discover(session, tokens, COUNT, &experts, &err), &err);
+    assert_null(session->state.gpu_session);
+    feed(session, tokens, COUNT, 0, NULL);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+/* Picks run side by side: a sampler named twice is refused, as is a feed that ends before its session. */
+static void feeds_that_make_no_sense_together(void **state)
+{
+    (void)state;
+    const oracle *o = &models[0];
+    const mo_sampler_options sampling = mo_sampler_options_default();
+    mo_model *model = open_model(o->path, &(setting){.batch = 16});
+    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+    mo_sampler *samplers[2];
+    mo_feed_report reports[2];
+    int calls = 0;
+    mo_feed feeds[2] = {counted_feed(a, o->tokens, &calls, &reports[0]),
+                        counted_feed(b, o->tokens, &calls, &reports[1])};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mo_sampler_open(&sampling, o->vocab, &samplers[i], NULL), MO_OK);
+        feeds[i].sampler = samplers[0];
+    }
+    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_EINVAL);
+    assert_int_equal(calls, 0);
+    feeds[1].sampler = samplers[1];
+    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+    for (feeds[0].size = 0; feeds[0].size < offsetof(mo_feed, session) + sizeof a; feeds[0].size++) {
+        assert_int_equal(mo_session_feed(feeds, NULL), MO_EINVAL);
+    }
+    mo_sampler_close(samplers[0]);
+    mo_sampler_close(samplers[1]);
+    mo_session_close(a);
+    mo_session_close(b);
+    mo_model_close(model);
+}
+
 /* An argument names the one test to run: emulators are slow. */
 int main(int argc, char **argv)
 {
@@ -789,6 +1045,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(decoding_together_allocates_nothing),
         cmocka_unit_test(a_removed_file_is_not_missed),
         cmocka_unit_test(at_the_same_time),
+        cmocka_unit_test(one_of_two_fails_late),
+        cmocka_unit_test(two_formats_on_a_device),
+        cmocka_unit_test(cancelled_while_another_begins),
+        cmocka_unit_test(discovery_outlives_the_device),
+        cmocka_unit_test(feeds_that_make_no_sense_together),
     };
     model_count = oracle_read(models);
     if (argc > 1) {

@@ -1,5 +1,6 @@
 /* Feed: brings sessions to their sequences, several in shared steps. Each feed ends by itself, well or not; what it was
  * asked to do stands in its session meanwhile, so that nothing is allocated. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +108,8 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
     const mo_feed *f = &s->feed;
     int64_t common = 0;
     mo_session_leave_lost_device(s);
-    s->ended = s->alone = false;
+    s->ended = false;
+    s->alone_until = 0;
     s->computed = 0;
     s->told = 0;
     s->pick = (mo_pick){.sampler = f->sampler,
@@ -209,7 +211,6 @@ static void end_slice(mo_session *s, const mo_slice *slice)
     const mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
     const int64_t from = s->state.length - slice->count;
-    s->alone = false;
     memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
     s->computed += slice->count;
     for (int64_t i = 0; f->logits && i < slice->count; i++) {
@@ -231,21 +232,37 @@ static void end_slice(mo_session *s, const mo_slice *slice)
 
 /* ---- Steps ------------------------------------------------------------------------------------ */
 
-/* The slices of the next step: of one session that must be alone, or else of all, sharing the batch evenly. */
+/* A device computes the attention of a step in one format, and nothing of a state in RAM. */
+static bool can_share_step(const mo_state *a, const mo_state *b)
+{
+    return !a->gpu_session == !b->gpu_session && (!a->gpu_session || a->kv == b->kv);
+}
+
+static bool must_be_alone(const mo_session *s)
+{
+    return s->state.length < s->alone_until;
+}
+
+/* The slices of the next step: of one session that must be alone, or else of all that can share it with the first,
+ * sharing the batch evenly. The others' turn comes when these have ended. */
 static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
 {
     mo_session **list = all->list;
     const int count = all->count;
     int waiting = 0, used = 0;
-    const mo_session *alone = NULL;
+    const mo_session *alone = NULL, *first = NULL;
     for (int i = 0; i < count; i++) {
-        waiting += !list[i]->ended;
-        alone = !alone && !list[i]->ended && list[i]->alone ? list[i] : alone;
+        if (list[i]->ended) {
+            continue;
+        }
+        first = first ? first : list[i];
+        alone = !alone && must_be_alone(list[i]) ? list[i] : alone;
+        waiting += can_share_step(&first->state, &list[i]->state);
     }
     int64_t left = list[0]->engine->batch;
     for (int i = 0; i < count && left > 0; i++) {
         mo_error err;
-        if (list[i]->ended || (alone && list[i] != alone)) {
+        if (list[i]->ended || (alone ? list[i] != alone : !can_share_step(&first->state, &list[i]->state))) {
             continue;
         }
         const int64_t share = alone ? left : left / waiting > 0 ? left / waiting : 1;
@@ -262,8 +279,11 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
 }
 
 /* A step that was not done. The device is lost: the CPU goes on, from the first token. Several sessions: each tries alone,
- * so that the failure is only its own. One session: it has failed. All were cancelled: nothing is to be done. */
-static void bear_failure(feeding *all, mo_session **of, int used, mo_status status, const mo_error *err)
+ * so that the failure is only its own, to the end of the slice that failed: a recurrent state is empty now, and would
+ * otherwise meet the others there again and again. One session: it has failed. All were cancelled: nothing is to be
+ * done. */
+static void bear_failure(feeding *all, mo_session **of, const mo_slice *slices, int used, mo_status status,
+                         const mo_error *err)
 {
     for (int i = 0; i < used; i++) {
         if (status == MO_ECANCELLED) {
@@ -272,7 +292,7 @@ static void bear_failure(feeding *all, mo_session **of, int used, mo_status stat
         if (status == MO_EDEVICE && of[i]->state.gpu_session && !atomic_load(&of[i]->engine->accelerator)) {
             mo_session_leave_lost_device(of[i]);
         } else if (used > 1) {
-            of[i]->alone = true;
+            of[i]->alone_until = slices[i].tokens - of[i]->feed.tokens + slices[i].count;
         } else {
             end_feed(all, of[i], status, err);
         }
@@ -315,7 +335,7 @@ static void feed_to_end(feeding *all)
         }
         const mo_status status = mo_step(all->list[0]->engine, slices, used, &err);
         if (status != MO_OK) {
-            bear_failure(all, of, used, status, &err);
+            bear_failure(all, of, slices, used, status, &err);
         }
         for (int i = 0; i < used && status == MO_OK; i++) {
             end_slice(of[i], &slices[i]);
@@ -330,10 +350,16 @@ static const mo_feed *feed_at(const mo_feed *feeds, int index)
     return (const mo_feed *)((const char *)feeds + (size_t)index * feeds->size);
 }
 
+/* An older caller's feed ends before it. */
+static const mo_sampler *sampler_of(const mo_feed *feed)
+{
+    return feed->size >= offsetof(mo_feed, sampler) + sizeof feed->sampler ? feed->sampler : NULL;
+}
+
 /* What cannot be fed together is refused before anything is. */
 static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
 {
-    mo_feed own;
+    mo_feed own = {0};
     if (count < 1 || count > FEEDS_MAX) {
         return mo_fail(err, MO_EINVAL, "1 to %d sessions can be fed at once, not %d", FEEDS_MAX, count);
     }
@@ -342,7 +368,8 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
         if (status != MO_OK) {
             return status;
         }
-        if (feed_at(feeds, i)->size != feeds->size || !own.session) {
+        if (feed_at(feeds, i)->size != feeds->size ||
+            feeds->size < offsetof(mo_feed, session) + sizeof own.session || !own.session) {
             return mo_fail(err, MO_EINVAL, "feeds of one call have the same size, and a session each");
         }
         for (int j = 0; j < i; j++) {
@@ -350,6 +377,9 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
             if (a == b || a->engine != b->engine) {
                 return mo_fail(err, MO_EINVAL,
                                "sessions fed together must be different ones of the same model");
+            }
+            if (own.sampler && own.sampler == sampler_of(feed_at(feeds, j))) { /* they pick side by side */
+                return mo_fail(err, MO_EINVAL, "sessions fed together must not share a sampler");
             }
         }
     }
@@ -364,10 +394,13 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
+    for (int i = 0; i < count; i++) { /* before the first waits for anything: a cancel from then on counts */
+        all.list[i] = feed_at(feeds, i)->session;
+        atomic_store(&all.list[i]->cancel, false); /* one that came too late for an earlier feed */
+    }
     for (int i = 0; i < count; i++) {
         mo_error own;
-        mo_session *s = all.list[i] = feed_at(feeds, i)->session;
-        atomic_store(&s->cancel, false); /* one that came too late for an earlier feed */
+        mo_session *s = all.list[i];
         s->feed = (mo_feed){0};
         mo_options_read(&s->feed, sizeof s->feed, feed_at(feeds, i), "mo_feed", &own);
         const mo_status begun = begin_feed(s, &own);
@@ -388,6 +421,13 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
                               mo_error *err)
 {
     MO_OWN_ERROR(err)
+    mo_status status;
+    bool lost;
     atomic_store(&session->cancel, false);
-    return mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
+    do { /* again on the CPU, where the device is lost meanwhile */
+        mo_session_leave_lost_device(session);
+        status = mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
+        lost = session->state.gpu_session && !atomic_load(&session->engine->accelerator);
+    } while (status == MO_EDEVICE && lost);
+    return status;
 }

@@ -22,9 +22,10 @@ struct mo_session {
     mo_feed feed;
     mo_pick pick;
     bool ended;
-    bool prompt;  /* more than one token is new: somebody's text, to its last token */
-    bool alone;   /* the next step is this session's only, because one with others failed */
-    int64_t told; /* positions that were handed out: none is told twice */
+    bool prompt; /* more than one token is new: somebody's text, to its last token */
+    int64_t
+        alone_until; /* steps before this position are this session's only, because one with others failed */
+    int64_t told;    /* positions that were handed out: none is told twice */
 };
 
 /* context: positions the session can hold, at most the engine's. The engine outlives it. Any thread, also while others
