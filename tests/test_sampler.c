@@ -141,6 +141,43 @@ static void penalties_and_bias(void **state)
     assert_int_equal(hits[400], PICKS);
 }
 
+/* Mask and bias each leave tokens, and together none: there is nothing to pick, and nothing is drawn. */
+static void nothing_is_allowed(void **state)
+{
+    (void)state;
+    uint32_t mask[(VOCAB + 31) / 32] = {0};
+    const mo_logit_bias bias[] = {{5, -INFINITY}, {40, -INFINITY}};
+    mask[0] = 1u << 5;
+    mask[1] = 1u << 8;
+    for (int i = 0; i < 8; i++) { /* greedy and drawn, with and without top-k, one more token and none */
+        mo_sampler_options set = plain();
+        set.temperature = i % 2 ? 0.8f : 0.0f;
+        set.top_k = i / 2 % 2 ? 40 : 0;
+        set.bias = bias;
+        set.bias_count = 2;
+        mask[2] = i < 4 ? 0 : 1u << 3;
+        mo_sampler *s = make(&set);
+        for (int n = 0; n < 50; n++) {
+            assert_int_equal(mo_sampler_pick(s, logits, mask, NULL, 0), i < 4 ? -1 : 67);
+        }
+        mo_sampler_close(s);
+    }
+    mo_logit_bias *all = calloc(VOCAB, sizeof *all);
+    for (int i = 0; i < VOCAB; i++) {
+        all[i] = (mo_logit_bias){i, -INFINITY};
+    }
+    for (int greedy = 0; greedy < 2; greedy++) {
+        mo_sampler_options set = plain();
+        set.temperature = greedy ? 0.0f : 1.0f;
+        set.bias = all;
+        set.bias_count = VOCAB;
+        mo_sampler *s = make(&set);
+        assert_int_equal(mo_sampler_pick(s, logits, NULL, NULL, 0), -1);
+        mo_sampler_close(s);
+    }
+    free(all);
+}
+
 static void same_seed_same_tokens(void **state)
 {
     (void)state;
@@ -188,6 +225,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(shares),
         cmocka_unit_test(penalties_and_bias),
+        cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(nonsense),
         cmocka_unit_test(same_seed_same_tokens),
     };

@@ -314,6 +314,16 @@ static bool feed_prompt(cli_generation *g)
     return ok;
 }
 
+int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count)
+{
+    const int32_t token =
+        mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, tokens, (size_t)count);
+    if (token < 0) {
+        fprintf(stderr, "moraine %s: the biases forbid every token of the vocabulary\n", g->command);
+    }
+    return token;
+}
+
 /* Picks, shows and feeds tokens until something ends the answer. */
 static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go_on)
 {
@@ -323,8 +333,10 @@ static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go
         if (g->answer_tokens == limit) {
             return CLI_FINISH_LENGTH;
         }
-        const int32_t token =
-            mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, g->tokens, (size_t)g->count);
+        const int32_t token = cli_pick(g, g->tokens, g->count);
+        if (token < 0) {
+            return CLI_FINISH_FAILED;
+        }
         g->answer_tokens++;
         if (!append(g, token)) {
             return CLI_FINISH_FAILED;

@@ -107,6 +107,9 @@ bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);
 
 bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count); /* after those that are there */
 
+/* The token that follows these, which the session holds. Negative after saying that none is allowed. */
+int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count);
+
 /* How an answer is printed. */
 typedef enum cli_manner {
     CLI_PLAIN, /* every token as it is */

@@ -117,8 +117,11 @@ static bool record_answer(recording *c)
         fprintf(stderr, "moraine trace: out of memory\n");
     }
     for (int64_t i = 0; ok && i != c->r->limit && count < c->info.context; i++) {
-        const int32_t token =
-            mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, tokens, (size_t)count);
+        const int32_t token = cli_pick(g, tokens, count);
+        if (token < 0) {
+            ok = false;
+            break;
+        }
         if (mo_token_ends(c->model, token)) {
             break;
         }

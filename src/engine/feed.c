@@ -57,7 +57,7 @@ static void end_well(feeding *all, mo_session *s)
 {
     mo_error err;
     if (s->feed.sampler && s->pick.token < 0) {
-        end_feed(all, s, mo_fail(&err, MO_EINVAL, "the mask allows no token at all"), &err);
+        end_feed(all, s, mo_fail(&err, MO_EINVAL, "mask and bias allow no token at all"), &err);
     } else {
         end_feed(all, s, MO_OK, NULL);
     }

@@ -248,18 +248,25 @@ static int32_t likeliest(const float *logits, int64_t n)
     return (int32_t)best;
 }
 
-/* What the mask leaves out cannot be picked, whatever its penalties and bias. False: it leaves out everything. */
-static bool apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
+/* What the mask leaves out cannot be picked, whatever its penalties and bias. */
+static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
 {
-    bool any = false;
     for (int64_t i = 0; i < vocab; i++) {
-        if (mask[i / 32] >> (i % 32) & 1) {
-            any = true;
-        } else {
+        if (!(mask[i / 32] >> (i % 32) & 1)) {
             logits[i] = -INFINITY;
         }
     }
-    return any;
+}
+
+/* Mask and bias may each leave some tokens, and together none. */
+static bool any_allowed(const float *logits, int64_t vocab)
+{
+    for (int64_t i = 0; i < vocab; i++) {
+        if (logits[i] > -INFINITY) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
@@ -270,7 +277,10 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
     for (size_t i = 0; i < s->set.bias_count; i++) {
         s->logits[s->bias[i].token] += s->bias[i].bias;
     }
-    if (mask && !apply_mask(s->logits, mask, s->vocab)) {
+    if (mask) {
+        apply_mask(s->logits, mask, s->vocab);
+    }
+    if (!any_allowed(s->logits, s->vocab)) {
         return -1;
     }
     if (s->set.temperature == 0.0f) {
