@@ -444,7 +444,7 @@ MO_API mo_status mo_sampler_open(const mo_sampler_options *options, int64_t voca
                                  mo_error *err);
 MO_API void mo_sampler_close(mo_sampler *sampler);
 /* Picks the next token; `recent` is the sequence so far. mask: bit t % 32 of word t / 32 says whether token t may be
- * picked; NULL: all may. Returns -1 when none may. Allocates nothing. */
+ * picked; NULL: all may. Returns -1 when none may: a token whose bias is -INFINITY may not either. Allocates nothing. */
 MO_API int32_t mo_sampler_pick(mo_sampler *sampler, const float *logits, const uint32_t *mask,
                                const int32_t *recent, size_t count);
 
@@ -557,6 +557,7 @@ MO_API void mo_session_cancel(mo_session *session);
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);
+/* Where a device fails to receive the state, the session is empty afterwards: feed it anew, or restore again. */
 MO_API mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err);
 /* As bytes for a file, which mo_free() frees; and from such bytes, of which every field is checked. */
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);

@@ -1,6 +1,7 @@
 /* A model on a device against the same model on the CPU: the same bits, whatever is where. The device is a simulated
  * one; with MO_TEST_DEVICE=cuda in the environment the same suite runs on a GPU. */
 #include "api/model.h"
+#include "device/sim/sim.h"
 #include "gpu/objects.h"
 #include "gpu_case.h"
 #include "profile/json.h"
@@ -538,23 +539,135 @@ static void a_lost_device_costs_only_speed(void **state)
         warnings = 0;
         mo_log_set(count_warnings, NULL, MO_LOG_WARN);
         mo_session *session = NULL;
-        if (mo_session_open(model, NULL, &session, &err) == MO_OK) {
-            sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-            feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
-            assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-            assert_int_equal(s.told, ORACLE_TOKENS);
-            mo_model_device(model, &report, sizeof report);
-            lost += report.lost;
-            assert_int_equal(warnings, report.lost ? 1 : 0);
-            free(s.rows);
-            mo_session_close(session);
-        }
+        assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+        assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        assert_int_equal(s.told, ORACLE_TOKENS);
+        mo_model_device(model, &report, sizeof report);
+        lost += report.lost;
+        assert_int_equal(warnings, report.lost ? 1 : 0);
+        free(s.rows);
+        mo_session_close(session);
         mo_log_set(NULL, NULL, MO_LOG_WARN);
         mo_model_close(model);
     }
     unsetenv("MORAINE_SIM");
     assert_true(lost > 0);
     free(want);
+}
+
+/* Lost when a session is opened, the first or one beside another, or soon after: every session opens and has the same bits
+ * on the CPU, and one line says so. */
+static void a_device_lost_while_sessions_open(void **state)
+{
+    (void)state;
+    const char *const names[] = {"qwen3moe", "qwen3next"};
+    for (int i = 0; i < 4; i++) {
+        const oracle *o = find_model(names[i / 2]);
+        const bool beside = i % 2;
+        const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        sink s = {.rows = calloc(1, bytes), .vocab = o->vocab};
+        for (int after = 0; after < 8; after++) {
+            mo_device_report report;
+            mo_model *model = open_model(o->path, &(setting){.device = "sim", .cpu_moe = after % 2});
+            mo_session *sessions[3] = {NULL};
+            if (beside) {
+                sessions[0] = open_session(model, MO_KV_F16);
+                feed(sessions[0], o->tokens, ORACLE_TOKENS / 2, 1, &s);
+            }
+            warnings = 0;
+            mo_log_set(count_warnings, NULL, MO_LOG_WARN);
+            mo_sim_arm(model->device, MO_SIM_LOST, after);
+            for (int j = beside; j < 3; j++) {
+                sessions[j] = open_session(model, MO_KV_F16);
+            }
+            mo_model_device(model, &report, sizeof report);
+            assert_int_equal(report.lost, after < 3 - beside); /* a copy for each session */
+            for (int j = 0; j < 3; j++) {
+                memset(s.rows, 0, bytes);
+                mo_session *session = sessions[j];
+                const int64_t held = mo_session_length(session);
+                feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+                const int64_t from = held * o->vocab; /* what was told before is told again or not */
+                assert_memory_equal(s.rows + from, want + from, bytes - sizeof(float) * (size_t)from);
+            }
+            mo_log_set(NULL, NULL, MO_LOG_WARN);
+            mo_model_device(model, &report, sizeof report);
+            assert_true(report.lost);
+            assert_int_equal(warnings, 1);
+            for (int j = 0; j < 3; j++) {
+                mo_session_close(sessions[j]);
+            }
+            mo_model_close(model);
+        }
+        free(s.rows);
+        free(want);
+    }
+}
+
+/* The logits that the sequence ends with. A step may fail for the copy that does, and is asked for again. */
+static void expect_last(mo_session *session, const int32_t *tokens, int64_t count, const float *want,
+                        int64_t vocab)
+{
+    mo_error err = {.detail = ""};
+    const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
+    if (mo_session_feed(&f, &err) != MO_OK) {
+        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    }
+    assert_memory_equal(mo_session_logits(session), want, sizeof(float) * (size_t)vocab);
+}
+
+/* Whichever copy fails: a session that could not be restored is empty, so neither text is taken for the other. */
+static void a_failed_restore_leaves_nothing(void **state)
+{
+    (void)state;
+    enum { SHORT = ORACLE_TOKENS / 2 };
+    const char *const names[] = {"llama31", "gpt-oss-mxfp4", "qwen3next"};
+    for (int i = 0; i < 3; i++) {
+        const oracle *o = find_model(names[i]);
+        const int64_t vocab = o->vocab;
+        const float *last, *middle;
+        int32_t other[ORACLE_TOKENS];
+        int refused = 0;
+        mo_error err = {.detail = ""};
+        mo_snapshot *snapshot = NULL;
+        for (int t = 0; t < ORACLE_TOKENS; t++) {
+            other[t] = o->tokens[ORACLE_TOKENS - 1 - t];
+        }
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, vocab, &(setting){.step = 1});
+        float *want_other = logits_of(o->path, other, ORACLE_TOKENS, vocab, &(setting){.step = 1});
+        last = want + (ORACLE_TOKENS - 1) * vocab;
+        middle = want + (SHORT - 1) * vocab;
+        const float *last_other = want_other + (ORACLE_TOKENS - 1) * vocab;
+        mo_model *model = open_model(o->path, &(setting){.device = "sim"});
+        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        expect_last(one, other, ORACLE_TOKENS, last_other, vocab);
+        assert_int_equal(mo_snapshot_open(one, &snapshot, &err), MO_OK);
+        for (int after = 0; after < 40; after++) {
+            expect_last(two, o->tokens, ORACLE_TOKENS, last, vocab);
+            mo_sim_arm(model->device, MO_SIM_COPY, after);
+            expect_last(two, o->tokens, SHORT, middle, vocab);
+            const mo_status status = mo_session_restore(two, snapshot, &err);
+            mo_sim_arm(model->device, MO_SIM_NONE, 0);
+            refused += status != MO_OK;
+            assert_int_equal(mo_session_length(two), status == MO_OK ? ORACLE_TOKENS : 0);
+            assert_true((mo_session_logits(two) != NULL) == (status == MO_OK));
+            expect_last(two, o->tokens, ORACLE_TOKENS, last, vocab);
+            assert_true(mo_session_computed(two) > 0);
+            assert_int_equal(mo_session_restore(two, snapshot, &err), MO_OK);
+            expect_last(two, other, ORACLE_TOKENS, last_other, vocab);
+            assert_int_equal(mo_session_computed(two), 0);
+        }
+        assert_true(refused > 0);
+        mo_snapshot_close(snapshot);
+        mo_session_close(one);
+        mo_session_close(two);
+        mo_model_close(model);
+        free(want);
+        free(want_other);
+    }
 }
 
 /* A copy that fails is the CPU's work; the device goes on. */
@@ -646,6 +759,8 @@ int main(void)
         cmocka_unit_test(states_are_saved_and_restored),
         cmocka_unit_test(a_refused_program_costs_only_speed),
         cmocka_unit_test(a_lost_device_costs_only_speed),
+        cmocka_unit_test(a_device_lost_while_sessions_open),
+        cmocka_unit_test(a_failed_restore_leaves_nothing),
         cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
         cmocka_unit_test(a_small_ceiling_is_refused),
     };

@@ -1,5 +1,7 @@
 /* Cores larger than a device's memory: layers that do not fit cross the link for every step, from RAM and from disk, and
  * the bits are those of the CPU. */
+#include "api/model.h"
+#include "device/sim/sim.h"
 #include "gpu_case.h"
 #include "plan/rates.h"
 #include "sanitized.h"
@@ -289,6 +291,37 @@ static void faults_while_passing(void **state)
     assert_true(lost > 0 || strcmp(device_name, "sim") != 0);
 }
 
+/* Lost when a session is opened, before a step and after some: the CPU reads the layers that the device had streamed. */
+static void lost_while_a_session_opens(void **state)
+{
+    (void)state;
+    for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += 3) {
+        const oracle *o = &models[i];
+        mo_device_report report = {0};
+        const int64_t vram = least_vram(o->path, &report), ram = least_ram(o);
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        for (int n = 0; n < 4; n++) {
+            mo_model *model =
+                open_model(o->path, &(setting){.device = "sim", .vram = vram, .ram = n % 2 ? ram : 0});
+            sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+            if (n / 2) {
+                mo_session *before = open_session(model, MO_KV_F16);
+                feed(before, o->tokens, 3, 1, &s);
+                mo_session_close(before);
+            }
+            mo_sim_arm(model->device, MO_SIM_LOST, 0);
+            mo_session *session = open_session(model, MO_KV_F16);
+            mo_model_device(model, &report, sizeof report);
+            assert_true(report.lost);
+            expect_despite_faults(o, session, want, false);
+            mo_session_close(session);
+            mo_model_close(model);
+            free(s.rows);
+        }
+        free(want);
+    }
+}
+
 /* As if somebody had measured a link on which nothing pays: the CPU takes every layer that does not fit, from the first
  * on. */
 static void slow_link_begin(char *folder)
@@ -396,6 +429,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(passages_are_counted),
         cmocka_unit_test(plans_come_true),
         cmocka_unit_test(faults_while_passing),
+        cmocka_unit_test(lost_while_a_session_opens),
         cmocka_unit_test(programs_that_cannot_be_made),
     };
     if (argc > 1) {

@@ -1,6 +1,6 @@
 /* Accelerator: what the engine knows of a device that computes whole steps in its stead. Who implements it (gpu/gpu.c)
  * stands above the engine; the engine calls it through these functions alone, and stops calling step, open, pull and push
- * once step has answered MO_EDEVICE. */
+ * once step or open has answered MO_EDEVICE. */
 #ifndef MO_ENGINE_ACCELERATOR_H
 #define MO_ENGINE_ACCELERATOR_H
 
@@ -12,11 +12,14 @@ struct mo_forward;
 struct mo_state;
 
 typedef struct mo_accelerator {
-    void *owner; /* first argument of step and open */
+    void *owner; /* first argument of step, lose and open */
 
     /* The step of forward->slices, all of whose states are on the device. The caller holds the engine's lock; tokens are
      * placed and embedded in the workspace. MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
+
+    /* The device is lost, and the CPU computes the steps that follow. Called once, under the engine's lock. */
+    void (*lose)(void *owner);
 
     /* The state of a session on the device: state->gpu_session. open and close may be called by any thread, also while a
      * step runs that does not use this state; close also after the device was lost. */

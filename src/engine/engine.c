@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/status.h"
 
 /* Layers share few rotations; each is filled once per token of a step. */
@@ -69,5 +70,18 @@ void mo_engine_destroy(mo_engine *engine)
         pthread_mutex_destroy(&engine->lock);
         mo_workspace_drop(&engine->space);
         free(engine);
+    }
+}
+
+void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why)
+{
+    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    if (accelerator) {
+        mo_log(
+            MO_LOG_WARN, "device",
+            "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
+            why->detail);
+        accelerator->lose(accelerator->owner);
+        atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
     }
 }

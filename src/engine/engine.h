@@ -55,6 +55,9 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
                            mo_error *err);
 void mo_engine_destroy(mo_engine *engine); /* NULL is allowed */
 
+/* The device is lost, as the error says: from now on the CPU computes. Logs it, unless that is known already. Under lock. */
+void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why);
+
 /* Bytes of working memory such an engine takes. */
 size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads);
 

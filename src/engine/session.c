@@ -19,6 +19,24 @@ int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool a
     return rows * spec->vocab * (int64_t)sizeof(float);
 }
 
+/* On the device, where there is one. One that turns out to be lost costs the session only speed: it stays in RAM. */
+static mo_status place_state(mo_engine *engine, mo_state *state, mo_error *err)
+{
+    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    mo_error why = {0};
+    const mo_status status = accelerator ? accelerator->open_session(accelerator->owner, state, &why) : MO_OK;
+    if (status == MO_EDEVICE) {
+        pthread_mutex_lock(&engine->lock);
+        mo_engine_lose_accelerator(engine, &why);
+        pthread_mutex_unlock(&engine->lock);
+        return MO_OK;
+    }
+    if (status != MO_OK) {
+        *err = why;
+    }
+    return status;
+}
+
 mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out,
                                  mo_error *err)
 {
@@ -37,9 +55,7 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
         free(s);
         return status;
     }
-    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
-    const mo_status placed =
-        accelerator ? accelerator->open_session(accelerator->owner, &s->state, err) : MO_OK;
+    const mo_status placed = place_state(engine, &s->state, err);
     if (placed != MO_OK) {
         mo_session_close(s);
         return placed;

@@ -99,6 +99,10 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, m
         const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
         status = accelerator ? accelerator->push(&session->state, err) : MO_OK;
         pthread_mutex_unlock(&session->engine->lock);
+        if (status != MO_OK) { /* the device has neither the old state nor all of the new one */
+            mo_state_reset(&session->state);
+            session->has_logits = false;
+        }
     }
     if (status == MO_OK) {
         memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)snapshot->length);

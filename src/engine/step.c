@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/host.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "engine/accelerator.h"
 #include "engine/forward.h"
@@ -270,12 +269,8 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
                           .slices = slices,
                           .slice_count = count};
     const mo_status status = run(&forward, err);
-    if (status == MO_EDEVICE && atomic_load(&engine->accelerator)) {
-        mo_log(
-            MO_LOG_WARN, "device",
-            "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
-            err->detail);
-        atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
+    if (status == MO_EDEVICE) {
+        mo_engine_lose_accelerator(engine, err);
     }
     for (int i = 0; i < count; i++) {
         if (status == MO_OK) {

@@ -144,6 +144,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     }
     gpu->accelerator = (mo_accelerator){.owner = gpu,
                                         .step = mo_gpu_step,
+                                        .lose = mo_gpu_lose,
                                         .open_session = mo_gpu_session_open,
                                         .close_session = mo_gpu_session_close,
                                         .adopt_logits = mo_gpu_session_adopt,

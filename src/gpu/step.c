@@ -196,9 +196,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     if (status != MO_OK) {
         give_up(gpu);
     }
-    if (status == MO_EDEVICE) {
-        mo_gpu_layer_buffer_end(&gpu->layer_buffer);
-    } else if (status == MO_OK) {
+    if (status == MO_OK) {
         gpu->steps++;
     }
     mo_pool_expect(forward->engine->pool, 0);
@@ -213,4 +211,14 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
     mo_gpu_report_publish(gpu);
     mo_gpu_turn_end(&gpu->turn);
     return status;
+}
+
+void mo_gpu_lose(void *owner)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_turn_begin(&gpu->turn);
+    give_up(gpu); /* layers may be on their way for a step that will not come */
+    mo_gpu_layer_buffer_end(&gpu->layer_buffer);
+    mo_gpu_report_publish(gpu);
+    mo_gpu_turn_end(&gpu->turn);
 }

@@ -5,7 +5,8 @@
 
 #include "gpu/objects.h"
 
-/* As mo_accelerator has it. */
+/* As mo_accelerator has them. */
 mo_status mo_gpu_step(void *gpu, mo_forward *forward, mo_error *err);
+void mo_gpu_lose(void *gpu);
 
 #endif
