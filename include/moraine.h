@@ -140,7 +140,8 @@ typedef struct mo_model_options {
 
     /* A model that does not fit under the ceiling keeps what every token needs in RAM, and of its experts (or
      * layers) as many as fit; the others come from disk when they are needed. The results are the same. */
-    /* Ceiling of the process's memory, which models that are open share; 0: what the machine and its limits leave. */
+    /* Ceiling of the process's memory, which models that are open share, kept with as many sessions as `sessions` says; 0:
+     * what the machine and its limits leave. */
     int64_t ram_bytes;
     mo_kv_type kv;      /* what sessions will use; the plan counts `sessions` of them */
     bool all_logits;    /* logits of every position will be asked for; the plan counts them */
@@ -158,7 +159,10 @@ typedef struct mo_model_options {
     mo_postfetch_mode postfetch;
     bool cpu_moe; /* no expert stays in the device's memory, but for a hot cache */
 
-    int sessions; /* open at once: the plan keeps memory for so many; 0: 1 */
+    /* Open at once: under `ram_bytes` the plan keeps memory for so many of `kv` and `context`; 0: 1. Others may be opened,
+     * but the state of those beyond, or what theirs is larger by (mo_session_bytes() says), is the caller's own addition to
+     * the ceiling of RAM. Device memory is never exceeded: there such a session is refused. */
+    int sessions;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);

@@ -413,6 +413,32 @@ static void vram_ceilings(void **state)
     assert_int_equal(l.vram_bytes, 1);
 }
 
+/* The ceiling is what one that was given leaves beside other models, or what is free, whichever is smaller: what is free
+ * already lacks what the others hold. */
+static void vram_ceilings_beside_other_models(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t asked, held, free, ceiling;
+    } cases[] = {{30 * GIB, 0, 32 * GIB, 30 * GIB},        {30 * GIB, 10 * GIB, 22 * GIB, 20 * GIB},
+                 {30 * GIB, 20 * GIB, 12 * GIB, 10 * GIB}, {30 * GIB, 20 * GIB, 4 * GIB, 4 * GIB},
+                 {30 * GIB, 20 * GIB, 10 * GIB, 10 * GIB}, {30 * GIB, 5 * GIB, 24 * GIB, 24 * GIB},
+                 {30 * GIB, 30 * GIB, 8 * GIB, 1},         {30 * GIB, 40 * GIB, 8 * GIB, 1},
+                 {30 * GIB, 40 * GIB, 64 * GIB, 1}};
+    const mo_plan_model m = gpt_oss_120b(4096);
+    mo_plan p;
+    mo_error err;
+    assert_int_equal(mo_plan_make(&m, &(mo_plan_limits){.ram_bytes = 200 * GB}, &gpu, &p, &err), MO_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_plan_limits l = {.ram_bytes = 200 * GB, .ram_keeps = true, .vram_held = cases[i].held};
+        mo_plan_device d = {0};
+        mo_plan_limits_device(cases[i].asked, cases[i].free, MO_PLAN_VRAM_RESERVE_MIB, &l);
+        const bool fits = mo_plan_device_place(&m, &l, &p, &d);
+        assert_int_equal(fits, d.least <= cases[i].ceiling);
+        assert_int_equal(d.ceiling, cases[i].ceiling);
+    }
+}
+
 /* The tables of the three tiers' design: 29 layers in VRAM at a context of 512, 24 at 4096 (its keys and values are F32, and its
  * workspace grows with the context); 0.2 tokens/s over eight lanes, 0.4 over sixteen. */
 static void machine_002_with_its_gpu(void **state)
@@ -471,6 +497,7 @@ int main(void)
         cmocka_unit_test(random_devices),
         cmocka_unit_test(the_cpu_takes_layers),
         cmocka_unit_test(vram_ceilings),
+        cmocka_unit_test(vram_ceilings_beside_other_models),
         cmocka_unit_test(machine_002_with_its_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * batches, formats of the cache, numbers of sessions and of models, both accept or both refuse; planned bytes are the bytes
  * that were allocated; and the bytes of a token are the counted ones where routing plays no part, otherwise those that a
  * replay of the same run's trace gives. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -294,6 +295,176 @@ static void models_share_a_ceiling(void **state)
     assert_int_equal(mo_place_held(mo_place_here(MO_TIER_VRAM, 0)), 0);
 }
 
+/* Means found for both before either has planned: what is held is counted when it matters. */
+static void means_found_before_another_plans(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    setting s = {.path = MO_TEST_MODEL, .device = "sim", .context = 200, .batch = 16, .sessions = 1};
+    const mo_plan_report plan = bounds(&s);
+    const int64_t ram = plan.whole_bytes + plan.least_bytes + 1000,
+                  vram = plan.device.whole_bytes + plan.device.least_bytes + 1000;
+    const mo_hot_cache_options none = {.file = NULL};
+    const mo_means_ask ask = {
+        .hot_cache = &none, .ram_bytes = ram, .vram_bytes = vram, .device = "sim", .to_open = true};
+    mo_means means[2];
+    mo_opened opened[2];
+    mo_pool *pool = NULL;
+    int64_t used = 0, device = 0;
+    assert_int_equal(mo_pool_create(THREADS, &pool, &err), MO_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mo_means_find(&ask, &means[i], &err), MO_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        const mo_open_options o = {
+            .means = &means[i],
+            .needs = {.context = s.context, .batch = s.batch, .sessions = 1, .threads = THREADS},
+            .pool = pool};
+        if (mo_opened_make(s.path, &o, &opened[i], &err) != MO_OK) {
+            fail_msg("%s", err.detail);
+        }
+        used += opened[i].placed.plan.used;
+        device += opened[i].placed.plan.device.used;
+    }
+    assert_true(used <= ram && device <= vram);
+    assert_true(opened[1].placed.plan.used < opened[0].placed.plan.used);
+    assert_true(opened[1].placed.plan.device.used < opened[0].placed.plan.device.used);
+    for (int i = 0; i < 2; i++) {
+        mo_opened_drop(&opened[i]);
+        mo_device_close(means[i].device);
+    }
+    mo_pool_destroy(pool);
+}
+
+typedef struct opener {
+    setting with;
+    pthread_barrier_t *start;
+    run made;
+    mo_status status;
+    mo_error err;
+} opener;
+
+static void *open_at_once(void *user)
+{
+    opener *o = user;
+    pthread_barrier_wait(o->start);
+    o->status = begin_run(&o->with, &o->made, &o->err);
+    return NULL;
+}
+
+/* Two threads open a model each: together they stay under both ceilings, whoever plans first. */
+static void models_opened_at_once(void **state)
+{
+    (void)state;
+    for (int round = 0; round < (SANITIZED ? 8 : 40); round++) {
+        setting s = {.path = MO_TEST_MODEL,
+                     .device = round % 2 ? "sim" : NULL,
+                     .context = 200,
+                     .batch = 16,
+                     .sessions = 1};
+        const mo_plan_report plan = bounds(&s);
+        s.ram = plan.whole_bytes + plan.least_bytes + 1000;
+        s.vram = s.device ? plan.device.whole_bytes + plan.device.least_bytes + 1000 : 0;
+        pthread_barrier_t start;
+        pthread_t threads[2];
+        opener openers[2] = {{.with = s, .start = &start}, {.with = s, .start = &start}};
+        int64_t used = 0, device = 0;
+        pthread_barrier_init(&start, NULL, 2);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(pthread_create(&threads[i], NULL, open_at_once, &openers[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+        }
+        pthread_barrier_destroy(&start);
+        for (int i = 0; i < 2; i++) {
+            if (openers[i].status != MO_OK) {
+                fail_msg("%s", openers[i].err.detail);
+            }
+            used += openers[i].made.model->opened.placed.plan.used;
+            device += openers[i].made.model->opened.placed.plan.device.used;
+        }
+        assert_true(used <= s.ram && device <= s.vram);
+        for (int i = 0; i < 2; i++) {
+            end_run(&openers[i].made);
+        }
+    }
+    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_RAM, 0)), 0);
+    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_VRAM, 0)), 0);
+}
+
+/* ---- Options that make no sense ------------------------------------------------------------------ */
+
+static void refused_model(mo_model_options o, const char *named)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    o.device = o.device ? o.device : "none";
+    o.learning.profile = "off";
+    const mo_status status = mo_model_open(MO_TEST_MODEL, &o, &model, &err);
+    if (status != MO_EINVAL || model || !strstr(err.detail, named)) {
+        fail_msg("%s: %d %s", named, status, err.detail);
+    }
+}
+
+static void refused_plan(mo_plan_options o, const char *named)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report report;
+    o.device = o.device ? o.device : "none";
+    const mo_status status = mo_plan_file(MO_TEST_MODEL, &o, &report, sizeof report, &err);
+    if (status != MO_EINVAL || !strstr(err.detail, named)) {
+        fail_msg("plan %s: %d %s", named, status, err.detail);
+    }
+}
+
+#define REFUSE_MODEL(member, value)                                                                          \
+    do {                                                                                                     \
+        mo_model_options o = mo_model_options_default();                                                     \
+        o.member = value;                                                                                    \
+        refused_model(o, "`" #member "`");                                                                   \
+    } while (0)
+
+#define REFUSE_BOTH(member, value)                                                                           \
+    do {                                                                                                     \
+        mo_plan_options p = mo_plan_options_default();                                                       \
+        p.member = value;                                                                                    \
+        refused_plan(p, "`" #member "`");                                                                    \
+        REFUSE_MODEL(member, value);                                                                         \
+    } while (0)
+
+static void senseless_options(void **state)
+{
+    (void)state;
+    REFUSE_BOTH(kv, (mo_kv_type)99);
+    REFUSE_BOTH(kv, (mo_kv_type)-1);
+    REFUSE_BOTH(postfetch, (mo_postfetch_mode)77);
+    REFUSE_BOTH(postfetch, (mo_postfetch_mode)-1);
+    REFUSE_BOTH(ram_bytes, -5);
+    REFUSE_BOTH(vram_bytes, -5);
+    REFUSE_BOTH(sessions, -3);
+    REFUSE_BOTH(threads, -4);
+    REFUSE_BOTH(threads, 1025);
+    REFUSE_BOTH(batch, -5);
+    REFUSE_BOTH(batch, (int64_t)1 << 40);
+    REFUSE_BOTH(context, -7);
+    REFUSE_BOTH(context, (int64_t)1 << 60);
+    REFUSE_MODEL(readers, -1);
+    REFUSE_MODEL(readers, 100000);
+    REFUSE_MODEL(io, (mo_io)77);
+    REFUSE_MODEL(io, (mo_io)-1);
+    /* Each has sense alone; what they make together cannot be counted. */
+    mo_model_options o = mo_model_options_default();
+    mo_plan_options p = mo_plan_options_default();
+    o.sessions = p.sessions = INT32_MAX;
+    o.context = p.context = 1 << 24;
+    refused_model(o, "`sessions`");
+    refused_plan(p, "`sessions`");
+    o.device = p.device = "sim";
+    refused_model(o, "`sessions`");
+    refused_plan(p, "`sessions`");
+}
+
 /* ---- Tokens ------------------------------------------------------------------------------------ */
 
 enum { TOKENS = 12 };
@@ -544,6 +715,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(ceilings_of_a_device),
         cmocka_unit_test(small_devices),
         cmocka_unit_test(models_share_a_ceiling),
+        cmocka_unit_test(means_found_before_another_plans),
+        cmocka_unit_test(models_opened_at_once),
+        cmocka_unit_test(senseless_options),
         cmocka_unit_test(tokens_of_streamed_layers),
         cmocka_unit_test(tokens_of_routed_layers),
         cmocka_unit_test(layers_have_places),

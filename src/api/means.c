@@ -40,8 +40,6 @@ static void limit_device(const mo_means_ask *ask, int device, int64_t free_bytes
                           &m->limits);
     m->limits.cpu_moe |= m->hot.file != NULL;
     m->limits.vram_place = mo_place_here(MO_TIER_VRAM, device);
-    /* What is free already lacks what others hold. */
-    m->limits.vram_held = ask->vram_bytes > 0 && !ask->machine ? mo_place_held(m->limits.vram_place) : 0;
 }
 
 /* Another machine's device is what its file says. */
@@ -94,13 +92,17 @@ void mo_means_drop_device(mo_means *m, const char *why)
 
 /* ---- Together ---- */
 
+void mo_means_count_held(mo_means *m)
+{
+    mo_plan_limits *l = &m->limits;
+    l->ram_held = m->ram_given && !m->elsewhere ? mo_place_held(mo_place_here(MO_TIER_RAM, 0)) : 0;
+    l->vram_held = m->vram_given && !m->elsewhere ? mo_place_held(l->vram_place) : 0;
+}
+
 static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err)
 {
     if (m->hot.file && m->hot.max_mib < 0 && m->limits.vram_bytes == 0 && ask->ram_bytes == 0) {
         m->limits.reserve_bytes = m->hot.reserve_mib << 20; /* its reserve, not the plan's */
-    }
-    if (m->ram_given && !ask->machine) { /* what is found free already lacks what others hold */
-        m->limits.ram_held = mo_place_held(mo_place_here(MO_TIER_RAM, 0));
     }
     if (ask->mapped) {
         m->limits.ram_bytes = INT64_MAX;
@@ -120,6 +122,8 @@ static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err
 mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
 {
     mo_means m = {.ram_given = ask->ram_bytes > 0,
+                  .vram_given = ask->vram_bytes > 0,
+                  .elsewhere = ask->machine != NULL,
                   .any_device = !ask->vram_bytes && (!ask->device || strcmp(ask->device, "auto") == 0)};
     mo_postfetch_notes notes = {.count = 0};
     mo_status status = read_settings(ask, &m, &notes, err);

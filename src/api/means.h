@@ -27,6 +27,8 @@ typedef struct mo_means {
     mo_postfetch postfetch;
     mo_device *device;       /* this machine's, the caller's to close; NULL: none, or described in a file */
     bool ram_given;          /* the ceiling of RAM was asked for, not found */
+    bool vram_given;         /* likewise */
+    bool elsewhere;          /* another machine, where the models of this process hold nothing */
     bool any_device;         /* nobody asked for this one: where it is too small, the model runs without */
     bool device_measured;    /* its rates */
     int64_t device_bytes;    /* that it has */
@@ -35,6 +37,10 @@ typedef struct mo_means {
 
 /* On failure *out holds nothing. Any thread. */
 mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err);
+
+/* Counts what models of this process hold under ceilings that were given; what is found free already lacks it. Who then holds
+ * what is planned keeps others from planning between. */
+void mo_means_count_held(mo_means *means);
 
 /* The device is left out, with its hot cache; `why` says what for. */
 void mo_means_drop_device(mo_means *means, const char *why);

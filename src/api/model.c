@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/model.h"
+#include "api/settings.h"
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -29,19 +30,21 @@ const char *mo_isa_name(int index)
 
 static mo_status check_options(const mo_model_options *o, mo_error *err)
 {
-    if (o->threads < 0 || o->threads > 1024) {
-        return mo_fail(err, MO_EINVAL, "`threads` must be 1 to 1024 (or 0 for one per core), not %d",
-                       o->threads);
-    }
-    if (o->batch < 0 || o->batch > 65536) {
-        return mo_fail(err, MO_EINVAL, "`batch` must be 1 to 65536 tokens, not %lld", (long long)o->batch);
-    }
-    if (o->context < 0 || o->context > (int64_t)1 << 24) {
-        return mo_fail(err, MO_EINVAL, "`context` must be 1 to %lld positions, not %lld", 1LL << 24,
-                       (long long)o->context);
-    }
+    const mo_settings settings = {.threads = o->threads,
+                                  .sessions = o->sessions,
+                                  .readers = o->readers,
+                                  .context = o->context,
+                                  .batch = o->batch,
+                                  .ram_bytes = o->ram_bytes,
+                                  .vram_bytes = o->vram_bytes,
+                                  .kv = o->kv,
+                                  .io = o->io,
+                                  .postfetch = o->postfetch};
     const mo_learning_options *learning = &o->learning;
-    const mo_status status = mo_reserve_check(learning->reserved, 4, "mo_learning_options", err);
+    mo_status status = mo_settings_check(&settings, err);
+    if (status == MO_OK) {
+        status = mo_reserve_check(learning->reserved, 4, "mo_learning_options", err);
+    }
     return status != MO_OK ? status
                            : mo_reserve_check(learning->hot_cache.reserved, 4, "mo_hot_cache_options", err);
 }

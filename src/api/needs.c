@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "gpu/needs.h"
+#include "plan/share.h"
 #include "store/bricks.h"
 
 /* What the program takes besides weights, caches and working memory: code and libraries, stacks of threads and
@@ -91,7 +92,7 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     const mo_gpu_needs needs = mo_gpu_needs_of(f, o->kv, out->batch, out->context);
     out->device_core_bytes = needs.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
-    out->device_kv_bytes = sessions * needs.session;
+    out->device_kv_bytes = mo_plan_times(sessions, needs.session);
     out->device_work_bytes = needs.work;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
     out->device_stage_plain = needs.brick;
@@ -131,11 +132,25 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_classes(bricks, m);
     count_experts(bricks, out, &interleaved);
     count_layers(f, bricks, out);
-    m->kv_bytes = sessions * (int64_t)mo_state_bytes(f, o->kv, m->context, m->batch);
-    m->work_bytes = (int64_t)mo_engine_bytes(f, m->batch, m->context, o->threads) +
-                    sessions * mo_session_logits_bytes(f, m->batch, o->all_logits);
+    m->kv_bytes = mo_plan_times(sessions, (int64_t)mo_state_bytes(f, o->kv, m->context, m->batch));
+    m->work_bytes = mo_plan_sum((int64_t)mo_engine_bytes(f, m->batch, m->context, o->threads),
+                                mo_plan_times(sessions, mo_session_logits_bytes(f, m->batch, o->all_logits)));
     m->other_bytes = PROGRAM_BYTES + PER_TOKEN_BYTES * f->vocab;
     count_device(f, o, interleaved, sessions, m);
+}
+
+/* Products stop at the largest number; a plan's sums need some distance from it. */
+static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *m, mo_error *err)
+{
+    const int64_t most = (int64_t)1 << 60;
+    if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
+        return MO_OK;
+    }
+    return mo_fail(
+        err, MO_EINVAL,
+        "`sessions` of %d with a `context` of %lld positions and a `batch` of %lld tokens need more "
+        "memory than can be counted; make them smaller",
+        o->sessions, (long long)m->context, (long long)m->batch);
 }
 
 mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err)
@@ -155,9 +170,13 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_need
     }
     if (status == MO_OK) {
         count_model(model, bricks, options, out);
+        status = check_sessions(options, &out->model, err);
     }
     mo_bricks_destroy(bricks);
     mo_checkpoint_free(model);
+    if (status != MO_OK) {
+        mo_needs_drop(out);
+    }
     return status;
 }
 

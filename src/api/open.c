@@ -13,6 +13,7 @@
 static mo_status plan_once(const mo_needs *needs, mo_means *means, mo_plan *out, mo_error *err)
 {
     mo_error small = {0};
+    mo_means_count_held(means);
     mo_status status = mo_plan_make(&needs->model, &means->limits, &means->rates, out, &small);
     if (status == MO_EDEVICE && means->any_device) {
         mo_means_drop_device(means, small.detail);
@@ -161,26 +162,28 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
-/* What the plan counts is held from here on, also what sessions will need; a hot cache has all that its device's ceiling
- * leaves. */
-static void hold(const mo_open_options *o, mo_opened *out)
+/* So many bytes of RAM are held from here on, and on the device what the plan counts, also what sessions will need; a hot
+ * cache has all that its device's ceiling leaves. */
+static void hold(const mo_open_options *o, int64_t bytes, mo_opened *out)
 {
     const mo_plan *p = &out->placed.plan;
-    const int64_t bytes = p->used, device = o->means->hot.file ? p->device.ceiling : p->device.used;
+    const int64_t device = o->means->hot.file ? p->device.ceiling : p->device.used;
     mo_place_hold(p->place[MO_AT_RAM], bytes - out->held);
     mo_place_hold(p->place[MO_AT_VRAM], device - out->device_held);
     out->held = bytes;
     out->device_held = device;
 }
 
-/* Plans and holds, one model at a time. */
+/* Plans and holds, one model at a time: what the others hold is counted under the lock as well. How many slots a hot set
+ * takes is known later, so until then it holds all that is left of a ceiling that was given. */
 static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     static pthread_mutex_t planning = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&planning);
     const mo_status status = plan(path, o, out, err);
     if (status == MO_OK && out->placed.layers) {
-        hold(o, out);
+        const mo_plan *p = &out->placed.plan;
+        hold(o, wants_hot_set(o) && o->means->ram_given ? p->ceiling : p->used, out);
     }
     pthread_mutex_unlock(&planning);
     return status;
@@ -201,8 +204,8 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
     if (status == MO_OK) {
         status = open_tiers(options, hot_bytes, out, err);
     }
-    if (status == MO_OK && hot_bytes > 0) {
-        hold(options, out); /* the hot cache has slots of its own number */
+    if (status == MO_OK && wants_hot_set(options)) {
+        hold(options, out->placed.plan.used, out); /* the hot set has slots of its own number */
     }
     if (status != MO_OK) {
         mo_opened_drop(out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/open.h"
+#include "api/settings.h"
 #include "base/growing.h"
 #include "base/machine.h"
 #include "base/status.h"
@@ -242,6 +243,20 @@ void mo_plan_options_init(mo_plan_options *options, size_t size)
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
+static mo_status check_options(const mo_plan_options *o, mo_error *err)
+{
+    const mo_settings settings = {.threads = o->threads,
+                                  .sessions = o->sessions,
+                                  .context = o->context,
+                                  .batch = o->batch,
+                                  .ram_bytes = o->ram_bytes,
+                                  .vram_bytes = o->vram_bytes,
+                                  .kv = o->kv,
+                                  .postfetch = o->postfetch};
+    const mo_status status = mo_settings_check(&settings, err);
+    return status != MO_OK ? status : mo_reserve_check(o->hot_cache.reserved, 4, "mo_hot_cache_options", err);
+}
+
 mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out, size_t size,
                        mo_error *err)
 {
@@ -250,7 +265,7 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
     MO_OWN_ERROR(err)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
     if (status == MO_OK) {
-        status = mo_reserve_check(o.hot_cache.reserved, 4, "mo_hot_cache_options", err);
+        status = check_options(&o, err);
     }
     if (status == MO_OK) {
         status = plan_file(path, &o, &report, err);

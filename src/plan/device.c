@@ -193,12 +193,19 @@ static int64_t choose_upload(const mo_plan_device *d, int64_t ceiling, int64_t g
     return group_bytes == 0 ? 0 : wanted > group_bytes ? wanted / MO_PLAN_GRAIN * MO_PLAN_GRAIN : group_bytes;
 }
 
+/* The smaller of what a ceiling leaves beside other models and what is free, which already lacks what these hold. */
+static int64_t ceiling_of(const mo_plan_limits *l)
+{
+    const int64_t held = l->vram_held > l->vram_lacking ? l->vram_held - l->vram_lacking : 0;
+    return l->vram_bytes > held ? l->vram_bytes - held : 1;
+}
+
 bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram,
                           mo_plan_device *out)
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
     want_slots(m, shares);
-    const int64_t ceiling = l->vram_bytes > l->vram_held ? l->vram_bytes - l->vram_held : 1;
+    const int64_t ceiling = ceiling_of(l);
     mo_placement_counts counts = ram ? mo_placement_counts_of(m, ram) : (mo_placement_counts){.alone = true};
     /* RAM lays out the core before anything is streamed, so what it interleaves is what it holds. */
     const mo_placement_sums in_ram = mo_placement_sum(

@@ -82,6 +82,7 @@ typedef struct mo_plan_limits {
     int64_t vram_bytes;          /* the ceiling of the device tier; 0: there is no device */
     int64_t ram_held;            /* of the ceiling, by other models of the process */
     int64_t vram_held;           /* likewise */
+    int64_t vram_lacking;        /* so much more than vram_bytes was given, but is not free */
     mo_place_id vram_place;      /* whose memory vram_bytes is */
     int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
     char why[192];               /* what decided the ceiling; may be empty */
@@ -91,7 +92,9 @@ typedef struct mo_plan_limits {
     int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
     mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
     bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
-    bool ram_keeps;              /* RAM holds all it would hold without the device, which then may be lost */
+    /* RAM holds all it would hold without the device, which then may be lost. Opening a model always asks for that; false
+     * is the seam for models whose layers are kept in VRAM alone, and until there are any, tests alone reach it. */
+    bool ram_keeps;
 } mo_plan_limits;
 
 /* Numbers of the places in a plan's list. */

@@ -1,0 +1,59 @@
+#include "api/settings.h"
+
+#include "base/status.h"
+#include "store/disk/read.h"
+
+enum { THREADS_MOST = 1024, BATCH_MOST = 65536, CONTEXT_MOST = 1 << 24 };
+
+static mo_status check_sizes(const mo_settings *s, mo_error *err)
+{
+    if (s->threads < 0 || s->threads > THREADS_MOST) {
+        return mo_fail(err, MO_EINVAL, "`threads` must be 1 to %d (or 0 for one per core), not %d",
+                       (int)THREADS_MOST, s->threads);
+    }
+    if (s->batch < 0 || s->batch > BATCH_MOST) {
+        return mo_fail(err, MO_EINVAL, "`batch` must be 1 to %d tokens, not %lld", (int)BATCH_MOST,
+                       (long long)s->batch);
+    }
+    if (s->context < 0 || s->context > CONTEXT_MOST) {
+        return mo_fail(err, MO_EINVAL, "`context` must be 1 to %d positions, not %lld", (int)CONTEXT_MOST,
+                       (long long)s->context);
+    }
+    if (s->sessions < 0) {
+        return mo_fail(err, MO_EINVAL, "`sessions` must be 1 or more (or 0 for 1), not %d", s->sessions);
+    }
+    if (s->readers < 0 || s->readers > MO_DISK_READERS) {
+        return mo_fail(err, MO_EINVAL, "`readers` must be 1 to %d (or 0 for as many as measured), not %d",
+                       (int)MO_DISK_READERS, s->readers);
+    }
+    if (s->ram_bytes < 0) {
+        return mo_fail(err, MO_EINVAL, "`ram_bytes` must be a size (or 0 for what is free), not %lld",
+                       (long long)s->ram_bytes);
+    }
+    if (s->vram_bytes < 0) {
+        return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for what is free), not %lld",
+                       (long long)s->vram_bytes);
+    }
+    return MO_OK;
+}
+
+/* Any number may arrive where the caller has an enum. */
+static bool within(int value, int most)
+{
+    return value >= 0 && value <= most;
+}
+
+mo_status mo_settings_check(const mo_settings *s, mo_error *err)
+{
+    if (!within((int)s->kv, MO_KV_Q8_0)) {
+        return mo_fail(err, MO_EINVAL, "`kv` must be f16, f32 or q8_0, not number %d", (int)s->kv);
+    }
+    if (!within((int)s->io, MO_IO_CACHED)) {
+        return mo_fail(err, MO_EINVAL, "`io` must be auto, direct or cached, not number %d", (int)s->io);
+    }
+    if (!within((int)s->postfetch, MO_POSTFETCH_EXPERT)) {
+        return mo_fail(err, MO_EINVAL, "`postfetch` must be off, auto, down or expert, not number %d",
+                       (int)s->postfetch);
+    }
+    return check_sizes(s, err);
+}
