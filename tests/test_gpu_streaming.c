@@ -295,16 +295,17 @@ static void faults_while_passing(void **state)
 static void lost_while_a_session_opens(void **state)
 {
     (void)state;
-    for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += 3) {
+    for (int i = 0; i < model_count && strcmp(device_name, "sim") == 0; i += MODEL_STEP) {
         const oracle *o = &models[i];
         mo_device_report report = {0};
         const int64_t vram = least_vram(o->path, &report), ram = least_ram(o);
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
-        for (int n = 0; n < 4; n++) {
-            mo_model *model =
-                open_model(o->path, &(setting){.device = "sim", .vram = vram, .ram = n % 2 ? ram : 0});
+        const int64_t ceilings[] = {vram, vram + report.layer_buffer_bytes / 3, 0}; /* none, some, all stay */
+        for (int n = 0; n < 12; n++) {
+            mo_model *model = open_model(
+                o->path, &(setting){.device = "sim", .vram = ceilings[n / 4], .ram = n % 2 ? ram : 0});
             sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-            if (n / 2) {
+            if (n / 2 % 2) {
                 mo_session *before = open_session(model, MO_KV_F16);
                 feed(before, o->tokens, 3, 1, &s);
                 mo_session_close(before);
