@@ -157,7 +157,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .context = o->context ? o->context : made_for,
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
-        .accelerator = m->gpu ? mo_gpu_accelerator(m->gpu) : NULL,
+        .accelerator = mo_gpu_accelerator(m->gpu),
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {

@@ -187,7 +187,7 @@ void mo_gpu_close(mo_gpu *gpu)
 
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
 {
-    return &gpu->accelerator;
+    return gpu ? &gpu->accelerator : NULL;
 }
 
 void mo_gpu_enter(mo_gpu *gpu)

@@ -44,7 +44,7 @@ typedef struct mo_gpu_options {
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
 void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 
-/* What the engine calls; the gpu's own, until it is closed. */
+/* What the engine calls; the gpu's own, until it is closed. NULL of NULL: there is none. */
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 
 /* ---- The hot cache ---- */

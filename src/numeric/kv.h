@@ -19,7 +19,7 @@ enum {
 };
 
 /* Bytes of one head's vector of n values in a format (mo_kv_type). */
-MO_ANYWHERE int64_t mo_kv_bytes(int type, int64_t n)
+MO_ANYWHERE int mo_kv_bytes(int type, int n)
 {
     return type == MO_KV_F32 ? 4 * n : type == MO_KV_F16 ? 2 * n : n + 2 * ((n + 31) / 32);
 }
@@ -33,15 +33,16 @@ typedef struct mo_kv_shape {
 
 MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
 {
-    return MO_KV_BLOCK * s.heads * (mo_kv_bytes(s.type, s.k_len) + mo_kv_bytes(s.type, s.v_len));
+    return (int64_t)MO_KV_BLOCK * s.heads * (mo_kv_bytes(s.type, s.k_len) + mo_kv_bytes(s.type, s.v_len));
 }
 
-/* Where a head's first key and first value are in a block; the next position's is mo_kv_bytes() further. */
-MO_ANYWHERE int64_t mo_kv_keys_at(mo_kv_shape s, int head)
+/* Where a head's first key and first value are in a block; the next position's is mo_kv_bytes() further. Plain ints, as are
+ * the bytes of a vector: a block has some hundred kilobytes, and every instruction more delays a GPU's attention. */
+MO_ANYWHERE int mo_kv_keys_at(mo_kv_shape s, int head)
 {
     return MO_KV_BLOCK * head * mo_kv_bytes(s.type, s.k_len);
 }
-MO_ANYWHERE int64_t mo_kv_values_at(mo_kv_shape s, int head)
+MO_ANYWHERE int mo_kv_values_at(mo_kv_shape s, int head)
 {
     return MO_KV_BLOCK * (s.heads * mo_kv_bytes(s.type, s.k_len) + head * mo_kv_bytes(s.type, s.v_len));
 }
@@ -58,8 +59,11 @@ MO_ANYWHERE int64_t mo_kv_table_length(int64_t context, int64_t window, int64_t 
  * circular. */
 MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 {
-    const uint32_t block = (uint32_t)(u / MO_KV_BLOCK), entries = (uint32_t)length;
-    return block < entries ? block : block % entries;
+    uint32_t block = (uint32_t)((uint64_t)u / MO_KV_BLOCK);
+    if (block >= (uint32_t)length) {
+        block %= (uint32_t)length;
+    }
+    return block;
 }
 
 #ifndef __cplusplus

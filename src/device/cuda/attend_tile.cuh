@@ -113,8 +113,7 @@ static __device__ __forceinline__ int tile_column(int e, int u)
 template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void tile_fetch(const tile_chunk &c, bool values, int first, uint4 *raw)
 {
-    const uint8_t *from =
-        values ? mo_span_values(c.span, first, 2 * LENGTH) : mo_span_keys(c.span, first, 2 * LENGTH);
+    const uint8_t *from = values ? mo_span_values(c.span, first, 0) : mo_span_keys(c.span, first);
     MO_UNROLL()
     for (int i = 0; i < tile<LENGTH, ROWS>::RAW; i++) {
         int u, e;
@@ -170,9 +169,8 @@ static __device__ __forceinline__ void tile_store(const tile<LENGTH, ROWS> &t, c
         int u, e;
         tile_piece<LENGTH>(i, &u, &e);
         const bool seen = first + u >= c.from && first + u < c.to;
-        const uint8_t *p = values
-                               ? mo_span_values(c.span, first, c.v_bytes) + (int64_t)(first + u) * c.v_bytes
-                               : mo_span_keys(c.span, first, c.k_bytes) + (int64_t)(first + u) * c.k_bytes;
+        const uint8_t *p = values ? mo_span_values(c.span, first, 0) + (int64_t)(first + u) * c.v_bytes
+                                  : mo_span_keys(c.span, first) + (int64_t)(first + u) * c.k_bytes;
         float x[8];
         MO_UNROLL()
         for (int j = 0; j < 8; j++) {
@@ -191,8 +189,7 @@ static __device__ __forceinline__ void tile_store_codes(const tile<LENGTH, ROWS>
         int32_t words[8] = {0};
         float d = 0.0f;
         if (first + u >= c.from && first + u < c.to) {
-            const uint8_t *p =
-                mo_span_keys(c.span, first, c.k_bytes) + (int64_t)(first + u) * c.k_bytes + 34 * block;
+            const uint8_t *p = mo_span_keys(c.span, first) + (int64_t)(first + u) * c.k_bytes + 34 * block;
             d = mo_half(mo_read_u16(p));
             mo_key_codes(p + 2, 32, words);
         }

@@ -193,9 +193,10 @@ MO_KERNEL(mo_heads, mo_op_heads)
     const int longest = op.k_len > op.v_len ? op.k_len : op.v_len;
     float *row = (float *)space + threadIdx.x / 32 * longest;
     const int vectors = op.heads + op.kv_heads * (op.v_from_k ? 1 : 2);
-    const int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    const int64_t t = warp / vectors;
-    const int which = (int)(warp % vectors), entry = which - op.heads;
+    const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const unsigned token = warp / (unsigned)vectors;
+    const int64_t t = token;
+    const int which = (int)(warp - token * (unsigned)vectors), entry = which - op.heads;
     if (t >= op.tokens) {
         mo_grid_begin();
         return;
@@ -285,12 +286,12 @@ static __device__ __forceinline__ float *partial_of(const mo_op_attend &op, int6
 
 /* How many queries of a group one block takes: all where there is work enough for everybody (the cache is read once),
  * fewer where the GPU would be idle. The grid has a block for every head; those that are not needed leave. */
-static __device__ __forceinline__ int queries_at_once(const mo_op_attend &op, int chunks)
+static __device__ __forceinline__ int queries_at_once(const mo_op_attend &op, int group, int chunks)
 {
     const int enough = 264;
-    const int group = op.heads / op.kv_heads;
-    const int parts = min(group, max(1, enough / (chunks * op.kv_heads * op.tokens)));
-    return min(mo_chunk_queries_most(&op), (group + parts - 1) / parts);
+    const int parts =
+        min(group, max(1, mo_quotient(enough, min(enough + 1, chunks * op.kv_heads * op.tokens))));
+    return min(mo_chunk_queries_most(&op), mo_quotient(group + parts - 1, parts));
 }
 
 /* The only chunk: nothing is left to merge. */
@@ -298,8 +299,8 @@ static __device__ __forceinline__ void finish_chunk(const mo_op_attend &op, cons
                                                     int head)
 {
     for (int i = threadIdx.x; i < c.queries * op.v_len; i += MO_CHUNK_THREADS) {
-        const int q = i / op.v_len;
-        const float v = mo_finish_value(op, t, head + q, i % op.v_len, c.m[q], c.l[q], c.o[i]);
+        const int q = mo_quotient(i, op.v_len);
+        const float v = mo_finish_value(op, t, head + q, i - q * op.v_len, c.m[q], c.l[q], c.o[i]);
         if (op.v_len % 32 == 0) { /* whole warps: i and the rows' lengths are multiples of 32 */
             mo_quantize_block(op.mixed, t, (head * op.v_len + i) / 32, v);
         }
@@ -309,11 +310,11 @@ static __device__ __forceinline__ void finish_chunk(const mo_op_attend &op, cons
 static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int piece, uint8_t *space)
 {
     const int64_t t = blockIdx.z;
-    const int group = op.heads / op.kv_heads;
-    const int head = blockIdx.y, kv_head = head / group;
+    const int group = mo_quotient(op.heads, op.kv_heads);
+    const int head = blockIdx.y, kv_head = mo_quotient(head, group);
     const view v = view_of(op, t); /* a step's places stand from its beginning */
-    const int some = queries_at_once(op, v.chunks);
-    const int first = head % group * some;
+    const int some = queries_at_once(op, group, v.chunks);
+    const int first = (head - kv_head * group) * some;
     if ((int)blockIdx.x >= v.chunks || first >= group) {
         mo_grid_begin();
         return;
@@ -335,7 +336,7 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
         return;
     }
     for (int i = threadIdx.x; i < c.queries * (op.v_len + 2); i += MO_CHUNK_THREADS) {
-        const int q = i / (op.v_len + 2), j = i % (op.v_len + 2);
+        const int q = mo_quotient(i, op.v_len + 2), j = i - q * (op.v_len + 2);
         partial_of(op, t, blockIdx.x, begin + q)[j] = j == 0   ? c.m[q]
                                                       : j == 1 ? c.l[q]
                                                                : c.o[q * op.v_len + j - 2];

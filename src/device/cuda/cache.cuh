@@ -18,7 +18,8 @@ static __device__ __forceinline__ uint8_t *mo_cache_block(const mo_dstate &state
 typedef struct mo_cache_span {
     const uint8_t *keys; /* the head's first in the first block */
     int values;          /* bytes from them to its values */
-    int64_t next;        /* bytes from the first block to the second */
+    int64_t
+        jump; /* for positions of the second block: bytes to add to where they were if it followed the first */
 } mo_cache_span;
 
 /* Of the chunk that begins at `begin`, of which `count` positions are there. */
@@ -30,19 +31,22 @@ static __device__ __forceinline__ mo_cache_span mo_cache_chunk(const mo_op_atten
     mo_cache_span s;
     s.keys = first + mo_kv_keys_at(shape, kv_head);
     s.values = (int)(mo_kv_values_at(shape, kv_head) - mo_kv_keys_at(shape, kv_head));
-    s.next = count > MO_KV_BLOCK ? mo_cache_block(state, begin + MO_KV_BLOCK) - first : 0;
+    s.jump = count > MO_KV_BLOCK ? mo_cache_block(state, begin + MO_KV_BLOCK) - first -
+                                       MO_KV_BLOCK * mo_cache_bytes(op.kv, op.k_len)
+                                 : 0;
     return s;
 }
 
-/* From where the keys, or values, of the block of position u of the chunk are counted: position w of the same block has its
- * own w * bytes further, w as u counted from the beginning of the chunk. */
-static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_span &s, int u, int bytes)
+/* From where the keys of the block of position u of the chunk are counted: position w of the same block has its own w * bytes
+ * further, w as u counted from the beginning of the chunk. */
+static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_span &s, int u)
 {
-    return u < MO_KV_BLOCK ? s.keys : s.keys + (s.next - MO_KV_BLOCK * bytes);
+    return u < MO_KV_BLOCK ? s.keys : s.keys + s.jump;
 }
-static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u, int bytes)
+/* The same for its values; longer: bytes that a key has more than a value. */
+static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u, int longer)
 {
-    return mo_span_keys(s, u, bytes) + s.values;
+    return (u < MO_KV_BLOCK ? s.keys : s.keys + s.jump + MO_KV_BLOCK * longer) + s.values;
 }
 
 /* The first position that a token sees. */

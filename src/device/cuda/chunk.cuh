@@ -77,7 +77,7 @@ template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_sco
         if (u + KEYS <= c.from) {
             continue;
         }
-        const uint8_t *keys = mo_span_keys(c.span, u, c.k_bytes); /* KEYS divides a block */
+        const uint8_t *keys = mo_span_keys(c.span, u); /* KEYS divides a block */
         float key[KEYS][PARTS];
         MO_UNROLL()
         for (int i = 0; i < KEYS; i++) {
@@ -125,7 +125,7 @@ template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(con
     if (u >= c.to || u + 32 <= c.from) {
         return;
     }
-    const uint8_t *keys = mo_span_keys(c.span, u, c.k_bytes);
+    const uint8_t *keys = mo_span_keys(c.span, u);
     for (int q = 0; q < c.queries; q++) {
         float sum[32];
         MO_UNROLL()
@@ -179,7 +179,7 @@ static __device__ __forceinline__ void mo_chunk_scores_q8(const mo_chunk &c)
     for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
         acc[q] = 0.0f;
     }
-    const uint8_t *key = mo_span_keys(c.span, u, c.k_bytes) + (int64_t)u * c.k_bytes;
+    const uint8_t *key = mo_span_keys(c.span, u) + (int64_t)u * c.k_bytes;
     for (int b = 0; b < blocks; b++, key += 34) {
         int32_t words[8];
         const float d = mo_half(mo_read_u16(key));
@@ -271,8 +271,8 @@ static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int fir
 {
     const int at = first * c.v_bytes,
               edge = MO_KV_BLOCK * c.v_bytes - at; /* from here on in the second block */
-    const uint8_t *low = mo_span_values(c.span, 0, c.v_bytes) + at;
-    const uint8_t *high = mo_span_values(c.span, MO_KV_BLOCK, c.v_bytes) + at;
+    const uint8_t *low = mo_span_values(c.span, 0, 0) + at;
+    const uint8_t *high = mo_span_values(c.span, MO_KV_BLOCK, c.k_bytes - c.v_bytes) + at;
     const int bytes = count * c.v_bytes, skipped = max(there, c.from - first) * c.v_bytes;
     const uint64_t start = (uint64_t)(low + skipped) | (uint64_t)(c.values + skipped);
     int done = skipped;
@@ -418,7 +418,7 @@ static __device__ __forceinline__ int mo_chunk_expect(const mo_chunk &c, int end
     mo_chunk_fetch(c, start, count, 0);
     const int edge = MO_KV_BLOCK * c.k_bytes, stop = (start + count) * c.k_bytes;
     for (int i = start * c.k_bytes + 128 * threadIdx.x; i < stop; i += 128 * MO_CHUNK_THREADS) {
-        mo_prefetch(mo_span_keys(c.span, i < edge ? 0 : MO_KV_BLOCK, c.k_bytes) + i);
+        mo_prefetch(mo_span_keys(c.span, i < edge ? 0 : MO_KV_BLOCK) + i);
     }
     return count;
 }
