@@ -35,7 +35,7 @@ static void *take(size_t bytes)
     return p;
 }
 
-static int give_back(void **state)
+static int free_blocks(void **state)
 {
     (void)state;
     while (taken_count > 0) {
@@ -191,7 +191,7 @@ static void check_one(mo_type type, int rows, int cols, int tokens, block_flavou
         .product = {.in = device_acts(&acts), .tokens = tokens, .count = 1, .stride = {rows + tokens}}};
     op.product.matrix[0] = make_matrix(type, rows, cols, &seed, kind, tokens % 2 == 0);
     check_product(&op, "one matrix");
-    give_back(NULL);
+    free_blocks(NULL);
 }
 
 static void test_every_format_and_number_of_tokens(void **state)
@@ -265,7 +265,7 @@ static void test_several_matrices(void **state)
             for (int again = 0; again < 3; again++) { /* other orders of threads */
                 check_product(&op, "several");
             }
-            give_back(NULL);
+            free_blocks(NULL);
         }
     }
 }
@@ -444,7 +444,7 @@ static void check_experts_on(const layer *l, int compute)
     }
     compare("hidden rows", l, hidden[0], hidden[1], acts_bytes);
     compare("rows", l, y[0], y[1], y_bytes);
-    give_back(NULL);
+    free_blocks(NULL);
 }
 
 static void check_experts(const layer *l)
@@ -508,17 +508,17 @@ static void test_many_tiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_cuts, give_back),
-        cmocka_unit_test_teardown(test_slab_cuts, give_back),
-        cmocka_unit_test_teardown(test_refusals, give_back),
-        cmocka_unit_test_teardown(test_every_format_and_number_of_tokens, give_back),
-        cmocka_unit_test_teardown(test_hostile_values, give_back),
-        cmocka_unit_test_teardown(test_shapes, give_back),
-        cmocka_unit_test_teardown(test_long_rows, give_back),
-        cmocka_unit_test_teardown(test_several_matrices, give_back),
-        cmocka_unit_test_teardown(test_experts_of_every_format, give_back),
-        cmocka_unit_test_teardown(test_experts_of_odd_shapes, give_back),
-        cmocka_unit_test_teardown(test_many_tiles, give_back),
+        cmocka_unit_test_teardown(test_cuts, free_blocks),
+        cmocka_unit_test_teardown(test_slab_cuts, free_blocks),
+        cmocka_unit_test_teardown(test_refusals, free_blocks),
+        cmocka_unit_test_teardown(test_every_format_and_number_of_tokens, free_blocks),
+        cmocka_unit_test_teardown(test_hostile_values, free_blocks),
+        cmocka_unit_test_teardown(test_shapes, free_blocks),
+        cmocka_unit_test_teardown(test_long_rows, free_blocks),
+        cmocka_unit_test_teardown(test_several_matrices, free_blocks),
+        cmocka_unit_test_teardown(test_experts_of_every_format, free_blocks),
+        cmocka_unit_test_teardown(test_experts_of_odd_shapes, free_blocks),
+        cmocka_unit_test_teardown(test_many_tiles, free_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

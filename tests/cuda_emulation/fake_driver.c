@@ -172,7 +172,7 @@ static int add_memory(void *begin, size_t bytes, int kind)
 }
 
 /* Locked. False when there is no such piece. */
-static bool take_memory(const void *begin, int kind)
+static bool forget_memory(const void *begin, int kind)
 {
     for (fake_memory **place = &memories; *place; place = &(*place)->next) {
         fake_memory *m = *place;
@@ -193,7 +193,7 @@ static void drop_device_memory(void)
     for (fake_memory *m = memories; m;) {
         uint8_t *begin = m->begin;
         m = m->next;
-        if (take_memory(begin, ON_DEVICE)) {
+        if (forget_memory(begin, ON_DEVICE)) {
             free(begin);
         }
     }
@@ -245,7 +245,7 @@ static int mem_free(uint64_t address)
         return entered;
     }
     void *begin = (void *)(uintptr_t)address;
-    if (!take_memory(begin, ON_DEVICE)) {
+    if (!forget_memory(begin, ON_DEVICE)) {
         return fake_leave(MO_CUDA_INVALID_VALUE);
     }
     free(begin);
@@ -266,7 +266,7 @@ static int mem_host_alloc(void **memory, size_t bytes, unsigned flags)
 static int mem_free_host(void *memory)
 {
     pthread_mutex_lock(&fake_lock);
-    if (!take_memory(memory, PINNED)) {
+    if (!forget_memory(memory, PINNED)) {
         return fake_leave(MO_CUDA_INVALID_VALUE);
     }
     free(memory);
@@ -296,7 +296,7 @@ static int mem_host_register(void *memory, size_t bytes, unsigned flags)
 static int mem_host_unregister(void *memory)
 {
     pthread_mutex_lock(&fake_lock);
-    return fake_leave(!take_memory(memory, REGISTERED) ? 713 : fake_broken);
+    return fake_leave(!forget_memory(memory, REGISTERED) ? 713 : fake_broken);
 }
 
 static int mem_host_get_device_pointer(uint64_t *address, void *memory, unsigned flags)

@@ -1,6 +1,6 @@
 /* Models on a device, for tests: opened with a few settings, fed with the oracle's tokens, compared by their bits. */
-#ifndef MO_TESTS_CARD_CASE_H
-#define MO_TESTS_CARD_CASE_H
+#ifndef MO_TESTS_GPU_CASE_H
+#define MO_TESTS_GPU_CASE_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -29,7 +29,7 @@ static mo_status make_counters(mo_cuda_device *d, mo_error *err)
     return MO_OK;
 }
 
-mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
+mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
 {
     mo_error err = {0};
     if (!d->counters && make_counters(d, &err) != MO_OK) {
@@ -40,8 +40,8 @@ mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
         return 0;
     }
     for (int i = 0; i < MO_CUDA_COUNTERS; i++) {
-        if (!d->counter_taken[i]) {
-            d->counter_taken[i] = true;
+        if (!d->counter_acquired[i]) {
+            d->counter_acquired[i] = true;
             return d->counters + (mo_daddr)i * COUNTER;
         }
     }
@@ -53,10 +53,10 @@ mo_daddr mo_cuda_counter_take(mo_cuda_device *d)
     return 0;
 }
 
-void mo_cuda_counter_give(mo_cuda_device *d, mo_daddr counter)
+void mo_cuda_counter_release(mo_cuda_device *d, mo_daddr counter)
 {
     if (counter) {
-        d->counter_taken[(counter - d->counters) / COUNTER] = false;
+        d->counter_acquired[(counter - d->counters) / COUNTER] = false;
     }
 }
 

@@ -208,7 +208,7 @@ static bool can_prelaunch(const mo_cuda_device *d)
 
 mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
 {
-    static atomic_ulong openings;
+    static atomic_ulong opened_count;
     int count = 0;
     *out = NULL;
     if (!mo_cuda_built() && !mo_cuda_driver_replaced()) {
@@ -229,7 +229,7 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
     d->base.backend = &backend;
     d->driver = driver;
     d->index = index;
-    d->serial = atomic_fetch_add(&openings, 1) + 1;
+    d->serial = atomic_fetch_add(&opened_count, 1) + 1;
     snprintf(d->name, sizeof d->name, "GPU");
     pthread_mutex_init(&d->losing, NULL);
     mo_status status = open_parts(d, ptx, err);

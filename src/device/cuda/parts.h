@@ -48,7 +48,7 @@ typedef struct mo_cuda_device {
     bool punctual; /* kernels begin when the one before has ended: asked for, or nothing else is possible */
     bool apart;    /* joining is not wanted, or was refused once: every op has kernels of its own */
     mo_daddr counters; /* uint32[MO_CUDA_COUNTERS], zeros while nothing runs; 0: not needed yet */
-    bool counter_taken[MO_CUDA_COUNTERS];
+    bool counter_acquired[MO_CUDA_COUNTERS];
 
     bool ready;             /* opened to the end */
     pthread_mutex_t losing; /* guards the writing of `why`, which is constant once lost is set */
@@ -149,8 +149,8 @@ mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err);
 
 /* A counter in device memory for the routers of one program, whose kernels run one after the other. 0: there is none,
  * and a warning has said so; routers are then not to be made. By the thread that makes and ends programs. */
-mo_daddr mo_cuda_counter_take(mo_cuda_device *device);
-void mo_cuda_counter_give(mo_cuda_device *device, mo_daddr counter); /* 0 is allowed */
+mo_daddr mo_cuda_counter_acquire(mo_cuda_device *device);
+void mo_cuda_counter_release(mo_cuda_device *device, mo_daddr counter); /* 0 is allowed */
 void mo_cuda_counters_free(mo_cuda_device *device);
 
 /* ---- cuda_program.c ---- */

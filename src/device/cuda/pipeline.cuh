@@ -7,7 +7,7 @@
 #include "device/cuda/common.cuh"
 
 #if !defined(MO_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define MO_RING_BULK
+#define MO_PIPELINE_BULK
 #endif
 
 struct mo_pipeline {
@@ -38,7 +38,7 @@ struct mo_pipeline_runs {
 static __device__ __forceinline__ void mo_pipeline_begin(mo_pipeline *pipeline, int steps)
 {
     pipeline->phases = 0;
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     if (threadIdx.x == 0) {
         for (int i = 0; i < steps; i++) {
             const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(pipeline->arrived + i);
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void mo_pipeline_bring(const mo_pipeline &pipe
     const uint8_t *from = run.from - off;
     uint8_t *to = pipeline.steps + slot * pipeline.step_bytes;
     const uint32_t bytes = run.bytes ? (off + run.bytes + 15) / 16 * 16 : 0;
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     (void)limit;
     {
         const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(pipeline.arrived + slot);
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void mo_pipeline_bring_runs(const mo_pipeline 
                                                               const mo_pipeline_runs &runs)
 {
     uint8_t *to = pipeline.steps + slot * pipeline.step_bytes;
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     const int lane = threadIdx.x & 31;
     const uint8_t *from = runs.from + (int64_t)lane * runs.apart;
     const uint32_t off = (uint32_t)(uintptr_t)from & 15;
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void mo_pipeline_bring_runs(const mo_pipeline 
 /* A step's place in the order of copies, kept where there is nothing to bring. */
 static __device__ __forceinline__ void mo_pipeline_skip(void)
 {
-#ifndef MO_RING_BULK
+#ifndef MO_PIPELINE_BULK
     mo_async_commit();
 #endif
 }
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void mo_pipeline_skip(void)
 /* Waits for the oldest step that was not waited for, which is in `slot`. A __syncthreads() makes it everybody's. */
 static __device__ __forceinline__ void mo_pipeline_wait(mo_pipeline *pipeline, int slot)
 {
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(pipeline->arrived + slot);
     const uint32_t phase = pipeline->phases >> slot & 1;
     uint32_t done;

@@ -32,7 +32,7 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
         return status;
     }
     if (!p->counter) {
-        p->counter = mo_cuda_counter_take(d);
+        p->counter = mo_cuda_counter_acquire(d);
     }
     router->arrived = p->counter;
     p->apart = p->counter == 0;
@@ -191,7 +191,7 @@ void mo_cuda_program_destroy(mo_program *program)
     if (p->graph && mo_cuda_enter(d, NULL) == MO_OK) {
         mo_cuda_check_quietly(d, d->driver->graph_exec_destroy(p->graph), "cuGraphExecDestroy");
     }
-    mo_cuda_counter_give(d, p->counter);
+    mo_cuda_counter_release(d, p->counter);
     drop_steps(p);
     free(p);
 }

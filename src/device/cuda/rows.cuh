@@ -92,7 +92,7 @@ static __device__ __forceinline__ void mo_rows_bring(const mo_pipeline &pipeline
                                                      const mo_rows_shape &shape, int number, int slot,
                                                      int folder)
 {
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     if (folder < 0 || folder >= 32) {
         return;
     }

@@ -15,7 +15,7 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     const int row0 = slab << shape.rows_log2;
     const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
-    mo_slab_take_finish(head, 0, m, 0, row0, place.rows);
+    mo_slab_load_finish(head, 0, m, 0, row0, place.rows);
     if (threadIdx.x == 32) {
         head->y = mo_at<float>(op.y[which]) + row0;
     }
@@ -84,8 +84,8 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     if (threadIdx.x == 32) {
         head->row = item.row;
     }
-    mo_slab_take_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
-    mo_slab_take_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
+    mo_slab_load_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
+    mo_slab_load_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
     mo_slab_tile<TYPE>(memory, shape, pipeline, mo_rows_acts_of(op.in, item.token, 1), source);
     return true;
 }
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
     const int row0 = blockIdx.x << shape.rows_log2;
     const mo_slab_place place =
         mo_slab_place_of(shape, mo_at<const uint8_t>(item.base) + op.down_at, row0, op.down.rows);
-    mo_slab_take_finish(head, 0, op.down, item.expert, row0, place.rows);
+    mo_slab_load_finish(head, 0, op.down, item.expert, row0, place.rows);
     if (threadIdx.x == 32) {
         head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
     }

@@ -34,7 +34,7 @@ static_assert(sizeof(mo_slab_head) <= MO_SLAB_HEAD && MO_SLAB_HEAD % 16 == 0,
 
 /* Scale and bias of an expert's rows, the first of which is row0, to the head of shared memory: by the second warp, so
  * that the first has nothing to wait for. which: 0, or 1 for up. Other matrices are the only expert. */
-static __device__ __forceinline__ void mo_slab_take_finish(mo_slab_head *head, int which, const mo_dmatrix &m,
+static __device__ __forceinline__ void mo_slab_load_finish(mo_slab_head *head, int which, const mo_dmatrix &m,
                                                            int expert, int row0, int rows)
 {
     const int row = (int)threadIdx.x - 32;
@@ -84,7 +84,7 @@ template <int TYPE> struct mo_slab_codes {
 };
 
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_take_codes(const mo_rows_acts &from, int unit,
+static __device__ __forceinline__ void mo_slab_load_codes(const mo_rows_acts &from, int unit,
                                                           mo_slab_codes<TYPE> *codes)
 {
 #pragma unroll
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void mo_slab_share_out(mo_slab_head *head, con
 /* After a barrier. The format's table comes from memory, because the compiler does not keep constants in registers: it
  * would load them anew at each of sixteen uses for a block. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_take_table(const mo_slab_head *head,
+static __device__ __forceinline__ void mo_slab_load_table(const mo_slab_head *head,
                                                           mo_slab_codes<TYPE> *codes)
 {
     typedef mo_table<TYPE> table;
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void mo_slab_take_table(const mo_slab_head *he
 
 /* What the fold needs: all threads; a barrier follows. */
 template <int TYPE>
-static __device__ __forceinline__ void mo_slab_take_scales(const mo_rows_acts &from, float *d, float *s,
+static __device__ __forceinline__ void mo_slab_load_scales(const mo_rows_acts &from, float *d, float *s,
                                                            int blocks)
 {
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
@@ -153,7 +153,7 @@ static __device__ __forceinline__ mo_pipeline mo_slab_begin(uint8_t *memory, con
 static __device__ __forceinline__ void mo_slab_bring(const mo_pipeline &pipeline, int slot,
                                                      const uint8_t *from, int bytes, const uint8_t *limit)
 {
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     if (threadIdx.x != 0) {
         return;
     }
@@ -167,7 +167,7 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_pipeline &pipeline
 /* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */
 static __device__ __forceinline__ void mo_slab_wait(mo_pipeline *pipeline, int slot, int behind)
 {
-#ifdef MO_RING_BULK
+#ifdef MO_PIPELINE_BULK
     (void)behind;
     mo_pipeline_wait(pipeline, slot);
 #else
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape
     MO_UNROLL(1)
     for (int unit = share.unit; unit < shape.units; unit += blockDim.x) {
         if (several) {
-            mo_slab_take_codes<TYPE>(from, unit, codes);
+            mo_slab_load_codes<TYPE>(from, unit, codes);
         }
         mo_slab_decode_unit<TYPE>(shape, share, unit, *codes, bytes, terms, rows);
     }
@@ -340,11 +340,11 @@ static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_sla
     const mo_slab_share share = mo_slab_share_of(shape);
     mo_slab_codes<TYPE> codes;
     if (share.unit < shape.units) {
-        mo_slab_take_codes<TYPE>(from, share.unit, &codes);
+        mo_slab_load_codes<TYPE>(from, share.unit, &codes);
     }
-    mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
+    mo_slab_load_scales<TYPE>(from, d, s, shape.blocks);
     __syncthreads();
-    mo_slab_take_table<TYPE>(head, &codes);
+    mo_slab_load_table<TYPE>(head, &codes);
     mo_slab_wait(&pipeline, 0, 0);
     mo_slab_decode<TYPE>(shape, share, head->acts, &codes, pipeline.steps + ((uintptr_t)place.data & 15),
                          terms, rows);
@@ -388,13 +388,13 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
     const mo_slab_share share = mo_slab_share_of(shape);
     mo_slab_codes<TYPE> codes;
     if (share.unit < shape.units) {
-        mo_slab_take_codes<TYPE>(from, share.unit, &codes);
+        mo_slab_load_codes<TYPE>(from, share.unit, &codes);
     }
-    mo_slab_take_scales<TYPE>(from, d, s, shape.blocks);
+    mo_slab_load_scales<TYPE>(from, d, s, shape.blocks);
     uint32_t off = (uint32_t)(uintptr_t)source.gate;
     const uint32_t up_off = (uint32_t)(uintptr_t)source.up;
     __syncthreads();
-    mo_slab_take_table<TYPE>(head, &codes);
+    mo_slab_load_table<TYPE>(head, &codes);
     MO_UNROLL(1)
     for (int i = 0, slot = 0; i < slabs; i++) {
         if (i > 0 && i - 1 + slots < slabs) {

@@ -481,7 +481,7 @@ static __device__ __forceinline__ bool host_answered(const mo_dreply *reply, uin
 
 /* This block's share of the rows named in rows[0 .. count). */
 template <typename PIECE>
-static __device__ __forceinline__ void take_rows(const mo_op_await &op, const int32_t *rows, int count)
+static __device__ __forceinline__ void load_rows(const mo_op_await &op, const int32_t *rows, int count)
 {
     const int pieces = (int)(op.n * (int64_t)sizeof(float) / (int64_t)sizeof(PIECE));
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -519,9 +519,9 @@ MO_KERNEL(mo_await, mo_op_await)
         }
         __syncthreads();
         if (wide) {
-            take_rows<uint4>(op, rows, some);
+            load_rows<uint4>(op, rows, some);
         } else {
-            take_rows<uint32_t>(op, rows, some);
+            load_rows<uint32_t>(op, rows, some);
         }
         __syncthreads();
     }
