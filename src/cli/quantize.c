@@ -91,8 +91,10 @@ int cli_quantize(int argc, char **argv)
         return CLI_USAGE;
     }
     cli_progress_begin(&progress, "quantizing", 0);
+    cli_signals_discard_part(argv[first + 1]);
     const mo_status status = mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress,
                                          &report, sizeof report, &err);
+    cli_signals_discard(NULL);
     cli_progress_end(&progress);
     if (status != MO_OK) {
         cli_say_error("quantize", &err);

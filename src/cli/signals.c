@@ -1,7 +1,9 @@
 #include "signals.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,6 +118,13 @@ void cli_signals_patience(void)
 void cli_signals_discard(const char *path)
 {
     discarded = path;
+}
+
+void cli_signals_discard_part(const char *path)
+{
+    static char part[PATH_MAX + sizeof ".moraine-part"];
+    const int length = snprintf(part, sizeof part, "%s.moraine-part", path);
+    cli_signals_discard(length < (int)sizeof part ? part : NULL);
 }
 
 static mo_status refuse(mo_error *err)

@@ -32,6 +32,9 @@ void cli_signals_patience(void);
 /* A file to be removed when the timer ends the program; NULL: none any more. It stays the caller's. */
 void cli_signals_discard(const char *path);
 
+/* The same for what the library writes PATH as until it is complete. */
+void cli_signals_discard_part(const char *path);
+
 /* mo_session_feed() and mo_session_discover(), which a signal cancels within a step. Main thread only. */
 mo_status cli_feed(const mo_feed *feed, mo_error *err);
 mo_status cli_discover(mo_session *session, const int32_t *tokens, int64_t count, mo_error *err);

@@ -48,7 +48,9 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
+    cli_signals_discard_part(path);
     const mo_status status = mo_synth(name, path, options, on_progress, &progress, &err);
+    cli_signals_discard(NULL);
     cli_progress_end(&progress);
     if (status != MO_OK) {
         cli_say_error("synth", &err);
