@@ -349,7 +349,7 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
     const mo_acts mixed = box_acts_at(b, &o->mixed);
     const float *sinks = box_at(b, o->sinks);
     const int64_t length = p / MO_KV_BLOCK + 1, bytes = mo_kv_block_bytes(alone);
-    uint8_t *memory = malloc((size_t)(length * bytes)), **blocks = malloc(sizeof *blocks * (size_t)length);
+    uint8_t *memory = malloc((size_t)(length * bytes)), **blocks = calloc((size_t)length, sizeof *blocks);
     for (int64_t i = 0; i < length; i++) {
         blocks[i] = memory + i * bytes;
     }

@@ -1018,7 +1018,7 @@ static void feeds_that_make_no_sense_together(void **state)
     assert_int_equal(calls, 0);
     feeds[1].sampler = samplers[1];
     assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
-    for (feeds[0].size = 0; feeds[0].size < offsetof(mo_feed, session) + sizeof a; feeds[0].size++) {
+    for (feeds[0].size = 0; feeds[0].size < offsetof(mo_feed, session) + sizeof(void *); feeds[0].size++) {
         assert_int_equal(mo_session_feed(feeds, NULL), MO_EINVAL);
     }
     mo_sampler_close(samplers[0]);

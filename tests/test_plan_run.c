@@ -2,6 +2,7 @@
  * batches, formats of the cache, numbers of sessions and of models, both accept or both refuse; planned bytes are the bytes
  * that were allocated; and the bytes of a token are the counted ones where routing plays no part, otherwise those that a
  * replay of the same run's trace gives. */
+#include <assert.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -499,6 +500,7 @@ static void count_a_token(const setting *s, int *streamed, int *crossed)
     run r;
     assert_int_equal(plan_of(s, &plan, &err), MO_OK);
     assert_int_equal(begin_run(s, &r, &err), MO_OK);
+    assert(r.model);
     const int64_t vocab = r.model->engine->spec->vocab;
     feed(r.session[0], vocab, 2, NULL);
     mo_model_tiers(r.model, &before, sizeof before);
@@ -591,6 +593,7 @@ static void tokens_of_routed_layers(void **state)
             mo_replay_options o = mo_replay_options_default();
             snprintf(path, sizeof path, "%s/trace", folder);
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
+            assert(r.model);
             if (!alike(r.model->opened.tiers->bricks)) {
                 end_run(&r);
                 continue;
@@ -642,6 +645,7 @@ static void layers_have_places(void **state)
             s.vram =
                 all.device.least_bytes + (all.device.whole_bytes - all.device.least_bytes) * (step % 4) / 5;
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
+            assert(r.model);
             const mo_placed *p = &r.model->opened.placed;
             int kept = 0, cpu = 0;
             assert_int_equal(p->plan.place_count, MO_AT_VRAM + 1);

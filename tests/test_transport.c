@@ -42,7 +42,7 @@ enum { RANKS = 4, MESSAGES = 300, UNDER_WAY = 5 };
 /* What rank `from` sends to `to` as its message `n`: its length and its bytes. */
 static size_t fill(uint8_t *data, int from, int to, int n)
 {
-    uint64_t seed = (uint64_t)(from * 1000003 + to * 10007 + n);
+    uint64_t seed = (uint64_t)from * 1000003 + (uint64_t)to * 10007 + (uint64_t)n;
     const size_t bytes = (size_t)random_below(&seed, LIMIT + 1);
     for (size_t i = 0; i < bytes; i++) {
         data[i] = (uint8_t)random_below(&seed, 256);

@@ -168,7 +168,7 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_need
         status =
             out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && out->layers) {
         count_model(model, bricks, options, out);
         status = check_sessions(options, &out->model, err);
     }

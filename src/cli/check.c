@@ -50,7 +50,7 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
         }
         return access(path, W_OK) == 0 || refuse(command, what, path, strerror(errno));
     }
-    strcpy(copy, path);
+    snprintf(copy, sizeof copy, "%s", path);
     const char *directory = dirname(copy);
     if (stat(directory, &st) != 0 || !S_ISDIR(st.st_mode)) {
         return refuse(command, what, path, "its directory does not exist; create it first");

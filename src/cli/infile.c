@@ -45,7 +45,7 @@ char *cli_read_file(const char *command, const char *path, size_t *length)
         fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, why);
         free(text);
         text = NULL;
-    } else {
+    } else if (text) {
         text[*length] = '\0';
     }
     if (f && !input) {

@@ -49,7 +49,7 @@ static char *join(char *first, char *second, size_t *length, size_t second_lengt
     char *both = first && second ? malloc(*length + second_length + 3) : NULL;
     if (both) {
         memcpy(both, first, *length);
-        memcpy(both + *length, "\n\n", 2);
+        both[*length] = both[*length + 1] = '\n';
         memcpy(both + *length + 2, second, second_length + 1);
         *length += second_length + 2;
     }

@@ -353,7 +353,7 @@ static const mo_feed *feed_at(const mo_feed *feeds, int index)
 /* An older caller's feed ends before it. */
 static const mo_sampler *sampler_of(const mo_feed *feed)
 {
-    return feed->size >= offsetof(mo_feed, sampler) + sizeof feed->sampler ? feed->sampler : NULL;
+    return feed->size >= offsetof(mo_feed, sampler) + sizeof(void *) ? feed->sampler : NULL;
 }
 
 /* What cannot be fed together is refused before anything is. */
@@ -369,7 +369,7 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
             return status;
         }
         if (feed_at(feeds, i)->size != feeds->size ||
-            feeds->size < offsetof(mo_feed, session) + sizeof own.session || !own.session) {
+            feeds->size < offsetof(mo_feed, session) + sizeof(void *) || !own.session) {
             return mo_fail(err, MO_EINVAL, "feeds of one call have the same size, and a session each");
         }
         for (int j = 0; j < i; j++) {

@@ -100,7 +100,7 @@ mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec
     *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .cleared = true};
     s->bytes = mo_state_bytes(spec, kv, context, batch);
     s->layers = calloc(layers, sizeof *s->layers);
-    s->tables = calloc((size_t)mo_state_entries(spec, context, batch), sizeof *s->tables);
+    s->tables = calloc((size_t)mo_state_entries(spec, context, batch) + 1, sizeof *s->tables);
     if (!s->layers || !s->tables) {
         mo_state_drop(s);
         return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
@@ -135,8 +135,8 @@ mo_status mo_state_init(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, i
 
 void mo_state_drop(mo_state *s)
 {
-    for (int i = 0; s->pool && !s->owns_pool && i < s->spec->layer_count; i++) {
-        for (int64_t b = 0; b < s->layers[i].length; b++) {
+    for (int i = 0; s->layers && s->pool && !s->owns_pool && i < s->spec->layer_count; i++) {
+        for (int64_t b = 0; s->layers[i].blocks && b < s->layers[i].length; b++) {
             mo_block_release(s->pool, i, s->layers[i].blocks[b]);
         }
     }
