@@ -334,7 +334,7 @@ float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob 
     for (int64_t i = 0; i < vocab; i++) {
         total += (double)mo_exp(logits[i] - best);
     }
-    const double whole = (double)best + log(total);
+    const double whole = (double)best + log(total < 1.0 ? 1.0 : total); /* the likeliest alone adds 1 */
     if (count > 0) {
         find_top(logits, vocab, top, count);
     }
