@@ -71,10 +71,11 @@ def rooms():
         "engine": "sessions, state, step, CPU layers",
         "gpu": "a model on a device: memory, link, core, lanes ...",
         "api": "opening, learning, the public functions",
+        "server": "HTTP, dialects, scheduler, prefix cache",
         "cli": "one file per command",
     }
     place = {  # x, y, width
-        "cli": (330, 16, 300), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
+        "cli": (20, 16, 300), "server": (400, 16, 300), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
         "gguf": (20, 628, 610), "numeric": (20, 698, 790), "net": (830, 698, 110), "base": (20, 758, 920),
@@ -85,13 +86,13 @@ def rooms():
         d.box(x, y, width, height)
         d.text(x + width / 2, y + (15 if height == 36 else 19), room + "/", 14, bold=True)
         d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[room], 11, "note")
-    for name, x in (("server/", 760), ("web/", 860)):
-        d.box(x, 16, 80, 46, dashed=True)
-        d.text(x + 40, 35, name, 13, "note", bold=True)
-        d.text(x + 40, 52, "to come", 11, "note")
+    d.box(860, 16, 80, 46, dashed=True)
+    d.text(900, 35, "web/", 13, "note", bold=True)
+    d.text(900, 52, "to come", 11, "note")
     d.box(20, 88, 920, 26)
     d.text(480, 106, "include/moraine.h, moraine_tools.h: the common vocabulary; what stands above sees nothing else", 12)
-    d.arrow((480, 62), (480, 86))
+    for x in (170, 550):
+        d.arrow((x, 62), (x, 86))
     d.arrow((480, 114), (480, 136))
     # An arrow from each room to those it may include and reaches through no other.
     below = {r: set(may[r]) for r in may}
@@ -100,6 +101,9 @@ def rooms():
         for other in direct - far:
             (x, y, w), (ox, oy, ow) = place[room], place[other]
             height = 36 if room in ("numeric", "net", "base") else 46
+            if y == oy:  # side by side
+                d.arrow((x + w, y + height / 2), (ox - 1, y + height / 2))
+                continue
             middle = max(x, ox) / 2 + min(x + w, ox + ow) / 2
             d.arrow((middle, y + height), (middle, oy - 1))
     d.text(20, 815, "An arrow: may include. A room may also include most rooms below those; the table in architecture.md has the whole list.",

@@ -24,7 +24,8 @@ BEGIN {
     may["engine"] = "base numeric model store profile"
     may["gpu"] = "base numeric gguf model device store plan profile hotcache engine"
     may["api"] = "base numeric gguf text model synth device store plan profile hotcache engine gpu"
-    may["cli"] = ""
+    may["server"] = ""
+    may["cli"] = "server"
     # Lists of what there is, each named by the root of its room: the wings of numeric, the families of model.
     list["numeric/kernels"] = list["model/family"] = 1
 }

@@ -1,0 +1,39 @@
+/* Writer: text that grows, with what JSON needs. A failed allocation is remembered and the rest ignored, so that only the
+ * end has to be checked; a writer may be emptied and used again, which allocates nothing. */
+#ifndef SRV_WRITER_H
+#define SRV_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "moraine.h"
+
+typedef struct srv_writer {
+    char *data; /* not terminated */
+    size_t length, capacity;
+    bool failed; /* memory ran out: what is in it is not whole */
+} srv_writer;    /* begins as all zeros */
+
+void srv_writer_free(srv_writer *w);
+static inline void srv_writer_empty(srv_writer *w)
+{
+    w->length = 0;
+}
+
+void srv_put(srv_writer *w, const char *bytes, size_t length);
+void srv_puts(srv_writer *w, const char *text);
+#define srv_put_literal(w, text) srv_put((w), "" text, sizeof(text) - 1)
+/* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
+void srv_put_string(srv_writer *w, const char *text, size_t length);
+void srv_put_cstring(srv_writer *w, const char *text); /* NULL: null */
+/* The same without quotes, for a string that is written in pieces. */
+void srv_put_escaped(srv_writer *w, const char *text, size_t length);
+void srv_put_int(srv_writer *w, int64_t value);
+/* The shortest number that reads back as the same float; what JSON cannot write is -9999 or 9999, or 0 for NaN. */
+void srv_put_float(srv_writer *w, float value);
+/* At most so many digits behind the point, without trailing zeros. */
+void srv_put_fixed(srv_writer *w, double value, int digits);
+void srv_put_bool(srv_writer *w, bool value);
+
+#endif
