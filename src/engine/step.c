@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "engine/accelerator.h"
 #include "engine/forward.h"
+#include "engine/logits.h"
 
 /* ---- Before the layers ------------------------------------------------------------------------ */
 
@@ -93,85 +94,6 @@ static void embed(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- After the layers ------------------------------------------------------------------------- */
-
-static void norm_output(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const mo_forward *forward = ctx;
-    const int64_t n = forward->spec->width;
-    for (int64_t t = begin; t < end; t++) {
-        forward->k->rms_norm(forward->in.x + t * n, forward->w->x + t * n, forward->spec->out_norm, n,
-                             forward->spec->eps);
-        mo_forward_quantize(forward->k, &forward->in, t);
-    }
-}
-
-typedef struct check_rows {
-    const mo_forward *forward;
-    float *logits;
-    atomic_bool bad;
-} check_rows;
-
-enum { LOGITS_PIECE = 8192 };
-
-/* Items are pieces of the rows: soft cap, and a look for numbers that are none. */
-static void finish_logits(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    check_rows *c = ctx;
-    const int64_t vocab = c->forward->spec->vocab;
-    const int64_t pieces = (vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t from = i % pieces * LOGITS_PIECE;
-        const int64_t n = vocab - from < LOGITS_PIECE ? vocab - from : LOGITS_PIECE;
-        float *row = c->logits + i / pieces * vocab + from;
-        if (c->forward->spec->softcap > 0.0f) {
-            c->forward->k->softcap(row, n, c->forward->spec->softcap);
-        }
-        if (!c->forward->k->finite(row, n)) {
-            atomic_store_explicit(&c->bad, true, memory_order_relaxed);
-        }
-    }
-}
-
-static bool unwanted(const void *forward)
-{
-    return mo_forward_unwanted(forward);
-}
-
-/* Logits of one slice, whose tokens begin at `first` in the step. */
-static mo_status emit_logits(mo_forward *forward, const mo_slice *s, int64_t first, mo_error *err)
-{
-    const int64_t rows = s->count - s->logits_from;
-    const int64_t n = forward->spec->width;
-    const int64_t vocab = forward->spec->vocab;
-    mo_forward part = {
-        .engine = forward->engine, .spec = forward->spec, .k = forward->k, .w = forward->w, .tokens = rows};
-    mo_workspace moved = *forward->w;
-    check_rows check = {.forward = &part, .logits = s->logits};
-    moved.x += (first + s->logits_from) * n;
-    part.w = &moved;
-    part.in = mo_acts_lay(forward->w->in, rows, n);
-    mo_jobs_clear(&moved.output);
-    mo_jobs_add(&moved.output, &forward->spec->output, &part.in, NULL, rows, s->logits, vocab);
-    const mo_phase phases[] = {
-        {norm_output, &part, rows, 1},
-        mo_jobs_phase(&moved.output),
-        {finish_logits, &check, rows * ((vocab + LOGITS_PIECE - 1) / LOGITS_PIECE), 1},
-    };
-    mo_pool_region_until(forward->engine->pool, phases, 3, forward->stoppable ? unwanted : NULL, forward);
-    if (forward->stoppable && mo_forward_unwanted(forward)) {
-        return mo_forward_cancelled(forward, err);
-    }
-    if (atomic_load(&check.bad)) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "the logits are not finite; the model file is damaged or not meant for this architecture");
-    }
-    return MO_OK;
-}
-
 /* Steps of more tokens look for a cancellation within layers too. */
 enum { SMALL_STEP = 8 };
 
@@ -213,15 +135,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
             return status;
         }
     }
-    int64_t first = 0;
-    for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
-        const mo_slice *s = &forward->slices[i];
-        if (s->logits && s->logits_from < s->count) {
-            status = emit_logits(forward, s, first, err);
-        }
-        first += s->count;
-    }
-    return status;
+    return mo_logits_emit(forward, err);
 }
 
 typedef struct picks {

@@ -153,6 +153,9 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(spec->embed.type), spec->width));
     cut_attention(c, w, &e, context, threads);
     cut_ffn(c, w, &e, spec->width, batch);
+    w->logits_token = cut(c, batch, sizeof *w->logits_token);
+    w->logits_row = cut(c, batch, sizeof *w->logits_row);
+    w->logits_piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
     cut_jobs(c, &w->mixer_in, 4, kernels);
     cut_jobs(c, &w->mixer_out, 1, kernels);
     cut_jobs(c, &w->router, 1, kernels);

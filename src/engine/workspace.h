@@ -10,6 +10,8 @@
 
 /* Tokens whose queries share a pass over the keys. */
 enum { MO_QUERY_TILE = 8 };
+/* Tokens of several sessions whose logits one pass over the output matrix makes, and rows of the matrix in a piece of it. */
+enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 
 /* One thread's place for attention: queries, chunk results and the running merge. */
 typedef struct mo_attend_space {
@@ -58,6 +60,10 @@ typedef struct mo_workspace {
     void *side_hidden;          /* acts */
     float *side_down;           /* [batch][D] */
     float *side_weight;         /* [batch] */
+
+    int32_t *logits_token; /* [batch] tokens whose logits are wanted, */
+    float **logits_row;    /* [batch] and where these go */
+    float *logits_piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
 
     mo_jobs mixer_in, mixer_out, router, ffn_in, ffn_out, guess, output;
 } mo_workspace;

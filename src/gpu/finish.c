@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/logits.h"
 #include "gpu/session.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
@@ -37,41 +38,45 @@ static mo_status check_flags(mo_gpu *gpu, mo_error *err)
     return MO_OK;
 }
 
-/* Rows of logits that were made for tokens first .. first + rows - 1 go to the slices that want them. */
-static void hand_out(const mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t rows)
+/* The session's own memory for the logits of a token, where the device may write there; otherwise NULL. */
+static float *own_row(const mo_forward *forward, int32_t token, float *row)
 {
-    const int64_t vocab = gpu->core.spec->vocab;
-    int64_t t = 0;
-    for (int i = 0; i < forward->slice_count; i++) {
-        const mo_slice *s = &forward->slices[i];
-        for (int64_t j = 0; j < s->count; j++, t++) {
-            if (s->logits && j >= s->logits_from && t >= first && t < first + rows) {
-                memcpy(s->logits + (j - s->logits_from) * vocab,
-                       gpu->scratch.pinned.logits + (t - first) * vocab, sizeof(float) * (size_t)vocab);
-            }
-        }
-    }
+    const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
+    return row == s->state->gpu_session->logits ? row : NULL;
 }
 
-static mo_status fetch_logits(mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t rows,
-                              mo_error *err)
+/* Rows `at` to `at + count` of the list, which the device made one after the other from `from` on, to those who want them. */
+static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, int64_t count, mo_daddr from,
+                            mo_error *err)
 {
-    const mo_slice *only = &forward->slices[0];
-    const bool direct = rows == 1 && forward->slice_count == 1 && only->logits &&
-                        only->logits == only->state->gpu_session->logits;
-    mo_status status =
-        mo_copy_out(gpu->link.main, direct ? only->logits : gpu->scratch.pinned.logits, gpu->scratch.logits,
-                    sizeof(float) * (size_t)(rows * gpu->core.spec->vocab), err);
-    if (status == MO_OK) {
+    const size_t bytes = sizeof(float) * (size_t)gpu->core.spec->vocab;
+    const int32_t *token = forward->w->logits_token + at;
+    float *const *row = forward->w->logits_row + at;
+    mo_status status = MO_OK;
+    bool staged = false;
+    for (int64_t i = 0, rows; i < count && status == MO_OK; i += rows) {
+        float *to = own_row(forward, token[i], row[i]);
+        for (rows = 1; !to && i + rows < count && token[i + rows] == token[i] + rows &&
+                       !own_row(forward, token[i + rows], row[i + rows]);
+             rows++) { /* neighbours are staged by one copy */
+        }
+        staged |= !to;
+        status =
+            mo_copy_out(gpu->link.main, to ? to : gpu->scratch.pinned.logits + i * gpu->core.spec->vocab,
+                        from + (mo_daddr)((size_t)(token[i] - token[0]) * bytes), (size_t)rows * bytes, err);
+    }
+    if (status == MO_OK && staged) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
-    if (status == MO_OK && !direct) {
-        hand_out(gpu, forward, first, rows);
+    for (int64_t i = 0; i < count && status == MO_OK && staged; i++) {
+        if (!own_row(forward, token[i], row[i])) {
+            memcpy(row[i], gpu->scratch.pinned.logits + i * gpu->core.spec->vocab, bytes);
+        }
     }
     return status;
 }
 
-/* Logits of a batch: only of the tokens that somebody asked for, some at a time. */
+/* Logits of a batch: only of the tokens that somebody asked for, neighbours together, some at a time. */
 static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_gpu_ops p = {.core = &gpu->core,
@@ -81,22 +86,34 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
                     .slices = forward->slice_count,
                     .ops = gpu->programs.batch_ops,
                     .limit = gpu->programs.batch_ops_limit};
+    const int32_t *token = forward->w->logits_token;
+    int slices;
+    const int64_t count = mo_logits_list(forward, &slices);
     mo_status status = MO_OK;
-    int64_t first = 0;
-    for (int i = 0; i < forward->slice_count; i++) {
-        const mo_slice *s = &forward->slices[i];
-        for (int64_t j = s->logits_from; s->logits && j < s->count && status == MO_OK; j += GPU_LOGITS) {
-            const int64_t rows = s->count - j < GPU_LOGITS ? s->count - j : GPU_LOGITS;
-            p.count = 0;
-            mo_gpu_ops_logits(&p, first + j, rows);
-            status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
-            if (status == MO_OK) {
-                status = fetch_logits(gpu, forward, first + j, rows, err);
-            }
+    for (int64_t at = 0, rows; at < count && status == MO_OK; at += rows) {
+        for (rows = 1; rows < GPU_LOGITS && at + rows < count && token[at + rows] == token[at] + rows;
+             rows++) {
         }
-        first += s->count;
+        p.count = 0;
+        mo_gpu_ops_logits(&p, token[at], rows);
+        status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
+        if (status == MO_OK) {
+            status = fetch_rows(gpu, forward, at, rows, gpu->scratch.logits, err);
+        }
     }
     return status;
+}
+
+/* Logits of a small step, which its program made for every token. */
+static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    int slices;
+    const int64_t count = mo_logits_list(forward, &slices);
+    const mo_daddr from =
+        count ? gpu->scratch.logits +
+                    (mo_daddr)(sizeof(float) * (size_t)(forward->w->logits_token[0] * gpu->core.spec->vocab))
+              : 0;
+    return fetch_rows(gpu, forward, 0, count, from, err);
 }
 
 /* What layers chose, for those who count or listen. Those that were served were counted then. */
@@ -159,9 +176,11 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
         status =
             mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_weights, gpu->scratch.weights, choices, err);
     }
+    if (status == MO_OK && small) {
+        status = small_logits(gpu, forward, err);
+    }
     if (status == MO_OK) {
-        status = small && mo_gpu_wants_logits(forward) ? fetch_logits(gpu, forward, 0, forward->tokens, err)
-                                                       : mo_dstream_wait(gpu->link.main, err);
+        status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);

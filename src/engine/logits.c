@@ -1,0 +1,166 @@
+#include "engine/logits.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "numeric/merge.h"
+
+/* Tokens on their way through the output matrix. Their rows of logits belong to different sessions; where all belong to
+ * one slice they follow each other, and products write there. */
+typedef struct output {
+    mo_forward *forward;
+    mo_acts in;           /* the tokens' normed rows, in the order of `token` */
+    const int32_t *token; /* of the step */
+    float *const *row;    /* where a token's logits go */
+    int64_t count;
+    atomic_bool bad;
+} output;
+
+static void norm(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    output *o = ctx;
+    const mo_forward *forward = o->forward;
+    const int64_t n = forward->spec->width;
+    for (int64_t i = begin; i < end; i++) {
+        forward->k->rms_norm(o->in.x + i * n, forward->w->x + o->token[i] * n, forward->spec->out_norm, n,
+                             forward->spec->eps);
+        mo_forward_quantize(forward->k, &o->in, i);
+    }
+}
+
+/* Soft cap, and a look for numbers that are none. */
+static void finish(output *o, float *logits, int64_t n)
+{
+    const mo_forward *forward = o->forward;
+    if (forward->spec->softcap > 0.0f) {
+        forward->k->softcap(logits, n, forward->spec->softcap);
+    }
+    if (!forward->k->finite(logits, n)) {
+        atomic_store_explicit(&o->bad, true, memory_order_relaxed);
+    }
+}
+
+static bool unwanted(const void *forward)
+{
+    return mo_forward_unwanted(forward);
+}
+
+static mo_status run(output *o, const mo_phase *phases, int count, mo_error *err)
+{
+    mo_forward *forward = o->forward;
+    mo_pool_region_until(forward->engine->pool, phases, count, forward->stoppable ? unwanted : NULL, forward);
+    if (forward->stoppable && mo_forward_unwanted(forward)) {
+        return mo_forward_cancelled(forward, err);
+    }
+    if (atomic_load(&o->bad)) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "the logits are not finite; the model file is damaged or not meant for this architecture");
+    }
+    return MO_OK;
+}
+
+/* ---- Rows that follow each other -------------------------------------------------------------- */
+
+enum { FINISH_PIECE = 8192 };
+
+static void finish_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    output *o = ctx;
+    const int64_t vocab = o->forward->spec->vocab;
+    const int64_t pieces = (vocab + FINISH_PIECE - 1) / FINISH_PIECE;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t from = i % pieces * FINISH_PIECE;
+        finish(o, o->row[0] + i / pieces * vocab + from,
+               vocab - from < FINISH_PIECE ? vocab - from : FINISH_PIECE);
+    }
+}
+
+static mo_status emit_together(output *o, mo_error *err)
+{
+    const mo_forward *forward = o->forward;
+    const int64_t vocab = forward->spec->vocab;
+    mo_jobs *jobs = &forward->w->output;
+    mo_jobs_clear(jobs);
+    mo_jobs_add(jobs, &forward->spec->output, &o->in, NULL, o->count, o->row[0], vocab);
+    const mo_phase phases[] = {
+        {norm, o, o->count, 1},
+        mo_jobs_phase(jobs),
+        {finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1},
+    };
+    return run(o, phases, 3, err);
+}
+
+/* ---- Rows of several sessions ----------------------------------------------------------------- */
+
+/* Items are pieces of the output matrix: for all tokens into the thread's own memory, from there to each session's. */
+static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    output *o = ctx;
+    const mo_forward *forward = o->forward;
+    const mo_linear *linear = &forward->spec->output;
+    float *made = forward->w->logits_piece + (int64_t)thread * MO_LOGITS_TOKENS * MO_LOGITS_ROWS;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t from = i * MO_LOGITS_ROWS, rest = linear->w.rows - from;
+        const int64_t rows = rest < MO_LOGITS_ROWS ? rest : MO_LOGITS_ROWS;
+        /* Products write at the number of the matrix's row. */
+        forward->k->product(&linear->w, from, from + rows, &o->in, NULL, o->count, made - from,
+                            MO_LOGITS_ROWS);
+        mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, rows, o->count, made,
+                          MO_LOGITS_ROWS);
+        for (int64_t t = 0; t < o->count; t++) {
+            finish(o, made + t * MO_LOGITS_ROWS, rows);
+            memcpy(o->row[t] + from, made + t * MO_LOGITS_ROWS, sizeof(float) * (size_t)rows);
+        }
+    }
+}
+
+static mo_status emit_apart(output *o, mo_error *err)
+{
+    const int64_t rows = o->forward->spec->output.w.rows;
+    const mo_phase phases[] = {
+        {norm, o, o->count, 1},
+        {multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1},
+    };
+    return run(o, phases, 2, err);
+}
+
+/* ---- All of them ------------------------------------------------------------------------------ */
+
+int64_t mo_logits_list(const mo_forward *forward, int *slices)
+{
+    const mo_workspace *w = forward->w;
+    int64_t first = 0, count = 0;
+    *slices = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        for (int64_t j = s->logits_from; s->logits && j < s->count; j++) {
+            *slices += j == s->logits_from;
+            w->logits_token[count] = (int32_t)(first + j);
+            w->logits_row[count++] = s->logits + (j - s->logits_from) * forward->spec->vocab;
+        }
+        first += s->count;
+    }
+    return count;
+}
+
+mo_status mo_logits_emit(mo_forward *forward, mo_error *err)
+{
+    const mo_workspace *w = forward->w;
+    int slices;
+    const int64_t count = mo_logits_list(forward, &slices);
+    const int64_t most = slices > 1 ? MO_LOGITS_TOKENS : count;
+    mo_status status = MO_OK;
+    for (int64_t at = 0; at < count && status == MO_OK; at += most) {
+        const int64_t part = count - at < most ? count - at : most;
+        output o = {.forward = forward,
+                    .in = mo_acts_lay(w->in, part, forward->spec->width),
+                    .token = w->logits_token + at,
+                    .row = w->logits_row + at,
+                    .count = part};
+        status = slices > 1 ? emit_apart(&o, err) : emit_together(&o, err);
+    }
+    return status;
+}
