@@ -1,0 +1,36 @@
+/* Connections: every connection that is open, with what it waits for. A thread closes those that take too long to say what
+ * they want, notices clients that leave while their requests wait, and sends heartbeats. */
+#ifndef SRV_CONNECTIONS_H
+#define SRV_CONNECTIONS_H
+
+#include "server/request.h"
+
+typedef struct srv_connections srv_connections;
+
+typedef struct srv_connections_options {
+    int limit;       /* at once */
+    double header_s; /* from connecting, or the first byte of a further request, to the end of its header */
+    double idle_s;   /* between two requests */
+    double body_bytes_s; /* a body comes at least this fast, after header_s */
+} srv_connections_options;
+
+srv_connections *srv_connections_open(const srv_connections_options *options, mo_error *err);
+void srv_connections_close(srv_connections *c); /* none is open any more */
+
+/* A new one: its number, or -1 when there are too many. */
+int srv_connections_add(srv_connections *c, int fd);
+void srv_connections_remove(srv_connections *c, int number);
+/* The header of a request begins; its body has grown to so many bytes. */
+void srv_connections_header(srv_connections *c, int number);
+void srv_connections_body(srv_connections *c, int number, size_t bytes);
+/* The request is complete: nothing is waited for but its answer, and the client is watched. Until ..._idle(), which
+ * forgets the request. */
+void srv_connections_watch(srv_connections *c, int number, srv_request *q);
+void srv_connections_idle(srv_connections *c, int number);
+
+/* How many there are; and how many of them wait for an answer. */
+int srv_connections_count(srv_connections *c, int *busy);
+/* As if every client that waits had left. */
+void srv_connections_abandon(srv_connections *c);
+
+#endif
