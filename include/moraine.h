@@ -200,6 +200,8 @@ typedef struct mo_model_info {
     uint64_t bytes_per_token;                                     /* weights a single token reads */
     bool has_vocabulary;
     uint64_t fingerprint; /* tells models apart by names, keys and shapes, not by weights; never 0 */
+    bool
+        rewinds; /* a session can go back to any position it has held: no layer is recurrent or sees a window only */
 } mo_model_info;
 
 MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size);

@@ -94,7 +94,10 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, m
     mo_session_leave_lost_device(session);
     mo_status status =
         mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
-    if (status == MO_OK) {
+    if (status == MO_OK && snapshot->length == 0) {
+        mo_state_reset(
+            &session->state); /* on a device a state that holds nothing may still have to be cleared */
+    } else if (status == MO_OK) {
         pthread_mutex_lock(&session->engine->lock);
         const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
         status = accelerator ? accelerator->push(&session->state, err) : MO_OK;

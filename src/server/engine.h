@@ -1,0 +1,73 @@
+/* Engine: what the threads of a model's scheduler share. job.h is its public side, scheduler.c its thread. */
+#ifndef SRV_ENGINE_H
+#define SRV_ENGINE_H
+
+#include <pthread.h>
+
+#include "server/pace.h"
+#include "server/prefix.h"
+#include "server/queue.h"
+#include "server/sequence.h"
+#include "server/teller.h"
+
+typedef struct srv_errand {
+    void (*work)(void *user);
+    void *user;
+    bool done;
+    struct srv_errand *next;
+} srv_errand;
+
+struct srv_engine {
+    /* Written when it is opened: */
+    mo_model *model;
+    mo_model_info info;
+    srv_engine_options options;
+    int64_t context;
+    int parallel;
+    bool sharing; /* sequences may begin with what others computed */
+    mo_logit_bias
+        *never; /* tokens that are not sampled: those the model never says, then those that end answers */
+    size_t never_count, ends_count;
+    mo_snapshot *empty; /* of a session that holds nothing */
+    srv_teller *teller;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* there is something to do */
+    pthread_cond_t ended; /* a task or an errand has ended */
+    /* Under the lock: */
+    srv_sequence *sequences; /* [parallel]; see there */
+    srv_task *tasks;         /* all, the newest first */
+    int task_count;
+    srv_queue queue;
+    srv_errand *errands;
+    uint64_t next_id;
+    srv_engine_report counts;
+    bool stopping, closing;
+    bool unsaid;      /* a task has ended, and the teller does not know it yet */
+    uint64_t changes; /* counts up with every signal to `work` */
+    uint64_t changes_seen;
+
+    /* The scheduler's: */
+    srv_prefix *prefix;
+    srv_pace pace;
+    uint64_t uses;
+    int finished; /* tasks since the model was last told */
+    mo_feed *feeds;
+    int *fed;
+    srv_message *messages;
+    size_t message_count, message_capacity;
+};
+
+double srv_now(void);
+
+/* Tells the scheduler that something has changed. Under the lock. */
+void srv_engine_wake(srv_engine *engine);
+
+/* The scheduler's thread. */
+void *srv_scheduler_run(void *engine);
+
+/* Takes a task that has left the queue and all sequences out of the engine. Under the lock; the caller then tells its end. */
+void srv_engine_forget(srv_engine *engine, srv_task *task);
+
+#endif

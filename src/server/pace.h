@@ -1,0 +1,21 @@
+/* Pace: how many tokens of prompts a step may carry beside the tokens of running answers, so that these are not delayed by
+ * more than a bound. Found from the times of steps as they are measured: nothing else is assumed about the machine. */
+#ifndef SRV_PACE_H
+#define SRV_PACE_H
+
+#include <stdint.h>
+
+typedef struct srv_pace {
+    int64_t batch;  /* most tokens of a step */
+    double bound_s; /* between two tokens of an answer */
+    double alone_s; /* what a step without prompts takes now; 0: not known */
+    double piece;   /* tokens that were found to fit */
+} srv_pace;
+
+void srv_pace_init(srv_pace *p, int64_t batch, double bound_s);
+/* Prompt tokens of the next step, of which `answers` are others' tokens. At least 1. */
+int64_t srv_pace_piece(const srv_pace *p, int answers);
+/* A step with so many tokens of answers and of prompts took so long. */
+void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds);
+
+#endif

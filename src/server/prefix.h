@@ -1,0 +1,44 @@
+/* Prefix: the prefix cache. A tree of token sequences, with snapshots of sessions that held them at some of its nodes, under a
+ * budget of bytes; the ones used longest ago go first. With a directory, snapshots are also written there, by a thread of
+ * its own, and found again after a restart; those that no longer fit in RAM are read back when they are needed.
+ *
+ * One thread at a time. */
+#ifndef SRV_PREFIX_H
+#define SRV_PREFIX_H
+
+#include "moraine.h"
+
+typedef struct srv_prefix srv_prefix;
+
+typedef struct srv_prefix_options {
+    int64_t bytes; /* in RAM */
+    bool rewinds; /* a session can go back to any position: a snapshot serves every beginning of its tokens */
+    const char *directory; /* NULL: none */
+    int64_t directory_bytes;
+    const char *key; /* what snapshots of the directory must have been made with */
+} srv_prefix_options;
+
+typedef struct srv_prefix_report {
+    uint64_t kept, bytes;           /* in RAM */
+    uint64_t disk_kept, disk_bytes; /* whole and safe in the directory */
+    uint64_t disk_failures;
+} srv_prefix_report;
+
+mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, mo_error *err);
+/* What waits to be written is written first. NULL is allowed. */
+void srv_prefix_close(srv_prefix *prefix);
+
+/* The snapshot that saves most of the tokens, and how many; NULL: none does. It is the cache's, valid until the next call. */
+const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const int32_t *tokens, int64_t count, int64_t *usable);
+/* How many tokens any sequence of the tree begins with alike, with or without a snapshot there. */
+int64_t srv_prefix_common(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+/* Is there a snapshot of exactly this sequence, or one that serves it as well? */
+bool srv_prefix_has(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+/* Takes the snapshot over, whose bytes are those that it adds. */
+void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, mo_snapshot *snapshot,
+                     int64_t bytes);
+
+/* Any thread may read the report while another uses the cache. */
+void srv_prefix_describe(srv_prefix *prefix, srv_prefix_report *out);
+
+#endif
