@@ -140,6 +140,7 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     options.isa = l->isa;
     options.context = l->context;
     options.batch = l->batch;
+    options.sessions = (int)l->sessions;
     options.map = l->map;
     options.progress = on_load;
     options.user = &progress;
