@@ -150,6 +150,7 @@ all)
     stage native "" all "${native[@]}"
     launch native install.sh tests/install.sh build
     launch native test_terminal.py tests/test_terminal.py build
+    launch native test_server.py tests/test_server.py build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)

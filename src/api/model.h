@@ -3,7 +3,6 @@
 #define MO_API_MODEL_H
 
 #include "api/learning.h"
-#include "dialogue/style.h"
 #include "engine/engine.h"
 #include "gpu/gpu.h"
 #include "text/chat.h"
@@ -26,7 +25,6 @@ struct mo_model {
     mo_reports *reports;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_chat_format chat;
-    mo_dialogue dialogue; /* how it writes thoughts and calls */
     mo_error no_tokenizer; /* why not */
 };
 

@@ -14,6 +14,7 @@ int cli_inspect(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_quantize(int argc, char **argv);
 int cli_run(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_synth(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 

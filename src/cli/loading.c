@@ -130,30 +130,37 @@ static void tell_useless(const char *command, const cli_loading *l, mo_model *mo
     }
 }
 
+bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options *out)
+{
+    out->threads = (int)l->threads;
+    out->isa = l->isa;
+    out->context = l->context;
+    out->batch = l->batch;
+    out->map = l->map;
+    if (!set_tiers(command, l, out) || !cli_loading_kv(command, l, &out->kv) ||
+        !cli_loading_device(command, l, &out->device, &out->vram_bytes, &out->postfetch)) {
+        return false;
+    }
+    cli_learning_set(&l->learning, out);
+    return true;
+}
+
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code)
 {
     mo_error err;
     mo_model *model = NULL;
     cli_progress progress;
     mo_model_options options = mo_model_options_default();
-    options.threads = (int)l->threads;
-    options.isa = l->isa;
-    options.context = l->context;
-    options.batch = l->batch;
-    options.sessions = (int)l->sessions;
-    options.map = l->map;
-    options.progress = on_load;
-    options.user = &progress;
-    if (!set_tiers(command, l, &options) || !cli_loading_kv(command, l, &options.kv) ||
-        !cli_loading_device(command, l, &options.device, &options.vram_bytes, &options.postfetch)) {
+    if (!cli_loading_set(command, l, &options)) {
         *code = CLI_USAGE;
         return NULL;
     }
+    options.progress = on_load;
+    options.user = &progress;
     *code = cli_check_model(command, path, l);
     if (*code != CLI_OK) {
         return NULL;
     }
-    cli_learning_set(&l->learning, &options);
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);

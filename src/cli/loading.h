@@ -9,7 +9,6 @@
 
 typedef struct cli_loading {
     int64_t threads, context, batch;
-    int64_t sessions; /* that the command holds at once; 0: 1 */
     const char *isa, *kv;
     bool map;
     bool all_logits;    /* the command will ask for the logits of every position */
@@ -145,6 +144,9 @@ bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out);
  * what is wrong. */
 bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
                         mo_postfetch_mode *postfetch);
+
+/* Checks the options and puts them where they belong. False after saying what is wrong. */
+bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options *out);
 
 /* Opens the model with a progress bar. NULL after saying what went wrong, with *code set. */
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code);

@@ -17,6 +17,10 @@ static const struct {
 } commands[] = {
     {"run", "answer a prompt", cli_run},
     {"chat", "have a conversation", cli_chat},
+#ifdef MO_SERVER
+    {"serve", "answer programs over HTTP, in the ways of OpenAI, Anthropic, llama-server and Ollama",
+     cli_serve},
+#endif
     {"plan", "show what of a model will be where, and how fast it will be, without loading it", cli_plan},
     {"probe", "measure this machine's memory and disk, for plans", cli_probe},
     {"trace", "record which experts the tokens of a text choose", cli_trace},

@@ -10,7 +10,7 @@
 
 #include "terminal.h"
 
-#define OPTION_LIMIT 62
+#define OPTION_LIMIT 126
 #define HELP_VALUE   256 /* getopt_long's number for --help; table entries follow it */
 
 /* ---- Help ---- */

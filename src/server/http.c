@@ -16,12 +16,12 @@
 #include "server/exchange.h"
 #include "server/log.h"
 
-enum { WORKERS = 64, STREAM_BLOCK = 32 << 10, SILENT_SECONDS = 120, BODY_BYTES_S = 8 << 10 };
+enum { WORKERS = 64, CLERKS = 8, STREAM_BLOCK = 32 << 10, SILENT_SECONDS = 120, BODY_BYTES_S = 8 << 10 };
 
 struct srv_http {
     srv_http_options o;
     srv_connections *connections;
-    srv_workers *workers;
+    srv_workers *workers, *clerks; /* clerks: for what never waits */
     srv_socket sockets[SRV_SOCKETS];
     struct MHD_Daemon *daemons[SRV_SOCKETS];
     int count;
@@ -474,7 +474,8 @@ static void dispatch(arrival *a, struct MHD_Connection *connection)
     if (work) {
         *work = (handling){.route = a->route, .server = h->o.server};
     }
-    if (!work || !srv_workers_run(h->workers, handle_elsewhere, work, a->q)) {
+    if (!work || !srv_workers_run(a->route->flags & SRV_STATUS ? h->clerks : h->workers, handle_elsewhere,
+                                  work, a->q)) {
         free(work);
         refuse(a, SRV_FAULT_SERVER, "no thread can be had for the request");
         srv_request_end(a->q);
@@ -604,7 +605,8 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
                                              .idle_s = options->idle_s,
                                              .body_bytes_s = BODY_BYTES_S};
     h->connections = srv_connections_open(&watched, err);
-    h->workers = h->connections ? srv_workers_open(WORKERS) : NULL;
+    h->clerks = h->connections ? srv_workers_open(CLERKS) : NULL;
+    h->workers = h->clerks ? srv_workers_open(WORKERS) : NULL;
     if (h->connections && !h->workers) {
         *err = (mo_error){MO_ENOMEM, "out of memory"};
     }
@@ -693,6 +695,7 @@ void srv_http_close(srv_http *h)
         wait_for_requests(h, -1);
     }
     srv_workers_close(h->workers);
+    srv_workers_close(h->clerks);
     srv_connections_close(h->connections);
     pthread_cond_destroy(&h->ended);
     pthread_mutex_destroy(&h->mutex);

@@ -10,6 +10,8 @@ typedef void (*srv_handler)(srv_server *server, srv_request *q);
 enum {
     SRV_QUICK = 1,  /* runs on the listener's thread: must not wait, tokenise or read files */
     SRV_PUBLIC = 2, /* needs no key */
+    SRV_STATUS =
+        4, /* waits for no engine and no model: has threads of its own, so that others never keep it waiting */
 };
 
 typedef struct srv_route {

@@ -1,0 +1,514 @@
+/* moraine serve: options, and what the server room makes of them. */
+#include <moraine.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+
+#include <jansson.h>
+
+#include "check.h"
+#include "commands.h"
+#include "default_model.h"
+#include "loading.h"
+#include "messages.h"
+#include "serve_file.h"
+#include "server/log.h"
+#include "server/serve.h"
+
+enum { OPTIONS_MAX = 120, MODELS_MAX = 256, WORDS_MAX = 512, LIST_MAX = 64 };
+
+/* Options of one model. */
+typedef struct model_settings {
+    const char *model, *alias;
+    cli_loading loading;
+    int64_t context_all, parallel, queue;
+    int64_t cache_mib, cache_dir_mib, between_ms;
+    const char *cache_dir;
+    bool pin;
+    double idle_s;
+    srv_defaults defaults;
+} model_settings;
+
+/* Options of the server. */
+typedef struct serve_settings {
+    const char *host, *unix_path, *prefix;
+    int64_t port, connections, models_max, ping_s;
+    const char *tls_key, *tls_certificate;
+    const char *api_key, *api_key_file;
+    const char *origins, *hosts;
+    const char *models_dir, *models_file;
+    uint64_t body_bytes;
+    double grace_s;
+    const char *log_format, *log_level;
+    bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja;
+} serve_settings;
+
+#define SAMPLING_DEFAULTS(d)                                                                                 \
+    {"n-predict",     'n', CLI_INTEGER, "N", "most tokens of an answer; -1: until the window is full (-1)",  \
+     &(d).max_tokens, -1,  INT64_MAX},                                                                       \
+        {"temp", 0, CLI_REAL, "X", "temperature (0.8)", &(d).temperature, 0, INT64_MAX},                     \
+        {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
+         &(d).top_k, 0, 1000000},                                                                            \
+        {"top-p",    0, CLI_ABOVE, "X", "choose among tokens that have X of the probability (0.95)",         \
+         &(d).top_p, 0, 1},                                                                                  \
+        {"min-p",    0, CLI_REAL, "X", "drop tokens below X times the likeliest one's probability (0.05)",   \
+         &(d).min_p, 0, 1},                                                                                  \
+        {"repeat-penalty",    0, CLI_ABOVE, "X", "divide the logits of recent tokens by X (1)",              \
+         &(d).repeat_penalty, 0, INT64_MAX},                                                                 \
+        {"repeat-last-n",    0,  CLI_INTEGER, "N", "how many tokens count as recent; -1: all (64)",          \
+         &(d).repeat_last_n, -1, INT64_MAX},                                                                 \
+        {"presence-penalty",    0, CLI_REAL, "X", "subtract X from the logits of recent tokens (0)",         \
+         &(d).presence_penalty, 0, 0},                                                                       \
+        {"frequency-penalty",    0, CLI_REAL, "X", "subtract X for every recent occurrence (0)",             \
+         &(d).frequency_penalty, 0, 0},                                                                      \
+    {                                                                                                        \
+        "seed", 's', CLI_INTEGER, "N", "of requests that name none; -1: another one each (-1)", &(d).seed,   \
+            -1, INT64_MAX                                                                                    \
+    }
+
+/* ---- Tables ---- */
+
+static int model_table(model_settings *m, cli_option *out)
+{
+    const cli_option table[] = {
+        {"model", 'm', CLI_TEXT, "FILE", "the model; the same as naming it without an option", &m->model, 0,
+         0},
+        {"alias", 'a', CLI_TEXT, "NAME,...", "further names of the first model", &m->alias, 0, 0},
+        {"parallel", 0, CLI_INTEGER, "N",
+         "sequences answered at once; others wait (4, or fewer where the memory does not allow it); also -np",
+         &m->parallel, 1, 256},
+        {"ctx-size", 'c', CLI_INTEGER, "N", "positions of all sequences together (parallel times ctx)",
+         &m->context_all, 1, INT64_MAX >> 20},
+        {"queue", 0, CLI_INTEGER, "N", "requests that may wait; more are refused with 429 (256)", &m->queue,
+         1, 1000000},
+        {"between-ms", 0, CLI_INTEGER, "N",
+         "prompts pass in pieces that delay the tokens of other answers by no more than N milliseconds (50)",
+         &m->between_ms, 1, 60000},
+        {"cache-ram", 0, CLI_INTEGER, "MIB",
+         "memory for prefixes that are kept, so that nothing is computed twice; 0: none are (1024); also "
+         "-cram",
+         &m->cache_mib, 0, INT64_MAX >> 20},
+        {"cache-dir", 0, CLI_TEXT, "DIR", "keep prefixes there as well, and find them after a restart",
+         &m->cache_dir, 0, 0},
+        {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "most of them on disk (8192)", &m->cache_dir_mib, 1,
+         INT64_MAX >> 20},
+        {"pin", 0, CLI_FLAG, NULL, "never unload the model, and load it at the start", &m->pin, 0, 0},
+        {"sleep-idle-seconds", 0, CLI_REAL, "S",
+         "unload a model that nobody has asked for S seconds; the next request loads it again (-1: never)",
+         &m->idle_s, -1, INT64_MAX},
+        SAMPLING_DEFAULTS(m->defaults),
+        CLI_LOADING_OPTIONS(m->loading),
+        CLI_LEARNING_OPTIONS(m->loading.learning),
+        {"batch-size", 0, CLI_INTEGER, "N", "the same as --batch", &m->loading.batch, 1, 65536},
+    };
+    const int count = sizeof table / sizeof *table;
+    memcpy(out, table, sizeof table);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(out[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
+            out[i].letter = 0;
+            out[i].help =
+                "positions of one sequence (what the model was made for, or what memory allows at the same "
+                "speed)";
+        }
+    }
+    return count;
+}
+
+static int server_table(serve_settings *s, cli_option *out)
+{
+    const cli_option table[] = {
+        {"host", 0, CLI_TEXT, "ADDRESS",
+         "where to listen: an address, a name, * for all, or the path of a unix socket that ends in .sock "
+         "(127.0.0.1)",
+         &s->host, 0, 0},
+        {"port", 0, CLI_INTEGER, "N", "0 takes one that is free (8080)", &s->port, 0, 65535},
+        {"unix", 0, CLI_TEXT, "PATH", "listen on this unix socket as well", &s->unix_path, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY,...", "what clients must show; also LLAMA_API_KEY in the environment",
+         &s->api_key, 0, 0},
+        {"api-key-file", 0, CLI_TEXT, "FILE",
+         "keys, one a line, which name=NAME and priority=N may follow; read again at SIGHUP",
+         &s->api_key_file, 0, 0},
+        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS: the certificate, in PEM format", &s->tls_certificate, 0,
+         0},
+        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS: its key", &s->tls_key, 0, 0},
+        {"cors-origins", 0, CLI_TEXT, "ORIGIN,...",
+         "web pages that may call, as https://chat.example; *: all (pages of this machine, when it alone is "
+         "listened to)",
+         &s->origins, 0, 0},
+        {"allow-hosts", 0, CLI_TEXT, "NAME,...",
+         "further names by which the server is called, when it listens to this machine only", &s->hosts, 0,
+         0},
+        {"api-prefix", 0, CLI_TEXT, "PATH", "before every path, as /llm", &s->prefix, 0, 0},
+        {"models-dir", 0, CLI_TEXT, "DIR", "every .gguf file there is a model, loaded when it is asked for",
+         &s->models_dir, 0, 0},
+        {"models-file", 0, CLI_TEXT, "FILE",
+         "models and their own settings, a [name] and lines of option = value each", &s->models_file, 0, 0},
+        {"models-max", 0, CLI_INTEGER, "N",
+         "models loaded at once; another is unloaded before one more is loaded (1)", &s->models_max, 1, 256},
+        {"strict-model", 0, CLI_FLAG, NULL,
+         "refuse requests that name another model, also when there is one only", &s->strict, 0, 0},
+        {"max-body", 0, CLI_SIZE, "SIZE", "largest request (64M)", &s->body_bytes, 1024, 0},
+        {"max-connections", 0, CLI_INTEGER, "N", "at once; three quarters of them from one address (1024)",
+         &s->connections, 16, 65536},
+        {"sse-ping-interval", 0, CLI_INTEGER, "S",
+         "a stream that is silent so long gets a heartbeat; -1: none (10)", &s->ping_s, -1, 3600},
+        {"grace", 0, CLI_REAL, "S", "answers that run when the server is told to stop may go on so long (30)",
+         &s->grace_s, 0, 86400},
+        {"log-format", 0, CLI_TEXT, "text|json", "of the lines on stderr (text)", &s->log_format, 0, 0},
+        {"log-level", 0, CLI_TEXT, "LEVEL", "error, warning, info or debug (info)", &s->log_level, 0, 0},
+        {"log-requests", 0, CLI_FLAG, NULL,
+         "a line for each request: who, what, how long; never what it says", &s->log_requests, 0, 0},
+        {"metrics", 0, CLI_FLAG, NULL, "/metrics is there anyway, unless --no-metrics", &s->metrics, 0, 0},
+        {"no-metrics", 0, CLI_FLAG, NULL, "switch /metrics off", &s->no_metrics, 0, 0},
+        {"slots", 0, CLI_FLAG, NULL, "/slots is there anyway, unless --no-slots", &s->slots, 0, 0},
+        {"no-slots", 0, CLI_FLAG, NULL, "switch /slots off", &s->no_slots, 0, 0},
+        {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
+    };
+    memcpy(out, table, sizeof table);
+    return sizeof table / sizeof *table;
+}
+
+/* ---- Words: the environment's, then the command's ---- */
+
+/* Names of environment variables that do not follow from the option's. */
+static const struct {
+    const char *variable, *option;
+} variables[] = {
+    {"LLAMA_ARG_N_PARALLEL", "parallel"},        {"LLAMA_ARG_BATCH", "batch"},
+    {"LLAMA_ARG_ENDPOINT_METRICS", "metrics"},   {"LLAMA_ARG_ENDPOINT_SLOTS", "slots"},
+    {"LLAMA_ARG_NO_ENDPOINT_SLOTS", "no-slots"}, {"LLAMA_API_KEY", "api-key"},
+};
+
+static const cli_option *find_option(const cli_option *options, int count, const char *name)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(options[i].name, name) == 0) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+/* "LLAMA_ARG_CTX_SIZE=..." to "--ctx-size=...". NULL: it is none, or switches a flag off. */
+static char *word_of(const char *variable, const cli_option *options, int count)
+{
+    static const char prefix[] = "LLAMA_ARG_";
+    const char *equals = strchr(variable, '=');
+    char name[64] = "", *word = NULL;
+    if (!equals || equals == variable) {
+        return NULL;
+    }
+    const size_t length = (size_t)(equals - variable);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        if (strlen(variables[i].variable) == length &&
+            strncmp(variable, variables[i].variable, length) == 0) {
+            snprintf(name, sizeof name, "%s", variables[i].option);
+        }
+    }
+    if (!*name && strncmp(variable, prefix, sizeof prefix - 1) == 0 && length < sizeof name) {
+        for (size_t i = sizeof prefix - 1, n = 0; i < length; i++) {
+            const char c = variable[i];
+            name[n++] = (char)(c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+            name[n] = '\0';
+        }
+    }
+    const cli_option *option = *name ? find_option(options, count, name) : NULL;
+    if (!option) {
+        if (*name) {
+            fprintf(stderr, "moraine serve: note: %.*s has no meaning here\n", (int)length, variable);
+        }
+        return NULL;
+    }
+    const char *value = equals + 1;
+    if (option->kind == CLI_FLAG) {
+        const bool on = strcasecmp(value, "1") == 0 || strcasecmp(value, "true") == 0 ||
+                        strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
+        return on && asprintf(&word, "--%s", name) > 0 ? word : NULL;
+    }
+    return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
+}
+
+/* What the command is given: variables first, so that options win. -np and -cram are not what getopt takes them for. */
+static int collect(int argc, char **argv, const cli_option *options, int count, char **words)
+{
+    extern char **environ;
+    int n = 0;
+    words[n++] = argv[0];
+    for (char **variable = environ; *variable && n < WORDS_MAX / 2; variable++) {
+        char *word = word_of(*variable, options, count);
+        if (word) {
+            words[n++] = word;
+        }
+    }
+    for (int i = 1; i < argc && n < WORDS_MAX - 1; i++) {
+        static char parallel[] = "--parallel", cache[] = "--cache-ram";
+        words[n++] = strcmp(argv[i], "-np") == 0 ? parallel : strcmp(argv[i], "-cram") == 0 ? cache : argv[i];
+    }
+    words[n] = NULL;
+    return n;
+}
+
+/* ---- What the options mean ---- */
+
+/* Splits at commas; what it points to is never freed. NULL: nothing was given. */
+static const char *const *split(const char *text, const char **list)
+{
+    char *rest = text ? strdup(text) : NULL;
+    int n = 0;
+    if (!rest) {
+        return NULL;
+    }
+    for (char *word; n < LIST_MAX - 1 && (word = strtok_r(rest, ", ", &rest));) {
+        list[n++] = word;
+    }
+    list[n] = NULL;
+    return list;
+}
+
+static bool set_log(const serve_settings *s)
+{
+    static const char *const levels[] = {"error", "warning", "info", "debug"};
+    mo_log_level level = MO_LOG_INFO;
+    bool known = !s->log_level;
+    for (int i = 0; i < 4 && s->log_level; i++) {
+        if (strcmp(levels[i], s->log_level) == 0) {
+            level = (mo_log_level)i;
+            known = true;
+        }
+    }
+    if (!known) {
+        fprintf(stderr, "moraine serve: --log-level is error, warning, info or debug, not %s\n",
+                s->log_level);
+        return false;
+    }
+    if (strcmp(s->log_format, "text") != 0 && strcmp(s->log_format, "json") != 0) {
+        fprintf(stderr, "moraine serve: --log-format is text or json, not %s\n", s->log_format);
+        return false;
+    }
+    srv_log_set(strcmp(s->log_format, "json") == 0 ? SRV_LOG_JSON : SRV_LOG_TEXT, level);
+    return true;
+}
+
+static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    char said[2048];
+    (void)user;
+    snprintf(said, sizeof said, "%s", text);
+    cli_name_options(said, sizeof said);
+    srv_log(level, subsystem, (srv_field[]){SRV_TEXT_FIELD("message", said), {0}});
+}
+
+static bool set_spec(const model_settings *m, const char *id, srv_model_spec *out)
+{
+    *out = (srv_model_spec){
+        .id = id,
+        .path = m->model,
+        .alias = m->alias,
+        .loading = mo_model_options_default(),
+        .context = m->loading.context,
+        .context_all = m->context_all,
+        .parallel = (int)m->parallel,
+        .defaults = m->defaults,
+        .pinned = m->pin,
+        .keep_s = m->idle_s,
+    };
+    out->engine.queue = (int)m->queue;
+    out->engine.between_s = (double)m->between_ms / 1000;
+    out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
+    out->engine.cache_dir = m->cache_dir;
+    out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
+    return cli_loading_set("serve", &m->loading, &out->loading);
+}
+
+/* Models of the file; false after saying what is wrong. */
+static bool add_sections(const serve_settings *s, const model_settings *common, srv_model_spec *specs,
+                         int *count)
+{
+    cli_sections sections;
+    if (!cli_sections_read("serve", s->models_file, &sections)) {
+        return false;
+    }
+    for (int i = 0; i < sections.count && *count < MODELS_MAX; i++) {
+        model_settings *m = malloc(sizeof *m); /* what was read points into it */
+        cli_option options[OPTIONS_MAX];
+        int first;
+        if (!m) {
+            return false;
+        }
+        *m = *common;
+        m->model = m->alias = NULL;
+        const cli_usage usage = {
+            .command = "serve", .options = options, .option_count = model_table(m, options)};
+        if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
+            return false;
+        }
+        if (!m->model) {
+            fprintf(stderr, "moraine serve: %s: [%s] needs a line model = FILE\n", s->models_file,
+                    sections.item[i].name);
+            return false;
+        }
+        if (!set_spec(m, sections.item[i].name, &specs[(*count)++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* More connections need more descriptors than shells usually allow. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max == RLIM_INFINITY || files.rlim_max > 65536 ? 65536 : files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
+{
+    static srv_model_spec specs[MODELS_MAX];
+    static const char *origins[LIST_MAX], *hosts[LIST_MAX];
+    int count = 0, code = CLI_OK;
+    const bool is_socket = strlen(s->host) > 5 && strcmp(s->host + strlen(s->host) - 5, ".sock") == 0;
+    srv_server_options o = {
+        .host = is_socket ? NULL : s->host,
+        .port = (int)s->port,
+        .unix_path = is_socket ? s->host : s->unix_path,
+        .tls_key_path = s->tls_key,
+        .tls_certificate_path = s->tls_certificate,
+        .api_keys = s->api_key,
+        .api_key_path = s->api_key_file,
+        .origins = split(s->origins, origins),
+        .hosts = split(s->hosts, hosts),
+        .prefix = s->prefix,
+        .body_bytes = (int64_t)s->body_bytes,
+        .connections = (int)s->connections,
+        .heartbeat_ms = s->ping_s < 0 ? -1 : (int)s->ping_s * 1000,
+        .grace_s = s->grace_s,
+        .log_requests = s->log_requests,
+        .no_slots = s->no_slots,
+        .no_metrics = s->no_metrics,
+    };
+    model_settings first = *common;
+    for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
+        first.model = models[i];
+        first.alias = i == 0 ? common->alias : NULL;
+        if (cli_check_model("serve", models[i], &first.loading) != CLI_OK ||
+            !set_spec(&first, NULL, &specs[count++])) {
+            return CLI_USAGE;
+        }
+    }
+    if (s->models_file && !add_sections(s, common, specs, &count)) {
+        return CLI_USAGE;
+    }
+    if (count == 0 && !s->models_dir) {
+        first.model = cli_model_path("serve", NULL, false, &code);
+        first.model = first.model ? strdup(first.model) : NULL;
+        first.alias = common->alias;
+        if (!first.model || !set_spec(&first, NULL, &specs[count++])) {
+            return code != CLI_OK ? code : CLI_USAGE;
+        }
+    }
+    o.models = (srv_models_options){.specs = specs,
+                                    .count = count,
+                                    .directory = s->models_dir,
+                                    .most = (int)s->models_max,
+                                    .strict = s->strict};
+    first.model = first.alias = NULL;
+    if (!set_spec(&first, NULL, &o.models.others)) {
+        return CLI_USAGE;
+    }
+    srv_serving *serving = NULL;
+    mo_error err = {0};
+    mo_status status = srv_serving_open(&o, &serving, &err);
+    if (status == MO_OK) {
+        status = srv_serving_run(serving, &err);
+    }
+    srv_serving_close(serving);
+    if (status != MO_OK) {
+        cli_say_error("serve", &err);
+        return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+/* Checks what the options say together. */
+static int check(const serve_settings *s)
+{
+    if (!s->tls_certificate != !s->tls_key) {
+        fprintf(stderr, "moraine serve: --ssl-cert-file and --ssl-key-file belong together\n");
+        return CLI_USAGE;
+    }
+    if (s->prefix && *s->prefix && (s->prefix[0] != '/' || s->prefix[strlen(s->prefix) - 1] == '/')) {
+        fprintf(stderr,
+                "moraine serve: --api-prefix begins with a slash and does not end with one, as /llm\n");
+        return CLI_USAGE;
+    }
+    return set_log(s) ? CLI_OK : CLI_USAGE;
+}
+
+int cli_serve(int argc, char **argv)
+{
+    static model_settings m;
+    static serve_settings s;
+    static char *words[WORDS_MAX];
+    cli_option options[OPTIONS_MAX];
+    m = (model_settings){
+        .loading = CLI_LOADING_DEFAULT, .cache_mib = -1, .idle_s = -1, .defaults = srv_defaults_none()};
+    s = (serve_settings){.host = "127.0.0.1",
+                         .port = 8080,
+                         .connections = 1024,
+                         .models_max = 1,
+                         .ping_s = 10,
+                         .body_bytes = 64 << 20,
+                         .grace_s = 30,
+                         .log_format = "text"};
+    int count = server_table(&s, options);
+    count += model_table(&m, options + count);
+    const cli_usage usage = {
+        .command = "serve",
+        .arguments = "[MODEL...]",
+        .description = "Answers programs over HTTP: those made for OpenAI, Anthropic, llama-server or "
+                       "Ollama. Many at once "
+                       "share the engine's steps, and what was computed for one prompt is not computed again "
+                       "for another that "
+                       "begins alike. Options are also taken from the environment, as LLAMA_ARG_CTX_SIZE for "
+                       "--ctx-size. "
+                       "SIGTERM and Ctrl-C let answers end and exit with 0; SIGHUP reads the keys "
+                       "again." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine serve\n"
+                    "  curl http://127.0.0.1:8080/v1/models\n"
+                    "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"
+                    "  moraine serve --models-dir ~/models --sleep-idle-seconds 600 --port 11434\n"
+                    "  moraine serve model.gguf --host /run/user/1000/moraine.sock\n",
+        .options = options,
+        .option_count = count,
+        .min_arguments = 0,
+        .max_arguments = MODELS_MAX,
+    };
+    int first;
+    const int words_count = collect(argc, argv, options, count, words);
+    int code = cli_options_parse(&usage, words_count, words, &first);
+    if (code >= 0) {
+        return code;
+    }
+    code = check(&s);
+    if (code != CLI_OK) {
+        return code;
+    }
+    mo_log_set(on_log, NULL, MO_LOG_WARN);
+    raise_file_limit();
+    char *models[MODELS_MAX];
+    int model_count = 0;
+    if (m.model) {
+        models[model_count++] = (char *)m.model;
+    }
+    for (int i = first; i < words_count && model_count < MODELS_MAX; i++) {
+        models[model_count++] = words[i];
+    }
+    return serve(&s, &m, models, model_count);
+}

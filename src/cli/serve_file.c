@@ -1,0 +1,97 @@
+#include "serve_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MAX = 1 << 20 };
+
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r");
+    size_t length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1])) {
+        text[--length] = '\0';
+    }
+    return text;
+}
+
+static char *read_all(const char *command, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char *text = f ? calloc(1, FILE_MAX) : NULL;
+    if (!text || (fread(text, 1, FILE_MAX - 1, f) == 0 && ferror(f))) {
+        fprintf(stderr, "moraine %s: %s: %s\n", command, path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (f) {
+        fclose(f);
+    }
+    return text;
+}
+
+static bool begin(cli_sections *s, char *name)
+{
+    cli_section *item = realloc(s->item, (size_t)(s->count + 1) * sizeof *item);
+    if (!item) {
+        return false;
+    }
+    s->item = item;
+    s->item[s->count++] = (cli_section){.name = name, .words = {"serve"}, .count = 1};
+    return true;
+}
+
+/* "name = value" or "name", as the option it is. */
+static bool add(cli_section *section, char *line)
+{
+    char *value = strchr(line, '=');
+    char *word = malloc(strlen(line) + 4);
+    if (!word || section->count + 1 >= CLI_SECTION_WORDS) {
+        free(word);
+        return false;
+    }
+    if (value) {
+        *value++ = '\0';
+        sprintf(word, "--%s=%s", trim(line), trim(value));
+    } else {
+        sprintf(word, "--%s", trim(line));
+    }
+    section->words[section->count++] = word;
+    section->words[section->count] = NULL;
+    return true;
+}
+
+bool cli_sections_read(const char *command, const char *path, cli_sections *out)
+{
+    int number = 0;
+    *out = (cli_sections){.memory = read_all(command, path)};
+    for (char *line = out->memory, *next; line && *line; line = next) {
+        next = line + strcspn(line, "\n");
+        next += *next ? (*next = '\0', 1) : 0;
+        number++;
+        line = trim(line);
+        const size_t length = strlen(line);
+        if (length == 0 || *line == '#' || *line == ';') {
+            continue;
+        }
+        bool ok;
+        if (*line == '[' && line[length - 1] == ']' && length > 2) {
+            line[length - 1] = '\0';
+            ok = begin(out, trim(line + 1));
+        } else {
+            ok = out->count > 0 && *line != '[' && add(&out->item[out->count - 1], line);
+        }
+        if (!ok) {
+            fprintf(stderr, "moraine %s: %s, line %d: [name] or option = value is needed, after a [name]\n",
+                    command, path, number);
+            return false;
+        }
+    }
+    if (out->memory && out->count == 0) {
+        fprintf(stderr, "moraine %s: %s names no model\n", command, path);
+        return false;
+    }
+    return out->memory != NULL;
+}

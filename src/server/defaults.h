@@ -1,0 +1,22 @@
+/* Defaults: how answers are made where a request does not say, as the server was told at its start. */
+#ifndef SRV_DEFAULTS_H
+#define SRV_DEFAULTS_H
+
+#include <stdint.h>
+
+enum { SRV_NOT_GIVEN = -1000000 }; /* of whole numbers; NAN and NULL of the others */
+
+typedef struct srv_defaults {
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k, seed, max_tokens, repeat_last_n;
+    int64_t reasoning_budget;
+    const char *reasoning_format; /* "none", "deepseek", "auto" */
+    const char *reasoning;        /* "on", "off", "auto" */
+    const char *template_kwargs;  /* a JSON object, checked */
+    const char *template_text;    /* in the place of the model's own template */
+} srv_defaults;
+
+/* Nothing is given. */
+srv_defaults srv_defaults_none(void);
+
+#endif

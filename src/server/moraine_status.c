@@ -1,0 +1,133 @@
+/* Moraine status: our own endpoints: how the server is, what another budget would give, and stopping an answer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/events.h"
+#include "server/running.h"
+#include "server/server.h"
+#include "server/status.h"
+#include "server/status_json.h"
+
+static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
+{
+    srv_fault fault;
+    srv_fault_set(&fault, kind, param, "%s", message);
+    srv_reply_fault(q, &fault);
+    srv_request_end(q);
+}
+
+static void status(srv_server *server, srv_request *q)
+{
+    srv_reply_json(q, 200, srv_status_json(server, true));
+    srv_request_end(q);
+}
+
+static void events(srv_server *server, srv_request *q)
+{
+    srv_events_add(srv_server_events(server), q);
+}
+
+static void cancel(srv_server *server, srv_request *q)
+{
+    const mo_text body = srv_request_body(q);
+    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    const char *id = json_string_value(json_object_get(root, "id"));
+    if (!id) {
+        refuse(q, SRV_FAULT_REQUEST, "id", "the id of an answer is needed, as its client got it");
+    } else if (!srv_running_stop(srv_server_running(server), id)) {
+        refuse(q, SRV_FAULT_NOT_FOUND, "id", "no such answer is being made");
+    } else {
+        srv_reply_json(q, 200, json_pack("{s:s, s:b}", "id", id, "cancelled", 1));
+        srv_request_end(q);
+    }
+    json_decref(root);
+}
+
+/* ---- Plans ---- */
+
+/* A size such as 6G or 512MiB in a query; false: it is none. */
+static bool read_size(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    const double number = strtod(text, &end);
+    double factor = 1;
+    if (end == text || !(number >= 0) || number > 1e15) {
+        return false;
+    }
+    const char *unit = *end ? strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++) {
+            factor *= 1024;
+        }
+        end++;
+        end += strncmp(end, "iB", 2) == 0 ? 2 : *end == 'B' ? 1 : 0;
+    }
+    if (*end || number * factor > 9e18) {
+        return false;
+    }
+    *bytes = (int64_t)(number * factor);
+    return true;
+}
+
+static bool read_query(srv_request *q, const char *name, int64_t *out)
+{
+    const char *text = srv_request_query(q, name);
+    if (text && *text && !read_size(text, out)) {
+        refuse(q, SRV_FAULT_REQUEST, name, "a size such as 6G or a number is needed");
+        return false;
+    }
+    return true;
+}
+
+static void plan(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    const int index = srv_models_find(models, srv_request_query(q, "model"));
+    srv_model_report r;
+    mo_plan_report report;
+    mo_error err;
+    int64_t parallel;
+    mo_plan_options o = mo_plan_options_default();
+    if (index < 0 || !srv_models_describe(models, index, &r)) {
+        refuse(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
+        return;
+    }
+    const mo_model_options *loading = srv_models_loading(models, index);
+    o.ram_bytes = loading->ram_bytes;
+    o.vram_bytes = loading->vram_bytes;
+    o.context = r.context;
+    o.batch = loading->batch;
+    o.kv = loading->kv;
+    o.device = loading->device;
+    o.cpu_moe = loading->cpu_moe;
+    o.postfetch = loading->postfetch;
+    o.hot_cache = loading->learning.hot_cache;
+    o.threads = loading->threads;
+    o.isa = loading->isa;
+    parallel = r.parallel ? r.parallel : 1;
+    if (!read_query(q, "ram", &o.ram_bytes) || !read_query(q, "vram", &o.vram_bytes) ||
+        !read_query(q, "ctx", &o.context) || !read_query(q, "parallel", &parallel)) {
+        return;
+    }
+    if (parallel < 1 || parallel > 256) {
+        refuse(q, SRV_FAULT_REQUEST, "parallel", "a number from 1 to 256 is needed");
+        return;
+    }
+    o.sessions = (int)parallel;
+    if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
+        refuse(q, SRV_FAULT_REQUEST, NULL, err.detail);
+        return;
+    }
+    srv_reply_json(q, 200, srv_plan_json(&report));
+    srv_request_end(q);
+}
+
+const srv_route srv_moraine_routes[] = {
+    {"GET", "[/v1]/moraine/status", status, SRV_STATUS},
+    {"GET", "[/v1]/moraine/events", events, SRV_QUICK},
+    {"GET", "[/v1]/moraine/plan", plan, SRV_STATUS},
+    {"POST", "[/v1]/moraine/cancel", cancel, SRV_STATUS},
+    {NULL, NULL, NULL, 0},
+};

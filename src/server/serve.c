@@ -1,0 +1,313 @@
+/* Serve: see serve.h. */
+#include "server/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/events.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/running.h"
+#include "server/status.h"
+
+enum { PEM_BYTES = 1 << 20, LOOK_MS = 200 };
+
+struct srv_serving {
+    srv_server server; /* for handlers */
+    srv_server_options o;
+    srv_keys *keys;
+    char *tls_key, *tls_certificate;
+    sigset_t signals, before;
+    bool blocked;
+};
+
+static const srv_route *const tables[] = {srv_health_routes,  srv_status_routes, srv_ollama_status_routes,
+                                          srv_moraine_routes, srv_moe_routes,    NULL};
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- Open ---- */
+
+static mo_status fail(mo_error *err, mo_status status, const char *what, const char *why)
+{
+    err->status = status;
+    snprintf(err->detail, sizeof err->detail, "%s%s%s", what, why ? ": " : "", why ? why : "");
+    return status;
+}
+
+static mo_status read_pem(const char *path, char **out, mo_error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        return fail(err, MO_EIO, path, strerror(errno));
+    }
+    char *text = calloc(1, PEM_BYTES);
+    const size_t length = text ? fread(text, 1, PEM_BYTES - 1, f) : 0;
+    fclose(f);
+    if (length == 0) {
+        free(text);
+        return fail(err, MO_EIO, path, "nothing can be read from it");
+    }
+    *out = text;
+    return MO_OK;
+}
+
+static mo_status listen_everywhere(srv_serving *s, srv_socket *sockets, int *count, mo_error *err)
+{
+    const bool tls = s->tls_certificate != NULL;
+    mo_status status = srv_sockets_inherited(tls, sockets, count, err);
+    if (status == MO_OK && *count == 0 && s->o.host) {
+        status = srv_sockets_tcp(s->o.host, s->o.port, tls, sockets, count, err);
+    }
+    if (status == MO_OK && s->o.unix_path) {
+        status = srv_sockets_unix(s->o.unix_path, sockets, count, err);
+    }
+    if (status != MO_OK) {
+        srv_sockets_close(sockets, *count);
+    }
+    return status;
+}
+
+static mo_status open_http(srv_serving *s, mo_error *err)
+{
+    srv_socket sockets[SRV_SOCKETS];
+    int count = 0;
+    bool loopback = true;
+    mo_status status = listen_everywhere(s, sockets, &count, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    for (int i = 0; i < count; i++) {
+        loopback = loopback && sockets[i].loopback;
+        snprintf(s->server.addresses[s->server.address_count++], sizeof s->server.addresses[0], "%s",
+                 sockets[i].name);
+    }
+    if (!loopback && srv_keys_count(s->keys) == 0) {
+        srv_say(MO_LOG_WARN, "open",
+                "everybody who reaches this machine can use the server: it listens on more than loopback "
+                "addresses and asks for no key");
+    }
+    const srv_http_options o = {
+        .tables = tables,
+        .server = &s->server,
+        .keys = s->keys,
+        .origins = {.allowed = s->o.origins, .hosts = s->o.hosts, .loopback = loopback},
+        .body_bytes = s->o.body_bytes,
+        .header_bytes = 32 << 10,
+        .connections = s->o.connections,
+        .per_address = s->o.connections / 4 * 3,
+        .header_s = 30,
+        .idle_s = 75,
+        .heartbeat_ms = s->o.heartbeat_ms,
+        .prefix = s->o.prefix,
+        .tls_key = s->tls_key,
+        .tls_certificate = s->tls_certificate,
+        .log_requests = s->o.log_requests,
+    };
+    return srv_http_open(&o, sockets, count, &s->server.http, err);
+}
+
+mo_status srv_serving_open(const srv_server_options *options, srv_serving **out, mo_error *err)
+{
+    mo_status status = MO_OK;
+    *out = NULL;
+    srv_serving *s = calloc(1, sizeof *s);
+    if (!s) {
+        return fail(err, MO_ENOMEM, "out of memory", NULL);
+    }
+    s->o = *options;
+    s->server.begun_ns = now_ns();
+    s->server.no_slots = options->no_slots;
+    s->server.no_metrics = options->no_metrics;
+    /* No thread but the one in srv_serving_run() is to get these. */
+    sigemptyset(&s->signals);
+    sigaddset(&s->signals, SIGINT);
+    sigaddset(&s->signals, SIGTERM);
+    sigaddset(&s->signals, SIGHUP);
+    s->blocked = pthread_sigmask(SIG_BLOCK, &s->signals, &s->before) == 0;
+    if (options->tls_certificate_path) {
+        status = read_pem(options->tls_certificate_path, &s->tls_certificate, err);
+        status = status == MO_OK ? read_pem(options->tls_key_path, &s->tls_key, err) : status;
+    }
+    status =
+        status == MO_OK ? srv_keys_open(options->api_keys, options->api_key_path, &s->keys, err) : status;
+    status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
+    s->server.running = srv_running_open();
+    s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
+    if (status == MO_OK && !s->server.events) {
+        status = fail(err, MO_ENOMEM, "out of memory", NULL);
+    }
+    status = status == MO_OK ? open_http(s, err) : status;
+    if (status != MO_OK) {
+        srv_serving_close(s);
+        return status;
+    }
+    *out = s;
+    return MO_OK;
+}
+
+void srv_serving_close(srv_serving *s)
+{
+    if (!s) {
+        return;
+    }
+    if (s->server.events) {
+        srv_events_end(s->server.events);
+    }
+    srv_http_close(s->server.http);
+    srv_events_close(s->server.events);
+    srv_models_close(s->server.models);
+    srv_running_close(s->server.running);
+    srv_keys_close(s->keys);
+    if (s->tls_key) {
+        memset(s->tls_key, 0, PEM_BYTES);
+    }
+    free(s->tls_key);
+    free(s->tls_certificate);
+    if (s->blocked) {
+        pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+    }
+    free(s);
+}
+
+/* ---- Run ---- */
+
+/* Loads the first models beside the thread that hears signals. */
+typedef struct beginning {
+    srv_models *models;
+    mo_error err;
+    _Atomic bool done;
+    mo_status status;
+} beginning;
+
+static void *begin(void *user)
+{
+    beginning *b = user;
+    b->status = srv_models_begin(b->models, &b->err);
+    b->done = true;
+    return NULL;
+}
+
+static void tell_ready(srv_serving *s)
+{
+    srv_model_report r;
+    char status[512];
+    for (int i = 0, count = srv_models_count(s->server.models); i < count; i++) {
+        if (!srv_models_describe(s->server.models, i, &r) || r.state != SRV_MODEL_LOADED) {
+            continue;
+        }
+        srv_log(MO_LOG_INFO, "ready",
+                (srv_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
+                              SRV_TEXT_FIELD("model", r.id),
+                              SRV_INT_FIELD("parallel", r.parallel),
+                              SRV_INT_FIELD("ctx", r.context),
+                              SRV_INT_FIELD("ctx_size", r.context * r.parallel),
+                              {0}});
+        snprintf(status, sizeof status, "READY=1\nSTATUS=%s at %s\n", r.id,
+                 s->server.address_count ? s->server.addresses[0] : "?");
+        srv_systemd_notify(status);
+        return;
+    }
+    srv_log(MO_LOG_INFO, "ready",
+            (srv_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
+                          SRV_INT_FIELD("models", srv_models_count(s->server.models)),
+                          {0}});
+    srv_systemd_notify("READY=1\nSTATUS=no model is loaded yet\n");
+}
+
+static int next_signal(const srv_serving *s, int ms)
+{
+    const struct timespec wait = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    return sigtimedwait(&s->signals, NULL, &wait);
+}
+
+static void reload(srv_serving *s)
+{
+    mo_error err;
+    if (srv_keys_reload(s->keys, &err) == MO_OK) {
+        srv_log(MO_LOG_INFO, "reloaded", (srv_field[]){SRV_INT_FIELD("keys", srv_keys_count(s->keys)), {0}});
+    } else {
+        srv_say(MO_LOG_ERROR, "reload_failed", "the keys stay as they were: %s", err.detail);
+    }
+}
+
+/* Answers may end; a second signal does not wait for them. */
+static void wind_down(srv_serving *s, int number)
+{
+    int busy = 0;
+    srv_http_report report;
+    const int64_t end = now_ns() + (int64_t)(s->o.grace_s * 1e9);
+    srv_systemd_notify("STOPPING=1\n");
+    srv_http_describe(s->server.http, &report);
+    busy = report.busy;
+    srv_log(MO_LOG_INFO, "stopping",
+            (srv_field[]){SRV_TEXT_FIELD("signal", number == SIGINT ? "SIGINT" : "SIGTERM"),
+                          SRV_INT_FIELD("answers", busy),
+                          SRV_REAL_FIELD("grace_s", s->o.grace_s),
+                          {0}});
+    srv_http_quiesce(s->server.http);
+    srv_events_end(s->server.events); /* who only watches is not waited for */
+    while (now_ns() < end && !srv_http_drain(s->server.http, LOOK_MS / 1000.0)) {
+        const int again = next_signal(s, 0);
+        if (again == SIGINT || again == SIGTERM) {
+            break;
+        }
+    }
+    srv_http_close(s->server.http);
+    s->server.http = NULL;
+    srv_models_stop(s->server.models, 5);
+}
+
+mo_status srv_serving_run(srv_serving *s, mo_error *err)
+{
+    beginning b = {.models = s->server.models};
+    pthread_t loader;
+    bool ready = false, failed = false;
+    int number = 0;
+    for (int i = 0; i < s->server.address_count; i++) {
+        srv_log(MO_LOG_INFO, "listening", (srv_field[]){SRV_TEXT_FIELD("at", s->server.addresses[i]), {0}});
+    }
+    if (pthread_create(&loader, NULL, begin, &b) != 0) {
+        return fail(err, MO_ENOMEM, "no thread can be had", NULL);
+    }
+    while (number != SIGINT && number != SIGTERM && !failed) {
+        number = next_signal(s, ready ? 60000 : LOOK_MS / 10);
+        if (number == SIGHUP) {
+            reload(s);
+        }
+        if (!ready && b.done) {
+            failed = b.status != MO_OK;
+            ready = true;
+            if (!failed) {
+                tell_ready(s);
+            }
+        }
+    }
+    if (!failed) {
+        if (!ready) { /* what is being loaded is not waited for */
+            srv_models_stop(s->server.models, 0);
+        }
+        wind_down(s, number);
+    }
+    pthread_join(loader, NULL);
+    if (failed) {
+        *err = b.err;
+        return b.status;
+    }
+    srv_log(MO_LOG_INFO, "stopped",
+            (srv_field[]){SRV_REAL_FIELD("uptime_s", srv_server_uptime(&s->server)), {0}});
+    return MO_OK;
+}

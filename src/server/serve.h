@@ -1,0 +1,34 @@
+/* Serve: starts the server, runs it and ends it. */
+#ifndef SRV_SERVE_H
+#define SRV_SERVE_H
+
+#include "server/models.h"
+#include "server/server.h"
+
+typedef struct srv_server_options {
+    const char *host; /* NULL: no TCP */
+    int port;
+    const char *unix_path; /* NULL: none */
+    const char *tls_key_path, *tls_certificate_path;
+    const char *api_keys, *api_key_path;
+    const char *const *origins, *const *hosts; /* as in srv_origins */
+    const char *prefix;
+    int64_t body_bytes;
+    int connections;
+    int heartbeat_ms;
+    double grace_s; /* answers may end for so long when the server is told to stop */
+    bool log_requests;
+    bool no_slots, no_metrics; /* those endpoints are switched off */
+    srv_models_options models;
+} srv_server_options;
+
+typedef struct srv_serving srv_serving;
+
+/* Listens at once; the models are loaded by srv_serving_run(). Texts and tables outlive it. */
+mo_status srv_serving_open(const srv_server_options *options, srv_serving **out, mo_error *err);
+/* Serves until SIGINT or SIGTERM, which it catches meanwhile, as SIGHUP, at which keys are read again. A second signal ends
+ * the answers that still run. MO_OK: it was told to stop. Otherwise no model could be loaded. */
+mo_status srv_serving_run(srv_serving *serving, mo_error *err);
+void srv_serving_close(srv_serving *serving);
+
+#endif

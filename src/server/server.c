@@ -1,0 +1,37 @@
+/* Server: see server.h. */
+#include "server/server.h"
+
+#include <time.h>
+
+bool srv_model_hold(srv_server *server, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
+{
+    double load_s;
+    return srv_models_hold(server->models, name, q, out, &load_s, fault);
+}
+
+srv_models *srv_server_models(srv_server *server)
+{
+    return server->models;
+}
+
+srv_http *srv_server_http(srv_server *server)
+{
+    return server->http;
+}
+
+srv_events *srv_server_events(srv_server *server)
+{
+    return server->events;
+}
+
+srv_running *srv_server_running(srv_server *server)
+{
+    return server->running;
+}
+
+double srv_server_uptime(const srv_server *server)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)((int64_t)t.tv_sec * 1000000000 + t.tv_nsec - server->begun_ns) * 1e-9;
+}

@@ -1,0 +1,31 @@
+/* Server: what handlers find in it. */
+#ifndef SRV_SERVER_H
+#define SRV_SERVER_H
+
+#include "server/models.h"
+#include "server/routes.h"
+
+typedef struct srv_http srv_http;
+typedef struct srv_events srv_events;
+typedef struct srv_running srv_running;
+
+enum { SRV_ADDRESSES = 16 };
+
+struct srv_server {
+    srv_models *models;
+    srv_http *http;
+    srv_events *events;
+    srv_running *running;
+    bool no_slots, no_metrics; /* those endpoints are switched off */
+    int64_t begun_ns;
+    char addresses[SRV_ADDRESSES][160]; /* where it can be reached */
+    int address_count;
+};
+
+srv_models *srv_server_models(srv_server *server);
+srv_http *srv_server_http(srv_server *server);
+srv_events *srv_server_events(srv_server *server);
+srv_running *srv_server_running(srv_server *server);
+double srv_server_uptime(const srv_server *server); /* seconds */
+
+#endif

@@ -1,0 +1,13 @@
+/* Status: endpoints that tell how the server is. None of them waits for the engine. */
+#ifndef SRV_STATUS_H
+#define SRV_STATUS_H
+
+#include "server/routes.h"
+
+extern const srv_route srv_health_routes[];        /* health.c: /health, / */
+extern const srv_route srv_status_routes[];        /* status.c: models, props, slots, metrics */
+extern const srv_route srv_ollama_status_routes[]; /* ollama_status.c: version, tags, ps, show */
+extern const srv_route srv_moraine_routes[];       /* moraine_status.c: /v1/moraine/... */
+extern const srv_route srv_moe_routes[];           /* moe_status.c: /moe-layer-perf, /moe-hot-cache */
+
+#endif

@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""test_server.py BUILD [NAME ...]: moraine serve as programs and operators meet it, with the built-in model.
+
+Speaks TAP, as the other test programs do. Python's own library alone: what the official clients expect is tested elsewhere.
+"""
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+PROGRAM = os.path.abspath(os.path.join(sys.argv[1], "moraine"))
+PEBBLE = os.path.abspath("models/pebble.gguf")
+FOLDER = tempfile.mkdtemp(prefix="moraine-server-")
+SLOW = 4 if os.environ.get("MO_SLOW") else 1  # builds with sanitizers
+
+environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
+environment["XDG_CACHE_HOME"] = os.path.join(FOLDER, "cache")
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+class Server:
+    """A server that has said where it listens, and (wait) that it is ready."""
+
+    def __init__(self, *arguments, wait=True, env=None, host=None, **kw):
+        where = ["--host", host] if host else ["--port", "0"]
+        self.process = subprocess.Popen([PROGRAM, "serve", *where, "--profile", "off", *arguments], stderr=subprocess.PIPE,
+                                        env={**environment, **(env or {})}, text=True, **kw)
+        self.lines, self.port, self.ended = [], None, False
+        self.ready = threading.Event()
+        self.listening = threading.Event()
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+        self.listening.wait(20 * SLOW)
+        if wait:
+            self.ready.wait(60 * SLOW)
+            assert not self.ended, "".join(self.lines)
+
+    def read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+            found = re.search(r"listening.*?https?://[^ \"]*:(\d+)", line)
+            if found and self.port is None:
+                self.port = int(found.group(1))
+            if "listening" in line:
+                self.listening.set()
+            if re.search(r'(^\S+ info ready )|("event":"ready")', line):
+                self.ready.set()
+        self.ended = True
+        self.listening.set()
+        self.ready.set()
+
+    def log(self):
+        return "".join(self.lines)
+
+    def ask(self, method, where, body=None, headers=None, timeout=20):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
+        try:
+            connection.request(method, where, json.dumps(body) if isinstance(body, (dict, list)) else body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
+
+    def get(self, where, status=200, **kw):
+        code, text, _ = self.ask("GET", where, **kw)
+        assert code == status, (where, code, text)
+        return json.loads(text)
+
+    def post(self, where, body, status=200, **kw):
+        code, text, _ = self.ask("POST", where, body, **kw)
+        assert code == status, (where, code, text)
+        return json.loads(text)
+
+    def stop(self, number=signal.SIGTERM, code=0):
+        self.process.send_signal(number)
+        ended = self.process.wait(30 * SLOW)
+        self.thread.join(5)
+        assert ended == code, (ended, self.log())
+        return self.log()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def until(condition, seconds=10):
+    end = time.time() + seconds * SLOW
+    while time.time() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def models_folder(*names):
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    for name in names:
+        os.symlink(PEBBLE, os.path.join(folder, name))
+    return folder
+
+
+# ---- Start and stop
+
+
+def starts_and_ends_with_success():
+    with Server() as s:
+        assert s.get("/health") == {"status": "ok"}
+        assert re.search(r"ready at=http://127.0.0.1:\d+ model=pebble parallel=4 ctx=2048 ctx_size=8192", s.log()), s.log()
+        log = s.stop()
+        assert "stopping signal=SIGTERM" in log and "stopped" in log
+    with Server() as s:
+        s.stop(signal.SIGINT)
+
+
+def a_port_that_is_taken_is_told():
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    ended = subprocess.run([PROGRAM, "serve", "--port", str(taken.getsockname()[1])], env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1 and "cannot be listened on" in ended.stderr, ended.stderr
+
+
+def options_that_make_no_sense_are_told():
+    for words, said in ((["--log-format", "xml"], "text or json"), (["--ssl-key-file", "k"], "belong together"),
+                        (["--api-prefix", "llm"], "slash"), (["--parallel", "0"], "from 1 to 256"),
+                        (["nothing.gguf"], "nothing.gguf"), (["--api-key", ","], "empty"), (["--models-file", "/nothing"], "/nothing")):
+        ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
+        assert ended.returncode in (1, 2) and said in ended.stderr, (words, ended.stderr)
+
+
+def a_model_that_cannot_be_loaded_ends_it():
+    with open(path("broken.gguf"), "wb") as f:
+        f.write(b"GGUF" + bytes(100))
+    ended = subprocess.run([PROGRAM, "serve", "--port", "0", path("broken.gguf")], env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode != 0 and "broken.gguf" in ended.stderr, ended.stderr
+
+
+def options_come_from_the_environment():
+    with Server(env={"LLAMA_ARG_N_PARALLEL": "2", "LLAMA_ARG_CTX_SIZE": "2048", "LLAMA_API_KEY": "k", "LLAMA_ARG_ALIAS": "stone,rock",
+                     "LLAMA_ARG_NOTHING": "1"}) as s:
+        assert "parallel=2 ctx=1024 ctx_size=2048" in s.log(), s.log()
+        assert "LLAMA_ARG_NOTHING has no meaning here" in s.log()
+        s.get("/v1/models", status=401)
+        assert s.get("/v1/models", headers={"Authorization": "Bearer k"})["data"][0]["aliases"] == ["stone", "rock"]
+    with Server("-np", "3", "-c", "3000", env={"LLAMA_ARG_N_PARALLEL": "2"}) as s:
+        assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
+    with Server("--ctx", "512", "-m", PEBBLE) as s:
+        assert "parallel=4 ctx=512 ctx_size=2048" in s.log(), s.log()
+
+
+# ---- Status
+
+
+def llama_endpoints_are_there():
+    with Server() as s:
+        models = s.get("/v1/models")
+        assert models["object"] == "list" and models["data"][0]["id"] == "pebble"
+        meta = models["data"][0]["meta"]
+        assert meta["n_ctx"] == 2048 and meta["n_ctx_train"] == 2048 and meta["n_vocab"] == 4096
+        assert models["data"][0]["max_model_len"] == 2048
+        assert models["models"][0]["name"] == "pebble:latest"
+        assert s.get("/models/pebble")["id"] == "pebble" and s.get("/v1/models/pebble%3Alatest")["id"] == "pebble"
+        assert s.get("/v1/models/other", status=404)["error"]["code"] == "model_not_found"
+        props = s.get("/props")
+        assert props["default_generation_settings"]["n_ctx"] == 2048 and props["total_slots"] == 4
+        assert "message" in props["chat_template"] and props["model_path"] == "pebble.gguf"
+        assert s.post("/props", {}, status=501)["error"]["type"] == "not_supported_error"
+        slots = s.get("/slots")
+        assert len(slots) == 4 and slots[0]["n_ctx"] == 2048 and slots[0]["is_processing"] is False
+        code, text, headers = s.ask("GET", "/metrics")
+        assert code == 200 and headers["Content-Type"] == "text/plain; version=0.0.4"
+        for name in ("llamacpp:prompt_tokens_total 0", "llamacpp:requests_deferred 0", 'moraine_time_to_first_token_seconds_bucket{le="+Inf"} 0',
+                     'moraine_expert_uses_total{model="pebble",tier="ram"}', 'moraine_wire_bytes_total{model="pebble",wire="disk"}'):
+            assert name in text, (name, text)
+        for line in text.splitlines():  # every line can be read
+            assert line.startswith("# ") or re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*(\{.*\})? [-+0-9.eInf]+", line), line
+        code, text, _ = s.ask("GET", "/")
+        assert code == 200 and text == "Ollama is running"
+        assert s.ask("HEAD", "/")[0] == 200
+    with Server("--no-slots", "--no-metrics") as s:
+        s.get("/slots", status=501)
+        s.get("/metrics", status=501)
+
+
+def ollama_endpoints_are_there():
+    with Server() as s:
+        assert s.get("/api/version")["version"].count(".") == 2
+        tag = s.get("/api/tags")["models"][0]
+        assert tag["name"] == "pebble:latest" and tag["size"] == os.path.getsize(PEBBLE) and len(tag["digest"]) == 64
+        assert tag["details"]["format"] == "gguf" and tag["details"]["parameter_size"].endswith("M")
+        ps = s.get("/api/ps")["models"][0]
+        assert ps["context_length"] == 2048 and "expires_at" in ps
+        show = s.post("/api/show", {"model": "pebble"})
+        architecture = show["model_info"]["general.architecture"]
+        assert show["model_info"][architecture + ".context_length"] == 2048
+        assert "completion" in show["capabilities"] and "message" in show["template"]
+        assert show["model_info"]["tokenizer.ggml.tokens"] == []
+        assert len(s.post("/api/show", {"model": "pebble:latest", "verbose": True})["model_info"]["tokenizer.ggml.tokens"]) == 4096
+        assert s.post("/api/show", {"model": "x"}, status=404) == {"error": "model 'x' not found"}
+        assert s.post("/api/pull", {"model": "pebble"}) == {"status": "success"}
+        assert "error" in s.post("/api/pull", {"model": "x"}, status=501)
+        assert "error" in s.post("/api/create", {}, status=501)
+
+
+def our_endpoints_are_there():
+    with Server() as s:
+        status = s.get("/v1/moraine/status")
+        model = status["models"][0]
+        assert model["id"] == "pebble" and model["state"] == "loaded" and model["engine"]["parallel"] == 4
+        assert model["tiers"]["mode"] == "resident" and model["tiers"]["planned_bytes"] > 0
+        plan = s.get("/v1/moraine/plan?ram=1G&ctx=1024&parallel=2")
+        assert plan["context"] == 1024 and plan["ram_bytes"]["ceiling"] <= 1 << 30 and plan["tokens_per_second"] > 0
+        assert "error" in s.get("/v1/moraine/plan?ram=1M", status=400)
+        assert s.get("/v1/moraine/plan?ram=much", status=400)["error"]["param"] == "ram"
+        assert "error" in s.post("/v1/moraine/cancel", {"id": "chatcmpl-none"}, status=404)
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=10)
+        connection.request("GET", "/v1/moraine/events")
+        answer = connection.getresponse()
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        line = answer.readline()
+        assert line.startswith(b"data: ") and json.loads(line[6:])["models"][0]["id"] == "pebble"
+        connection.close()
+
+
+def profiles_can_be_read_and_applied():
+    with Server() as s:
+        profile = s.get("/moe-layer-perf")
+        assert profile["enabled"] is True and profile["schema"].startswith("llama.cpp.moe_layer")
+        assert s.post("/moe-layer-perf", {"mode": "off"})["enabled"] is False
+        assert s.post("/moe-layer-perf", {"mode": "update"})["mode"] == "update"
+        assert "mode" in s.post("/moe-layer-perf", {"mode": "most"}, status=400)["error"]["message"]
+        assert "error" in s.post("/moe-hot-cache", {"layers": 1}, status=400)
+        s.post("/moe-hot-cache", "no json", status=400)
+
+
+# ---- Who may ask
+
+
+def keys_are_read_again():
+    with open(path("keys"), "w") as f:
+        f.write("# of the house\nsecret-one name=ada\n")
+    with Server("--api-key-file", path("keys"), "--log-requests") as s:
+        s.get("/v1/models", status=401)
+        s.get("/v1/models", headers={"x-api-key": "secret-one"})
+        s.get("/health")
+        with open(path("keys"), "w") as f:
+            f.write("secret-two\n")
+        s.process.send_signal(signal.SIGHUP)
+        assert until(lambda: "reloaded" in s.log()), s.log()
+        s.get("/v1/models", status=401, headers={"x-api-key": "secret-one"})
+        s.get("/v1/models", headers={"Authorization": "Bearer secret-two"})
+        os.unlink(path("keys"))
+        s.process.send_signal(signal.SIGHUP)
+        assert until(lambda: "reload_failed" in s.log()), s.log()
+        s.get("/v1/models", headers={"Authorization": "Bearer secret-two"})
+        log = s.stop()
+        assert "secret" not in log and "key=ada" in log, log
+
+
+def an_open_server_warns():
+    with Server(host="0.0.0.0", wait=False) as s:
+        assert until(lambda: "asks for no key" in s.log()), s.log()
+        assert "listening" in s.log()
+
+
+def a_prefix_is_before_every_path():
+    with Server("--api-prefix", "/llm") as s:
+        s.get("/llm/health")
+        s.get("/health", status=404)
+        s.get("/llmhealth", status=404)
+
+
+def logs_are_lines_of_json():
+    with Server("--log-format", "json", "--log-requests") as s:
+        s.get("/v1/models?x=%0A%22")
+        for line in s.stop().splitlines():
+            if line.startswith("{"):
+                entry = json.loads(line)
+                assert entry["time"].endswith("Z") and "level" in entry
+        assert '"event":"request"' in s.log() and '"path":"/v1/models"' in s.log()
+
+
+# ---- Sockets
+
+
+def a_unix_socket_serves():
+    where = path("s.sock")
+    with Server(host=where, wait=False) as s:
+        assert until(lambda: os.path.exists(where)) and s.ready.wait(20)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(where)
+        connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: anything\r\nConnection: close\r\n\r\n")
+        text = b""
+        while piece := connection.recv(65536):
+            text += piece
+        assert text.startswith(b"HTTP/1.1 200") and b"pebble" in text, text
+        assert os.stat(where).st_mode & 0o077 == 0
+        s.stop()
+        assert not os.path.exists(where)
+
+
+def tls_serves():
+    if not shutil.which("openssl"):
+        return "there is no openssl to make a certificate"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", path("key.pem"), "-out", path("cert.pem"), "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    with Server("--ssl-key-file", path("key.pem"), "--ssl-cert-file", path("cert.pem")) as s:
+        context = ssl.create_default_context(cafile=path("cert.pem"))
+        connection = http.client.HTTPSConnection("localhost", s.port, context=context, timeout=20)
+        for _ in range(2):
+            connection.request("GET", "/v1/models")
+            answer = connection.getresponse()
+            assert answer.status == 200 and json.loads(answer.read())["data"][0]["id"] == "pebble"
+        connection.close()
+        assert "https://127.0.0.1" in s.log()
+
+
+def systemd_is_told_and_its_sockets_taken():
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(path("notify"))
+    notify.settimeout(20 * SLOW)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    port = listener.getsockname()[1]
+    script = 'exec 3<&%d; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve --profile off' % listener.fileno()
+    process = subprocess.Popen(["bash", "-c", script, PROGRAM], env={**environment, "NOTIFY_SOCKET": path("notify")}, stderr=subprocess.PIPE,
+                               pass_fds=[listener.fileno()])
+    try:
+        assert notify.recv(4096).startswith(b"READY=1\n")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/health")
+        assert connection.getresponse().status == 200
+        connection.close()
+        process.terminate()
+        assert notify.recv(4096) == b"STOPPING=1\n"
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+# ---- Several models
+
+
+def models_of_a_directory_are_loaded_when_asked_for():
+    folder = models_folder("a.gguf", "b.gguf", "c-00001-of-00002.gguf", "c-00002-of-00002.gguf")
+    with Server("--models-dir", folder) as s:
+        assert [m["id"] for m in s.get("/v1/models")["data"]] == ["a", "b", "c"]
+        state = lambda: {m["id"]: m["status"]["value"] for m in s.get("/v1/models")["data"]}
+        assert set(state().values()) == {"unloaded"}
+        assert s.post("/models/load", {"model": "a"})["success"]
+        assert state()["a"] == "loaded"
+        assert s.post("/models/load", {"model": "B:latest"})["success"]  # a leaves first
+        assert state() == {"a": "unloaded", "b": "loaded", "c": "unloaded"}
+        os.symlink(PEBBLE, os.path.join(folder, "new.gguf"))
+        assert s.post("/models/load", {"model": "new"})["success"]
+        s.post("/models/load", {"model": "none"}, status=404)
+        assert s.post("/models/unload", {"model": "new"})["success"]
+        assert until(lambda: state()["new"] == "unloaded")
+        os.unlink(os.path.join(folder, "a.gguf"))
+        assert "a" in s.post("/models/load", {"model": "a"}, status=404)["error"]["message"]
+        s.get("/health")
+
+
+def idle_models_are_unloaded():
+    with Server("--sleep-idle-seconds", "0.3") as s:
+        state = lambda: s.get("/v1/models")["data"][0]["status"]["value"]
+        assert until(lambda: state() == "unloaded", 5), s.log()
+        assert s.post("/models/load", {"model": "pebble"})["success"]
+        assert until(lambda: state() == "unloaded", 5)
+        assert "why=idle" in s.log()
+
+
+def models_have_their_own_settings():
+    with open(path("models.ini"), "w") as f:
+        f.write("# two\n[small]\nmodel = %s\nctx = 256\nparallel=2\n\n[large]\nmodel = %s\nalias = big\npin\n" % (PEBBLE, PEBBLE))
+    with Server("--models-file", path("models.ini"), "--models-max", "2", "--strict-model") as s:
+        data = {m["id"]: m for m in s.get("/v1/models")["data"]}
+        assert data["small"]["meta"]["n_ctx"] == 256 and data["large"]["meta"]["n_ctx"] == 2048
+        assert data["small"]["status"]["value"] == "loaded" and data["large"]["status"]["value"] == "loaded"
+        assert len(s.get("/slots?model=small")) == 2 and len(s.get("/slots?model=big")) == 4
+        s.post("/models/unload", {"model": "large"}, status=400)
+        s.get("/slots?model=other", status=404)
+    with open(path("models.ini"), "w") as f:
+        f.write("[x]\nmodel = a\ncolour = red\n")
+    ended = subprocess.run([PROGRAM, "serve", "--models-file", path("models.ini")], env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2 and "colour" in ended.stderr, ended.stderr
+
+
+def no_model_goes_over_the_ceiling():
+    folder = models_folder("a.gguf", "b.gguf")
+    with Server("--models-dir", folder, "--ram", "150M", "--models-max", "2") as s:
+        for name in "abab":
+            assert s.post("/models/load", {"model": name})["success"]
+        loaded = [m for m in s.get("/v1/moraine/status")["models"] if m["state"] == "loaded"]
+        assert sum(m["tiers"]["planned_bytes"] for m in loaded) <= 150 << 20, loaded
+    with Server("--models-dir", folder, "--ram", "20M") as s:
+        error = s.post("/models/load", {"model": "a"}, status=400)["error"]
+        assert "cannot be loaded" in error["message"], error
+        s.get("/health")
+
+
+TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
+         and n not in ("path", "Server", "until", "models_folder")]
+
+if __name__ == "__main__":
+    wanted = sys.argv[2:]
+    tests = [t for t in TESTS if not wanted or t.__name__ in wanted]
+    print("1..%d" % len(tests))
+    failed = 0
+    for number, test in enumerate(tests, 1):
+        try:
+            began = time.time()
+            skip = test()
+            print("ok %d - %s%s" % (number, test.__name__, " # SKIP " + skip if skip else ""), flush=True)
+            if os.environ.get("MO_TIMES"):
+                print("# %.2f s" % (time.time() - began))
+        except Exception as error:  # a failed assert, or a server that is not there any more
+            failed += 1
+            print("not ok %d - %s" % (number, test.__name__))
+            print("# " + ("%s: %s" % (type(error).__name__, error)).replace("\n", "\n# ")[:3000], flush=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    sys.exit(1 if failed else 0)
