@@ -335,11 +335,17 @@ typedef enum mo_token_flags {
     MO_TOKEN_SPECIAL = 1, /* recognize special tokens written in the text, and add begin and end tokens as
                              the vocabulary asks */
     MO_TOKEN_CHAT = 2,    /* the same for a rendered conversation: a begin token that is there is not added */
+    MO_TOKEN_NAMES = 4,   /* of MO_TOKEN_SPECIAL only the first: recognize special tokens written in the text */
+    MO_TOKEN_ENDS = 8,    /* of MO_TOKEN_SPECIAL only the second: add begin and end tokens */
 } mo_token_flags;
 
 /* Token ids of a text of any bytes; mo_free() *ids. MO_EUNSUPPORTED when the model has no vocabulary. */
 MO_API mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                              size_t *count, mo_error *err);
+
+/* The bytes that a token stands for, perhaps part of a character; a special token's are its name. They belong to the
+ * model and are not terminated. Empty for an id out of range, or without a vocabulary. */
+MO_API mo_text mo_token_bytes(const mo_model *model, int32_t token);
 
 /* True for tokens that end an answer. */
 MO_API bool mo_token_ends(const mo_model *model, int32_t token);

@@ -19,7 +19,9 @@ static unsigned tokenizer_flags(int flags)
     if (flags & MO_TOKEN_CHAT) {
         return MO_TOKENIZE_CHAT;
     }
-    return flags & MO_TOKEN_SPECIAL ? MO_TOKENIZE_SPECIAL | MO_TOKENIZE_ENDS : 0;
+    const bool both = flags & MO_TOKEN_SPECIAL;
+    return (both || flags & MO_TOKEN_NAMES ? MO_TOKENIZE_SPECIAL : 0u) |
+           (both || flags & MO_TOKEN_ENDS ? MO_TOKENIZE_ENDS : 0u);
 }
 
 static mo_status need_tokenizer(const mo_model *model, mo_error *err)
@@ -53,6 +55,11 @@ mo_status mo_tokenize_file(const char *path, const char *text, size_t length, in
     mo_tokenizer_destroy(t);
     mo_gguf_close(g);
     return status;
+}
+
+mo_text mo_token_bytes(const mo_model *model, int32_t token)
+{
+    return model->tokenizer ? mo_token_piece(model->tokenizer, token, true) : (mo_text){"", 0};
 }
 
 bool mo_token_ends(const mo_model *model, int32_t token)
