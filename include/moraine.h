@@ -185,7 +185,7 @@ MO_API const char *mo_policy_name(int index, const char **summary);
 typedef struct mo_model mo_model;
 
 /* Opens and loads a model file (of a split model: its first part); options may be NULL. Close every session before the
- * model; streams and replies too. */
+ * model; streams, replies and grammars too. */
 MO_API mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out,
                                mo_error *err);
 MO_API void mo_model_close(mo_model *model);
@@ -470,6 +470,58 @@ enum { MO_TOP_MAX = 20 };
 /* What a row of logits says by itself, before penalties, bias, mask and temperature: the log probability of `token`, and
  * the `count` likeliest tokens (at most vocab), best first. Allocates nothing. */
 MO_API float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count);
+
+/* ---- Constraints ------------------------------------------------------------------------------ */
+
+/* What an answer must look like, compiled for a model's vocabulary. Any number of constraints, of any threads, use one at
+ * once. Close it after its constraints and before the model. docs/grammar.md describes both notations. */
+typedef struct mo_grammar mo_grammar;
+
+typedef struct mo_grammar_options {
+    size_t size;
+    bool strict; /* of a schema: what cannot be enforced is MO_EUNSUPPORTED, with its path */
+    /* Free text comes first, and the grammar begins where one of these strings does, with which it must begin itself; an
+     * answer without any is free text to its end. A string that is the text of a special token means that token; other
+     * special tokens may stand in the free text. At most 64; none: the grammar begins at once. */
+    const char *const *triggers;
+    size_t trigger_count;
+    /* Free text comes first, up to and with this string or special token, as "</think>"; then the grammar, or what its
+     * triggers allow. NULL: none. */
+    const char *after;
+} mo_grammar_options;
+
+MO_API void mo_grammar_options_init(mo_grammar_options *options, size_t size);
+static inline mo_grammar_options mo_grammar_options_default(void)
+{
+    mo_grammar_options o;
+    mo_grammar_options_init(&o, sizeof o);
+    return o;
+}
+
+/* From GBNF; options may be NULL. MO_EINVAL names line and column of what is wrong. */
+MO_API mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length,
+                                 const mo_grammar_options *options, mo_grammar **out, mo_error *err);
+MO_API void mo_grammar_close(mo_grammar *grammar);
+/* What of a schema is not enforced, a line each, as "/properties/x/not"; "": all is. */
+MO_API const char *mo_grammar_unenforced(const mo_grammar *grammar);
+/* Rules of GBNF for any text, perhaps empty, in which none of the strings occurs: `prefix` is the rule, and others begin
+ * with prefix and '-'. mo_free() *gbnf. */
+MO_API mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *prefix, char **gbnf,
+                               mo_error *err);
+
+/* One answer on its way through a grammar. */
+typedef struct mo_constraint mo_constraint;
+MO_API mo_status mo_constraint_open(mo_grammar *grammar, mo_constraint **out, mo_error *err);
+MO_API mo_status mo_constraint_copy(const mo_constraint *constraint, mo_constraint **out, mo_error *err);
+MO_API void mo_constraint_close(mo_constraint *constraint);
+/* Which tokens may come next, as mo_sampler_pick() takes it; the constraint's until its next call. End tokens are among
+ * them where the answer may end. NULL with err: memory is out, or (MO_ENOSPC) the grammar is too ambiguous. */
+MO_API const uint32_t *mo_constraint_mask(mo_constraint *constraint, mo_error *err);
+/* The answer goes on with this token; MO_EINVAL when it may not, and nothing changes. */
+MO_API mo_status mo_constraint_accept(mo_constraint *constraint, int32_t token, mo_error *err);
+/* What is there is whole; and nothing may follow but an end token, or one came. */
+MO_API bool mo_constraint_may_end(const mo_constraint *constraint);
+MO_API bool mo_constraint_ended(const mo_constraint *constraint);
 
 /* ---- Sessions --------------------------------------------------------------------------------- */
 

@@ -172,6 +172,9 @@ static void open_text(mo_model *m)
     const mo_gguf *g = mo_checkpoint_gguf(m->checkpoint);
     if (mo_tokenizer_create(g, &m->tokenizer, &m->no_tokenizer) != MO_OK) {
         m->tokenizer = NULL;
+    } else {
+        const int64_t vocab = mo_checkpoint_spec(m->checkpoint)->vocab;
+        mo_lexicon_open(m->tokenizer, vocab, &m->lexicon, &m->no_tokenizer); /* without memory there is none */
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
 }
@@ -243,6 +246,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
 void mo_model_close(mo_model *model)
 {
     if (model) {
+        mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
         mo_engine_destroy(model->engine);
         mo_reports_close(model->reports);

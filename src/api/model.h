@@ -5,6 +5,7 @@
 #include "api/learning.h"
 #include "engine/engine.h"
 #include "gpu/gpu.h"
+#include "grammar/lexicon.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -24,6 +25,7 @@ struct mo_model {
     mo_engine *engine;
     mo_reports *reports;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
+    mo_lexicon *lexicon;     /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
     mo_chat_format chat;
     mo_error no_tokenizer; /* why not */
 };

@@ -229,6 +229,11 @@ bool mo_token_is_control(const mo_tokenizer *t, int32_t id)
            (t->vocab.kinds[id] == MO_TOKEN_CONTROL || t->vocab.kinds[id] == MO_TOKEN_UNKNOWN);
 }
 
+bool mo_token_is_user(const mo_tokenizer *t, int32_t id)
+{
+    return in_range(t, id) && t->vocab.kinds[id] == MO_TOKEN_USER;
+}
+
 bool mo_tokenizer_adds_bos(const mo_tokenizer *t)
 {
     return t->vocab.add_bos;

@@ -71,6 +71,7 @@ int32_t mo_tokenizer_id(const mo_tokenizer *t, mo_token_role role); /* -1: the v
 int32_t mo_token_find(const mo_tokenizer *t, const char *text);     /* by its text; -1: none */
 bool mo_token_is_end(const mo_tokenizer *t, int32_t id);            /* generation stops there */
 bool mo_token_is_control(const mo_tokenizer *t, int32_t id);
+bool mo_token_is_user(const mo_tokenizer *t, int32_t id); /* user-defined: found in any text */
 bool mo_tokenizer_adds_bos(const mo_tokenizer *t);
 bool mo_tokenizer_adds_eos(const mo_tokenizer *t);
 bool mo_tokenizer_adds_space(const mo_tokenizer *t); /* before the first word */

@@ -1,0 +1,38 @@
+/* The public API of constraints: opening a grammar. What works on an open one is implemented in grammar/ under its public
+ * name. */
+#include "grammar/grammar.h"
+
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/status.h"
+
+static const mo_grammar_options defaults = {.size = sizeof(mo_grammar_options)};
+
+void mo_grammar_options_init(mo_grammar_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+static mo_status prepare(const mo_model *model, const mo_grammar_options *options, mo_grammar_options *own,
+                         mo_error *err)
+{
+    *own = defaults;
+    const mo_status status = mo_options_read(own, sizeof *own, options, "mo_grammar_options", err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (!model->lexicon) {
+        return mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
+    }
+    return mo_lexicon_fill(model->lexicon, err);
+}
+
+mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length,
+                          const mo_grammar_options *options, mo_grammar **out, mo_error *err)
+{
+    mo_grammar_options own;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    const mo_status status = prepare(model, options, &own, err);
+    return status != MO_OK ? status : mo_grammar_make(model->lexicon, gbnf, length, &own, NULL, out, err);
+}
