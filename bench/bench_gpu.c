@@ -303,6 +303,7 @@ int main(int argc, char **argv)
     }
     check(mo_state_init(&state, gpu->core.spec, MO_KV_F16, options.context, 8, &err), &err);
     check(mo_gpu_session_open(gpu, &state, &err), &err);
+    check(mo_gpu_session_ready(gpu, &state, 0, end, &err), &err);
     check(mo_event_create(device, &from, &err), &err);
     check(mo_event_create(device, &to, &err), &err);
     const int limit = gpu->core.spec->layer_count * GPU_OPS + GPU_OPS;

@@ -163,6 +163,15 @@ typedef struct mo_model_options {
      * but the state of those beyond, or what theirs is larger by (mo_session_bytes() says), is the caller's own addition to
      * the ceiling of RAM. Device memory is never exceeded: there such a session is refused. */
     int sessions;
+
+    /* Sessions take their memory in blocks of 128 positions as they grow, and share it with snapshots and with each other
+     * (mo_snapshot_open()); a feed for which no block is free fails with MO_ENOMEM. */
+    /* Positions that `sessions` hold together; 0: `sessions` times `context`, so that none lacks any. */
+    int64_t positions;
+    /* For snapshots, besides; the plan counts it. They may also be in what sessions do not use at the moment. In RAM: with a
+     * device those that were moved there (mo_snapshot_spill()). */
+    int64_t kept_bytes;
+    int64_t kept_device_bytes; /* the same in the memory of a device */
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -546,6 +555,21 @@ static inline mo_session_options mo_session_options_default(void)
 /* Bytes of such a session's state. */
 MO_API uint64_t mo_session_bytes(const mo_model *model, const mo_session_options *options);
 
+/* The blocks of the sessions and snapshots in the model's `kv` format, where sessions are: in RAM, or in a device's memory. */
+typedef struct mo_kept_report {
+    int64_t total_bytes;    /* of all blocks: of the sessions that were planned for, of more that are open, kept_bytes */
+    int64_t free_bytes;     /* held by nobody */
+    int64_t session_bytes;  /* held by sessions, whichever snapshots hold them too */
+    int64_t snapshot_bytes; /* held by snapshots alone: what closing all of them frees */
+    int64_t sessions;       /* that are open */
+    bool device;            /* this is a device's memory: then, of RAM: */
+    int64_t spilled_bytes;  /* held by snapshots that were moved there, */
+    int64_t spill_bytes;    /* and free for more */
+} mo_kept_report;
+
+/* Any thread at any time; waits for no step. */
+MO_API void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size);
+
 /* options may be NULL. */
 MO_API mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo_session **out,
                                  mo_error *err);
@@ -612,17 +636,42 @@ MO_API const float *mo_session_logits(const mo_session *session);
 MO_API int64_t mo_session_length(const mo_session *session);   /* tokens held */
 MO_API int64_t mo_session_computed(const mo_session *session); /* tokens the last feed computed */
 
+/* Bytes of blocks that the session takes to hold `count` positions more: new ones, and copies of those that it shares and will
+ * write. Where free_bytes of mo_model_kept() are fewer, close or spill snapshots before feeding. */
+MO_API uint64_t mo_session_need(const mo_session *session, int64_t count);
+
 /* Asks the feed that runs to stop, within a layer or so when nothing else shares its step, otherwise after the step. When
  * none runs nothing happens: it does not stop the next one. Any thread, and signal handlers. */
 MO_API void mo_session_cancel(mo_session *session);
 
-/* A copy of a session's state, to go back to or to fork from: it may be restored into any session of the
- * same model and format, and outlives the session. */
+/* What a session holds, to go back to or to fork from: it may be restored into any session of the same model and format, and
+ * outlives the session, but not its model. It shares the session's blocks: whoever writes into one that others hold gets a
+ * copy of it first. So opening and restoring take microseconds, wait for no step of others (on a device that leaves layers to
+ * the CPU: for the one that runs), and change no result. Several threads may restore from one at a time. */
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);
-/* Where a device fails to receive the state, the session is empty afterwards: feed it anew, or restore again. */
+/* Where blocks have to be copied (the snapshot is of another place, another opening of the model, or came from bytes) and that
+ * fails, the session is empty afterwards: feed it anew, or restore again. */
 MO_API mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err);
+/* Its first `length` positions alone, at least mo_snapshot_least(); MO_EUNSUPPORTED for fewer, and the session is as it
+ * was. Logits come with all of them only. */
+MO_API mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snapshot, int64_t length,
+                                          mo_error *err);
+/* Makes the session hold what `from` holds: a snapshot, opened, restored and closed. */
+MO_API mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error *err);
+MO_API int64_t mo_snapshot_length(const mo_snapshot *snapshot);        /* positions */
+MO_API const int32_t *mo_snapshot_tokens(const mo_snapshot *snapshot); /* so many tokens, the snapshot's */
+/* The fewest positions that can be restored: 1 where all layers attend to everything; with windows as far as what they see
+ * is still there; all with recurrent layers. Of one that came from bytes: all, although the model may allow fewer. */
+MO_API int64_t mo_snapshot_least(const mo_snapshot *snapshot);
+/* Bytes that only this snapshot holds now: what closing it frees. *all (may be NULL): all that it refers to. */
+MO_API uint64_t mo_snapshot_bytes(const mo_snapshot *snapshot, uint64_t *all);
+/* Moves it from a device's memory to RAM, under kept_bytes; nothing where it is in RAM. MO_ENOMEM: there is no space, and it is
+ * as it was. Restored from there it is copied: open a snapshot of that session to share it again. Waits for the step that
+ * runs; nobody may use the snapshot meanwhile. */
+MO_API mo_status mo_snapshot_spill(mo_snapshot *snapshot, mo_error *err);
+MO_API bool mo_snapshot_on_device(const mo_snapshot *snapshot);
 /* As bytes for a file, which mo_free() frees; and from such bytes, of which every field is checked. */
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);
 MO_API mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err);

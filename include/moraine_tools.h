@@ -266,6 +266,7 @@ typedef struct mo_plan_options {
     mo_hot_cache_options hot_cache; /* as in mo_model_options */
     int threads;                    /* likewise; of another machine: what its file says */
     const char *isa;                /* likewise */
+    int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);
@@ -352,6 +353,7 @@ typedef struct mo_plan_report {
     bool measured;        /* false: modest defaults */
     mo_plan_report_device device;
     mo_plan_report_hot hot;
+    int64_t kept_bytes, device_kept_bytes; /* for snapshots: part of kv_bytes, and of the device's */
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

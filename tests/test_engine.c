@@ -443,7 +443,8 @@ static void shared_blocks_are_copied_before_a_step_writes(void **state)
         }
         mo_block_pool *pool;
         mo_state alone, s[2];
-        assert_int_equal(mo_state_pool(e->spec, MO_KV_F16, 256, e->batch, 2, &pool, NULL), MO_OK);
+        const mo_state_size size = {.context = 256, .batch = e->batch, .sessions = 2};
+        assert_int_equal(mo_state_pool(e->spec, &size, true, &mo_block_source_ram, &pool, NULL), MO_OK);
         for (int j = 0; j < 2; j++) {
             for (int t = 0; t < MORE; t++) {
                 more[j][t] = (int32_t)random_below(&seed, o->vocab);
@@ -456,7 +457,7 @@ static void shared_blocks_are_copied_before_a_step_writes(void **state)
             mo_state_drop(&alone);
         }
         step_state(e, &s[0], text, BEGIN, got);
-        mo_state_share(&s[1], &s[0]);
+        mo_state_adopt(&s[1], &s[0].here, mo_state_mark_of(&s[0]));
         for (int j = 0; j < 2; j++) {
             step_state(e, &s[j], more[j], MORE - 1, got);
         }
@@ -469,7 +470,7 @@ static void shared_blocks_are_copied_before_a_step_writes(void **state)
         for (int j = 0; j < 2; j++) {
             mo_state_drop(&s[j]);
         }
-        mo_block_pool_close(pool);
+        mo_block_pool_close(pool, false);
         free(want);
         free(got);
         mo_model_close(model);

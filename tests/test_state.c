@@ -64,17 +64,17 @@ static void fill_spec(mo_model_spec *spec, mo_layer layers[LAYERS], bool recurre
 /* What a step leaves: `count` positions more, of bytes that depend on the text so far. */
 static void grow(mo_state *s, int64_t count, uint64_t text)
 {
-    mo_state_own(s, s->length, s->length + count);
+    assert_int_equal(mo_state_own(s, s->length, s->length + count, NULL, NULL), MO_OK);
     for (int i = 0; i < LAYERS; i++) {
         const mo_state_layer *l = &s->layers[i];
         uint64_t seed = text * 31 + (uint64_t)i;
-        for (int64_t j = 0; l->conv && j < l->conv_values; j++) {
+        for (int64_t j = 0; l->recurrent && j < l->conv_values; j++) {
             l->conv[j] = (float)random_below(&seed, 1000);
         }
-        for (int64_t j = 0; l->conv && j < l->delta_values; j++) {
+        for (int64_t j = 0; l->recurrent && j < l->delta_values; j++) {
             l->delta[j] = (float)random_below(&seed, 1000);
         }
-        for (int h = 0; !l->conv && h < l->kv.heads; h++) {
+        for (int h = 0; !l->recurrent && h < l->kv.heads; h++) {
             const mo_kv_head kv = mo_state_head(s, i, h);
             for (int64_t u = s->length; u < s->length + count; u++) {
                 for (int64_t j = 0; j < kv.k_bytes; j++) {
@@ -104,6 +104,21 @@ static void assert_holds(const mo_state *s, const uint8_t *want)
     free(got);
 }
 
+static mo_block_pool *open_pool(const mo_model_spec *spec, const mo_state_size *more)
+{
+    mo_state_size size = *more;
+    mo_block_pool *pool;
+    size.context = CONTEXT;
+    size.batch = BATCH;
+    assert_int_equal(mo_state_pool(spec, &size, true, &mo_block_source_ram, &pool, NULL), MO_OK);
+    return pool;
+}
+
+static void share(mo_state *to, mo_state *from)
+{
+    mo_state_adopt(to, &from->here, mo_state_mark_of(from));
+}
+
 static void open_state(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec)
 {
     assert_int_equal(mo_state_init_in(s, pool, spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
@@ -116,7 +131,7 @@ static int shared_blocks(const mo_state *a, const mo_state *b)
     int count = 0;
     for (int i = 0; i < LAYERS; i++) {
         for (int64_t e = 0; e < a->layers[i].length; e++) {
-            count += a->layers[i].blocks[e] == b->layers[i].blocks[e];
+            count += a->layers[i].blocks[e] && a->layers[i].blocks[e] == b->layers[i].blocks[e];
         }
     }
     return count;
@@ -130,10 +145,9 @@ static void forks_do_not_see_each_other(void **test)
     for (int recurrent = 0; recurrent < 2; recurrent++) {
         mo_model_spec spec;
         mo_layer layers[LAYERS];
-        mo_block_pool *pool;
         mo_state s[3], alone[3];
         fill_spec(&spec, layers, recurrent);
-        assert_int_equal(mo_state_pool(&spec, MO_KV_F16, CONTEXT, BATCH, 3, &pool, NULL), MO_OK);
+        mo_block_pool *pool = open_pool(&spec, &(mo_state_size){.sessions = 3});
         for (int i = 0; i < 3; i++) {
             open_state(&s[i], pool, &spec);
             assert_int_equal(mo_state_init(&alone[i], &spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
@@ -145,8 +159,8 @@ static void forks_do_not_see_each_other(void **test)
             }
         }
         grow(&s[1], 40, 99); /* forgotten by sharing */
-        mo_state_share(&s[1], &s[0]);
-        mo_state_share(&s[2], &s[1]);
+        share(&s[1], &s[0]);
+        share(&s[2], &s[1]);
         assert_true(shared_blocks(&s[0], &s[1]) > 0);
         for (int i = 0; i < 36; i++) {
             const int who = i * 7 % 3;
@@ -175,7 +189,7 @@ static void forks_do_not_see_each_other(void **test)
         for (int i = 0; i < 3; i++) {
             mo_state_drop(&s[i]);
         }
-        mo_block_pool_close(pool);
+        mo_block_pool_close(pool, false);
     }
 }
 
@@ -185,10 +199,9 @@ static void restoring_leaves_the_others_alone(void **test)
     (void)test;
     mo_model_spec spec;
     mo_layer layers[LAYERS];
-    mo_block_pool *pool;
     mo_state a, b;
     fill_spec(&spec, layers, false);
-    assert_int_equal(mo_state_pool(&spec, MO_KV_F16, CONTEXT, BATCH, 2, &pool, NULL), MO_OK);
+    mo_block_pool *pool = open_pool(&spec, &(mo_state_size){.sessions = 2});
     open_state(&a, pool, &spec);
     open_state(&b, pool, &spec);
     grow(&a, BATCH, 1);
@@ -196,7 +209,7 @@ static void restoring_leaves_the_others_alone(void **test)
     const size_t bytes = mo_state_saved_bytes(&a);
     mo_state_reset(&a);
     grow(&a, BATCH, 2);
-    mo_state_share(&b, &a);
+    share(&b, &a);
     uint8_t *second = saved(&b);
     assert_int_equal(mo_state_restore(&a, first, bytes, BATCH, NULL), MO_OK);
     assert_holds(&a, first);
@@ -205,7 +218,7 @@ static void restoring_leaves_the_others_alone(void **test)
     free(second);
     mo_state_drop(&a);
     mo_state_drop(&b);
-    mo_block_pool_close(pool);
+    mo_block_pool_close(pool, false);
 }
 
 /* ---- Saving and going back --------------------------------------------------------------------- */
@@ -253,21 +266,25 @@ static void planned_bytes_are_those_of_the_blocks(void **test)
             mo_state s;
             fill_spec(&spec, layers, recurrent);
             assert_int_equal(mo_state_init(&s, &spec, MO_KV_Q8_0, context, BATCH, NULL), MO_OK);
+            assert_int_equal(mo_state_own(&s, 0, context, NULL, NULL), MO_OK);
             int64_t entries = 0;
-            const uint8_t *at = s.memory;
+            const uint8_t *at = s.layers[0].blocks[0];
             for (int i = 0; i < LAYERS; i++) {
                 const mo_state_layer *l = &s.layers[i];
                 entries += l->length;
                 for (int64_t e = 0; e < l->length; e++) {
                     assert_ptr_equal(l->blocks[e], at);
-                    at += ((l->conv ? (uint8_t *)(l->delta + l->delta_values) - l->blocks[0]
+                    at += ((l->recurrent ? (uint8_t *)(l->delta + l->delta_values) - l->blocks[0]
                                     : mo_kv_block_bytes(l->kv)) +
                            63) /
                           64 * 64;
                 }
-                assert_true(l->conv || l->circular || l->length * MO_KV_BLOCK >= context);
+                assert_true(l->recurrent || l->circular || l->length * MO_KV_BLOCK >= context);
             }
-            assert_int_equal(at - s.memory, mo_state_bytes(&spec, MO_KV_Q8_0, context, BATCH));
+            const mo_block_counts counts = mo_block_pool_count(s.here.pool);
+            assert_int_equal(at - s.layers[0].blocks[0], mo_state_bytes(&spec, MO_KV_Q8_0, context, BATCH));
+            assert_int_equal(counts.total, mo_state_bytes(&spec, MO_KV_Q8_0, context, BATCH));
+            assert_int_equal(counts.held, counts.total);
             assert_int_equal(entries, mo_state_entries(&spec, context, BATCH));
             mo_state_drop(&s);
         }

@@ -37,6 +37,9 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                                   .batch = o->batch,
                                   .ram_bytes = o->ram_bytes,
                                   .vram_bytes = o->vram_bytes,
+                                  .positions = o->positions,
+                                  .kept_bytes = o->kept_bytes,
+                                  .kept_device_bytes = o->kept_device_bytes,
                                   .kv = o->kv,
                                   .io = o->io,
                                   .postfetch = o->postfetch};
@@ -66,18 +69,26 @@ static mo_status refuse_policy(const char *name, mo_error *err)
     return mo_fail(err, MO_EINVAL, "`policy` \"%.60s\" is not known; there are %s", name, names);
 }
 
+static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels)
+{
+    return (mo_needs_options){.kv = o->kv,
+                              .batch = o->batch,
+                              .context = o->context,
+                              .sessions = o->sessions,
+                              .positions = o->positions,
+                              .kept_bytes = o->kept_bytes,
+                              .kept_device_bytes = o->kept_device_bytes,
+                              .threads = mo_pool_threads(m->pool),
+                              .interleave = o->map ? 0 : kernels->interleave,
+                              .all_logits = o->all_logits};
+}
+
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
                             const mo_kernels *kernels, mo_error *err)
 {
     mo_open_options options = {
         .means = means,
-        .needs = {.kv = o->kv,
-                  .batch = o->batch,
-                  .context = o->context,
-                  .sessions = o->sessions,
-                  .threads = mo_pool_threads(m->pool),
-                  .interleave = o->map ? 0 : kernels->interleave,
-                  .all_logits = o->all_logits},
+        .needs = needs_of(m, o, kernels),
         .disk = {.io = o->io, .readers = o->readers},
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
@@ -104,7 +115,8 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
 }
 
 /* A device that fails is an error when it was asked for by name; otherwise the CPU runs the model. */
-static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_means *means, mo_error *err)
+static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
+                          const mo_means *means, mo_error *err)
 {
     if (!m->device) {
         return MO_OK;
@@ -113,11 +125,13 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_means
     mo_device_describe(m->device, &info);
     snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
     const mo_plan_model *needs = &m->opened.placed.needs.model;
+    const mo_needs_options asked = needs_of(m, o, kernels);
     const mo_rates *rates = &means->rates;
     mo_gpu_options options = {
         .device = m->device,
         .batch = needs->batch,
         .context = needs->context,
+        .states = mo_needs_states(&asked, needs->batch, needs->context, true),
         .placement = mo_placed_view(&m->opened.placed),
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .tiers = m->opened.tiers,
@@ -150,6 +164,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
 {
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
     const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
+    const mo_needs_options asked = needs_of(m, o, kernels);
     const mo_engine_options options = {
         .kernels = kernels,
         .pool = m->pool,
@@ -158,6 +173,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),
+        .states = mo_needs_states(&asked, 0, 0, false),
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
@@ -226,7 +242,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
         status = mo_learning_open(&m->opened, &o.learning, &means.hot, o.progress, o.user, &m->learning, err);
     }
     if (status == MO_OK) {
-        status = open_gpu(m, &o, &means, err);
+        status = open_gpu(m, &o, kernels, &means, err);
     }
     if (status == MO_OK) {
         status = open_engine(m, &o, kernels, err);

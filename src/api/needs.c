@@ -86,13 +86,27 @@ static void count_layers(const mo_model_spec *f, const mo_bricks *bricks, mo_nee
     }
 }
 
+mo_state_size mo_needs_states(const mo_needs_options *o, int64_t batch, int64_t context, bool device)
+{
+    return (mo_state_size){.kv = o->kv,
+                           .context = context,
+                           .batch = batch,
+                           .sessions = o->sessions,
+                           .positions = o->positions,
+                           .kept_bytes = device ? o->kept_device_bytes : o->kept_bytes};
+}
+
 static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool interleaved,
                          int64_t sessions, mo_plan_model *out)
 {
-    const mo_gpu_needs needs = mo_gpu_needs_of(f, o->kv, out->batch, out->context);
+    const mo_gpu_needs needs = mo_gpu_needs_of(f, out->batch, out->context);
+    const mo_state_size states = mo_needs_states(o, out->batch, out->context, true);
     out->device_core_bytes = needs.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
-    out->device_kv_bytes = mo_plan_times(sessions, needs.session);
+    const int64_t blocks = mo_state_pool_bytes(f, &states);
+    out->device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
+                                       mo_plan_times(sessions, needs.table));
+    out->device_kept_bytes = o->kept_device_bytes;
     out->device_work_bytes = needs.work;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
     out->device_stage_plain = needs.brick;
@@ -132,7 +146,9 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_classes(bricks, m);
     count_experts(bricks, out, &interleaved);
     count_layers(f, bricks, out);
-    m->kv_bytes = mo_plan_times(sessions, (int64_t)mo_state_bytes(f, o->kv, m->context, m->batch));
+    const mo_state_size states = mo_needs_states(o, m->batch, m->context, false);
+    m->kv_bytes = mo_state_pool_bytes(f, &states);
+    m->kept_bytes = o->kept_bytes;
     m->work_bytes = mo_plan_sum((int64_t)mo_engine_bytes(f, m->batch, m->context, o->threads),
                                 mo_plan_times(sessions, mo_session_logits_bytes(f, m->batch, o->all_logits)));
     m->other_bytes = PROGRAM_BYTES + PER_TOKEN_BYTES * f->vocab;
@@ -143,6 +159,11 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
 static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *m, mo_error *err)
 {
     const int64_t most = (int64_t)1 << 60;
+    if (o->positions && o->positions < m->context) {
+        return mo_fail(err, MO_EINVAL,
+                       "`positions` of %lld, of all sessions together, are fewer than the `context` of one, %lld",
+                       (long long)o->positions, (long long)m->context);
+    }
     if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
         return MO_OK;
     }

@@ -3,6 +3,7 @@
 #ifndef MO_API_NEEDS_H
 #define MO_API_NEEDS_H
 
+#include "engine/state.h"
 #include "plan/plan.h"
 
 /* Unless the caller says otherwise. */
@@ -12,6 +13,8 @@ typedef struct mo_needs_options {
     mo_kv_type kv;
     int64_t batch, context; /* 0: MO_BATCH_DEFAULT; the model's own, at most MO_CONTEXT_DEFAULT */
     int sessions;           /* held at once; 0: 1 */
+    int64_t positions;      /* of all of them; 0: as many as they can hold */
+    int64_t kept_bytes, kept_device_bytes; /* for snapshots */
     int threads;            /* that compute */
     int interleave;         /* rows per group in RAM, as the kernels like them; 0: the file's layout */
     bool all_logits;        /* logits of every position will be asked for, as `eval` does */
@@ -21,6 +24,9 @@ typedef struct mo_needs {
     mo_plan_model model;   /* for mo_plan_make() */
     mo_plan_layer *layers; /* [model.layers], which model.layer shows */
 } mo_needs;
+
+/* What is planned for sessions in RAM, or on a device. */
+mo_state_size mo_needs_states(const mo_needs_options *options, int64_t batch, int64_t context, bool device);
 
 /* Any thread. On failure *out holds nothing. */
 mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err);

@@ -187,6 +187,9 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                 .batch = ask->batch,
                                 .context = ask->context,
                                 .sessions = ask->sessions,
+                                .positions = ask->positions,
+                                .kept_bytes = ask->kept_bytes,
+                                .kept_device_bytes = ask->kept_device_bytes,
                                 .threads = cores > 0 ? cores : 1,
                                 .interleave = kernels->interleave};
     return MO_OK;
@@ -223,6 +226,8 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     };
     memcpy(out->why, plan->why, sizeof out->why);
     report_places(model, plan, out);
+    out->kept_bytes = model->kept_bytes;
+    out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
@@ -251,6 +256,9 @@ static mo_status check_options(const mo_plan_options *o, mo_error *err)
                                   .batch = o->batch,
                                   .ram_bytes = o->ram_bytes,
                                   .vram_bytes = o->vram_bytes,
+                                  .positions = o->positions,
+                                  .kept_bytes = o->kept_bytes,
+                                  .kept_device_bytes = o->kept_device_bytes,
                                   .kv = o->kv,
                                   .postfetch = o->postfetch};
     const mo_status status = mo_settings_check(&settings, err);

@@ -28,8 +28,23 @@ uint64_t mo_session_bytes(const mo_model *model, const mo_session_options *optio
 {
     mo_session_options o;
     return read_options(model, options, &o, NULL) == MO_OK
-               ? mo_state_bytes(model->engine->spec, o.kv, o.context, model->engine->batch)
+               ? (uint64_t)mo_state_bytes(model->engine->spec, o.kv, o.context, model->engine->batch)
                : 0;
+}
+
+void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size)
+{
+    mo_block_counts blocks, ram;
+    mo_kept_report r = {0};
+    mo_engine_count_blocks(model->engine, &blocks, &ram, &r.device);
+    r.total_bytes = blocks.total;
+    r.free_bytes = blocks.free;
+    r.session_bytes = blocks.held;
+    r.snapshot_bytes = blocks.kept;
+    r.sessions = blocks.states;
+    r.spilled_bytes = r.device ? ram.kept : 0;
+    r.spill_bytes = r.device ? ram.free : 0;
+    mo_report_write(out, size, &r, sizeof r);
 }
 
 mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo_session **out, mo_error *err)

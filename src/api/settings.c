@@ -5,6 +5,9 @@
 
 enum { THREADS_MOST = 1024, BATCH_MOST = 65536, CONTEXT_MOST = 1 << 24 };
 
+#define KEPT_MOST      ((int64_t)1 << 50)
+#define POSITIONS_MOST ((int64_t)1 << 40)
+
 static mo_status check_sizes(const mo_settings *s, mo_error *err)
 {
     if (s->threads < 0 || s->threads > THREADS_MOST) {
@@ -29,6 +32,20 @@ static mo_status check_sizes(const mo_settings *s, mo_error *err)
     if (s->ram_bytes < 0) {
         return mo_fail(err, MO_EINVAL, "`ram_bytes` must be a size (or 0 for what is free), not %lld",
                        (long long)s->ram_bytes);
+    }
+    if (s->positions < 0 || s->positions > POSITIONS_MOST) {
+        return mo_fail(err, MO_EINVAL,
+                       "`positions` must be at least `context` (or 0 for as many as all sessions can hold), "
+                       "not %lld",
+                       (long long)s->positions);
+    }
+    if (s->kept_bytes < 0 || s->kept_bytes > KEPT_MOST) {
+        return mo_fail(err, MO_EINVAL, "`kept_bytes` must be a size (or 0 for none), not %lld",
+                       (long long)s->kept_bytes);
+    }
+    if (s->kept_device_bytes < 0 || s->kept_device_bytes > KEPT_MOST) {
+        return mo_fail(err, MO_EINVAL, "`kept_device_bytes` must be a size (or 0 for none), not %lld",
+                       (long long)s->kept_device_bytes);
     }
     if (s->vram_bytes < 0) {
         return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for what is free), not %lld",

@@ -1,5 +1,5 @@
 /* Accelerator: what the engine knows of a device that computes whole steps in its stead. Who implements it (gpu/gpu.c)
- * stands above the engine; the engine calls it through these functions alone, and stops calling step, open, pull and push
+ * stands above the engine; the engine calls it through these functions alone, and stops calling step, open, settle and copy
  * once step or open has answered MO_EDEVICE. */
 #ifndef MO_ENGINE_ACCELERATOR_H
 #define MO_ENGINE_ACCELERATOR_H
@@ -8,6 +8,8 @@
 
 #include "moraine.h"
 
+struct mo_block_pool;
+struct mo_blocks;
 struct mo_forward;
 struct mo_state;
 
@@ -27,9 +29,14 @@ typedef struct mo_accelerator {
     void (*close_session)(struct mo_state *state); /* one that is not on the device is allowed */
     /* The session's row of logits (page-aligned, `bytes` a multiple of a page) may be written by the device directly. */
     void (*adopt_logits)(struct mo_state *state, float *logits, size_t bytes);
-    /* Between the state's own memory and the device's; nothing where it has none there. Under the engine's lock. */
-    mo_status (*pull)(const struct mo_state *state, mo_error *err);
-    mo_status (*push)(struct mo_state *state, mo_error *err);
+    /* The state's newest blocks are on the device afterwards, also those of layers that the CPU computes. */
+    mo_status (*settle)(struct mo_state *state, mo_error *err);
+    /* Makes `to` hold a copy of what `from` has of a sequence of `length`; one of them is in RAM, the other on the device.
+     * On failure it holds nothing of use. */
+    mo_status (*copy)(void *owner, struct mo_blocks *to, const struct mo_blocks *from, int64_t length,
+                      bool to_device, mo_error *err);
+    /* The device's blocks for sessions of a format; NULL: there have been none yet. */
+    struct mo_block_pool *(*pool)(void *owner, mo_kv_type kv);
 } mo_accelerator;
 
 #endif

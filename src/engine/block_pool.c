@@ -1,131 +1,652 @@
 #include "engine/block_pool.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/host.h"
+#include "base/status.h"
 
-typedef struct layer {
-    uint8_t *memory;
+/* A block. Those that nobody holds are in a list of their class. */
+typedef struct block {
+    uint64_t address;
+    int32_t holders, keepers; /* states; snapshots */
+    int32_t next, prev;       /* in the list; -1: none */
+    int32_t piece, chunk;     /* that it lies in; chunk -1: none */
+    int16_t size_class;
+    bool at_home; /* of some state */
+} block;
+
+/* A list of blocks: others first, those that are at somebody's home last. */
+typedef struct size_class {
     int64_t bytes; /* of a block, with what aligns the next one */
-    int64_t count;
-    int32_t *holders; /* [count] */
-    int32_t *unused;  /* [unused_count] blocks that nobody holds; the last is the next to be acquired */
-    int64_t unused_count;
-} layer;
+    int32_t first, last;
+} size_class;
+
+/* Memory for blocks of whichever class needs it. */
+typedef struct chunk {
+    uint64_t address;
+    int32_t first; /* of its numbers: as many as blocks of the smallest class fit */
+    int32_t used;
+    int size_class; /* -1: nothing of it is used */
+} chunk;
+
+/* Memory from the source, with `homes` states' blocks at its beginning. */
+typedef struct piece {
+    uint64_t address; /* 0: given back; its numbers wait for another */
+    int64_t bytes;
+    int32_t first, count; /* its numbers */
+    int32_t used;         /* blocks that somebody holds */
+    int home, homes;      /* the first of them, how many */
+    bool planned;
+    int64_t *at, *length; /* [layers] of a home: number of the layer's first block, and how many */
+} piece;
+
+typedef struct home {
+    int piece;
+    int32_t first;
+    bool owned;
+} home;
 
 struct mo_block_pool {
-    uint8_t *memory;
-    size_t bytes;
-    int32_t *numbers; /* of all layers: holders and unused */
-    layer *layers;
+    pthread_mutex_t lock; /* protects all below */
+    mo_block_source source;
+    int layers, class_count;
+    int *class_of; /* [layers] */
+    size_class *classes;
+    int64_t chunk_bytes;     /* the largest block */
+    int32_t chunk_blocks;    /* most blocks of a chunk */
+    mo_block_share planned;  /* needs and total are the pool's */
+    mo_block_need *needs;    /* [layers] */
+    int64_t *total;          /* [layers], or NULL */
+    bool has_plan, has_made; /* a share is planned; its memory is there */
+    bool closed, alive;
+    bool grows; /* more memory is taken where nothing is free */
+    int64_t users, states;
+    block *blocks;
+    int32_t block_count;
+    piece *pieces;
+    int piece_count;
+    home *homes;
+    int home_count;
+    chunk *chunks;
+    int32_t *unused_chunks; /* the last is the next to be used */
+    int32_t chunk_count, unused_chunk_count;
+    mo_block_counts counts;
 };
+
+/* ---- Memory ------------------------------------------------------------------------------------ */
+
+static mo_status take_ram(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
+{
+    (void)owner;
+    void *memory = mo_host_alloc_huge((size_t)bytes);
+    *address = (uint64_t)(uintptr_t)memory;
+    return memory ? MO_OK
+                  : mo_fail(err, MO_ENOMEM,
+                            "the state of sessions needs %.1f MiB, which cannot be had; choose a smaller "
+                            "`context` or a smaller `kv` format",
+                            (double)bytes / (1 << 20));
+}
+
+static void give_ram(void *owner, uint64_t address, int64_t bytes)
+{
+    (void)owner;
+    mo_host_free_huge((void *)(uintptr_t)address, (size_t)bytes);
+}
+
+const mo_block_source mo_block_source_ram = {.take = take_ram, .give = give_ram};
+
+/* ---- Sizes ------------------------------------------------------------------------------------- */
 
 static int64_t aligned(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
 
-size_t mo_block_pool_bytes(const mo_block_need *needs, int layers, int states)
+/* Sums and products stop at the largest number. */
+static int64_t plus(int64_t a, int64_t b)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < layers; i++) {
-        bytes += (size_t)(needs[i].count * states * aligned(needs[i].bytes));
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static int64_t states_of(const mo_block_share *s)
+{
+    return s->states > 1 ? s->states : 1;
+}
+
+static int64_t total_of(const mo_block_share *s, int layer)
+{
+    return s->total ? s->total[layer] : times(states_of(s), s->needs[layer].count);
+}
+
+/* States whose blocks all have a place. */
+static int64_t homes_of(const mo_block_share *s)
+{
+    int64_t homes = states_of(s);
+    for (int i = 0; i < s->layers; i++) {
+        const int64_t fit = s->needs[i].count ? total_of(s, i) / s->needs[i].count : homes;
+        homes = fit < homes ? fit : homes;
+    }
+    return homes;
+}
+
+static int64_t chunk_bytes_of(const mo_block_share *s)
+{
+    int64_t most = 64;
+    for (int i = 0; i < s->layers; i++) {
+        most = aligned(s->needs[i].bytes) > most ? aligned(s->needs[i].bytes) : most;
+    }
+    return most;
+}
+
+int64_t mo_block_share_bytes(const mo_block_share *s)
+{
+    const int64_t unit = chunk_bytes_of(s);
+    int64_t bytes = s->kept_bytes / unit * unit;
+    for (int i = 0; i < s->layers; i++) {
+        bytes = plus(bytes, times(total_of(s, i), aligned(s->needs[i].bytes)));
     }
     return bytes;
 }
 
-static void lay_layers(mo_block_pool *p, const mo_block_need *needs, int layers, int states)
+/* ---- Lists ------------------------------------------------------------------------------------- */
+
+static void list_remove(mo_block_pool *p, int32_t number)
 {
-    uint8_t *at = p->memory;
-    int32_t *numbers = p->numbers;
-    for (int i = 0; i < layers; i++) {
-        layer *l = &p->layers[i];
-        *l = (layer){.memory = at, .bytes = aligned(needs[i].bytes), .count = needs[i].count * states};
-        l->holders = numbers;
-        l->unused = numbers + l->count;
-        l->unused_count = l->count;
-        for (int64_t b = 0; b < l->count; b++) {
-            l->unused[b] = (int32_t)(l->count - 1 - b);
+    block *b = &p->blocks[number];
+    size_class *c = &p->classes[b->size_class];
+    *(b->prev >= 0 ? &p->blocks[b->prev].next : &c->first) = b->next;
+    *(b->next >= 0 ? &p->blocks[b->next].prev : &c->last) = b->prev;
+    b->next = b->prev = -1;
+}
+
+static void list_add(mo_block_pool *p, int32_t number)
+{
+    block *b = &p->blocks[number];
+    size_class *c = &p->classes[b->size_class];
+    b->prev = b->at_home ? c->last : -1;
+    b->next = b->at_home ? -1 : c->first;
+    *(b->prev >= 0 ? &p->blocks[b->prev].next : &c->first) = number;
+    *(b->next >= 0 ? &p->blocks[b->next].prev : &c->last) = number;
+}
+
+static bool nobody_holds(const block *b)
+{
+    return b->holders == 0 && b->keepers == 0;
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------ */
+
+static bool grow(void **list, size_t count, size_t more, size_t size)
+{
+    void *grown = realloc(*list, (count + more + 1) * size);
+    *list = grown ? grown : *list;
+    return grown != NULL;
+}
+
+/* Numbers for a new piece: those of one that was given back, or more of them. NULL: no memory for the lists. */
+static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t chunks)
+{
+    for (int i = 0; i < p->piece_count && chunks == 0; i++) {
+        piece *old = &p->pieces[i];
+        if (!old->address && old->homes == homes && old->count >= count) {
+            return old;
         }
-        numbers += 2 * l->count;
-        at += l->count * l->bytes;
+    }
+    if (count > INT32_MAX / 2 - p->block_count ||
+        !grow((void **)&p->blocks, (size_t)p->block_count, (size_t)count, sizeof *p->blocks) ||
+        !grow((void **)&p->pieces, (size_t)p->piece_count, 1, sizeof *p->pieces) ||
+        !grow((void **)&p->homes, (size_t)p->home_count, (size_t)homes, sizeof *p->homes) ||
+        !grow((void **)&p->chunks, (size_t)p->chunk_count, (size_t)chunks, sizeof *p->chunks) ||
+        !grow((void **)&p->unused_chunks, (size_t)p->chunk_count, (size_t)chunks, sizeof *p->unused_chunks)) {
+        return NULL;
+    }
+    piece *made = &p->pieces[p->piece_count];
+    *made = (piece){
+        .first = p->block_count, .count = (int32_t)count, .home = p->home_count, .homes = (int)homes};
+    made->at = calloc(2 * (size_t)p->layers + 1, sizeof *made->at);
+    if (!made->at) {
+        return NULL;
+    }
+    made->length = made->at + p->layers;
+    p->piece_count++;
+    p->block_count += (int32_t)count;
+    p->home_count += (int)homes;
+    return made;
+}
+
+static int32_t lay_block(mo_block_pool *p, int index, int32_t number, int c, bool at_home,
+                         uint64_t *address)
+{
+    p->blocks[number] = (block){.address = *address,
+                                .next = -1,
+                                .prev = -1,
+                                .piece = index,
+                                .chunk = -1,
+                                .size_class = (int16_t)c,
+                                .at_home = at_home};
+    *address += (uint64_t)p->classes[c].bytes;
+    list_add(p, number);
+    return number + 1;
+}
+
+static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int64_t homes, int64_t chunks)
+{
+    piece *e = &p->pieces[index];
+    uint64_t at = e->address;
+    int32_t number = e->first;
+    for (int64_t h = 0; h < homes; h++) {
+        p->homes[e->home + h] = (home){.piece = index, .first = number};
+        for (int i = 0; i < p->layers; i++) {
+            e->at[i] = number - p->homes[e->home + h].first;
+            e->length[i] = s->needs[i].count;
+            for (int64_t b = 0; b < s->needs[i].count; b++) {
+                number = lay_block(p, index, number, p->class_of[i], true, &at);
+            }
+        }
+    }
+    for (int i = 0; i < p->layers; i++) {
+        for (int64_t b = homes * s->needs[i].count; b < total_of(s, i); b++) {
+            number = lay_block(p, index, number, p->class_of[i], false, &at);
+        }
+    }
+    for (int64_t k = 0; k < chunks; k++) {
+        p->chunks[p->chunk_count] = (chunk){.address = at, .first = number, .size_class = -1};
+        p->unused_chunks[p->unused_chunk_count++] = p->chunk_count;
+        for (int32_t b = 0; b < p->chunk_blocks; b++) {
+            p->blocks[number++] = (block){.piece = index, .chunk = p->chunk_count, .next = -1, .prev = -1};
+        }
+        p->chunk_count++;
+        at += (uint64_t)p->chunk_bytes;
     }
 }
 
-mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, int states)
+/* Memory for a share. *home: the first of it, -1: it has none. */
+static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool planned, int *first, mo_error *err)
 {
-    int64_t count = 0;
-    for (int i = 0; i < layers; i++) {
-        count += needs[i].count * states;
+    const int64_t homes = homes_of(s), chunks = s->kept_bytes / p->chunk_bytes;
+    const int64_t bytes = mo_block_share_bytes(s);
+    int64_t count = times(chunks, p->chunk_blocks);
+    for (int i = 0; i < p->layers; i++) {
+        count = plus(count, total_of(s, i));
     }
+    piece *e = bytes < INT64_MAX ? find_piece(p, count, homes, chunks) : NULL;
+    if (!e) {
+        return mo_fail(err, MO_ENOMEM,
+                       "no memory for the lists of a session's state; choose a smaller `context`");
+    }
+    const mo_status status = p->source.take(p->source.owner, bytes, &e->address, err);
+    if (status != MO_OK) {
+        e->address = 0;
+        return status;
+    }
+    e->bytes = bytes;
+    e->planned = planned;
+    lay_piece(p, (int)(e - p->pieces), s, homes, chunks);
+    p->counts.total += bytes;
+    *first = homes ? e->home : -1;
+    return MO_OK;
+}
+
+static void drop_piece(mo_block_pool *p, piece *e)
+{
+    for (int32_t i = e->first; i < e->first + e->count; i++) {
+        const block *b = &p->blocks[i];
+        if (b->address && nobody_holds(b)) {
+            list_remove(p, i);
+        }
+        p->blocks[i].address = 0;
+    }
+    p->source.give(p->source.owner, e->address, e->bytes);
+    p->counts.total -= e->bytes;
+    e->address = 0;
+}
+
+/* ---- Opening and closing ----------------------------------------------------------------------- */
+
+static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < p->layers; i++) {
+        const int64_t bytes = aligned(needs[i].bytes > 0 ? needs[i].bytes : 1);
+        int c = 0;
+        while (c < p->class_count && p->classes[c].bytes != bytes) {
+            c++;
+        }
+        if (c == p->class_count) {
+            p->classes[p->class_count++] = (size_class){.bytes = bytes, .first = -1, .last = -1};
+        }
+        p->class_of[i] = c;
+        p->needs[i] = needs[i];
+        least = bytes < least ? bytes : least;
+        p->chunk_bytes = bytes > p->chunk_bytes ? bytes : p->chunk_bytes;
+    }
+    p->chunk_bytes = p->chunk_bytes ? p->chunk_bytes : 64;
+    p->chunk_blocks = p->layers ? (int32_t)(p->chunk_bytes / least) : 1;
+}
+
+static void free_pool(mo_block_pool *p)
+{
+    for (int i = 0; i < p->piece_count; i++) {
+        if (p->pieces[i].address) {
+            p->source.give(p->source.owner, p->pieces[i].address, p->pieces[i].bytes);
+        }
+        free(p->pieces[i].at);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p->class_of);
+    free(p->classes);
+    free(p->needs);
+    free(p->total);
+    free(p->blocks);
+    free(p->pieces);
+    free(p->homes);
+    free(p->chunks);
+    free(p->unused_chunks);
+    free(p);
+}
+
+mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const mo_block_source *source,
+                                  const mo_block_share *planned)
+{
     mo_block_pool *p = calloc(1, sizeof *p);
     if (!p) {
         return NULL;
     }
-    p->bytes = mo_block_pool_bytes(needs, layers, states);
-    p->layers = calloc((size_t)layers, sizeof *p->layers);
-    p->numbers = calloc((size_t)(2 * count + 1), sizeof *p->numbers);
-    p->memory = mo_host_alloc_huge(p->bytes);
-    if (!p->layers || !p->numbers || !p->memory) {
-        mo_block_pool_close(p);
+    const size_t n = (size_t)layers;
+    pthread_mutex_init(&p->lock, NULL);
+    p->source = *source;
+    p->layers = layers;
+    p->users = 1;
+    p->alive = true;
+    p->grows = !planned || !planned->fixed;
+    p->class_of = calloc(n + 1, sizeof *p->class_of);
+    p->classes = calloc(n + 1, sizeof *p->classes);
+    p->needs = calloc(n + 1, sizeof *p->needs);
+    p->total = planned && planned->total ? calloc(n + 1, sizeof *p->total) : NULL;
+    if (!p->class_of || !p->classes || !p->needs || (planned && planned->total && !p->total)) {
+        free_pool(p);
         return NULL;
     }
-    lay_layers(p, needs, layers, states);
+    sort_classes(p, needs);
+    if (planned) {
+        p->has_plan = true;
+        p->planned = *planned;
+        p->planned.needs = p->needs;
+        p->planned.total = p->total;
+        if (p->total) {
+            memcpy(p->total, planned->total, n * sizeof *p->total);
+        }
+    }
     return p;
 }
 
-void mo_block_pool_close(mo_block_pool *p)
+void mo_block_pool_part(mo_block_pool *p)
 {
-    if (p) {
-        if (p->memory) {
-            mo_host_free_huge(p->memory, p->bytes);
+    pthread_mutex_lock(&p->lock);
+    const bool last = --p->users == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (last) {
+        free_pool(p);
+    }
+}
+
+void mo_block_pool_join(mo_block_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->users++;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void mo_block_pool_close(mo_block_pool *p, bool keep)
+{
+    if (!p) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    p->closed = true;
+    for (int i = 0; i < p->piece_count && !keep; i++) {
+        piece *e = &p->pieces[i];
+        if (e->address) {
+            p->source.give(p->source.owner, e->address, e->bytes);
+            e->address = 0;
         }
-        free(p->numbers);
-        free(p->layers);
-        free(p);
+    }
+    p->alive = keep;
+    pthread_mutex_unlock(&p->lock);
+    mo_block_pool_part(p);
+}
+
+bool mo_block_pool_alive(mo_block_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    const bool alive = p->alive;
+    pthread_mutex_unlock(&p->lock);
+    return alive;
+}
+
+/* ---- States ------------------------------------------------------------------------------------ */
+
+/* A home of a piece that was planned, or that another state has left and that is long enough. */
+static int free_home(const mo_block_pool *p, const mo_block_need *needs)
+{
+    for (int i = 0; i < p->home_count; i++) {
+        const home *h = &p->homes[i];
+        const piece *e = &p->pieces[h->piece];
+        bool fits = !h->owned && e->address;
+        for (int l = 0; l < p->layers && fits; l++) {
+            fits = needs[l].count <= e->length[l];
+        }
+        if (fits) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static mo_status enter(mo_block_pool *p, const mo_block_need *needs, int *out, mo_error *err)
+{
+    if (p->has_plan && !p->has_made) {
+        int first;
+        const mo_status status = add_piece(p, &p->planned, true, &first, err);
+        if (status != MO_OK) {
+            return status;
+        }
+        p->has_made = true;
+    }
+    *out = free_home(p, needs);
+    const int64_t planned = p->has_plan ? states_of(&p->planned) : 0;
+    if (*out < 0 && p->states >= planned) {
+        const mo_block_share own = {.needs = needs, .layers = p->layers};
+        return add_piece(p, &own, false, out, err);
+    }
+    return MO_OK;
+}
+
+mo_status mo_block_pool_enter(mo_block_pool *p, const mo_block_need *needs, int *out, mo_error *err)
+{
+    pthread_mutex_lock(&p->lock);
+    const mo_status status = enter(p, needs, out, err);
+    if (status == MO_OK) {
+        p->states++;
+        if (*out >= 0) {
+            p->homes[*out].owned = true;
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return status;
+}
+
+void mo_block_pool_leave(mo_block_pool *p, int number)
+{
+    pthread_mutex_lock(&p->lock);
+    p->states--;
+    if (number >= 0) {
+        p->homes[number].owned = false;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void mo_block_pool_sweep(mo_block_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->piece_count && !p->closed; i++) {
+        piece *e = &p->pieces[i];
+        if (e->address && !e->planned && e->used == 0 && !p->homes[e->home].owned) {
+            drop_piece(p, e);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+mo_block_counts mo_block_pool_count(mo_block_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    mo_block_counts c = p->counts;
+    c.states = p->states;
+    for (int i = 0; i < p->piece_count; i++) {
+        c.pieces += p->pieces[i].address != 0;
+    }
+    pthread_mutex_unlock(&p->lock);
+    c.free = c.total - c.held - c.kept;
+    return c;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------ */
+
+void mo_block_pool_lock(mo_block_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+}
+
+void mo_block_pool_unlock(mo_block_pool *p)
+{
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* A chunk becomes blocks of the class. */
+static void use_chunk(mo_block_pool *p, int c)
+{
+    const int32_t index = p->unused_chunks[--p->unused_chunk_count];
+    chunk *k = &p->chunks[index];
+    k->size_class = c;
+    for (int32_t b = (int32_t)(p->chunk_bytes / p->classes[c].bytes) - 1; b >= 0; b--) {
+        block *of = &p->blocks[k->first + b];
+        of->size_class = (int16_t)c;
+        of->address = k->address + (uint64_t)(b * p->classes[c].bytes);
+        list_add(p, k->first + b);
     }
 }
 
-uint8_t *mo_block_pool_memory(const mo_block_pool *pool)
+/* Nothing of it is used any more: any class may have it. */
+static void drop_chunk(mo_block_pool *p, int32_t index)
 {
-    return pool->memory;
+    chunk *k = &p->chunks[index];
+    for (int32_t b = 0; b < (int32_t)(p->chunk_bytes / p->classes[k->size_class].bytes); b++) {
+        list_remove(p, k->first + b);
+        p->blocks[k->first + b].address = 0;
+    }
+    k->size_class = -1;
+    p->unused_chunks[p->unused_chunk_count++] = index;
 }
 
-static int64_t number_of(const layer *l, const uint8_t *block)
+static int32_t choose_block(mo_block_pool *p, int layer, int number, int64_t entry)
 {
-    const int64_t at = block - l->memory;
-    assert(at >= 0 && at % l->bytes == 0 && at / l->bytes < l->count);
-    return at / l->bytes;
+    const int c = p->class_of[layer];
+    if (number >= 0) {
+        const home *h = &p->homes[number];
+        const piece *e = &p->pieces[h->piece];
+        const int32_t own = (int32_t)(h->first + e->at[layer] + entry);
+        if (entry < e->length[layer] && nobody_holds(&p->blocks[own])) {
+            return own;
+        }
+    }
+    const int32_t first = p->classes[c].first;
+    if ((first < 0 || p->blocks[first].at_home) && p->unused_chunk_count > 0) {
+        use_chunk(p, c);
+    }
+    return p->classes[c].first;
 }
 
-uint8_t *mo_block_acquire(mo_block_pool *pool, int index)
+/* Adds to the counts what the block is, or takes it away. */
+static void count_block(mo_block_pool *p, const block *b, int64_t sign)
 {
-    layer *l = &pool->layers[index];
-    assert(l->unused_count > 0); /* there is one for everybody */
-    const int32_t number = l->unused[--l->unused_count];
-    l->holders[number] = 1;
-    return l->memory + number * l->bytes;
+    const int64_t bytes = p->classes[b->size_class].bytes;
+    p->counts.held += b->holders > 0 ? sign * bytes : 0;
+    p->counts.kept += b->holders == 0 && b->keepers > 0 ? sign * bytes : 0;
 }
 
-void mo_block_share(mo_block_pool *pool, int index, const uint8_t *block)
+void mo_block_hold(mo_block_pool *p, int32_t number, mo_block_holder who)
 {
-    layer *l = &pool->layers[index];
-    l->holders[number_of(l, block)]++;
+    block *b = &p->blocks[number];
+    count_block(p, b, -1);
+    *(who == MO_HOLDS ? &b->holders : &b->keepers) += 1;
+    count_block(p, b, 1);
 }
 
-void mo_block_release(mo_block_pool *pool, int index, const uint8_t *block)
+/* Memory for one more state, which is nobody's home. */
+static bool add_more(mo_block_pool *p)
 {
-    layer *l = &pool->layers[index];
-    const int64_t number = number_of(l, block);
-    assert(l->holders[number] > 0);
-    if (--l->holders[number] == 0) {
-        l->unused[l->unused_count++] = (int32_t)number;
+    const mo_block_share more = {.needs = p->needs, .layers = p->layers};
+    int first;
+    return p->grows && !p->closed && add_piece(p, &more, false, &first, NULL) == MO_OK;
+}
+
+int32_t mo_block_acquire(mo_block_pool *p, int layer, int number, int64_t entry, mo_block_holder who)
+{
+    int32_t chosen = p->alive ? choose_block(p, layer, number, entry) : -1;
+    if (chosen < 0 && p->alive && add_more(p)) {
+        chosen = choose_block(p, layer, number, entry);
+    }
+    if (chosen >= 0) {
+        const block *b = &p->blocks[chosen];
+        list_remove(p, chosen);
+        mo_block_hold(p, chosen, who);
+        p->pieces[b->piece].used++;
+        if (b->chunk >= 0) {
+            p->chunks[b->chunk].used++;
+        }
+    }
+    return chosen;
+}
+
+void mo_block_release(mo_block_pool *p, int32_t number, mo_block_holder who)
+{
+    block *b = &p->blocks[number];
+    int32_t *count = who == MO_HOLDS ? &b->holders : &b->keepers;
+    assert(*count > 0);
+    count_block(p, b, -1);
+    *count -= 1;
+    count_block(p, b, 1);
+    if (nobody_holds(b)) {
+        p->pieces[b->piece].used--;
+        list_add(p, number);
+        if (b->chunk >= 0 && --p->chunks[b->chunk].used == 0) {
+            drop_chunk(p, b->chunk);
+        }
     }
 }
 
-bool mo_block_is_shared(const mo_block_pool *pool, int index, const uint8_t *block)
+bool mo_block_is_shared(const mo_block_pool *p, int32_t number)
 {
-    const layer *l = &pool->layers[index];
-    return l->holders[number_of(l, block)] > 1;
+    return p->blocks[number].holders + p->blocks[number].keepers > 1;
+}
+
+uint64_t mo_block_address(const mo_block_pool *p, int32_t number)
+{
+    return p->blocks[number].address;
+}
+
+int64_t mo_block_bytes(const mo_block_pool *p, int32_t number)
+{
+    return p->classes[p->blocks[number].size_class].bytes;
 }

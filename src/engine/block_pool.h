@@ -1,9 +1,13 @@
-/* Block pool: the memory of one or several states in blocks, each with a count of the states that hold it. Every
- * layer has blocks of a size of its own. All of it is allocated when the pool is opened, and there are as many
- * blocks as the states can hold without sharing any; so whoever needs a block of his own gets one, and nothing is
- * allocated while decoding.
+/* Block pool: the memory of states and snapshots in blocks, each with a count of who holds it. Blocks of several sizes
+ * (classes) lie in a few large pieces of memory, of RAM or of a device: the pool knows their addresses and never follows one.
  *
- * Not locked: all states of a pool belong to one engine, whose lock its callers hold. */
+ * Capacity. The planned piece is made with the first state. It has, for as many states as fit, a *home* each: the state's
+ * blocks layer after layer, in order. Then loose blocks of every class, and chunks for what snapshots keep, which serve any
+ * class. A state beyond those that were planned brings a piece of its own. Whoever needs a block gets the one of his home
+ * if that is free, and otherwise any; so a state that shares nothing lies in one piece, and nothing that is free is out
+ * of reach. Nothing is allocated while decoding, unless snapshots that nobody planned for hold what a state needs.
+ *
+ * Locked by itself, shortly: any thread may hold and release blocks while others do. */
 #ifndef MO_ENGINE_BLOCK_POOL_H
 #define MO_ENGINE_BLOCK_POOL_H
 
@@ -11,29 +15,79 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "moraine.h"
+
 /* What a state needs in a layer. */
 typedef struct mo_block_need {
     int64_t bytes; /* of a block */
     int64_t count;
 } mo_block_need;
 
+/* What a piece of memory has. */
+typedef struct mo_block_share {
+    const mo_block_need *needs; /* [layers] of one state, as large as a state may be */
+    int layers;
+    int64_t states;       /* that may be open; 0: 1 */
+    const int64_t *total; /* [layers] blocks that they may hold together; NULL: all that they need */
+    int64_t kept_bytes;   /* for snapshots, besides */
+    bool fixed;           /* there is no more than this. Otherwise, when snapshots hold what states need, more is taken */
+} mo_block_share;
+
+/* Bytes of such a piece; blocks begin at multiples of 64. INT64_MAX: more than can be counted. */
+int64_t mo_block_share_bytes(const mo_block_share *share);
+
+/* Where memory comes from. */
+typedef struct mo_block_source {
+    void *owner;
+    mo_status (*take)(void *owner, int64_t bytes, uint64_t *address, mo_error *err);
+    void (*give)(void *owner, uint64_t address, int64_t bytes);
+} mo_block_source;
+
+extern const mo_block_source mo_block_source_ram; /* huge pages */
+
 typedef struct mo_block_pool mo_block_pool;
 
-/* Bytes that a pool for so many states has; layer after layer, a layer's blocks in order, each on a multiple of 64. */
-size_t mo_block_pool_bytes(const mo_block_need *needs, int layers, int states);
+/* Who holds a block: a state, or a snapshot. */
+typedef enum mo_block_holder { MO_HOLDS, MO_KEEPS } mo_block_holder;
 
-/* NULL: there is not so much memory. */
-mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, int states);
-void mo_block_pool_close(mo_block_pool *pool); /* NULL is allowed */
+/* planned: NULL, or what is taken from the source when the first state enters; copied. Without it there is no limit. NULL: no
+ * memory for the lists. */
+mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const mo_block_source *source,
+                                  const mo_block_share *planned);
+/* Its owner has done with it; the source is asked for nothing any more. NULL is allowed. keep: memory stays as long as
+ * somebody holds a block (the source can give it back at any time); otherwise it is given back now. */
+void mo_block_pool_close(mo_block_pool *pool, bool keep);
+/* Somebody refers to the pool, beside its owner. */
+void mo_block_pool_join(mo_block_pool *pool);
+void mo_block_pool_part(mo_block_pool *pool);
+/* False: the memory has been given back. */
+bool mo_block_pool_alive(mo_block_pool *pool);
 
-/* Where its memory begins. */
-uint8_t *mo_block_pool_memory(const mo_block_pool *pool);
+/* A state enters, with tables of these lengths; *home is its number, for acquiring. MO_ENOMEM or what the source says. */
+mo_status mo_block_pool_enter(mo_block_pool *pool, const mo_block_need *needs, int *home, mo_error *err);
+void mo_block_pool_leave(mo_block_pool *pool, int home); /* it holds nothing any more */
+/* Gives back what states beyond the plan brought and nobody uses. */
+void mo_block_pool_sweep(mo_block_pool *pool);
 
-/* A block with one holder; a new pool gives a layer's blocks in order. */
-uint8_t *mo_block_acquire(mo_block_pool *pool, int layer);
+typedef struct mo_block_counts {
+    int64_t total, free;    /* bytes of blocks; of those that nobody holds */
+    int64_t held, kept;     /* by states; by snapshots alone */
+    int64_t states, pieces; /* that are open; of memory */
+} mo_block_counts;
+mo_block_counts mo_block_pool_count(mo_block_pool *pool);
+
+/* Between these two, the functions below. */
+void mo_block_pool_lock(mo_block_pool *pool);
+void mo_block_pool_unlock(mo_block_pool *pool);
+
+/* A block of the layer with one holder, and its number; -1: none is free. home: of who asks, -1: he has none; entry: of
+ * his table. */
+int32_t mo_block_acquire(mo_block_pool *pool, int layer, int home, int64_t entry, mo_block_holder who);
 /* One holder more, one fewer. */
-void mo_block_share(mo_block_pool *pool, int layer, const uint8_t *block);
-void mo_block_release(mo_block_pool *pool, int layer, const uint8_t *block);
-bool mo_block_is_shared(const mo_block_pool *pool, int layer, const uint8_t *block);
+void mo_block_hold(mo_block_pool *pool, int32_t number, mo_block_holder who);
+void mo_block_release(mo_block_pool *pool, int32_t number, mo_block_holder who);
+bool mo_block_is_shared(const mo_block_pool *pool, int32_t number); /* it has more than one */
+uint64_t mo_block_address(const mo_block_pool *pool, int32_t number);
+int64_t mo_block_bytes(const mo_block_pool *pool, int32_t number);
 
 #endif

@@ -48,6 +48,9 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     atomic_init(&e->accelerator, options->accelerator);
     e->batch = options->batch;
     e->context = options->context;
+    e->states = options->states;
+    e->states.batch = options->batch;
+    e->states.context = options->context;
     e->rope_count = collect_ropes(e->spec, e->ropes, 8);
     if (e->rope_count < 0) {
         free(e);
@@ -60,6 +63,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
         return status;
     }
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->pools_lock, NULL);
     *out = e;
     return MO_OK;
 }
@@ -67,10 +71,52 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
 void mo_engine_destroy(mo_engine *engine)
 {
     if (engine) {
+        for (int i = 0; i < MO_KV_TYPES; i++) {
+            mo_block_pool_close(engine->pools[i], true);
+        }
+        pthread_mutex_destroy(&engine->pools_lock);
         pthread_mutex_destroy(&engine->lock);
         mo_workspace_drop(&engine->space);
         free(engine);
     }
+}
+
+mo_status mo_engine_pool(mo_engine *engine, mo_kv_type kv, mo_block_pool **out, mo_error *err)
+{
+    mo_state_size size = engine->states;
+    mo_status status = MO_OK;
+    size.kv = kv;
+    pthread_mutex_lock(&engine->pools_lock);
+    if (!engine->pools[kv]) {
+        status = mo_state_pool(engine->spec, &size, kv == engine->states.kv, &mo_block_source_ram,
+                               &engine->pools[kv], err);
+    }
+    *out = engine->pools[kv];
+    pthread_mutex_unlock(&engine->pools_lock);
+    return status;
+}
+
+static mo_block_counts count_pool(mo_engine *engine, mo_block_pool *pool)
+{
+    mo_block_counts c = {0};
+    if (pool) {
+        c = mo_block_pool_count(pool);
+    }
+    if (c.total == 0) { /* nothing was opened yet */
+        c.total = c.free = mo_state_pool_bytes(engine->spec, &engine->states);
+    }
+    return c;
+}
+
+void mo_engine_count_blocks(mo_engine *engine, mo_block_counts *out, mo_block_counts *ram, bool *on_device)
+{
+    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    const mo_kv_type kv = engine->states.kv;
+    pthread_mutex_lock(&engine->pools_lock);
+    *ram = count_pool(engine, engine->pools[kv]);
+    pthread_mutex_unlock(&engine->pools_lock);
+    *on_device = accelerator != NULL;
+    *out = accelerator ? count_pool(engine, accelerator->pool(accelerator->owner, kv)) : *ram;
 }
 
 void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why)

@@ -22,7 +22,8 @@ typedef struct mo_engine_options {
     mo_tiers *tiers; /* what is not in RAM for good; kept and used, not owned. NULL: everything is */
     mo_tally *tally; /* counts picks; kept and used, not owned. NULL: none are counted */
     const mo_accelerator
-        *accelerator; /* the device that computes; kept and used, not owned. NULL: the CPU does */
+        *accelerator;     /* the device that computes; kept and used, not owned. NULL: the CPU does */
+    mo_state_size states; /* what was planned for, in RAM; its context and batch are those above */
 } mo_engine_options;
 
 /* Always on: a few additions per step. */
@@ -49,6 +50,9 @@ typedef struct mo_engine {
     void *after_step_user;
     int rope_count;
     const mo_rope *ropes[8]; /* the distinct ones of the layers */
+    mo_state_size states;
+    mo_block_pool *pools[MO_KV_TYPES]; /* of sessions in RAM, by format; NULL: there were none yet */
+    pthread_mutex_t pools_lock;
 } mo_engine;
 
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
@@ -57,6 +61,12 @@ void mo_engine_destroy(mo_engine *engine); /* NULL is allowed */
 
 /* The device is lost, as the error says: from now on the CPU computes. Logs it, unless that is known already. Under lock. */
 void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why);
+
+/* The blocks in RAM of sessions of a format; any thread. */
+mo_status mo_engine_pool(mo_engine *engine, mo_kv_type kv, mo_block_pool **out, mo_error *err);
+/* What there is of blocks for sessions of the format that was planned for, wherever they are; of RAM where they are on a
+ * device. Any thread. */
+void mo_engine_count_blocks(mo_engine *engine, mo_block_counts *out, mo_block_counts *ram, bool *on_device);
 
 /* Bytes of working memory such an engine takes. */
 size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads);

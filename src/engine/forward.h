@@ -37,6 +37,7 @@ typedef struct mo_forward {
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;
+    bool begun;           /* states are being written: a recurrent one is lost if the step fails */
     atomic_bool overflow; /* a key or value does not fit the KV format */
     atomic_bool infinite; /* the residual stream is not finite */
     atomic_bool unread;   /* an embedding could not be read; who sets it first writes read_error */
@@ -48,6 +49,9 @@ static inline mo_trace_phase mo_forward_phase(const mo_forward *forward)
 {
     return forward->slices[0].prompt ? MO_TRACE_PROMPT : MO_TRACE_GENERATION;
 }
+
+/* Everybody has the blocks that the step writes, and it begins. */
+void mo_forward_begin(mo_forward *forward);
 
 /* Norms and quantizes the residual stream of every token for the mixer: the first phase of a layer. */
 mo_phase mo_forward_mixer_input(mo_forward *forward);

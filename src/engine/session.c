@@ -50,7 +50,11 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
         return mo_fail(err, MO_ENOMEM, "no memory for a session");
     }
     s->engine = engine;
-    const mo_status status = mo_state_init(&s->state, engine->spec, kv, context, engine->batch, err);
+    mo_block_pool *pool = NULL;
+    mo_status status = mo_engine_pool(engine, kv, &pool, err);
+    if (status == MO_OK) {
+        status = mo_state_init_in(&s->state, pool, engine->spec, kv, context, engine->batch, err);
+    }
     if (status != MO_OK) {
         free(s);
         return status;
@@ -102,12 +106,25 @@ void mo_session_close(mo_session *session)
         if (session->state.gpu_session) {
             session->state.accelerator->close_session(&session->state);
         }
+        mo_block_pool *pool = session->state.here.pool;
         mo_state_drop(&session->state);
+        if (pool) { /* the engine's, which outlives the session */
+            mo_block_pool_sweep(pool);
+        }
         free(session->tokens);
         free(session->logits);
         free(session->rows);
         free(session);
     }
+}
+
+uint64_t mo_session_need(const mo_session *session, int64_t count)
+{
+    const mo_state *s = &session->state;
+    const int64_t left = s->context - s->length;
+    return count > 0 ? (uint64_t)mo_blocks_need(s->gpu_session ? &s->there : &s->here, s->length,
+                                                s->length + (count < left ? count : left))
+                     : 0;
 }
 
 const float *mo_session_logits(const mo_session *session)

@@ -1,33 +1,22 @@
-/* Snapshot: a copy of a session's state with its tokens and logits. */
+#include "engine/snapshot.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "engine/session.h"
 
-struct mo_snapshot {
-    mo_kv_type kv;
-    int64_t vocab; /* of the model it belongs to */
-    int64_t layers;
-    int64_t length;
-    int32_t *tokens;
-    uint8_t *state;
-    size_t state_bytes;
-    float *logits; /* NULL when the session had none */
-};
+/* ---- Opening and closing ----------------------------------------------------------------------- */
 
-static mo_snapshot *snapshot_new(int64_t length, size_t state_bytes, int64_t vocab)
+mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits)
 {
     mo_snapshot *s = calloc(1, sizeof *s);
     if (s) {
-        s->length = length;
+        s->mark.length = length;
         s->vocab = vocab;
-        s->state_bytes = state_bytes;
         s->tokens = malloc(sizeof(int32_t) * (size_t)(length ? length : 1));
-        s->state = malloc(state_bytes ? state_bytes : 1);
-        s->logits = malloc(sizeof(float) * (size_t)vocab);
-        if (s->tokens && s->state && s->logits) {
+        s->logits = logits ? malloc(sizeof(float) * (size_t)vocab) : NULL;
+        if (s->tokens && (s->logits || !logits)) {
             return s;
         }
     }
@@ -38,6 +27,14 @@ static mo_snapshot *snapshot_new(int64_t length, size_t state_bytes, int64_t voc
 void mo_snapshot_close(mo_snapshot *snapshot)
 {
     if (snapshot) {
+        if (snapshot->blocks.pool && !snapshot->on_device) {
+            mo_block_pool *pool = snapshot->blocks.pool;
+            mo_block_pool_join(pool);
+            mo_blocks_drop(&snapshot->blocks);
+            mo_block_pool_sweep(pool);
+            mo_block_pool_part(pool);
+        }
+        mo_blocks_drop(&snapshot->blocks); /* a device's memory is given back in its turn */
         free(snapshot->tokens);
         free(snapshot->state);
         free(snapshot->logits);
@@ -45,145 +42,303 @@ void mo_snapshot_close(mo_snapshot *snapshot)
     }
 }
 
+/* The newest state is in the blocks of its place. */
+static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
+{
+    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    if (!state->gpu_session) {
+        return MO_OK;
+    }
+    return accelerator
+               ? accelerator->settle(state, err)
+               : mo_fail(err, MO_EDEVICE,
+                         "the device was lost, and the session's state with it; feed it again");
+}
+
 mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    const int64_t vocab = session->engine->spec->vocab;
-    mo_snapshot *s = snapshot_new(session->state.length, mo_state_saved_bytes(&session->state), vocab);
-    *out = s;
+    mo_engine *engine = session->engine;
+    /* What the session holds stays as it is, but it has to know that it shares it now. */
+    mo_state *state = (mo_state *)&session->state;
+    *out = NULL;
+    mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, session->has_logits);
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state (%.1f MiB)",
-                       (double)mo_state_saved_bytes(&session->state) / (1 << 20));
+        return mo_fail(err, MO_ENOMEM, "no memory for a snapshot of %lld positions", (long long)state->length);
     }
-    s->kv = session->state.kv;
-    s->layers = session->engine->spec->layer_count;
-    memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)s->length);
-    pthread_mutex_lock(&session->engine->lock);
-    const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
-    const mo_status pulled =
-        accelerator ? accelerator->pull(&session->state, err)
-        : session->state.gpu_session
-            ? mo_fail(err, MO_EDEVICE, "the device was lost, and the session's state with it; feed it again")
-            : MO_OK;
-    pthread_mutex_unlock(&session->engine->lock);
-    if (pulled != MO_OK) {
+    mo_status status = settle(state, engine, err);
+    if (status == MO_OK) {
+        status = mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
+    }
+    if (status != MO_OK) {
         mo_snapshot_close(s);
-        *out = NULL;
-        return pulled;
+        return status;
     }
-    mo_state_save(&session->state, s->state);
+    mo_blocks_share(&s->blocks, mo_state_place(state), state->length);
+    s->kv = state->kv;
+    s->layers = engine->spec->layer_count;
+    s->mark = mo_state_mark_of(state);
+    s->least = mo_state_least(state, s->mark);
+    s->engine = engine;
+    s->on_device = state->gpu_session != NULL;
+    s->context = state->context;
+    memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)state->length);
+    if (s->logits) {
+        memcpy(s->logits, session->logits, sizeof(float) * (size_t)s->vocab);
+    }
+    *out = s;
+    return MO_OK;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------ */
+
+/* Between RAM and the engine's device. */
+static mo_status copy_blocks(const mo_engine *engine, mo_blocks *to, const mo_blocks *from, int64_t length,
+                             bool to_device, mo_error *err)
+{
+    const mo_accelerator *accelerator = atomic_load(&((mo_engine *)engine)->accelerator);
+    return accelerator ? accelerator->copy(accelerator->owner, to, from, length, to_device, err)
+                       : mo_fail(err, MO_EDEVICE, "the device was lost, and with it what was kept there");
+}
+
+static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **bytes, size_t *size,
+                      mo_error *err)
+{
+    mo_state view;
+    mo_status status = mo_state_view(&view, s->engine->spec, s->kv, s->context, s->engine->batch, blocks,
+                                     s->mark.length, err);
+    if (status == MO_OK) {
+        *size = mo_state_saved_bytes(&view);
+        *bytes = malloc(*size ? *size : 1);
+        if (*bytes) {
+            mo_state_save(&view, *bytes);
+        } else {
+            status = mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state (%.1f MiB)",
+                             (double)*size / (1 << 20));
+        }
+        mo_state_drop(&view);
+    }
+    return status;
+}
+
+mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
+{
+    if (!s->engine) {
+        *bytes = s->state;
+        *size = s->state_bytes;
+        return MO_OK;
+    }
+    if (!s->on_device) {
+        return save(s, &s->blocks, bytes, size, err);
+    }
+    mo_blocks copy;
+    mo_status status = mo_blocks_init_alone(&copy, &s->blocks, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = copy_blocks(s->engine, &copy, &s->blocks, s->mark.length, false, err);
+    if (status == MO_OK) {
+        status = save(s, &copy, bytes, size, err);
+    }
+    mo_blocks_drop(&copy);
+    return status;
+}
+
+/* ---- Restoring --------------------------------------------------------------------------------- */
+
+/* Blocks in RAM to a state on the device. */
+static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark mark, bool same, mo_error *err)
+{
+    mo_state *state = &session->state;
+    mo_state_reset(state);
+    const mo_status status = copy_blocks(session->engine, &state->there, from, mark.length, true, err);
+    if (status == MO_OK) {
+        mo_state_take_mark(state, mark, same);
+    }
+    return status;
+}
+
+static mo_status restore_bytes(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
+                               int64_t length, mo_error *err)
+{
+    mo_state *state = &session->state;
+    const mo_state_mark mark = {all, all, all};
+    if (length < all && length < mo_state_least(state, mark)) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "of this saved state of %lld positions the model can restore %lld at least, not %lld",
+                       (long long)all, (long long)mo_state_least(state, mark), (long long)length);
+    }
+    if (!state->gpu_session) {
+        const mo_status status = mo_state_restore(state, bytes, size, all, err);
+        return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
+    }
+    mo_state copy;
+    mo_status status =
+        mo_state_init(&copy, state->spec, state->kv, state->context, session->engine->batch, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = mo_state_restore(&copy, bytes, size, all, err);
+    if (status == MO_OK) {
+        mo_state_trim(&copy, length);
+        status = send(session, &copy.here, mo_state_mark_of(&copy), true, err);
+    }
+    mo_state_drop(&copy);
+    return status;
+}
+
+/* The session's state is the first `length` positions of the snapshot's. On failure it is as it was, or empty. */
+static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
+{
+    mo_state *state = &session->state;
+    mo_blocks *blocks = (mo_blocks *)&s->blocks; /* it still has what it had, but shares it */
+    const mo_state_mark mark = {length, s->mark.written, s->mark.restored};
+    if (s->engine == session->engine && blocks->pool == mo_state_place(state)->pool) {
+        mo_state_adopt(state, blocks, mark);
+        return MO_OK;
+    }
+    if (s->engine == session->engine && state->gpu_session && !s->on_device) {
+        return send(session, blocks, mark, state->context == s->context, err);
+    }
+    uint8_t *bytes;
+    size_t size;
+    mo_status status = mo_snapshot_state(s, &bytes, &size, err);
+    if (status == MO_OK) {
+        status = restore_bytes(session, bytes, size, s->mark.length, length, err);
+        if (bytes != s->state) {
+            free(bytes);
+        }
+    }
+    return status;
+}
+
+static mo_status check_restore(const mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
+{
+    const mo_model_spec *spec = session->engine->spec;
+    if (s->kv != session->state.kv || s->vocab != spec->vocab || s->layers != spec->layer_count) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the saved state belongs to another model or another format of keys and values; start anew");
+    }
+    if (length < 0 || length > s->mark.length || (length == 0 && s->mark.length > 0)) {
+        return mo_fail(err, MO_EINVAL, "a snapshot of %lld positions cannot be restored to %lld",
+                       (long long)s->mark.length, (long long)length);
+    }
+    if (s->engine && length < s->least) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "of this snapshot of %lld positions the model can restore %lld at least, not %lld",
+                       (long long)s->mark.length, (long long)s->least, (long long)length);
+    }
+    if (length > session->state.context) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
+            (long long)length, (long long)session->state.context);
+    }
+    return MO_OK;
+}
+
+mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snapshot, int64_t length,
+                                   mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    mo_status status = check_restore(session, snapshot, length, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_session_leave_lost_device(session);
+    status = restore_state(session, snapshot, length, err);
+    if (status != MO_OK && status != MO_EINVAL && status != MO_EUNSUPPORTED) {
+        mo_state_reset(&session->state); /* it has neither the old state nor all of the new one */
+        session->has_logits = false;
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)length);
+    session->has_logits = snapshot->logits && length == snapshot->mark.length;
     if (session->has_logits) {
-        memcpy(s->logits, session->logits, sizeof(float) * (size_t)vocab);
-    } else {
-        free(s->logits);
-        s->logits = NULL;
+        memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)snapshot->vocab);
     }
     return MO_OK;
 }
 
 mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
 {
-    MO_OWN_ERROR(err)
-    const mo_model_spec *spec = session->engine->spec;
-    if (snapshot->kv != session->state.kv || snapshot->vocab != spec->vocab ||
-        snapshot->layers != spec->layer_count) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state belongs to another model or another format of keys and values; start anew");
-    }
-    mo_session_leave_lost_device(session);
-    mo_status status =
-        mo_state_restore(&session->state, snapshot->state, snapshot->state_bytes, snapshot->length, err);
-    if (status == MO_OK && snapshot->length == 0) {
-        mo_state_reset(
-            &session->state); /* on a device a state that holds nothing may still have to be cleared */
-    } else if (status == MO_OK) {
-        pthread_mutex_lock(&session->engine->lock);
-        const mo_accelerator *accelerator = atomic_load(&session->engine->accelerator);
-        status = accelerator ? accelerator->push(&session->state, err) : MO_OK;
-        pthread_mutex_unlock(&session->engine->lock);
-        if (status != MO_OK) { /* the device has neither the old state nor all of the new one */
-            mo_state_reset(&session->state);
-            session->has_logits = false;
-        }
-    }
+    return mo_session_restore_first(session, snapshot, snapshot->mark.length, err);
+}
+
+mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error *err)
+{
+    mo_snapshot *snapshot;
+    mo_status status = mo_snapshot_open(from, &snapshot, err);
     if (status == MO_OK) {
-        memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)snapshot->length);
-        session->has_logits = snapshot->logits != NULL;
-        if (snapshot->logits) {
-            memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)spec->vocab);
-        }
+        status = mo_session_restore(session, snapshot, err);
+        mo_snapshot_close(snapshot);
     }
     return status;
 }
 
-/* A snapshot as bytes: this header, then tokens, state and logits, little-endian as in memory. */
-typedef struct header {
-    char magic[8];
-    int64_t kv, vocab, layers, length;
-    uint64_t state_bytes;
-    uint64_t has_logits;
-} header;
+/* ---- Spilling ---------------------------------------------------------------------------------- */
 
-static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
-
-mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
+mo_status mo_snapshot_spill(mo_snapshot *s, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    header h = {.kv = s->kv,
-                .vocab = s->vocab,
-                .layers = s->layers,
-                .length = s->length,
-                .state_bytes = s->state_bytes,
-                .has_logits = s->logits != NULL};
-    memcpy(h.magic, snapshot_magic, sizeof h.magic);
-    const size_t tokens = sizeof(int32_t) * (size_t)s->length;
-    const size_t logits = s->logits ? sizeof(float) * (size_t)s->vocab : 0;
-    *size = sizeof h + tokens + s->state_bytes + logits;
-    *bytes = malloc(*size);
-    if (!*bytes) {
-        return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", *size);
+    mo_block_pool *pool = NULL;
+    mo_blocks ram;
+    if (!s->on_device) {
+        return MO_OK;
     }
-    uint8_t *at = *bytes;
-    memcpy(at, &h, sizeof h);
-    memcpy(at + sizeof h, s->tokens, tokens);
-    memcpy(at + sizeof h + tokens, s->state, s->state_bytes);
-    if (logits) {
-        memcpy(at + sizeof h + tokens + s->state_bytes, s->logits, logits);
+    mo_status status = mo_engine_pool(s->engine, s->kv, &pool, err);
+    if (status == MO_OK) {
+        status = mo_blocks_init(&ram, pool, MO_KEEPS, s->blocks.layer, s->blocks.layers, err);
     }
+    if (status != MO_OK) {
+        return status;
+    }
+    status = copy_blocks(s->engine, &ram, &s->blocks, s->mark.length, false, err);
+    if (status != MO_OK) {
+        mo_blocks_drop(&ram);
+        return status;
+    }
+    mo_blocks_drop(&s->blocks);
+    s->blocks = ram;
+    s->on_device = false;
     return MO_OK;
 }
 
-mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
+bool mo_snapshot_on_device(const mo_snapshot *snapshot)
 {
-    MO_OWN_ERROR(err)
-    header h;
-    *out = NULL;
-    if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
-        return mo_fail(err, MO_EFORMAT, "this is not a saved state of a session, or one of another version");
+    return snapshot->on_device;
+}
+
+/* ---- Asking ------------------------------------------------------------------------------------ */
+
+int64_t mo_snapshot_length(const mo_snapshot *snapshot)
+{
+    return snapshot->mark.length;
+}
+
+const int32_t *mo_snapshot_tokens(const mo_snapshot *snapshot)
+{
+    return snapshot->tokens;
+}
+
+int64_t mo_snapshot_least(const mo_snapshot *snapshot)
+{
+    return snapshot->least;
+}
+
+uint64_t mo_snapshot_bytes(const mo_snapshot *s, uint64_t *all)
+{
+    int64_t blocks = 0, alone = 0;
+    const uint64_t own = (uint64_t)s->mark.length * sizeof(int32_t) + s->state_bytes +
+                         (s->logits ? (uint64_t)s->vocab * sizeof(float) : 0);
+    if (s->engine) {
+        mo_blocks_count(&s->blocks, &blocks, &alone);
     }
-    memcpy(&h, bytes, sizeof h);
-    const uint64_t rest = size - sizeof h;
-    const bool sane = h.kv >= MO_KV_F16 && h.kv <= MO_KV_Q8_0 && h.vocab > 0 && h.vocab < INT32_MAX &&
-                      h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
-    if (!sane ||
-        rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {
-        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; start anew");
+    if (all) {
+        *all = own + (uint64_t)blocks;
     }
-    mo_snapshot *s = snapshot_new(h.length, h.state_bytes, h.vocab);
-    if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory to read a saved state of %zu bytes", size);
-    }
-    s->kv = (mo_kv_type)h.kv;
-    s->layers = h.layers;
-    memcpy(s->tokens, bytes + sizeof h, sizeof(int32_t) * (size_t)h.length);
-    memcpy(s->state, bytes + sizeof h + 4 * h.length, h.state_bytes);
-    if (h.has_logits) {
-        memcpy(s->logits, bytes + sizeof h + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
-    } else {
-        free(s->logits);
-        s->logits = NULL;
-    }
-    *out = s;
-    return MO_OK;
+    return own + (uint64_t)alone;
 }

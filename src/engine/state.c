@@ -12,137 +12,222 @@ static int64_t delta_channels(const mo_delta *d)
     return (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
 }
 
-static int64_t conv_bytes(const mo_delta *d)
+/* A layer of a state, without its table. */
+static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t context, int64_t batch)
 {
-    return ((d->taps - 1) * delta_channels(d) * 4 + 63) / 64 * 64;
-}
-
-static mo_kv_shape shape_of(const mo_attention *a, mo_kv_type kv)
-{
-    return (mo_kv_shape){.type = kv, .heads = a->kv_heads, .k_len = (int)a->k_len, .v_len = (int)a->v_len};
-}
-
-static mo_block_need need_of(const mo_layer *l, mo_kv_type kv, int64_t context, int64_t batch)
-{
-    if (l->mixer == MO_MIXER_DELTA) {
-        const mo_delta *d = &l->delta;
-        return (mo_block_need){.bytes = conv_bytes(d) + (int64_t)d->v_heads * d->head * d->head * 4,
-                               .count = 1};
+    if (layer->mixer == MO_MIXER_DELTA) {
+        const mo_delta *d = &layer->delta;
+        const int64_t conv = (d->taps - 1) * delta_channels(d);
+        return (mo_state_layer){.length = 1,
+                                .recurrent = true,
+                                .conv_values = conv,
+                                .delta_at = (conv * 4 + 63) / 64 * 64,
+                                .delta_values = (int64_t)d->v_heads * d->head * d->head};
     }
-    return (mo_block_need){.bytes = mo_kv_block_bytes(shape_of(&l->attention, kv)),
-                           .count = mo_kv_table_length(context, l->attention.window, batch)};
+    const mo_attention *a = &layer->attention;
+    const int64_t length = mo_kv_table_length(context, a->window, batch);
+    return (mo_state_layer){
+        .length = length,
+        .kv = {.type = kv, .heads = a->kv_heads, .k_len = (int)a->k_len, .v_len = (int)a->v_len},
+        .window = a->window,
+        .circular = length * MO_KV_BLOCK < context};
 }
 
-size_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)
+static int64_t block_bytes(const mo_state_layer *l)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < spec->layer_count; i++) {
-        const mo_block_need need = need_of(&spec->layers[i], kv, context, batch);
-        bytes += mo_block_pool_bytes(&need, 1, 1);
+    return l->recurrent ? l->delta_at + l->delta_values * (int64_t)sizeof(float) : mo_kv_block_bytes(l->kv);
+}
+
+/* A pool's share for states of the size. The lists are the caller's to free, also on failure. */
+typedef struct shares {
+    mo_block_share share;
+    mo_block_need *needs;
+    int64_t *total;
+} shares;
+
+/* Blocks of a layer that hold the positions of all sessions, each of which may use part of its last one. */
+static int64_t total_blocks(const mo_state_layer *l, const mo_state_size *size)
+{
+    const int64_t sessions = size->sessions > 1 ? size->sessions : 1;
+    int64_t all;
+    if (__builtin_mul_overflow(sessions, l->length, &all)) {
+        return INT64_MAX;
     }
+    const int64_t blocks = (size->positions + MO_KV_BLOCK - 1) / MO_KV_BLOCK + sessions - 1;
+    return l->recurrent || !size->positions || blocks > all ? all : blocks;
+}
+
+static bool share_of(const mo_model_spec *spec, const mo_state_size *size, shares *out)
+{
+    const size_t layers = (size_t)spec->layer_count;
+    *out = (shares){.needs = calloc(layers + 1, sizeof *out->needs),
+                    .total = calloc(layers + 1, sizeof *out->total)};
+    if (!out->needs || !out->total) {
+        return false;
+    }
+    for (size_t i = 0; i < layers; i++) {
+        const mo_state_layer l = describe(&spec->layers[i], size->kv, size->context, size->batch);
+        out->needs[i] = (mo_block_need){.bytes = block_bytes(&l), .count = l.length};
+        out->total[i] = total_blocks(&l, size);
+    }
+    out->share = (mo_block_share){.needs = out->needs,
+                                  .layers = spec->layer_count,
+                                  .states = size->sessions,
+                                  .total = out->total,
+                                  .kept_bytes = size->kept_bytes,
+                                  .fixed = size->kept_bytes > 0 || size->positions > 0};
+    return true;
+}
+
+static void free_shares(shares *s)
+{
+    free(s->needs);
+    free(s->total);
+}
+
+int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size)
+{
+    shares s;
+    const int64_t bytes = share_of(spec, size, &s) ? mo_block_share_bytes(&s.share) : INT64_MAX;
+    free_shares(&s);
     return bytes;
+}
+
+int64_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)
+{
+    return mo_state_pool_bytes(spec, &(mo_state_size){.kv = kv, .context = context, .batch = batch});
 }
 
 int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t batch)
 {
     int64_t entries = 0;
     for (int i = 0; i < spec->layer_count; i++) {
-        entries += need_of(&spec->layers[i], MO_KV_F16, context, batch).count;
+        entries += describe(&spec->layers[i], MO_KV_F16, context, batch).length;
     }
     return entries;
 }
 
 /* ---- Opening and closing ---------------------------------------------------------------------- */
 
-mo_status mo_state_pool(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch, int states,
-                        mo_block_pool **out, mo_error *err)
+mo_status mo_state_pool(const mo_model_spec *spec, const mo_state_size *size, bool planned,
+                        const mo_block_source *source, mo_block_pool **out, mo_error *err)
 {
-    const size_t layers = (size_t)spec->layer_count;
-    mo_block_need *needs = calloc(layers, sizeof *needs);
-    for (size_t i = 0; needs && i < layers; i++) {
-        needs[i] = need_of(&spec->layers[i], kv, context, batch);
-    }
-    *out = needs ? mo_block_pool_open(needs, spec->layer_count, states) : NULL;
-    free(needs);
-    return *out ? MO_OK
-                : mo_fail(err, MO_ENOMEM,
-                          "the state of a session with %lld positions needs %.1f MiB, which cannot be had; "
-                          "choose a smaller `context` or a smaller `kv` format",
-                          (long long)context, (double)mo_state_bytes(spec, kv, context, batch) / (1 << 20));
+    shares s;
+    const bool listed = share_of(spec, size, &s);
+    *out = listed ? mo_block_pool_open(s.needs, spec->layer_count, source, planned ? &s.share : NULL) : NULL;
+    free_shares(&s);
+    return *out ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the lists of the sessions' state");
 }
 
-static void hold_layer(mo_state *s, int index, uint8_t **table)
+mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holder who, int64_t length,
+                          mo_blocks *out, mo_error *err)
 {
-    mo_state_layer *l = &s->layers[index];
-    const mo_layer *layer = &s->spec->layers[index];
-    const mo_block_need need = need_of(layer, s->kv, s->context, s->batch);
-    *l = (mo_state_layer){.blocks = table, .length = need.count};
-    for (int64_t i = 0; i < l->length; i++) {
-        l->blocks[i] = mo_block_acquire(s->pool, index);
+    const int layers = s->spec->layer_count;
+    mo_blocks_layer *shape = calloc((size_t)layers + 1, sizeof *shape);
+    if (!shape) {
+        return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
     }
-    if (layer->mixer == MO_MIXER_DELTA) {
-        const mo_delta *d = &layer->delta;
-        l->conv_values = (d->taps - 1) * delta_channels(d);
-        l->delta_values = (int64_t)d->v_heads * d->head * d->head;
+    for (int i = 0; i < layers; i++) {
+        const mo_state_layer *l = &s->layers[i];
+        const int64_t filled = length > 0 ? (length + MO_KV_BLOCK - 1) / MO_KV_BLOCK : 1;
+        const bool shorter = who == MO_KEEPS && !l->circular && !l->recurrent && filled < l->length;
+        shape[i] = (mo_blocks_layer){.length = shorter ? filled : l->length,
+                                     .bytes = block_bytes(l),
+                                     .recurrent = l->recurrent,
+                                     .circular = l->circular};
+    }
+    const mo_status status = mo_blocks_init(out, pool, who, shape, layers, err);
+    free(shape);
+    return status;
+}
+
+/* Where the entry's block is in RAM now. */
+static void point(mo_state *s, int layer, int64_t entry, uint64_t address)
+{
+    mo_state_layer *l = &s->layers[layer];
+    l->blocks[entry] = (uint8_t *)(uintptr_t)address;
+    if (l->recurrent) {
         l->conv = (float *)(void *)l->blocks[0];
-        l->delta = (float *)(void *)(l->blocks[0] + conv_bytes(d));
-        s->recurrent = true;
-    } else {
-        l->kv = shape_of(&layer->attention, s->kv);
-        l->circular = l->length * MO_KV_BLOCK < s->context;
+        l->delta = address ? (float *)(void *)(l->blocks[0] + l->delta_at) : NULL;
     }
 }
 
-mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec, mo_kv_type kv,
-                           int64_t context, int64_t batch, mo_error *err)
+static void point_all(mo_state *s)
+{
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        for (int64_t e = 0; e < s->layers[i].length; e++) {
+            point(s, i, e, mo_blocks_address(&s->here, i, e));
+        }
+    }
+}
+
+static mo_status lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context,
+                            int64_t batch, mo_error *err)
 {
     const size_t layers = (size_t)spec->layer_count;
-    *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .cleared = true};
-    s->bytes = mo_state_bytes(spec, kv, context, batch);
-    s->layers = calloc(layers, sizeof *s->layers);
+    *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .anew = true};
+    s->layers = calloc(layers + 1, sizeof *s->layers);
     s->tables = calloc((size_t)mo_state_entries(spec, context, batch) + 1, sizeof *s->tables);
     if (!s->layers || !s->tables) {
         mo_state_drop(s);
         return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
     }
-    s->pool = pool;
     uint8_t **table = s->tables;
-    for (int i = 0; i < spec->layer_count; i++) {
-        hold_layer(s, i, table);
-        table += s->layers[i].length;
+    for (size_t i = 0; i < layers; i++) {
+        mo_state_layer *l = &s->layers[i];
+        *l = describe(&spec->layers[i], kv, context, batch);
+        l->blocks = table;
+        table += l->length;
+        s->recurrent |= l->recurrent;
     }
     return MO_OK;
+}
+
+mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
+                        const mo_blocks *blocks, int64_t length, mo_error *err)
+{
+    const mo_status status = lay_tables(s, spec, kv, context, batch, err);
+    for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
+        for (int64_t e = 0; e < s->layers[i].length && e < blocks->layer[i].length; e++) {
+            point(s, i, e, mo_blocks_address(blocks, i, e));
+        }
+    }
+    s->length = length;
+    return status;
+}
+
+mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec, mo_kv_type kv,
+                           int64_t context, int64_t batch, mo_error *err)
+{
+    mo_status status = lay_tables(s, spec, kv, context, batch, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = mo_state_blocks(s, pool, MO_HOLDS, 0, &s->here, err);
+    if (status != MO_OK) {
+        mo_state_drop(s);
+    }
+    return status;
 }
 
 mo_status mo_state_init(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         mo_error *err)
 {
     mo_block_pool *pool;
+    const mo_state_size size = {.kv = kv, .context = context, .batch = batch};
     *s = (mo_state){0};
-    mo_status status = mo_state_pool(spec, kv, context, batch, 1, &pool, err);
-    if (status != MO_OK) {
-        return status;
+    mo_status status = mo_state_pool(spec, &size, false, &mo_block_source_ram, &pool, err);
+    if (status == MO_OK) {
+        status = mo_state_init_in(s, pool, spec, kv, context, batch, err);
+        mo_block_pool_close(pool, true); /* the state refers to it */
     }
-    status = mo_state_init_in(s, pool, spec, kv, context, batch, err);
-    if (status != MO_OK) {
-        mo_block_pool_close(pool);
-        return status;
-    }
-    s->owns_pool = true;
-    s->memory = mo_block_pool_memory(pool);
-    return MO_OK;
+    return status;
 }
 
 void mo_state_drop(mo_state *s)
 {
-    for (int i = 0; s->layers && s->pool && !s->owns_pool && i < s->spec->layer_count; i++) {
-        for (int64_t b = 0; s->layers[i].blocks && b < s->layers[i].length; b++) {
-            mo_block_release(s->pool, i, s->layers[i].blocks[b]);
-        }
-    }
-    if (s->owns_pool) {
-        mo_block_pool_close(s->pool);
-    }
+    mo_blocks_drop(&s->there);
+    mo_blocks_drop(&s->here);
     free(s->tables);
     free(s->layers);
     *s = (mo_state){0};
@@ -152,86 +237,130 @@ void mo_state_drop(mo_state *s)
 
 void mo_state_reset(mo_state *s)
 {
-    for (int i = 0; i < s->spec->layer_count; i++) {
-        mo_state_layer *l = &s->layers[i];
-        if (l->conv) {
-            memset(l->conv, 0, (size_t)l->conv_values * sizeof(float));
-            memset(l->delta, 0, (size_t)l->delta_values * sizeof(float));
-        }
+    mo_blocks_clear(&s->here);
+    if (s->there.pool) {
+        mo_blocks_clear(&s->there);
     }
+    point_all(s);
     s->length = s->written = s->restored = 0;
-    s->cleared = true;
+    s->anew = true;
 }
 
 /* The first position that a token at `position` sees in a layer. */
-static int64_t first_seen(const mo_state *s, int layer, int64_t position)
+static int64_t first_seen(const mo_state_layer *l, int64_t position)
 {
-    const int64_t window = s->spec->layers[layer].attention.window;
-    return window && position >= window ? position - window + 1 : 0;
+    return l->window && position >= l->window ? position - l->window + 1 : 0;
+}
+
+/* Is all that a sequence of `length` sees still there, of one that is marked so? */
+static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t length)
+{
+    if (length >= mark->length) {
+        return length == mark->length;
+    }
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        const mo_state_layer *l = &s->layers[i];
+        const int64_t oldest = first_seen(l, length);
+        const bool overwritten = l->circular && oldest + l->length * MO_KV_BLOCK < mark->written;
+        if (l->recurrent || overwritten ||
+            (length < mark->restored && oldest < first_seen(l, mark->restored))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+mo_state_mark mo_state_mark_of(const mo_state *s)
+{
+    return (mo_state_mark){.length = s->length, .written = s->written, .restored = s->restored};
 }
 
 bool mo_state_trim(mo_state *s, int64_t length)
 {
-    if (length >= s->length) {
-        return length == s->length;
-    }
-    if (length == 0) {
+    const mo_state_mark mark = mo_state_mark_of(s);
+    if (length == 0 && s->length > 0) {
         mo_state_reset(s);
         return true;
     }
-    if (s->recurrent) {
+    if (!goes_back(s, &mark, length)) {
         return false;
     }
-    for (int i = 0; i < s->spec->layer_count; i++) {
-        const mo_state_layer *l = &s->layers[i];
-        const int64_t oldest = first_seen(s, i, length);
-        const bool overwritten = l->circular && oldest + l->length * MO_KV_BLOCK < s->written;
-        if (overwritten || (length < s->restored && oldest < first_seen(s, i, s->restored))) {
-            return false;
+    if (length < s->length) {
+        mo_blocks_trim(&s->here, length);
+        if (s->there.pool) {
+            mo_blocks_trim(&s->there, length);
+        }
+        s->length = length;
+    }
+    return true;
+}
+
+int64_t mo_state_least(const mo_state *s, mo_state_mark mark)
+{
+    int64_t low = 1, high = mark.length; /* what holds for a length holds for longer ones */
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (goes_back(s, &mark, middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    s->length = length;
-    return true;
+    return high;
 }
 
 /* ---- Sharing ---------------------------------------------------------------------------------- */
 
-void mo_state_share(mo_state *to, mo_state *from)
+void mo_state_take_mark(mo_state *s, mo_state_mark mark, bool same)
 {
-    for (int i = 0; i < to->spec->layer_count; i++) {
-        mo_state_layer *t = &to->layers[i];
-        const mo_state_layer *f = &from->layers[i];
-        if (t->conv) {
-            memcpy(t->conv, f->conv, sizeof(float) * (size_t)t->conv_values);
-            memcpy(t->delta, f->delta, sizeof(float) * (size_t)t->delta_values);
-            continue;
-        }
-        for (int64_t b = 0; b < t->length && b * MO_KV_BLOCK < from->length; b++) {
-            mo_block_share(to->pool, i, f->blocks[b]);
-            mo_block_release(to->pool, i, t->blocks[b]);
-            t->blocks[b] = f->blocks[b];
-        }
-    }
-    to->length = from->length;
-    to->written = from->written;
-    to->restored = from->restored;
-    to->sharing = from->sharing = true;
+    s->length = mark.length;
+    s->written = same ? mark.written : mark.length;
+    s->restored = same ? mark.restored : mark.length;
+    s->anew = true;
 }
 
-void mo_state_own(mo_state *s, int64_t begin, int64_t end)
+/* Circular tables are of the same length. */
+static bool same_tables(const mo_blocks *a, const mo_blocks *b)
 {
-    for (int i = 0; s->sharing && i < s->spec->layer_count; i++) {
-        const mo_state_layer *l = &s->layers[i];
-        for (int64_t u = begin; !l->conv && u < end; u += MO_KV_BLOCK - u % MO_KV_BLOCK) {
-            uint8_t **entry = &l->blocks[mo_kv_entry(u, l->length)];
-            if (mo_block_is_shared(s->pool, i, *entry)) {
-                uint8_t *own = mo_block_acquire(s->pool, i);
-                memcpy(own, *entry, (size_t)mo_kv_block_bytes(l->kv));
-                mo_block_release(s->pool, i, *entry);
-                *entry = own;
-            }
+    for (int i = 0; i < a->layers; i++) {
+        const mo_blocks_layer *x = &a->layer[i], *y = &b->layer[i];
+        if (x->circular != y->circular || (x->circular && x->length != y->length)) {
+            return false;
         }
     }
+    return true;
+}
+
+void mo_state_adopt(mo_state *s, mo_blocks *from, mo_state_mark mark)
+{
+    mo_blocks *to = mo_state_place(s);
+    mo_blocks_share(to, from, mark.length);
+    mo_state_take_mark(s, mark, same_tables(to, from));
+    if (to == &s->here) {
+        point_all(s);
+    }
+}
+
+/* ---- Before writing --------------------------------------------------------------------------- */
+
+static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err)
+{
+    mo_state *s = ctx;
+    const mo_blocks_layer *l = &s->here.layer[c->layer];
+    uint8_t *to = (uint8_t *)(uintptr_t)c->to_at;
+    (void)err;
+    if (c->from >= 0) {
+        memcpy(to, (const uint8_t *)(uintptr_t)c->from_at, (size_t)l->bytes);
+    } else if (l->recurrent) {
+        memset(to, 0, (size_t)l->bytes);
+    }
+    point(s, c->layer, c->entry, c->to_at);
+    return MO_OK;
+}
+
+mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only, mo_error *err)
+{
+    return mo_blocks_own(&s->here, begin, end, only, change_block, s, err);
 }
 
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
@@ -244,24 +373,20 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
  * A windowed layer saves the positions its window can still see at the saved length; what a longer table
  * holds besides is left out. */
 
-static int64_t first_kept(const mo_state *s, int layer)
+static int64_t saved_bytes(const mo_state *s, int64_t length)
 {
-    return first_seen(s, layer, s->length);
+    int64_t bytes = 0;
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        const mo_state_layer *l = &s->layers[i];
+        bytes += l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
+                              : (length - first_seen(l, length)) * (mo_kv_block_bytes(l->kv) / MO_KV_BLOCK);
+    }
+    return bytes;
 }
 
 size_t mo_state_saved_bytes(const mo_state *s)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < s->spec->layer_count; i++) {
-        const mo_state_layer *l = &s->layers[i];
-        if (l->conv) {
-            bytes += (size_t)(l->conv_values + l->delta_values) * sizeof(float);
-        } else {
-            const int64_t kept = s->length - first_kept(s, i);
-            bytes += (size_t)(kept * (mo_kv_block_bytes(l->kv) / MO_KV_BLOCK));
-        }
-    }
-    return bytes;
+    return (size_t)saved_bytes(s, s->length);
 }
 
 /* Moves every saved piece between the state and `saved`, in one fixed order. */
@@ -272,14 +397,18 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
         const mo_state_layer *l = &s->layers[i];
         uint8_t *pieces[2] = {(uint8_t *)l->conv, (uint8_t *)l->delta};
         const int64_t sizes[2] = {l->conv_values * 4, l->delta_values * 4};
-        for (int p = 0; l->conv && p < 2; p++) {
-            memcpy(out ? at : pieces[p], out ? pieces[p] : at, (size_t)sizes[p]);
+        for (int p = 0; l->recurrent && p < 2; p++) {
+            if (pieces[p]) {
+                memcpy(out ? at : pieces[p], out ? pieces[p] : at, (size_t)sizes[p]);
+            } else { /* nothing was fed yet */
+                memset(at, 0, (size_t)sizes[p]);
+            }
             at += sizes[p];
         }
-        const int heads = l->conv ? 0 : l->kv.heads;
+        const int heads = l->recurrent ? 0 : l->kv.heads;
         for (int h = 0; h < heads; h++) {
             const mo_kv_head kv = mo_state_head(s, i, h);
-            for (int64_t u = first_kept(s, i); u < s->length; u++) {
+            for (int64_t u = first_seen(l, s->length); u < s->length; u++) {
                 uint8_t *k = mo_kv_key(&kv, u);
                 uint8_t *v = mo_kv_value(&kv, u);
                 memcpy(out ? at : k, out ? k : at, (size_t)kv.k_bytes);
@@ -304,18 +433,22 @@ mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int6
             "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
             (long long)length, (long long)s->context);
     }
-    const int64_t before = s->length;
-    s->length = length;
-    if (mo_state_saved_bytes(s) != bytes) {
-        s->length = before;
+    if (saved_bytes(s, length) != (int64_t)bytes) {
         return mo_fail(err, MO_EINVAL,
                        "the saved state has %zu bytes where this model and `kv` format need others; it "
                        "belongs to another "
                        "model or format, so start anew",
                        bytes);
     }
-    s->written = s->restored = length;
-    mo_state_own(s, 0, length);
-    transfer(s, (uint8_t *)saved, false);
+    mo_state_reset(s);
+    const mo_status status = length > 0 ? mo_state_own(s, 0, length, NULL, err) : MO_OK;
+    if (status != MO_OK) {
+        mo_state_reset(s);
+        return status;
+    }
+    mo_state_take_mark(s, (mo_state_mark){length, length, length}, true);
+    if (length > 0) {
+        transfer(s, (uint8_t *)saved, false);
+    }
     return MO_OK;
 }

@@ -1,24 +1,27 @@
 /* State: what a conversation leaves in a model's layers: keys and values (all positions, or a window's) in blocks of
- * 128 positions behind a table (numeric/kv.h), and the recurrent state of delta layers, which is one block. Sized
- * when it is made; nothing grows while decoding. States of one pool can share blocks: a shared block is copied
+ * 128 positions behind a table (numeric/kv.h), and the recurrent state of delta layers, which is one block. Blocks are
+ * taken from a pool as positions are written, and states and snapshots of a pool share them: a shared block is copied
  * before it is written. */
 #ifndef MO_ENGINE_STATE_H
 #define MO_ENGINE_STATE_H
 
-#include "engine/block_pool.h"
+#include "engine/blocks.h"
 #include "model/parts.h"
 #include "numeric/kernels.h"
 
 typedef struct mo_state_layer {
-    uint8_t **blocks; /* the layer's table */
+    uint8_t **blocks; /* the layer's table: where its blocks are in RAM; NULL: none yet */
     int64_t length;   /* of the table */
+    bool recurrent;
     /* Attention: */
     mo_kv_shape kv;
-    bool circular; /* fewer positions than the context: older ones are overwritten */
-    /* Delta rule: both in the layer's only block. */
+    int64_t window; /* positions that a token sees; 0: all */
+    bool circular;  /* fewer positions than the context: older ones are overwritten */
+    /* Delta rule: both in the layer's only block, NULL before the first step. */
     float *conv;  /* [taps - 1][channels], oldest first */
     float *delta; /* [v_heads][head][head] */
     int64_t conv_values, delta_values;
+    int64_t delta_at; /* bytes before it in the block */
 } mo_state_layer;
 
 typedef struct mo_state {
@@ -31,34 +34,56 @@ typedef struct mo_state {
         written; /* one past the last position ever written since the last reset: what circular tables have lost */
     int64_t restored; /* the length it was restored with: a window has nothing older than it saw there */
     bool recurrent;   /* some layer cannot be trimmed */
-    bool sharing;     /* some of its blocks may have other holders */
-    /* On a device, laid out alike: then `memory` is only for saving. NULL: it is in `memory`. */
-    struct mo_gpu_session *gpu_session;
+    bool anew;        /* what it held was forgotten or replaced since the last step */
+    mo_blocks here;   /* in RAM; with a device of those layers alone that the CPU computes */
+    mo_blocks there;  /* on the device; its pool is NULL where the state is in RAM */
+    struct mo_gpu_session *gpu_session;       /* its part on the device; NULL: it is in RAM */
     const struct mo_accelerator *accelerator; /* whose gpu_session it is */
-    bool cleared;                             /* the gpu_session's recurrent parts are still to be cleared */
     mo_state_layer *layers;
-    uint8_t **tables;    /* of all layers */
-    mo_block_pool *pool; /* the blocks' */
-    bool owns_pool;
-    uint8_t
-        *memory; /* all blocks, layer after layer and in order, where the pool is its own; otherwise NULL */
-    size_t bytes;
+    uint8_t **tables; /* of all layers */
 } mo_state;
 
-/* Bytes that the blocks of a state take, and the entries of all its tables together. */
-size_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch);
+/* What states of a model are made for. */
+typedef struct mo_state_size {
+    mo_kv_type kv;
+    int64_t context, batch;
+    int64_t sessions;   /* open at once; 0: 1 */
+    int64_t positions;  /* that they hold together at most; 0: what they all can */
+    int64_t kept_bytes; /* for snapshots, besides; neither this nor positions: what they take away is taken anew */
+} mo_state_size;
+
+/* Bytes of all blocks; INT64_MAX: more than can be counted. The entries of the tables of one state together. */
+int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size);
 int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t batch);
+/* Bytes of the blocks of one state. */
+int64_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch);
 
-/* A pool for so many states that can share blocks; it must outlive them. Closed with mo_block_pool_close(). */
-mo_status mo_state_pool(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch, int states,
-                        mo_block_pool **out, mo_error *err);
+/* A pool for them. planned: memory for all is taken with the first state; otherwise each brings its own.
+ * Closed with mo_block_pool_close(). */
+mo_status mo_state_pool(const mo_model_spec *spec, const mo_state_size *size, bool planned,
+                        const mo_block_source *source, mo_block_pool **out, mo_error *err);
 
-/* With blocks of its own; or of such a pool, made with the same four numbers. */
+/* Its tables in such a pool, of the same model and format: for `here`, for `there` and for snapshots of `length`
+ * positions (MO_KEEPS; otherwise length is not looked at). */
+mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holder who, int64_t length,
+                          mo_blocks *out, mo_error *err);
+
+/* With a pool of its own; or in a pool in RAM. */
 mo_status mo_state_init(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         mo_error *err);
 mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec, mo_kv_type kv,
                            int64_t context, int64_t batch, mo_error *err);
 void mo_state_drop(mo_state *s); /* a zeroed state is allowed */
+
+/* Looks at blocks in RAM that a state with these numbers left, as they were at `length`: for saving alone. */
+mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
+                        const mo_blocks *blocks, int64_t length, mo_error *err);
+
+/* Where its newest blocks are. */
+static inline mo_blocks *mo_state_place(mo_state *s)
+{
+    return s->gpu_session ? &s->there : &s->here;
+}
 
 /* Forgets everything. */
 void mo_state_reset(mo_state *s);
@@ -67,21 +92,31 @@ void mo_state_reset(mo_state *s);
  * what the shorter sequence would see): the state is then unchanged. */
 bool mo_state_trim(mo_state *s, int64_t length);
 
-/* Makes `to` hold what `from` holds, both of one pool and in RAM: keys and values by sharing their blocks, recurrent
- * layers by a copy. What `to` held is forgotten. */
-void mo_state_share(mo_state *to, mo_state *from);
+/* What has to be known of a sequence whose blocks are shared or saved. */
+typedef struct mo_state_mark {
+    int64_t length, written, restored;
+} mo_state_mark;
+mo_state_mark mo_state_mark_of(const mo_state *s);
+/* The fewest positions, but for none, to which such a state can be trimmed. */
+int64_t mo_state_least(const mo_state *s, mo_state_mark mark);
 
-/* Copies what is shared of the blocks where positions begin .. end - 1 are about to be written. */
-void mo_state_own(mo_state *s, int64_t begin, int64_t end);
+/* Makes the state hold, in RAM, what these blocks of its pool have. */
+void mo_state_adopt(mo_state *s, mo_blocks *from, mo_state_mark mark);
+/* The same where something else has put it into mo_state_place(). same: whoever had it had tables of the same length. */
+void mo_state_take_mark(mo_state *s, mo_state_mark mark, bool same);
+
+/* In RAM, before positions begin .. end - 1 are written: all blocks there are nobody else's, a recurrent part that begins
+ * is zero. only: [layers], of these; NULL: of all. MO_ENOMEM: no block is free, and the state as it was. */
+mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only, mo_error *err);
 
 /* One KV head of an attention layer, for the kernels. */
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
 
-/* The bytes that stand for the state at its length, for saving and forking: only what is filled. The
- * layout depends on spec, kv and length, not on context or batch. */
+/* The bytes that stand for the state at its length, for saving: only what is filled. The layout depends on spec, kv and
+ * length, not on context or batch. Saving and restoring work in RAM. */
 size_t mo_state_saved_bytes(const mo_state *s);
 void mo_state_save(const mo_state *s, uint8_t *out);
-/* MO_EINVAL when bytes does not fit `length` positions of this state. */
+/* MO_EINVAL when bytes does not fit `length` positions of this state, which then is as it was; MO_ENOMEM: it is empty. */
 mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t length, mo_error *err);
 
 #endif

@@ -40,13 +40,34 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
             forward->w->position[t] = s->state->length + j;
             forward->w->slice_of[t] = i;
         }
-        mo_state_own(s->state, s->state->length, s->state->length + s->count);
-        if (s->state->written < s->state->length + s->count) {
-            s->state->written = s->state->length + s->count;
-        }
     }
     forward->tokens = t;
     return MO_OK;
+}
+
+/* States in RAM get the blocks that they are about to write; a device sees to its own. */
+static mo_status own_blocks(const mo_forward *forward, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
+        const mo_slice *s = &forward->slices[i];
+        if (!s->state->gpu_session) {
+            status =
+                mo_state_own(s->state, s->state->length, s->state->length + s->count, NULL, err);
+        }
+    }
+    return status;
+}
+
+void mo_forward_begin(mo_forward *forward)
+{
+    for (int i = 0; i < forward->slice_count; i++) {
+        mo_state *s = forward->slices[i].state;
+        const int64_t end = s->length + forward->slices[i].count;
+        s->written = s->written > end ? s->written : end;
+        s->anew = false;
+    }
+    forward->begun = true;
 }
 
 /* A token's row of the embedding: from RAM, or from the file. NULL when it could not be read. */
@@ -102,6 +123,9 @@ enum { SMALL_STEP = 8 };
 static mo_status run(mo_forward *forward, mo_error *err)
 {
     mo_status status = place_tokens(forward, err);
+    if (status == MO_OK) {
+        status = own_blocks(forward, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -125,6 +149,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
             return mo_fail(err, MO_EDEVICE, "the device that had the session's state is lost");
         }
     }
+    mo_forward_begin(forward);
     forward->stoppable = forward->tokens > SMALL_STEP;
     for (int i = 0; i < forward->spec->layer_count; i++) {
         status = mo_forward_cancelled(forward, err);
@@ -189,7 +214,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
     for (int i = 0; i < count; i++) {
         if (status == MO_OK) {
             slices[i].state->length += slices[i].count;
-        } else if (slices[i].state->recurrent) {
+        } else if (slices[i].state->recurrent && forward.begun) {
             mo_state_reset(slices[i].state);
         }
     }

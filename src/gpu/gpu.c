@@ -41,6 +41,9 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
     gpu->memory.limit = o->placement.plan->device.ceiling;
     mo_gpu_core_describe(&gpu->core, mo_checkpoint_spec(model));
+    gpu->states = o->states;
+    gpu->states.batch = o->batch;
+    gpu->states.context = o->context;
     gpu->layer_buffer.total = gpu->core.spec->layer_count;
     gpu->layer_buffer.tiers = o->tiers;
     gpu->layer_buffer.held = -1;
@@ -148,8 +151,9 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                         .open_session = mo_gpu_session_open,
                                         .close_session = mo_gpu_session_close,
                                         .adopt_logits = mo_gpu_session_adopt,
-                                        .pull = mo_gpu_session_pull,
-                                        .push = mo_gpu_session_push};
+                                        .settle = mo_gpu_session_settle,
+                                        .copy = mo_gpu_session_copy,
+                                        .pool = mo_gpu_session_pool};
     mo_gpu_turn_init(&gpu->turn);
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);
@@ -171,6 +175,9 @@ void mo_gpu_close(mo_gpu *gpu)
         return;
     }
     mo_gpu_link_stop(&gpu->link);
+    for (int i = 0; i < MO_KV_TYPES; i++) {
+        mo_block_pool_close(atomic_load(&gpu->pools[i]), false);
+    }
     mo_gpu_hot_close(&gpu->hot);
     mo_gpu_programs_close(&gpu->programs);
     mo_gpu_lanes_close(&gpu->lanes);

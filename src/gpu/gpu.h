@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "engine/accelerator.h"
+#include "engine/state.h"
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
 #include "model/load.h"
@@ -21,6 +22,7 @@ typedef struct mo_gpu mo_gpu;
 typedef struct mo_gpu_options {
     mo_device *device;       /* kept and used, not owned */
     int64_t batch, context;  /* of the engine */
+    mo_state_size states;    /* what was planned for sessions, on the device */
     mo_placement placement;  /* what is where on the device; read while opening */
     const mo_policy *policy; /* of the slots; NULL: the default */
     mo_tiers *tiers;         /* what is not in RAM for good; kept and used, not owned. NULL: everything is */

@@ -51,7 +51,7 @@ int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
     return largest;
 }
 
-mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t batch, int64_t context)
+mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t context)
 {
     mo_gpu_core core;
     mo_gpu_core_describe(&core, spec);
@@ -59,8 +59,7 @@ mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t b
                       .group = mo_gpu_core_group(spec),
                       .brick = mo_gpu_largest_brick(spec),
                       .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
-                      .session = mo_gpu_matrix_bytes((int64_t)mo_state_bytes(spec, kv, context, batch)) +
-                                 mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
+                      .table = mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
     mo_gpu_scratch_bytes(&core, batch, context, &n.work, &n.host);
     n.host += mo_gpu_map_bytes(spec); /* the host's copy of the map */
     return n;

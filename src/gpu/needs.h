@@ -12,11 +12,11 @@ typedef struct mo_gpu_needs {
     int64_t work; /* activations, flags, logits */
     int64_t brick;   /* of the largest expert; 0: there are none */
     int64_t map;     /* of the table of experts */
-    int64_t session; /* of one session */
+    int64_t table;   /* of one session, beside its blocks */
     int64_t host;    /* in RAM: pinned memory */
 } mo_gpu_needs;
 
-mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, mo_kv_type kv, int64_t batch, int64_t context);
+mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t context);
 
 /* What a matrix of so many bytes takes on the device, where each begins aligned. */
 int64_t mo_gpu_matrix_bytes(int64_t bytes);

@@ -5,60 +5,113 @@
 #include "base/status.h"
 #include "gpu/needs.h"
 
-/* ---- Opening and closing -----------------------------------------------------------------------*/
+/* ---- Blocks ------------------------------------------------------------------------------------ */
 
-/* The layers' descriptions, then the tables of their blocks. */
-static int64_t table_bytes(const mo_state *state)
+static mo_status take_memory(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
 {
-    return mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
+    mo_gpu *gpu = owner;
+    return mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of sessions", address, err);
 }
 
-/* The state's tables, with the addresses that its blocks have on the device. */
-static void fill_table(const mo_state *state, const mo_gpu_session *gpu_session, mo_dstate *table)
+static void give_memory(void *owner, uint64_t address, int64_t bytes)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_memory_free(&gpu->memory, address, bytes);
+}
+
+mo_block_pool *mo_gpu_session_pool(void *owner, mo_kv_type kv)
+{
+    mo_gpu *gpu = owner;
+    return atomic_load(&gpu->pools[kv]);
+}
+
+/* The pool of a format, made with its first session. In a turn. */
+static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv, mo_block_pool **out,
+                           mo_error *err)
+{
+    const mo_block_source source = {.owner = gpu, .take = take_memory, .give = give_memory};
+    mo_state_size size = gpu->states;
+    mo_status status = MO_OK;
+    size.kv = kv;
+    *out = atomic_load(&gpu->pools[kv]);
+    if (!*out) {
+        status = mo_state_pool(spec, &size, kv == gpu->states.kv, &source, out, err);
+        atomic_store(&gpu->pools[kv], *out);
+    }
+    return status;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------ */
+
+/* A layer's table with the addresses that its blocks have now. Entries without a block get an address that can be read, since
+ * whoever looks at a table may look at all of it. */
+static void fill_layer(const mo_blocks *blocks, int layer, mo_dstate *out, mo_daddr *entry)
+{
+    const mo_blocks_layer *l = &blocks->layer[layer];
+    const int64_t stride = (l->bytes + 63) / 64 * 64; /* of blocks that lie as the pool lays a state */
+    mo_daddr some = 0, first = 0;
+    bool even = true;
+    for (int64_t e = 0; e < l->length; e++) {
+        entry[e] = mo_blocks_address(blocks, layer, e);
+        if (entry[e] && !some) {
+            some = entry[e];
+            first = some - (mo_daddr)(e * stride);
+        }
+        even &= !entry[e] || entry[e] == first + (mo_daddr)(e * stride);
+    }
+    for (int64_t e = 0; e < l->length; e++) {
+        entry[e] = entry[e] ? entry[e] : even ? first + (mo_daddr)(e * stride) : some;
+    }
+    out->first = even && !l->recurrent ? first : 0;
+    out->stride = even && !l->recurrent ? stride : 0;
+}
+
+static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *s, mo_error *err)
 {
     const int layers = state->spec->layer_count;
-    const mo_daddr entries = gpu_session->table + (mo_daddr)layers * sizeof *table;
-    mo_daddr *entry = (mo_daddr *)(void *)(table + layers);
+    const mo_daddr entries = s->table + (mo_daddr)layers * sizeof *s->host;
+    mo_daddr *entry = (mo_daddr *)(void *)(s->host + layers);
     int64_t used = 0;
+    if (s->sent && s->changes == state->there.changes) {
+        return MO_OK;
+    }
     for (int i = 0; i < layers; i++) {
         const mo_state_layer *l = &state->layers[i];
-        table[i] = (mo_dstate){.blocks = entries + (mo_daddr)used * sizeof *entry, .length = l->length};
-        const mo_daddr *first = entry + used;
-        bool even = true;
-        for (int64_t b = 0; b < l->length; b++) {
-            entry[used++] = gpu_session->memory + (mo_daddr)(l->blocks[b] - state->memory);
-            even &= b < 2 || first[b] - first[b - 1] == first[1] - first[0];
+        mo_dstate *d = &s->host[i];
+        *d = (mo_dstate){.blocks = entries + (mo_daddr)used * sizeof *entry, .length = l->length};
+        fill_layer(&state->there, i, d, entry + used);
+        if (l->recurrent) {
+            d->conv = entry[used];
+            d->delta = entry[used] + (mo_daddr)l->delta_at;
         }
-        if (even && l->length > 0 && !l->conv) {
-            table[i].first = first[0];
-            table[i].stride = l->length > 1 ? (int64_t)(first[1] - first[0]) : mo_kv_block_bytes(l->kv);
-        }
-        if (l->conv) {
-            table[i].conv = gpu_session->memory + (mo_daddr)((uint8_t *)l->conv - state->memory);
-            table[i].delta = gpu_session->memory + (mo_daddr)((uint8_t *)l->delta - state->memory);
-        }
+        used += l->length;
     }
+    s->changes = state->there.changes;
+    s->sent = true;
+    return mo_copy_in(gpu->link.main, s->table, s->host, (size_t)s->bytes, err);
 }
 
-/* The memory, and the table in it. On failure nothing is kept. */
-static mo_status allocate(mo_gpu *gpu, const mo_state *state, mo_gpu_session *s, mo_dstate *table,
-                          mo_error *err)
+/* ---- Opening and closing -----------------------------------------------------------------------*/
+
+static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_gpu_session *s, mo_error *err)
 {
-    const int64_t bytes = table_bytes(state);
-    mo_status status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the state of a session", &s->memory, err);
+    mo_block_pool *pool;
+    mo_status status = find_pool(gpu, state->spec, state->kv, &pool, err);
     if (status == MO_OK) {
-        status = mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of a session", &s->table, err);
+        mo_block_pool_sweep(pool); /* what others have left */
+        status = mo_state_blocks(state, pool, MO_HOLDS, 0, &state->there, err);
     }
     if (status == MO_OK) {
-        fill_table(state, s, table);
-        status = mo_copy_in(gpu->link.main, s->table, table, (size_t)bytes, err);
+        status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the table of a session", &s->table, err);
     }
-    if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->link.main, err);
+    if (status == MO_OK) { /* a lost device is noticed here, and not when the session has begun */
+        status = send_table(gpu, state, s, err);
+        status = status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
     }
-    if (status != MO_OK) {
-        mo_gpu_memory_free(&gpu->memory, s->memory, s->bytes);
-        mo_gpu_memory_free(&gpu->memory, s->table, bytes);
+    if (status != MO_OK && state->there.pool) {
+        mo_blocks_drop(&state->there);
+        mo_block_pool_sweep(pool);
+        mo_gpu_memory_free(&gpu->memory, s->table, s->bytes);
     }
     return status;
 }
@@ -67,18 +120,19 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 {
     mo_gpu *gpu = owner;
     mo_gpu_session *s = calloc(1, sizeof *s);
-    mo_dstate *table = calloc(1, (size_t)table_bytes(state));
+    const int64_t bytes = mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
+    mo_dstate *host = calloc(1, (size_t)bytes);
     mo_status status = MO_OK;
-    if (s && table) {
-        *s = (mo_gpu_session){.gpu = gpu, .bytes = (int64_t)state->bytes};
+    if (s && host) {
+        *s = (mo_gpu_session){.gpu = gpu, .bytes = bytes, .host = host};
         mo_gpu_turn_begin(&gpu->turn);
-        status = allocate(gpu, state, s, table, err);
+        status = allocate(gpu, state, s, err);
         mo_gpu_turn_end(&gpu->turn);
     } else {
         status = mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
     }
-    free(table);
     if (status != MO_OK) {
+        free(host);
         free(s);
         return status;
     }
@@ -108,84 +162,202 @@ void mo_gpu_session_close(mo_state *state)
     if (s->logits) {
         mo_device_release(s->gpu->memory.device, s->logits);
     }
-    mo_gpu_memory_free(&s->gpu->memory, s->memory, s->bytes);
-    mo_gpu_memory_free(&s->gpu->memory, s->table, table_bytes(state));
+    mo_block_pool *pool = state->there.pool;
+    mo_blocks_drop(&state->there);
+    mo_block_pool_sweep(pool); /* the gpu's, which outlives the session */
+    mo_gpu_memory_free(&s->gpu->memory, s->table, s->bytes);
     mo_gpu_turn_end(&s->gpu->turn);
+    free(s->host);
     free(s);
     state->gpu_session = NULL;
 }
 
-/* ---- Saving and restoring ---------------------------------------------------------------------- */
+/* ---- Before a step ------------------------------------------------------------------------------ */
 
-mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err)
+typedef struct exchange {
+    mo_gpu *gpu;
+    const mo_blocks *blocks;
+    bool any; /* something was copied or cleared */
+} exchange;
+
+static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err)
 {
-    const mo_gpu_session *s = state->gpu_session;
-    if (!s) {
+    exchange *x = ctx;
+    const mo_blocks_layer *l = &x->blocks->layer[c->layer];
+    if (c->from < 0 && !l->recurrent) {
         return MO_OK;
     }
-    mo_gpu_turn_begin(&s->gpu->turn);
-    mo_status status = mo_gpu_cpu_state_return(s->gpu, state, err);
-    if (status == MO_OK) {
-        status = mo_copy_out(s->gpu->link.main, state->memory, s->memory, (size_t)s->bytes, err);
+    x->any = true;
+    return c->from < 0 ? mo_device_clear(x->gpu->link.main, c->to_at, (size_t)l->bytes, err)
+                       : mo_copy_within(x->gpu->link.main, c->to_at, c->from_at, (size_t)l->bytes, err);
+}
+
+/* Copies are waited for, which is rare, so that a failed one is known before the state is relied on. */
+static mo_status own(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, const bool *only, mo_error *err)
+{
+    exchange x = {.gpu = gpu, .blocks = &state->there};
+    mo_status status = mo_blocks_own(&state->there, begin, end, only, change_block, &x, err);
+    if (x.any) {
+        mo_error late = {0};
+        const mo_status waited = mo_dstream_wait(gpu->link.main, &late);
+        if (waited != MO_OK) { /* some block may not have what the table says */
+            mo_state_reset(state);
+            *err = late;
+            status = waited;
+        }
     }
-    if (status == MO_OK) {
-        status = mo_dstream_wait(s->gpu->link.main, err);
-    }
-    mo_gpu_turn_end(&s->gpu->turn);
     return status;
 }
 
-mo_status mo_gpu_session_push(mo_state *state, mo_error *err)
+mo_status mo_gpu_session_ready(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, mo_error *err)
 {
-    mo_gpu_session *s = state->gpu_session;
-    if (!s) {
+    const mo_status status = own(gpu, state, begin, end, NULL, err);
+    return status == MO_OK ? send_table(gpu, state, state->gpu_session, err) : status;
+}
+
+mo_status mo_gpu_session_own(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
+        mo_state *s = forward->slices[i].state;
+        s->gpu_session->hosted = s->gpu_session->hosted && !s->anew;
+        status = own(gpu, s, s->length, s->length + forward->slices[i].count, NULL, err);
+    }
+    return status;
+}
+
+mo_status mo_gpu_session_send(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
+        status = send_table(gpu, forward->slices[i].state, forward->slices[i].state->gpu_session, err);
+    }
+    return status;
+}
+
+void mo_gpu_session_doubt(const mo_forward *forward)
+{
+    for (int i = 0; i < forward->slice_count; i++) {
+        if (forward->slices[i].state->gpu_session) {
+            forward->slices[i].state->gpu_session->sent = false;
+        }
+    }
+}
+
+/* ---- Copies to RAM and back -------------------------------------------------------------------- */
+
+/* Blocks that follow each other on both sides cross together. */
+typedef struct run {
+    uint64_t to, from;
+    int64_t bytes;
+} run;
+
+static mo_status cross(mo_gpu *gpu, const run *r, bool to_device, mo_error *err)
+{
+    if (r->bytes == 0) {
         return MO_OK;
     }
-    mo_gpu_turn_begin(&s->gpu->turn);
-    s->hosted = false;
-    mo_status status = mo_copy_in(s->gpu->link.main, s->memory, state->memory, (size_t)s->bytes, err);
-    state->cleared = false;
-    if (status == MO_OK) {
-        status = mo_dstream_wait(s->gpu->link.main, err);
+    return to_device ? mo_copy_in(gpu->link.main, r->to, (const void *)(uintptr_t)r->from, (size_t)r->bytes, err)
+                     : mo_copy_out(gpu->link.main, (void *)(uintptr_t)r->to, r->from, (size_t)r->bytes, err);
+}
+
+/* A layer's blocks of positions begin .. length - 1. */
+static mo_status copy_layer(mo_gpu *gpu, const mo_blocks *to, const mo_blocks *from, int layer, int64_t begin,
+                            int64_t length, bool to_device, mo_error *err)
+{
+    const mo_blocks_layer *t = &to->layer[layer], *f = &from->layer[layer];
+    const mo_blocks_span span = mo_blocks_span_of(t, f, length);
+    const int64_t earliest = t->recurrent ? 0 : begin / MO_KV_BLOCK;
+    const int64_t stride = (t->bytes + 63) / 64 * 64;
+    mo_status status = MO_OK;
+    run r = {0};
+    for (int64_t n = span.first > earliest ? span.first : earliest; n < span.end && status == MO_OK; n++) {
+        const uint64_t there = mo_blocks_address(to, layer, n % t->length);
+        const uint64_t here = mo_blocks_address(from, layer, n % f->length);
+        if (!there || !here) {
+            continue;
+        }
+        if (r.bytes && there == r.to + (uint64_t)r.bytes && here == r.from + (uint64_t)r.bytes) {
+            r.bytes += stride;
+        } else {
+            status = cross(gpu, &r, to_device, err);
+            r = (run){.to = there, .from = here, .bytes = stride};
+        }
     }
-    mo_gpu_turn_end(&s->gpu->turn);
+    return status == MO_OK ? cross(gpu, &r, to_device, err) : status;
+}
+
+mo_status mo_gpu_session_copy(void *owner, mo_blocks *to, const mo_blocks *from, int64_t length, bool to_device,
+                              mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_turn_begin(&gpu->turn);
+    mo_status status = mo_blocks_match(to, from, length, err);
+    for (int i = 0; i < to->layers && length > 0 && status == MO_OK; i++) {
+        status = copy_layer(gpu, to, from, i, 0, length, to_device, err);
+    }
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->link.main, err);
+    }
+    mo_gpu_turn_end(&gpu->turn);
     return status;
 }
 
 /* ---- Layers that the CPU computes -------------------------------------------------------------- */
 
-static size_t begin_of(const mo_state *s, int layer)
-{
-    return (size_t)(s->layers[layer].blocks[0] - s->memory);
-}
-
-static size_t end_of(const mo_state *s, int layer)
-{
-    return layer + 1 < s->spec->layer_count ? begin_of(s, layer + 1) : s->bytes;
-}
-
-static mo_status move(mo_gpu *gpu, const mo_state *s, bool to_device, mo_error *err)
+static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < gpu->core.spec->layer_count && status == MO_OK; i++) {
         if (gpu->layer_buffer.cpu.layers[i]) {
-            const size_t at = begin_of(s, i), bytes = end_of(s, i) - at;
-            uint8_t *here = s->memory + at;
-            const mo_daddr there = s->gpu_session->memory + (mo_daddr)at;
-            status = to_device ? mo_copy_in(gpu->link.main, there, here, bytes, err)
-                               : mo_copy_out(gpu->link.main, here, there, bytes, err);
+            status = to_device ? copy_layer(gpu, &s->there, &s->here, i, begin, s->length, true, err)
+                               : copy_layer(gpu, &s->here, &s->there, i, begin, s->length, false, err);
         }
     }
     return status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
 }
 
-mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err)
+/* What is newer in RAM goes to the device. */
+static mo_status return_state(mo_gpu *gpu, mo_state *s, mo_error *err)
 {
-    if (!state->gpu_session->hosted) {
+    mo_gpu_session *g = s->gpu_session;
+    g->hosted = g->hosted && !s->anew;
+    if (!g->hosted) {
         return MO_OK;
     }
-    const mo_status status = move(gpu, state, true, err);
-    state->gpu_session->hosted = status != MO_OK;
+    const int64_t begin = g->hosted_from < s->length ? g->hosted_from : s->length;
+    mo_status status = MO_OK;
+    if (begin < s->length) {
+        status = own(gpu, s, begin, s->length, gpu->layer_buffer.cpu.layers, err);
+        status = status == MO_OK ? move(gpu, s, begin, true, err) : status;
+    }
+    g->hosted = status != MO_OK && s->length > 0;
+    return status;
+}
+
+mo_status mo_gpu_session_settle(mo_state *state, mo_error *err)
+{
+    mo_gpu_session *s = state->gpu_session;
+    if (!s->hosted || state->anew) {
+        return MO_OK;
+    }
+    mo_gpu_turn_begin(&s->gpu->turn);
+    const mo_status status = return_state(s->gpu, state, err);
+    mo_gpu_turn_end(&s->gpu->turn);
+    return status;
+}
+
+static mo_status bring(mo_gpu *gpu, mo_state *s, int64_t count, mo_error *err)
+{
+    mo_gpu_session *g = s->gpu_session;
+    const int64_t begin = g->hosted ? s->length : 0;
+    mo_status status = mo_state_own(s, begin, s->length + count, gpu->layer_buffer.cpu.layers, err);
+    if (status == MO_OK && !g->hosted) {
+        status = move(gpu, s, 0, false, err);
+        g->hosted = status == MO_OK;
+        g->hosted_from = s->length;
+    }
+    g->hosted_from = s->length < g->hosted_from ? s->length : g->hosted_from;
     return status;
 }
 
@@ -193,37 +365,8 @@ mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool sm
 {
     mo_status status = MO_OK;
     for (int i = 0; i < forward->slice_count && gpu->layer_buffer.cpu.count && status == MO_OK; i++) {
-        const mo_state *s = forward->slices[i].state;
-        if (!small) {
-            status = mo_gpu_cpu_state_return(gpu, s, err);
-        } else if (!s->gpu_session->hosted) {
-            status = move(gpu, s, false, err);
-            s->gpu_session->hosted = status == MO_OK;
-        }
-    }
-    return status;
-}
-
-/* ---- Before a step ------------------------------------------------------------------------------ */
-
-mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = 0; i < forward->slice_count; i++) {
         mo_state *s = forward->slices[i].state;
-        s->gpu_session->hosted = s->gpu_session->hosted && !s->cleared;
-        for (int l = 0; s->cleared && s->recurrent && l < gpu->core.spec->layer_count && status == MO_OK;
-             l++) {
-            const mo_state_layer *layer = &s->layers[l];
-            if (layer->conv) {
-                const mo_daddr at =
-                    s->gpu_session->memory + (mo_daddr)((const uint8_t *)layer->conv - s->memory);
-                const size_t bytes = (size_t)((const uint8_t *)layer->delta - (const uint8_t *)layer->conv) +
-                                     sizeof(float) * (size_t)layer->delta_values;
-                status = mo_device_clear(gpu->link.main, at, bytes, err);
-            }
-        }
-        s->cleared = s->cleared && status != MO_OK;
+        status = small ? bring(gpu, s, forward->slices[i].count, err) : return_state(gpu, s, err);
     }
     return status;
 }

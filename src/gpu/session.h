@@ -1,5 +1,5 @@
-/* A session's state on a device: memory there with the layout of the state's own, and a table of where each layer's part
- * is in it. Private to the gpu's files. */
+/* A session's state on a device: blocks of the device's pool, and in the device's memory a table of where each layer's are.
+ * Private to the gpu's files. */
 #ifndef MO_GPU_SESSION_H
 #define MO_GPU_SESSION_H
 
@@ -7,24 +7,36 @@
 
 typedef struct mo_gpu_session {
     mo_gpu *gpu;
-    mo_daddr memory, table; /* the state; mo_dstate[layers] and the tables of their blocks */
-    int64_t bytes;
-    float *logits; /* the session's own row, pinned in place; NULL: it could not be */
-    bool hosted;   /* the layers that the CPU computes have their newest state in RAM */
+    mo_daddr table;   /* mo_dstate[layers] and the tables of their blocks */
+    int64_t bytes;    /* of it */
+    mo_dstate *host;  /* the same here, as it was sent last */
+    uint64_t changes; /* of the state's tables, up to when that was; */
+    bool sent;        /* and whether it has arrived */
+    float *logits;    /* the session's own row, pinned in place; NULL: it could not be */
+    /* The layers that the CPU computes have their newest state in RAM, of positions from hosted_from on. */
+    bool hosted;
+    int64_t hosted_from;
 } mo_gpu_session;
 
 /* As mo_accelerator has them. */
 mo_status mo_gpu_session_open(void *gpu, mo_state *state, mo_error *err);
 void mo_gpu_session_close(mo_state *state);
 void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes);
-mo_status mo_gpu_session_pull(const mo_state *state, mo_error *err);
-mo_status mo_gpu_session_push(mo_state *state, mo_error *err);
+mo_status mo_gpu_session_settle(mo_state *state, mo_error *err);
+mo_status mo_gpu_session_copy(void *gpu, mo_blocks *to, const mo_blocks *from, int64_t length, bool to_device,
+                              mo_error *err);
+mo_block_pool *mo_gpu_session_pool(void *gpu, mo_kv_type kv);
 
-/* Before a step: recurrent parts of those that begin anew are cleared; */
-mo_status mo_gpu_session_clear(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
-/* the parts of layers that the CPU computes are where the step computes them. */
+/* Before a step, in this order: its states get the blocks that it writes (MO_ENOMEM: none is free, and they hold what they
+ * held; another failure may leave one of them empty); */
+mo_status mo_gpu_session_own(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+/* the parts of layers that the CPU computes are where the step computes them; */
 mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool small, mo_error *err);
-/* The same for one state: to the device. */
-mo_status mo_gpu_cpu_state_return(mo_gpu *gpu, const mo_state *state, mo_error *err);
+/* the tables on the device are as they are here. */
+mo_status mo_gpu_session_send(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+/* The first and the last for one state, of which positions begin .. end - 1 will be written. */
+mo_status mo_gpu_session_ready(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, mo_error *err);
+/* The step has failed: what was sent for it may not have arrived. */
+void mo_gpu_session_doubt(const mo_forward *forward);
 
 #endif

@@ -173,7 +173,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
-        status = mo_gpu_session_clear(gpu, forward, err);
+        status = mo_gpu_session_own(gpu, forward, err);
     }
     if (status == MO_OK && !small) {
         status = mo_gpu_batch_begin(gpu, forward, !forward->slices[0].routers_only, err);
@@ -182,6 +182,10 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         status = mo_gpu_cpu_state_bring(gpu, forward, small, err);
     }
     if (status == MO_OK) {
+        status = mo_gpu_session_send(gpu, forward, err);
+    }
+    if (status == MO_OK) {
+        mo_forward_begin(forward);
         status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, small, err);
     }
     if (status == MO_OK) {
@@ -194,6 +198,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         status = mo_gpu_finish(gpu, forward, small, err);
     }
     if (status != MO_OK) {
+        mo_gpu_session_doubt(forward);
         give_up(gpu);
     }
     if (status == MO_OK) {

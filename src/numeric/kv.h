@@ -14,6 +14,7 @@
 
 enum {
     MO_KV_BLOCK = 128, /* positions of a block */
+    MO_KV_TYPES = MO_KV_Q8_0 + 1,
     MO_CHUNK =
         256, /* positions of one attention chunk (docs/numerics.md); chunks start at position 0 of the text */
 };

@@ -56,7 +56,8 @@ typedef struct mo_plan_model {
     int64_t dense_bytes;        /* of those matrices in RAM, part of core_bytes */
     int64_t dense_layer_bytes;  /* of the largest such layer */
     int64_t dense_buffer_bytes; /* of a buffer for it, at least its bytes */
-    int64_t kv_bytes;           /* of all sessions at the context asked for */
+    int64_t kv_bytes;           /* of all sessions at the context asked for, and for snapshots */
+    int64_t kept_bytes;         /* for snapshots; part of kv_bytes, only shown */
     int64_t work_bytes;         /* activations of the largest step */
     int64_t other_bytes;        /* vocabulary, file table, program */
     int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
@@ -66,7 +67,8 @@ typedef struct mo_plan_model {
     int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
     int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
     int64_t device_slot_bytes[MO_PLAN_CLASSES]; /* of a slot for an expert of each class */
-    int64_t device_kv_bytes;                    /* of all sessions, with their tables */
+    int64_t device_kv_bytes;                    /* of all sessions, with their tables, and for snapshots */
+    int64_t device_kept_bytes;                  /* for snapshots; part of it, only shown */
     int64_t device_work_bytes;                  /* activations, flags, tables, logits */
     int64_t
         device_stage_bytes; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight

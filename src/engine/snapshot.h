@@ -1,0 +1,32 @@
+/* Snapshot: what a session held, to go back to or to fork from. It refers to blocks of the session's pool, or it is bytes, as
+ * mo_snapshot_write() makes them. For snapshot.c and snapshot_bytes.c, which have the public functions. */
+#ifndef MO_ENGINE_SNAPSHOT_H
+#define MO_ENGINE_SNAPSHOT_H
+
+#include "engine/session.h"
+
+struct mo_snapshot {
+    mo_kv_type kv;
+    int64_t vocab; /* of the model it belongs to */
+    int64_t layers;
+    mo_state_mark mark; /* mark.length: its positions */
+    int64_t least;      /* the fewest that can be restored */
+    int32_t *tokens;
+    float *logits; /* NULL when the session had none */
+    /* In blocks: */
+    mo_engine *engine; /* whose they are; NULL: it is bytes */
+    mo_blocks blocks;
+    bool on_device;  /* so are they */
+    int64_t context; /* of the session's tables */
+    /* As bytes: */
+    uint8_t *state;
+    size_t state_bytes;
+};
+
+/* With its tokens and logits to be filled; NULL: no memory. */
+mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits);
+
+/* What mo_state_save() would say. The caller's to free(), unless it is the snapshot's own. */
+mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err);
+
+#endif

@@ -1,0 +1,97 @@
+/* A snapshot as bytes: a header, then tokens, state and logits, little-endian as in memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+#include "engine/snapshot.h"
+
+typedef struct header {
+    char magic[8];
+    int64_t kv, vocab, layers, length;
+    uint64_t state_bytes;
+    uint64_t has_logits;
+} header;
+
+static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
+
+static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_bytes, uint8_t **bytes,
+                      size_t *size, mo_error *err)
+{
+    header h = {.kv = s->kv,
+                .vocab = s->vocab,
+                .layers = s->layers,
+                .length = s->mark.length,
+                .state_bytes = state_bytes,
+                .has_logits = s->logits != NULL};
+    memcpy(h.magic, snapshot_magic, sizeof h.magic);
+    const size_t tokens = sizeof(int32_t) * (size_t)s->mark.length;
+    const size_t logits = s->logits ? sizeof(float) * (size_t)s->vocab : 0;
+    const size_t all = sizeof h + tokens + state_bytes + logits;
+    uint8_t *at = malloc(all);
+    if (!at) {
+        return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", all);
+    }
+    memcpy(at, &h, sizeof h);
+    memcpy(at + sizeof h, s->tokens, tokens);
+    memcpy(at + sizeof h + tokens, state, state_bytes);
+    if (logits) {
+        memcpy(at + sizeof h + tokens + state_bytes, s->logits, logits);
+    }
+    *bytes = at;
+    *size = all;
+    return MO_OK;
+}
+
+mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    uint8_t *state;
+    size_t state_bytes;
+    mo_status status = mo_snapshot_state(s, &state, &state_bytes, err);
+    if (status == MO_OK) {
+        status = join(s, state, state_bytes, bytes, size, err);
+        if (state != s->state) {
+            free(state);
+        }
+    }
+    return status;
+}
+
+mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    header h;
+    *out = NULL;
+    if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
+        return mo_fail(err, MO_EFORMAT, "this is not a saved state of a session, or one of another version");
+    }
+    memcpy(&h, bytes, sizeof h);
+    const uint64_t rest = size - sizeof h;
+    const bool sane = h.kv >= MO_KV_F16 && h.kv <= MO_KV_Q8_0 && h.vocab > 0 && h.vocab < INT32_MAX &&
+                      h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
+    if (!sane ||
+        rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {
+        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; start anew");
+    }
+    mo_snapshot *s = mo_snapshot_new(h.length, h.vocab, h.has_logits == 1);
+    uint8_t *state = malloc(h.state_bytes ? h.state_bytes : 1);
+    if (!s || !state) {
+        mo_snapshot_close(s);
+        free(state);
+        return mo_fail(err, MO_ENOMEM, "no memory to read a saved state of %zu bytes", size);
+    }
+    s->kv = (mo_kv_type)h.kv;
+    s->layers = h.layers;
+    s->mark = (mo_state_mark){h.length, h.length, h.length};
+    s->least = h.length;
+    s->state = state;
+    s->state_bytes = h.state_bytes;
+    memcpy(s->tokens, bytes + sizeof h, sizeof(int32_t) * (size_t)h.length);
+    memcpy(state, bytes + sizeof h + 4 * h.length, h.state_bytes);
+    if (s->logits) {
+        memcpy(s->logits, bytes + sizeof h + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
+    }
+    *out = s;
+    return MO_OK;
+}
