@@ -557,7 +557,8 @@ MO_API uint64_t mo_session_bytes(const mo_model *model, const mo_session_options
 
 /* The blocks of the sessions and snapshots in the model's `kv` format, where sessions are: in RAM, or in a device's memory. */
 typedef struct mo_kept_report {
-    int64_t total_bytes;    /* of all blocks: of the sessions that were planned for, of more that are open, kept_bytes */
+    int64_t
+        total_bytes; /* of all blocks: of the sessions that were planned for, of more that are open, kept_bytes */
     int64_t free_bytes;     /* held by nobody */
     int64_t session_bytes;  /* held by sessions, whichever snapshots hold them too */
     int64_t snapshot_bytes; /* held by snapshots alone: what closing all of them frees */

@@ -263,9 +263,9 @@ typedef struct mo_plan_options {
     int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
     bool cpu_moe;       /* no expert stays in the device's memory, but for a hot cache */
     mo_postfetch_mode postfetch;
-    mo_hot_cache_options hot_cache; /* as in mo_model_options */
-    int threads;                    /* likewise; of another machine: what its file says */
-    const char *isa;                /* likewise */
+    mo_hot_cache_options hot_cache;                   /* as in mo_model_options */
+    int threads;                                      /* likewise; of another machine: what its file says */
+    const char *isa;                                  /* likewise */
     int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
 } mo_plan_options;
 

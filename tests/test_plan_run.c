@@ -46,6 +46,7 @@ typedef struct setting {
     int64_t context, batch;
     mo_kv_type kv;
     int sessions;
+    int64_t positions, kept, kept_device;
     bool cpu_moe;
 } setting;
 
@@ -58,6 +59,9 @@ static mo_status plan_of(const setting *s, mo_plan_report *out, mo_error *err)
     o.batch = s->batch;
     o.kv = s->kv;
     o.sessions = s->sessions;
+    o.positions = s->positions;
+    o.kept_bytes = s->kept;
+    o.kept_device_bytes = s->kept_device;
     o.device = s->device ? s->device : "none";
     o.cpu_moe = s->cpu_moe;
     o.threads = THREADS;
@@ -87,6 +91,9 @@ static mo_status begin_run(const setting *s, run *r, mo_error *err)
     o.batch = s->batch;
     o.kv = s->kv;
     o.sessions = s->sessions;
+    o.positions = s->positions;
+    o.kept_bytes = s->kept;
+    o.kept_device_bytes = s->kept_device;
     o.ram_bytes = s->ram;
     o.vram_bytes = s->vram;
     o.device = s->device ? s->device : "none";
@@ -131,9 +138,12 @@ static int64_t vram_of(const run *r)
 
 static void explain(const setting *s)
 {
-    fprintf(stderr, "%s, RAM %lld, device %s, VRAM %lld, context %lld, batch %lld, kv %d, %d sessions\n",
+    fprintf(stderr,
+            "%s, RAM %lld, device %s, VRAM %lld, context %lld, batch %lld, kv %d, %d sessions, "
+            "%lld positions, kept %lld and %lld\n",
             s->path, (long long)s->ram, s->device ? s->device : "none", (long long)s->vram,
-            (long long)s->context, (long long)s->batch, (int)s->kv, s->sessions);
+            (long long)s->context, (long long)s->batch, (int)s->kv, s->sessions, (long long)s->positions,
+            (long long)s->kept, (long long)s->kept_device);
 }
 
 /* Both accept or both refuse; planned bytes are those that were allocated. Returns whether they accept. */
@@ -174,6 +184,9 @@ static void vary(setting *s, uint64_t *seed)
     s->kv = kinds[random_below(seed, 3)];
     s->sessions = 1 + (int)random_below(seed, SESSIONS_MOST);
     s->cpu_moe = s->device && random_below(seed, 4) == 0;
+    s->positions = random_below(seed, 2) ? s->context + random_below(seed, s->context * s->sessions) : 0;
+    s->kept = random_below(seed, 2) * random_below(seed, 1 << 20);
+    s->kept_device = s->device ? random_below(seed, 2) * random_below(seed, 1 << 20) : 0;
 }
 
 /* The least and the most that a plan can use, with what is given. */
@@ -444,6 +457,10 @@ static void senseless_options(void **state)
     REFUSE_BOTH(ram_bytes, -5);
     REFUSE_BOTH(vram_bytes, -5);
     REFUSE_BOTH(sessions, -3);
+    REFUSE_BOTH(positions, -1);
+    REFUSE_BOTH(positions, 10);
+    REFUSE_BOTH(kept_bytes, -1);
+    REFUSE_BOTH(kept_device_bytes, (int64_t)1 << 60);
     REFUSE_BOTH(threads, -4);
     REFUSE_BOTH(threads, 1025);
     REFUSE_BOTH(batch, -5);

@@ -275,7 +275,7 @@ static void planned_bytes_are_those_of_the_blocks(void **test)
                 for (int64_t e = 0; e < l->length; e++) {
                     assert_ptr_equal(l->blocks[e], at);
                     at += ((l->recurrent ? (uint8_t *)(l->delta + l->delta_values) - l->blocks[0]
-                                    : mo_kv_block_bytes(l->kv)) +
+                                         : mo_kv_block_bytes(l->kv)) +
                            63) /
                           64 * 64;
                 }

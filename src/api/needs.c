@@ -160,9 +160,10 @@ static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *
 {
     const int64_t most = (int64_t)1 << 60;
     if (o->positions && o->positions < m->context) {
-        return mo_fail(err, MO_EINVAL,
-                       "`positions` of %lld, of all sessions together, are fewer than the `context` of one, %lld",
-                       (long long)o->positions, (long long)m->context);
+        return mo_fail(
+            err, MO_EINVAL,
+            "`positions` of %lld, of all sessions together, are fewer than the `context` of one, %lld",
+            (long long)o->positions, (long long)m->context);
     }
     if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
         return MO_OK;

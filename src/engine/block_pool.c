@@ -211,8 +211,8 @@ static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t
         return NULL;
     }
     piece *made = &p->pieces[p->piece_count];
-    *made = (piece){
-        .first = p->block_count, .count = (int32_t)count, .home = p->home_count, .homes = (int)homes};
+    *made =
+        (piece){.first = p->block_count, .count = (int32_t)count, .home = p->home_count, .homes = (int)homes};
     made->at = calloc(2 * (size_t)p->layers + 1, sizeof *made->at);
     if (!made->at) {
         return NULL;
@@ -224,8 +224,7 @@ static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t
     return made;
 }
 
-static int32_t lay_block(mo_block_pool *p, int index, int32_t number, int c, bool at_home,
-                         uint64_t *address)
+static int32_t lay_block(mo_block_pool *p, int index, int32_t number, int c, bool at_home, uint64_t *address)
 {
     p->blocks[number] = (block){.address = *address,
                                 .next = -1,

@@ -30,7 +30,8 @@ typedef struct mo_block_share {
     int64_t states;       /* that may be open; 0: 1 */
     const int64_t *total; /* [layers] blocks that they may hold together; NULL: all that they need */
     int64_t kept_bytes;   /* for snapshots, besides */
-    bool fixed;           /* there is no more than this. Otherwise, when snapshots hold what states need, more is taken */
+    bool
+        fixed; /* there is no more than this. Otherwise, when snapshots hold what states need, more is taken */
 } mo_block_share;
 
 /* Bytes of such a piece; blocks begin at multiples of 64. INT64_MAX: more than can be counted. */

@@ -163,9 +163,10 @@ void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length)
 
 static mo_status none_free(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM,
-                   "no memory is free for more positions: other sessions and kept snapshots hold all of it; close "
-                   "snapshots, or choose larger `kept_bytes` or `positions`");
+    return mo_fail(
+        err, MO_ENOMEM,
+        "no memory is free for more positions: other sessions and kept snapshots hold all of it; close "
+        "snapshots, or choose larger `kept_bytes` or `positions`");
 }
 
 mo_status mo_blocks_match(mo_blocks *to, const mo_blocks *from, int64_t length, mo_error *err)

@@ -19,10 +19,11 @@ typedef struct mo_blocks {
     mo_block_holder who;
     int home; /* in the pool; -1: none */
     int layers;
-    mo_blocks_layer *layer;    /* [layers] */
-    int32_t *numbers;          /* of all layers */
-    int64_t mine_from, mine_to; /* what is written here is nobody else's; recurrent blocks too, where it is not empty */
-    uint64_t changes;           /* of the tables: whoever has a copy knows when it is old */
+    mo_blocks_layer *layer; /* [layers] */
+    int32_t *numbers;       /* of all layers */
+    int64_t mine_from,
+        mine_to;      /* what is written here is nobody else's; recurrent blocks too, where it is not empty */
+    uint64_t changes; /* of the tables: whoever has a copy knows when it is old */
 } mo_blocks;
 
 /* Tables as `shape` has them, whose numbers are not looked at; empty. A state (MO_HOLDS) enters the pool. */

@@ -49,10 +49,9 @@ static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
     if (!state->gpu_session) {
         return MO_OK;
     }
-    return accelerator
-               ? accelerator->settle(state, err)
-               : mo_fail(err, MO_EDEVICE,
-                         "the device was lost, and the session's state with it; feed it again");
+    return accelerator ? accelerator->settle(state, err)
+                       : mo_fail(err, MO_EDEVICE,
+                                 "the device was lost, and the session's state with it; feed it again");
 }
 
 mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
@@ -64,11 +63,13 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     *out = NULL;
     mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, session->has_logits);
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a snapshot of %lld positions", (long long)state->length);
+        return mo_fail(err, MO_ENOMEM, "no memory for a snapshot of %lld positions",
+                       (long long)state->length);
     }
     mo_status status = settle(state, engine, err);
     if (status == MO_OK) {
-        status = mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
+        status =
+            mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
     }
     if (status != MO_OK) {
         mo_snapshot_close(s);
@@ -147,7 +148,8 @@ mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size,
 /* ---- Restoring --------------------------------------------------------------------------------- */
 
 /* Blocks in RAM to a state on the device. */
-static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark mark, bool same, mo_error *err)
+static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark mark, bool same,
+                      mo_error *err)
 {
     mo_state *state = &session->state;
     mo_state_reset(state);

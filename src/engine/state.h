@@ -47,9 +47,10 @@ typedef struct mo_state {
 typedef struct mo_state_size {
     mo_kv_type kv;
     int64_t context, batch;
-    int64_t sessions;   /* open at once; 0: 1 */
-    int64_t positions;  /* that they hold together at most; 0: what they all can */
-    int64_t kept_bytes; /* for snapshots, besides; neither this nor positions: what they take away is taken anew */
+    int64_t sessions;  /* open at once; 0: 1 */
+    int64_t positions; /* that they hold together at most; 0: what they all can */
+    int64_t
+        kept_bytes; /* for snapshots, besides; neither this nor positions: what they take away is taken anew */
 } mo_state_size;
 
 /* Bytes of all blocks; INT64_MAX: more than can be counted. The entries of the tables of one state together. */

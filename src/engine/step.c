@@ -52,8 +52,7 @@ static mo_status own_blocks(const mo_forward *forward, mo_error *err)
     for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
         const mo_slice *s = &forward->slices[i];
         if (!s->state->gpu_session) {
-            status =
-                mo_state_own(s->state, s->state->length, s->state->length + s->count, NULL, err);
+            status = mo_state_own(s->state, s->state->length, s->state->length + s->count, NULL, err);
         }
     }
     return status;

@@ -7,8 +7,8 @@
 #include "engine/slice.h"
 
 /* Runs the slices: at most engine->batch tokens together, each state with space for its own. On success each
- * state is longer by its count. On failure the states hold what they held (a recurrent one is empty), so a
- * session can feed its tokens again. When all slices are cancelled the step ends with MO_ECANCELLED: between two
+ * state is longer by its count. On failure the states hold what they held (a recurrent one is empty, unless blocks for the
+ * new tokens could not be had: MO_ENOMEM), so a session can feed its tokens again. When all slices are cancelled the step ends with MO_ECANCELLED: between two
  * layers, and on the CPU within one where the step has more than 8 tokens; while one of them is wanted it goes on for all. */
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err);
 

@@ -27,11 +27,11 @@ typedef struct mo_gpu {
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;
     mo_gpu_hot hot;
-    mo_state_size states;                      /* what was planned for sessions, here */
+    mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
-    uint64_t number;         /* of the step */
-    uint64_t steps;          /* that ended well */
-    mo_device_report report; /* as of the last step; under report_lock */
+    uint64_t number;                             /* of the step */
+    uint64_t steps;                              /* that ended well */
+    mo_device_report report;                     /* as of the last step; under report_lock */
     pthread_mutex_t report_lock;
 } mo_gpu;
 

@@ -193,7 +193,8 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
 }
 
 /* Copies are waited for, which is rare, so that a failed one is known before the state is relied on. */
-static mo_status own(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, const bool *only, mo_error *err)
+static mo_status own(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, const bool *only,
+                     mo_error *err)
 {
     exchange x = {.gpu = gpu, .blocks = &state->there};
     mo_status status = mo_blocks_own(&state->there, begin, end, only, change_block, &x, err);
@@ -257,8 +258,9 @@ static mo_status cross(mo_gpu *gpu, const run *r, bool to_device, mo_error *err)
     if (r->bytes == 0) {
         return MO_OK;
     }
-    return to_device ? mo_copy_in(gpu->link.main, r->to, (const void *)(uintptr_t)r->from, (size_t)r->bytes, err)
-                     : mo_copy_out(gpu->link.main, (void *)(uintptr_t)r->to, r->from, (size_t)r->bytes, err);
+    return to_device
+               ? mo_copy_in(gpu->link.main, r->to, (const void *)(uintptr_t)r->from, (size_t)r->bytes, err)
+               : mo_copy_out(gpu->link.main, (void *)(uintptr_t)r->to, r->from, (size_t)r->bytes, err);
 }
 
 /* A layer's blocks of positions begin .. length - 1. */
@@ -287,8 +289,8 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_blocks *to, const mo_blocks *f
     return status == MO_OK ? cross(gpu, &r, to_device, err) : status;
 }
 
-mo_status mo_gpu_session_copy(void *owner, mo_blocks *to, const mo_blocks *from, int64_t length, bool to_device,
-                              mo_error *err)
+mo_status mo_gpu_session_copy(void *owner, mo_blocks *to, const mo_blocks *from, int64_t length,
+                              bool to_device, mo_error *err)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
