@@ -221,6 +221,143 @@ static void restoring_leaves_the_others_alone(void **test)
     mo_block_pool_close(pool, false);
 }
 
+/* ---- The pool ---------------------------------------------------------------------------------- */
+
+typedef struct held {
+    int32_t number;
+    int64_t bytes;
+    uint64_t address;
+    int holders, keepers;
+} held;
+
+/* What the pool counts is what its blocks are, and no two of them overlap. */
+static void compare_pool(mo_block_pool *pool, const held *list, int count)
+{
+    int64_t states = 0, snapshots = 0;
+    for (int i = 0; i < count; i++) {
+        states += list[i].holders ? list[i].bytes : 0;
+        snapshots += list[i].holders ? 0 : list[i].bytes;
+        for (int j = 0; j < i; j++) {
+            assert_true(list[i].address + (uint64_t)list[i].bytes <= list[j].address ||
+                        list[j].address + (uint64_t)list[j].bytes <= list[i].address);
+        }
+    }
+    const mo_block_counts c = mo_block_pool_count(pool);
+    assert_int_equal(c.held, states);
+    assert_int_equal(c.kept, snapshots);
+    assert_int_equal(c.free, c.total - states - snapshots);
+}
+
+/* Blocks of three sizes are acquired, held, released in any order; a pool that is fixed gives at least what was planned for its
+ * states, and for snapshots what its chunks hold. */
+static void a_pool_against_a_list(void **test)
+{
+    (void)test;
+    enum { HOMES = 2, MOST = 400 };
+    static const mo_block_need needs[] = {{100, 4}, {640, 3}, {100, 2}, {2000, 1}};
+    static const int64_t total[] = {10, 8, 5, 3};
+    for (uint64_t seed = 1; seed < 12; seed++) {
+        uint64_t random = seed;
+        const mo_block_share planned = {
+            .needs = needs, .layers = 4, .states = 3, .total = total, .kept_bytes = 20000, .fixed = true};
+        mo_block_pool *pool = mo_block_pool_open(needs, 4, &mo_block_source_ram, &planned);
+        held list[MOST];
+        int count = 0, homes[3], refused = 0;
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(mo_block_pool_enter(pool, needs, &homes[i], NULL), MO_OK);
+            assert_true(i < HOMES ? homes[i] >= 0 : homes[i] < 0); /* the third shares what is loose */
+        }
+        assert_int_equal(mo_block_pool_count(pool).total, mo_block_share_bytes(&planned));
+        for (int step = 0; step < 1500; step++) {
+            const int kind = (int)random_below(&random, step / 300 % 2 ? 5 : 4);
+            mo_block_pool_lock(pool);
+            if (kind < 2) {
+                const int layer = (int)random_below(&random, 4);
+                const mo_block_holder who = random_below(&random, 2) ? MO_HOLDS : MO_KEEPS;
+                const int32_t number = mo_block_acquire(pool, layer, homes[random_below(&random, 3)],
+                                                        random_below(&random, needs[layer].count), who);
+                refused += number < 0;
+                if (number >= 0) {
+                    assert_true(count < MOST);
+                    list[count++] = (held){.number = number,
+                                           .bytes = mo_block_bytes(pool, number),
+                                           .address = mo_block_address(pool, number),
+                                           .holders = who == MO_HOLDS,
+                                           .keepers = who == MO_KEEPS};
+                    assert_true(list[count - 1].bytes >= needs[layer].bytes);
+                }
+            } else if (count > 0) {
+                const int which = (int)random_below(&random, count);
+                held *h = &list[which];
+                const mo_block_holder who = h->holders ? MO_HOLDS : MO_KEEPS;
+                assert_true(mo_block_is_shared(pool, h->number) == (h->holders + h->keepers > 1));
+                if (kind == 2) {
+                    mo_block_hold(pool, h->number, MO_KEEPS);
+                    h->keepers++;
+                } else {
+                    mo_block_release(pool, h->number, who);
+                    *(who == MO_HOLDS ? &h->holders : &h->keepers) -= 1;
+                    if (h->holders + h->keepers == 0) {
+                        *h = list[--count];
+                    }
+                }
+            }
+            mo_block_pool_unlock(pool);
+            if (step % 20 == 0) {
+                compare_pool(pool, list, count);
+            }
+        }
+        assert_true(refused > 0);
+        mo_block_pool_lock(pool);
+        while (count > 0) {
+            const held *h = &list[--count];
+            for (int i = 0; i < h->holders + h->keepers; i++) {
+                mo_block_release(pool, h->number, i < h->holders ? MO_HOLDS : MO_KEEPS);
+            }
+        }
+        for (int layer = 0; layer < 4; layer++) { /* all that was planned can be had again */
+            for (int64_t b = 0; b < total[layer]; b++) {
+                assert_true(mo_block_acquire(pool, layer, -1, 0, MO_HOLDS) >= 0);
+            }
+        }
+        mo_block_pool_unlock(pool);
+        mo_block_pool_close(pool, false);
+    }
+}
+
+/* States beyond the plan bring memory of their own and leave nothing behind, also after snapshots have held some of it. */
+static void states_beyond_the_plan_bring_their_own(void **test)
+{
+    (void)test;
+    mo_model_spec spec;
+    mo_layer layers[LAYERS];
+    fill_spec(&spec, layers, true);
+    const mo_state_size size = {.context = CONTEXT, .batch = BATCH, .sessions = 2};
+    mo_block_pool *pool = open_pool(&spec, &(mo_state_size){.sessions = 2});
+    for (int round = 0; round < 40; round++) {
+        mo_state s[5];
+        mo_blocks kept;
+        for (int i = 0; i < 5; i++) {
+            const int64_t context = i < 2 ? CONTEXT : 200 + 150 * ((i + round) % 4);
+            assert_int_equal(mo_state_init_in(&s[i], pool, &spec, MO_KV_F16, context, BATCH, NULL), MO_OK);
+            grow(&s[i], BATCH, (uint64_t)i);
+        }
+        assert_true(mo_block_pool_count(pool).total > mo_state_pool_bytes(&spec, &size));
+        assert_int_equal(mo_state_blocks(&s[4], pool, MO_KEEPS, BATCH, &kept, NULL), MO_OK);
+        mo_blocks_share(&kept, &s[4].here, BATCH);
+        for (int i = 0; i < 5; i++) {
+            mo_state_drop(&s[i]);
+        }
+        mo_block_pool_sweep(pool);
+        assert_true(mo_block_pool_count(pool).kept > 0);
+        mo_blocks_drop(&kept);
+        mo_block_pool_sweep(pool);
+        assert_int_equal(mo_block_pool_count(pool).total, mo_state_pool_bytes(&spec, &size));
+        assert_int_equal(mo_block_pool_count(pool).pieces, 1);
+    }
+    mo_block_pool_close(pool, false);
+}
+
 /* ---- Saving and going back --------------------------------------------------------------------- */
 
 /* A saved state does not depend on how much the session could hold; of a window it brings what is still seen, so going
@@ -297,6 +434,8 @@ int main(void)
         cmocka_unit_test(a_block_holds_each_vector_once),
         cmocka_unit_test(forks_do_not_see_each_other),
         cmocka_unit_test(restoring_leaves_the_others_alone),
+        cmocka_unit_test(a_pool_against_a_list),
+        cmocka_unit_test(states_beyond_the_plan_bring_their_own),
         cmocka_unit_test(saved_windows_go_back_as_far_as_they_see),
         cmocka_unit_test(planned_bytes_are_those_of_the_blocks),
     };
