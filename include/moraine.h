@@ -420,14 +420,79 @@ MO_API mo_status mo_model_chat_json(const mo_model *model, const char *json, siz
 /* The name of the chat format, as in "chatml". A constant. */
 MO_API const char *mo_model_chat_name(const mo_model *model);
 
-/* As a mo_stream for an answer of a chat model, taken apart as it comes: *thought says whether the text is the model's
- * reasoning or its answer; marks of the chat format are left out. options: as the conversation was rendered with. */
+/* ---- Answers ---------------------------------------------------------------------------------- */
+
+typedef enum mo_piece_kind {
+    MO_PIECE_TEXT,    /* of the answer */
+    MO_PIECE_THOUGHT, /* of the model's reasoning */
+    MO_PIECE_CALL,    /* a tool call begins */
+    MO_PIECE_ARGUMENTS, /* of the call: JSON text; all together are an object, unless the answer was cut short in it */
+    MO_PIECE_CALL_END, /* comes for every call, at the latest from mo_reply_flush() */
+} mo_piece_kind;
+
+typedef struct mo_piece {
+    mo_piece_kind kind;
+    int call;     /* which call of the answer, from 0; of text and thoughts -1 */
+    mo_text text; /* of a CALL the function's name; whole characters, terminated */
+    mo_text
+        id; /* of a CALL: unique, and nobody can guess it unless the model's format prescribes it; terminated */
+} mo_piece;
+
+typedef struct mo_reply_options {
+    size_t size;
+    bool in_thought;   /* the prompt ends inside a thought: mo_model_in_thought() */
+    bool keep_thought; /* thoughts are text, with their marks */
+    /* The functions that may be called, JSON: a list of {"type": "function", "function": {"name", "parameters"}}, or of
+     * the inner objects ("input_schema" is another name of "parameters"). NULL: none, and no calls are looked for. */
+    const char *tools;
+    size_t tools_length;
+    bool single; /* what follows the first call is text */
+} mo_reply_options;
+
+MO_API void mo_reply_options_init(mo_reply_options *options, size_t size);
+static inline mo_reply_options mo_reply_options_default(void)
+{
+    mo_reply_options o;
+    mo_reply_options_init(&o, sizeof o);
+    return o;
+}
+
+/* As a mo_stream for an answer of a chat model, taken apart as it comes by the marks of the model's own format, which are
+ * left out, as newlines next to them are. What it does not know is text: no answer is an error. options may be NULL;
+ * MO_EINVAL: tools that make no sense. */
 typedef struct mo_reply mo_reply;
-MO_API mo_status mo_reply_open(const mo_model *model, const mo_chat_options *options, mo_reply **out,
+MO_API mo_status mo_reply_open(const mo_model *model, const mo_reply_options *options, mo_reply **out,
                                mo_error *err);
 MO_API void mo_reply_close(mo_reply *reply);
-MO_API mo_status mo_reply_put(mo_reply *reply, int32_t token, mo_text *out, bool *thought, mo_error *err);
-MO_API mo_status mo_reply_flush(mo_reply *reply, mo_text *out, bool *thought, mo_error *err);
+/* What the token completes: *count pieces, perhaps none, the reply's until its next call. */
+MO_API mo_status mo_reply_put(mo_reply *reply, int32_t token, const mo_piece **pieces, size_t *count,
+                              mo_error *err);
+/* The same for bytes of text, cut anywhere; marks are known by their letters. */
+MO_API mo_status mo_reply_put_text(mo_reply *reply, const char *text, size_t length, const mo_piece **pieces,
+                                   size_t *count, mo_error *err);
+/* What still waits when the answer is over. */
+MO_API mo_status mo_reply_flush(mo_reply *reply, const mo_piece **pieces, size_t *count, mo_error *err);
+
+MO_API bool mo_reply_in_thought(const mo_reply *reply); /* now */
+MO_API int mo_reply_calls(const mo_reply *reply);       /* begun so far */
+
+/* A budget for reasoning: the tokens that end the thought in which the answer is, to be put and fed instead of sampled
+ * ones. *count is 0 when it is in none. They belong to the reply. */
+MO_API mo_status mo_reply_thought_end(mo_reply *reply, const int32_t **tokens, size_t *count, mo_error *err);
+
+/* Does a prompt of these tokens end inside a thought, so that the answer goes on with it? */
+MO_API bool mo_model_in_thought(const mo_model *model, const int32_t *tokens, size_t count);
+
+/* ---- Tools ------------------------------------------------------------------------------------ */
+
+/* How the model writes calls, as in "hermes" or "harmony"; "generic" where it has no way of its own. A constant. */
+MO_API const char *mo_model_tool_format(const mo_model *model);
+/* Does the model's template show tools? If not, put mo_tools_text() into the system message: the reply understands what
+ * it asks for. */
+MO_API bool mo_model_shows_tools(const mo_model *model);
+/* A text that tells a model about its tools (JSON as in mo_reply_options) and how to call them; mo_free() *text.
+ * required: it must call one. */
+MO_API mo_status mo_tools_text(const char *tools, size_t length, bool required, char **text, mo_error *err);
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 

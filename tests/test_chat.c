@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "text/reply.h"
+#include "text/chat.h"
 #include "toyvocab.h"
 
 #define BAR  "\xEF\xBD\x9C"
@@ -265,83 +265,6 @@ static void tokens_and_architectures_are_recognized(void **state)
     mo_gguf_close(g);
 }
 
-/* ---- Replies ---- */
-
-/* A vocabulary of all bytes and the special tokens of every format. */
-static mo_tokenizer *open_vocabulary(void)
-{
-    static toy v;
-    static const char *const names[] = {"<think>",     "</think>",  "<|channel>", "<channel|>", "<|channel|>",
-                                        "<|message|>", "<|start|>", "<|end|>",    "<|return|>", "<|call|>"};
-    mo_tokenizer *t;
-    mo_error err;
-    memset(&v, 0, sizeof v);
-    v.model = "gemma4";
-    v.pre = "gemma4";
-    v.no_scores = true;
-    toy_add_bytes(&v);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        toy_add(&v, names[i], 3, 0);
-    }
-    mo_gguf *g = toy_open(&v);
-    assert_non_null(g);
-    assert_int_equal(mo_tokenizer_create(g, &t, &err), MO_OK);
-    mo_gguf_close(g);
-    return t;
-}
-
-static void expect_reply(const mo_tokenizer *t, mo_chat_format format, bool thinking, const char *generated,
-                         const char *want_thought, const char *want_answer)
-{
-    int32_t *ids;
-    size_t count, used[2] = {0, 0};
-    char got[2][256];
-    mo_reply reply;
-    mo_error err;
-    assert_int_equal(
-        mo_tokenizer_encode(t, generated, strlen(generated), MO_TOKENIZE_SPECIAL, &ids, &count, &err), MO_OK);
-    mo_reply_init(&reply, t, format, thinking);
-    for (size_t i = 0; i <= count; i++) {
-        mo_text out;
-        bool is_thought;
-        assert_int_equal(i < count ? mo_reply_put(&reply, ids[i], &out, &is_thought, &err)
-                                   : mo_reply_flush(&reply, &out, &is_thought, &err),
-                         MO_OK);
-        memcpy(got[is_thought] + used[is_thought], out.data, out.length);
-        used[is_thought] += out.length;
-    }
-    got[0][used[0]] = got[1][used[1]] = 0;
-    assert_string_equal(got[1], want_thought);
-    assert_string_equal(got[0], want_answer);
-    mo_reply_free(&reply);
-    free(ids);
-}
-
-static void replies_are_taken_apart(void **state)
-{
-    (void)state;
-    mo_tokenizer *t = open_vocabulary();
-    expect_reply(t, MO_CHAT_QWEN3, true, "<think>\nh\xC3\xA4?\n</think>\n\n4\n", "h\xC3\xA4?\n", "4\n");
-    expect_reply(t, MO_CHAT_QWEN3, false, "4", "", "4");
-    expect_reply(t, MO_CHAT_QWEN35, true, "hm\n</think>\n\n4", "hm\n", "4");
-    expect_reply(t, MO_CHAT_QWEN35, false, "4", "", "4");
-    expect_reply(t, MO_CHAT_QWEN3_ON, false, "hm", "hm", "");
-    expect_reply(t, MO_CHAT_DEEPSEEK_R1, false, "hm</think>4", "hm", "4");
-    expect_reply(t, MO_CHAT_GLM45, true, "\n<think>hm</think>\n4", "hm", "4");
-    expect_reply(t, MO_CHAT_GEMMA4, true, "<|channel>thought\nhm\n<channel|>4", "hm\n", "4");
-    expect_reply(t, MO_CHAT_GEMMA4, false, "4", "", "4");
-    expect_reply(
-        t, MO_CHAT_HARMONY, true,
-        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4\n<|return|>",
-        "hm", "4\n");
-    expect_reply(t, MO_CHAT_HARMONY, true, "<|channel|>commentary to=functions.f json<|message|>{}<|call|>",
-                 "{}", "");
-    expect_reply(t, MO_CHAT_HARMONY, true, "<|channel|>final<|message|>4", "", "4");
-    expect_reply(t, MO_CHAT_CHATML, true, "\n4", "", "\n4");
-    expect_reply(t, MO_CHAT_QWEN3, true, "<think>\xC3</think>4\xC3", "\xEF\xBF\xBD", "4\xEF\xBF\xBD");
-    mo_tokenizer_destroy(t);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,7 +272,6 @@ int main(void)
         cmocka_unit_test(gemma_is_written),         cmocka_unit_test(glm_and_deepseek_are_written),
         cmocka_unit_test(harmony_is_written),       cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(templates_are_recognized), cmocka_unit_test(tokens_and_architectures_are_recognized),
-        cmocka_unit_test(replies_are_taken_apart),
     };
     return cmocka_run_group_tests_name("chat", tests, NULL, NULL);
 }

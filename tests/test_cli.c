@@ -382,6 +382,18 @@ static void test_bench(void **state)
     write_file("prose", "the quick brown fox", 19);
     assert_int_equal(run("bench " TINY " --prefill 16 --decode 0 --rounds 1 --text prose"), 0);
     assert_non_null(strstr(output, "text tokens"));
+    assert_int_equal(run("bench " TINY " --parallel 3 --prefill 16 --decode 4 --rounds 2 --json"), 0);
+    root = json_loads(output, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(root, "parallel")), 3);
+    assert_int_equal(json_integer_value(json_object_get(root, "generated_tokens")), 4);
+    assert_true(json_real_value(json_object_get(root, "together_tps")) > 0.0);
+    assert_true(json_real_value(json_object_get(root, "last_first_token_s")) >=
+                json_real_value(json_object_get(root, "first_token_s")));
+    json_decref(root);
+    assert_int_equal(run("bench " TINY " --parallel 2 --prefill 8 --decode 2 --rounds 1"), 0);
+    assert_non_null(strstr(output, "together"));
+    expect_failure("bench " TINY " --parallel 2 --prefill 0", 2, "--prefill 1 or more");
+    expect_failure("bench " TINY " --parallel 257", 2, "--parallel");
     expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");
     expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "something to measure");
     expect_failure("bench --synthetic nothing", 2, "nothing");

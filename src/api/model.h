@@ -3,6 +3,7 @@
 #define MO_API_MODEL_H
 
 #include "api/learning.h"
+#include "dialogue/style.h"
 #include "engine/engine.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
@@ -27,6 +28,7 @@ struct mo_model {
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon *lexicon;     /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
     mo_chat_format chat;
+    mo_dialogue dialogue; /* how it writes thoughts and calls */
     mo_error no_tokenizer; /* why not */
 };
 

@@ -1,4 +1,4 @@
-/* The public API of text: tokens, streams, conversations. What works on an open stream or reply is implemented in text/
+/* The public API of text: tokens, streams, conversations. What works on an open stream is implemented in text/
  * under its public name. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "moraine_tools.h"
 #include "text/conversation.h"
-#include "text/reply.h"
 #include "text/stream.h"
 
 /* ---- Tokens ---- */
@@ -103,34 +102,6 @@ void mo_stream_close(mo_stream *stream)
     if (stream) {
         mo_stream_free(stream);
         free(stream);
-    }
-}
-
-mo_status mo_reply_open(const mo_model *model, const mo_chat_options *options, mo_reply **out, mo_error *err)
-{
-    mo_chat_options o = chat_defaults;
-    MO_OWN_ERROR(err)
-    *out = NULL;
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
-    if (status == MO_OK) {
-        status = need_tokenizer(model, err);
-    }
-    if (status != MO_OK) {
-        return status;
-    }
-    *out = malloc(sizeof **out);
-    if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a reply");
-    }
-    mo_reply_init(*out, model->tokenizer, model->chat, o.thinking);
-    return MO_OK;
-}
-
-void mo_reply_close(mo_reply *reply)
-{
-    if (reply) {
-        mo_reply_free(reply);
-        free(reply);
     }
 }
 

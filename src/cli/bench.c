@@ -17,6 +17,7 @@
 #include "lanes.h"
 #include "loading.h"
 #include "messages.h"
+#include "parallel.h"
 #include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -269,6 +270,50 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     return code;
 }
 
+/* Several sequences side by side. */
+static int bench_parallel(const char *path, const char *text, const cli_loading *l, cli_parallel *p,
+                          bool json)
+{
+    int code = CLI_FAILED;
+    const int64_t length = p->prompt + p->generated;
+    cli_loading settings = *l;
+    if (!cli_loading_kv("bench", l, &p->kv)) {
+        return CLI_USAGE;
+    }
+    if (!settings.context) {
+        settings.context = length;
+        settings.own_context = true;
+    }
+    settings.sessions = p->sequences;
+    settings.vocabulary = text != NULL;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return CLI_FAILED;
+    }
+    if (!text && !settings.learning.options.profile) {
+        settings.learning.options.profile = "off"; /* random tokens teach nothing */
+    }
+    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    if (!model) {
+        return code;
+    }
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    p->text = text != NULL;
+    int32_t *tokens = calloc((size_t)(p->sequences * length), sizeof *tokens);
+    if (tokens && fill_tokens(model, text, info.vocab, tokens, p->sequences * length) &&
+        cli_parallel_run(model, tokens, p)) {
+        code = CLI_OK;
+        if (json) {
+            code = cli_parallel_print_json(model, p);
+        } else {
+            cli_parallel_print(model, p);
+        }
+    }
+    free(tokens);
+    mo_model_close(model);
+    return code;
+}
+
 static bool on_synth(void *user, int64_t done, int64_t total)
 {
     (void)total;
@@ -311,13 +356,16 @@ int cli_bench(int argc, char **argv)
     cli_loading l = CLI_LOADING_DEFAULT;
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
     const char *text = NULL, *synthetic = NULL;
-    int64_t layers = 0;
+    int64_t layers = 0, parallel = 0;
     bool json = false;
     const cli_option options[] = {
         {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
         {"decode", 0, CLI_INTEGER, "N", "tokens one by one from an empty context; 0: none (64)", &s.decode, 0,
          1000000},
         {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
+        {"parallel", 0, CLI_INTEGER, "N",
+         "decode so many sequences side by side, each with a prompt of --prefill tokens and --decode more",
+         &parallel, 1, CLI_PARALLEL_MAX},
         {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text instead of random ones", &text, 0, 0},
         {"synthetic", 0, CLI_TEXT, "NAME",
          "make a model of that shape first (see moraine synth --list): NAME.gguf in this directory, kept for "
@@ -336,6 +384,7 @@ int cli_bench(int argc, char **argv)
             "memory's rate that is." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine bench model.gguf\n"
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
+                    "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -353,10 +402,20 @@ int cli_bench(int argc, char **argv)
                         "something to measure\n");
         return CLI_USAGE;
     }
+    if (parallel && s.prefill == 0) {
+        fprintf(stderr,
+                "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
+        return CLI_USAGE;
+    }
     code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
     if (code != CLI_OK) {
         return code;
     }
     const char *path = cli_model_path("bench", synthetic ? made : argv[first], json, &code);
+    if (path && parallel) {
+        cli_parallel p = {
+            .sequences = parallel, .prompt = s.prefill, .generated = s.decode, .rounds = s.rounds};
+        return bench_parallel(path, text, &l, &p, json);
+    }
     return path ? bench(path, text, &l, &s, json) : code;
 }

@@ -53,7 +53,7 @@ static void answer(dialog *chat)
 {
     cli_generation *g = chat->g;
     cli_interrupt_catch();
-    const bool answered = cli_generate(g, chat->limit, false, chat->think ? CLI_THINK : CLI_CHAT) == CLI_OK;
+    const bool answered = cli_generate(g, chat->limit, false, CLI_CHAT) == CLI_OK;
     printf("\n");
     cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
     chat->leave = cli_interrupted();

@@ -210,7 +210,8 @@ static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
     if (!info.has_vocabulary) {
         return true;
     }
-    const mo_chat_options options = {.size = sizeof options, .thinking = manner == CLI_THINK};
+    mo_reply_options options = mo_reply_options_default();
+    options.in_thought = mo_model_in_thought(g->model, g->tokens, (size_t)g->count);
     mo_status status = mo_stop_open(g->stops ? (const char *const *)g->stops->item : NULL,
                                     g->stops ? (size_t)g->stops->count : 0, &p->stop, &err);
     if (status == MO_OK) {
@@ -250,33 +251,47 @@ static bool pass_text(printer *p, const mo_text *text, bool thought)
     return print_text(p, &shown, thought);
 }
 
+/* Texts and thoughts: without tools there are no calls. */
+static bool pass_pieces(printer *p, const mo_piece *pieces, size_t count)
+{
+    bool ok = true;
+    for (size_t i = 0; i < count && ok && p->met < 0; i++) {
+        ok = pass_text(p, &pieces[i].text, pieces[i].kind == MO_PIECE_THOUGHT);
+    }
+    return ok;
+}
+
 static bool print_token(printer *p, int32_t token)
 {
     mo_text text = {0};
-    bool thought = false;
     if (p->reply) {
-        mo_reply_put(p->reply, token, &text, &thought, NULL);
-    } else if (p->stream) {
+        const mo_piece *pieces;
+        size_t count;
+        return mo_reply_put(p->reply, token, &pieces, &count, NULL) == MO_OK && pass_pieces(p, pieces, count);
+    }
+    if (p->stream) {
         mo_stream_put(p->stream, token, &text, NULL);
     } else if (!p->g->silent) {
         printf("%d ", token);
         return fflush(stdout) == 0;
     }
-    return pass_text(p, &text, thought);
+    return pass_text(p, &text, false);
 }
 
 /* Shows what still waited and frees the printer. */
 static void printer_close(printer *p)
 {
     mo_text rest = {0};
-    bool thought = false;
+    const mo_piece *pieces = NULL;
+    size_t count = 0;
     if (p->reply) {
-        mo_reply_flush(p->reply, &rest, &thought, NULL);
+        mo_reply_flush(p->reply, &pieces, &count, NULL);
     } else if (p->stream) {
         mo_stream_flush(p->stream, &rest, NULL);
     }
     if (p->met < 0) {
-        pass_text(p, &rest, thought);
+        pass_pieces(p, pieces, count);
+        pass_text(p, &rest, false);
         if (p->stop && p->met < 0) {
             mo_stop_flush(p->stop, &rest);
             print_text(p, &rest, false);

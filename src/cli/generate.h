@@ -114,7 +114,6 @@ int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count);
 typedef enum cli_manner {
     CLI_PLAIN, /* every token as it is */
     CLI_CHAT,  /* of a chat format: the answer on stdout, reasoning on stderr */
-    CLI_THINK, /* the same, and the prompt asked for reasoning */
 } cli_manner;
 
 /* Generates up to `limit` tokens (negative: until the context is full) after g->tokens, printing text to stdout

@@ -136,6 +136,7 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->isa = l->isa;
     out->context = l->context;
     out->batch = l->batch;
+    out->sessions = (int)l->sessions;
     out->map = l->map;
     if (!set_tiers(command, l, out) || !cli_loading_kv(command, l, &out->kv) ||
         !cli_loading_device(command, l, &out->device, &out->vram_bytes, &out->postfetch)) {

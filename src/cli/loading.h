@@ -9,6 +9,7 @@
 
 typedef struct cli_loading {
     int64_t threads, context, batch;
+    int64_t sessions; /* that the command holds at once; 0: 1 */
     const char *isa, *kv;
     bool map;
     bool all_logits;    /* the command will ask for the logits of every position */

@@ -154,11 +154,7 @@ static int answer(const request *r, cli_generation *g, const cli_session_file *s
     const bool chat = is_chat(g->model, r);
     bool ok = !saved || cli_session_file_restore(saved, g, &c);
     ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, text, length));
-    int code = ok ? cli_generate(g, r->limit, r->go_on,
-                                 !chat      ? CLI_PLAIN
-                                 : r->think ? CLI_THINK
-                                            : CLI_CHAT)
-                  : CLI_FAILED;
+    int code = ok ? cli_generate(g, r->limit, r->go_on, chat ? CLI_CHAT : CLI_PLAIN) : CLI_FAILED;
     if (code == CLI_OK) {
         code = print_end(r, g);
     }

@@ -56,6 +56,23 @@ static size_t drain(mo_stream *s, size_t used, bool last)
     return used;
 }
 
+mo_status mo_stream_put_bytes(mo_stream *s, const char *bytes, size_t length, mo_text *out, mo_error *err)
+{
+    *out = (mo_text){"", 0};
+    const mo_status status = reserve(s, length, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < length; i++) {
+        s->waiting[s->waiting_count++] = (uint8_t)bytes[i];
+        used = drain(s, used, false);
+    }
+    s->text[used] = 0;
+    *out = (mo_text){s->text, used};
+    return MO_OK;
+}
+
 mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
 {
     MO_OWN_ERROR(err)
@@ -72,18 +89,7 @@ mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
             piece.length--;
         }
     }
-    mo_status status = reserve(s, piece.length, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    size_t used = 0;
-    for (size_t i = 0; i < piece.length; i++) {
-        s->waiting[s->waiting_count++] = (uint8_t)piece.data[i];
-        used = drain(s, used, false);
-    }
-    s->text[used] = 0;
-    *out = (mo_text){s->text, used};
-    return MO_OK;
+    return mo_stream_put_bytes(s, piece.data, piece.length, out, err);
 }
 
 mo_status mo_stream_flush(mo_stream *s, mo_text *out, mo_error *err)

@@ -23,6 +23,9 @@ struct mo_stream {
 void mo_stream_init(mo_stream *s, const mo_tokenizer *t, unsigned flags);
 void mo_stream_free(mo_stream *s);
 
+/* The same as mo_stream_put() for bytes instead of a token; the stream needs no tokenizer then. */
+mo_status mo_stream_put_bytes(mo_stream *s, const char *bytes, size_t length, mo_text *out, mo_error *err);
+
 /* mo_stream_put() and mo_stream_flush() are those of moraine.h. After a flush the stream can be used again. */
 
 #endif

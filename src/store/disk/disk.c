@@ -33,7 +33,7 @@ struct mo_disk {
 /* ---- Reader threads ---- */
 
 /* pread() with what tests inject: bytes, or -errno; or *status. */
-static int64_t read_some(mo_disk *disk, const mo_piece *p, mo_status *status)
+static int64_t read_some(mo_disk *disk, const mo_disk_piece *p, mo_status *status)
 {
     int64_t bytes = p->bytes;
     if (disk->options.fault) {
@@ -46,7 +46,7 @@ static int64_t read_some(mo_disk *disk, const mo_piece *p, mo_status *status)
     return got < 0 ? -errno : got;
 }
 
-static mo_status read_piece(mo_disk *disk, mo_piece *p, mo_error *err)
+static mo_status read_piece(mo_disk *disk, mo_disk_piece *p, mo_error *err)
 {
     for (;;) {
         const mo_disk_file *file = &disk->files[p->part];
@@ -56,7 +56,7 @@ static mo_status read_piece(mo_disk *disk, mo_piece *p, mo_error *err)
             mo_disk_file_failed(file, p->at, p->bytes, EIO, err);
             return err->status = injected;
         }
-        switch (mo_piece_advance(p, file, disk->queue.direct, got, err)) {
+        switch (mo_disk_piece_advance(p, file, disk->queue.direct, got, err)) {
         case MO_PIECE_DONE: return MO_OK;
         case MO_PIECE_FAILED: return err->status;
         case MO_PIECE_MORE: break;
@@ -65,7 +65,7 @@ static mo_status read_piece(mo_disk *disk, mo_piece *p, mo_error *err)
 }
 
 /* Waits for a piece, with the lock held. False when the disk closes. */
-static bool await_piece(mo_disk *disk, mo_piece *out)
+static bool await_piece(mo_disk *disk, mo_disk_piece *out)
 {
     while (!mo_queue_pop(&disk->queue, out)) {
         if (disk->queue.closed) {
@@ -82,7 +82,7 @@ static void *serve(void *arg)
 {
     mo_disk *disk = arg;
     mo_queue *q = &disk->queue;
-    mo_piece piece;
+    mo_disk_piece piece;
     mo_error err;
     pthread_mutex_lock(&q->lock);
     while (await_piece(disk, &piece)) {

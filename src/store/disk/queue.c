@@ -166,7 +166,7 @@ void mo_queue_close(mo_queue *q)
 
 /* ---- Pieces, under the lock ---- */
 
-bool mo_queue_pop(mo_queue *q, mo_piece *out)
+bool mo_queue_pop(mo_queue *q, mo_disk_piece *out)
 {
     int u = 0;
     while (u < MO_URGENCIES && !q->first[u]) {
@@ -179,7 +179,7 @@ bool mo_queue_pop(mo_queue *q, mo_piece *out)
     const int64_t asked_end = r->offset + r->bytes;
     const int64_t span_end = span_begin(r) + mo_disk_capacity(r->offset, r->bytes);
     const int64_t end = r->piece_at + r->piece_bytes < span_end ? r->piece_at + r->piece_bytes : span_end;
-    *out = (mo_piece){.read = r, .part = r->part, .at = r->piece_at, .bytes = end - r->piece_at};
+    *out = (mo_disk_piece){.read = r, .part = r->part, .at = r->piece_at, .bytes = end - r->piece_at};
     if (!q->direct) { /* exactly the bytes that were asked for */
         out->at = out->at > r->offset ? out->at : r->offset;
         out->bytes = (end < asked_end ? end : asked_end) - out->at;
@@ -197,7 +197,7 @@ bool mo_queue_pop(mo_queue *q, mo_piece *out)
     return true;
 }
 
-bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err)
+bool mo_queue_end(mo_queue *q, const mo_disk_piece *piece, mo_status status, const mo_error *err)
 {
     mo_read *r = piece->read;
     if (--q->under_way == 0) {
@@ -217,8 +217,8 @@ bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo
     return true;
 }
 
-mo_piece_result mo_piece_advance(mo_piece *piece, const mo_disk_file *file, bool direct, int64_t got,
-                                 mo_error *err)
+mo_disk_piece_result mo_disk_piece_advance(mo_disk_piece *piece, const mo_disk_file *file, bool direct,
+                                           int64_t got, mo_error *err)
 {
     if (got == -EINTR) {
         return MO_PIECE_MORE;

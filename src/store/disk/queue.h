@@ -11,13 +11,13 @@
 enum { MO_URGENCIES = MO_READ_GUESS + 1 };
 
 /* One physical read: what is left of it. */
-typedef struct mo_piece {
+typedef struct mo_disk_piece {
     mo_read *read;
     int part;
     int64_t at, bytes; /* in the file; aligned in direct mode */
     int64_t need;      /* so many of them were asked for: a direct read may end behind the file */
     uint8_t *to;
-} mo_piece;
+} mo_disk_piece;
 
 typedef struct mo_queue {
     pthread_mutex_t lock;
@@ -53,20 +53,20 @@ void mo_queue_close(mo_queue *q);
 
 bool mo_queue_empty(const mo_queue *q);
 /* Removes the most urgent piece; false when there is none. */
-bool mo_queue_pop(mo_queue *q, mo_piece *out);
+bool mo_queue_pop(mo_queue *q, mo_disk_piece *out);
 /* A piece was read, or failed. True when its read has ended: wake those who wait, without the lock. The
  * read must not be touched any more. */
-bool mo_queue_end(mo_queue *q, const mo_piece *piece, mo_status status, const mo_error *err);
+bool mo_queue_end(mo_queue *q, const mo_disk_piece *piece, mo_status status, const mo_error *err);
 
 void mo_queue_wake(mo_queue *q);
 uint64_t mo_queue_wait(mo_queue *q, uint64_t seen);
 
 /* What a physical read of a piece came to. */
-typedef enum mo_piece_result { MO_PIECE_DONE, MO_PIECE_MORE, MO_PIECE_FAILED } mo_piece_result;
+typedef enum mo_disk_piece_result { MO_PIECE_DONE, MO_PIECE_MORE, MO_PIECE_FAILED } mo_disk_piece_result;
 
 /* Notes that `got` bytes of the piece came, or -errno. MORE: the piece now is the rest, to be read again.
  * FAILED: err says why. */
-mo_piece_result mo_piece_advance(mo_piece *piece, const mo_disk_file *file, bool direct, int64_t got,
-                                 mo_error *err);
+mo_disk_piece_result mo_disk_piece_advance(mo_disk_piece *piece, const mo_disk_file *file, bool direct,
+                                           int64_t got, mo_error *err);
 
 #endif

@@ -38,7 +38,7 @@ struct mo_uring {
     char memory[160];
     int depth, free_count;
     int free_slots[MO_DISK_READERS];
-    mo_piece pieces[MO_DISK_READERS];
+    mo_disk_piece pieces[MO_DISK_READERS];
 };
 
 bool mo_uring_built(void)
@@ -76,7 +76,7 @@ static int find_buffer(const mo_uring *u, const uint8_t *to, int64_t bytes)
 
 static void prepare(mo_uring *u, int slot)
 {
-    const mo_piece *p = &u->pieces[slot];
+    const mo_disk_piece *p = &u->pieces[slot];
     struct io_uring_sqe *sqe = next_sqe(u);
     const int fd = u->files_registered ? p->part : u->files[p->part].fd;
     const int buffer = find_buffer(u, p->to, p->bytes);
@@ -110,9 +110,10 @@ static bool fill(mo_uring *u)
 /* One piece came back, whole or not. */
 static void arrive(mo_uring *u, int slot, int result)
 {
-    mo_piece *p = &u->pieces[slot];
+    mo_disk_piece *p = &u->pieces[slot];
     mo_error err;
-    const mo_piece_result what = mo_piece_advance(p, &u->files[p->part], u->queue->direct, result, &err);
+    const mo_disk_piece_result what =
+        mo_disk_piece_advance(p, &u->files[p->part], u->queue->direct, result, &err);
     if (what == MO_PIECE_MORE) {
         prepare(u, slot);
         return;

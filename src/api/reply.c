@@ -1,0 +1,94 @@
+/* The public API of answers and tools. What works on an open reply is implemented in dialogue/ under its public name. */
+#include "dialogue/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/status.h"
+#include "dialogue/generic.h"
+
+static const mo_reply_options reply_defaults = {.size = sizeof(mo_reply_options)};
+
+void mo_reply_options_init(mo_reply_options *options, size_t size)
+{
+    mo_options_write(options, size, &reply_defaults, sizeof reply_defaults);
+}
+
+mo_status mo_reply_open(const mo_model *model, const mo_reply_options *options, mo_reply **out, mo_error *err)
+{
+    mo_reply_options o = reply_defaults;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_reply_options", err);
+    if (status == MO_OK && !model->tokenizer) {
+        status = mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_reply *reply = malloc(sizeof *reply);
+    if (!reply) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a reply");
+    }
+    status = mo_reply_init(reply, model->tokenizer, model->dialogue, &o, err);
+    if (status != MO_OK) {
+        free(reply);
+        return status;
+    }
+    *out = reply;
+    return MO_OK;
+}
+
+void mo_reply_close(mo_reply *reply)
+{
+    if (reply) {
+        mo_reply_free(reply);
+        free(reply);
+    }
+}
+
+/* Marks of thoughts are at most a few tokens long. */
+enum { TAIL = 32 };
+
+bool mo_model_in_thought(const mo_model *model, const int32_t *tokens, size_t count)
+{
+    char *text = NULL;
+    size_t length;
+    const size_t tail = count < TAIL ? count : TAIL;
+    if (!model->tokenizer || count == 0 ||
+        mo_detokenize(model->tokenizer, tokens + count - tail, tail,
+                      MO_DETOKENIZE_SPECIAL | MO_DETOKENIZE_CONTINUE, &text, &length,
+                      &(mo_error){0}) != MO_OK) {
+        return false;
+    }
+    const bool in_thought = mo_dialogue_in_thought(&model->dialogue, text, length);
+    free(text);
+    return in_thought;
+}
+
+/* ---- Tools ---- */
+
+const char *mo_model_tool_format(const mo_model *model)
+{
+    return model->dialogue.style->name;
+}
+
+bool mo_model_shows_tools(const mo_model *model)
+{
+    return model->dialogue.shows_tools;
+}
+
+mo_status mo_tools_text(const char *tools, size_t length, bool required, char **text, mo_error *err)
+{
+    mo_tools *read;
+    MO_OWN_ERROR(err)
+    *text = NULL;
+    mo_status status = mo_tools_open(tools, length, &read, err);
+    if (status == MO_OK) {
+        status = mo_generic_text(read, required, text, err);
+        mo_tools_close(read);
+    }
+    return status;
+}
