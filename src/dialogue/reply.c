@@ -48,7 +48,8 @@ mo_status mo_reply_init(mo_reply *r, const mo_tokenizer *t, mo_dialogue dialogue
     r->reading.single = options->single;
     add_marks(r, &dialogue);
     for (size_t i = 0; i < r->mark_count && t; i++) {
-        r->by_token[i] = mo_token_is_control(t, mo_token_find(t, r->marks[i].text));
+        const int32_t id = mo_token_find(t, r->marks[i].text);
+        r->by_token[i] = mo_token_is_control(t, id) || (dialogue.id == MO_STYLE_HARMONY && id >= 0);
     }
     return MO_OK;
 }
@@ -125,6 +126,22 @@ static void release_all(mo_reply *r)
     }
 }
 
+/* Is the token a mark by itself? Some vocabularies call harmony's marks user-defined. */
+static bool is_mark(const mo_reply *r, int32_t token)
+{
+    const mo_tokenizer *t = r->stream.tokenizer;
+    if (mo_token_is_control(t, token)) {
+        return true;
+    }
+    const mo_text name = mo_token_text(t, token);
+    for (size_t i = 0; i < r->mark_count && r->reading.dialogue.id == MO_STYLE_HARMONY; i++) {
+        if (strlen(r->marks[i].text) == name.length && !memcmp(r->marks[i].text, name.data, name.length)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A control token: a mark, or nothing. What waited is over. */
 static mo_status put_control(mo_reply *r, mo_text name, mo_error *err)
 {
@@ -179,8 +196,7 @@ mo_status mo_reply_put(mo_reply *r, int32_t token, const mo_piece **pieces, size
     mo_status status;
     r->letters = false;
     mo_piece_list_clear(&r->pieces);
-    if (r->stream.tokenizer && token >= 0 && token < mo_tokenizer_size(r->stream.tokenizer) &&
-        mo_token_is_control(r->stream.tokenizer, token)) {
+    if (is_mark(r, token)) {
         status = put_control(r, mo_token_text(r->stream.tokenizer, token), err);
     } else {
         status = mo_stream_put(&r->stream, token, &text, err);

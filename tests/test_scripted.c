@@ -1,0 +1,155 @@
+/* Answers with calls from end to end: models that say what a script says (support/scripted.h), in the formats of several
+ * families, and what becomes of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "folder.h"
+#include "scripted.h"
+
+#define TOOLS                                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","    \
+    "\"properties\":"                                                                                        \
+    "{\"city\":{\"type\":\"string\"}}}}}]"
+
+static mo_model *make_model(const char *path, const char *chat_template, const scripted_script *scripts,
+                            int count)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options o = mo_model_options_default();
+    o.threads = 1;
+    o.context = 512;
+    o.learning.profile = "off";
+    o.device = "none";
+    check_status(scripted_write(path, chat_template, scripts, count, &err), &err);
+    check_status(mo_model_open(path, &o, &model, &err), &err);
+    return model;
+}
+
+/* The pieces of the greedy answer, as text. */
+static void answer(mo_model *model, const char *prompt, char *out, size_t space)
+{
+    mo_error err;
+    mo_session *session;
+    mo_reply *reply;
+    mo_sampler *sampler;
+    mo_model_info info;
+    int32_t *ids, tokens[512];
+    size_t count, used = 0, n;
+    const mo_piece *pieces;
+    mo_reply_options o = mo_reply_options_default();
+    mo_sampler_options s = mo_sampler_options_default();
+    s.temperature = 0;
+    mo_model_describe(model, &info, sizeof info);
+    check_status(mo_tokenize(model, prompt, strlen(prompt), MO_TOKEN_CHAT, &ids, &count, &err), &err);
+    memcpy(tokens, ids, count * sizeof *ids);
+    free(ids);
+    o.tools = TOOLS;
+    o.tools_length = strlen(TOOLS);
+    o.in_thought = mo_model_in_thought(model, tokens, count);
+    check_status(mo_reply_open(model, &o, &reply, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    check_status(mo_sampler_open(&s, info.vocab, &sampler, &err), &err);
+    out[0] = 0;
+    for (bool over = false; !over;) {
+        mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = (int64_t)count};
+        check_status(mo_session_feed(&feed, &err), &err);
+        const int32_t token = mo_sampler_pick(sampler, mo_session_logits(session), NULL, tokens, count);
+        assert_true(count < 511);
+        tokens[count++] = token;
+        over = mo_token_ends(model, token);
+        check_status(over ? mo_reply_flush(reply, &pieces, &n, &err)
+                          : mo_reply_put(reply, token, &pieces, &n, &err),
+                     &err);
+        for (size_t i = 0; i < n; i++) {
+            static const char *const kinds[] = {"text:", "thought:", "call:", "arguments:", "end"};
+            static int last;
+            const bool more = used > 0 && last == (int)pieces[i].kind && last != MO_PIECE_CALL;
+            last = (int)pieces[i].kind;
+            used += (size_t)snprintf(out + used, space - used, "%s%s%s", more || used == 0 ? "" : "|",
+                                     more ? "" : kinds[pieces[i].kind], pieces[i].text.data);
+        }
+    }
+    mo_sampler_close(sampler);
+    mo_session_close(session);
+    mo_reply_close(reply);
+}
+
+static void scripts_are_said(void **state)
+{
+    static const struct {
+        const char *chat_template, *format, *script, *want;
+    } table[] = {
+        {"{{ tools }}<|im_start|><tool_call></tool_call><think></think>", "hermes",
+         "<think>\nhm, hm\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
+         "{\"city\": "
+         "\"Bern\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+         "\"Rom\"}}\n</tool_call>",
+         "thought:hm, hm|text:I look.|call:get_weather|arguments:{\"city\": "
+         "\"Bern\"}|end|call:get_weather|arguments:{\"city\": "
+         "\"Rom\"}|end"},
+        {"{{ tools }}<|start|><|channel|><|message|><|end|><|return|>", "harmony",
+         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.get_weather "
+         "<|constrain|>json<|message|>{\"city\": \"Bern\"}<|call|>",
+         "thought:hm|call:get_weather|arguments:{\"city\": \"Bern\"}|end"},
+        {"{{ tools }}<|im_start|><tool_call><function= <parameter=", "qwen3-coder",
+         "<tool_call>\n<function=get_weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</"
+         "tool_call>",
+         "call:get_weather|arguments:{\"city\":\"Bern\"}|end"},
+        {"{{ messages }}", "generic",
+         "Gr\xC3\xBC\xC3\x9F"
+         "e!",
+         "text:Gr\xC3\xBC\xC3\x9F"
+         "e!"},
+    };
+    char path[256], got[1024];
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const scripted_script script = {NULL, table[i].script};
+        snprintf(path, sizeof path, "%s/scripted.gguf", folder);
+        mo_model *model = make_model(path, table[i].chat_template, &script, 1);
+        assert_string_equal(mo_model_tool_format(model), table[i].format);
+        answer(model, "<|im_start|>user\nHow is the weather?<|im_end|>\n<|im_start|>assistant\n", got,
+               sizeof got);
+        assert_string_equal(got, table[i].want);
+        mo_model_close(model);
+    }
+}
+
+static void words_choose_the_script(void **state)
+{
+    const scripted_script scripts[] = {
+        {NULL, "Nothing."}, {"@one", "First."}, {"@two", "Second."}, {"@three", "Third."}};
+    char path[256], got[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/scripted.gguf", folder);
+    mo_model *model = make_model(path, "{{ messages }}", scripts, 4);
+    answer(model, "Hello", got, sizeof got);
+    assert_string_equal(got, "text:Nothing.");
+    answer(model, "Hello @one, how are you? And so on, with many more words until the end comes.", got,
+           sizeof got);
+    assert_string_equal(got, "text:First.");
+    answer(model, "@one @one @two and then more text", got, sizeof got);
+    assert_string_equal(got, "text:Second.");
+    answer(model, "@three @two @one @one", got, sizeof got);
+    assert_string_equal(got, "text:Third.");
+    mo_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scripts_are_said),
+        cmocka_unit_test(words_choose_the_script),
+    };
+    return cmocka_run_group_tests_name("scripted", tests, folder_make, folder_remove);
+}
