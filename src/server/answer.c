@@ -9,7 +9,11 @@ struct srv_answer {
     mo_stop *stop;     /* NULL: no strings */
     int met;
     int64_t tokens, thoughts, budget;
-    bool thinking; /* the last piece was of a thought */
+    /* Ids of calls, for who wants to find the answer by them: */
+    char (*ids)[SRV_CALL_ID];
+    int id_count;
+    int32_t *all; /* every token so far */
+    size_t all_capacity;
     /* Tokens that no event has carried yet, with their likeliest beside them. */
     srv_token *waiting;
     mo_logprob (*tops)[MO_TOP_MAX];
@@ -33,7 +37,7 @@ mo_status srv_answer_open(const mo_model *model, const srv_job_options *options,
         status = mo_stream_open(model, &a->stream, err);
         status = status == MO_EUNSUPPORTED && !options->stop_count ? MO_OK : status;
     } else {
-        status = mo_reply_open(model, NULL, &a->reply, err);
+        status = mo_reply_open(model, options->reply, &a->reply, err);
     }
     if (status == MO_OK && options->stop_count) {
         status = mo_stop_open(options->stop, options->stop_count, &a->stop, err);
@@ -54,8 +58,17 @@ void srv_answer_close(srv_answer *answer)
         mo_stop_close(answer->stop);
         free(answer->waiting);
         free(answer->tops);
+        free(answer->ids);
+        free(answer->all);
         free(answer);
     }
+}
+
+static mo_status no_memory(mo_error *err)
+{
+    err->status = MO_ENOMEM;
+    strcpy(err->detail, "no memory for an answer");
+    return MO_ENOMEM;
 }
 
 static mo_status remember(srv_answer *a, const srv_token *token, mo_error *err)
@@ -67,12 +80,20 @@ static mo_status remember(srv_answer *a, const srv_token *token, mo_error *err)
         mo_logprob(*tops)[MO_TOP_MAX] = realloc(a->tops, more * sizeof *tops);
         a->tops = tops ? tops : a->tops;
         if (!waiting || !tops) {
-            err->status = MO_ENOMEM;
-            strcpy(err->detail, "no memory for an answer");
-            return MO_ENOMEM;
+            return no_memory(err);
         }
         a->capacity = more;
     }
+    if ((size_t)a->tokens == a->all_capacity) {
+        const size_t more = a->all_capacity ? 2 * a->all_capacity : 64;
+        int32_t *all = realloc(a->all, more * sizeof *all);
+        if (!all) {
+            return no_memory(err);
+        }
+        a->all = all;
+        a->all_capacity = more;
+    }
+    a->all[a->tokens++] = token->id;
     a->waiting[a->count] = *token;
     memcpy(a->tops[a->count], token->top, sizeof(mo_logprob) * (size_t)token->top_count);
     a->count++;
@@ -123,55 +144,83 @@ static void release_text(srv_answer *a, srv_answer_fn fn, void *user)
     }
 }
 
-static mo_status tell_piece(srv_answer *a, mo_text text, bool thought, srv_answer_fn fn, void *user,
-                            mo_error *err)
+static mo_status note_call(srv_answer *a, mo_text id, mo_error *err)
 {
-    a->thinking = thought;
-    if (!text.length) {
-        return MO_OK;
+    char(*ids)[SRV_CALL_ID] = realloc(a->ids, sizeof *ids * (size_t)(a->id_count + 1));
+    if (!ids) {
+        return no_memory(err);
     }
-    if (!thought) {
-        return tell_text(a, text, fn, user, err);
+    a->ids = ids;
+    const size_t length = id.length < SRV_CALL_ID ? id.length : SRV_CALL_ID - 1;
+    memcpy(a->ids[a->id_count], id.data, length);
+    a->ids[a->id_count++][length] = 0;
+    return MO_OK;
+}
+
+static mo_status tell_piece(srv_answer *a, const mo_piece *piece, srv_answer_fn fn, void *user, mo_error *err)
+{
+    static const srv_event_kind kinds[] = {[MO_PIECE_TEXT] = SRV_TEXT,
+                                           [MO_PIECE_THOUGHT] = SRV_THOUGHT,
+                                           [MO_PIECE_CALL] = SRV_CALL,
+                                           [MO_PIECE_ARGUMENTS] = SRV_ARGUMENTS,
+                                           [MO_PIECE_CALL_END] = SRV_CALL_END};
+    if (piece->kind == MO_PIECE_TEXT) {
+        return piece->text.length ? tell_text(a, piece->text, fn, user, err) : MO_OK;
+    }
+    if (piece->kind == MO_PIECE_CALL && note_call(a, piece->id, err) != MO_OK) {
+        return err->status;
     }
     release_text(a, fn, user);
-    tell(a, (srv_event){.kind = SRV_THOUGHT, .text = text}, fn, user);
+    const mo_text text = piece->text.data ? piece->text : (mo_text){"", 0};
+    tell(a,
+         (srv_event){.kind = kinds[piece->kind],
+                     .text = text,
+                     .call = piece->call,
+                     .call_id = piece->kind == MO_PIECE_CALL ? piece->id.data : NULL},
+         fn, user);
     return MO_OK;
+}
+
+/* A token's text, or (NULL) what is left at the end. */
+static mo_status take_apart(srv_answer *a, const int32_t *token, srv_answer_fn fn, void *user, mo_error *err)
+{
+    mo_piece one = {.kind = MO_PIECE_TEXT};
+    const mo_piece *pieces = &one;
+    size_t count = 1;
+    mo_status status;
+    if (a->reply) {
+        status = token ? mo_reply_put(a->reply, *token, &pieces, &count, err)
+                       : mo_reply_flush(a->reply, &pieces, &count, err);
+    } else {
+        status = token ? mo_stream_put(a->stream, *token, &one.text, err)
+                       : mo_stream_flush(a->stream, &one.text, err);
+    }
+    for (size_t i = 0; status == MO_OK && i < count && a->met < 0; i++) {
+        status = tell_piece(a, &pieces[i], fn, user, err);
+    }
+    return status;
 }
 
 mo_status srv_answer_put(srv_answer *a, const srv_token *token, bool quiet, srv_answer_fn fn, void *user,
                          mo_error *err)
 {
-    mo_text text = {0};
-    bool thought = false;
     if (a->met >= 0) {
         return MO_OK;
     }
-    a->tokens++;
-    mo_status status = remember(a, token, err);
+    a->thoughts += srv_answer_thinking(a);
+    const mo_status status = remember(a, token, err);
     if (status != MO_OK || quiet || (!a->reply && !a->stream)) {
         return status;
     }
-    status = a->reply ? mo_reply_put(a->reply, token->id, &text, &thought, err)
-                      : mo_stream_put(a->stream, token->id, &text, err);
-    if (status == MO_OK) {
-        status = tell_piece(a, text, thought, fn, user, err);
-    }
-    a->thoughts += a->thinking;
-    return status;
+    return take_apart(a, &token->id, fn, user, err);
 }
 
 mo_status srv_answer_end(srv_answer *a, srv_answer_fn fn, void *user, mo_error *err)
 {
-    mo_text text = {0};
-    bool thought = false;
     if (a->met >= 0 || (!a->reply && !a->stream)) {
         return MO_OK;
     }
-    mo_status status =
-        a->reply ? mo_reply_flush(a->reply, &text, &thought, err) : mo_stream_flush(a->stream, &text, err);
-    if (status == MO_OK) {
-        status = tell_piece(a, text, thought, fn, user, err);
-    }
+    const mo_status status = take_apart(a, NULL, fn, user, err);
     if (status == MO_OK && a->met < 0) {
         release_text(a, fn, user);
     }
@@ -193,9 +242,27 @@ int64_t srv_answer_thoughts(const srv_answer *answer)
     return answer->thoughts;
 }
 
-bool srv_answer_spent(srv_answer *a, const int32_t **tokens, size_t *count)
+size_t srv_answer_thought_end(srv_answer *a, const int32_t **tokens)
 {
-    *tokens = NULL;
-    *count = 0;
-    return a->budget >= 0 && a->thinking && a->thoughts >= a->budget;
+    size_t count = 0;
+    if (a->budget < 0 || a->thoughts < a->budget || !srv_answer_thinking(a) ||
+        mo_reply_thought_end(a->reply, tokens, &count, NULL) != MO_OK) {
+        return 0;
+    }
+    return count;
+}
+
+bool srv_answer_thinking(const srv_answer *answer)
+{
+    return answer->reply && mo_reply_in_thought(answer->reply);
+}
+
+const char *srv_answer_call(const srv_answer *answer, int index)
+{
+    return index < answer->id_count ? answer->ids[index] : NULL;
+}
+
+const int32_t *srv_answer_all(const srv_answer *answer)
+{
+    return answer->all;
 }

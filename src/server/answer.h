@@ -29,7 +29,15 @@ int64_t srv_answer_tokens(const srv_answer *answer);   /* put so far, none after
 int64_t srv_answer_thoughts(const srv_answer *answer); /* of them in thoughts */
 /* The tokens that no event has carried; they are forgotten by this. */
 size_t srv_answer_rest(srv_answer *answer, const srv_token **tokens);
-/* Has the model thought as long as it may? Then the tokens that end the thought, *count may be 0. */
-bool srv_answer_spent(srv_answer *answer, const int32_t **tokens, size_t *count);
+/* The tokens that end the thought it is in, once the model has thought as long as it may; otherwise 0. */
+size_t srv_answer_thought_end(srv_answer *answer, const int32_t **tokens);
+
+bool srv_answer_thinking(const srv_answer *answer); /* is it in a thought now? */
+
+enum { SRV_CALL_ID = 64 };
+/* The id of a call it made; NULL: it made fewer. */
+const char *srv_answer_call(const srv_answer *answer, int index);
+/* All its tokens. */
+const int32_t *srv_answer_all(const srv_answer *answer);
 
 #endif

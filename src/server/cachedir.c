@@ -115,7 +115,7 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
             *out = more;
         }
         listed *l = &(*out)[(*count)++];
-        snprintf(l->name, sizeof l->name, "%s", entry->d_name);
+        memcpy(l->name, entry->d_name, strlen(entry->d_name) + 1);
         l->bytes = info.st_size;
         l->time = info.st_mtim;
     }

@@ -43,10 +43,9 @@ static void observe(srv_histogram *h, double value)
     h->sum += value;
 }
 
-static void on_token(void *user, const srv_task *task, double first_s, double between_s)
+static void on_token(void *user, double first_s, double between_s)
 {
     srv_engine *e = user;
-    (void)task;
     pthread_mutex_lock(&e->lock);
     if (between_s > 0.0) {
         observe(&e->counts.between, between_s);
@@ -54,6 +53,16 @@ static void on_token(void *user, const srv_task *task, double first_s, double be
         observe(&e->counts.first, first_s);
     }
     pthread_mutex_unlock(&e->lock);
+}
+
+static void on_choice(void *user, const srv_task *task, const srv_answer *answer)
+{
+    const srv_engine *e = user;
+    const char *id;
+    for (int i = 0; (id = srv_answer_call(answer, i)); i++) {
+        srv_calls_add(e->calls, id, task->tokens, (size_t)task->prompt, srv_answer_all(answer),
+                      (size_t)srv_answer_tokens(answer));
+    }
 }
 
 static void on_unwanted(void *user, uint64_t job)
@@ -119,6 +128,7 @@ static void free_engine(srv_engine *e)
     }
     srv_prefix_close(e->prefix);
     mo_snapshot_close(e->empty);
+    srv_calls_close(e->calls);
     free(e->sequences);
     free(e->feeds);
     free(e->fed);
@@ -132,9 +142,13 @@ static void free_engine(srv_engine *e)
 
 static mo_status open_parts(srv_engine *e, mo_error *err)
 {
-    const srv_teller_owner owner = {e, on_unwanted, on_token};
+    const srv_teller_owner owner = {e, on_unwanted, on_token, on_choice};
     char key[256];
     mo_status status = list_tokens(e, err);
+    e->calls = srv_calls_open();
+    if (!e->calls) {
+        status = fail(err, MO_ENOMEM, "no memory for a scheduler");
+    }
     if (status == MO_OK) {
         status = open_sequences(e, err);
     }
@@ -248,6 +262,11 @@ void srv_engine_between_steps(srv_engine *e, void (*work)(void *user), void *use
     pthread_mutex_unlock(&e->lock);
 }
 
+bool srv_engine_find_call(srv_engine *e, const char *call_id, int32_t **tokens, size_t *count, size_t *prompt)
+{
+    return srv_calls_find(e->calls, call_id, tokens, count, prompt);
+}
+
 /* ---- Jobs ------------------------------------------------------------------------------------- */
 
 srv_job_options srv_job_options_default(void)
@@ -284,8 +303,8 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
                  "%d choices were asked for, and %d sequences can be decoded at once", o->n, e->parallel);
         return SRV_INVALID;
     }
-    if (o->reply || o->grammar || o->reasoning_budget >= 0) {
-        fail(err, MO_EUNSUPPORTED, "answers are not constrained or taken apart by settings yet");
+    if (o->grammar) {
+        fail(err, MO_EUNSUPPORTED, "answers are not constrained yet");
         return SRV_INVALID;
     }
     if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {
@@ -404,6 +423,17 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
         }
         srv_teller_say(e->teller, &gone, 1, false);
     }
+}
+
+void srv_job_stop(srv_engine *e, uint64_t job)
+{
+    pthread_mutex_lock(&e->lock);
+    srv_task *task = find(e, job);
+    if (task) {
+        atomic_store(&task->enough, true);
+        srv_engine_wake(e);
+    }
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void set_paused(srv_engine *e, uint64_t job, bool paused)

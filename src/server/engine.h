@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "server/calls.h"
 #include "server/pace.h"
 #include "server/prefix.h"
 #include "server/queue.h"
@@ -29,6 +30,7 @@ struct srv_engine {
         *never; /* tokens that are not sampled: those the model never says, then those that end answers */
     size_t never_count, ends_count;
     mo_snapshot *empty; /* of a session that holds nothing */
+    srv_calls *calls;
     srv_teller *teller;
     pthread_t thread;
 

@@ -92,7 +92,7 @@ typedef struct srv_job_options {
     int top;
     bool
         raw; /* all text is SRV_TEXT, as the tokens say it: completions. Otherwise the answer is taken apart: */
-    const struct mo_reply_options *reply; /* as this says; NULL: the defaults. Used while submitting only */
+    const mo_reply_options *reply; /* as this says; NULL: the defaults. Used while submitting only */
     struct mo_grammar
         *grammar;    /* what the answer must look like; NULL: anything. Stays open until the last event */
     bool ignore_eos; /* a token that ends answers does not */
@@ -125,6 +125,9 @@ srv_verdict srv_job_submit(srv_engine *engine, const srv_job_options *options, u
 /* The job ends with SRV_FAILED and MO_ECANCELLED, within a second in every state. Any thread, also the sink; nothing
  * happens when there is no such job any more. */
 void srv_job_cancel(srv_engine *engine, uint64_t job);
+
+/* The job ends as if its answers were complete: SRV_END for each, then SRV_DONE. Any thread, also the sink. */
+void srv_job_stop(srv_engine *engine, uint64_t job);
 
 /* A paused job makes no tokens. It keeps its place. Any thread, also the sink. */
 void srv_job_pause(srv_engine *engine, uint64_t job);

@@ -136,11 +136,26 @@ static void end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
     }
 }
 
-static bool any(void *user, srv_task *task)
+static bool is_over(void *user, srv_task *task)
 {
-    (void)user;
-    (void)task;
-    return true;
+    const srv_engine *e = user;
+    return e->closing || atomic_load(&task->enough);
+}
+
+/* Whether it has begun or not. */
+static void end_early(srv_engine *e, srv_task *task)
+{
+    for (int i = 0; i < task->choices; i++) {
+        if (task->slots[i] >= 0 || !task->started) {
+            say(e, &(srv_message){.saying = SRV_SAY_END,
+                                  .task = task,
+                                  .choice = i,
+                                  .at = srv_now(),
+                                  .cached = task->cached,
+                                  .finish = SRV_FINISH_END});
+        }
+    }
+    end_task(e, task, NULL);
 }
 
 /* What was cancelled or stopped since the last round; when all is over, also what waits. */
@@ -149,17 +164,23 @@ static void reap(srv_engine *e)
     mo_error cancelled = {.status = MO_ECANCELLED, .detail = "cancelled"};
     for (srv_task *task = NULL;;) {
         pthread_mutex_lock(&e->lock);
-        task = e->closing ? srv_queue_take(&e->queue, any, NULL) : NULL;
+        task = srv_queue_take(&e->queue, is_over, e);
         pthread_mutex_unlock(&e->lock);
         if (!task) {
             break;
         }
-        end_task(e, task, &cancelled);
+        if (atomic_load(&task->enough)) {
+            end_early(e, task);
+        } else {
+            end_task(e, task, &cancelled);
+        }
     }
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         if (s->task && atomic_load(&s->task->cancelled)) {
             end_task(e, s->task, &cancelled);
+        } else if (s->task && atomic_load(&s->task->enough)) {
+            end_early(e, s->task);
         } else if (s->task && atomic_load(&s->task->stopped[s->choice])) {
             end_choice(e, s, SRV_FINISH_NONE);
         }
@@ -298,7 +319,7 @@ static void occupy(srv_engine *e, int slot, srv_task *task, int choice)
     pthread_mutex_unlock(&e->lock);
     s->kept = false;
     s->mark = 0;
-    s->forced_count = 0;
+    s->thought_over = false;
 }
 
 static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *err)
@@ -503,6 +524,20 @@ static void fork_choices(srv_engine *e, srv_sequence *first)
     mo_snapshot_close(snapshot);
 }
 
+static void append(srv_engine *e, srv_sequence *s, int32_t token)
+{
+    pthread_mutex_lock(&e->lock);
+    if (s->count < e->context) {
+        s->tokens[s->count++] = token;
+    }
+    s->generated++;
+    s->task->generated++;
+    s->task->state = SRV_GENERATING;
+    e->counts.predicted_tokens++;
+    e->counts.longest = s->count > e->counts.longest ? s->count : e->counts.longest;
+    pthread_mutex_unlock(&e->lock);
+}
+
 static void take_token(srv_engine *e, srv_sequence *s, double now)
 {
     srv_task *task = s->task;
@@ -518,16 +553,7 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
                      .top_count = r->top_count};
     memcpy(m.top, r->top, sizeof *m.top * (size_t)r->top_count);
     say(e, &m);
-    pthread_mutex_lock(&e->lock);
-    if (s->count < e->context) {
-        s->tokens[s->count++] = r->token;
-    }
-    s->generated++;
-    task->generated++;
-    task->state = SRV_GENERATING;
-    e->counts.predicted_tokens++;
-    e->counts.longest = s->count > e->counts.longest ? s->count : e->counts.longest;
-    pthread_mutex_unlock(&e->lock);
+    append(e, s, r->token);
     if (ends) {
         end_choice(e, s, SRV_FINISH_END);
     } else if ((task->max_tokens >= 0 && s->generated >= task->max_tokens) ||
@@ -600,6 +626,36 @@ static void take(srv_engine *e, srv_sequence *s, double now)
         s->held = s->count;
         pthread_mutex_unlock(&e->lock);
         take_token(e, s, now);
+    }
+}
+
+/* A model that has thought as long as it may goes on with the tokens that end its thought. What it has said must have been
+ * taken apart by then. */
+static void end_thoughts(srv_engine *e)
+{
+    bool settled = false;
+    for (int i = 0; i < e->parallel; i++) {
+        srv_sequence *s = &e->sequences[i];
+        const int64_t budget = s->task ? s->task->options.reasoning_budget : -1;
+        const int32_t *tokens;
+        if (budget < 0 || !s->generated || s->generated < budget || s->thought_over) {
+            continue;
+        }
+        if (!settled) {
+            say_all(e);
+            srv_teller_settle(e->teller);
+            settled = true;
+        }
+        const size_t count = srv_answer_thought_end(s->task->answers[s->choice], &tokens);
+        s->thought_over = count || !srv_answer_thinking(s->task->answers[s->choice]);
+        for (size_t j = 0; j < count && s->count < e->context - 1; j++) {
+            append(e, s, tokens[j]);
+            say(e, &(srv_message){.saying = SRV_SAY_TOKEN,
+                                  .task = s->task,
+                                  .choice = s->choice,
+                                  .at = srv_now(),
+                                  .token = tokens[j]});
+        }
     }
 }
 
@@ -698,6 +754,7 @@ void *srv_scheduler_run(void *engine)
         reap(e);
         tell_model(e);
         const bool begun = admit(e);
+        end_thoughts(e);
         const bool stepped = step(e);
         say_all(e);
         if (!begun && !stepped) {

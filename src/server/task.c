@@ -16,10 +16,9 @@ static bool copy(const srv_job_options *o, const mo_logit_bias *more, size_t mor
     t->tokens = malloc(o->count * sizeof *t->tokens);
     t->slots = malloc(choices * sizeof *t->slots);
     t->stopped = calloc(choices, sizeof *t->stopped);
-    t->spent = calloc(choices, sizeof *t->spent);
     t->answers = calloc(choices, sizeof *t->answers);
     t->bias = malloc((o->sampler.bias_count + more_count + 1) * sizeof *t->bias);
-    if (!t->tokens || !t->slots || !t->stopped || !t->spent || !t->answers || !t->bias) {
+    if (!t->tokens || !t->slots || !t->stopped || !t->answers || !t->bias) {
         return false;
     }
     memcpy(t->tokens, o->tokens, o->count * sizeof *t->tokens);
@@ -80,7 +79,6 @@ void srv_task_close(srv_task *task)
         free(task->tokens);
         free(task->slots);
         free(task->stopped);
-        free(task->spent);
         free(task->answers);
         free(task->bias);
         free(task);

@@ -33,8 +33,8 @@ typedef struct srv_task {
     double started;
 
     atomic_bool cancelled; /* set by any thread */
+    atomic_bool enough;    /* the same: it ends with what it has */
     atomic_bool *stopped;  /* [choices] by the teller: a stop string was met */
-    atomic_bool *spent;    /* [choices] by the teller: the reasoning budget is */
 
     /* The teller's: */
     srv_answer **answers; /* [choices] */

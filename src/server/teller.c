@@ -67,6 +67,7 @@ static void end_choice(srv_teller *teller, srv_task *task, int choice, srv_finis
                        .completion_tokens = srv_answer_tokens(answer)};
     event.token_count = srv_answer_rest(answer, &event.tokens);
     count_tokens(task);
+    teller->owner.choice(teller->owner.user, task, answer); /* before the client can ask about it */
     call_sink(teller, task, &event);
 }
 
@@ -82,9 +83,9 @@ static void note_time(srv_teller *teller, srv_task *task, double at)
         task->first = at;
         task->timings.first_s = at - task->submitted;
         task->timings.prompt_s = task->timings.first_s - task->timings.queued_s;
-        teller->owner.token(teller->owner.user, task, task->timings.first_s, 0.0);
+        teller->owner.token(teller->owner.user, task->timings.first_s, 0.0);
     } else if (task->choices == 1) {
-        teller->owner.token(teller->owner.user, task, 0.0, at - task->last);
+        teller->owner.token(teller->owner.user, 0.0, at - task->last);
     }
     task->last = at;
     task->timings.predicted_s = at - task->first;

@@ -34,12 +34,12 @@ typedef struct srv_message {
 
 typedef struct srv_teller srv_teller;
 
-/* cancel is called when a sink wants no more; ended when a task has had its last event and is closed. */
+/* Who hears of it when a sink wants no more, when a token is told, and when a choice has ended. */
 typedef struct srv_teller_owner {
     void *user;
     void (*cancel)(void *user, uint64_t job);
-    void (*token)(void *user, const srv_task *task, double first_s,
-                  double between_s); /* one of them is not 0 */
+    void (*token)(void *user, double first_s, double between_s);                /* one of them is 0 */
+    void (*choice)(void *user, const srv_task *task, const srv_answer *answer); /* has ended */
 } srv_teller_owner;
 
 mo_status srv_teller_open(const srv_teller_owner *owner, srv_teller **out, mo_error *err);
