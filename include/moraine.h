@@ -332,6 +332,17 @@ MO_API void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
 /* The layers that needed the host, ascending: at most `count` are written. Returns how many there are. */
 MO_API int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, int count);
 
+/* Where an expert is. In a device's memory beats RAM, where it may be as well. */
+typedef enum mo_expert_place { MO_EXPERT_DISK, MO_EXPERT_RAM, MO_EXPERT_DEVICE } mo_expert_place;
+
+typedef struct mo_expert_report {
+    mo_expert_place place;
+    uint64_t picks; /* tokens that chose it, as the profile counts them; 0 where it does not */
+} mo_expert_report;
+
+/* The experts of a layer: of the first `count` is told where they are. Returns how many the layer has; 0: none. */
+MO_API int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t size, int count);
+
 /* ---- Text ------------------------------------------------------------------------------------- */
 
 /* Bytes that end before data[length]; where a function says so, a terminator follows. */

@@ -55,6 +55,8 @@ static void *read_reports(void *ctx)
         mo_device_layer layers[4];
         mo_model_device(g->model, &report, sizeof report);
         mo_model_device_layers(g->model, layers, sizeof layers[0], 4);
+        mo_expert_report experts[4];
+        mo_model_experts(g->model, 1, experts, sizeof experts[0], 4);
         g->differs |= report.steps < steps || report.peak_bytes > report.limit_bytes;
         steps = report.steps;
     }

@@ -229,6 +229,8 @@ def our_endpoints_are_there():
         assert plan["context"] == 1024 and plan["ram_bytes"]["ceiling"] <= 1 << 30 and plan["tokens_per_second"] > 0
         assert "error" in s.get("/v1/moraine/plan?ram=1M", status=400)
         assert s.get("/v1/moraine/plan?ram=much", status=400)["error"]["param"] == "ram"
+        experts = s.get("/v1/moraine/experts")
+        assert len(experts["layers"]) == 7 and experts["layers"][0]["places"] == "1" * 64 and len(experts["layers"][0]["picks"]) == 64
         assert "error" in s.post("/v1/moraine/cancel", {"id": "chatcmpl-none"}, status=404)
         connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=10)
         connection.request("GET", "/v1/moraine/events")

@@ -227,6 +227,37 @@ static void same_bits_for_budgets_and_policies(void **state)
     free(want);
 }
 
+static void experts_are_told_with_their_places(void **state)
+{
+    (void)state;
+    mo_model *model = open_setting(&(setting){.budget = 50});
+    float *rows = rows_for(TOKENS);
+    feed_tokens(model, rows);
+    free(rows);
+    usleep(250000); /* places are looked at now and then */
+    mo_expert_report list[256];
+    uint64_t picks = 0;
+    int in_ram = 0, all = 0;
+    mo_model_info info;
+    mo_counter_report counters;
+    mo_model_describe(model, &info, sizeof info);
+    mo_model_counters(model, &counters, sizeof counters);
+    for (int layer = -1; layer <= info.layers; layer++) {
+        const int count = mo_model_experts(model, layer, list, sizeof *list, 256);
+        assert_int_equal(count, mo_model_layer_experts(model, layer));
+        for (int e = 0; e < count; e++) {
+            in_ram += list[e].place == MO_EXPERT_RAM;
+            picks += list[e].picks;
+        }
+        all += count;
+    }
+    const mo_tier_report r = report_of(model);
+    assert_int_equal(in_ram, r.filled);
+    assert_true(in_ram < all);
+    assert_int_equal(picks, counters.expert_picks);
+    mo_model_close(model);
+}
+
 static void same_bits_for_every_way_of_reading(void **state)
 {
     mo_tier_report r;
@@ -786,6 +817,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_budgets_and_policies),
+        cmocka_unit_test(experts_are_told_with_their_places),
         cmocka_unit_test(same_bits_for_every_way_of_reading),
         cmocka_unit_test(prompts_larger_than_the_slots),
         cmocka_unit_test(several_sessions_together),

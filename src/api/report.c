@@ -12,14 +12,20 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "plan/text.h"
+#include "profile/tally.h"
 
 #define PUBLISH_NS ((int64_t)20 * 1000 * 1000)
+#define PLACES_NS  ((int64_t)200 * 1000 * 1000)
 
 struct mo_reports {
     pthread_mutex_t lock; /* held for a copy only; everything below is under it */
     int64_t published_ns;
     mo_counter_report counters;
     mo_tier_report tiers;
+    /* Where experts are is gathered while somebody asks: it takes a look at each of them. */
+    bool places_wanted;
+    int64_t places_ns;
+    uint8_t *places; /* mo_expert_place, [experts of all layers] */
 };
 
 /* ---- Reading the counters, under the engine's lock ---- */
@@ -81,6 +87,34 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
     out->disk_probed_bytes_s = model->opened.probed_disk_bytes_s;
 }
 
+static mo_expert_place place_of(const mo_model *m, int layer, int expert)
+{
+    const mo_gpu *gpu = mo_model_gpu(m);
+    const mo_store *store = m->opened.tiers ? m->opened.tiers->store : NULL;
+    if (gpu && mo_gpu_holds(gpu, layer, expert)) {
+        return MO_EXPERT_DEVICE;
+    }
+    return !store || mo_store_resident(store, layer, expert) ? MO_EXPERT_RAM : MO_EXPERT_DISK;
+}
+
+/* With both locks held. */
+static void publish_places(mo_model *m)
+{
+    mo_reports *r = m->reports;
+    const int64_t now = mo_clock_ns();
+    size_t at = 0;
+    if (!r->places_wanted || !r->places || (r->places_ns && now - r->places_ns < PLACES_NS)) {
+        return;
+    }
+    for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
+        for (int expert = 0, count = mo_model_layer_experts(m, layer); expert < count; expert++) {
+            r->places[at++] = (uint8_t)place_of(m, layer, expert);
+        }
+    }
+    r->places_ns = now;
+    r->places_wanted = false;
+}
+
 static void publish(mo_model *m)
 {
     mo_reports *r = m->reports;
@@ -90,6 +124,7 @@ static void publish(mo_model *m)
     r->counters = (mo_counter_report){
         .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
     report_tiers(m, &r->tiers);
+    publish_places(m);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -125,7 +160,17 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
     if (!r) {
         return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
     }
+    size_t experts = 1;
+    for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
+        experts += (size_t)mo_model_layer_experts(m, layer);
+    }
+    r->places = calloc(experts, 1);
+    if (!r->places) {
+        free(r);
+        return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
+    }
     pthread_mutex_init(&r->lock, NULL);
+    r->places_wanted = true;
     m->reports = r;
     name_disk(m);
     publish(m);
@@ -138,6 +183,7 @@ void mo_reports_close(mo_reports *r)
 {
     if (r) {
         pthread_mutex_destroy(&r->lock);
+        free(r->places);
         free(r);
     }
 }
@@ -198,4 +244,40 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
     }
     free(layers);
     return found;
+}
+
+/* Picks of an expert in every phase, wherever it was found. Under the profile's lock. */
+static uint64_t picks_of(const mo_tally_layer *l, int expert)
+{
+    uint64_t sum = 0;
+    for (int phase = 0; l && expert < l->experts && phase < MO_PROFILE_PHASES; phase++) {
+        for (int found = 0; found < MO_FOUNDS; found++) {
+            sum += atomic_load_explicit(&l->hits[phase][found][expert], memory_order_relaxed);
+        }
+    }
+    return sum;
+}
+
+int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t size, int count)
+{
+    const int experts = mo_model_layer_experts(model, layer);
+    size_t first = 0;
+    for (int i = 0; i < layer && experts; i++) {
+        first += (size_t)mo_model_layer_experts(model, i);
+    }
+    pthread_mutex_lock(&model->reports->lock);
+    model->reports->places_wanted = true;
+    pthread_mutex_unlock(&model->reports->lock);
+    pthread_mutex_lock(&model->profile_lock);
+    const mo_tally *tally = mo_learning_tally(model->learning);
+    const mo_tally_layer *counts = tally ? mo_tally_find(tally, layer) : NULL;
+    const mo_reports *r = look(model);
+    for (int e = 0; e < experts && e < count; e++) {
+        const mo_expert_report one = {.place = (mo_expert_place)r->places[first + (size_t)e],
+                                      .picks = picks_of(counts, e)};
+        mo_report_write((char *)out + (size_t)e * size, size, &one, sizeof one);
+    }
+    unlock(model);
+    pthread_mutex_unlock(&model->profile_lock);
+    return experts;
 }

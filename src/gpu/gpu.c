@@ -208,6 +208,11 @@ void mo_gpu_leave(mo_gpu *gpu)
     mo_gpu_turn_end(&gpu->turn);
 }
 
+bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert)
+{
+    return mo_vram_find(gpu->experts.vram, layer, expert) != 0;
+}
+
 mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu)
 {
     return mo_gpu_hot_updates(&gpu->hot);

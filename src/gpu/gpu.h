@@ -58,6 +58,9 @@ mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu);
 void mo_gpu_enter(mo_gpu *gpu);
 void mo_gpu_leave(mo_gpu *gpu);
 
+/* Is the expert in a slot? Under the engine's lock. */
+bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert);
+
 /* ---- Reports: by any thread, without waiting for a step ---- */
 
 /* As of the end of the last step. Fills everything but name and lost. */

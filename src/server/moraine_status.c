@@ -124,10 +124,62 @@ static void plan(srv_server *server, srv_request *q)
     srv_request_end(q);
 }
 
+/* ---- Experts ---- */
+
+enum { LAYER_EXPERTS = 4096 };
+
+/* Places as a text with a letter for each expert, so that a heat map of thousands is small. */
+static json_t *layer_json(mo_model *model, int layer, mo_expert_report *list, char *places)
+{
+    static const char letters[] = {[MO_EXPERT_DISK] = '0', [MO_EXPERT_RAM] = '1', [MO_EXPERT_DEVICE] = '2'};
+    const int count = mo_model_experts(model, layer, list, sizeof *list, LAYER_EXPERTS);
+    json_t *picks = json_array();
+    int n = 0;
+    for (; n < count && n < LAYER_EXPERTS; n++) {
+        places[n] = letters[list[n].place];
+        json_array_append_new(picks, json_integer((json_int_t)list[n].picks));
+    }
+    places[n] = '\0';
+    return json_pack("{s:i, s:s, s:o}", "layer", layer, "places", places, "picks", picks);
+}
+
+static void experts(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    const int index = srv_models_find(models, srv_request_query(q, "model"));
+    srv_model *model = srv_models_peek(models, index);
+    mo_expert_report *list = malloc(LAYER_EXPERTS * sizeof *list);
+    char *places = malloc(LAYER_EXPERTS + 1);
+    mo_model_info info;
+    if (!model || !list || !places) {
+        refuse(q, index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
+               index < 0 ? "there is no model of that name" : "the model is not loaded");
+    } else {
+        json_t *layers = json_array();
+        mo_model_describe(srv_model_mo(model), &info, sizeof info);
+        for (int layer = 0; layer < info.layers; layer++) {
+            if (mo_model_layer_experts(srv_model_mo(model), layer) > 0) {
+                json_array_append_new(layers, layer_json(srv_model_mo(model), layer, list, places));
+            }
+        }
+        srv_reply_json(q, 200,
+                       json_pack("{s:s, s:i, s:i, s:{s:s, s:s, s:s}, s:o}", "model", srv_model_id(model),
+                                 "experts", info.experts, "experts_used", info.experts_used, "places", "0",
+                                 "disk", "1", "ram", "2", "device", "layers", layers));
+        srv_request_end(q);
+    }
+    free(list);
+    free(places);
+    if (model) {
+        srv_models_unpeek(model);
+    }
+}
+
 const srv_route srv_moraine_routes[] = {
     {"GET", "[/v1]/moraine/status", status, SRV_STATUS},
     {"GET", "[/v1]/moraine/events", events, SRV_QUICK},
     {"GET", "[/v1]/moraine/plan", plan, SRV_STATUS},
+    {"GET", "[/v1]/moraine/experts", experts, SRV_STATUS},
     {"POST", "[/v1]/moraine/cancel", cancel, SRV_STATUS},
     {NULL, NULL, NULL, 0},
 };
