@@ -396,6 +396,39 @@ MO_API mo_status mo_stop_put(mo_stop *stop, mo_text text, mo_text *out, int *met
 /* What still waits when the answer has ended otherwise; then a new answer may begin. */
 MO_API void mo_stop_flush(mo_stop *stop, mo_text *out);
 
+/* ---- Templates -------------------------------------------------------------------------------- */
+
+/* A Jinja template, as models bring it to write conversations, with the meaning that Python's jinja2 gives it where models
+ * are trained: trim_blocks, lstrip_blocks, break and continue, {% generation %}, raise_exception(), strftime_now(), tojson.
+ * It reaches nothing but what it is given, and ends within limits whatever it is. Constant once open: any number of threads
+ * may render it. */
+typedef struct mo_template mo_template;
+
+typedef struct mo_template_options {
+    size_t size;
+    const char *
+        clock; /* local time for strftime_now(), as 2026-01-15T10:20:30; NULL: the clock's; "": it says nothing */
+    uint64_t steps; /* most operations; 0: 100 million, some seconds */
+    uint64_t bytes; /* most memory; 0: 256 MiB and 32 times the context's length */
+} mo_template_options;
+
+MO_API void mo_template_options_init(mo_template_options *options, size_t size);
+static inline mo_template_options mo_template_options_default(void)
+{
+    mo_template_options o;
+    mo_template_options_init(&o, sizeof o);
+    return o;
+}
+
+/* MO_EFORMAT for what is no template, with the line. */
+MO_API mo_status mo_template_open(const char *text, size_t length, mo_template **out, mo_error *err);
+MO_API void mo_template_close(mo_template *t);
+/* context: a JSON object, the template's variables. *text is terminated; mo_free() it. MO_EINVAL: what the template itself
+ * refused with (raise_exception()), word for word, or "line 7: " and what is wrong. MO_ENOSPC: a limit was reached. */
+MO_API mo_status mo_template_render(const mo_template *t, const char *context, size_t context_length,
+                                    const mo_template_options *options, char **text, size_t *length,
+                                    mo_error *err);
+
 /* ---- Chat ------------------------------------------------------------------------------------- */
 
 typedef struct mo_chat_options {

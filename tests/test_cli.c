@@ -757,6 +757,28 @@ static void test_learning_in_chat(void **state)
     assert_non_null(strstr(output, "{\"success\":true,\"active\":true,\"update_rate\":1.0,\"exchanged\":"));
 }
 
+/* ---- Templates ---- */
+
+static void test_template(void **state)
+{
+    (void)state;
+    shell("printf '%s\\n' "
+          "'{\"template\": \"{{ x | tojson }} {{ strftime_now(\\\"%d %b %Y\\\") }}\", \"context\": {\"x\": "
+          "[1e-7, "
+          "99999999999999999999, \"é\"]}, \"clock\": \"2026-01-15T10:20:30\"}' "
+          "'{\"context\": {}, \"template\": \"{{ raise_exception(\\\"no\\\") }}\"}' '' "
+          "'{\"template\": \"{% if %}\"}' 'none' '{\"template\": \"last\"}' >lines");
+    assert_int_equal(run("template <lines"), 0);
+    assert_string_equal(
+        output, "{\"text\":\"[1e-07, 99999999999999999999, \\\"é\\\"] 15 Jan 2026\"}\n"
+                "{\"error\":\"no\"}\n"
+                "{\"error\":\"line 1: expected an expression, found %}\"}\n"
+                "{\"error\":\"the line is no JSON object with a text as \\\"template\\\" and an object as "
+                "\\\"context\\\"\"}\n"
+                "{\"text\":\"last\"}\n");
+    expect_failure("template model.gguf </dev/null", 2, "template");
+}
+
 /* ---- Models larger than RAM ---- */
 
 #define PEBBLE  MO_TEST_MODEL
@@ -765,9 +787,9 @@ static void test_learning_in_chat(void **state)
 /* No option may be there twice: the second would never be reached. */
 static void test_options_are_unique(void **state)
 {
-    static const char *const commands[] = {"run",     "chat",     "plan", "probe",    "trace",
-                                           "replay",  "bench",    "eval", "tokenize", "inspect",
-                                           "machine", "quantize", "synth"};
+    static const char *const commands[] = {"run",      "chat",    "plan",     "probe",    "trace",
+                                           "replay",   "bench",   "eval",     "tokenize", "inspect",
+                                           "template", "machine", "quantize", "synth"};
     char line[128];
     (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -1041,6 +1063,7 @@ int main(void)
         cmocka_unit_test(test_output_errors),
         cmocka_unit_test(test_eval),
         cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_template),
         cmocka_unit_test(test_bench),
         cmocka_unit_test(test_run),
         cmocka_unit_test(test_chat),

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
 #include "check.h"
 #include "failing_memory.h"
 #include "grammar/gbnf.h"
 #include "random.h"
 #include "sanitized.h"
-#include "text/utf8.h"
 #include "toygrammar.h"
 
 static int setup(void **state)

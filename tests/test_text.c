@@ -10,10 +10,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/utf8.h"
 #include "failing_memory.h"
 #include "random.h"
 #include "text/stream.h"
-#include "text/utf8.h"
 #include "toyvocab.h"
 
 #define DATA MO_TEST_DATA "/text/"

@@ -13,6 +13,7 @@ BEGIN {
     may["net"] = "base"
     may["numeric"] = "base"
     may["gguf"] = "base numeric"
+    may["template"] = "base"
     may["text"] = "base gguf"
     may["grammar"] = "base text"
     may["dialogue"] = "base text"
@@ -25,7 +26,7 @@ BEGIN {
     may["hotcache"] = "base gguf model store plan profile"
     may["engine"] = "base numeric model store profile"
     may["gpu"] = "base numeric gguf model device store plan profile hotcache engine"
-    may["api"] = "base numeric gguf text grammar dialogue model synth device store plan profile hotcache engine gpu"
+    may["api"] = "base numeric gguf template text grammar dialogue model synth device store plan profile hotcache engine gpu"
     may["server"] = ""
     may["cli"] = "server"
     # Lists of what there is, each named by the root of its room: the wings of numeric, the families of model.

@@ -16,6 +16,7 @@ int cli_quantize(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_synth(int argc, char **argv);
+int cli_template(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 
 #endif

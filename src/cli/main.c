@@ -28,6 +28,7 @@ static const struct {
     {"bench", "measure prompt and answer speed", cli_bench},
     {"eval", "perplexity of texts, use of experts, logits to a file, distance from saved ones", cli_eval},
     {"tokenize", "print the token ids of a text", cli_tokenize},
+    {"template", "render chat templates: lines of JSON in, lines of JSON out", cli_template},
     {"inspect", "show what a model file holds and what one token reads of it", cli_inspect},
     {"machine", "show what this machine offers: cores, instruction sets, memory", cli_machine},
     {"quantize", "write a model with its weights in other formats", cli_quantize},

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "text/lookup.h"
-#include "text/utf8.h"
 
 typedef struct parser {
     const uint8_t *text;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { RUNS_KEPT = 16 };
 

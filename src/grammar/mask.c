@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum {
     BYTES = 8 << 20, /* of masks that are kept */

@@ -7,8 +7,8 @@
 
 #include "base/growing.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "grammar/charset.h"
-#include "text/utf8.h"
 
 typedef struct place {
     uint32_t character; /* that leads to it */

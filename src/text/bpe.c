@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "text/merge.h"
 #include "text/split.h"
-#include "text/utf8.h"
 
 /* Longest piece that is looked up whole before merging. */
 enum { WHOLE = 64 };

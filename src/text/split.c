@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { STAGES = 6 };
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/merge.h"
-#include "text/utf8.h"
 
 static const uint8_t space_mark[3] = {0xE2, 0x96, 0x81}; /* U+2581, which stands for a space */
 

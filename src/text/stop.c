@@ -6,7 +6,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { COUNT_MAX = 256, LENGTH_MAX = 65536, SPACE = 64 };
 

@@ -6,7 +6,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 void mo_stream_init(mo_stream *s, const mo_tokenizer *t, unsigned flags)
 {

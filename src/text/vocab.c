@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "text/split.h"
-#include "text/utf8.h"
 
 /* Longest token accepted. Published ones stay below 1 KiB; the bound keeps lengths in 24 bits. */
 enum { LONGEST_TOKEN = 1 << 20 };

@@ -1,6 +1,6 @@
 /* Utf8: characters in bytes that may not be UTF-8 at all. */
-#ifndef MO_TEXT_UTF8_H
-#define MO_TEXT_UTF8_H
+#ifndef MO_BASE_UTF8_H
+#define MO_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,55 @@
+/* Parser: from tokens to the tree. */
+#ifndef MO_TEMPLATE_PARSER_H
+#define MO_TEMPLATE_PARSER_H
+
+#include "template/lexer.h"
+#include "template/node.h"
+
+typedef struct mo_jparser {
+    mo_work *w;
+    mo_jtokens tokens;
+    size_t at;
+    mo_jdict *symbols; /* name: number */
+    int loops;         /* that `break` could leave */
+} mo_jparser;
+
+typedef struct mo_jtree {
+    mo_jnodes body;
+    int symbols;                       /* how many names there are */
+    int loop, caller, varargs, kwargs; /* symbols of names that mean something; always there */
+} mo_jtree;
+
+/* The work ends where the text is no template. The tree lives as long as the work's memory. */
+mo_jtree mo_parser_run(mo_work *w, const char *text, size_t length);
+
+/* ---- What statements and expressions share ---- */
+
+const mo_jtoken *mo_parser_now(const mo_jparser *p);
+const mo_jtoken *mo_parser_ahead(const mo_jparser *p); /* the token after that */
+const mo_jtoken *mo_parser_next(mo_jparser *p);        /* takes the token */
+bool mo_parser_is(const mo_jparser *p, const char *operator);
+bool mo_parser_is_name(const mo_jparser *p, const char *name);
+bool mo_parser_take(mo_jparser *p, const char *operator); /* if it is there */
+bool mo_parser_take_name(mo_jparser *p, const char *name);
+void mo_parser_expect(mo_jparser *p, const char *operator);
+mo_jstring mo_parser_expect_name(mo_jparser *p);
+_Noreturn void mo_parser_wrong(mo_jparser *p, const char *expected);
+
+mo_jnode *mo_parser_node(mo_jparser *p, mo_jnode_kind kind);
+int mo_parser_symbol(mo_jparser *p, mo_jstring name);
+void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node);
+
+/* ---- Expressions (expression.c) ---- */
+
+mo_jnode *mo_parse_expression(mo_jparser *p);
+/* One or several with commas, which are a tuple. condition: `x if y else z` may be there. */
+mo_jnode *mo_parse_tuple(mo_jparser *p, bool condition);
+/* A name, or names with commas, or (for set) a namespace's field. */
+mo_jnode *mo_parse_target(mo_jparser *p, bool fields);
+/* name(arguments) | name ... around NULL. */
+mo_jnode *mo_parse_filters(mo_jparser *p);
+mo_jnode *mo_parse_call(mo_jparser *p); /* an expression that must be a call */
+/* (a, b=1) of a macro into the node. */
+void mo_parse_parameters(mo_jparser *p, mo_jnode *node);
+
+#endif

@@ -1,0 +1,122 @@
+/* Run: the interpreter. One rendering of a tree with a context. */
+#ifndef MO_TEMPLATE_RUN_H
+#define MO_TEMPLATE_RUN_H
+
+#include <time.h>
+
+#include "template/parser.h"
+
+typedef struct mo_jvariable {
+    int symbol;
+    mo_jv value;
+} mo_jvariable;
+
+/* Variables of a scope: the template's, one round of a loop, a macro's call. */
+typedef struct mo_jframe {
+    struct mo_jframe *parent;
+    mo_jvariable *variables;
+    uint32_t count, capacity;
+} mo_jframe;
+
+typedef enum mo_jleave { MO_LEAVE_NOT, MO_LEAVE_BREAK, MO_LEAVE_CONTINUE } mo_jleave;
+
+typedef struct mo_jrun {
+    mo_work *w;
+    const mo_jtree *tree;
+    const mo_jdict *context;
+    mo_jframe *frame;
+    mo_jbuffer *out;
+    mo_jleave leave;
+    const struct tm *clock; /* NULL: strftime_now() says nothing */
+} mo_jrun;
+
+struct mo_jmacro {
+    const mo_jnode *node;
+    mo_jframe *frame; /* where it was defined */
+};
+
+struct mo_jloop {
+    const mo_jnode *node;
+    mo_jframe *frame; /* around it */
+    mo_jlist *items;
+    uint32_t at;
+    int depth;
+    mo_jv changed; /* what loop.changed() saw last */
+};
+
+typedef struct mo_jargs {
+    mo_jv *places;
+    uint32_t count;
+    mo_jdict *names; /* NULL: none */
+} mo_jargs;
+
+/* Filters, tests, methods and functions of the environment. */
+struct mo_jfunction {
+    const char *name;
+    /* Names with blanks between; one that ends with ? may be absent. NULL: arguments are taken as they come. */
+    const char *parameters;
+    /* self: what is filtered or tested, or whose method it is. a: the arguments in the order of `parameters`. */
+    mo_jv (*call)(mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all);
+};
+
+struct mo_jmethod {
+    mo_jv self;
+    const mo_jfunction *function;
+};
+
+/* ---- Expressions and statements ---- */
+
+mo_jv mo_run_eval(mo_jrun *r, const mo_jnode *n);
+void mo_run_body(mo_jrun *r, const mo_jnodes *body);
+/* The output of statements as a text. */
+mo_jstring mo_run_capture(mo_jrun *r, const mo_jnodes *body);
+mo_jv mo_run_loop(mo_jrun *r, const mo_jnode *n, mo_jv over, mo_jframe *around, int depth, bool capture);
+void mo_run_assign(mo_jrun *r, const mo_jnode *target, mo_jv v);
+
+mo_jframe *mo_frame_enter(mo_jrun *r, mo_jframe *parent);
+void mo_frame_set(mo_jrun *r, mo_jframe *f, int symbol, mo_jv v);
+
+/* ---- Access (access.c) ---- */
+
+mo_jv mo_access_attribute(mo_jrun *r, mo_jv v, mo_jstring name); /* v.name */
+mo_jv mo_access_item(mo_jrun *r, mo_jv v, mo_jv key);            /* v[key] */
+mo_jv mo_access_own(mo_jrun *r, mo_jv v, mo_jstring name);       /* an attribute that is no item */
+/* v[a:b:c], MO_J_ABSENT where left out. */
+mo_jv mo_access_slice(mo_jrun *r, mo_jv v, mo_jv a, mo_jv b, mo_jv c);
+/* "a.b.0", as filters name attributes. */
+mo_jv mo_access_path(mo_jrun *r, mo_jv v, mo_jv path);
+
+/* ---- Operators (operators.c) ---- */
+
+mo_jv mo_operate(mo_jrun *r, mo_jop op, mo_jv a, mo_jv b);
+bool mo_compare(mo_jrun *r, mo_jop op, mo_jv a, mo_jv b);
+bool mo_contains(mo_jrun *r, mo_jv container, mo_jv item);
+mo_jv mo_negate(mo_jrun *r, mo_jv v);
+
+/* ---- Calls (call.c) ---- */
+
+mo_jv mo_call(mo_jrun *r, mo_jv callee, const mo_jargs *args);
+/* caller: what {% call %} hands over, or MO_J_ABSENT. */
+mo_jv mo_call_macro(mo_jrun *r, const mo_jmacro *macro, const mo_jargs *args, mo_jv caller);
+mo_jv mo_call_function(mo_jrun *r, const mo_jfunction *f, mo_jv self, const mo_jargs *args);
+mo_jargs mo_call_arguments(mo_jrun *r, const mo_jnode *n);
+mo_jv mo_call_filter(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args);
+bool mo_call_test(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args);
+/* The arguments from the i-th on. */
+mo_jargs mo_args_from(const mo_jargs *args, uint32_t i);
+
+/* ---- Tables ---- */
+
+/* The function of that name in a table whose last name is NULL; NULL: it has none. */
+const mo_jfunction *mo_function_find(const mo_jfunction *table, mo_jstring name);
+
+extern const mo_jfunction mo_filters_text[], mo_filters_sequence[], mo_filters_value[], mo_tests[],
+    mo_globals[], mo_methods_string[], mo_methods_list[], mo_methods_tuple[], mo_methods_dict[],
+    mo_methods_loop[];
+
+/* ---- Formatting (format.c) ---- */
+
+mo_jv mo_format_percent(mo_jrun *r, mo_jstring format, mo_jv arguments);
+mo_jv mo_format_braces(mo_jrun *r, mo_jstring format, const mo_jargs *args);
+
+#endif

@@ -1,0 +1,236 @@
+#include "template/string.h"
+
+#include "template/unicode.h"
+
+/* ---- Buffers ---- */
+
+mo_jbuffer *mo_jbuffer_new(mo_work *w, size_t capacity)
+{
+    mo_jbuffer *b = mo_work_alloc(w, sizeof *b);
+    capacity = capacity < 32 ? 32 : capacity;
+    if (capacity > INT32_MAX) {
+        mo_work_fail(w, MO_ENOSPC, "a text of the template passes 2 GiB");
+    }
+    b->data = mo_work_alloc(w, capacity);
+    b->capacity = (uint32_t)capacity;
+    return b;
+}
+
+static void grow(mo_work *w, mo_jbuffer *b, size_t more)
+{
+    if (more <= b->capacity - b->used) {
+        return;
+    }
+    const size_t capacity = 2 * ((size_t)b->used + more);
+    if (capacity > INT32_MAX) {
+        mo_work_fail(w, MO_ENOSPC, "a text of the template passes 1 GiB");
+    }
+    char *data = mo_work_alloc(w, capacity);
+    memcpy(data, b->data, b->used);
+    if (b->marks) {
+        uint8_t *marks = mo_work_alloc(w, capacity);
+        memcpy(marks, b->marks, b->used);
+        b->marks = marks;
+    }
+    b->data = data;
+    b->capacity = (uint32_t)capacity;
+}
+
+/* From now on every byte has a mark of its own. */
+static void mark_each(mo_work *w, mo_jbuffer *b)
+{
+    if (!b->marks) {
+        uint8_t *marks = mo_work_alloc(w, b->capacity);
+        memset(marks, b->input, b->used);
+        b->marks = marks;
+    }
+}
+
+void mo_jbuffer_add(mo_work *w, mo_jbuffer *b, const char *data, size_t length, bool input)
+{
+    if (length == 0) {
+        return;
+    }
+    mo_work_spend(w, 1 + length / 64);
+    grow(w, b, length);
+    if (b->used == 0 && !b->marks) {
+        b->input = input;
+    } else if (b->marks || b->input != input) {
+        mark_each(w, b);
+        memset(b->marks + b->used, input, length);
+    }
+    memcpy(b->data + b->used, data, length);
+    b->used += (uint32_t)length;
+}
+
+void mo_jbuffer_add_string(mo_work *w, mo_jbuffer *b, mo_jstring s)
+{
+    if (s.length == 0) {
+        return;
+    }
+    if (!s.buffer->marks) {
+        grow(w, b, s.length); /* may move the bytes of s, when it is a part of b */
+        mo_jbuffer_add(w, b, mo_jstring_data(s), s.length, s.buffer->input);
+        return;
+    }
+    mo_work_spend(w, 1 + s.length / 64);
+    grow(w, b, s.length);
+    mark_each(w, b);
+    memcpy(b->data + b->used, mo_jstring_data(s), s.length);
+    memcpy(b->marks + b->used, s.buffer->marks + s.from, s.length);
+    b->used += s.length;
+}
+
+void mo_jbuffer_add_code(mo_work *w, mo_jbuffer *b, uint32_t code, bool input)
+{
+    char bytes[4];
+    mo_jbuffer_add(w, b, bytes, mo_utf8_encode(code, bytes), input);
+}
+
+/* ---- Strings ---- */
+
+mo_jstring mo_jstring_new(mo_work *w, const char *data, size_t length, bool input)
+{
+    mo_jbuffer *b = mo_work_alloc(w, sizeof *b);
+    if (length > INT32_MAX) {
+        mo_work_fail(w, MO_ENOSPC, "a text for the template passes 2 GiB");
+    }
+    b->data = mo_work_alloc(w, length);
+    memcpy(b->data, data, length);
+    b->used = b->capacity = (uint32_t)length;
+    b->input = input;
+    b->fixed = true;
+    return (mo_jstring){b, 0, (uint32_t)length};
+}
+
+mo_jstring mo_jstring_concat(mo_work *w, mo_jstring a, mo_jstring b)
+{
+    if (b.length == 0) {
+        return a;
+    }
+    if (a.length == 0) {
+        return b;
+    }
+    if (!a.buffer->fixed && a.from + a.length == a.buffer->used) {
+        mo_jbuffer_add_string(w, a.buffer, b);
+        return (mo_jstring){a.buffer, a.from, a.length + b.length};
+    }
+    mo_jbuffer *both = mo_jbuffer_new(w, (size_t)a.length + b.length);
+    mo_jbuffer_add_string(w, both, a);
+    mo_jbuffer_add_string(w, both, b);
+    return mo_jbuffer_view(both);
+}
+
+const char *mo_jstring_text(mo_work *w, mo_jstring s)
+{
+    char *text = mo_work_alloc(w, (size_t)s.length + 1);
+    memcpy(text, mo_jstring_data(s), s.length);
+    return text;
+}
+
+bool mo_jstring_is_input(mo_jstring s)
+{
+    return s.length > 0 &&
+           (s.buffer->marks ? memchr(s.buffer->marks + s.from, 1, s.length) != NULL : s.buffer->input);
+}
+
+bool mo_jstring_equal(mo_jstring a, mo_jstring b)
+{
+    return a.length == b.length && memcmp(mo_jstring_data(a), mo_jstring_data(b), a.length) == 0;
+}
+
+int mo_jstring_compare(mo_jstring a, mo_jstring b)
+{
+    const int order =
+        memcmp(mo_jstring_data(a), mo_jstring_data(b), a.length < b.length ? a.length : b.length);
+    return order < 0 ? -1 : order > 0 ? 1 : a.length < b.length ? -1 : a.length > b.length;
+}
+
+static bool begins_character(char byte)
+{
+    return ((uint8_t)byte & 0xC0) != 0x80;
+}
+
+size_t mo_jstring_characters(mo_jstring s)
+{
+    const char *data = mo_jstring_data(s);
+    size_t count = 0;
+    for (size_t i = 0; i < s.length; i++) {
+        count += begins_character(data[i]);
+    }
+    return count;
+}
+
+size_t mo_jstring_offset(mo_jstring s, size_t index)
+{
+    const char *data = mo_jstring_data(s);
+    size_t at = 0;
+    for (; at < s.length; at++) {
+        if (begins_character(data[at]) && index-- == 0) {
+            break;
+        }
+    }
+    return at;
+}
+
+uint32_t mo_jstring_code(mo_jstring s, size_t at, size_t *bytes)
+{
+    const uint8_t *p = (const uint8_t *)mo_jstring_data(s) + at;
+    *bytes = mo_utf8_length(p, s.length - at);
+    return mo_utf8_decode(p, *bytes);
+}
+
+int64_t mo_jstring_find(mo_jstring s, mo_jstring what, size_t from)
+{
+    if (from > s.length) {
+        return -1;
+    }
+    const char *data = mo_jstring_data(s);
+    const char *p =
+        what.length ? memmem(data + from, s.length - from, mo_jstring_data(what), what.length) : data + from;
+    return p ? p - data : -1;
+}
+
+int64_t mo_jstring_find_last(mo_jstring s, mo_jstring what, size_t to)
+{
+    const char *data = mo_jstring_data(s);
+    for (int64_t at = (int64_t)to - (int64_t)what.length; at >= 0; at--) {
+        if (memcmp(data + at, mo_jstring_data(what), what.length) == 0) {
+            return at;
+        }
+    }
+    return -1;
+}
+
+static bool is_in(uint32_t code, const mo_jstring *chars)
+{
+    if (!chars) {
+        return mo_code_is_space(code);
+    }
+    for (size_t at = 0, bytes; at < chars->length; at += bytes) {
+        if (mo_jstring_code(*chars, at, &bytes) == code) {
+            return true;
+        }
+    }
+    return false;
+}
+
+mo_jstring mo_jstring_trim(mo_jstring s, const mo_jstring *chars, int sides)
+{
+    const char *data = mo_jstring_data(s);
+    size_t from = 0, to = s.length, bytes;
+    while ((sides & MO_TRIM_LEFT) && from < to && is_in(mo_jstring_code(s, from, &bytes), chars)) {
+        from += bytes;
+    }
+    while ((sides & MO_TRIM_RIGHT) && from < to) {
+        size_t last = to - 1;
+        while (!begins_character(data[last])) {
+            last--;
+        }
+        if (!is_in(mo_jstring_code(s, last, &bytes), chars)) {
+            break;
+        }
+        to = last;
+    }
+    return mo_jstring_part(s, from, to - from);
+}
