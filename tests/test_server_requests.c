@@ -14,10 +14,11 @@
 #include "check.h"
 #include "server/choice.h"
 #include "server/conversation.h"
-#include "server/field.h"
+#include "server/envelope.h"
 #include "server/format.h"
 #include "server/identity.h"
 #include "server/parameters.h"
+#include "server/place.h"
 #include "server/prompts.h"
 #include "server/tools.h"
 
@@ -125,7 +126,7 @@ static bool read_parameters(const char *text, srv_dialect dialect, srv_parameter
 {
     *root = read_request(text);
     *p = srv_parameters_default();
-    const srv_field f = srv_field_root(*root, fault);
+    const srv_place f = srv_place_root(*root, fault);
     return srv_parameters_read(&f, dialect, model, p);
 }
 
@@ -250,7 +251,7 @@ static bool read_tools(const char *text, srv_dialect dialect, srv_tools *tools, 
 {
     *root = read_request(text);
     *tools = (srv_tools){0};
-    const srv_field f = srv_field_root(*root, fault);
+    const srv_place f = srv_place_root(*root, fault);
     return srv_tools_read(&f, dialect, tools);
 }
 
@@ -375,7 +376,7 @@ static void formats_are_found_in_every_dialect(void **state)
         srv_fault fault = {0};
         srv_format format = {0};
         json_t *root = read_request(cases[i].request);
-        const srv_field f = srv_field_root(root, &fault);
+        const srv_place f = srv_place_root(root, &fault);
         const bool good = srv_format_read(&f, cases[i].dialect, &format);
         if (good != (cases[i].schema != NULL)) {
             fail_msg("%s: %s", cases[i].request, fault.message);
@@ -393,14 +394,14 @@ static void formats_are_found_in_every_dialect(void **state)
 
 /* ---- Conversations ---- */
 
-typedef bool (*reader)(const srv_field *root, srv_conversation *out);
+typedef bool (*reader)(const srv_place *root, srv_conversation *out);
 
 static void check_conversation(reader read, const char *request, const char *expected, bool prefill)
 {
     srv_fault fault = {0};
     srv_conversation c = {0};
     json_t *root = read_request(request);
-    const srv_field f = srv_field_root(root, &fault);
+    const srv_place f = srv_place_root(root, &fault);
     if (!read(&f, &c)) {
         fail_msg("%s: %s", request, fault.message);
     }
@@ -415,7 +416,7 @@ static void check_refused(reader read, const char *request, const char *param)
     srv_fault fault = {0};
     srv_conversation c = {0};
     json_t *root = read_request(request);
-    const srv_field f = srv_field_root(root, &fault);
+    const srv_place f = srv_place_root(root, &fault);
     if (read(&f, &c)) {
         fail_msg("%s was taken", request);
     }
@@ -436,7 +437,7 @@ static void chats_are_taken_as_they_are(void **state)
                        "'reasoning':'hm','tool_calls':[{'id':'c1','type':'function','function':{'name':'f','"
                        "arguments':'{broken'}}]},"
                        "{'role':'tool','tool_call_id':'c1','content':'r'}]}",
-                       "[{'role':'developer','content':'d'},{'role':'user','content':[{'type':'text','text':'"
+                       "[{'role':'system','content':'d'},{'role':'user','content':[{'type':'text','text':'"
                        "a'},{'type':'text','text':'b'}],"
                        "'name':'u'},{'role':'assistant','content':null,'reasoning_content':'hm','tool_calls':"
                        "[{'id':'c1','type':'function',"
@@ -603,7 +604,7 @@ static void prompts_come_in_all_forms(void **state)
         size_t count = 0;
         bool several = false;
         json_t *root = read_request(cases[i].request);
-        const srv_field f = srv_field_root(root, &fault), p = srv_member(&f, "p");
+        const srv_place f = srv_place_root(root, &fault), p = srv_member(&f, "p");
         const bool good = srv_prompts_read(&p, model, tokens, 4, &count, &several);
         if (good != (cases[i].count > 0) ||
             (good && (count != cases[i].count || several != cases[i].several))) {
@@ -679,6 +680,27 @@ static void items_keep_the_models_order(void **state)
     srv_choice_free(&c);
 }
 
+/* ---- Grammars ---- */
+
+static void grammars_of_clients_are_put_inside(void **state)
+{
+    (void)state;
+    static const char gbnf[] =
+        "root ::= \"root\" [root\\]] root-2 | <root> # root\nroot-2 ::= root | roots\nroots ::= \"\\\"root\"";
+    static const char expected[] = "answer ::= \"root\" [root\\]] root-2 | <root> # root\nroot-2 ::= answer "
+                                   "| roots\nroots ::= \"\\\"root\"\n";
+    srv_writer w = {0};
+    srv_envelope_rename(gbnf, strlen(gbnf), &w);
+    assert_int_equal(w.length, strlen(expected));
+    assert_memory_equal(w.data, expected, w.length);
+    srv_writer_empty(&w);
+    srv_envelope_rename("x ::= \"unended", 15, &w);
+    srv_writer_empty(&w);
+    srv_envelope_root(model, false, &w); /* pebble does not think */
+    assert_int_equal(w.length, strlen("root ::= answer\n"));
+    srv_writer_free(&w);
+}
+
 static void names_differ(void **state)
 {
     (void)state;
@@ -710,6 +732,7 @@ int main(void)
         cmocka_unit_test(prompts_come_in_all_forms),
         cmocka_unit_test(tokens_have_bytes),
         cmocka_unit_test(items_keep_the_models_order),
+        cmocka_unit_test(grammars_of_clients_are_put_inside),
         cmocka_unit_test(names_differ),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

@@ -151,6 +151,8 @@ all)
     launch native install.sh tests/install.sh build
     launch native test_terminal.py tests/test_terminal.py build
     launch native test_server.py tests/test_server.py build
+    launch native test_server_api.py tests/test_server_api.py build
+    launch native test_clients.py tests/test_clients.py build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)

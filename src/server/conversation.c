@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool no_memory(const srv_field *f)
+static bool no_memory(const srv_place *f)
 {
     return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
 }
@@ -16,7 +16,7 @@ void srv_conversation_free(srv_conversation *c)
 
 /* ---- Messages ---- */
 
-json_t *srv_message_add(srv_conversation *c, const srv_field *at, const char *role)
+json_t *srv_message_add(srv_conversation *c, const srv_place *at, const char *role)
 {
     if (!c->messages) {
         c->messages = json_array();
@@ -29,12 +29,12 @@ json_t *srv_message_add(srv_conversation *c, const srv_field *at, const char *ro
     return message;
 }
 
-bool srv_message_set(json_t *message, const srv_field *at, const char *name, json_t *value)
+bool srv_message_set(json_t *message, const srv_place *at, const char *name, json_t *value)
 {
     return json_object_set_new(message, name, value) == 0 || no_memory(at);
 }
 
-bool srv_message_append(json_t *message, const srv_field *at, const char *name, mo_text text)
+bool srv_message_append(json_t *message, const srv_place *at, const char *name, mo_text text)
 {
     const json_t *old = json_object_get(message, name);
     const size_t length = json_string_length(old);
@@ -54,7 +54,7 @@ bool srv_message_append(json_t *message, const srv_field *at, const char *name, 
     return good;
 }
 
-bool srv_message_call(json_t *message, const srv_field *at, mo_text id, mo_text name, const json_t *arguments)
+bool srv_message_call(json_t *message, const srv_place *at, mo_text id, mo_text name, const json_t *arguments)
 {
     json_t *calls = json_object_get(message, "tool_calls");
     if (!calls) {
@@ -73,9 +73,9 @@ bool srv_message_call(json_t *message, const srv_field *at, mo_text id, mo_text 
     return !failed || no_memory(at);
 }
 
-bool srv_part_text(const srv_field *part, mo_text *out)
+bool srv_part_text(const srv_place *part, mo_text *out)
 {
-    const srv_field type = srv_member(part, "type");
+    const srv_place type = srv_member(part, "type");
     if (!json_is_object(part->value)) {
         return srv_wrong_type(part, "an object");
     }
@@ -97,13 +97,13 @@ bool srv_part_text(const srv_field *part, mo_text *out)
                    ? srv_wrong(part, "audio input is not supported")
                    : srv_wrong(&type, "parts of type %.64s are not supported", kind.data);
     }
-    const srv_field text = srv_member(part, name);
+    const srv_place text = srv_member(part, name);
     return text.value ? srv_read_text(text, out) : srv_missing(&text);
 }
 
 /* ---- Ends ---- */
 
-static bool name_results(const srv_field *root, json_t *messages)
+static bool name_results(const srv_place *root, json_t *messages)
 {
     json_t *names = json_object(), *message, *call;
     bool good = names != NULL;
@@ -133,11 +133,11 @@ static bool is_assistant(const json_t *message)
     return role && strcmp(role, "assistant") == 0;
 }
 
-static bool find_prefill(const srv_field *root, srv_conversation *c)
+static bool find_prefill(const srv_place *root, srv_conversation *c)
 {
-    const srv_field go_on = srv_member(root, "continue_final_message"),
+    const srv_place go_on = srv_member(root, "continue_final_message"),
                     begin = srv_member(root, "add_generation_prompt");
-    const srv_field messages = srv_member(root, "messages");
+    const srv_place messages = srv_member(root, "messages");
     bool wanted = false, prompt = true;
     if (!srv_read_bool(go_on, &wanted) || !srv_read_bool(begin, &prompt)) {
         return false;
@@ -159,12 +159,12 @@ static bool find_prefill(const srv_field *root, srv_conversation *c)
     return true;
 }
 
-bool srv_conversation_finish(const srv_field *root, srv_conversation *c)
+bool srv_conversation_finish(const srv_place *root, srv_conversation *c)
 {
     return name_results(root, c->messages) && find_prefill(root, c);
 }
 
-bool srv_conversation_plain(const srv_field *at, mo_text system, mo_text user, srv_conversation *out)
+bool srv_conversation_plain(const srv_place *at, mo_text system, mo_text user, srv_conversation *out)
 {
     json_t *message;
     if (system.length > 0 && (!(message = srv_message_add(out, at, "system")) ||
@@ -177,7 +177,7 @@ bool srv_conversation_plain(const srv_field *at, mo_text system, mo_text user, s
 /* ---- OpenAI's chat ---- */
 
 /* A text as it is; parts as a list of texts; null as null. */
-static bool read_content(const srv_field *f, json_t *message)
+static bool read_content(const srv_place *f, json_t *message)
 {
     if (!f->value) {
         return srv_message_set(message, f, "content", json_null());
@@ -191,7 +191,7 @@ static bool read_content(const srv_field *f, json_t *message)
     json_t *parts = json_array();
     bool good = parts ? true : no_memory(f);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_field part = srv_element(f, i);
+        const srv_place part = srv_element(f, i);
         mo_text text = {"", 0};
         good = srv_part_text(&part, &text);
         if (good && json_array_append_new(parts, json_pack("{s:s,s:o}", "type", "text", "text",
@@ -206,18 +206,18 @@ static bool read_content(const srv_field *f, json_t *message)
     return srv_message_set(message, f, "content", parts);
 }
 
-static bool read_call(const srv_field *call, json_t *message)
+static bool read_call(const srv_place *call, json_t *message)
 {
-    const srv_field custom = srv_member(call, "custom"); /* a call whose input is a text */
-    const srv_field function = custom.value ? custom : srv_member(call, "function");
+    const srv_place custom = srv_member(call, "custom"); /* a call whose input is a text */
+    const srv_place function = custom.value ? custom : srv_member(call, "function");
     if (!json_is_object(call->value)) {
         return srv_wrong_type(call, "an object");
     }
     if (!function.value) {
         return srv_missing(&function);
     }
-    const srv_field name = srv_member(&function, "name");
-    const srv_field arguments = srv_member(&function, custom.value ? "input" : "arguments");
+    const srv_place name = srv_member(&function, "name");
+    const srv_place arguments = srv_member(&function, custom.value ? "input" : "arguments");
     mo_text id = {NULL, 0}, text = {"", 0};
     if (!srv_is_object(function) || !srv_read_text(srv_member(call, "id"), &id)) {
         return false;
@@ -231,13 +231,13 @@ static bool read_call(const srv_field *call, json_t *message)
     return srv_read_text(name, &text) && srv_message_call(message, call, id, text, arguments.value);
 }
 
-static bool read_calls(const srv_field *f, json_t *message)
+static bool read_calls(const srv_place *f, json_t *message)
 {
     if (!srv_is_list(*f)) {
         return false;
     }
     for (size_t i = 0; i < srv_count(f); i++) {
-        const srv_field call = srv_element(f, i);
+        const srv_place call = srv_element(f, i);
         if (!read_call(&call, message)) {
             return false;
         }
@@ -246,12 +246,12 @@ static bool read_calls(const srv_field *f, json_t *message)
 }
 
 /* The call of an assistant's message as it was written before there were tool_calls. */
-static bool read_old_call(const srv_field *f, json_t *message)
+static bool read_old_call(const srv_place *f, json_t *message)
 {
     if (!f->value) {
         return true;
     }
-    const srv_field name = srv_member(f, "name"), arguments = srv_member(f, "arguments");
+    const srv_place name = srv_member(f, "name"), arguments = srv_member(f, "arguments");
     mo_text text = {"", 0};
     if (!srv_is_object(*f)) {
         return false;
@@ -263,20 +263,20 @@ static bool read_old_call(const srv_field *f, json_t *message)
            srv_message_call(message, f, (mo_text){NULL, 0}, text, arguments.value);
 }
 
-static bool copy_text(const srv_field *in, const char *from, json_t *message, const char *to)
+static bool copy_text(const srv_place *in, const char *from, json_t *message, const char *to)
 {
-    const srv_field f = srv_member(in, from);
+    const srv_place f = srv_member(in, from);
     mo_text text = {NULL, 0};
     return srv_read_text(f, &text) &&
            (!text.data || json_object_set(message, to, (json_t *)f.value) == 0 || no_memory(f.in));
 }
 
-static const char *read_role(const srv_field *in)
+static const char *read_role(const srv_place *in)
 {
-    static const char *const roles[][2] = {{"system", "system"}, {"developer", "developer"},
+    static const char *const roles[][2] = {{"system", "system"}, {"developer", "system"},
                                            {"user", "user"},     {"assistant", "assistant"},
                                            {"tool", "tool"},     {"function", "tool"}};
-    const srv_field f = srv_member(in, "role");
+    const srv_place f = srv_member(in, "role");
     mo_text text = {NULL, 0};
     if (!f.value) {
         srv_missing(&f);
@@ -294,7 +294,7 @@ static const char *read_role(const srv_field *in)
     return NULL;
 }
 
-static bool read_message(const srv_field *f, srv_conversation *out)
+static bool read_message(const srv_place *f, srv_conversation *out)
 {
     if (!json_is_object(f->value)) {
         return srv_wrong_type(f, "an object");
@@ -304,9 +304,9 @@ static bool read_message(const srv_field *f, srv_conversation *out)
     if (!message) {
         return false;
     }
-    const srv_field content = srv_member(f, "content"), calls = srv_member(f, "tool_calls");
-    const srv_field old = srv_member(f, "function_call");
-    const srv_field thought =
+    const srv_place content = srv_member(f, "content"), calls = srv_member(f, "tool_calls");
+    const srv_place old = srv_member(f, "function_call");
+    const srv_place thought =
         srv_member_of(f, (const char *const[]){"reasoning_content", "reasoning", "thinking", NULL});
     const bool assistant = strcmp(role, "assistant") == 0;
     if (assistant && (!read_calls(&calls, message) || !read_old_call(&old, message))) {
@@ -331,10 +331,10 @@ static bool read_message(const srv_field *f, srv_conversation *out)
            copy_text(f, "tool_call_id", message, "tool_call_id");
 }
 
-bool srv_conversation_chat(const srv_field *root, srv_conversation *out)
+bool srv_conversation_chat(const srv_place *root, srv_conversation *out)
 {
-    const srv_field messages = srv_member(root, "messages");
-    const srv_field old = srv_member(root, "functions");
+    const srv_place messages = srv_member(root, "messages");
+    const srv_place old = srv_member(root, "functions");
     if (json_array_size(old.value) > 0) {
         return srv_wrong(&old, "is no longer supported; offer the functions as tools");
     }
@@ -351,7 +351,7 @@ bool srv_conversation_chat(const srv_field *root, srv_conversation *out)
         return srv_wrong(&messages, "has more than %d messages", SRV_MESSAGES_MAX);
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
-        const srv_field message = srv_element(&messages, i);
+        const srv_place message = srv_element(&messages, i);
         if (!read_message(&message, out)) {
             return false;
         }

@@ -3,7 +3,7 @@
 #ifndef SRV_CONVERSATION_H
 #define SRV_CONVERSATION_H
 
-#include "server/field.h"
+#include "server/place.h"
 
 enum { SRV_MESSAGES_MAX = 10000 };
 
@@ -16,28 +16,28 @@ typedef struct srv_conversation {
 } srv_conversation;
 
 /* Each reads the members of a request that hold messages: `messages`, `input` and `instructions`, `system`. */
-bool srv_conversation_chat(const srv_field *root, srv_conversation *out);
-bool srv_conversation_responses(const srv_field *root, srv_conversation *out);
-bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out);
-bool srv_conversation_ollama(const srv_field *root, srv_conversation *out);
+bool srv_conversation_chat(const srv_place *root, srv_conversation *out);
+bool srv_conversation_responses(const srv_place *root, srv_conversation *out);
+bool srv_conversation_anthropic(const srv_place *root, srv_conversation *out);
+bool srv_conversation_ollama(const srv_place *root, srv_conversation *out);
 /* A system text (may be empty) and a user's. */
-bool srv_conversation_plain(const srv_field *at, mo_text system, mo_text user, srv_conversation *out);
+bool srv_conversation_plain(const srv_place *at, mo_text system, mo_text user, srv_conversation *out);
 void srv_conversation_free(srv_conversation *c);
 
 /* ---- What the readers of the dialects share ---- */
 
 /* A new message at the end of the list; borrowed, NULL when memory ran out (told). */
-json_t *srv_message_add(srv_conversation *c, const srv_field *at, const char *role);
-bool srv_message_set(json_t *message, const srv_field *at, const char *name, json_t *value /* stolen */);
+json_t *srv_message_add(srv_conversation *c, const srv_place *at, const char *role);
+bool srv_message_set(json_t *message, const srv_place *at, const char *name, json_t *value /* stolen */);
 /* Appends to a member that is a text, with "\n" between where both have something. */
-bool srv_message_append(json_t *message, const srv_field *at, const char *name, mo_text text);
+bool srv_message_append(json_t *message, const srv_place *at, const char *name, mo_text text);
 /* One more call of an assistant's message. arguments: a text or an object, borrowed; NULL: {}. */
-bool srv_message_call(json_t *message, const srv_field *at, mo_text id, mo_text name,
+bool srv_message_call(json_t *message, const srv_place *at, mo_text id, mo_text name,
                       const json_t *arguments);
 /* The text of a part of content: types "text", "input_text", "output_text" and "refusal"; others are refused. */
-bool srv_part_text(const srv_field *part, mo_text *out);
+bool srv_part_text(const srv_place *part, mo_text *out);
 /* Gives results of tools the names of their functions, where only the id of the call is there; and finds out whether the
  * last message is a beginning of the answer. */
-bool srv_conversation_finish(const srv_field *root, srv_conversation *c);
+bool srv_conversation_finish(const srv_place *root, srv_conversation *c);
 
 #endif

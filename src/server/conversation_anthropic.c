@@ -8,7 +8,7 @@
 
 /* An agent's stamp in the first system block differs in every request: "x-anthropic-billing-header: ...; cch=XXXXX;". Its value
  * is blanked, or no prompt would ever have its predecessor's prefix. */
-static bool append_system(json_t *message, const srv_field *at, mo_text text)
+static bool append_system(json_t *message, const srv_place *at, mo_text text)
 {
     static const char header[] = "x-anthropic-billing-header:", mark[] = "cch=";
     if (text.length < sizeof header - 1 || memcmp(text.data, header, sizeof header - 1) != 0) {
@@ -32,7 +32,7 @@ static bool append_system(json_t *message, const srv_field *at, mo_text text)
     return good;
 }
 
-static bool read_system(const srv_field *f, srv_conversation *out)
+static bool read_system(const srv_place *f, srv_conversation *out)
 {
     mo_text text = {"", 0};
     if (!f->value || json_string_length(f->value) + json_array_size(f->value) == 0) {
@@ -47,7 +47,7 @@ static bool read_system(const srv_field *f, srv_conversation *out)
         return srv_read_text(*f, &text) && append_system(message, f, text);
     }
     for (size_t i = 0; i < srv_count(f); i++) {
-        const srv_field block = srv_element(f, i);
+        const srv_place block = srv_element(f, i);
         if (!srv_part_text(&block, &text) || !append_system(message, &block, text)) {
             return false;
         }
@@ -58,7 +58,7 @@ static bool read_system(const srv_field *f, srv_conversation *out)
 /* ---- Blocks ---- */
 
 /* Content of a result: a text or blocks of text. */
-static bool read_result_content(const srv_field *f, json_t *message)
+static bool read_result_content(const srv_place *f, json_t *message)
 {
     mo_text text = {"", 0};
     if (!f->value || json_is_string(f->value)) {
@@ -69,15 +69,15 @@ static bool read_result_content(const srv_field *f, json_t *message)
     }
     bool good = srv_message_append(message, f, "content", text);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_field block = srv_element(f, i);
+        const srv_place block = srv_element(f, i);
         good = srv_part_text(&block, &text) && srv_message_append(message, &block, "content", text);
     }
     return good;
 }
 
-static bool read_result(const srv_field *block, srv_conversation *out)
+static bool read_result(const srv_place *block, srv_conversation *out)
 {
-    const srv_field id = srv_member(block, "tool_use_id"), content = srv_member(block, "content");
+    const srv_place id = srv_member(block, "tool_use_id"), content = srv_member(block, "content");
     json_t *message = srv_message_add(out, block, "tool");
     mo_text text = {"", 0};
     if (!message) {
@@ -91,9 +91,9 @@ static bool read_result(const srv_field *block, srv_conversation *out)
            read_result_content(&content, message);
 }
 
-static bool read_use(const srv_field *block, json_t *message)
+static bool read_use(const srv_place *block, json_t *message)
 {
-    const srv_field name = srv_member(block, "name"), input = srv_member(block, "input");
+    const srv_place name = srv_member(block, "name"), input = srv_member(block, "input");
     mo_text id = {NULL, 0}, text = {"", 0};
     if (!name.value) {
         return srv_missing(&name);
@@ -102,7 +102,7 @@ static bool read_use(const srv_field *block, json_t *message)
            srv_is_object(input) && srv_message_call(message, block, id, text, input.value);
 }
 
-static bool read_thought(const srv_field *block, json_t *message)
+static bool read_thought(const srv_place *block, json_t *message)
 {
     mo_text text = {"", 0};
     return srv_read_text(srv_member(block, "thinking"), &text) &&
@@ -110,7 +110,7 @@ static bool read_thought(const srv_field *block, json_t *message)
 }
 
 /* The message that text of a role goes to: the last one where it has the same role. */
-static json_t *message_of(srv_conversation *c, const srv_field *at, const char *role)
+static json_t *message_of(srv_conversation *c, const srv_place *at, const char *role)
 {
     json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
     const char *its = json_string_value(json_object_get(last, "role"));
@@ -121,9 +121,9 @@ static json_t *message_of(srv_conversation *c, const srv_field *at, const char *
     return message && srv_message_append(message, at, "content", (mo_text){"", 0}) ? message : NULL;
 }
 
-static bool read_block(const srv_field *block, const char *role, srv_conversation *out)
+static bool read_block(const srv_place *block, const char *role, srv_conversation *out)
 {
-    const srv_field type = srv_member(block, "type");
+    const srv_place type = srv_member(block, "type");
     const bool assistant = strcmp(role, "assistant") == 0;
     mo_text kind = {NULL, 0}, text = {"", 0};
     if (!json_is_object(block->value)) {
@@ -158,11 +158,11 @@ static bool read_block(const srv_field *block, const char *role, srv_conversatio
 }
 
 /* Results of tools first, then the rest: a template has them in that order. */
-static bool read_blocks(const srv_field *list, const char *role, srv_conversation *out)
+static bool read_blocks(const srv_place *list, const char *role, srv_conversation *out)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < srv_count(list); i++) {
-            const srv_field block = srv_element(list, i), type = srv_member(&block, "type");
+            const srv_place block = srv_element(list, i), type = srv_member(&block, "type");
             const char *kind = json_string_value(type.value);
             const bool result = kind && strcmp(kind, "tool_result") == 0;
             if (result == (pass == 0) && !read_block(&block, role, out)) {
@@ -173,9 +173,9 @@ static bool read_blocks(const srv_field *list, const char *role, srv_conversatio
     return true;
 }
 
-static bool read_message(const srv_field *f, srv_conversation *out)
+static bool read_message(const srv_place *f, srv_conversation *out)
 {
-    const srv_field role = srv_member(f, "role"), content = srv_member(f, "content");
+    const srv_place role = srv_member(f, "role"), content = srv_member(f, "content");
     mo_text name = {NULL, 0}, text = {"", 0};
     if (!json_is_object(f->value)) {
         return srv_wrong_type(f, "an object");
@@ -206,9 +206,9 @@ static bool read_message(const srv_field *f, srv_conversation *out)
     return read_blocks(&content, known, out);
 }
 
-bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
+bool srv_conversation_anthropic(const srv_place *root, srv_conversation *out)
 {
-    const srv_field messages = srv_member(root, "messages"), system = srv_member(root, "system");
+    const srv_place messages = srv_member(root, "messages"), system = srv_member(root, "system");
     if (!messages.value) {
         return srv_missing(&messages);
     }
@@ -225,7 +225,7 @@ bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
         return false;
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
-        const srv_field message = srv_element(&messages, i);
+        const srv_place message = srv_element(&messages, i);
         if (!read_message(&message, out)) {
             return false;
         }

@@ -3,21 +3,21 @@
 
 #include "server/conversation.h"
 
-static bool no_images(const srv_field *in)
+static bool no_images(const srv_place *in)
 {
-    const srv_field images = srv_member(in, "images");
+    const srv_place images = srv_member(in, "images");
     return srv_is_list(images) &&
            (srv_count(&images) == 0 || srv_wrong(&images, "image input is not supported"));
 }
 
-static bool read_calls(const srv_field *list, json_t *message)
+static bool read_calls(const srv_place *list, json_t *message)
 {
     if (!srv_is_list(*list)) {
         return false;
     }
     for (size_t i = 0; i < srv_count(list); i++) {
-        const srv_field call = srv_element(list, i), function = srv_member(&call, "function");
-        const srv_field name = srv_member(&function, "name"), arguments = srv_member(&function, "arguments");
+        const srv_place call = srv_element(list, i), function = srv_member(&call, "function");
+        const srv_place name = srv_member(&function, "name"), arguments = srv_member(&function, "arguments");
         mo_text id = {NULL, 0}, text = {"", 0};
         if (!function.value) {
             return srv_missing(&function);
@@ -38,10 +38,10 @@ static bool read_calls(const srv_field *list, json_t *message)
     return true;
 }
 
-static bool read_message(const srv_field *f, srv_conversation *out)
+static bool read_message(const srv_place *f, srv_conversation *out)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    const srv_field role = srv_member(f, "role"), calls = srv_member(f, "tool_calls");
+    const srv_place role = srv_member(f, "role"), calls = srv_member(f, "tool_calls");
     mo_text name = {NULL, 0}, text = {"", 0}, thought = {NULL, 0}, tool = {NULL, 0}, id = {NULL, 0};
     if (!json_is_object(f->value)) {
         return srv_wrong_type(f, "an object");
@@ -70,9 +70,9 @@ static bool read_message(const srv_field *f, srv_conversation *out)
            (!id.data || srv_message_append(message, f, "tool_call_id", id)) && read_calls(&calls, message);
 }
 
-bool srv_conversation_ollama(const srv_field *root, srv_conversation *out)
+bool srv_conversation_ollama(const srv_place *root, srv_conversation *out)
 {
-    const srv_field messages = srv_member(root, "messages");
+    const srv_place messages = srv_member(root, "messages");
     if (!messages.value) {
         return srv_missing(&messages);
     }
@@ -83,7 +83,7 @@ bool srv_conversation_ollama(const srv_field *root, srv_conversation *out)
         return srv_wrong(&messages, "has more than %d messages", SRV_MESSAGES_MAX);
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
-        const srv_field message = srv_element(&messages, i);
+        const srv_place message = srv_element(&messages, i);
         if (!read_message(&message, out)) {
             return false;
         }

@@ -4,7 +4,7 @@
 #include "server/conversation.h"
 
 /* The assistant's message that neighbouring items of it belong to: the last one, or a new one. */
-static json_t *assistant(srv_conversation *c, const srv_field *at)
+static json_t *assistant(srv_conversation *c, const srv_place *at)
 {
     json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
@@ -16,7 +16,7 @@ static json_t *assistant(srv_conversation *c, const srv_field *at)
 }
 
 /* A text, or parts of text, put together. */
-static bool append_content(const srv_field *f, json_t *message, const char *name)
+static bool append_content(const srv_place *f, json_t *message, const char *name)
 {
     mo_text text = {"", 0};
     if (!f->value || json_is_string(f->value)) {
@@ -27,16 +27,16 @@ static bool append_content(const srv_field *f, json_t *message, const char *name
     }
     bool good = srv_message_append(message, f, name, text);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_field part = srv_element(f, i);
+        const srv_place part = srv_element(f, i);
         good = srv_part_text(&part, &text) && srv_message_append(message, f, name, text);
     }
     return good;
 }
 
-static bool read_message(const srv_field *item, srv_conversation *out)
+static bool read_message(const srv_place *item, srv_conversation *out)
 {
     static const char *const roles[] = {"user", "system", "developer", "assistant"};
-    const srv_field role = srv_member(item, "role"), content = srv_member(item, "content");
+    const srv_place role = srv_member(item, "role"), content = srv_member(item, "content");
     mo_text name = {NULL, 0};
     if (!role.value) {
         return srv_missing(&role);
@@ -49,17 +49,18 @@ static bool read_message(const srv_field *item, srv_conversation *out)
     }
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (srv_text_is(name, roles[i])) {
-            json_t *message = i == 3 ? assistant(out, item) : srv_message_add(out, item, roles[i]);
+            json_t *message =
+                i == 3 ? assistant(out, item) : srv_message_add(out, item, i == 2 ? "system" : roles[i]);
             return message && append_content(&content, message, "content");
         }
     }
     return srv_wrong(&role, "must be user, system, developer or assistant, not %.64s", name.data);
 }
 
-static bool read_call(const srv_field *item, const char *arguments_name, srv_conversation *out)
+static bool read_call(const srv_place *item, const char *arguments_name, srv_conversation *out)
 {
-    const srv_field name = srv_member(item, "name"), id = srv_member(item, "call_id");
-    const srv_field arguments = srv_member(item, arguments_name);
+    const srv_place name = srv_member(item, "name"), id = srv_member(item, "call_id");
+    const srv_place arguments = srv_member(item, arguments_name);
     mo_text text = {"", 0}, call = {NULL, 0}, given = {"", 0};
     if (!name.value) {
         return srv_missing(&name);
@@ -69,9 +70,9 @@ static bool read_call(const srv_field *item, const char *arguments_name, srv_con
            srv_read_text(arguments, &given) && srv_message_call(message, item, call, text, arguments.value);
 }
 
-static bool read_output(const srv_field *item, srv_conversation *out)
+static bool read_output(const srv_place *item, srv_conversation *out)
 {
-    const srv_field id = srv_member(item, "call_id"), output = srv_member(item, "output");
+    const srv_place id = srv_member(item, "call_id"), output = srv_member(item, "output");
     mo_text call = {NULL, 0};
     if (!id.value) {
         return srv_missing(&id);
@@ -82,7 +83,7 @@ static bool read_output(const srv_field *item, srv_conversation *out)
 }
 
 /* The thought as we gave it; of others' only a summary may be there, or nothing that can be read. */
-static bool read_reasoning(const srv_field *item, srv_conversation *out)
+static bool read_reasoning(const srv_place *item, srv_conversation *out)
 {
     json_t *message = assistant(out, item);
     if (!message) {
@@ -90,12 +91,12 @@ static bool read_reasoning(const srv_field *item, srv_conversation *out)
     }
     static const char *const names[] = {"content", "summary"};
     for (size_t n = 0; n < 2; n++) {
-        const srv_field list = srv_member(item, names[n]);
+        const srv_place list = srv_member(item, names[n]);
         if (!srv_is_list(list)) {
             return false;
         }
         for (size_t i = 0; i < srv_count(&list); i++) {
-            const srv_field part = srv_element(&list, i);
+            const srv_place part = srv_element(&list, i);
             mo_text text = {"", 0};
             if (!srv_read_text(srv_member(&part, "text"), &text) ||
                 !srv_message_append(message, &part, "reasoning_content", text)) {
@@ -109,9 +110,9 @@ static bool read_reasoning(const srv_field *item, srv_conversation *out)
     return true;
 }
 
-static bool read_item(const srv_field *item, srv_conversation *out)
+static bool read_item(const srv_place *item, srv_conversation *out)
 {
-    const srv_field type = srv_member(item, "type");
+    const srv_place type = srv_member(item, "type");
     mo_text kind = {"message", 7};
     if (!json_is_object(item->value)) {
         return srv_wrong_type(item, "an object");
@@ -137,9 +138,9 @@ static bool read_item(const srv_field *item, srv_conversation *out)
     return srv_wrong(&type, "items of type %.64s are not supported", kind.data);
 }
 
-bool srv_conversation_responses(const srv_field *root, srv_conversation *out)
+bool srv_conversation_responses(const srv_place *root, srv_conversation *out)
 {
-    const srv_field input = srv_member(root, "input"), instructions = srv_member(root, "instructions");
+    const srv_place input = srv_member(root, "input"), instructions = srv_member(root, "instructions");
     mo_text text = {"", 0};
     if (!srv_read_text(instructions, &text)) {
         return false;
@@ -164,7 +165,7 @@ bool srv_conversation_responses(const srv_field *root, srv_conversation *out)
         return srv_wrong(&input, "has more than %d items", SRV_MESSAGES_MAX);
     }
     for (size_t i = 0; i < srv_count(&input); i++) {
-        const srv_field item = srv_element(&input, i);
+        const srv_place item = srv_element(&input, i);
         if (!read_item(&item, out)) {
             return false;
         }

@@ -7,16 +7,16 @@ void srv_format_free(srv_format *f)
     *f = (srv_format){0};
 }
 
-static bool take(const srv_field *f, srv_format *out)
+static bool take(const srv_place *f, srv_format *out)
 {
     if (srv_format_asked(out)) {
         return srv_wrong(f, "cannot be given together with %s", out->param);
     }
-    srv_field_path(f, out->param, sizeof out->param);
+    srv_place_path(f, out->param, sizeof out->param);
     return true;
 }
 
-static bool take_schema(const srv_field *f, srv_format *out)
+static bool take_schema(const srv_place *f, srv_format *out)
 {
     if (!f->value) {
         return srv_missing(f);
@@ -32,7 +32,7 @@ static bool take_schema(const srv_field *f, srv_format *out)
 }
 
 /* Any JSON object. */
-static bool take_object(const srv_field *f, srv_format *out)
+static bool take_object(const srv_place *f, srv_format *out)
 {
     if (!take(f, out)) {
         return false;
@@ -42,9 +42,9 @@ static bool take_object(const srv_field *f, srv_format *out)
 }
 
 /* {"type":"text"|"json_object"|"json_schema",...}; the schema is in a member of its own, or beside the type. */
-static bool read_typed(const srv_field *f, srv_format *out)
+static bool read_typed(const srv_place *f, srv_format *out)
 {
-    const srv_field type = srv_member(f, "type");
+    const srv_place type = srv_member(f, "type");
     mo_text kind = {NULL, 0};
     if (!srv_is_object(*f)) {
         return false;
@@ -58,7 +58,7 @@ static bool read_typed(const srv_field *f, srv_format *out)
     if (!srv_read_text(type, &kind)) {
         return false;
     }
-    const srv_field beside = srv_member(f, "schema"), inner = srv_member(f, "json_schema");
+    const srv_place beside = srv_member(f, "schema"), inner = srv_member(f, "json_schema");
     if (srv_text_is(kind, "text")) {
         return true;
     }
@@ -66,8 +66,8 @@ static bool read_typed(const srv_field *f, srv_format *out)
         return beside.value ? take_schema(&beside, out) : take_object(f, out);
     }
     if (srv_text_is(kind, "json_schema")) {
-        const srv_field *holder = inner.value || !beside.value ? &inner : f;
-        const srv_field schema = srv_member(holder, "schema");
+        const srv_place *holder = inner.value || !beside.value ? &inner : f;
+        const srv_place schema = srv_member(holder, "schema");
         if (!holder->value) {
             return srv_missing(holder);
         }
@@ -77,7 +77,7 @@ static bool read_typed(const srv_field *f, srv_format *out)
     return srv_wrong(&type, "must be text, json_object or json_schema, not %.64s", kind.data);
 }
 
-static bool read_ollama(const srv_field *f, srv_format *out)
+static bool read_ollama(const srv_place *f, srv_format *out)
 {
     mo_text kind = {"", 0};
     if (json_is_string(f->value)) {
@@ -88,16 +88,16 @@ static bool read_ollama(const srv_field *f, srv_format *out)
     return !f->value || take_schema(f, out);
 }
 
-bool srv_format_read(const srv_field *root, srv_dialect dialect, srv_format *out)
+bool srv_format_read(const srv_place *root, srv_dialect dialect, srv_format *out)
 {
-    const srv_field format = srv_member(root, "response_format"), schema = srv_member(root, "json_schema");
-    const srv_field guided = srv_member(root, "guided_json"),
+    const srv_place format = srv_member(root, "response_format"), schema = srv_member(root, "json_schema");
+    const srv_place guided = srv_member(root, "guided_json"),
                     structured = srv_member(root, "structured_outputs");
-    const srv_field grammar = srv_member(root, "grammar");
-    const srv_field text = srv_member(root, "text"), text_format = srv_member(&text, "format");
-    const srv_field output = srv_member(root, "output_config"), beta = srv_member(root, "output_format");
-    const srv_field output_format = srv_member(&output, "format"), ollama = srv_member(root, "format");
-    const srv_field structured_json = srv_member(&structured, "json");
+    const srv_place grammar = srv_member(root, "grammar");
+    const srv_place text = srv_member(root, "text"), text_format = srv_member(&text, "format");
+    const srv_place output = srv_member(root, "output_config"), beta = srv_member(root, "output_format");
+    const srv_place output_format = srv_member(&output, "format"), ollama = srv_member(root, "format");
+    const srv_place structured_json = srv_member(&structured, "json");
     switch (dialect) {
     case SRV_DIALECT_RESPONSES: return srv_is_object(text) && read_typed(&text_format, out);
     case SRV_DIALECT_ANTHROPIC:

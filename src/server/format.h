@@ -2,8 +2,8 @@
 #ifndef SRV_FORMAT_H
 #define SRV_FORMAT_H
 
-#include "server/field.h"
 #include "server/parameters.h"
+#include "server/place.h"
 
 enum { SRV_SCHEMA_BYTES = 1 << 20 };
 
@@ -17,7 +17,7 @@ typedef struct srv_format {
 
 /* response_format, json_schema, grammar, text.format, output_format, format: whichever the dialect has. Two at once are
  * refused. */
-bool srv_format_read(const srv_field *root, srv_dialect dialect, srv_format *out);
+bool srv_format_read(const srv_place *root, srv_dialect dialect, srv_format *out);
 void srv_format_free(srv_format *f);
 static inline bool srv_format_asked(const srv_format *f)
 {

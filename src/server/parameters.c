@@ -43,7 +43,7 @@ void srv_parameters_seed(srv_parameters *p)
 
 /* ---- Sampling ---- */
 
-static bool read_seed(srv_field f, srv_parameters *p)
+static bool read_seed(srv_place f, srv_parameters *p)
 {
     int64_t seed = -1;
     if (!srv_read_int(f, INT64_MIN, INT64_MAX, &seed)) {
@@ -59,7 +59,7 @@ static bool read_seed(srv_field f, srv_parameters *p)
 }
 
 /* What others have and we do not: let pass where it says nothing. */
-static bool refuse_others(const srv_field *object)
+static bool refuse_others(const srv_place *object)
 {
     static const struct {
         const char *name;
@@ -69,7 +69,7 @@ static bool refuse_others(const srv_field *object)
         {"dynatemp_range", 0}, {"top_n_sigma", -1},   {"tfs_z", 1},           {"adaptive_target", -1},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        const srv_field f = srv_member(object, numbers[i].name);
+        const srv_place f = srv_member(object, numbers[i].name);
         if (!f.value) {
             continue;
         }
@@ -83,14 +83,14 @@ static bool refuse_others(const srv_field *object)
             return srv_wrong(&f, "is not supported here; leave it out, or set it to %g", numbers[i].neutral);
         }
     }
-    const srv_field lora = srv_member(object, "lora");
+    const srv_place lora = srv_member(object, "lora");
     if (lora.value && json_array_size(lora.value) > 0) {
         return srv_wrong(&lora, "adapters are not supported here");
     }
     return true;
 }
 
-static bool read_sampling(const srv_field *object, srv_parameters *p)
+static bool read_sampling(const srv_place *object, srv_parameters *p)
 {
     mo_sampler_options *s = &p->sampler;
     return srv_read_float(srv_member(object, "temperature"), 0, 1000, &s->temperature) &&
@@ -122,7 +122,7 @@ typedef struct bias_list {
     size_t count, capacity;
 } bias_list;
 
-static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float bias)
+static bool bias_add(bias_list *list, const srv_place *f, int64_t token, float bias)
 {
     if (token < 0 || token >= list->vocab) {
         return srv_wrong(f, "token %lld is not in the vocabulary, which has %lld", (long long)token,
@@ -145,7 +145,7 @@ static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float b
 }
 
 /* All tokens of a text. */
-static bool bias_add_text(bias_list *list, const srv_field *f, mo_text text, float bias)
+static bool bias_add_text(bias_list *list, const srv_place *f, mo_text text, float bias)
 {
     int32_t *ids = NULL;
     size_t count = 0;
@@ -162,7 +162,7 @@ static bool bias_add_text(bias_list *list, const srv_field *f, mo_text text, flo
 }
 
 /* The value beside a token: a number, from -100 on never; or false. */
-static bool bias_value(const srv_field *f, float *bias)
+static bool bias_value(const srv_place *f, float *bias)
 {
     if (json_is_false(f->value)) {
         *bias = -INFINITY;
@@ -176,9 +176,9 @@ static bool bias_value(const srv_field *f, float *bias)
     return isfinite(value) && value <= 1e6 ? true : srv_wrong(f, "must be at most 1000000");
 }
 
-static bool bias_member(bias_list *list, const srv_field *in, const char *key, size_t length)
+static bool bias_member(bias_list *list, const srv_place *in, const char *key, size_t length)
 {
-    const srv_field f = srv_member(in, key);
+    const srv_place f = srv_member(in, key);
     if (!f.value) { /* null beside a token: nothing */
         return true;
     }
@@ -193,13 +193,13 @@ static bool bias_member(bias_list *list, const srv_field *in, const char *key, s
                                                     : bias_add_text(list, &f, (mo_text){key, length}, bias);
 }
 
-static bool bias_element(bias_list *list, const srv_field *in, size_t index)
+static bool bias_element(bias_list *list, const srv_place *in, size_t index)
 {
-    const srv_field f = srv_element(in, index);
+    const srv_place f = srv_element(in, index);
     if (!json_is_array(f.value) || srv_count(&f) != 2) {
         return srv_wrong(&f, "must be a list of a token and its bias");
     }
-    const srv_field token = srv_element(&f, 0), value = srv_element(&f, 1);
+    const srv_place token = srv_element(&f, 0), value = srv_element(&f, 1);
     float bias;
     if (!bias_value(&value, &bias)) {
         return false;
@@ -212,7 +212,7 @@ static bool bias_element(bias_list *list, const srv_field *in, size_t index)
                                         : srv_wrong_type(&token, "a token's id or a text");
 }
 
-static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
+static bool read_bias(srv_place f, const mo_model *model, srv_parameters *p)
 {
     if (!f.value) {
         return true;
@@ -244,7 +244,7 @@ static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
 
 /* ---- Ends ---- */
 
-static bool read_stop(srv_field f, srv_parameters *p)
+static bool read_stop(srv_place f, srv_parameters *p)
 {
     if (!f.value) {
         return true;
@@ -259,7 +259,7 @@ static bool read_stop(srv_field f, srv_parameters *p)
         return srv_wrong_type(&f, "a string or a list of strings");
     }
     for (size_t i = 0; i < srv_count(&f); i++) {
-        const srv_field element = srv_element(&f, i);
+        const srv_place element = srv_element(&f, i);
         mo_text text = {"", 0};
         if (!element.value || !srv_read_text(element, &text)) {
             return srv_wrong_type(&element, "a string");
@@ -278,9 +278,9 @@ static bool read_stop(srv_field f, srv_parameters *p)
     return true;
 }
 
-static bool read_limits(const srv_field *object, srv_parameters *p)
+static bool read_limits(const srv_place *object, srv_parameters *p)
 {
-    const srv_field f = srv_member_of(object, NAMES("max_completion_tokens", "max_tokens",
+    const srv_place f = srv_member_of(object, NAMES("max_completion_tokens", "max_tokens",
                                                     "max_output_tokens", "n_predict", "num_predict"));
     if (!srv_read_int(f, INT32_MIN, INT64_MAX, &p->max_tokens)) {
         return false;
@@ -292,10 +292,10 @@ static bool read_limits(const srv_field *object, srv_parameters *p)
 
 /* ---- Probabilities ---- */
 
-bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_parameters *p)
+bool srv_probabilities_read(const srv_place *object, srv_dialect dialect, srv_parameters *p)
 {
-    const srv_field logprobs = srv_member(object, "logprobs"), n_probs = srv_member(object, "n_probs");
-    const srv_field top = srv_member(object, "top_logprobs");
+    const srv_place logprobs = srv_member(object, "logprobs"), n_probs = srv_member(object, "n_probs");
+    const srv_place top = srv_member(object, "top_logprobs");
     if (json_is_integer(logprobs.value) && dialect != SRV_DIALECT_CHAT) {
         p->logprobs = true;
         return srv_read_int(logprobs, 0, MO_TOP_MAX, &p->top);
@@ -310,7 +310,7 @@ bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_pa
     p->logprobs = p->logprobs || (n_probs.value && p->top > 0) ||
                   (dialect != SRV_DIALECT_CHAT && top.value && p->top > 0);
     p->top = p->top > MO_TOP_MAX ? MO_TOP_MAX : p->top; /* n_probs may be larger there; no more are told */
-    const srv_field post = srv_member(object, "post_sampling_probs");
+    const srv_place post = srv_member(object, "post_sampling_probs");
     if (!srv_read_bool(post, &p->post_sampling_probs)) {
         return false;
     }
@@ -319,7 +319,7 @@ bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_pa
 
 /* ---- Thinking ---- */
 
-bool srv_effort_read(srv_field f, srv_parameters *p)
+bool srv_effort_read(srv_place f, srv_parameters *p)
 {
     static const char *const levels[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     mo_text text = {NULL, 0};
@@ -339,9 +339,9 @@ bool srv_effort_read(srv_field f, srv_parameters *p)
     return srv_wrong(&f, "must be none, minimal, low, medium, high, xhigh or max");
 }
 
-static bool read_thinking(const srv_field *object, srv_parameters *p)
+static bool read_thinking(const srv_place *object, srv_parameters *p)
 {
-    const srv_field format = srv_member(object, "reasoning_format");
+    const srv_place format = srv_member(object, "reasoning_format");
     mo_text text = {NULL, 0};
     if (!srv_read_text(format, &text)) {
         return false;
@@ -353,7 +353,7 @@ static bool read_thinking(const srv_field *object, srv_parameters *p)
             return srv_wrong(&format, "must be auto, none or deepseek");
         }
     }
-    const srv_field kwargs = srv_member(object, "chat_template_kwargs");
+    const srv_place kwargs = srv_member(object, "chat_template_kwargs");
     if (!srv_is_object(kwargs)) {
         return false;
     }
@@ -365,10 +365,10 @@ static bool read_thinking(const srv_field *object, srv_parameters *p)
 
 /* ---- Streams and extras ---- */
 
-static bool read_stream(const srv_field *object, srv_parameters *p)
+static bool read_stream(const srv_place *object, srv_parameters *p)
 {
-    const srv_field options = srv_member(object, "stream_options");
-    const srv_field ping = srv_member(object, "sse_ping_interval");
+    const srv_place options = srv_member(object, "stream_options");
+    const srv_place ping = srv_member(object, "sse_ping_interval");
     int64_t seconds = 0;
     if (!srv_read_bool(srv_member(object, "stream"), &p->stream) || !srv_is_object(options) ||
         !srv_read_bool(srv_member(&options, "include_usage"), &p->include_usage) ||
@@ -381,7 +381,7 @@ static bool read_stream(const srv_field *object, srv_parameters *p)
     return true;
 }
 
-static bool read_extras(const srv_field *object, srv_parameters *p)
+static bool read_extras(const srv_place *object, srv_parameters *p)
 {
     int64_t slot = -1; /* prefixes are found wherever they are: there is nothing to pin */
     return srv_read_int(srv_member_of(object, NAMES("n", "n_cmpl")), 1, SRV_CHOICES_MAX, &p->n) &&
@@ -392,7 +392,7 @@ static bool read_extras(const srv_field *object, srv_parameters *p)
            srv_read_bool(srv_member(object, "return_progress"), &p->return_progress);
 }
 
-bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_model *model,
+bool srv_parameters_read(const srv_place *object, srv_dialect dialect, const mo_model *model,
                          srv_parameters *p)
 {
     const bool good = read_sampling(object, p) && read_limits(object, p) &&

@@ -2,7 +2,7 @@
 #ifndef SRV_PARAMETERS_H
 #define SRV_PARAMETERS_H
 
-#include "server/field.h"
+#include "server/place.h"
 
 enum {
     SRV_STOP_MAX = 64,
@@ -50,15 +50,15 @@ srv_parameters srv_parameters_default(void);
 
 /* Reads what the object says over what *p holds. Strings stay the JSON's. False: something is wrong; free *p in any case. The
  * model's vocabulary is asked for biases. */
-bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_model *model,
+bool srv_parameters_read(const srv_place *object, srv_dialect dialect, const mo_model *model,
                          srv_parameters *p);
 void srv_parameters_free(srv_parameters *p);
 
 /* A level of effort as the dialects name them: none switches thinking off. */
-bool srv_effort_read(srv_field f, srv_parameters *p);
+bool srv_effort_read(srv_place f, srv_parameters *p);
 
 /* logprobs, top_logprobs and n_probs, for a dialect that has them beside the other parameters. */
-bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_parameters *p);
+bool srv_probabilities_read(const srv_place *object, srv_dialect dialect, srv_parameters *p);
 
 /* Draws a seed where none was given. */
 void srv_parameters_seed(srv_parameters *p);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool append(srv_tokens *t, const srv_field *at, const int32_t *ids, size_t count)
+static bool append(srv_tokens *t, const srv_place *at, const int32_t *ids, size_t count)
 {
     int32_t *all = realloc(t->ids, (t->count + count + 1) * sizeof *all);
     if (!all) {
@@ -16,7 +16,7 @@ static bool append(srv_tokens *t, const srv_field *at, const int32_t *ids, size_
     return true;
 }
 
-bool srv_tokens_append_text(srv_tokens *t, const srv_field *at, const mo_model *model, mo_text text,
+bool srv_tokens_append_text(srv_tokens *t, const srv_place *at, const mo_model *model, mo_text text,
                             int flags)
 {
     int32_t *ids = NULL;
@@ -24,7 +24,7 @@ bool srv_tokens_append_text(srv_tokens *t, const srv_field *at, const mo_model *
     mo_error err;
     if (mo_tokenize(model, text.data, text.length, flags, &ids, &count, &err) != MO_OK) {
         char path[sizeof at->fault->param];
-        srv_field_path(at, path, sizeof path);
+        srv_place_path(at, path, sizeof path);
         return srv_fault_status(at->fault, &err, path);
     }
     const bool good = append(t, at, ids, count);
@@ -33,7 +33,7 @@ bool srv_tokens_append_text(srv_tokens *t, const srv_field *at, const mo_model *
 }
 
 /* The beginning of a text gets the tokens that the vocabulary puts in front; what follows others does not. */
-static bool read_text(srv_tokens *t, const srv_field *f, const mo_model *model)
+static bool read_text(srv_tokens *t, const srv_place *f, const mo_model *model)
 {
     mo_text text = {"", 0};
     return srv_read_text(*f, &text) &&
@@ -41,7 +41,7 @@ static bool read_text(srv_tokens *t, const srv_field *f, const mo_model *model)
 }
 
 /* A list of tokens and texts. Lists of tokens alone are the long ones: they are read in one go. */
-static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
+static bool read_mixed(srv_tokens *t, const srv_place *f, const mo_model *model)
 {
     mo_model_info info;
     mo_model_describe(model, &info, sizeof info);
@@ -52,7 +52,7 @@ static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
     }
     t->ids = all;
     for (size_t i = 0; i < count; i++) {
-        const srv_field element = srv_element(f, i);
+        const srv_place element = srv_element(f, i);
         int64_t id = -1;
         if (json_is_string(element.value)) {
             if (!read_text(t, &element, model)) {
@@ -76,7 +76,7 @@ static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
     return true;
 }
 
-static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
+static bool read_one(srv_tokens *t, const srv_place *f, const mo_model *model)
 {
     bool good;
     if (json_is_string(f->value)) {
@@ -84,7 +84,7 @@ static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
     } else if (json_is_array(f->value)) {
         good = read_mixed(t, f, model);
     } else if (json_is_object(f->value)) {
-        const srv_field text = srv_member(f, "prompt_string");
+        const srv_place text = srv_member(f, "prompt_string");
         good = text.value ? read_text(t, &text, model) : srv_missing(&text);
     } else {
         return f->value ? srv_wrong_type(f, "a text or a list of tokens") : srv_missing(f);
@@ -93,7 +93,7 @@ static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
 }
 
 /* A list that has a number in it is one prompt. */
-static bool is_one(const srv_field *f)
+static bool is_one(const srv_place *f)
 {
     if (!json_is_array(f->value)) {
         return true;
@@ -106,7 +106,7 @@ static bool is_one(const srv_field *f)
     return false;
 }
 
-bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
+bool srv_prompts_read(const srv_place *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
                       bool *several)
 {
     *count = 0;
@@ -122,7 +122,7 @@ bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out
         return srv_wrong(f, "has more than %zu prompts", most);
     }
     for (size_t i = 0; i < srv_count(f); i++) {
-        const srv_field prompt = srv_element(f, i);
+        const srv_place prompt = srv_element(f, i);
         *count = i + 1;
         if (!read_one(&out[i], &prompt, model)) {
             return false;

@@ -2,7 +2,7 @@
 #ifndef SRV_PROMPTS_H
 #define SRV_PROMPTS_H
 
-#include "server/field.h"
+#include "server/place.h"
 
 typedef struct srv_tokens {
     int32_t *ids; /* free() */
@@ -11,11 +11,11 @@ typedef struct srv_tokens {
 
 /* At most `most` prompts; *count says how many there are. *several: it was a list of prompts, even of one. False: something
  * is wrong; those that were read are still the caller's. */
-bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
+bool srv_prompts_read(const srv_place *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
                       bool *several);
 
 /* Appends tokens of a text to others. */
-bool srv_tokens_append_text(srv_tokens *t, const srv_field *at, const mo_model *model, mo_text text,
+bool srv_tokens_append_text(srv_tokens *t, const srv_place *at, const mo_model *model, mo_text text,
                             int flags);
 
 #endif

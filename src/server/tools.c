@@ -9,15 +9,15 @@ void srv_tools_free(srv_tools *tools)
     tools->list = NULL;
 }
 
-static bool no_memory(const srv_field *f)
+static bool no_memory(const srv_place *f)
 {
     return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
 }
 
 /* A name as the grammars of calls and the templates can write it. */
-static bool read_name(const srv_field *in, mo_text *name)
+static bool read_name(const srv_place *in, mo_text *name)
 {
-    const srv_field f = srv_member(in, "name");
+    const srv_place f = srv_member(in, "name");
     if (!f.value) {
         return srv_missing(&f);
     }
@@ -37,10 +37,10 @@ static bool read_name(const srv_field *in, mo_text *name)
 }
 
 /* One function: its name, description and schema, under the names that the dialect has for them. */
-static json_t *read_function(const srv_field *in, const char *schema_name)
+static json_t *read_function(const srv_place *in, const char *schema_name)
 {
-    const srv_field description = srv_member(in, "description"), schema = srv_member(in, schema_name);
-    const srv_field strict = srv_member(in, "strict");
+    const srv_place description = srv_member(in, "description"), schema = srv_member(in, schema_name);
+    const srv_place strict = srv_member(in, "strict");
     mo_text name = {"", 0}, words = {NULL, 0};
     bool exact = false;
     if (!read_name(in, &name) || !srv_read_text(description, &words) || !srv_is_object(schema) ||
@@ -67,18 +67,18 @@ static json_t *read_function(const srv_field *in, const char *schema_name)
 }
 
 /* One tool; *out stays NULL for one that is left out. */
-static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
+static bool read_tool(const srv_place *tool, srv_dialect dialect, json_t **out)
 {
     if (!json_is_object(tool->value)) {
         return srv_wrong_type(tool, "an object");
     }
-    const srv_field type = srv_member(tool, "type");
+    const srv_place type = srv_member(tool, "type");
     mo_text kind = {NULL, 0};
     if (!srv_read_text(type, &kind)) {
         return false;
     }
     if (dialect == SRV_DIALECT_ANTHROPIC) {
-        const srv_field schema = srv_member(tool, "input_schema");
+        const srv_place schema = srv_member(tool, "input_schema");
         if (kind.data && !srv_text_is(kind, "custom")) {
             return srv_wrong(&type, "tools that the server would have to run (%.64s) are not supported",
                              kind.data);
@@ -98,7 +98,7 @@ static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
     if (kind.data && !srv_text_is(kind, "function")) {
         return srv_wrong(&type, "must be function");
     }
-    const srv_field function = srv_member(tool, "function");
+    const srv_place function = srv_member(tool, "function");
     if (!function.value) {
         return srv_missing(&function);
     }
@@ -127,7 +127,7 @@ static bool known(const srv_tools *tools, const char *name)
     return false;
 }
 
-static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
+static bool read_list(const srv_place *f, srv_dialect dialect, srv_tools *out)
 {
     if (!srv_is_list(*f)) {
         return false;
@@ -139,7 +139,7 @@ static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
     out->list = json_array();
     bool good = names && out->list ? true : no_memory(f);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_field tool = srv_element(f, i);
+        const srv_place tool = srv_element(f, i);
         json_t *read = NULL;
         good = read_tool(&tool, dialect, &read);
         if (good && read && json_object_get(names, name_of(read))) {
@@ -160,7 +160,7 @@ static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
 
 /* ---- Which of them ---- */
 
-static bool take_word(const srv_field *f, mo_text word, srv_tools *out)
+static bool take_word(const srv_place *f, mo_text word, srv_tools *out)
 {
     static const struct {
         const char *word;
@@ -178,9 +178,9 @@ static bool take_word(const srv_field *f, mo_text word, srv_tools *out)
     return srv_wrong(f, "must be auto, none, required, or name a function");
 }
 
-static bool take_name(const srv_field *in, srv_tools *out)
+static bool take_name(const srv_place *in, srv_tools *out)
 {
-    const srv_field f = srv_member(in, "name");
+    const srv_place f = srv_member(in, "name");
     mo_text name = {NULL, 0};
     if (!f.value) {
         return srv_missing(&f);
@@ -197,11 +197,11 @@ static bool take_name(const srv_field *in, srv_tools *out)
 }
 
 /* {"type":"allowed_tools","mode","tools"}: those that are not named are taken off the list of what may be called. */
-static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools *out)
+static bool take_allowed(const srv_place *choice, srv_dialect dialect, srv_tools *out)
 {
-    const srv_field inner = srv_member(choice, "allowed_tools");
-    const srv_field *in = inner.value ? &inner : choice;
-    const srv_field list = srv_member(in, "tools"), mode = srv_member(in, "mode");
+    const srv_place inner = srv_member(choice, "allowed_tools");
+    const srv_place *in = inner.value ? &inner : choice;
+    const srv_place list = srv_member(in, "tools"), mode = srv_member(in, "mode");
     mo_text word = {"auto", 4};
     if (!list.value) {
         return srv_missing(&list);
@@ -212,8 +212,8 @@ static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools
     json_t *kept = json_array();
     bool good = kept ? true : no_memory(choice);
     for (size_t i = 0; i < srv_count(&list) && good; i++) {
-        const srv_field element = srv_element(&list, i), function = srv_member(&element, "function");
-        const srv_field name =
+        const srv_place element = srv_element(&list, i), function = srv_member(&element, "function");
+        const srv_place name =
             srv_member(dialect == SRV_DIALECT_RESPONSES || !function.value ? &element : &function, "name");
         mo_text text = {"", 0};
         good = name.value ? srv_read_text(name, &text) : srv_missing(&name);
@@ -238,7 +238,7 @@ static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools
     return good;
 }
 
-static bool read_choice(const srv_field *f, srv_dialect dialect, srv_tools *out)
+static bool read_choice(const srv_place *f, srv_dialect dialect, srv_tools *out)
 {
     if (!f->value) {
         return true;
@@ -251,7 +251,7 @@ static bool read_choice(const srv_field *f, srv_dialect dialect, srv_tools *out)
     if (!json_is_object(f->value)) {
         return srv_wrong_type(f, "a string or an object");
     }
-    const srv_field type = srv_member(f, "type"), function = srv_member(f, "function");
+    const srv_place type = srv_member(f, "type"), function = srv_member(f, "function");
     if (!type.value) {
         return srv_missing(&type);
     }
@@ -267,10 +267,10 @@ static bool read_choice(const srv_field *f, srv_dialect dialect, srv_tools *out)
     return take_word(&type, word, out);
 }
 
-bool srv_tools_read(const srv_field *root, srv_dialect dialect, srv_tools *out)
+bool srv_tools_read(const srv_place *root, srv_dialect dialect, srv_tools *out)
 {
-    const srv_field tools = srv_member(root, "tools"), choice = srv_member(root, "tool_choice");
-    const srv_field parallel = srv_member(root, "parallel_tool_calls");
+    const srv_place tools = srv_member(root, "tools"), choice = srv_member(root, "tool_choice");
+    const srv_place parallel = srv_member(root, "parallel_tool_calls");
     bool many = true, disabled = false;
     if (!read_list(&tools, dialect, out) || !srv_read_bool(parallel, &many) ||
         !read_choice(&choice, dialect, out)) {

@@ -2,8 +2,8 @@
 #ifndef SRV_TOOLS_H
 #define SRV_TOOLS_H
 
-#include "server/field.h"
 #include "server/parameters.h"
+#include "server/place.h"
 
 enum { SRV_TOOLS_MAX = 1024 };
 
@@ -24,7 +24,7 @@ typedef struct srv_tools {
 
 /* Reads `tools`, `tool_choice` and whether calls may be parallel from a request; false: something is wrong, or a name is
  * not among the tools. */
-bool srv_tools_read(const srv_field *root, srv_dialect dialect, srv_tools *out);
+bool srv_tools_read(const srv_place *root, srv_dialect dialect, srv_tools *out);
 void srv_tools_free(srv_tools *tools);
 
 #endif

@@ -1,5 +1,5 @@
-/* Field: see field.h. */
-#include "server/field.h"
+/* Place: see place.h. */
+#include "server/place.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -122,27 +122,27 @@ static const json_t *something(const json_t *value)
     return json_is_null(value) ? NULL : value;
 }
 
-srv_field srv_field_root(const json_t *root, srv_fault *fault)
+srv_place srv_place_root(const json_t *root, srv_fault *fault)
 {
-    return (srv_field){.value = root, .fault = fault};
+    return (srv_place){.value = root, .fault = fault};
 }
 
-srv_field srv_member(const srv_field *in, const char *name)
+srv_place srv_member(const srv_place *in, const char *name)
 {
-    return (srv_field){
+    return (srv_place){
         .value = something(json_object_get(in->value, name)), .in = in, .name = name, .fault = in->fault};
 }
 
-srv_field srv_element(const srv_field *in, size_t index)
+srv_place srv_element(const srv_place *in, size_t index)
 {
-    return (srv_field){
+    return (srv_place){
         .value = something(json_array_get(in->value, index)), .in = in, .index = index, .fault = in->fault};
 }
 
-srv_field srv_member_of(const srv_field *in, const char *const *names)
+srv_place srv_member_of(const srv_place *in, const char *const *names)
 {
     for (const char *const *name = names; *name; name++) {
-        const srv_field f = srv_member(in, *name);
+        const srv_place f = srv_member(in, *name);
         if (f.value) {
             return f;
         }
@@ -150,13 +150,13 @@ srv_field srv_member_of(const srv_field *in, const char *const *names)
     return srv_member(in, names[0]);
 }
 
-void srv_field_path(const srv_field *f, char *path, size_t size)
+void srv_place_path(const srv_place *f, char *path, size_t size)
 {
     if (!f->in) {
         path[0] = '\0';
         return;
     }
-    srv_field_path(f->in, path, size);
+    srv_place_path(f->in, path, size);
     const size_t used = strlen(path);
     if (f->name) {
         snprintf(path + used, size - used, "%s%s", used ? "." : "", f->name);
@@ -167,10 +167,10 @@ void srv_field_path(const srv_field *f, char *path, size_t size)
 
 /* ---- What is wrong ---- */
 
-bool srv_wrong(const srv_field *f, const char *format, ...)
+bool srv_wrong(const srv_place *f, const char *format, ...)
 {
     char path[sizeof f->fault->param], text[sizeof f->fault->message];
-    srv_field_path(f, path, sizeof path);
+    srv_place_path(f, path, sizeof path);
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -178,12 +178,12 @@ bool srv_wrong(const srv_field *f, const char *format, ...)
     return srv_fault_set(f->fault, SRV_FAULT_REQUEST, path, "%s", text);
 }
 
-bool srv_missing(const srv_field *f)
+bool srv_missing(const srv_place *f)
 {
     return srv_wrong(f, "is missing");
 }
 
-bool srv_wrong_type(const srv_field *f, const char *wanted)
+bool srv_wrong_type(const srv_place *f, const char *wanted)
 {
     static const char *const names[] = {"an object", "a list", "a string", "an integer",
                                         "a number",  "true",   "false",    "null"};
@@ -193,7 +193,7 @@ bool srv_wrong_type(const srv_field *f, const char *wanted)
 
 /* ---- Values ---- */
 
-bool srv_read_bool(srv_field f, bool *out)
+bool srv_read_bool(srv_place f, bool *out)
 {
     if (f.value && !json_is_boolean(f.value)) {
         return srv_wrong_type(&f, "true or false");
@@ -202,7 +202,7 @@ bool srv_read_bool(srv_field f, bool *out)
     return true;
 }
 
-bool srv_read_int(srv_field f, int64_t least, int64_t most, int64_t *out)
+bool srv_read_int(srv_place f, int64_t least, int64_t most, int64_t *out)
 {
     if (!f.value) {
         return true;
@@ -229,7 +229,7 @@ bool srv_read_int(srv_field f, int64_t least, int64_t most, int64_t *out)
     return true;
 }
 
-bool srv_read_float(srv_field f, double least, double most, float *out)
+bool srv_read_float(srv_place f, double least, double most, float *out)
 {
     if (!f.value) {
         return true;
@@ -248,7 +248,7 @@ bool srv_read_float(srv_field f, double least, double most, float *out)
     return true;
 }
 
-bool srv_read_text(srv_field f, mo_text *out)
+bool srv_read_text(srv_place f, mo_text *out)
 {
     if (!f.value) {
         return true;
@@ -260,12 +260,12 @@ bool srv_read_text(srv_field f, mo_text *out)
     return true;
 }
 
-bool srv_is_list(srv_field f)
+bool srv_is_list(srv_place f)
 {
     return !f.value || json_is_array(f.value) || srv_wrong_type(&f, "a list");
 }
 
-bool srv_is_object(srv_field f)
+bool srv_is_object(srv_place f)
 {
     return !f.value || json_is_object(f.value) || srv_wrong_type(&f, "an object");
 }

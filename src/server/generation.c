@@ -1,0 +1,274 @@
+/* Generation: see generation.h. From a request's JSON to what the engine is asked; delivery.c has the way back. */
+#include "server/generation.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/envelope.h"
+
+/* ---- Open and close ---- */
+
+static bool no_memory(srv_generation *g)
+{
+    return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+}
+
+int64_t srv_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A server with one model has one for every name; models.h knows. */
+static bool hold_model(srv_generation *g)
+{
+    const srv_place root = srv_place_root(g->root, &g->fault);
+    mo_text name = {"", 0};
+    const int64_t began = srv_clock_ns();
+    if (!srv_read_text(srv_member(&root, "model"), &name) ||
+        !srv_model_hold(g->server, name.data, g->request, &g->held, &g->fault)) {
+        return false;
+    }
+    g->load_ns = srv_clock_ns() - began;
+    mo_model_info info;
+    mo_model_describe(srv_model_mo(g->held), &info, sizeof info);
+    g->model = srv_model_id(g->held);
+    snprintf(g->fingerprint, sizeof g->fingerprint, "moraine-%s-%016" PRIx64, mo_version(), info.fingerprint);
+    return true;
+}
+
+srv_generation *srv_generation_open(srv_server *server, srv_request *request, srv_dialect dialect,
+                                    const srv_voice *voice)
+{
+    srv_generation *g = calloc(1, sizeof *g);
+    if (!g) {
+        srv_fault fault = {0};
+        srv_fault_set(&fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        srv_reply_fault(request, &fault);
+        srv_request_end(request);
+        return NULL;
+    }
+    pthread_mutex_init(&g->lock, NULL);
+    g->server = server;
+    g->request = request;
+    g->dialect = dialect;
+    g->voice = voice;
+    g->parameters = srv_parameters_default();
+    g->created = (int64_t)time(NULL);
+    g->begun_ns = srv_request_begun_ns(request);
+    if (!srv_body_read(srv_request_body(request), &g->root, &g->fault) || !hold_model(g)) {
+        srv_generation_refuse(g);
+        return NULL;
+    }
+    return g;
+}
+
+void srv_generation_close(srv_generation *g)
+{
+    srv_request_end(g->request); /* nobody is told of a client that leaves, or reads again, after this */
+    for (size_t i = 0; i < g->prompt_count; i++) {
+        free(g->prompts[i].ids);
+    }
+    for (size_t i = 0; i < g->choice_count; i++) {
+        srv_choice_free(&g->choices[i]);
+    }
+    free(g->choices);
+    mo_grammar_close(g->grammar);
+    if (g->held) {
+        srv_model_release(g->held);
+    }
+    free(g->tools_text);
+    free(g->unenforced);
+    srv_writer_free(&g->prefix);
+    srv_writer_free(&g->out);
+    srv_tools_free(&g->tools);
+    srv_format_free(&g->format);
+    srv_conversation_free(&g->conversation);
+    srv_parameters_free(&g->parameters);
+    json_decref(g->root);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+void srv_generation_refuse(srv_generation *g)
+{
+    srv_reply_fault(g->request, &g->fault);
+    srv_generation_close(g);
+}
+
+/* ---- Parameters ---- */
+
+static void take_number(double given, float *out)
+{
+    *out = isnan(given) ? *out : (float)given;
+}
+
+static void take_whole(int64_t given, int64_t *out)
+{
+    *out = given == SRV_NOT_GIVEN ? *out : given;
+}
+
+/* What the server was told at its start. */
+static void take_defaults(srv_generation *g)
+{
+    const srv_defaults *d = srv_model_defaults(g->held);
+    srv_parameters *p = &g->parameters;
+    take_number(d->temperature, &p->sampler.temperature);
+    take_number(d->top_p, &p->sampler.top_p);
+    take_number(d->min_p, &p->sampler.min_p);
+    take_number(d->repeat_penalty, &p->sampler.repeat_penalty);
+    take_number(d->presence_penalty, &p->sampler.presence_penalty);
+    take_number(d->frequency_penalty, &p->sampler.frequency_penalty);
+    take_whole(d->top_k, &p->sampler.top_k);
+    take_whole(d->repeat_last_n, &p->sampler.penalty_last);
+    take_whole(d->max_tokens, &p->max_tokens);
+    take_whole(d->reasoning_budget, &p->thought_limit);
+    if (d->seed != SRV_NOT_GIVEN && d->seed >= 0) {
+        p->sampler.seed = (uint64_t)d->seed;
+        p->seeded = true;
+    }
+    p->keep_thought = d->reasoning_format && strcmp(d->reasoning_format, "none") == 0;
+    if (d->reasoning) {
+        p->thinking = strcmp(d->reasoning, "on") == 0    ? SRV_ON
+                      : strcmp(d->reasoning, "off") == 0 ? SRV_OFF
+                                                         : SRV_UNSET;
+    }
+}
+
+bool srv_generation_parameters(srv_generation *g, const srv_place *object)
+{
+    take_defaults(g);
+    return srv_parameters_read(object, g->dialect, srv_model_mo(g->held), &g->parameters);
+}
+
+/* ---- Prompts ---- */
+
+static bool check_length(srv_generation *g, size_t count)
+{
+    const int64_t context = srv_model_context(g->held);
+    return (int64_t)count < context || srv_fault_context(&g->fault, (int64_t)count, context);
+}
+
+bool srv_generation_render(srv_generation *g, srv_rendering *out)
+{
+    const srv_defaults *d = srv_model_defaults(g->held);
+    const srv_template template = {.kwargs = d->template_kwargs, .text = d->template_text};
+    if (g->tools.list) {
+        g->tools_text = json_dumps(g->tools.list, JSON_COMPACT);
+        if (!g->tools_text) {
+            return no_memory(g);
+        }
+    }
+    return srv_rendering_make(srv_model_mo(g->held), &g->conversation, &g->tools, &g->parameters, &template,
+                              out, &g->fault);
+}
+
+bool srv_generation_chat(srv_generation *g)
+{
+    srv_rendering r = {0};
+    bool good = srv_generation_render(g, &r);
+    g->prompts[0] = r.tokens;
+    g->prompt_count = 1;
+    g->in_thought = r.in_thought;
+    r.tokens = (srv_tokens){0};
+    good = good &&
+           (g->prompts[0].count > 0 ||
+            srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "messages", "render to nothing")) &&
+           check_length(g, g->prompts[0].count);
+    srv_rendering_free(&r);
+    return good;
+}
+
+bool srv_generation_text(srv_generation *g, const srv_place *prompt)
+{
+    g->raw = true;
+    if (!prompt->value) {
+        return srv_missing(prompt);
+    }
+    bool good = srv_prompts_read(prompt, srv_model_mo(g->held), g->prompts, SRV_PROMPTS_MAX, &g->prompt_count,
+                                 &g->several);
+    for (size_t i = 0; i < g->prompt_count && good; i++) {
+        good = check_length(g, g->prompts[i].count);
+    }
+    return good;
+}
+
+/* ---- Constraints ---- */
+
+static bool calls_wanted(const srv_generation *g)
+{
+    return g->tools.list && g->tools.calling != SRV_CALLING_NONE;
+}
+
+/* What the model may call is told to it; that it must is not enforced yet, so nothing is promised. */
+static bool constrain_calls(srv_generation *g)
+{
+    if (g->tools.calling == SRV_CALLING_REQUIRED || g->tools.calling == SRV_CALLING_NAMED) {
+        return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "tool_choice",
+                             "cannot be enforced yet; leave it out");
+    }
+    return true;
+}
+
+/* The rules of the text that was asked for: `answer`. */
+static bool put_answer_rules(srv_generation *g, srv_writer *rules)
+{
+    if (g->format.grammar.data) {
+        srv_envelope_rename(g->format.grammar.data, g->format.grammar.length, rules);
+        return true;
+    }
+    return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param, "schemas cannot be enforced yet");
+}
+
+/* Errors of a client's grammar have its own lines and columns: it is tried as it is first. */
+static bool check_grammar(srv_generation *g)
+{
+    mo_grammar *grammar = NULL;
+    mo_error err;
+    if (!g->format.grammar.data) {
+        return true;
+    }
+    if (mo_grammar_open(srv_model_mo(g->held), g->format.grammar.data, g->format.grammar.length, NULL,
+                        &grammar, &err) != MO_OK) {
+        return srv_fault_status(&g->fault, &err, g->format.param);
+    }
+    mo_grammar_close(grammar);
+    return true;
+}
+
+static bool constrain_format(srv_generation *g)
+{
+    srv_writer rules = {0};
+    mo_error err;
+    bool good = check_grammar(g);
+    if (good && g->raw) {
+        srv_puts(&rules, "root ::= answer\n");
+    } else if (good) {
+        srv_envelope_root(srv_model_mo(g->held), g->in_thought, &rules);
+    }
+    good = good && put_answer_rules(g, &rules) && (!rules.failed || no_memory(g));
+    if (good &&
+        mo_grammar_open(srv_model_mo(g->held), rules.data, rules.length, NULL, &g->grammar, &err) != MO_OK) {
+        good = srv_fault_status(&g->fault, &err, g->format.param);
+    }
+    srv_writer_free(&rules);
+    return good;
+}
+
+bool srv_generation_constrain(srv_generation *g)
+{
+    if (srv_format_asked(&g->format) && calls_wanted(g)) {
+        return srv_fault_set(
+            &g->fault, SRV_FAULT_REQUEST, g->format.param,
+            "cannot be enforced together with tools; leave one out, or set tool_choice to none");
+    }
+    if (srv_format_asked(&g->format)) {
+        return constrain_format(g);
+    }
+    return !calls_wanted(g) || constrain_calls(g);
+}

@@ -1,0 +1,125 @@
+/* Generation: one request for text on its way from its JSON to its answer. A dialect reads the request into it and brings a
+ * voice, which writes the answer, whole or as a stream; everything between is the same for all. */
+#ifndef SRV_GENERATION_H
+#define SRV_GENERATION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/choice.h"
+#include "server/conversation.h"
+#include "server/format.h"
+#include "server/job.h"
+#include "server/models.h"
+#include "server/parameters.h"
+#include "server/prompts.h"
+#include "server/rendering.h"
+#include "server/request.h"
+#include "server/routes.h"
+#include "server/tools.h"
+
+enum { SRV_PROMPTS_MAX = 64 }; /* of one request */
+
+typedef struct srv_generation srv_generation;
+
+/* How a dialect writes. All write to `out`, on whichever thread has the event, one at a time. */
+typedef struct srv_voice {
+    srv_stream_kind stream;
+    /* A stream: what comes before the first event; what an event of a choice adds (already taken by it; `fresh`: it began
+     * an item); what comes last; and how an error is told instead. */
+    void (*begin)(srv_generation *g, srv_writer *out);
+    void (*event)(srv_generation *g, size_t choice, const srv_event *event, bool fresh, srv_writer *out);
+    void (*end)(srv_generation *g, srv_writer *out);
+    void (*fail)(srv_generation *g, const srv_fault *fault, srv_writer *out);
+    /* Of an event's tokens, what the whole answer will tell of them; NULL: nothing. */
+    void (*keep)(srv_generation *g, srv_choice *choice, const srv_event *event);
+    /* The whole answer. */
+    void (*whole)(srv_generation *g, srv_writer *out);
+} srv_voice;
+
+struct srv_generation {
+    srv_server *server;
+    srv_request *request;
+    srv_model *held;
+    const srv_voice *voice;
+    srv_dialect dialect;
+
+    /* What was asked. */
+    json_t *root;
+    srv_fault fault;
+    srv_parameters parameters;
+    srv_tools tools;
+    srv_format format;
+    srv_conversation conversation;
+
+    /* What the engine is asked. */
+    srv_tokens prompts[SRV_PROMPTS_MAX];
+    size_t prompt_count;
+    bool several;    /* prompts came as a list */
+    bool raw;        /* no chat: text as the model says it */
+    bool in_thought; /* the prompt ended inside a thought */
+    mo_grammar *grammar;
+    char *tools_text; /* the tools as JSON */
+    char *unenforced; /* what of schemas is not enforced: lines; NULL or "": nothing */
+
+    /* What the answer says of itself. */
+    char id[64];
+    int64_t created;           /* Unix time */
+    int64_t begun_ns, load_ns; /* when it came, by the monotonic clock; how long it waited for its model */
+    const char *model;         /* its id */
+    char fingerprint[64];
+    srv_writer prefix; /* a voice's: what every chunk begins with */
+
+    /* The answer: choices prompt by prompt. */
+    srv_choice *choices;
+    size_t choice_count;
+    srv_usage usage; /* of all jobs */
+    srv_timings timings;
+    int64_t sequence; /* a voice's: numbers of its events */
+
+    /* The way between: see generation.c. */
+    pthread_mutex_t lock;
+    _Atomic uint64_t jobs[SRV_PROMPTS_MAX];
+    struct srv_generation_job {
+        srv_generation *generation;
+        size_t prompt;
+        srv_usage usage;
+        srv_timings timings;
+    } running[SRV_PROMPTS_MAX];
+    size_t running_count;
+    bool starting, streaming, failed;
+    bool listed; /* others can stop it by its id */
+    atomic_bool stopped;
+    atomic_bool gone;
+    atomic_uint drained;
+    srv_writer out;
+};
+
+/* Reads the body and holds the model it names. NULL: the request has been answered. */
+srv_generation *srv_generation_open(srv_server *server, srv_request *request, srv_dialect dialect,
+                                    const srv_voice *voice);
+/* The monotonic clock. */
+int64_t srv_clock_ns(void);
+/* Answers with g->fault and closes. */
+void srv_generation_refuse(srv_generation *g);
+/* Closes without an answer: it has been given. */
+void srv_generation_close(srv_generation *g);
+
+/* The generation parameters of the object (the request, or its options), over the server's defaults. */
+bool srv_generation_parameters(srv_generation *g, const srv_place *object);
+/* Renders and tokenizes the conversation, or takes the prompts of a field; both check that they fit. */
+bool srv_generation_chat(srv_generation *g);
+bool srv_generation_text(srv_generation *g, const srv_place *prompt);
+/* Makes the grammar that tools and format ask for. */
+bool srv_generation_constrain(srv_generation *g);
+/* Hands it to the engine; answers, now or later, and closes. */
+void srv_generation_start(srv_generation *g);
+
+/* For a voice's keep: probabilities as chats have them; ids. */
+void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
+void srv_keep_tokens(srv_generation *g, srv_choice *choice, const srv_event *event);
+
+/* The rendered conversation, for those who only want to see or count it; to be freed in any case. */
+bool srv_generation_render(srv_generation *g, srv_rendering *out);
+
+#endif

@@ -1,0 +1,29 @@
+/* Rendering: a conversation as the model will see it. */
+#ifndef SRV_RENDERING_H
+#define SRV_RENDERING_H
+
+#include "server/conversation.h"
+#include "server/parameters.h"
+#include "server/prompts.h"
+#include "server/tools.h"
+
+typedef struct srv_rendering {
+    char *text;
+    size_t length;
+    srv_tokens tokens;
+    bool in_thought; /* it ends inside a thought: the answer goes on with it */
+} srv_rendering;
+
+/* What templates are told beside the conversation; texts are the server's. */
+typedef struct srv_template {
+    const char *kwargs; /* variables, a JSON object; NULL: none */
+    const char *text;   /* a template in the place of the model's own; NULL: its own */
+} srv_template;
+
+/* Renders and tokenizes. False: the conversation makes no sense to the model's template, or memory ran out; fault says so. */
+bool srv_rendering_make(const mo_model *model, const srv_conversation *conversation, const srv_tools *tools,
+                        const srv_parameters *parameters, const srv_template *template, srv_rendering *out,
+                        srv_fault *fault);
+void srv_rendering_free(srv_rendering *r);
+
+#endif

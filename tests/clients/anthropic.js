@@ -1,0 +1,46 @@
+// anthropic.js: Anthropic's official client against the server at MO_SERVER.
+import Anthropic from "@anthropic-ai/sdk";
+import { assert, base, hello, main, refused, test, weather } from "./check.js";
+
+const client = new Anthropic({ baseURL: base, apiKey: "none", maxRetries: 0 });
+const greedy = { model: "pebble", max_tokens: 16, temperature: 0, messages: [{ role: "user", content: hello }] };
+const tools = [{ name: "get_weather", description: "The weather", input_schema: weather }];
+const say = (word, more = {}) => ({ model: "scripted", max_tokens: 300, messages: [{ role: "user", content: `say ${word}` }], ...more });
+
+test("messages stream what they answer whole", async () => {
+  const whole = await client.messages.create(greedy);
+  assert.equal(whole.stop_reason, "max_tokens");
+  assert.equal(whole.usage.output_tokens, 16);
+  const stream = client.messages.stream(greedy);
+  let text = "";
+  stream.on("text", (piece) => { text += piece; });
+  const final = await stream.finalMessage();
+  assert.equal(text, whole.content[0].text);
+  assert.deepEqual(final.content, whole.content);
+  assert.equal(final.stop_reason, whole.stop_reason);
+  assert.equal(final.usage.input_tokens + final.usage.cache_read_input_tokens, whole.usage.input_tokens + whole.usage.cache_read_input_tokens);
+});
+
+test("stop sequences are told", async () => {
+  const text = (await client.messages.create(greedy)).content[0].text;
+  const word = text.split(" ")[2];
+  for (const a of [await client.messages.create({ ...greedy, stop_sequences: [word] }), await client.messages.stream({ ...greedy, stop_sequences: [word] }).finalMessage()]) {
+    assert.equal(a.stop_reason, "stop_sequence");
+    assert.equal(a.stop_sequence, word);
+  }
+});
+
+test("tokens are counted", async () => {
+  const counted = await client.messages.countTokens({ model: "pebble", messages: greedy.messages });
+  const { usage } = await client.messages.create(greedy);
+  assert.equal(counted.input_tokens, usage.input_tokens + usage.cache_read_input_tokens);
+});
+
+test("errors are the client's own", async () => {
+  const bad = await refused(client.messages.create({ ...greedy, messages: [{ role: "user", content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: "" } }] }] }), 400);
+  assert.ok(bad instanceof Anthropic.BadRequestError);
+  assert.match(bad.message, /image input is not supported/);
+  await refused(client.messages.create({ ...greedy, top_k: "many" }), 400);
+});
+
+await main();

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""test_clients.py BUILD [CLIENT ...]: the official clients of OpenAI, Anthropic and Ollama against one server.
+
+They come from npm (clients/package.json pins them) into BUILD/clients. Where npm or its registry cannot be reached the tests
+are skipped, and say so. Speaks TAP.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, here)
+sys.dont_write_bytecode = True
+build = os.path.abspath(sys.argv[1])
+clients = sys.argv[2:] or ["openai", "anthropic", "ollama"]
+
+
+def install():
+    """Empty, or why they are not there."""
+    folder = os.path.join(build, "clients")
+    os.makedirs(folder, exist_ok=True)
+    wanted = open(os.path.join(here, "clients", "package.json")).read()
+    for name in os.listdir(os.path.join(here, "clients")):
+        shutil.copy(os.path.join(here, "clients", name), folder)
+    mark = os.path.join(folder, "installed.json")
+    if os.path.exists(mark) and open(mark).read() == wanted:
+        return ""
+    if not shutil.which("npm") or not shutil.which("node"):
+        return "there is no node or npm"
+    try:
+        done = subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder,
+                              capture_output=True, text=True, timeout=180)
+    except subprocess.TimeoutExpired:
+        return "npm could not reach its registry in time"
+    if done.returncode != 0:
+        return "npm: " + (done.stderr.strip().splitlines() or ["failed"])[-1]
+    with open(mark, "w") as f:
+        f.write(wanted)
+    return ""
+
+
+def main():
+    reason = install()
+    if reason:
+        print("1..1\nok 1 - clients # SKIP %s" % reason)
+        return 0
+    sys.argv = [sys.argv[0], build]
+    import test_server_api as api
+
+    api.make_models()
+    server = api.Server()
+    lines, failed, count = [], False, 0
+    try:
+        for name in clients:
+            environment = {**os.environ, "MO_SERVER": "http://127.0.0.1:%d" % server.port, "NO_PROXY": "127.0.0.1"}
+            done = subprocess.run(["node", name + ".js"], cwd=os.path.join(build, "clients"), env=environment, capture_output=True, text=True,
+                                  timeout=300 * api.SLOW)
+            failed = failed or done.returncode != 0
+            found = re.findall(r"^(not ok|ok) \d+ - (.*)$|^(#.*)$", done.stdout, re.M)
+            if not any(word for word, _, _ in found):
+                lines.append("not ok %d - %s: %s" % (count + 1, name, done.stderr[-500:].replace("\n", " ")))
+                count += 1
+                continue
+            for word, title, comment in found:
+                count += bool(word)
+                lines.append("%s %d - %s: %s" % (word, count, name, title) if word else comment)
+        server.stop()
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        shutil.rmtree(api.FOLDER, ignore_errors=True)
+    print("1..%d" % count)
+    print("\n".join(lines))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

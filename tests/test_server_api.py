@@ -1,0 +1,558 @@
+#!/usr/bin/env python3
+"""test_server_api.py BUILD [NAME ...]: what clients of OpenAI, Anthropic, llama-server and Ollama are answered.
+
+Speaks TAP, as the other test programs do. Python's own library alone; clients/ has the same with the official clients. One
+server serves all tests, with the built-in model and one that says what a script says.
+"""
+import http.client
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+BUILD = os.path.abspath(sys.argv[1])
+PROGRAM = os.path.join(BUILD, "moraine")
+FOLDER = tempfile.mkdtemp(prefix="moraine-api-")
+SLOW = 4 if os.environ.get("MO_SLOW") else 1  # builds with sanitizers
+CALL = '<think>\\nlook\\n</think>\\n\\nI look.\\n<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Bern", "days": 2}}\\n</tool_call>'
+TWO = ('<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Bern", "days": 1}}\\n</tool_call>\\n'
+       '<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Z\u00fcrich", "days": 3}}\\n</tool_call>')
+
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"],
+           "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "get_weather", "description": "The weather", "parameters": WEATHER}}
+HELLO = [{"role": "user", "content": "Tell me a story about a fox."}]
+GREEDY = {"temperature": 0, "max_tokens": 24}
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def make_models():
+    """pebble, and one that thinks, calls and answers."""
+    program = os.path.join(BUILD, "tests", "make_scripted_model")
+    subprocess.run([program, path("scripted.gguf"), "@tests/data/server/hermes.jinja", "Hello there, friend.", "@call", CALL, "@two", TWO,
+                    "sunny", "It is sunny in Bern."], check=True, stdout=subprocess.DEVNULL)
+    shutil.copy("models/pebble.gguf", path("pebble.gguf"))
+
+
+class Server:
+    def __init__(self):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
+        environment["XDG_CACHE_HOME"] = path("cache")
+        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), "--port", "0", "--profile", "off",
+                                         "--models-max", "2", "--ctx", "2048", "--threads", "2"], stderr=subprocess.PIPE, env=environment, text=True)
+        self.lines, self.port, self.ready = [], None, threading.Event()
+        threading.Thread(target=self.read, daemon=True).start()
+        assert self.ready.wait(60 * SLOW) and self.process.poll() is None, "".join(self.lines)
+
+    def read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+            found = re.search(r"listening.*?http://[^ \"]*:(\d+)", line)
+            self.port = int(found.group(1)) if found else self.port
+            if " ready " in line:
+                self.ready.set()
+        self.ready.set()
+
+    def ask(self, where, body, method="POST", headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60 * SLOW)
+        try:
+            connection.request(method, where, body if isinstance(body, (str, bytes)) or body is None else json.dumps(body), headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
+
+    def post(self, where, body, status=200):
+        code, text, _ = self.ask(where, body)
+        assert code == status, (where, body, code, text)
+        return json.loads(text)
+
+    def events(self, where, body):
+        """[(event name or None, data)] of a stream; the [DONE] of OpenAI's is a string."""
+        code, text, headers = self.ask(where, {**body, "stream": True})
+        assert code == 200, (code, text)
+        assert headers["Content-Type"].startswith("text/event-stream"), headers
+        found = []
+        for block in text.split("\n\n"):
+            lines = [line for line in block.split("\n") if line and not line.startswith(":")]
+            if not lines:
+                continue
+            name = next((line[7:] for line in lines if line.startswith("event: ")), None)
+            data = next(line[6:] for line in lines if line.startswith("data: "))
+            found.append((name, data if data == "[DONE]" else json.loads(data)))
+        return found
+
+    def lines_of(self, where, body):
+        code, text, headers = self.ask(where, body)
+        assert code == 200, (code, text)
+        assert headers["Content-Type"].startswith("application/x-ndjson"), headers
+        return [json.loads(line) for line in text.split("\n") if line]
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(30 * SLOW) == 0, "".join(self.lines)
+
+
+def chat(body=None, **more):
+    return {"model": "pebble", "messages": HELLO, **GREEDY, **(body or {}), **more}
+
+
+def scripted(word="", **more):
+    return {"model": "scripted", "messages": [{"role": "user", "content": "say " + word}], **more}
+
+
+def gather(chunks):
+    """The choices of a streamed chat, put together as clients do."""
+    choices = {}
+    for _, chunk in chunks:
+        if chunk == "[DONE]":
+            continue
+        for choice in chunk["choices"]:
+            c = choices.setdefault(choice["index"], {"content": "", "reasoning": "", "calls": [], "finish": None, "logprobs": []})
+            delta = choice["delta"]
+            c["content"] += delta.get("content") or ""
+            c["reasoning"] += delta.get("reasoning_content") or ""
+            for call in delta.get("tool_calls", []):
+                if "id" in call:
+                    assert call["index"] == len(c["calls"]) and call["type"] == "function"
+                    c["calls"].append({"name": call["function"]["name"], "arguments": call["function"]["arguments"]})
+                else:
+                    c["calls"][call["index"]]["arguments"] += call["function"]["arguments"]
+            c["logprobs"] += (choice.get("logprobs") or {}).get("content") or []
+            if choice["finish_reason"]:
+                assert c["finish"] is None and delta == {}
+                c["finish"] = choice["finish_reason"]
+    return choices
+
+
+def flat(choice):
+    """A choice of a whole answer in the form of gather()."""
+    message = choice["message"]
+    calls = [{"name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in message.get("tool_calls", [])]
+    return {"content": message["content"] or "", "reasoning": message.get("reasoning_content", ""), "calls": calls,
+            "finish": choice["finish_reason"], "logprobs": (choice["logprobs"] or {}).get("content") or []}
+
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+# ---- OpenAI: chat
+
+
+@test
+def a_chat_is_answered(s):
+    a = s.post("/v1/chat/completions", chat())
+    assert a["id"].startswith("chatcmpl-") and a["object"] == "chat.completion" and a["model"] == "pebble"
+    assert a["system_fingerprint"].startswith("moraine-") and abs(a["created"] - time.time()) < 60
+    c = a["choices"][0]
+    assert c["index"] == 0 and c["message"]["role"] == "assistant" and c["message"]["content"] and c["finish_reason"] in ("stop", "length")
+    assert c["logprobs"] is None
+    u = a["usage"]
+    assert u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] and u["prompt_tokens_details"]["cached_tokens"] >= 0
+    assert u["completion_tokens_details"]["reasoning_tokens"] == 0
+    t = a["timings"]
+    assert t["cache_n"] + t["prompt_n"] == u["prompt_tokens"] and t["predicted_n"] == u["completion_tokens"] and t["prompt_ms"] >= 0
+    assert s.post("/chat/completions", chat())["choices"] == a["choices"]
+
+
+@test
+def a_stream_has_the_order_clients_expect(s):
+    whole = s.post("/v1/chat/completions", chat())
+    chunks = s.events("/v1/chat/completions", chat(stream_options={"include_usage": True}))
+    assert chunks[-1][1] == "[DONE]" and all(name is None for name, _ in chunks)
+    data = [d for _, d in chunks[:-1]]
+    assert len({(d["id"], d["created"], d["model"], d["object"]) for d in data}) == 1 and data[0]["object"] == "chat.completion.chunk"
+    assert data[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert all("role" not in d["choices"][0]["delta"] for d in data[1:-1])
+    assert data[-1]["choices"] == [] and data[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+    assert data[-2]["choices"][0]["finish_reason"] and data[-2]["choices"][0]["delta"] == {}
+    assert gather(chunks)[0] == flat(whole["choices"][0])
+    without = s.events("/v1/chat/completions", chat())
+    assert all("usage" not in d or d["usage"] is None for _, d in without[:-1])
+
+
+@test
+def several_choices_share_a_prompt(s):
+    body = chat(n=3, temperature=1, seed=7, max_tokens=12)
+    whole = s.post("/v1/chat/completions", body)
+    assert [c["index"] for c in whole["choices"]] == [0, 1, 2]
+    assert len({c["message"]["content"] for c in whole["choices"]}) > 1
+    streamed = gather(s.events("/v1/chat/completions", body))
+    assert [streamed[i] for i in range(3)] == [flat(c) for c in whole["choices"]]
+    assert s.post("/v1/chat/completions", chat(n=2))["usage"]["prompt_tokens"] == s.post("/v1/chat/completions", chat())["usage"]["prompt_tokens"]
+    assert s.post("/v1/chat/completions", chat(n=100), 400)["error"]["message"]
+
+
+@test
+def log_probabilities_belong_to_the_tokens(s):
+    body = chat(logprobs=True, top_logprobs=4, max_tokens=10)
+    choice = s.post("/v1/chat/completions", body)["choices"][0]
+    tokens = choice["logprobs"]["content"]
+    assert b"".join(bytes(t["bytes"]) for t in tokens).decode().strip() == choice["message"]["content"].strip()
+    for t in tokens:
+        assert len(t["top_logprobs"]) == 4 and t["logprob"] <= 0
+        assert t["top_logprobs"][0]["logprob"] == t["logprob"] and t["top_logprobs"][0]["token"] == t["token"]  # greedy
+        assert [x["logprob"] for x in t["top_logprobs"]] == sorted((x["logprob"] for x in t["top_logprobs"]), reverse=True)
+        assert sum(math.exp(x["logprob"]) for x in t["top_logprobs"]) <= 1.0001
+    assert gather(s.events("/v1/chat/completions", body))[0]["logprobs"] == tokens
+    assert s.post("/v1/chat/completions", chat(logprobs=True))["choices"][0]["logprobs"]["content"][0]["top_logprobs"] == []
+
+
+@test
+def stop_strings_are_never_shown(s):
+    text = s.post("/v1/chat/completions", chat())["choices"][0]["message"]["content"]
+    word = text.split()[2]
+    for stop in (word, ["@@@", word]):
+        a = s.post("/v1/chat/completions", chat(stop=stop))["choices"][0]
+        assert a["message"]["content"] == text[:text.index(word)] and a["finish_reason"] == "stop", (text, word, a)
+        assert gather(s.events("/v1/chat/completions", chat(stop=stop)))[0] == flat(a)
+
+
+@test
+def lengths_are_obeyed(s):
+    a = s.post("/v1/chat/completions", chat(max_tokens=5))
+    assert a["usage"]["completion_tokens"] == 5 and a["choices"][0]["finish_reason"] == "length"
+    assert s.post("/v1/chat/completions", chat(max_tokens=9, max_completion_tokens=3))["usage"]["completion_tokens"] == 3
+    a = s.post("/v1/chat/completions", chat(max_tokens=0))
+    assert a["usage"]["completion_tokens"] == 0 and a["choices"][0]["message"]["content"] == ""
+    assert gather(s.events("/v1/chat/completions", chat(max_tokens=0)))[0]["finish"] == a["choices"][0]["finish_reason"] == "length"
+
+
+@test
+def seeds_repeat_a_text(s):
+    body = chat(temperature=1.5, seed=11, top_k=0, top_p=1, min_p=0)
+    texts = {s.post("/v1/chat/completions", {**body, "seed": seed})["choices"][0]["message"]["content"] for seed in (11, 11, 11.0)}
+    assert len(texts) == 1
+    assert len({s.post("/v1/chat/completions", {**body, "seed": i})["choices"][0]["message"]["content"] for i in range(4)}) > 1
+    assert len({s.post("/v1/chat/completions", {**body, "seed": -1})["choices"][0]["message"]["content"] for i in range(4)}) > 1
+
+
+@test
+def biases_change_the_choice(s):
+    first = s.post("/v1/chat/completions", chat(logprobs=True, top_logprobs=2, max_tokens=1))["choices"][0]["logprobs"]["content"][0]
+    best, second = (t["id"] for t in first["top_logprobs"])
+    for bias in ({str(best): -100}, [[best, False]], [[first["top_logprobs"][0]["token"], -100]], {str(second): 100}):
+        a = s.post("/v1/chat/completions", chat(logit_bias=bias, logprobs=True, max_tokens=1))["choices"][0]["logprobs"]["content"][0]
+        assert a["id"] == second, (bias, a)
+
+
+@test
+def what_is_unknown_or_null_is_ignored(s):
+    a = s.post("/v1/chat/completions", chat(user="x", store=True, metadata={}, service_tier="auto", unknown=[1], temperature=0, stop=None,
+                                            tools=None, response_format=None, n=None, seed=None, logit_bias=None, stream=None))
+    assert a["choices"] == s.post("/v1/chat/completions", chat())["choices"]
+
+
+@test
+def developers_are_heard(s):
+    one = s.post("/v1/chat/completions/input_tokens", {"messages": [{"role": "developer", "content": "Be brief."}] + HELLO})
+    two = s.post("/v1/chat/completions/input_tokens", {"messages": [{"role": "system", "content": "Be brief."}] + HELLO})
+    assert one == two and one["object"] == "response.input_tokens"
+
+
+@test
+def an_answer_can_be_begun_by_the_client(s):
+    text = s.post("/v1/chat/completions", chat())["choices"][0]["message"]["content"]
+    head = text[:len(text) // 2]
+    head = head[:head.rindex(" ")]
+    a = s.post("/v1/chat/completions", chat(messages=HELLO + [{"role": "assistant", "content": head}]))
+    assert a["choices"][0]["message"]["content"][:10] == text[len(head):][:10], (text, head, a)
+
+
+@test
+def wrong_requests_are_400_and_name_the_field(s):
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]
+    cases = [("messages", {"messages": None}), ("messages[0].role", {"messages": [{"content": "x"}]}),
+             ("messages[0].content", {"messages": [{"role": "user"}]}), ("messages[0].content[0]", {"messages": image}),
+             ("temperature", {"temperature": "hot"}), ("max_tokens", {"max_tokens": "many"}), ("stop[1]", {"stop": ["a", 5]}),
+             ("top_logprobs", {"top_logprobs": 3}), ("n", {"n": 0}), ("stream", {"stream": "yes"}), ("mirostat", {"mirostat": 2}),
+             ("tools[0].function", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": "required"}),
+             ("tool_choice.function.name", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "nothing"}}}),
+             ("response_format.type", {"response_format": {"type": "yaml"}}), ("logit_bias.-1", {"logit_bias": {"-1": 1}})]
+    for stream in (False, True):
+        for param, change in cases:
+            if param == "stream" and stream:
+                continue
+            error = s.post("/v1/chat/completions", {**chat(stream=stream), **change}, 400)["error"]
+            assert error["type"] == "invalid_request_error" and error["param"] == param and error["code"] is None, (change, error)
+            assert error["message"].startswith(param), error
+    for body in ("", "{", "[]", "nonsense", '{"messages":[}'):
+        code, text, _ = s.ask("/v1/chat/completions", body)
+        assert code == 400 and json.loads(text)["error"]["type"] == "invalid_request_error", (body, code, text)
+
+
+@test
+def a_prompt_too_long_is_told_with_numbers(s):
+    long = [{"role": "user", "content": "fox " * 5000}]
+    for where in ("/v1/chat/completions", "/v1/responses"):
+        body = {"model": "pebble", "messages": long, "input": "fox " * 5000, "stream": True}
+        error = s.post(where, body, 400)["error"]
+        assert error["code"] == "context_length_exceeded" and error["type"] == "exceed_context_size_error"
+        assert error["n_ctx"] == 2048 and error["n_prompt_tokens"] > 2048 and "exceeds the available context size" in error["message"]
+    error = s.post("/v1/messages", {"model": "pebble", "max_tokens": 5, "messages": long}, 400)
+    assert error["type"] == "error" and error["error"]["type"] == "invalid_request_error" and "exceeds the available context size" in error["error"]["message"]
+    assert "exceeds the available context size" in s.post("/api/chat", {"model": "pebble", "messages": long}, 400)["error"]
+
+
+@test
+def a_second_turn_is_cached(s):
+    messages = [{"role": "user", "content": "A fox and a crow met under an old oak tree. " * 8}]
+    first = s.post("/v1/chat/completions", chat(messages=messages))
+    again = messages + [first["choices"][0]["message"], {"role": "user", "content": "And then?"}]
+    u = s.post("/v1/chat/completions", chat(messages=again))["usage"]
+    assert u["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"] - 8, (first["usage"], u)
+    cold = s.post("/v1/chat/completions", chat(messages=again, cache_prompt=False))
+    assert cold["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+# ---- Constraints
+
+
+# ---- Tools
+
+
+@test
+def thoughts_have_their_field(s):
+    a = s.post("/v1/chat/completions", scripted("@call"))
+    assert a["choices"][0]["message"]["reasoning_content"] == "look"
+    assert a["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
+    text = s.post("/v1/chat/completions", scripted("@call", reasoning_format="none"))["choices"][0]["message"]
+    assert "<think>" in text["content"] and "reasoning_content" not in text
+
+
+# ---- OpenAI: completions, responses, embeddings
+
+
+@test
+def completions_take_every_prompt(s):
+    ids = s.post("/tokenize", {"content": "Once upon a time", "add_special": True})["tokens"]
+    a = s.post("/v1/completions", {"prompt": "Once upon a time", **GREEDY})
+    assert a["object"] == "text_completion" and a["id"].startswith("cmpl-") and a["choices"][0]["text"]
+    assert s.post("/v1/completions", {"prompt": ids, **GREEDY})["choices"] == a["choices"]
+    two = s.post("/v1/completions", {"prompt": ["Once upon a time", "The fox"], "n": 2, **GREEDY})
+    assert [c["index"] for c in two["choices"]] == [0, 1, 2, 3] and two["choices"][0]["text"] == two["choices"][1]["text"] == a["choices"][0]["text"]
+    assert s.post("/v1/completions", {"prompt": [ids, ids], **GREEDY})["choices"][1]["text"] == a["choices"][0]["text"]
+    texts = {}
+    chunks = s.events("/v1/completions", {"prompt": ["Once upon a time", "The fox"], **GREEDY})
+    for _, chunk in chunks[:-1]:
+        for c in chunk["choices"]:
+            texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+    assert chunks[-1][1] == "[DONE]" and [texts[0], texts[1]] == [two["choices"][0]["text"], two["choices"][2]["text"]]
+    for param, change in (("prompt", {"prompt": None}), ("prompt[0]", {"prompt": [99999999]}), ("suffix", {"suffix": "x"}), ("echo", {"echo": True})):
+        assert s.post("/v1/completions", {"prompt": "x", **change}, 400)["error"]["param"] == param
+
+
+@test
+def completions_have_both_forms_of_log_probabilities(s):
+    c = s.post("/v1/completions", {"prompt": "Once", "logprobs": 3, **GREEDY})["choices"][0]
+    l = c["logprobs"]
+    assert "".join(l["tokens"]) == c["text"] and len(l["token_logprobs"]) == len(l["tokens"]) == len(l["content"]) == len(l["text_offset"])
+    assert len(l["top_logprobs"][0]) == 3 and l["text_offset"][0] == 0 and l["text_offset"][1] == len(l["tokens"][0])
+
+
+@test
+def a_response_is_answered(s):
+    a = s.post("/v1/responses", {"model": "pebble", "input": "Tell me a story.", "instructions": "Be brief.", "max_output_tokens": 8, "temperature": 0})
+    assert a["object"] == "response" and a["id"].startswith("resp_") and a["status"] == "incomplete"
+    assert a["incomplete_details"] == {"reason": "max_output_tokens"} and a["usage"]["output_tokens"] == 8 and a["error"] is None
+    item = a["output"][0]
+    assert item["type"] == "message" and item["content"][0]["type"] == "output_text" and item["content"][0]["annotations"] == []
+    assert s.post("/v1/responses", {"input": "x", "previous_response_id": "resp_1"}, 400)["error"]["param"] == "previous_response_id"
+
+
+@test
+def embeddings_are_refused_where_a_model_has_none(s):
+    assert s.post("/v1/embeddings", {"input": "x"}, 501)["error"]["type"] == "not_supported_error"
+    assert isinstance(s.post("/api/embed", {"input": "x"}, 501)["error"], str)
+
+
+@test
+def tokens_are_counted_without_the_engine(s):
+    n = s.post("/v1/chat/completions", chat(max_tokens=1))["usage"]["prompt_tokens"]
+    assert s.post("/v1/chat/completions/input_tokens", chat())["input_tokens"] == n
+    assert s.post("/v1/responses/input_tokens", {"input": HELLO[0]["content"]})["input_tokens"] == n
+    assert s.post("/v1/messages/count_tokens", {"messages": HELLO}) == {"input_tokens": n}
+
+
+# ---- Anthropic
+
+
+@test
+def a_message_is_answered(s):
+    body = {"model": "pebble", "max_tokens": 8, "messages": HELLO, "temperature": 0, "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]}
+    a = s.post("/v1/messages?beta=true", body)
+    assert a["type"] == "message" and a["id"].startswith("msg_") and a["role"] == "assistant" and a["stop_reason"] == "max_tokens"
+    assert a["content"][0]["type"] == "text" and a["usage"]["output_tokens"] == 8 and a["stop_sequence"] is None
+    u = a["usage"]
+    assert u["input_tokens"] + u["cache_read_input_tokens"] == s.post("/v1/messages/count_tokens", body)["input_tokens"]
+    text = s.post("/v1/messages", {**body, "max_tokens": 24})["content"][0]["text"]
+    word = text.split()[2]
+    a = s.post("/v1/messages", {**body, "max_tokens": 24, "stop_sequences": ["@@", word]})
+    assert a["stop_reason"] == "stop_sequence" and a["stop_sequence"] == word and a["content"][0]["text"] == text[:text.index(word)]
+
+
+@test
+def an_agents_stamp_does_not_spoil_the_prefix(s):
+    def ask(stamp):
+        system = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=%s;" % stamp},
+                  {"type": "text", "text": "You are a careful agent. " * 20}]
+        return s.post("/v1/messages", {"model": "pebble", "max_tokens": 1, "system": system, "messages": HELLO})["usage"]
+
+    first, second = ask("a1b2c"), ask("zzzz9")
+    assert second["cache_read_input_tokens"] >= first["input_tokens"] + first["cache_read_input_tokens"] - 2, (first, second)
+
+
+# ---- Ollama
+
+
+@test
+def ollama_chats_stream_by_default(s):
+    lines = s.lines_of("/api/chat", {"model": "pebble", "messages": HELLO, "options": {"temperature": 0, "num_predict": 8}})
+    last = lines[-1]
+    assert all(not line["done"] for line in lines[:-1]) and last["done"] and last["done_reason"] == "length" and last["eval_count"] == 8
+    assert last["prompt_eval_count"] > 0 and last["total_duration"] > 0 and last["eval_duration"] >= 0
+    whole = s.post("/api/chat", {"model": "pebble", "messages": HELLO, "stream": False, "options": {"temperature": 0, "num_predict": 8}})
+    assert whole["message"]["content"] == "".join(line["message"]["content"] for line in lines) and whole["done"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", whole["created_at"])
+
+
+@test
+def ollama_generates(s):
+    body = {"model": "pebble", "prompt": HELLO[0]["content"], "options": {"temperature": 0, "num_predict": 8}}
+    lines = s.lines_of("/api/generate", body)
+    whole = s.post("/api/generate", {**body, "stream": False})
+    assert whole["response"] == "".join(l["response"] for l in lines) and whole["context"] == lines[-1]["context"] and len(whole["context"]) > 8
+    raw = s.post("/api/generate", {**body, "raw": True, "stream": False})
+    assert raw["prompt_eval_count"] < whole["prompt_eval_count"]
+    more = s.post("/api/generate", {**body, "context": whole["context"], "stream": False})
+    assert more["prompt_eval_count"] > whole["prompt_eval_count"]
+    loaded = s.post("/api/generate", {"model": "pebble"})
+    assert loaded["done"] and loaded["done_reason"] == "load" and loaded["response"] == ""
+    for change in ({"images": ["x"]}, {"suffix": "x"}, {"options": {"temperature": "x"}}, {"keep_alive": "soon"}, {"format": "xml"}):
+        assert isinstance(s.post("/api/generate", {**body, **change}, 400)["error"], str)
+
+
+# ---- llama-server
+
+
+@test
+def a_completion_tells_everything(s):
+    body = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 0, "return_tokens": True, "n_probs": 2}
+    a = s.post("/completion", body)
+    assert a["stop"] is True and a["stop_type"] == "limit" and a["tokens_predicted"] == 8 == len(a["tokens"]) and a["truncated"] is False
+    assert a["prompt"].endswith("Once upon a time") and a["generation_settings"]["n_predict"] == 8 and a["timings"]["predicted_n"] == 8
+    assert len(a["completion_probabilities"]) == 8 and len(a["completion_probabilities"][0]["top_logprobs"]) == 2
+    assert s.post("/detokenize", {"tokens": a["tokens"]})["content"] == a["content"]
+    two = s.post("/completion", {**body, "prompt": ["Once upon a time", "The"]})
+    assert [x["index"] for x in two] == [0, 1] and two[0]["content"] == a["content"]
+    some = s.post("/completion", {**body, "response_fields": ["content", "generation_settings/n_predict"]})
+    assert some == {"content": a["content"], "n_predict": 8}
+    word = s.post("/completion", {**body, "stop": [a["content"].split()[1]]})
+    assert word["stop_type"] == "word" and word["stopping_word"] == a["content"].split()[1]
+    events = s.events("/completion", {**body, "return_progress": True})
+    assert events[-1][1]["stop"] is True and all(d["stop"] is False for _, d in events[:-1])
+    assert "".join(d["content"] for _, d in events) == a["content"]
+    assert s.post("/completions", body)["content"] == a["content"]
+
+
+@test
+def progress_is_told(s):
+    long = "A fox and a crow. " * 60
+    for where, body in (("/completion", {"prompt": long + str(time.time()), "n_predict": 1}),
+                        ("/v1/chat/completions", {"messages": [{"role": "user", "content": str(time.time()) + long}], "max_tokens": 1})):
+        told = [d["prompt_progress"] for _, d in s.events(where, {**body, "return_progress": True, "cache_prompt": False}) if d != "[DONE]" and "prompt_progress" in d]
+        assert told and told[-1]["processed"] <= told[-1]["total"] and [t["processed"] for t in told] == sorted(t["processed"] for t in told), told
+
+
+@test
+def texts_become_tokens_and_back(s):
+    text = "Hello, w\u00f6rld \U0001f600 <|im_end|>"
+    tokens = s.post("/tokenize", {"content": text, "parse_special": False})["tokens"]
+    assert s.post("/detokenize", {"tokens": tokens})["content"] == text
+    pieces = s.post("/tokenize", {"content": text, "parse_special": False, "with_pieces": True})["tokens"]
+    assert [p["id"] for p in pieces] == tokens
+    assert b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces).decode() == text
+    assert s.post("/tokenize", {})["tokens"] == []
+    assert s.post("/detokenize", {"tokens": ["x"]}, 400)["error"]["param"] == "tokens[0]"
+    assert s.post("/tokenize", {"content": 5}, 400)["error"]["param"] == "content"
+
+
+@test
+def an_answer_can_be_stopped_by_its_id(s):
+    connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60 * SLOW)
+    connection.request("POST", "/v1/chat/completions", json.dumps(chat(max_tokens=-1, stream=True, ignore_eos=True)))
+    answer = connection.getresponse()
+    first = json.loads(answer.readline()[6:])
+    s.post("/v1/moraine/cancel", {"id": first["id"]})
+    rest = answer.read().decode()
+    assert '"finish_reason":"stop"' in rest and rest.endswith("data: [DONE]\n\n"), rest[-500:]
+    connection.close()
+
+
+@test
+def company_changes_no_answer(s):
+    alone = [s.post("/v1/chat/completions", chat(messages=[{"role": "user", "content": "Tale %d." % i}]))["choices"] for i in range(6)]
+    together = [None] * 6
+
+    def ask(i):
+        together[i] = s.post("/v1/chat/completions", chat(messages=[{"role": "user", "content": "Tale %d." % i}], cache_prompt=False))["choices"]
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert together == alone
+
+
+def main():
+    chosen = [t for t in TESTS if len(sys.argv) < 3 or t.__name__ in sys.argv[2:]]
+    failures = 0
+    make_models()
+    server = Server()
+    print("1..%d" % (len(chosen) + 1), flush=True)
+    try:
+        for number, function in enumerate(chosen, 1):
+            try:
+                function(server)
+                print("ok %d - %s" % (number, function.__name__), flush=True)
+            except Exception as problem:  # noqa: BLE001: the next test may still pass
+                failures += 1
+                print("not ok %d - %s" % (number, function.__name__))
+                print("# %s: %s" % (type(problem).__name__, str(problem)[:1500].replace("\n", "\n# ")), flush=True)
+                if not str(problem):
+                    print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
+                if server.process.poll() is not None:
+                    print("# the server has ended: %s" % "".join(server.lines)[-1000:].replace("\n", "\n# "))
+                    break
+        try:
+            server.stop()
+            print("ok %d - the_server_ends_well" % (len(chosen) + 1))
+        except AssertionError as problem:
+            failures += 1
+            print("not ok %d - the_server_ends_well\n# %s" % (len(chosen) + 1, str(problem)[-1500:].replace("\n", "\n# ")))
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
