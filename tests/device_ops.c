@@ -491,6 +491,74 @@ static void reference_choose(box *b, const mo_op *op)
     box_ignore(b, items + work->count, (int64_t)sizeof *items * ((int64_t)o->tokens * o->used - work->count));
 }
 
+/* ---- Arrange ---------------------------------------------------------------------------------- */
+
+static void build_arrange(box *b, mo_op *op, int variant)
+{
+    static const struct {
+        int experts, used;
+    } shapes[] = {{8, 2}, {32, 4}, {1, 1}, {60, 4}, {128, 8}, {33, 32}, {512, 10}, {1024, 6}};
+    mo_op_arrange *o = &op->arrange;
+    op->kind = MO_OP_ARRANGE;
+    o->tokens = tokens_of(b, variant) * (variant % 5 == 4 && !b->small ? 37 : 1);
+    o->experts = shapes[variant % 8].experts;
+    o->used = shapes[variant % 8].used;
+    o->limit = o->experts + variant % 3;
+    o->up_at = 4096 * (variant % 4);
+    o->down_at = 8192 + variant;
+    const int64_t rows = (int64_t)o->tokens * o->used;
+    int32_t *ids = box_alloc(b, 4 * rows);
+    for (int64_t i = 0; i < rows; i++) { /* some variants like a few experts best */
+        const int all = variant % 3 && o->experts > 5 ? 5 : o->experts;
+        ids[i] = 0;
+        for (int bit = 0; bit < 10; bit++) {
+            ids[i] += box_chance(b, 50) << bit;
+        }
+        ids[i] %= all;
+    }
+    mo_daddr *table = box_alloc(b, 8 * (int64_t)o->experts);
+    for (int e = 0; e < o->experts; e++) {
+        table[e] = b->base + MO_OP_ALIGN * (mo_daddr)(e + 1);
+    }
+    const int64_t bytes = 3 * o->limit * (int64_t)sizeof(mo_dgroup);
+    o->ids = box_address(b, ids);
+    o->table = box_address(b, table);
+    o->groups = box_address(b, memset(box_alloc(b, bytes), 0, (size_t)bytes));
+    o->picks = box_address(b, box_alloc(b, 4 * rows));
+    o->row_of = box_address(b, box_alloc(b, 4 * rows));
+    o->counts = box_address(b, memset(box_alloc(b, 4 * (int64_t)o->experts), 0, 4 * (size_t)o->experts));
+}
+
+/* Expert by expert, looking at all rows: another way than counting first. */
+static void reference_arrange(box *b, const mo_op *op)
+{
+    const mo_op_arrange *o = &op->arrange;
+    const int32_t *ids = box_at(b, o->ids);
+    const mo_daddr *table = box_at(b, o->table);
+    int32_t *picks = box_at(b, o->picks), *row_of = box_at(b, o->row_of), *counts = box_at(b, o->counts);
+    mo_dgroup *groups = box_at(b, o->groups);
+    const int32_t rows = o->tokens * o->used;
+    int32_t next = 0;
+    for (int e = 0; rows && e < o->experts; e++) {
+        const int32_t first = next;
+        for (int32_t i = 0; i < rows; i++) {
+            if (ids[i] == e) {
+                picks[next] = i / o->used;
+                row_of[i] = next++;
+            }
+        }
+        counts[e] = next - first;
+        for (int part = 0; part < 3; part++) {
+            groups[part * o->limit + e] = (mo_dgroup){.data = table[e] + (mo_daddr)(part == 0   ? 0
+                                                                                    : part == 1 ? o->up_at
+                                                                                                : o->down_at),
+                                                      .expert = e,
+                                                      .first = first,
+                                                      .count = next - first};
+        }
+    }
+}
+
 /* ---- Experts ---------------------------------------------------------------------------------- */
 
 static int64_t aligned(int64_t bytes)
@@ -700,6 +768,7 @@ const device_case op_cases[] = {
     {"grouped", 6 * BLOCK_TYPES, build_grouped, reference_grouped},
     {"activate", 60, build_activate, reference_activate},
     {"choose", 120, build_choose, reference_choose},
+    {"arrange", 80, build_arrange, reference_arrange},
     {"experts in", 8 * BLOCK_TYPES, build_experts_in, reference_experts},
     {"experts down", 8 * BLOCK_TYPES, build_experts_down, reference_experts},
     {"logits", 24, build_logits, reference_logits},

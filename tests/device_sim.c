@@ -103,7 +103,9 @@ static void check_foreign(const device_case *c, int variant)
                 caught += run_foreign(&b, c, &changed, input, result);
             }
         }
-        for (size_t at = 0; at < b.used && op.kind != MO_OP_CHOOSE; at += 8) {
+        const bool hands_on =
+            op.kind == MO_OP_CHOOSE || op.kind == MO_OP_ARRANGE; /* addresses, without following them */
+        for (size_t at = 0; at < b.used && !hands_on; at += 8) {
             if (is_word_of(&b, input + at)) {
                 mo_daddr keep;
                 memcpy(&keep, input + at, 8);

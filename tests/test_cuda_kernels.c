@@ -255,6 +255,17 @@ static void draw_choose(mo_op_choose *o)
     o->scale = 1;
 }
 
+static void draw_arrange(mo_op_arrange *o)
+{
+    *o = (mo_op_arrange){.ids = place(), .table = place(), .groups = place(), .picks = place()};
+    o->row_of = place();
+    o->counts = place();
+    o->tokens = any_tokens();
+    o->experts = ONE_OF(4, 8, 32, 128, 512, MO_OP_EXPERTS);
+    o->used = ONE_OF(1, 2, 4);
+    o->limit = o->experts;
+}
+
 static void draw_exchange(mo_op *op)
 {
     if (op->kind == MO_OP_PUBLISH) {
@@ -306,6 +317,7 @@ static void draw(mo_op *op)
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: draw_delta(op); break;
     case MO_OP_CHOOSE: draw_choose(&op->choose); break;
+    case MO_OP_ARRANGE: draw_arrange(&op->arrange); break;
     case MO_OP_EXPERTS_IN:
     case MO_OP_EXPERTS_DOWN: draw_experts(&op->experts); break;
     case MO_OP_LOGITS:

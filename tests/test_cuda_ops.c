@@ -342,6 +342,35 @@ static void choice_of_no_numbers(void **state)
     }
 }
 
+static void draw_arrange(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_ARRANGE};
+    mo_op_arrange *o = &op.arrange;
+    o->tokens = ONE_OF(1, 2, 9, 64, 300);
+    o->experts = ONE_OF(1, 4, 32, 128, 512, 1024);
+    o->used = o->experts < 8 ? 1 : ONE_OF(1, 4, 8);
+    o->limit = o->experts + below(3);
+    o->up_at = 1 << 12;
+    o->down_at = 1 << 13;
+    const int64_t rows = (int64_t)o->tokens * o->used;
+    int32_t *ids = take(rows * 4);
+    for (int64_t i = 0; i < rows; i++) {
+        ids[i] = below(draw % 3 ? o->experts : 1 + o->experts / 8);
+    }
+    mo_daddr *table = take(o->experts * INT64_C(8));
+    for (int i = 0; i < o->experts; i++) {
+        table[i] = (mo_daddr)(1 + i) << 20;
+    }
+    o->ids = at(ids);
+    o->table = at(table);
+    o->groups = at(take(3 * o->limit * (int64_t)sizeof(mo_dgroup)));
+    o->picks = at(take(rows * 4));
+    o->row_of = at(take(rows * 4));
+    o->counts = at(take(o->experts * INT64_C(4)));
+    check(&op, draw, "arrange");
+}
+
 /* ---- Attention -------------------------------------------------------------------------------- */
 
 /* Sessions with some tokens each, and the cache of layer 1. */
@@ -587,6 +616,7 @@ DRAWN(logits, 10)
 DRAWN(publish, 20)
 DRAWN(await, 15)
 DRAWN(choose, 60)
+DRAWN(arrange, 60)
 DRAWN(heads, 50)
 DRAWN(attend, 60)
 DRAWN(attend_many, 40)
@@ -599,12 +629,11 @@ int main(void)
     b.before = malloc(ROOM);
     b.after = malloc(ROOM);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream),   cmocka_unit_test(activate),
-        cmocka_unit_test(logits),   cmocka_unit_test(publish),
-        cmocka_unit_test(await),    cmocka_unit_test(choose),
-        cmocka_unit_test(heads),    cmocka_unit_test(choice_of_no_numbers),
-        cmocka_unit_test(attend),   cmocka_unit_test(attend_many),
-        cmocka_unit_test(convolve), cmocka_unit_test(recur),
+        cmocka_unit_test(stream),  cmocka_unit_test(activate),    cmocka_unit_test(logits),
+        cmocka_unit_test(publish), cmocka_unit_test(await),       cmocka_unit_test(choose),
+        cmocka_unit_test(arrange), cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
+        cmocka_unit_test(attend),  cmocka_unit_test(attend_many), cmocka_unit_test(convolve),
+        cmocka_unit_test(recur),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {

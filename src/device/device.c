@@ -228,6 +228,11 @@ static void check_op(const mo_op *op)
                (op->choose.experts % op->choose.groups == 0 && op->choose.groups_used > 0 &&
                 op->choose.groups_used <= op->choose.groups));
         break;
+    case MO_OP_ARRANGE:
+        assert(op->arrange.tokens >= 0 && op->arrange.experts > 0 && op->arrange.experts <= MO_OP_EXPERTS);
+        assert(op->arrange.used > 0 && op->arrange.used <= MO_OP_USED &&
+               op->arrange.experts <= op->arrange.limit);
+        break;
     case MO_OP_EXPERTS_IN:
     case MO_OP_EXPERTS_DOWN: assert(op->experts.work && op->experts.most >= 0); break;
     case MO_OP_LOGITS: assert(op->logits.count >= 0); break;

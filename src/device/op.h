@@ -103,6 +103,7 @@ typedef enum mo_op_kind {
     MO_OP_CONVOLVE,     /* delta rule: causal convolution */
     MO_OP_RECUR,        /* delta rule: the recurrence */
     MO_OP_CHOOSE,       /* the router's choice */
+    MO_OP_ARRANGE,      /* what was chosen, expert by expert */
     MO_OP_EXPERTS_IN,   /* gate, up, activation of a worklist's rows */
     MO_OP_EXPERTS_DOWN, /* down of a worklist's rows */
     MO_OP_LOGITS,       /* soft cap, and a look for numbers that are none */
@@ -259,6 +260,20 @@ typedef struct mo_op_choose {
     float scale;
 } mo_op_choose;
 
+/* The rows of a choice in the order of their experts, for MO_OP_GROUPED: a group for every expert, whose rows follow those
+ * of the experts before, in the order of tokens. Every expert that was chosen is on the device. */
+typedef struct mo_op_arrange {
+    mo_daddr ids;    /* int32[tokens][used] */
+    mo_daddr table;  /* mo_daddr[experts]: where each brick is */
+    mo_daddr groups; /* mo_dgroup[3][limit] of gate, up and down: the first `experts` of each are written */
+    mo_daddr picks;  /* int32[tokens * used]: the token of each row */
+    mo_daddr row_of; /* int32[tokens][used]: the row of each choice */
+    mo_daddr counts; /* int32[experts]: rows of each expert */
+    int64_t up_at, down_at;
+    int32_t tokens, experts, used;
+    int32_t limit;
+} mo_op_arrange;
+
 /* For every item of the worklist. IN: hidden row = quantized(activation(gate . in[token], up . in[token])).
  * DOWN: y[row] = down . hidden row. Parts of a brick: gate at 0, up and down at their offsets. */
 typedef struct mo_op_experts {
@@ -336,6 +351,7 @@ typedef struct mo_op {
         mo_op_convolve convolve;
         mo_op_recur recur;
         mo_op_choose choose;
+        mo_op_arrange arrange;
         mo_op_experts experts; /* in and down */
         mo_op_logits logits;
         mo_op_publish publish;

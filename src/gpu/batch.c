@@ -339,6 +339,13 @@ static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, 
     return experts && !is_stored(forward) && forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
 }
 
+bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
+{
+    return experts && !is_stored(forward) && !mo_forward_listens(forward) &&
+           gpu->core.spec->layers[layer].routed && mo_vram_has(gpu->experts.vram, layer) &&
+           mo_vram_complete(gpu->experts.vram, layer);
+}
+
 mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
 {
     int first = 0;
@@ -423,4 +430,122 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     }
     return stored ? compute_landing(gpu, forward, p, layer, &o, err)
                   : compute_crossing(gpu, forward, p, layer, &o, ahead, err);
+}
+
+/* ---- What the device arranged by itself -------------------------------------------------------- */
+
+/* Rows of each expert of a layer. */
+static const int32_t *rows_of(const mo_gpu *gpu, int layer)
+{
+    return gpu->scratch.pinned.counts + layer * gpu->scratch.group_limit;
+}
+
+static void count_arranged(mo_gpu *gpu, mo_forward *forward, int layer)
+{
+    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
+    const int32_t *rows = rows_of(gpu, layer);
+    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    uint64_t chosen = 0;
+    if (counts) {
+        mo_tally_call(counts, mo_forward_phase(forward));
+    }
+    for (int e = 0; e < moe->experts; e++) {
+        chosen += rows[e] > 0;
+        if (counts && rows[e] > 0) {
+            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e], (uint64_t)rows[e]);
+        }
+    }
+    forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * moe->used);
+    forward->engine->counters.bricks_run += chosen;
+    gpu->experts.asked += chosen;
+    gpu->experts.hits += chosen;
+}
+
+static bool marks_touched(const mo_forward *forward)
+{
+    bool any = false;
+    for (int i = 0; i < forward->slice_count; i++) {
+        any |= forward->engine->tally && forward->slices[i].touch;
+    }
+    return any;
+}
+
+/* Of one session the counts say which experts it has touched. */
+static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int layer)
+{
+    const mo_tally_layer *counts = mo_tally_find(forward->engine->tally, layer);
+    for (int e = 0; counts && e < gpu->core.spec->layers[layer].moe.experts; e++) {
+        if (rows_of(gpu, layer)[e] > 0) {
+            mo_touch_mark(forward->slices[0].touch, counts, e);
+        }
+    }
+}
+
+/* Of several what each has chosen, layer after layer from `first` on, as many as one wait brings. */
+static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *next, mo_error *err)
+{
+    const int64_t limit = gpu->scratch.batch * gpu->core.extent.used;
+    int64_t held = 0;
+    int last = first;
+    mo_status status = MO_OK;
+    for (; last < gpu->core.spec->layer_count && status == MO_OK; last++) {
+        const int64_t rows = forward->tokens * gpu->core.spec->layers[last].moe.used;
+        if (!mo_gpu_batch_stays(gpu, forward, last, true)) {
+            continue;
+        }
+        if (held + rows > limit) {
+            break;
+        }
+        status = copy_out(gpu, gpu->scratch.pinned.ids + held,
+                          mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, last),
+                          sizeof(int32_t) * (size_t)rows, err);
+        held += rows;
+    }
+    *next = last;
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->link.main, err);
+    }
+    const int32_t *ids = gpu->scratch.pinned.ids;
+    for (int i = first; i < last && status == MO_OK; i++) {
+        if (mo_gpu_batch_stays(gpu, forward, i, true)) {
+            forward->index = i;
+            forward->layer = &gpu->core.spec->layers[i];
+            const int64_t rows = forward->tokens * forward->layer->moe.used;
+            memcpy(forward->w->ids, ids, sizeof(int32_t) * (size_t)rows);
+            mo_forward_tell_routes(forward);
+            ids += rows;
+        }
+    }
+    return status;
+}
+
+mo_status mo_gpu_batch_tell(mo_gpu *gpu, mo_forward *forward, mo_error *err)
+{
+    const int layers = gpu->core.spec->layer_count;
+    const bool touches = marks_touched(forward);
+    bool any = false;
+    for (int i = 0; i < layers; i++) {
+        any |= mo_gpu_batch_stays(gpu, forward, i, !forward->slices[0].routers_only);
+    }
+    if (!any) {
+        return MO_OK;
+    }
+    mo_status status = copy_out(gpu, gpu->scratch.pinned.counts, gpu->scratch.counts,
+                                sizeof(int32_t) * (size_t)(layers * gpu->scratch.group_limit), err);
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->link.main, err);
+    }
+    for (int i = 0; i < layers && status == MO_OK; i++) {
+        if (!mo_gpu_batch_stays(gpu, forward, i, true)) {
+            continue;
+        }
+        count_arranged(gpu, forward, i);
+        if (touches && forward->slice_count == 1) {
+            touch_counted(gpu, forward, i);
+        }
+    }
+    for (int i = 0; touches && forward->slice_count > 1 && i < layers && status == MO_OK;) {
+        status = touch_chosen(gpu, forward, i, &i, err);
+    }
+    return status;
 }

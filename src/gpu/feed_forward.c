@@ -79,6 +79,29 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
     add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
 }
 
+void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
+{
+    const mo_moe *moe = &p->core->spec->layers[layer].moe;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_scratch *r = p->scratch;
+    mo_gpu_op_add(p, MO_OP_ARRANGE)->arrange = (mo_op_arrange){
+        .ids = mo_gpu_ids_of(p, layer),
+        .table = mo_vram_table(p->vram, layer),
+        .groups = r->groups,
+        .picks = r->picks,
+        .row_of = r->row_of,
+        .counts = r->counts + (mo_daddr)(layer * r->group_limit) * sizeof(int32_t),
+        .up_at = c->up_at,
+        .down_at = c->down_at,
+        .tokens = (int32_t)p->tokens,
+        .experts = moe->experts,
+        .used = moe->used,
+        .limit = (int32_t)r->group_limit,
+    };
+    mo_gpu_ops_groups(
+        p, layer, &(mo_gpu_span){.groups = moe->experts, .rows = p->tokens * moe->used, .most = p->tokens});
+}
+
 /* ---- Beside experts, and after them ---------------------------------------------------------- */
 
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer)

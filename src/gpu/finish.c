@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/logits.h"
+#include "gpu/batch.h"
 #include "gpu/session.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
@@ -191,6 +192,8 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     }
     if (status == MO_OK && small) {
         tell_choices(gpu, forward);
+    } else if (status == MO_OK) {
+        status = mo_gpu_batch_tell(gpu, forward, err);
     }
     return status;
 }

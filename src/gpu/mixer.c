@@ -156,20 +156,21 @@ static void choose(mo_gpu_ops *p, int layer)
     const mo_dacts in = c->input_scale ? mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width)
                                        : mo_gpu_in_of(p);
     mo_gpu_op_multiply(mo_gpu_op_product(p, in), &c->router, p->scratch->scores, moe->experts);
-    mo_gpu_op_add(p, MO_OP_CHOOSE)->choose = (mo_op_choose){.scores = p->scratch->scores,
-                                                            .select_bias = c->select_bias,
-                                                            .ids = mo_gpu_ids_of(p, layer),
-                                                            .weights = mo_gpu_weights_of(p, layer),
-                                                            .table = mo_vram_table(p->vram, layer),
-                                                            .work = p->scratch->work,
-                                                            .tokens = (int32_t)p->tokens,
-                                                            .experts = moe->experts,
-                                                            .used = moe->used,
-                                                            .gating = (int32_t)moe->router.gating,
-                                                            .normalize = moe->router.normalize,
-                                                            .groups = moe->router.groups,
-                                                            .groups_used = moe->router.groups_used,
-                                                            .scale = moe->router.scale};
+    mo_gpu_op_add(p, MO_OP_CHOOSE)->choose =
+        (mo_op_choose){.scores = p->scratch->scores,
+                       .select_bias = c->select_bias,
+                       .ids = mo_gpu_ids_of(p, layer),
+                       .weights = mo_gpu_weights_of(p, layer),
+                       .table = p->tokens <= GPU_SMALL ? mo_vram_table(p->vram, layer) : 0,
+                       .work = p->scratch->work,
+                       .tokens = (int32_t)p->tokens,
+                       .experts = moe->experts,
+                       .used = moe->used,
+                       .gating = (int32_t)moe->router.gating,
+                       .normalize = moe->router.normalize,
+                       .groups = moe->router.groups,
+                       .groups_used = moe->router.groups_used,
+                       .scale = moe->router.scale};
 }
 
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)

@@ -46,6 +46,8 @@ void mo_gpu_ops_brick(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* The same, but the CPU has computed gate and up. */
 void mo_gpu_ops_down(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
+/* All experts of a layer that has them all on the device, in groups that it arranges by itself. */
+void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span);
 /* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
 void mo_gpu_ops_hand_over(mo_gpu_ops *p, int from);

@@ -79,6 +79,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->groups = cut(c, 3 * r->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
     r->picks = cut(c, rows, sizeof(int32_t));
     r->row_of = cut(c, rows, sizeof(int32_t));
+    r->counts = cut(c, r->core->spec->layer_count * r->group_limit, sizeof(int32_t));
     if (e->expert_width) {
         r->gate = cut(c, rows * e->expert_width, sizeof(float));
         r->up = cut(c, rows * e->expert_width, sizeof(float));
@@ -117,6 +118,7 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
     p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
+    p->counts = (int32_t *)cut(c, layers * s->group_limit, sizeof(int32_t));
 }
 
 /* What the layouts are made of. */

@@ -38,6 +38,7 @@ typedef struct mo_gpu_pinned {
     int64_t work_bytes;
     mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
     int32_t *picks, *row_of; /* these three side by side, as on the device */
+    int32_t *counts;         /* [layers][group_limit] rows of each expert, where the device arranged them */
 } mo_gpu_pinned;
 
 /* Device memory that one step works in. */
@@ -53,6 +54,7 @@ typedef struct mo_gpu_scratch {
     mo_daddr sent;                  /* acts: hidden rows from the CPU */
     mo_daddr fetched;               /* the same for each stage of the fetch lane */
     mo_daddr groups, picks, row_of; /* of a batch */
+    mo_daddr counts;                /* int32[layers][group_limit] */
     mo_daddr logits;
     int64_t partial_floats;
     mo_gpu_pinned pinned;

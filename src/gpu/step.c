@@ -86,6 +86,9 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 /* ---- A batch ---------------------------------------------------------------------------------- */
 
+/* Of a step of more tokens the host runs only so many layers ahead of the device. */
+enum { LONG_STEP = 1024, LOOK_LAYERS = 4 };
+
 static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;
@@ -123,7 +126,12 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         if (status == MO_OK && mo_gpu_layer_buffer_has(&gpu->layer_buffer, i)) {
             status = mo_gpu_layer_buffer_leave(&gpu->layer_buffer, i, err);
         }
-        if (status == MO_OK && gpu->core.spec->layers[i].routed) {
+        if (status == MO_OK && forward->tokens > LONG_STEP && i % LOOK_LAYERS == LOOK_LAYERS - 1) {
+            status = mo_dstream_wait(gpu->link.main, err); /* so that a cancel is not far behind */
+        }
+        if (mo_gpu_batch_stays(gpu, forward, i, experts)) {
+            mo_gpu_ops_all_groups(&p, i);
+        } else if (status == MO_OK && gpu->core.spec->layers[i].routed) {
             status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
             p.count = 0;
         }

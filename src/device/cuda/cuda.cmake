@@ -9,7 +9,7 @@ set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
 # capability or above; 90 is both.
 set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
 
-set(MO_CUDA_FILES product experts slab stream choose attention delta grouped restore router)
+set(MO_CUDA_FILES product experts slab stream choose arrange attention delta grouped restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c

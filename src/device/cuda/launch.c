@@ -15,6 +15,7 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
     case MO_OP_PUBLISH:
     case MO_OP_AWAIT: return mo_cuda_launch_stream(op, compute, sms, out, err);
     case MO_OP_CHOOSE: return mo_cuda_launch_choose(op, compute, sms, out, err);
+    case MO_OP_ARRANGE: return mo_cuda_launch_arrange(op, compute, sms, out, err);
     case MO_OP_HEADS:
     case MO_OP_ATTEND: return mo_cuda_launch_attention(op, compute, sms, out, err);
     case MO_OP_CONVOLVE:

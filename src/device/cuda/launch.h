@@ -25,6 +25,7 @@ int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch
 int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                           mo_error *err); /* and activate, logits, publish, await */
 int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_arrange(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                              mo_error *err); /* heads and attend */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,

@@ -35,6 +35,7 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o);
 mo_status mo_op_host_convolve(mo_op_job *job, const mo_op_convolve *o);
 mo_status mo_op_host_recur(mo_op_job *job, const mo_op_recur *o);
 mo_status mo_op_host_choose(mo_op_job *job, const mo_op_choose *o);
+mo_status mo_op_host_arrange(mo_op_job *job, const mo_op_arrange *o);
 mo_status mo_op_host_experts_in(mo_op_job *job, const mo_op_experts *o);
 mo_status mo_op_host_experts_down(mo_op_job *job, const mo_op_experts *o);
 mo_status mo_op_host_publish(mo_op_job *job, const mo_op_publish *o);

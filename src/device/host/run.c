@@ -16,6 +16,7 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_CONVOLVE] = "convolve",
     [MO_OP_RECUR] = "recur",
     [MO_OP_CHOOSE] = "choose",
+    [MO_OP_ARRANGE] = "arrange",
     [MO_OP_EXPERTS_IN] = "experts in",
     [MO_OP_EXPERTS_DOWN] = "experts down",
     [MO_OP_LOGITS] = "logits",
@@ -37,6 +38,7 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_error *err)
     case MO_OP_CONVOLVE: return mo_op_host_convolve(&job, &op->convolve);
     case MO_OP_RECUR: return mo_op_host_recur(&job, &op->recur);
     case MO_OP_CHOOSE: return mo_op_host_choose(&job, &op->choose);
+    case MO_OP_ARRANGE: return mo_op_host_arrange(&job, &op->arrange);
     case MO_OP_EXPERTS_IN: return mo_op_host_experts_in(&job, &op->experts);
     case MO_OP_EXPERTS_DOWN: return mo_op_host_experts_down(&job, &op->experts);
     case MO_OP_LOGITS: return mo_op_host_logits(&job, &op->logits);
