@@ -63,26 +63,46 @@ static void add_heads(mo_gpu_ops *p, int layer)
     }
 }
 
-static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed)
+/* Attention of tokens first .. first + count - 1, which see at most `chunks` chunks. */
+static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t first, int64_t count, int64_t chunks,
+                       bool apart)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
-    mo_gpu_op_add(p, MO_OP_ATTEND)->attend =
-        (mo_op_attend){.q = p->scratch->q,
-                       .sinks = p->core->layers[layer].sinks,
-                       .places = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).places),
-                       .partial = p->scratch->partial,
-                       .mixed = mixed,
-                       .window = a->window,
-                       .tokens = (int32_t)p->tokens,
-                       .layer = layer,
-                       .heads = a->heads,
-                       .kv_heads = a->kv_heads,
-                       .k_len = (int32_t)a->k_len,
-                       .v_len = (int32_t)a->v_len,
-                       .gated = a->gated,
-                       .kv = (int32_t)p->kv,
-                       .chunks = (int32_t)p->chunks,
-                       .scale = a->scale};
+    const mo_daddr places = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).places);
+    mo_gpu_op_add(p, MO_OP_ATTEND)->attend = (mo_op_attend){
+        .q = p->scratch->q + (mo_daddr)(first * a->heads * a->k_len * (a->gated ? 2 : 1)) * sizeof(float),
+        .sinks = p->core->layers[layer].sinks,
+        .places = places + (mo_daddr)first * sizeof(mo_dplace),
+        .partial = p->scratch->partial,
+        .mixed = mo_dacts_from(mixed, first),
+        .window = a->window,
+        .tokens = (int32_t)count,
+        .layer = layer,
+        .heads = a->heads,
+        .kv_heads = a->kv_heads,
+        .k_len = (int32_t)a->k_len,
+        .v_len = (int32_t)a->v_len,
+        .gated = a->gated,
+        .kv = (int32_t)p->kv,
+        .chunks = (int32_t)chunks,
+        .scale = a->scale,
+        .apart = apart};
+}
+
+/* Sessions that decode together have no keys in common: their tokens' attention goes chunk by chunk, of as many tokens as
+ * there is space for what chunks leave. Those of longer slices share what they read. */
+static void attend_all(mo_gpu_ops *p, int layer, mo_dacts mixed)
+{
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
+    const int64_t space = p->scratch->partial_floats / (p->single_chunks * a->heads * (a->v_len + 2));
+    const int64_t most = p->single_chunks == 1 ? p->singles : space;
+    for (int64_t first = 0; first < p->singles; first += most) {
+        const int64_t rest = p->singles - first;
+        add_attend(p, layer, mixed, first, rest < most ? rest : most, p->single_chunks, true);
+    }
+    if (p->singles < p->tokens) {
+        add_attend(p, layer, mixed, p->singles, p->tokens - p->singles, p->chunks, false);
+    }
 }
 
 static void mix_attention(mo_gpu_ops *p, int layer)
@@ -95,7 +115,7 @@ static void mix_attention(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->kv_heads * a->k_len);
     mo_gpu_op_multiply(in, &c->v, p->scratch->v, a->kv_heads * a->v_len);
     add_heads(p, layer);
-    add_attend(p, layer, mixed);
+    attend_all(p, layer, mixed);
     mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
 }
 

@@ -54,6 +54,14 @@ static int64_t work_bytes(int64_t rows)
     return (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
 }
 
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What attention leaves of sessions that decode together: 64 of them with 2048 positions take one launch a layer. */
+enum { TOGETHER_CHUNKS = 512 };
+
 static void lay_device(cutter *c, mo_gpu_scratch *r)
 {
     const mo_extent *e = &r->core->extent;
@@ -68,7 +76,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->v = cut(c, batch * e->mixer_v, sizeof(float));
     r->mixed = cut(c, 1, mo_acts_bytes(batch, e->mixed));
     r->y = cut(c, batch * width, sizeof(float));
-    r->partial_floats = chunks * MO_OP_SMALL * e->head_floats;
+    r->partial_floats = max64(chunks * MO_OP_SMALL, TOGETHER_CHUNKS) * e->head_floats;
     r->partial = cut(c, r->partial_floats, sizeof(float));
     r->scores = cut(c, batch * e->experts, sizeof(float));
     const int64_t chosen = rows > GPU_SMALL * e->used ? rows : GPU_SMALL * e->used;

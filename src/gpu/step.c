@@ -100,10 +100,15 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
                     .tokens = forward->tokens,
                     .chunks = mo_gpu_chunks_seen(forward),
                     .slices = forward->slice_count,
+                    .single_chunks = 1,
                     .kv = forward->slices[0].state->kv,
                     .ops = ops,
                     .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
+    while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
+        const int64_t chunks = forward->w->position[p.singles++] / MO_CHUNK + 1;
+        p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
+    }
     mo_gpu_ops_begin(&p, 0);
     for (int i = 0; i < layers && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);

@@ -5,10 +5,7 @@
 
 #include "device/cuda/tile.cuh"
 
-enum {
-    MO_FLOAT_ROWS = MO_FLOAT_TILE_ROWS / (MO_FLOAT_TILE_THREADS / 32), /* of a warp */
-    MO_FLOAT_TOKENS = MO_FLOAT_TILE_TOKENS,
-};
+enum { MO_FLOAT_TOKENS = MO_FLOAT_TILE_TOKENS };
 
 template <int TYPE> static __device__ __forceinline__ float mo_float_weight(const uint8_t *row, int i)
 {
@@ -21,16 +18,16 @@ template <int TYPE> static __device__ __forceinline__ float mo_float_weight(cons
 }
 
 /* Rows job.row .. of the warp, tokens first .. of the job. */
-template <int TYPE>
+template <int TYPE, int ROWS>
 static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, const float *in)
 {
     const int lane = threadIdx.x & 31;
     const int64_t row_bytes = (int64_t)job.cols * (TYPE == MO_F32 ? 4 : 2);
-    const uint8_t *rows[MO_FLOAT_ROWS];
+    const uint8_t *rows[ROWS];
     const float *tokens[MO_FLOAT_TOKENS];
-    float acc[MO_FLOAT_ROWS][MO_FLOAT_TOKENS] = {};
+    float acc[ROWS][MO_FLOAT_TOKENS] = {};
 #pragma unroll
-    for (int r = 0; r < MO_FLOAT_ROWS; r++) { /* past the end: the last one again, never stored */
+    for (int r = 0; r < ROWS; r++) { /* past the end: the last one again, never stored */
         rows[r] = job.data + min(job.row + r, job.rows - 1) * row_bytes;
     }
 #pragma unroll
@@ -38,23 +35,24 @@ static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, cons
         const int i = job.first + min(t, job.count - 1);
         tokens[t] = in + (int64_t)(job.pick ? job.pick[i] : i) * job.cols;
     }
+    MO_UNROLL(ROWS == 1 ? 4 : 1) /* where a warp has little to do, it waits for memory less often */
     for (int i = lane; i < job.cols; i += 32) {
-        float w[MO_FLOAT_ROWS];
+        float w[ROWS];
 #pragma unroll
-        for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+        for (int r = 0; r < ROWS; r++) {
             w[r] = mo_float_weight<TYPE>(rows[r], i);
         }
 #pragma unroll
         for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
             const float x = tokens[t][i];
 #pragma unroll
-            for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+            for (int r = 0; r < ROWS; r++) {
                 acc[r][t] = fmaf(w[r], x, acc[r][t]);
             }
         }
     }
 #pragma unroll
-    for (int r = 0; r < MO_FLOAT_ROWS; r++) {
+    for (int r = 0; r < ROWS; r++) {
 #pragma unroll
         for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
             float value = mo_lane_sum(acc[r][t]);
@@ -67,18 +65,18 @@ static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, cons
     }
 }
 
-/* job.row is the first row of the thread block. */
-static __device__ __forceinline__ void mo_float_block(mo_tile_job job, const mo_dacts &in)
+/* job.row is the first row of the thread block; a warp has ROWS of them. */
+template <int ROWS> static __device__ __forceinline__ void mo_float_block(mo_tile_job job, const mo_dacts &in)
 {
-    job.row += (threadIdx.x >> 5) * MO_FLOAT_ROWS;
+    job.row += (threadIdx.x >> 5) * ROWS;
     if (job.row >= job.rows) {
         return;
     }
     const float *x = mo_at<const float>(in.x);
     switch (job.type) {
-    case MO_F32: mo_float_run<MO_F32>(job, x); break;
-    case MO_F16: mo_float_run<MO_F16>(job, x); break;
-    default: mo_float_run<MO_BF16>(job, x); break;
+    case MO_F32: mo_float_run<MO_F32, ROWS>(job, x); break;
+    case MO_F16: mo_float_run<MO_F16, ROWS>(job, x); break;
+    default: mo_float_run<MO_BF16, ROWS>(job, x); break;
     }
 }
 

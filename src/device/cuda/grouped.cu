@@ -100,7 +100,7 @@ MO_KERNEL(mo_grouped_float, mo_op_grouped)
 {
     mo_tile_job job;
     if (mo_grouped_job(op, MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
-        mo_float_block(job, op.in);
+        mo_float_block<MO_FLOAT_TILE_ROWS / MO_FLOAT_TILE_WARPS>(job, op.in);
     }
 }
 
@@ -108,6 +108,16 @@ MO_KERNEL(mo_product_tile_float, mo_op_product)
 {
     mo_tile_job job;
     if (mo_product_job(op, MO_FOLD_NONE, MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
-        mo_float_block(job, op.in);
+        mo_float_block<MO_FLOAT_TILE_ROWS / MO_FLOAT_TILE_WARPS>(job, op.in);
+    }
+}
+
+/* Routers, whose rows are few. */
+MO_KERNEL(mo_product_tile_float_few, mo_op_product)
+{
+    mo_tile_job job;
+    mo_grid_begin();
+    if (mo_product_job(op, MO_FOLD_NONE, MO_FLOAT_TILE_WARPS, MO_FLOAT_TILE_TOKENS, &job)) {
+        mo_float_block<1>(job, op.in);
     }
 }

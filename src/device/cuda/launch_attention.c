@@ -103,8 +103,9 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
                 o->k_len, o->v_len);
         return -1;
     }
-    int count = o->tokens <= MO_OP_SMALL ? few(o, compute, out) : many(o, compute, out);
-    const bool codes_missing = o->tokens > MO_OP_SMALL || o->v_len % 32 != 0;
+    const bool by_chunks = o->tokens <= MO_OP_SMALL || o->apart;
+    int count = by_chunks ? few(o, compute, out) : many(o, compute, out);
+    const bool codes_missing = !by_chunks || o->v_len % 32 != 0;
     if (codes_missing && o->mixed.cols % 32 == 0) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",
                                         .prelaunch = true,

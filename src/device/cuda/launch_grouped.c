@@ -109,6 +109,18 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
                : 1;
 }
 
+/* Would larger tiles of float matrices leave multiprocessors without work? */
+static bool few_rows(const mo_op_product *p, int sms)
+{
+    int64_t tiles = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == MO_FOLD_NONE) {
+            tiles += tiles_of(p->matrix[i].rows, MO_FLOAT_TILE_ROWS);
+        }
+    }
+    return tiles * tiles_of(p->tokens, MO_FLOAT_TILE_TOKENS) < sms;
+}
+
 /* One launch for all matrices of a fold. Returns how many: 0 or 1; -1 on failure. */
 static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sms, mo_cuda_launch *out,
                        mo_error *err)
@@ -127,7 +139,8 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     }
     const bool quantized = fold != MO_FOLD_NONE;
     const mo_tile_shape chosen = choose_shape(p->tokens, wide, compute, sms);
-    const int rows = quantized ? shapes[chosen].rows : MO_FLOAT_TILE_ROWS;
+    const bool few = !quantized && few_rows(p, sms);
+    const int rows = quantized ? shapes[chosen].rows : few ? MO_FLOAT_TILE_WARPS : MO_FLOAT_TILE_ROWS;
     const int tokens = quantized ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
@@ -135,11 +148,15 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
             row_tiles += tiles_of(p->matrix[i].rows, rows);
         }
     }
-    return fill(out, quantized ? product_names[fold][chosen] : "mo_product_tile_float", row_tiles,
-                tiles_of(p->tokens, tokens), 1, quantized ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
-                quantized ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err) < 0
-               ? -1
-               : 1;
+    const char *kernel = quantized ? product_names[fold][chosen]
+                         : few     ? "mo_product_tile_float_few"
+                                   : "mo_product_tile_float";
+    const int status =
+        fill(out, kernel, row_tiles, tiles_of(p->tokens, tokens), 1,
+             quantized ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
+             quantized ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err);
+    out->prelaunch = status == 0 && few;
+    return status < 0 ? -1 : 1;
 }
 
 int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)

@@ -3,15 +3,31 @@
 #include "device/cuda/rows_launch.h"
 #include "device/cuda/slab_launch.h"
 
+enum { ROUTER_ROWS = 1024 };
+
 static const struct {
     int tokens;
     const char *kernel;
 } kernels[] = {{1, "mo_product_1"}, {4, "mo_product_4"}, {MO_ROWS_TOKENS, "mo_product_8"}};
 
+/* Float matrices of few rows: a warp for each row ends soonest. */
+static bool is_router(const mo_op_product *p)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < p->count; i++) {
+        const mo_format *f = p->matrix[i].type >= 0 ? mo_format_of((uint32_t)p->matrix[i].type) : NULL;
+        if (p->matrix[i].data && (!f || f->kind != MO_KIND_FLOAT)) {
+            return false;
+        }
+        rows += p->matrix[i].data ? p->matrix[i].rows : 0;
+    }
+    return rows > 0 && rows <= ROUTER_ROWS;
+}
+
 int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     const mo_op_product *p = &op->product;
-    if (p->tokens > MO_ROWS_TOKENS) {
+    if (p->tokens > MO_ROWS_TOKENS || (p->tokens > 1 && is_router(p))) {
         return mo_cuda_launch_product_wide(op, compute, sms, out, err);
     }
     int which = 0;
