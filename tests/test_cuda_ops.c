@@ -502,7 +502,8 @@ static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t 
     o->chunks = (int)(s->last / 256) + 1 + below(3);
     o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
     o->sinks = floats_or_none(n.heads);
-    const int64_t few = s->tokens < MO_OP_SMALL ? s->tokens : MO_OP_SMALL;
+    o->apart = s->tokens > MO_OP_SMALL && s->tokens == s->slice_count;
+    const int64_t few = s->tokens < MO_OP_SMALL || o->apart ? s->tokens : MO_OP_SMALL;
     const int64_t room = few * o->chunks * n.heads * (n.v_len + 2) * 4;
     o->partial = at(take(room));
     b.ignored = (size_t)(o->partial - at(b.memory));
@@ -533,6 +534,18 @@ static void draw_attend_many(uint64_t draw)
     }
     n.heads = n.heads > 9 ? n.kv_heads : n.heads;
     make_cache(&s, &n, window, 40);
+    draw_attend_of(draw, &s, n, window);
+}
+
+/* Many sessions with a token each. */
+static void draw_attend_apart(uint64_t draw)
+{
+    begin(draw);
+    lengths n = draw_lengths();
+    const sessions s = draw_sessions(ONE_OF(9, 12, 17), 1, ONE_OF(60, 400, 600));
+    const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
+    n.heads = n.heads > 9 ? n.kv_heads : n.heads;
+    make_cache(&s, &n, window, 1);
     draw_attend_of(draw, &s, n, window);
 }
 
@@ -620,6 +633,7 @@ DRAWN(arrange, 60)
 DRAWN(heads, 50)
 DRAWN(attend, 60)
 DRAWN(attend_many, 40)
+DRAWN(attend_apart, 24)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
 
@@ -629,11 +643,11 @@ int main(void)
     b.before = malloc(ROOM);
     b.after = malloc(ROOM);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream),  cmocka_unit_test(activate),    cmocka_unit_test(logits),
-        cmocka_unit_test(publish), cmocka_unit_test(await),       cmocka_unit_test(choose),
-        cmocka_unit_test(arrange), cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
-        cmocka_unit_test(attend),  cmocka_unit_test(attend_many), cmocka_unit_test(convolve),
-        cmocka_unit_test(recur),
+        cmocka_unit_test(stream),   cmocka_unit_test(activate),    cmocka_unit_test(logits),
+        cmocka_unit_test(publish),  cmocka_unit_test(await),       cmocka_unit_test(choose),
+        cmocka_unit_test(arrange),  cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
+        cmocka_unit_test(attend),   cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
+        cmocka_unit_test(convolve), cmocka_unit_test(recur),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {
