@@ -30,6 +30,6 @@ measure() { # name, layers, vocabulary
     done
 }
 
-echo "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $threads threads, median of $rounds interleaved rounds"
+echo "$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1), $threads threads, median of $rounds interleaved rounds"
 measure gpt-oss-20b 2 201088
 measure qwen3-30b-a3b 4 151936

@@ -94,11 +94,12 @@ static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t first, 
 static void attend_all(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
-    const int64_t space = p->scratch->partial_floats / (p->single_chunks * a->heads * (a->v_len + 2));
-    const int64_t most = p->single_chunks == 1 ? p->singles : space;
-    for (int64_t first = 0; first < p->singles; first += most) {
-        const int64_t rest = p->singles - first;
-        add_attend(p, layer, mixed, first, rest < most ? rest : most, p->single_chunks, true);
+    for (int64_t first = 0; first < p->singles;) {
+        const int64_t space = p->scratch->partial_floats / (p->single_chunks * a->heads * (a->v_len + 2));
+        const int64_t rest = p->singles - first, most = p->single_chunks == 1 ? rest : space;
+        const int64_t count = rest < most ? rest : most;
+        add_attend(p, layer, mixed, first, count, p->single_chunks, true);
+        first += count;
     }
     if (p->singles < p->tokens) {
         add_attend(p, layer, mixed, p->singles, p->tokens - p->singles, p->chunks, false);

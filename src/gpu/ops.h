@@ -15,7 +15,7 @@ typedef struct mo_gpu_ops {
     const mo_gpu_scratch *scratch;
     const mo_vram *vram;
     int64_t tokens, chunks, slices;
-    /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees, at least 1. */
+    /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */

@@ -35,19 +35,40 @@ static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, cons
         const int i = job.first + min(t, job.count - 1);
         tokens[t] = in + (int64_t)(job.pick ? job.pick[i] : i) * job.cols;
     }
-    MO_UNROLL(ROWS == 1 ? 4 : 1) /* where a warp has little to do, it waits for memory less often */
-    for (int i = lane; i < job.cols; i += 32) {
-        float w[ROWS];
+    /* A warp with one row waits for memory more than it computes: it asks for several elements at once. */
+    constexpr int DEEP = ROWS == 1 ? 6 : 1;
+    int i = lane;
+    for (; i + 32 * (DEEP - 1) < job.cols; i += 32 * DEEP) {
+        float w[DEEP][ROWS], x[DEEP][MO_FLOAT_TOKENS];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            w[r] = mo_float_weight<TYPE>(rows[r], i);
-        }
-#pragma unroll
-        for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
-            const float x = tokens[t][i];
+        for (int d = 0; d < DEEP; d++) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                acc[r][t] = fmaf(w[r], x, acc[r][t]);
+                w[d][r] = mo_float_weight<TYPE>(rows[r], i + 32 * d);
+            }
+#pragma unroll
+            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+                x[d][t] = tokens[t][i + 32 * d];
+            }
+        }
+#pragma unroll
+        for (int d = 0; d < DEEP; d++) {
+#pragma unroll
+            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    acc[r][t] = fmaf(w[d][r], x[d][t], acc[r][t]);
+                }
+            }
+        }
+    }
+    for (; i < job.cols; i += 32) { /* the last elements of a lane; others may have one fewer */
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const float w = mo_float_weight<TYPE>(rows[r], i);
+#pragma unroll
+            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+                acc[r][t] = fmaf(w, tokens[t][i], acc[r][t]);
             }
         }
     }
