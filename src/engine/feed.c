@@ -243,6 +243,22 @@ static bool must_be_alone(const mo_session *s)
     return s->state.length < s->alone_until;
 }
 
+/* Single tokens before longer slices: a device attends to neighbours of one kind at once, and makes their logits so. */
+static void singles_first(mo_slice *slices, mo_session **of, int count)
+{
+    int first = 0;
+    for (int i = 0; i < count; i++) {
+        if (slices[i].count == 1) {
+            const mo_slice slice = slices[i];
+            mo_session *session = of[i];
+            slices[i] = slices[first];
+            of[i] = of[first];
+            slices[first] = slice;
+            of[first++] = session;
+        }
+    }
+}
+
 /* The slices of the next step: of one session that must be alone, or else of all that can share it with the first,
  * sharing the batch evenly. The others' turn comes when these have ended. */
 static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
@@ -275,6 +291,7 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
         left -= slices[used].count;
         of[used++] = list[i];
     }
+    singles_first(slices, of, used);
     return used;
 }
 
