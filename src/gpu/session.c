@@ -86,9 +86,14 @@ static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *
         }
         used += l->length;
     }
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_in(gpu->link.main, s->table, s->host, (size_t)s->bytes, err);
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
+    s->sent = status == MO_OK;
     s->changes = state->there.changes;
-    s->sent = true;
-    return mo_copy_in(gpu->link.main, s->table, s->host, (size_t)s->bytes, err);
+    return status;
 }
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
