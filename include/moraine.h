@@ -619,9 +619,17 @@ static inline mo_grammar_options mo_grammar_options_default(void)
 /* From GBNF; options may be NULL. MO_EINVAL names line and column of what is wrong. */
 MO_API mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length,
                                  const mo_grammar_options *options, mo_grammar **out, mo_error *err);
+/* From a JSON schema. MO_EINVAL names the path of what is malformed, as "/properties/x/type". {} is any value,
+ * {"type":"object"} any object. */
+MO_API mo_status mo_grammar_open_schema(const mo_model *model, const char *json, size_t length,
+                                        const mo_grammar_options *options, mo_grammar **out, mo_error *err);
 MO_API void mo_grammar_close(mo_grammar *grammar);
 /* What of a schema is not enforced, a line each, as "/properties/x/not"; "": all is. */
 MO_API const char *mo_grammar_unenforced(const mo_grammar *grammar);
+/* A schema as rules of GBNF, to be put into a grammar: `prefix` is the value's rule, and others begin with prefix and '-'.
+ * options: `strict` alone counts. mo_free() *gbnf, and *unenforced (NULL: not wanted), which is as above. */
+MO_API mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
+                                const mo_grammar_options *options, char **gbnf, char **unenforced, mo_error *err);
 /* Rules of GBNF for any text, perhaps empty, in which none of the strings occurs: `prefix` is the rule, and others begin
  * with prefix and '-'. mo_free() *gbnf. */
 MO_API mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *prefix, char **gbnf,

@@ -2,9 +2,14 @@
  * name. */
 #include "grammar/grammar.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
+#include "grammar/schema.h"
+#include "grammar/writer.h"
 
 static const mo_grammar_options defaults = {.size = sizeof(mo_grammar_options)};
 
@@ -35,4 +40,44 @@ mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length
     *out = NULL;
     const mo_status status = prepare(model, options, &own, err);
     return status != MO_OK ? status : mo_grammar_make(model->lexicon, gbnf, length, &own, NULL, out, err);
+}
+
+mo_status mo_grammar_open_schema(const mo_model *model, const char *json, size_t length,
+                                 const mo_grammar_options *options, mo_grammar **out, mo_error *err)
+{
+    mo_grammar_options own;
+    char *gbnf, *unenforced;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = prepare(model, options, &own, err);
+    if (status == MO_OK) {
+        status = mo_schema_write(json, length, "root", own.strict, &gbnf, &unenforced, err);
+    }
+    if (status == MO_OK) {
+        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, unenforced, out, err);
+        free(gbnf);
+    }
+    return status;
+}
+
+mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
+                         const mo_grammar_options *options, char **gbnf, char **unenforced, mo_error *err)
+{
+    mo_grammar_options own = defaults;
+    char *notes = NULL;
+    MO_OWN_ERROR(err)
+    *gbnf = NULL;
+    mo_status status = mo_options_read(&own, sizeof own, options, "mo_grammar_options", err);
+    if (status == MO_OK && !mo_writer_is_name(prefix)) {
+        status = mo_fail(err, MO_EINVAL, "`prefix` is no name of a rule: letters, digits, - and _ make one");
+    }
+    if (status == MO_OK) {
+        status = mo_schema_write(json, length, prefix, own.strict, gbnf, &notes, err);
+    }
+    if (unenforced) {
+        *unenforced = notes;
+    } else {
+        free(notes);
+    }
+    return status;
 }

@@ -190,23 +190,13 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
     return status;
 }
 
-static bool is_rule_name(const char *text)
-{
-    size_t n = 0;
-    while ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z') ||
-           (text[n] >= '0' && text[n] <= '9') || text[n] == '-' || text[n] == '_') {
-        n++;
-    }
-    return n > 0 && n <= 200 && text[n] == '\0';
-}
-
 mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *prefix, char **gbnf,
                         mo_error *err)
 {
     mo_writer w = {0};
     MO_OWN_ERROR(err)
     *gbnf = NULL;
-    if (!is_rule_name(prefix)) {
+    if (!mo_writer_is_name(prefix)) {
         return mo_fail(err, MO_EINVAL, "`prefix` is no name of a rule: letters, digits, - and _ make one");
     }
     const mo_status status = mo_until_write(&w, strings, count, prefix, "", err);

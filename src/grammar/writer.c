@@ -79,3 +79,13 @@ void mo_writer_class_character(mo_writer *w, uint32_t c)
         mo_writer_print(w, "\\U%08X", c);
     }
 }
+
+bool mo_writer_is_name(const char *text)
+{
+    size_t n = 0;
+    while ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z') ||
+           (text[n] >= '0' && text[n] <= '9') || text[n] == '-' || text[n] == '_') {
+        n++;
+    }
+    return n > 0 && n <= 200 && text[n] == '\0';
+}

@@ -17,6 +17,9 @@ void mo_writer_print(mo_writer *w, const char *fmt, ...) MO_PRINTF(2, 3);
 /* A literal of GBNF with its quotes: the bytes must be UTF-8. */
 void mo_writer_literal(mo_writer *w, const char *bytes, size_t length);
 
+/* Whether a text can name a rule: letters, digits, - and _, at most 200. */
+bool mo_writer_is_name(const char *text);
+
 /* A character as it stands in a class of GBNF. */
 void mo_writer_class_character(mo_writer *w, uint32_t c);
 

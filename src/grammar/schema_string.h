@@ -1,0 +1,10 @@
+/* Schema string: strings with lengths, patterns and formats. */
+#ifndef MO_GRAMMAR_SCHEMA_STRING_H
+#define MO_GRAMMAR_SCHEMA_STRING_H
+
+#include "grammar/schema_rules.h"
+
+/* Writes what such a string looks like, with its quotes, as alternatives. */
+mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *out);
+
+#endif

@@ -1,0 +1,25 @@
+/* Schema union: which types of values a schema allows, and whether schemas exclude each other. */
+#ifndef MO_GRAMMAR_SCHEMA_UNION_H
+#define MO_GRAMMAR_SCHEMA_UNION_H
+
+#include "grammar/schema_rules.h"
+
+enum {
+    MO_TYPE_OBJECT = 1,
+    MO_TYPE_ARRAY = 2,
+    MO_TYPE_STRING = 4,
+    MO_TYPE_NUMBER = 8,
+    MO_TYPE_INTEGER = 16,
+    MO_TYPE_BOOLEAN = 32,
+    MO_TYPE_NULL = 64,
+    MO_TYPE_LAST = 64,
+    MO_TYPE_ANY = 127,
+};
+
+/* As `type` and `nullable` say; without a type, those that other keys speak of, or any. */
+mo_status mo_schema_type_set(mo_schema_rules *s, const json_t *schema, unsigned *out);
+
+/* No value satisfies two of the schemas, as far as can be seen from types and constants. */
+bool mo_schema_disjoint(mo_schema_rules *s, const json_t *list);
+
+#endif
