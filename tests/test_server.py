@@ -421,8 +421,156 @@ def no_model_goes_over_the_ceiling():
         s.get("/health")
 
 
+# ---- Answers: what an operator sees of them
+
+
+def generation(tokens, stream=True, prompt=None, **more):
+    """A body that makes the model speak for so many tokens."""
+    return {"prompt": prompt or "Once upon a time", "n_predict": tokens, "ignore_eos": True, "stream": stream, "temperature": 0, **more}
+
+
+def raw_post(server, where, body):
+    """A request whose answer is not waited for: its socket."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30 * SLOW)
+    data = json.dumps(body).encode()
+    connection.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (where.encode(), len(data)) + data)
+    return connection
+
+
+def busy(server):
+    engine = server.get("/v1/moraine/status")["models"][0]["engine"]
+    return engine["running"] + engine["queued"]
+
+
+def a_client_that_leaves_frees_its_place_in_every_state():
+    long = [5 + i % 4000 for i in range(1900)]  # a prompt that takes a while
+    states = {"speaking, streamed": generation(2000), "speaking, at once": generation(2000, stream=False),
+              "reading its prompt": generation(100, stream=False, prompt=long, cache_prompt=False)}
+    with Server("--parallel", "1", "--batch", "32", "--isa", "scalar") as s:
+        for name, body in states.items():
+            for queued in (False, True):
+                first = raw_post(s, "/completion", generation(2000)) if queued else None
+                if queued:
+                    assert until(lambda: busy(s) == 1), name
+                connection = raw_post(s, "/completion", body)
+                assert until(lambda: busy(s) == 1 + queued), name
+                time.sleep(0.05)
+                began = time.monotonic()
+                connection.close()
+                assert until(lambda: busy(s) == int(queued), 5), (name, queued, s.get("/v1/moraine/status"))
+                assert time.monotonic() - began < 1 * SLOW, (name, queued, time.monotonic() - began)
+                if first:
+                    first.close()
+                    assert until(lambda: busy(s) == 0, 5)
+        assert s.get("/v1/moraine/status")["models"][0]["engine"]["cancelled"] >= 6
+        text = s.ask("GET", "/metrics")[1]
+        assert 'moraine_jobs_total{end="cancelled"}' in text
+
+
+def status_is_told_while_the_engine_works():
+    long = [5 + i % 4000 for i in range(1900)]
+    with Server("--parallel", "2", "--isa", "scalar") as s:
+        connections = [raw_post(s, "/completion", generation(500, prompt=long, cache_prompt=False)) for _ in range(4)]
+        assert until(lambda: busy(s) >= 2)
+        slowest = 0
+        for where in ("/health", "/slots", "/metrics", "/v1/models", "/props", "/api/ps", "/v1/moraine/status", "/v1/moraine/experts", "/moe-layer-perf"):
+            began = time.monotonic()
+            assert s.ask("GET", where)[0] == 200, where
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1 * SLOW, slowest
+        slots = s.get("/slots")
+        assert any(slot["is_processing"] and slot["n_prompt_tokens"] == 1900 for slot in slots), slots
+        assert s.ask("GET", "/slots?fail_on_no_slot=1")[0] in (200, 503)
+        for connection in connections:
+            connection.close()
+
+
+def answers_end_before_the_server_does():
+    with Server("--grace", "20") as s:
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=30 * SLOW)
+        connection.request("POST", "/completion", json.dumps(generation(300)))
+        answer = connection.getresponse()
+        assert answer.readline().startswith(b"data: ")
+        s.process.send_signal(signal.SIGTERM)
+        rest = answer.read().decode()
+        assert '"tokens_predicted":300' in rest.replace(" ", ""), rest[-500:]
+        assert s.process.wait(20 * SLOW) == 0
+    with Server("--grace", "60", "--isa", "scalar", "--ctx", "8192") as s:  # a second signal does not wait
+        connection = raw_post(s, "/completion", generation(8000))
+        assert until(lambda: busy(s) == 1)
+        began = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        s.process.send_signal(signal.SIGTERM)
+        assert s.process.wait(20 * SLOW) == 0 and time.monotonic() - began < 10 * SLOW
+        connection.close()
+
+
+def requests_are_logged_without_their_words():
+    with Server("--log-requests") as s:
+        s.post("/completion", generation(4, stream=False, prompt="the secret of the house"))
+        log = s.stop()
+        assert "secret" not in log and re.search(r"path=/completion status=200 .*answer_tokens=4", log), log
+
+
+def metrics_count():
+    with Server() as s:
+        s.post("/completion", generation(8, stream=False, prompt="A fox and a hen went out"))
+        text = s.ask("GET", "/metrics")[1]
+        assert "llamacpp:tokens_predicted_total 8" in text and "moraine_time_to_first_token_seconds_count 1" in text, text
+        assert re.search(r'moraine_expert_uses_total\{model="pebble",tier="ram"\} [1-9]', text)
+        picks = s.get("/v1/moraine/experts")["layers"][0]["picks"]
+        assert sum(picks) > 0
+
+
+def two_models_take_turns():
+    folder = models_folder("a.gguf", "b.gguf")
+    with Server("--models-dir", folder) as s:
+        answers, threads = {}, []
+
+        def ask(number):
+            name = "ab"[number % 2]
+            answers[number] = s.post("/v1/completions", {"model": name, "prompt": "The fox", "max_tokens": 8, "temperature": 0}, timeout=60)
+
+        for number in range(6):
+            threads.append(threading.Thread(target=ask, args=(number,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join(120)
+        assert len(answers) == 6 and {a["model"] for a in answers.values()} == {"a", "b"}, answers
+        assert len({a["choices"][0]["text"] for a in answers.values()}) == 1
+
+
+def bench_measures_a_server():
+    with Server("--api-key", "k", "--parallel", "2") as s:
+        url = "http://127.0.0.1:%d" % s.port
+        bench = lambda *words: subprocess.run([PROGRAM, "bench", "--server", url, "--prefill", "20", "--decode", "8", "--rounds", "2", *words],
+                                              env=environment, capture_output=True, text=True, timeout=60)
+        found = json.loads(bench("--parallel", "3", "--api-key", "k", "--json").stdout)
+        assert found["tokens"] == 2 * 3 * 8 and found["together_tps"] > 0 and found["model"] == "pebble", found
+        assert 0 < found["first_token_p50_s"] <= found["first_token_p99_s"]
+        assert "tokens/s generated" in bench("--api-key", "k").stdout
+        ended = bench()
+        assert ended.returncode == 1 and "401" in ended.stderr, ended.stderr
+    ended = subprocess.run([PROGRAM, "bench", "--server", url], env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "cannot be reached" in ended.stderr
+
+
+def templates_and_reasoning_can_be_set():
+    with open(path("t.jinja"), "w") as f:
+        f.write("<{{ messages[0].content }}|{{ mood }}>")
+    with Server("--chat-template-file", path("t.jinja"), "--chat-template-kwargs", '{"mood": "glad"}', "--temp", "0", "-n", "3") as s:
+        assert s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"] == "<Hi|glad>"
+        answer = s.post("/v1/completions", {"prompt": "The fox", "ignore_eos": True})
+        assert answer["usage"]["completion_tokens"] == 3
+        assert s.get("/props")["default_generation_settings"]["params"]["n_predict"] == 3
+    for words in (["--chat-template-kwargs", "[1]"], ["--reasoning", "perhaps"], ["--reasoning-format", "x"]):
+        ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
+        assert ended.returncode == 2, (words, ended.stderr)
+
+
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
-         and n not in ("path", "Server", "until", "models_folder")]
+         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy")]
 
 if __name__ == "__main__":
     wanted = sys.argv[2:]

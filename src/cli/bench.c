@@ -18,6 +18,7 @@
 #include "loading.h"
 #include "messages.h"
 #include "parallel.h"
+#include "server_bench.h"
 #include "signals.h"
 #include "terminal.h"
 #include "tiers.h"
@@ -358,6 +359,7 @@ int cli_bench(int argc, char **argv)
     const char *text = NULL, *synthetic = NULL;
     int64_t layers = 0, parallel = 0;
     bool json = false;
+    cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
     const cli_option options[] = {
         {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
         {"decode", 0, CLI_INTEGER, "N", "tokens one by one from an empty context; 0: none (64)", &s.decode, 0,
@@ -366,6 +368,13 @@ int cli_bench(int argc, char **argv)
         {"parallel", 0, CLI_INTEGER, "N",
          "decode so many sequences side by side, each with a prompt of --prefill tokens and --decode more",
          &parallel, 1, CLI_PARALLEL_MAX},
+        {"server", 0, CLI_TEXT, "URL",
+         "measure a running server instead, as http://127.0.0.1:8080: --parallel streams at once, each with "
+         "a new "
+         "prompt of --prefill tokens and --decode more",
+         &server.url, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY", "what that server asks for; also LLAMA_API_KEY in the environment",
+         &server.key, 0, 0},
         {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text instead of random ones", &text, 0, 0},
         {"synthetic", 0, CLI_TEXT, "NAME",
          "make a model of that shape first (see moraine synth --list): NAME.gguf in this directory, kept for "
@@ -385,6 +394,7 @@ int cli_bench(int argc, char **argv)
         .examples = "  moraine bench model.gguf\n"
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
                     "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
+                    "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -406,6 +416,20 @@ int cli_bench(int argc, char **argv)
         fprintf(stderr,
                 "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
         return CLI_USAGE;
+    }
+    if (server.url) {
+        if (first < argc || synthetic || text || s.prefill == 0 || s.decode == 0) {
+            fprintf(stderr,
+                    "moraine bench: --server measures the model that runs there, with prompts of random "
+                    "tokens: give no model, no --text, and a --prefill and --decode above 0\n");
+            return CLI_USAGE;
+        }
+        server.streams = parallel ? parallel : 1;
+        server.prompt = s.prefill;
+        server.generated = s.decode;
+        server.rounds = s.rounds;
+        server.json = json;
+        return cli_server_bench_run(&server);
     }
     code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
     if (code != CLI_OK) {

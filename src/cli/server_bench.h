@@ -1,0 +1,17 @@
+/* Server bench: drives a running server with several streams at once and measures what its clients see. */
+#ifndef MO_CLI_SERVER_BENCH_H
+#define MO_CLI_SERVER_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct cli_server_bench {
+    const char *url, *key;
+    int64_t streams, prompt, generated, rounds;
+    bool json;
+} cli_server_bench;
+
+/* The exit code. */
+int cli_server_bench_run(const cli_server_bench *b);
+
+#endif
