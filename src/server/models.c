@@ -18,6 +18,8 @@
 
 enum { MODELS_MAX = 1024, LOOK_MS = 200 };
 
+#define USUAL_CACHE_BYTES ((int64_t)1 << 30)
+
 struct srv_model {
     srv_models *all;
     srv_model_spec spec;
@@ -208,12 +210,21 @@ static mo_status open_model(srv_model *model, mo_error *err)
     const srv_model_spec *s = &model->spec;
     mo_model_options o = s->loading;
     srv_window w;
-    mo_status status = srv_window_choose(model->path, &o, s->context, s->context_all, s->parallel, &w, err);
+    const int64_t cache = s->engine.cache_bytes;
+    const srv_window_wish wish = {.context = s->context,
+                                  .context_all = s->context_all,
+                                  .parallel = s->parallel,
+                                  .kept_bytes = cache < 0    ? 0
+                                                : cache == 0 ? USUAL_CACHE_BYTES
+                                                             : cache};
+    mo_status status = srv_window_choose(model->path, &o, &wish, &w, err);
     if (status != MO_OK) {
         return status;
     }
     o.context = w.context;
     o.sessions = w.parallel;
+    o.kept_bytes = w.kept_bytes;
+    o.kept_device_bytes = w.kept_device_bytes;
     o.progress = on_progress;
     o.user = model;
     status = mo_model_open(model->path, &o, &model->mo, err);
@@ -344,6 +355,7 @@ static mo_status load(srv_models *m, srv_model *model, mo_error *err)
                               SRV_INT_FIELD("ctx", w->context),
                               SRV_INT_FIELD("ctx_size", w->context * w->parallel),
                               SRV_INT_FIELD("made_for", w->made_for),
+                              SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
                               {0}});
     } else {
         srv_log(

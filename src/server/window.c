@@ -3,20 +3,22 @@
 
 #include "moraine_tools.h"
 
-enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192 };
+enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 
 /* A window is made smaller rather than cost more than this share of the speed: keys and values take the place of experts. */
 #define SPEED_KEPT 0.95
 
-static mo_status plan(const char *path, const mo_model_options *loading, int64_t context, int parallel,
+static mo_status plan(const char *path, const mo_model_options *loading, const srv_window *w,
                       mo_plan_report *out, mo_error *err)
 {
     mo_plan_options o = mo_plan_options_default();
     o.ram_bytes = loading->ram_bytes;
-    o.context = context;
+    o.context = w->context;
     o.batch = loading->batch;
     o.kv = loading->kv;
-    o.sessions = parallel;
+    o.sessions = w->parallel;
+    o.kept_bytes = w->kept_bytes;
+    o.kept_device_bytes = w->kept_device_bytes;
     o.device = loading->device;
     o.vram_bytes = loading->vram_bytes;
     o.cpu_moe = loading->cpu_moe;
@@ -40,13 +42,34 @@ static mo_status read_made_for(const char *path, int64_t *out, mo_error *err)
     return status;
 }
 
+/* What the options settle by themselves. */
+static void take_wish(const srv_window_wish *wish, srv_window *out)
+{
+    out->context = wish->context;
+    out->parallel = wish->parallel;
+    if (wish->context_all && !wish->context) {
+        out->parallel = wish->parallel ? wish->parallel : USUAL_PARALLEL;
+        out->context = wish->context_all / out->parallel > 0 ? wish->context_all / out->parallel : 1;
+    } else if (wish->context_all && !wish->parallel) {
+        const int64_t fit = wish->context_all / wish->context;
+        out->parallel = fit > 256 ? 256 : fit < 1 ? 1 : (int)fit;
+    }
+}
+
+/* Is the plan possible, and hardly slower than it was without? */
+static bool costs_little(const char *path, const mo_model_options *loading, const srv_window *w, double speed)
+{
+    mo_plan_report report;
+    return plan(path, loading, w, &report, NULL) == MO_OK && report.tokens_per_second >= SPEED_KEPT * speed;
+}
+
 /* The most sequences, up to the usual number, that the plan allows with so many positions each. */
-static mo_status choose_parallel(const char *path, const mo_model_options *loading, int64_t context,
-                                 mo_plan_report *report, int *parallel, mo_error *err)
+static mo_status choose_parallel(const char *path, const mo_model_options *loading, srv_window *w,
+                                 mo_plan_report *report, mo_error *err)
 {
     mo_status status = MO_OK;
-    for (*parallel = USUAL_PARALLEL; *parallel >= 1; *parallel /= 2) {
-        status = plan(path, loading, context, *parallel, report, err);
+    for (w->parallel = USUAL_PARALLEL; w->parallel >= 1; w->parallel /= 2) {
+        status = plan(path, loading, w, report, err);
         if (status == MO_OK) {
             return MO_OK;
         }
@@ -54,45 +77,66 @@ static mo_status choose_parallel(const char *path, const mo_model_options *loadi
     return status;
 }
 
-mo_status srv_window_choose(const char *path, const mo_model_options *loading, int64_t context,
-                            int64_t context_all, int parallel, srv_window *out, mo_error *err)
+static void choose_context(const char *path, const mo_model_options *loading, srv_window *w, int64_t most,
+                           double speed)
 {
-    mo_plan_report least, report;
-    *out = (srv_window){.context = context, .parallel = parallel};
+    const int64_t least = w->context;
+    for (int64_t c = most; c > least; c = c / 2 > least ? c / 2 : least) {
+        w->context = c;
+        if (costs_little(path, loading, w, speed)) {
+            return;
+        }
+    }
+    w->context = least;
+}
+
+/* As much as was asked for, or the half of it, or the half of that; on a device a quarter of it. */
+static void choose_kept(const char *path, const mo_model_options *loading, srv_window *w, int64_t most,
+                        const mo_plan_report *without)
+{
+    for (int64_t bytes = most; bytes >= KEPT_LEAST; bytes /= 2) {
+        w->kept_bytes = bytes;
+        if (costs_little(path, loading, w, without->tokens_per_second)) {
+            break;
+        }
+        w->kept_bytes = 0;
+    }
+    for (int64_t bytes = w->kept_bytes / 4; without->device.name[0] && bytes >= KEPT_LEAST; bytes /= 2) {
+        w->kept_device_bytes = bytes;
+        if (costs_little(path, loading, w, without->tokens_per_second)) {
+            break;
+        }
+        w->kept_device_bytes = 0;
+    }
+}
+
+mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_wish *wish,
+                            srv_window *out, mo_error *err)
+{
+    mo_plan_report least;
+    *out = (srv_window){0};
     mo_status status = read_made_for(path, &out->made_for, err);
     if (status != MO_OK) {
         return status;
     }
-    if (context_all && !context) {
-        out->parallel = parallel ? parallel : USUAL_PARALLEL;
-        out->context = context_all / out->parallel > 0 ? context_all / out->parallel : 1;
-    } else if (context_all && !parallel) {
-        out->parallel = (int)(context_all / context > 256 ? 256 : context_all / context);
-        out->parallel = out->parallel < 1 ? 1 : out->parallel;
-    }
-    if (out->context && out->parallel) {
-        return MO_OK;
-    }
     const int64_t made_for = out->made_for ? out->made_for : USUAL_CONTEXT;
-    const int64_t usual = made_for < USUAL_CONTEXT ? made_for : USUAL_CONTEXT;
-    const int64_t first = out->context ? out->context : usual;
+    take_wish(wish, out);
+    const bool open = out->context == 0;
+    if (open) {
+        out->context = made_for < USUAL_CONTEXT ? made_for : USUAL_CONTEXT;
+    }
     if (loading->map) { /* nothing is planned: the system has the memory */
-        out->context = first;
         out->parallel = out->parallel ? out->parallel : USUAL_PARALLEL;
+        out->kept_bytes = wish->kept_bytes;
         return MO_OK;
     }
-    status = out->parallel ? plan(path, loading, first, out->parallel, &least, err)
-                           : choose_parallel(path, loading, first, &least, &out->parallel, err);
-    if (status != MO_OK || out->context) {
-        return status;
+    status = out->parallel ? plan(path, loading, out, &least, err)
+                           : choose_parallel(path, loading, out, &least, err);
+    if (status == MO_OK && open) {
+        choose_context(path, loading, out, made_for, least.tokens_per_second);
     }
-    out->context = first;
-    for (int64_t c = made_for; c > first; c = c / 2 > first ? c / 2 : first) {
-        if (plan(path, loading, c, out->parallel, &report, NULL) == MO_OK &&
-            report.tokens_per_second >= SPEED_KEPT * least.tokens_per_second) {
-            out->context = c;
-            break;
-        }
+    if (status == MO_OK) {
+        choose_kept(path, loading, out, wish->kept_bytes, &least);
     }
-    return MO_OK;
+    return status;
 }

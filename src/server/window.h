@@ -1,5 +1,5 @@
-/* Window: how many sequences a model answers at once, and how many positions each has: what the model was made for, as far as
- * the plan allows. */
+/* Window: how many sequences a model answers at once, how many positions each has (what the model was made for, as far as the
+ * plan allows), and how much memory there is for prefixes that are kept. */
 #ifndef SRV_WINDOW_H
 #define SRV_WINDOW_H
 
@@ -8,11 +8,19 @@
 typedef struct srv_window {
     int64_t context; /* of one sequence */
     int parallel;
-    int64_t made_for; /* what the file says; 0: nothing */
+    int64_t made_for;                      /* what the file says; 0: nothing */
+    int64_t kept_bytes, kept_device_bytes; /* for prefixes, besides what sequences do not use */
 } srv_window;
 
-/* What was asked for: context of one, context_all of all together, parallel; 0: not said. Only headers are read. */
-mo_status srv_window_choose(const char *path, const mo_model_options *loading, int64_t context,
-                            int64_t context_all, int parallel, srv_window *out, mo_error *err);
+/* What was asked for; 0: not said. */
+typedef struct srv_window_wish {
+    int64_t context, context_all; /* of one sequence; of all together */
+    int parallel;
+    int64_t kept_bytes; /* at most */
+} srv_window_wish;
+
+/* Only headers are read. */
+mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_wish *wish,
+                            srv_window *out, mo_error *err);
 
 #endif
