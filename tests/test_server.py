@@ -196,6 +196,7 @@ def llama_endpoints_are_there():
         assert s.ask("HEAD", "/")[0] == 200
     with Server("--no-slots", "--no-metrics") as s:
         s.get("/slots", status=501)
+        s.post("/slots/0?action=save", {"filename": "x"}, status=501)
         s.get("/metrics", status=501)
 
 
@@ -539,6 +540,22 @@ def two_models_take_turns():
             thread.join(120)
         assert len(answers) == 6 and {a["model"] for a in answers.values()} == {"a", "b"}, answers
         assert len({a["choices"][0]["text"] for a in answers.values()}) == 1
+
+
+def a_prompt_can_be_computed_before_anybody_asks():
+    talk = [{"role": "system", "content": "You tell short stories about animals. " * 20}, {"role": "user", "content": "Tell me about a fox."}]
+    with open(path("warm.json"), "w") as f:
+        json.dump({"messages": talk, "max_tokens": 50, "stream": True}, f)
+    with Server("--warm", path("warm.json")) as s:
+        assert "info warm seconds=" in s.log(), s.log()
+        talk[1]["content"] = "Tell me about a hen."
+        usage = s.post("/v1/chat/completions", {"messages": talk, "max_tokens": 4})["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] > 50, usage
+    with open(path("warm.json"), "w") as f:
+        f.write('{"messages": 3}')
+    with Server("--warm", path("warm.json")) as s:
+        assert "error warm" in s.log() and "messages" in s.log(), s.log()
+        s.get("/health")
 
 
 def bench_measures_a_server():

@@ -42,7 +42,7 @@ typedef struct serve_settings {
     const char *tls_key, *tls_certificate;
     const char *api_key, *api_key_file;
     const char *origins, *hosts;
-    const char *models_dir, *models_file;
+    const char *models_dir, *models_file, *warm;
     uint64_t body_bytes;
     double grace_s;
     const char *log_format, *log_level;
@@ -166,6 +166,10 @@ static int server_table(serve_settings *s, cli_option *out)
          "models and their own settings, a [name] and lines of option = value each", &s->models_file, 0, 0},
         {"models-max", 0, CLI_INTEGER, "N",
          "models loaded at once; another is unloaded before one more is loaded (1)", &s->models_max, 1, 256},
+        {"warm", 0, CLI_TEXT, "FILE",
+         "a chat request in JSON, as an agent sends it: its prompt is computed and kept before the server "
+         "says that it is ready",
+         &s->warm, 0, 0},
         {"strict-model", 0, CLI_FLAG, NULL,
          "refuse requests that name another model, also when there is one only", &s->strict, 0, 0},
         {"max-body", 0, CLI_SIZE, "SIZE", "largest request (64M)", &s->body_bytes, 1024, 0},
@@ -271,19 +275,20 @@ static int collect(int argc, char **argv, const cli_option *options, int count, 
 
 /* ---- What the options mean ---- */
 
-/* Splits at commas; what it points to is never freed. NULL: nothing was given. */
+/* Splits at commas; the words are never freed. NULL: nothing was given. */
 static const char *const *split(const char *text, const char **list)
 {
-    char *rest = text ? strdup(text) : NULL;
     int n = 0;
-    if (!rest) {
-        return NULL;
-    }
-    for (char *word; n < LIST_MAX - 1 && (word = strtok_r(rest, ", ", &rest));) {
-        list[n++] = word;
+    for (const char *at = text; at && *at && n < LIST_MAX - 1;) {
+        const size_t length = strcspn(at, ", ");
+        if (length > 0) {
+            list[n] = strndup(at, length);
+            n += list[n] != NULL;
+        }
+        at += length + (at[length] != '\0');
     }
     list[n] = NULL;
-    return list;
+    return text ? list : NULL;
 }
 
 static bool set_log(const serve_settings *s)
@@ -472,6 +477,13 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
                                     .directory = s->models_dir,
                                     .most = (int)s->models_max,
                                     .strict = s->strict};
+    if (s->warm) {
+        size_t length;
+        o.warm = cli_read_file("serve", s->warm, &length);
+        if (!o.warm) {
+            return CLI_FAILED;
+        }
+    }
     first.model = first.alias = NULL;
     if (!set_spec(&first, NULL, &o.models.others)) {
         return CLI_USAGE;

@@ -91,13 +91,15 @@ static bool add_field(fields *f, const char *name, const char *value)
         f->item = item;
         f->capacity = capacity;
     }
-    char *n = strdup(name), *v = strdup(value);
-    if (!n || !v) {
-        free(n);
-        free(v);
+    field *added = &f->item[f->count];
+    added->name = strdup(name);
+    added->value = strdup(value);
+    if (!added->name || !added->value) {
+        free(added->name);
+        free(added->value);
         return false;
     }
-    f->item[f->count++] = (field){n, v};
+    f->count++;
     return true;
 }
 

@@ -218,7 +218,7 @@ bool srv_keys_check(srv_keys *keys, const char *shown, char *name, int *priority
     if (!shown || strlen(shown) >= KEY_BYTES) {
         return false;
     }
-    memcpy(padded, shown, strlen(shown));
+    snprintf(padded, sizeof padded, "%s", shown);
     pthread_mutex_lock(&keys->mutex);
     compare(&keys->given, padded, name, priority, &found);
     compare(&keys->read, padded, name, priority, &found);

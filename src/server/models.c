@@ -437,7 +437,9 @@ bool srv_models_hold(srv_models *m, const char *name, srv_request *q, srv_model 
     }
     srv_model *model = index >= 0 ? m->list[index] : NULL;
     if (!model) {
-        ok = srv_fault_set(fault, SRV_FAULT_MODEL, NULL, "model '%s' not found", name ? name : "");
+        srv_fault_set(fault, SRV_FAULT_MODEL, NULL, "model '%s' not found", name ? name : "");
+        pthread_mutex_unlock(&m->mutex);
+        return false;
     }
     while (ok && !*out) {
         if (m->stopping) {

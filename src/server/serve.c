@@ -18,6 +18,7 @@
 #include "server/log.h"
 #include "server/running.h"
 #include "server/status.h"
+#include "server/warm.h"
 
 enum { PEM_BYTES = 1 << 20, LOOK_MS = 200 };
 
@@ -189,7 +190,7 @@ void srv_serving_close(srv_serving *s)
 
 /* Loads the first models beside the thread that hears signals. */
 typedef struct beginning {
-    srv_models *models;
+    srv_serving *serving;
     mo_error err;
     _Atomic bool done;
     mo_status status;
@@ -198,7 +199,11 @@ typedef struct beginning {
 static void *begin(void *user)
 {
     beginning *b = user;
-    b->status = srv_models_begin(b->models, &b->err);
+    const srv_serving *s = b->serving;
+    b->status = srv_models_begin(s->server.models, &b->err);
+    if (b->status == MO_OK && s->o.warm) {
+        srv_warm(&b->serving->server, tables, s->o.warm);
+    }
     b->done = true;
     return NULL;
 }
@@ -275,7 +280,7 @@ static void wind_down(srv_serving *s, int number)
 
 mo_status srv_serving_run(srv_serving *s, mo_error *err)
 {
-    beginning b = {.models = s->server.models};
+    beginning b = {.serving = s};
     pthread_t loader;
     bool ready = false, failed = false;
     int number = 0;

@@ -18,6 +18,7 @@ typedef struct srv_server_options {
     int heartbeat_ms;
     double grace_s; /* answers may end for so long when the server is told to stop */
     bool log_requests;
+    const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
     bool no_slots, no_metrics; /* those endpoints are switched off */
     srv_models_options models;
 } srv_server_options;

@@ -236,6 +236,14 @@ static void slots(srv_server *server, srv_request *q)
     srv_request_end(q);
 }
 
+static void change_slot(srv_server *server, srv_request *q)
+{
+    (void)server;
+    refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+           "slots hold nothing of their own: prefixes are kept by themselves, also on disk with a cache "
+           "directory");
+}
+
 /* ---- Metrics ---- */
 
 static void metrics(srv_server *server, srv_request *q)
@@ -260,6 +268,7 @@ const srv_route srv_status_routes[] = {
     {"GET", "/props", props, SRV_STATUS},
     {"POST", "/props", change_props, SRV_STATUS},
     {"GET", "/slots", slots, SRV_QUICK},
+    {"POST", "/slots/{}", change_slot, SRV_STATUS},
     {"GET", "/metrics", metrics, SRV_STATUS},
     {NULL, NULL, NULL, 0},
 };
