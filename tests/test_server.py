@@ -563,7 +563,9 @@ def bench_measures_a_server():
         url = "http://127.0.0.1:%d" % s.port
         bench = lambda *words: subprocess.run([PROGRAM, "bench", "--server", url, "--prefill", "20", "--decode", "8", "--rounds", "2", *words],
                                               env=environment, capture_output=True, text=True, timeout=60)
-        found = json.loads(bench("--parallel", "3", "--api-key", "k", "--json").stdout)
+        ended = bench("--parallel", "3", "--api-key", "k", "--json")
+        assert ended.returncode == 0, ended.stderr
+        found = json.loads(ended.stdout)
         assert found["tokens"] == 2 * 3 * 8 and found["together_tps"] > 0 and found["model"] == "pebble", found
         assert 0 < found["first_token_p50_s"] <= found["first_token_p99_s"]
         assert "tokens/s generated" in bench("--api-key", "k").stdout
@@ -573,15 +575,12 @@ def bench_measures_a_server():
     assert ended.returncode == 1 and "cannot be reached" in ended.stderr
 
 
-def templates_and_reasoning_can_be_set():
-    with open(path("t.jinja"), "w") as f:
-        f.write("<{{ messages[0].content }}|{{ mood }}>")
-    with Server("--chat-template-file", path("t.jinja"), "--chat-template-kwargs", '{"mood": "glad"}', "--temp", "0", "-n", "3") as s:
-        assert s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"] == "<Hi|glad>"
+def defaults_of_answers_can_be_set():
+    with Server("--temp", "0", "-n", "3", "--reasoning", "off", "--reasoning-format", "none") as s:
         answer = s.post("/v1/completions", {"prompt": "The fox", "ignore_eos": True})
         assert answer["usage"]["completion_tokens"] == 3
         assert s.get("/props")["default_generation_settings"]["params"]["n_predict"] == 3
-    for words in (["--chat-template-kwargs", "[1]"], ["--reasoning", "perhaps"], ["--reasoning-format", "x"]):
+    for words in (["--reasoning", "perhaps"], ["--reasoning-format", "x"]):
         ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
         assert ended.returncode == 2, (words, ended.stderr)
 

@@ -8,8 +8,6 @@
 #include <strings.h>
 #include <sys/resource.h>
 
-#include <jansson.h>
-
 #include "check.h"
 #include "commands.h"
 #include "default_model.h"
@@ -29,7 +27,6 @@ typedef struct model_settings {
     int64_t context_all, parallel, queue;
     int64_t cache_mib, cache_dir_mib, between_ms;
     const char *cache_dir;
-    const char *template_file;
     bool pin;
     double idle_s;
     srv_defaults defaults;
@@ -112,12 +109,6 @@ static int model_table(model_settings *m, cli_option *out)
         {"reasoning-budget", 0, CLI_INTEGER, "N",
          "tokens of thought after which its end is forced; -1: any number (-1)",
          &m->defaults.reasoning_budget, -1, INT64_MAX},
-        {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
-         "an object of values that the template may ask for, as {\"enable_thinking\":false}",
-         &m->defaults.template_kwargs, 0, 0},
-        {"chat-template", 0, CLI_TEXT, "TEXT", "a Jinja template instead of the model's own",
-         &m->defaults.template_text, 0, 0},
-        {"chat-template-file", 0, CLI_TEXT, "FILE", "the same from a file", &m->template_file, 0, 0},
         CLI_LOADING_OPTIONS(m->loading),
         CLI_LEARNING_OPTIONS(m->loading.learning),
         {"batch-size", 0, CLI_INTEGER, "N", "the same as --batch", &m->loading.batch, 1, 65536},
@@ -337,28 +328,13 @@ static bool is_one_of(const char *option, const char *word, const char *const *w
     return !word;
 }
 
-/* Checks what is said about answers, and reads the template. False after saying what is wrong. */
-static bool set_defaults(const model_settings *m, srv_defaults *out)
+/* Checks what is said about answers. False after saying what is wrong. */
+static bool are_defaults(const srv_defaults *d)
 {
     static const char *const switches[] = {"on", "off", "auto", NULL};
     static const char *const formats[] = {"auto", "deepseek", "none", NULL};
-    json_t *kwargs = out->template_kwargs ? json_loads(out->template_kwargs, 0, NULL) : NULL;
-    const bool is_object = json_is_object(kwargs);
-    json_decref(kwargs);
-    if (out->template_kwargs && !is_object) {
-        fprintf(stderr, "moraine serve: --chat-template-kwargs needs a JSON object\n");
-        return false;
-    }
-    if (m->template_file) {
-        size_t length;
-        char *text = cli_read_file("serve", m->template_file, &length);
-        if (!text) {
-            return false;
-        }
-        out->template_text = text; /* as long as the process */
-    }
-    return is_one_of("reasoning", out->reasoning, switches) &&
-           is_one_of("reasoning-format", out->reasoning_format, formats);
+    return is_one_of("reasoning", d->reasoning, switches) &&
+           is_one_of("reasoning-format", d->reasoning_format, formats);
 }
 
 static bool set_spec(const model_settings *m, const char *id, srv_model_spec *out)
@@ -380,7 +356,7 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
-    return set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    return are_defaults(&out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
 }
 
 /* Models of the file; false after saying what is wrong. */

@@ -130,7 +130,7 @@ static void hear(run *r, stream *s, const char *line)
     if (strncmp(line, "data: ", 6) != 0) {
         return;
     }
-    json_t *event = json_loads(line + 6, 0, NULL);
+    json_t *event = json_loads(line + 6, JSON_ALLOW_NUL, NULL); /* random tokens say anything */
     const double at = now();
     if (json_is_true(json_object_get(event, "stop"))) {
         const json_t *count = json_object_get(event, "tokens_predicted");
@@ -153,16 +153,16 @@ static void hear(run *r, stream *s, const char *line)
 
 static void progress(run *r, stream *s)
 {
-    if (!cli_wire_go(&s->wire)) {
-        s->failed = true;
-    }
+    const bool went = cli_wire_go(&s->wire);
     for (char *line; s->wire.status == 200 && (line = cli_wire_line(&s->wire)); free(line)) {
         hear(r, s, line);
     }
-    if (s->wire.over && !s->done) {
-        if (s->wire.status != 200) {
+    if ((s->wire.over || !went) && !s->done && !s->failed) {
+        if (s->wire.status != 200 && s->wire.status != 0) {
             fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,
                     s->wire.body ? s->wire.body : "");
+        } else {
+            fprintf(stderr, "moraine bench: the connection ended before the answer did\n");
         }
         s->failed = true;
     }
@@ -193,6 +193,7 @@ static bool play(run *r)
         }
         ok = ok && !cli_interrupted();
         if (left > 0 && ok && poll(polled, (nfds_t)count, SILENCE_MS) <= 0) {
+            fprintf(stderr, "moraine bench: the server has been silent for %d seconds\n", SILENCE_MS / 1000);
             ok = false;
         }
         for (int i = 0; i < count && ok; i++) {

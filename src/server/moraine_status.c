@@ -116,6 +116,13 @@ static void plan(srv_server *server, srv_request *q)
         return;
     }
     o.sessions = (int)parallel;
+    srv_model *model = srv_models_peek(models, index);
+    if (model) { /* it would not be there twice */
+        mo_tier_report tiers;
+        mo_model_tiers(srv_model_mo(model), &tiers, sizeof tiers);
+        o.ram_bytes += o.ram_bytes ? tiers.planned_bytes : 0;
+        srv_models_unpeek(model);
+    }
     if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
         refuse(q, SRV_FAULT_REQUEST, NULL, err.detail);
         return;
