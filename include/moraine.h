@@ -355,8 +355,8 @@ typedef enum mo_token_flags {
     MO_TOKEN_SPECIAL = 1, /* recognize special tokens written in the text, and add begin and end tokens as
                              the vocabulary asks */
     MO_TOKEN_CHAT = 2,    /* the same for a rendered conversation: a begin token that is there is not added */
-    MO_TOKEN_NAMES = 4,   /* of MO_TOKEN_SPECIAL only the first: recognize special tokens written in the text */
-    MO_TOKEN_ENDS = 8,    /* of MO_TOKEN_SPECIAL only the second: add begin and end tokens */
+    MO_TOKEN_NAMES = 4, /* of MO_TOKEN_SPECIAL only the first: recognize special tokens written in the text */
+    MO_TOKEN_ENDS = 8,  /* of MO_TOKEN_SPECIAL only the second: add begin and end tokens */
 } mo_token_flags;
 
 /* Token ids of a text of any bytes; mo_free() *ids. MO_EUNSUPPORTED when the model has no vocabulary. */
@@ -648,6 +648,36 @@ MO_API mo_status mo_constraint_accept(mo_constraint *constraint, int32_t token, 
 /* What is there is whole; and nothing may follow but an end token, or one came. */
 MO_API bool mo_constraint_may_end(const mo_constraint *constraint);
 MO_API bool mo_constraint_ended(const mo_constraint *constraint);
+
+/* What an answer with calls must look like. */
+typedef struct mo_tools_options {
+    size_t size;
+    const char *tools; /* JSON, as in mo_reply_options */
+    size_t tools_length;
+    bool required;    /* a call must come, after a thought at most; otherwise text may come, and calls */
+    const char *name; /* required, and of this function; NULL: any. MO_EINVAL: there is none of that name */
+    bool single;      /* one call at most */
+    bool in_thought;  /* the prompt ends inside a thought */
+    bool strict;      /* what of the schemas cannot be enforced is MO_EUNSUPPORTED */
+    const char *text_gbnf; /* what an answer without calls must look like: a grammar; NULL: any text */
+} mo_tools_options;
+
+MO_API void mo_tools_options_init(mo_tools_options *options, size_t size);
+static inline mo_tools_options mo_tools_options_default(void)
+{
+    mo_tools_options o;
+    mo_tools_options_init(&o, sizeof o);
+    return o;
+}
+
+/* The grammar of a whole answer: thoughts are free, text is free until an opening mark is written, calls have the model's own
+ * format (or the one that mo_tools_text() asks for, where its template shows no tools), and arguments follow the schemas.
+ * mo_grammar_unenforced() says what of them does not hold. */
+MO_API mo_status mo_tools_grammar(const mo_model *model, const mo_tools_options *options, mo_grammar **out,
+                                  mo_error *err);
+/* A grammar for answers of a model that may think: the thought is free, what follows is as `gbnf` says; mo_free() *out. */
+MO_API mo_status mo_answer_grammar(const mo_model *model, const char *gbnf, size_t length, bool in_thought,
+                                   char **out, mo_error *err);
 
 /* ---- Sessions --------------------------------------------------------------------------------- */
 

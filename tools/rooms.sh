@@ -16,7 +16,7 @@ BEGIN {
     may["template"] = "base"
     may["text"] = "base gguf"
     may["grammar"] = "base text"
-    may["dialogue"] = "base text"
+    may["dialogue"] = "base text grammar"
     may["model"] = "base numeric gguf"
     may["synth"] = "base numeric gguf"
     may["device"] = "base numeric"

@@ -7,7 +7,9 @@
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
+#include "dialogue/call_grammar.h"
 #include "dialogue/generic.h"
+#include "grammar/grammar.h"
 
 static const mo_reply_options reply_defaults = {.size = sizeof(mo_reply_options)};
 
@@ -91,4 +93,53 @@ mo_status mo_tools_text(const char *tools, size_t length, bool required, char **
         mo_tools_close(read);
     }
     return status;
+}
+
+static const mo_tools_options tools_defaults = {.size = sizeof(mo_tools_options)};
+
+void mo_tools_options_init(mo_tools_options *options, size_t size)
+{
+    mo_options_write(options, size, &tools_defaults, sizeof tools_defaults);
+}
+
+static mo_status need_lexicon(const mo_model *model, mo_error *err)
+{
+    return model->lexicon ? mo_lexicon_fill(model->lexicon, err)
+                          : mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
+}
+
+mo_status mo_tools_grammar(const mo_model *model, const mo_tools_options *options, mo_grammar **out,
+                           mo_error *err)
+{
+    mo_tools_options o = tools_defaults;
+    mo_tools *tools = NULL;
+    char *gbnf = NULL, *unenforced = NULL;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_tools_options", err);
+    if (status == MO_OK) {
+        status = need_lexicon(model, err);
+    }
+    if (status == MO_OK) {
+        status = mo_tools_open(o.tools ? o.tools : "[]", o.tools ? o.tools_length : 2, &tools, err);
+    }
+    if (status == MO_OK) {
+        status =
+            mo_call_grammar_write(&model->dialogue, model->tokenizer, tools, &o, &gbnf, &unenforced, err);
+    }
+    if (status == MO_OK) { /* takes what is not enforced over */
+        const mo_grammar_options own = {.size = sizeof own};
+        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, unenforced, out, err);
+    }
+    free(gbnf);
+    mo_tools_close(tools);
+    return status;
+}
+
+mo_status mo_answer_grammar(const mo_model *model, const char *gbnf, size_t length, bool in_thought,
+                            char **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    return mo_answer_grammar_write(&model->dialogue, model->tokenizer, gbnf, length, in_thought, out, err);
 }

@@ -37,7 +37,7 @@ static unsigned text_roles(const mo_reading *r)
     if (looks_for_calls(r)) {
         roles |= MO_ROLE_SECTION_OPEN | MO_ROLE_CALL_OPEN | MO_ROLE_PYTHON;
         /* Behind a call in a fence it is the closing one. */
-        roles |= r->dialogue.style->bare && at_line_start(r) && !(r->after_call && r->in_fence)
+        roles |= mo_dialogue_bare(&r->dialogue) && at_line_start(r) && !(r->after_call && r->in_fence)
                      ? MO_ROLE_FENCE
                      : 0;
     }
@@ -79,9 +79,10 @@ static void text_byte(mo_reading *r, char c)
     if (newline && r->fresh && r->drops) {
         return;
     }
-    if (newline && holds_newlines(r)) {
+    const bool indents = (c == ' ' || c == '\t') && mo_dialogue_bare(&r->dialogue) && at_line_start(r);
+    if ((newline || indents) && holds_newlines(r)) {
         mo_bytes_add(&r->held, &c, 1);
-    } else if (c == '{' && r->dialogue.style->bare && looks_for_calls(r) && at_line_start(r)) {
+    } else if (c == '{' && mo_dialogue_bare(&r->dialogue) && looks_for_calls(r) && at_line_start(r)) {
         mo_call_begin_object(r, c, true);
     } else {
         mo_reading_put(r, MO_PIECE_TEXT, (mo_text){&c, 1});

@@ -97,6 +97,12 @@ mo_dialogue mo_dialogue_of(mo_style_id id, const char *thought);
 
 const mo_style *mo_style_get(mo_style_id id);
 
+/* May a JSON object be a call although no mark says so? Also where tools were shown in the generic way. */
+static inline bool mo_dialogue_bare(const mo_dialogue *d)
+{
+    return d->style->bare || (!d->shows_tools && d->id != MO_STYLE_HARMONY);
+}
+
 /* Does a prompt end inside an open thought? */
 bool mo_dialogue_in_thought(const mo_dialogue *d, const char *prompt, size_t length);
 

@@ -267,7 +267,7 @@ static unsigned types_within(const json_t *schema, look *l, int depth)
     return types && json_is_true(json_object_get(schema, "nullable")) ? types | MO_TYPE_NULL : types;
 }
 
-unsigned mo_schema_types(const json_t *schema, const json_t *root)
+unsigned mo_tools_schema_types(const json_t *schema, const json_t *root)
 {
     look l = {root, 1000};
     return types_within(schema, &l, 0);
@@ -277,5 +277,5 @@ unsigned mo_tools_types(const mo_tools *t, int function, const char *key, size_t
 {
     const json_t *schema = t && function >= 0 ? t->items[function].schema : NULL;
     const json_t *properties = json_object_get(schema, "properties");
-    return mo_schema_types(json_object_getn(properties, key, length), schema);
+    return mo_tools_schema_types(json_object_getn(properties, key, length), schema);
 }

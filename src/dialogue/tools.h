@@ -41,6 +41,6 @@ typedef enum mo_json_types {
 unsigned mo_tools_types(const mo_tools *t, int function, const char *key, size_t length);
 
 /* A schema's part by itself: `root` is where its references lead from. */
-unsigned mo_schema_types(const json_t *schema, const json_t *root);
+unsigned mo_tools_schema_types(const json_t *schema, const json_t *root);
 
 #endif
