@@ -309,6 +309,7 @@ static void parts_of_paths_and_queries_are_decoded(void **state)
     check_answer(ask_more("GET /echo/a/b/c", "", NULL), 200, "\"part\":\"a/b/c\"");
     check_answer(ask_more("GET /echo/%00", "", NULL), 400, "invalid_request_error");
     check_answer(ask_more("GET /echo/%zz", "", NULL), 400, "invalid_request_error");
+    check_answer(ask_more("GET /echo/a\rb", "", NULL), 400, "invalid_request_error");
     check_answer(ask_more("GET /echo/", "", NULL), 404, "not_found_error");
 }
 
@@ -402,6 +403,8 @@ static void what_can_be_read_in_two_ways_is_refused(void **state)
         "Content-Length: -3\r\n",
         "Transfer-Encoding: gzip, chunked\r\n",
         "Host: other\r\n",
+        "X: a\rTransfer-Encoding: chunked\r\n",
+        "X: a\rContent-Length: 3\r\n",
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         char request[512];

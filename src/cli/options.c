@@ -23,7 +23,7 @@ static void print_option(const char *name, char letter, const char *value, const
         snprintf(dash, sizeof dash, "-%c, ", letter);
     }
     snprintf(left, sizeof left, "%s--%s%s%s", dash, name, value ? " " : "", value ? value : "");
-    if (strlen(left) > 26) {
+    if (strlen(left) > 25) {
         printf("  %s\n  %26s", left, "");
     } else {
         printf("  %-26s", left);

@@ -82,6 +82,12 @@ bool srv_target_parse(const char *text, srv_target *out, const char **why)
     if (!out->memory) {
         return false;
     }
+    for (const char *at = text; *at; at++) {
+        if ((unsigned char)*at <= ' ' || *at == 0x7f) {
+            *why = "the path has a character that must be written as a %-sequence";
+            return false;
+        }
+    }
     out->path = skip_authority(out->memory);
     if (out->path[0] != '/' && strcmp(out->path, "*") != 0) {
         *why = "the path must begin with /";
