@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench fuzz gpu-test gpu-bench install cross setup clean help
+.PHONY: all demo test check lint bench fuzz gpu-test gpu-bench soak install cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -36,6 +36,9 @@ gpu-test: all ## the device suites on this machine's GPU
 
 gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
 	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
+
+soak: all ## many requests of every kind to a server, which must not grow (SOAK_REQUESTS=100000)
+	@MO_SOAK=$${SOAK_REQUESTS:-100000} tests/test_server.py $(BUILD) nothing_grows_with_requests
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)

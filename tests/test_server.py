@@ -558,6 +558,63 @@ def a_prompt_can_be_computed_before_anybody_asks():
         s.get("/health")
 
 
+def resident(server):
+    with open("/proc/%d/status" % server.process.pid) as f:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1)) / 1024
+
+
+def nothing_grows_with_requests():
+    """MO_SOAK requests of every kind by eight clients at once, some of whom leave."""
+    total = int(os.environ.get("MO_SOAK", "600"))
+    talk = {"messages": [{"role": "user", "content": "Tell me about a fox."}], "max_tokens": 4, "temperature": 0}
+    kinds = [("POST", "/completion", generation(4, stream=False)), ("POST", "/v1/chat/completions", talk),
+             ("POST", "/v1/chat/completions", {**talk, "stream": True}), ("POST", "/v1/messages", talk),
+             ("POST", "/api/chat", {"model": "pebble", "messages": talk["messages"], "options": {"num_predict": 4}}),
+             ("POST", "/v1/responses", {"input": "Hi", "max_output_tokens": 4}), ("POST", "/tokenize", {"content": "a fox"}),
+             ("POST", "/v1/chat/completions", "no json"), ("POST", "/v1/chat/completions", {"messages": 1}), ("GET", "/nothing", None),
+             ("GET", "/v1/models", None), ("GET", "/metrics", None), ("GET", "/v1/moraine/status", None), ("GET", "/props", None), None]
+    with Server("--cache-ram", "0", "--parallel", "4") as s:
+        failures = []
+
+        def client(first, count):
+            connection = None
+            for number in range(first, first + count):
+                kind = kinds[number % len(kinds)]
+                try:
+                    if kind is None:  # leaves
+                        leaving = raw_post(s, "/completion", generation(500))
+                        leaving.recv(100)
+                        leaving.close()
+                        continue
+                    connection = connection or http.client.HTTPConnection("127.0.0.1", s.port, timeout=60 * SLOW)
+                    connection.request(kind[0], kind[1], json.dumps(kind[2]) if isinstance(kind[2], dict) else kind[2])
+                    answer = connection.getresponse()
+                    answer.read()
+                    if answer.status >= 500:
+                        failures.append((kind, answer.status))
+                    if answer.will_close:
+                        connection.close()
+                        connection = None
+                except Exception as error:
+                    failures.append((kind, error))
+                    connection = None
+
+        def clients(count):
+            threads = [threading.Thread(target=client, args=(100003 * i, count // 8)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        clients(total // 3)
+        before = resident(s)
+        clients(total - total // 3)
+        assert not failures, failures[:5]
+        assert until(lambda: busy(s) == 0)
+        assert resident(s) - before < 24 * SLOW, (before, resident(s))
+        s.stop()
+
+
 def bench_measures_a_server():
     with Server("--api-key", "k", "--parallel", "2") as s:
         url = "http://127.0.0.1:%d" % s.port
@@ -586,7 +643,7 @@ def defaults_of_answers_can_be_set():
 
 
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
-         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy")]
+         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy", "resident")]
 
 if __name__ == "__main__":
     wanted = sys.argv[2:]
