@@ -599,6 +599,42 @@ static void templates_say_how_a_model_writes(void **state)
     mo_tokenizer_destroy(t);
 }
 
+static void real_templates_are_known(void **state)
+{
+    static const struct {
+        const char *file, *style, *thought_close;
+        bool tools;
+    } table[] = {
+        {"deepseek-v3.1", "deepseek-v3.1", "</think>", false},
+        {"gemma-4", "gemma4", "<channel|>", true},
+        {"glm-4.6", "glm", "</think>", true},
+        {"gpt-oss", "harmony", NULL, true},
+        {"granite-3.3", "granite", "</think>", true},
+        {"mistral-nemo", "mistral", NULL, true},
+        {"mixtral-8x7b", "generic", NULL, false},
+        {"olmo2", "generic", NULL, false},
+        {"qwen2.5", "hermes", NULL, true},
+        {"qwen3-coder", "qwen3-coder", NULL, true},
+        {"qwen3", "hermes", "</think>", true},
+        {"smollm2", "generic", NULL, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        static char text[1 << 16];
+        char path[512];
+        snprintf(path, sizeof path, MO_TEST_DATA "/templates/text/%s.jinja", table[i].file);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+        const mo_dialogue d = mo_dialogue_detect(text, NULL);
+        assert_string_equal(d.style->name, table[i].style);
+        assert_string_equal(d.thought ? d.thought->close : "",
+                            table[i].thought_close ? table[i].thought_close : "");
+        assert_int_equal(d.shows_tools, table[i].tools);
+    }
+}
+
 static void tools_that_make_no_sense_are_refused(void **state)
 {
     static const struct {
@@ -722,6 +758,7 @@ int main(void)
         cmocka_unit_test(thoughts_can_be_ended),
         cmocka_unit_test(prompts_that_open_a_thought_are_known),
         cmocka_unit_test(templates_say_how_a_model_writes),
+        cmocka_unit_test(real_templates_are_known),
         cmocka_unit_test(tools_that_make_no_sense_are_refused),
         cmocka_unit_test(hostile_schemas_take_no_time),
         cmocka_unit_test(anything_may_come),

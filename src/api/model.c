@@ -193,9 +193,10 @@ static void open_text(mo_model *m)
         mo_lexicon_open(m->tokenizer, vocab, &m->lexicon, &m->no_tokenizer); /* without memory there is none */
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
-    const char *template_text = "";
+    const char *template_text = "", *with_tools = "";
     (void)mo_gguf_string_or(g, "tokenizer.chat_template", "", &template_text, NULL);
-    m->dialogue = mo_dialogue_detect(template_text, m->tokenizer);
+    (void)mo_gguf_string_or(g, "tokenizer.chat_template.tool_use", "", &with_tools, NULL);
+    m->dialogue = mo_dialogue_detect(with_tools[0] ? with_tools : template_text, m->tokenizer);
 }
 
 static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error *err)
