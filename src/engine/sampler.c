@@ -169,6 +169,27 @@ static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
     heap[i] = moving;
 }
 
+/* The same in a heap with the least likely on top. */
+static void sift_down(const float *logits, int32_t *heap, int64_t n, int64_t i)
+{
+    const int32_t moving = heap[i];
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= n) {
+            break;
+        }
+        if (child + 1 < n && before(logits, heap[child], heap[child + 1])) {
+            child++;
+        }
+        if (before(logits, heap[child], moving)) {
+            break;
+        }
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+
 static int32_t pop(const float *logits, int32_t *heap, int64_t *n)
 {
     const int32_t top = heap[0];
@@ -177,6 +198,81 @@ static int32_t pop(const float *logits, int32_t *heap, int64_t *n)
         sift(logits, heap, *n, 0);
     }
     return top;
+}
+
+/* ---- The largest of many ---------------------------------------------------------------------- */
+
+enum { LANES = 16, CHUNK = 256 }; /* lanes that a compiler makes vectors of; a chunk is a multiple of them */
+
+/* Which of equals it finds does not matter: only the value comes out. */
+static float largest(const float *x, int64_t n)
+{
+    float lane[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) {
+        lane[j] = -INFINITY;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+        }
+    }
+    for (; i < n; i++) {
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    }
+    float best = lane[0];
+    for (int j = 1; j < LANES; j++) {
+        best = lane[j] > best ? lane[j] : best;
+    }
+    return best;
+}
+
+/* The first of the likeliest; -1 when none may be picked. */
+static int32_t likeliest(const float *logits, int64_t n)
+{
+    float best = -INFINITY;
+    int64_t chunk = -1;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const float here = largest(logits + i, n - i < CHUNK ? n - i : CHUNK);
+        if (here > best) {
+            best = here;
+            chunk = i;
+        }
+    }
+    while (chunk >= 0 && logits[chunk] != best) {
+        chunk++;
+    }
+    return (int32_t)chunk;
+}
+
+/* The `count` likeliest, the likeliest first. They are kept with the least likely on top, so that almost every chunk is passed
+ * over after one look: later tokens must be larger to be before it. */
+static void select_best(const float *logits, int64_t vocab, int32_t *best, int64_t count)
+{
+    int64_t held = 0;
+    for (int64_t from = 0; from < vocab; from += CHUNK) {
+        const int64_t to = vocab - from < CHUNK ? vocab : from + CHUNK;
+        if (held == count && !(largest(logits + from, to - from) > logits[best[0]])) {
+            continue;
+        }
+        for (int64_t i = from; i < to; i++) {
+            if (held < count) {
+                best[held++] = (int32_t)i;
+                for (int64_t at = held / 2; held == count && at-- > 0;) {
+                    sift_down(logits, best, held, at);
+                }
+            } else if (logits[i] > logits[best[0]]) {
+                best[0] = (int32_t)i;
+                sift_down(logits, best, held, 0);
+            }
+        }
+    }
+    while (held > 1) { /* the least likely goes to the end */
+        const int32_t worst = best[0];
+        best[0] = best[--held];
+        sift_down(logits, best, held, 0);
+        best[held] = worst;
+    }
 }
 
 /* The sum of exp(logit - best) over everything top-k leaves: what probabilities are relative to. */
@@ -189,34 +285,44 @@ static double total_of(const mo_sampler *s, float best)
     return total;
 }
 
+/* A heap of what min-p may leave: logits so far below the best that their share is smaller are left out, with some to spare
+ * for rounding. Returns how many. */
+static int64_t fill_heap(mo_sampler *s, float best)
+{
+    const float least = s->set.min_p > 0.0f ? best + (float)log((double)s->set.min_p) - 0.01f : -INFINITY;
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->vocab; i++) {
+        s->heap[count] = (int32_t)i;
+        count += s->logits[i] >= least;
+    }
+    for (int64_t i = count / 2; i-- > 0;) {
+        sift(s->logits, s->heap, count, i);
+    }
+    return count;
+}
+
 /* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
 static int64_t collect(mo_sampler *s)
 {
     const mo_sampler_options *set = &s->set;
-    int64_t left = s->vocab, count = 0;
-    const int64_t limit = set->top_k && set->top_k < s->vocab ? set->top_k : s->vocab;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        s->heap[i] = (int32_t)i;
-    }
-    for (int64_t i = s->vocab / 2; i-- > 0;) {
-        sift(s->logits, s->heap, s->vocab, i);
-    }
-    const float best = s->logits[s->heap[0]];
-    double total = 0.0;
-    if (limit < s->vocab) { /* the k best are wanted in any case: their sum is the whole */
-        while (count < limit) {
-            s->tokens[count] = pop(s->logits, s->heap, &left);
-            s->kept[count] = mo_exp(s->logits[s->tokens[count]] - best);
-            total += (double)s->kept[count++];
+    const bool few = set->top_k && set->top_k < s->vocab;
+    int64_t left = 0, limit = set->top_k, count = 0;
+    double total = 0.0, sum = 0.0;
+    float best;
+    if (few) { /* they are wanted in any case: their sum is the whole */
+        select_best(s->logits, s->vocab, s->tokens, limit);
+        best = s->logits[s->tokens[0]];
+        for (int64_t i = 0; i < limit; i++) {
+            s->kept[i] = mo_exp(s->logits[s->tokens[i]] - best);
+            total += (double)s->kept[i];
         }
     } else {
+        best = s->logits[likeliest(s->logits, s->vocab)];
         total = total_of(s, best);
+        limit = left = fill_heap(s, best);
     }
-    const int64_t ready = count;
-    double sum = 0.0;
-    count = 0;
     while (count < limit && (count == 0 || sum < (double)set->top_p * total)) {
-        if (count >= ready) {
+        if (!few) {
             s->tokens[count] = pop(s->logits, s->heap, &left);
             s->kept[count] = mo_exp(s->logits[s->tokens[count]] - best);
         }
@@ -237,17 +343,6 @@ static double draw(mo_sampler *s)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-static int32_t likeliest(const float *logits, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++) {
-        if (logits[i] > logits[best]) {
-            best = i;
-        }
-    }
-    return (int32_t)best;
-}
-
 /* What the mask leaves out cannot be picked, whatever its penalties and bias. */
 static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
 {
@@ -258,20 +353,19 @@ static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
     }
 }
 
-/* Mask and bias may each leave some tokens, and together none. */
-static bool any_allowed(const float *logits, int64_t vocab)
+static bool penalizes(const mo_sampler_options *set)
 {
-    for (int64_t i = 0; i < vocab; i++) {
-        if (logits[i] > -INFINITY) {
-            return true;
-        }
-    }
-    return false;
+    return set->penalty_last != 0 &&
+           (set->repeat_penalty != 1.0f || set->presence_penalty != 0.0f || set->frequency_penalty != 0.0f);
 }
 
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
                         size_t count)
 {
+    const bool greedy = s->set.temperature == 0.0f;
+    if (greedy && !mask && !s->set.bias_count && !penalizes(&s->set)) {
+        return likeliest(logits, s->vocab);
+    }
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
     penalize(s, recent, count);
     for (size_t i = 0; i < s->set.bias_count; i++) {
@@ -280,11 +374,10 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
     if (mask) {
         apply_mask(s->logits, mask, s->vocab);
     }
-    if (!any_allowed(s->logits, s->vocab)) {
-        return -1;
-    }
-    if (s->set.temperature == 0.0f) {
-        return likeliest(s->logits, s->vocab);
+    const int32_t first =
+        likeliest(s->logits, s->vocab); /* mask and bias may each leave some tokens, and together none */
+    if (greedy || first < 0) {
+        return first;
     }
     const int64_t candidates = collect(s);
     const float best = s->logits[s->tokens[0]];
@@ -329,7 +422,7 @@ static void find_top(const float *logits, int64_t vocab, mo_logprob *top, int co
 
 float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count)
 {
-    const float best = logits[likeliest(logits, vocab)];
+    const float best = largest(logits, vocab);
     double total = 0.0;
     for (int64_t i = 0; i < vocab; i++) {
         total += (double)mo_exp(logits[i] - best);
