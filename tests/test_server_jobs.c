@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "scripted.h"
 #include "server/job.h"
 
 #define ORACLE(name) MO_TEST_DATA "/oracle/" name ".gguf"
@@ -48,6 +49,8 @@ typedef struct client {
     int pause_after; /* events; 0: never */
     int leave_after; /* events; 0: never */
     int events;
+    char thought[TEXT], name[64], call_id[64], arguments[TEXT];
+    int calls, call_ends;
     uint64_t *order; /* of ends: a common counter */
     uint64_t place;
 } client;
@@ -76,9 +79,19 @@ static bool hear(void *user, const srv_event *event)
             c->top[event->choice][at][j] = event->tokens[i].top[j];
         }
     }
-    if (event->kind == SRV_TEXT || event->kind == SRV_THOUGHT) {
-        strncat(c->text[event->choice], event->text.data, TEXT - strlen(c->text[event->choice]) - 1);
+    char *into = event->kind == SRV_TEXT        ? c->text[event->choice]
+                 : event->kind == SRV_THOUGHT   ? c->thought
+                 : event->kind == SRV_ARGUMENTS ? c->arguments
+                                                : NULL;
+    if (into) {
+        strncat(into, event->text.data, TEXT - strlen(into) - 1);
     }
+    if (event->kind == SRV_CALL) {
+        c->calls++;
+        snprintf(c->name, sizeof c->name, "%s", event->text.data);
+        snprintf(c->call_id, sizeof c->call_id, "%s", event->call_id);
+    }
+    c->call_ends += event->kind == SRV_CALL_END;
     if (event->kind == SRV_END) {
         c->ends++;
         c->finish[event->choice] = event->finish;
@@ -541,6 +554,158 @@ static void bias_forbids_and_forces(void **state)
     mo_model_close(model);
 }
 
+static void an_answer_follows_its_grammar(void **state)
+{
+    (void)state;
+    static const char gbnf[] = "root ::= \"[\" [0-9]{3} (\", \" [a-f]+){2} \"]\"";
+    size_t count;
+    mo_error err = {.detail = ""};
+    mo_model *model = open_model(MO_TEST_MODEL, "none", 4);
+    int32_t *prompt = text_of(model, story, &count);
+    mo_grammar *grammar;
+    if (mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &grammar, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 4});
+    client *c = new_client();
+    srv_job_options o = job_of(c, prompt, (int)count, 60);
+    o.grammar = grammar;
+    o.n = 3;
+    o.sampler.temperature = 1.5f;
+    submit(e, c, &o);
+    wait_last(c);
+    mo_grammar_close(grammar); /* as soon as the last event has come */
+    assert_int_equal(c->last, SRV_DONE);
+    for (int i = 0; i < 3; i++) {
+        char a[TEXT], b[TEXT];
+        int number;
+        if (c->finish[i] == SRV_FINISH_END) { /* otherwise it wrote letters to the end */
+            assert_int_equal(sscanf(c->text[i], "[%3d, %4000[a-f], %4000[a-f]]", &number, a, b), 3);
+        }
+        assert_int_equal(c->text[i][0], '[');
+    }
+    srv_engine_close(e);
+    free_client(c);
+    mo_free(prompt);
+    mo_model_close(model);
+}
+
+static const char thinker[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if tools %}<tool_call>{% endif %}<think></think>"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char tools[] = "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","
+                            "\"properties\":{\"city\":{\"type\":\"string\"}}}}]";
+
+static mo_model *open_scripted(const char *text)
+{
+    mo_error err = {.detail = ""};
+    const scripted_script script = {NULL, text};
+    if (scripted_write(in_folder("scripted.gguf"), thinker, &script, 1, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return open_model(in_folder("scripted.gguf"), "none", 2);
+}
+
+/* Thoughts, a call with its arguments, and the tokens behind the call's id. */
+static void calls_are_told_and_remembered(void **state)
+{
+    (void)state;
+    size_t count, found, begins;
+    int32_t *tokens;
+    mo_model *model =
+        open_scripted("<think>\nLook it up.\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\", "
+                      "\"arguments\": {\"city\": \"Bern\"}}\n</tool_call>");
+    int32_t *prompt = text_of(model, "weather?", &count);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+    client *c = new_client();
+    mo_reply_options reply = mo_reply_options_default();
+    reply.tools = tools;
+    reply.tools_length = strlen(tools);
+    srv_job_options o = job_of(c, prompt, (int)count, 200);
+    o.raw = false;
+    o.reply = &reply;
+    submit(e, c, &o);
+    wait_last(c);
+    assert_int_equal(c->last, SRV_DONE);
+    assert_int_equal(c->finish[0], SRV_FINISH_END);
+    assert_non_null(strstr(c->thought, "Look it up."));
+    assert_int_equal(c->calls, 1);
+    assert_int_equal(c->call_ends, 1);
+    assert_string_equal(c->name, "get_weather");
+    assert_non_null(strstr(c->arguments, "Bern"));
+    assert_true(c->usage.thought_tokens > 2 && c->usage.thought_tokens < c->usage.completion_tokens);
+    assert_true(srv_engine_find_call(e, c->call_id, &tokens, &found, &begins));
+    assert_int_equal(begins, count);
+    assert_int_equal(found, count + (size_t)c->count[0]);
+    assert_memory_equal(tokens, prompt, sizeof *tokens * count);
+    assert_memory_equal(tokens + count, c->tokens[0], sizeof *tokens * (size_t)c->count[0]);
+    mo_free(tokens);
+    assert_false(srv_engine_find_call(e, "call_of_nobody", &tokens, &found, &begins));
+    srv_engine_close(e);
+    free_client(c);
+    mo_free(prompt);
+    mo_model_close(model);
+}
+
+static void a_budget_ends_the_thought(void **state)
+{
+    (void)state;
+    size_t count;
+    mo_model *model =
+        open_scripted("<think>\nOne could think about this for a very long time and never come to an end of "
+                      "it, however long one thought.\n</think>\n\nYes.");
+    int32_t *prompt = text_of(model, "well?", &count);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+    for (int i = 0; i < 2; i++) {
+        client *c = new_client();
+        srv_job_options o = job_of(c, prompt, (int)count, 100);
+        o.raw = false;
+        o.reasoning_budget = i ? 6 : -1;
+        submit(e, c, &o);
+        wait_last(c);
+        assert_int_equal(c->last, SRV_DONE);
+        assert_true(strlen(c->thought) > 0);
+        assert_true((strstr(c->thought, "very long time") != NULL) == (i == 0));
+        assert_true(i ? c->usage.thought_tokens < c->usage.completion_tokens : c->usage.thought_tokens > 20);
+        free_client(c);
+    }
+    srv_engine_close(e);
+    mo_free(prompt);
+    mo_model_close(model);
+}
+
+static void a_job_can_be_told_that_it_is_enough(void **state)
+{
+    (void)state;
+    mo_model *model = open_model(ORACLE("qwen3moe"), "none", 1);
+    int32_t tokens[20];
+    prompt_of(vocab_of(model), 1, 0, 1, 20, tokens);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+    client *runs = new_client(), *waits = new_client();
+    srv_job_options o = job_of(runs, tokens, 20, 400);
+    o.progress = true;
+    runs->pause_after = 2;
+    submit(e, runs, &o);
+    o = job_of(waits, tokens, 20, 400);
+    submit(e, waits, &o);
+    wait_events(runs, 2);
+    srv_job_stop(e, waits->job);
+    wait_last(waits);
+    srv_job_stop(e, runs->job);
+    wait_last(runs);
+    assert_int_equal(runs->last, SRV_DONE);
+    assert_int_equal(runs->ends, 1);
+    assert_int_equal(runs->finish[0], SRV_FINISH_END);
+    assert_int_equal(waits->last, SRV_DONE);
+    assert_int_equal(waits->ends, 1);
+    assert_int_equal(waits->count[0], 0);
+    srv_engine_close(e);
+    free_client(runs);
+    free_client(waits);
+    mo_model_close(model);
+}
+
 /* ---- Waiting and leaving ---------------------------------------------------------------------- */
 
 typedef struct crowd {
@@ -928,6 +1093,10 @@ int main(void)
         cmocka_unit_test(limits_end_answers),
         cmocka_unit_test(log_probabilities_come_with_their_tokens),
         cmocka_unit_test(bias_forbids_and_forces),
+        cmocka_unit_test(an_answer_follows_its_grammar),
+        cmocka_unit_test(calls_are_told_and_remembered),
+        cmocka_unit_test(a_budget_ends_the_thought),
+        cmocka_unit_test(a_job_can_be_told_that_it_is_enough),
         cmocka_unit_test(the_queue_has_a_limit),
         cmocka_unit_test(whoever_leaves_frees_his_place_within_a_second),
         cmocka_unit_test(a_paused_job_goes_on_where_it_was),

@@ -124,6 +124,7 @@ static void free_engine(srv_engine *e)
     for (int i = 0; e->sequences && i < e->parallel; i++) {
         mo_session_close(e->sequences[i].session);
         mo_sampler_close(e->sequences[i].sampler);
+        mo_constraint_close(e->sequences[i].constraint);
         free(e->sequences[i].tokens);
     }
     srv_prefix_close(e->prefix);
@@ -301,10 +302,6 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
         err->status = MO_EINVAL;
         snprintf(err->detail, sizeof err->detail,
                  "%d choices were asked for, and %d sequences can be decoded at once", o->n, e->parallel);
-        return SRV_INVALID;
-    }
-    if (o->grammar) {
-        fail(err, MO_EUNSUPPORTED, "answers are not constrained yet");
         return SRV_INVALID;
     }
     if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {

@@ -74,6 +74,9 @@ static void release(srv_engine *e, srv_sequence *s)
 {
     mo_sampler_close(s->sampler);
     s->sampler = NULL;
+    mo_constraint_close(s->constraint);
+    s->constraint = NULL;
+    s->mask = NULL;
     const int64_t held = s->dirty ? 0 : mo_session_length(s->session);
     pthread_mutex_lock(&e->lock);
     s->last_job = s->task->id;
@@ -319,14 +322,25 @@ static void occupy(srv_engine *e, int slot, srv_task *task, int choice)
     pthread_mutex_unlock(&e->lock);
     s->kept = false;
     s->mark = 0;
-    s->thought_over = false;
 }
 
+static mo_status update_mask(srv_sequence *s, mo_error *err)
+{
+    s->mask = mo_constraint_mask(s->constraint, err);
+    return s->mask ? MO_OK : err->status;
+}
+
+/* What chooses the tokens of the choice. */
 static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *err)
 {
     mo_sampler_options options = s->task->sampler;
     options.seed += (uint64_t)s->choice;
-    return mo_sampler_open(&options, e->info.vocab, &s->sampler, err);
+    mo_status status = mo_sampler_open(&options, e->info.vocab, &s->sampler, err);
+    if (status == MO_OK && s->task->options.grammar) {
+        status = mo_constraint_open(s->task->options.grammar, &s->constraint, err);
+        status = status == MO_OK ? update_mask(s, err) : status;
+    }
+    return status;
 }
 
 static void begin_task(srv_engine *e, srv_task *task)
@@ -465,6 +479,7 @@ static mo_feed feed_of(srv_sequence *s)
                      .report = &s->report,
                      .report_size = sizeof s->report,
                      .sampler = whole ? s->sampler : NULL,
+                     .mask = whole ? s->mask : NULL,
                      .logprobs = whole && s->task->options.logprobs,
                      .top = whole ? s->task->options.top : 0};
 }
@@ -554,11 +569,18 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
     memcpy(m.top, r->top, sizeof *m.top * (size_t)r->top_count);
     say(e, &m);
     append(e, s, r->token);
-    if (ends) {
+    mo_error err;
+    const mo_status status =
+        s->constraint && !ends ? mo_constraint_accept(s->constraint, r->token, &err) : MO_OK;
+    if (status != MO_OK) {
+        end_task(e, task, &err);
+    } else if (ends || (s->constraint && mo_constraint_ended(s->constraint))) {
         end_choice(e, s, SRV_FINISH_END);
     } else if ((task->max_tokens >= 0 && s->generated >= task->max_tokens) ||
                s->prompt + s->generated >= e->context) {
         end_choice(e, s, SRV_FINISH_LENGTH);
+    } else if (s->constraint && update_mask(s, &err) != MO_OK) {
+        end_task(e, task, &err);
     }
 }
 
@@ -638,7 +660,7 @@ static void end_thoughts(srv_engine *e)
         srv_sequence *s = &e->sequences[i];
         const int64_t budget = s->task ? s->task->options.reasoning_budget : -1;
         const int32_t *tokens;
-        if (budget < 0 || !s->generated || s->generated < budget || s->thought_over) {
+        if (budget < 0 || !s->generated || s->generated < budget) {
             continue;
         }
         if (!settled) {
@@ -647,14 +669,20 @@ static void end_thoughts(srv_engine *e)
             settled = true;
         }
         const size_t count = srv_answer_thought_end(s->task->answers[s->choice], &tokens);
-        s->thought_over = count || !srv_answer_thinking(s->task->answers[s->choice]);
         for (size_t j = 0; j < count && s->count < e->context - 1; j++) {
+            if (s->constraint && mo_constraint_accept(s->constraint, tokens[j], NULL) != MO_OK) {
+                break; /* what the answer must look like does not let the thought end here */
+            }
             append(e, s, tokens[j]);
             say(e, &(srv_message){.saying = SRV_SAY_TOKEN,
                                   .task = s->task,
                                   .choice = s->choice,
                                   .at = srv_now(),
                                   .token = tokens[j]});
+        }
+        mo_error err;
+        if (count && s->constraint && update_mask(s, &err) != MO_OK) {
+            end_task(e, s->task, &err);
         }
     }
 }

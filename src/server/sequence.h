@@ -9,13 +9,14 @@ typedef struct srv_sequence {
     /* The scheduler's: */
     mo_session *session;
     mo_sampler *sampler;
+    mo_constraint *constraint; /* NULL: none */
+    const uint32_t *mask;      /* the constraint's, for the next token */
     mo_feed_report report;
-    int32_t *tokens;   /* [context] prompt and answer; of a free one what the session holds */
-    int64_t mark;      /* the prompt is computed up to here first, and a snapshot kept; 0: none */
-    int64_t piece;     /* tokens of the step that runs */
-    bool thought_over; /* its reasoning budget has been seen to */
-    bool kept;         /* what it holds is in the prefix cache */
-    bool dirty;        /* a failure left it with nobody knows what */
+    int32_t *tokens; /* [context] prompt and answer; of a free one what the session holds */
+    int64_t mark;    /* the prompt is computed up to here first, and a snapshot kept; 0: none */
+    int64_t piece;   /* tokens of the step that runs */
+    bool kept;       /* what it holds is in the prefix cache */
+    bool dirty;      /* a failure left it with nobody knows what */
 
     /* The scheduler's, written under the engine's lock: */
     srv_task *task; /* NULL: free */
