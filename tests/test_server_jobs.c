@@ -155,6 +155,8 @@ static void wait_events(client *c, int events)
 
 /* ---- Models and engines ----------------------------------------------------------------------- */
 
+static int64_t kept_bytes = (int64_t)64 << 20, kept_device_bytes = (int64_t)16 << 20;
+
 static mo_model *open_model(const char *path, const char *device, int sessions)
 {
     mo_error err = {.detail = ""};
@@ -165,6 +167,8 @@ static mo_model *open_model(const char *path, const char *device, int sessions)
     o.batch = 64;
     o.device = device;
     o.sessions = sessions;
+    o.kept_bytes = kept_bytes;
+    o.kept_device_bytes = kept_device_bytes;
     o.learning.profile = "off";
     if (mo_model_open(path, &o, &model, &err) != MO_OK) {
         fail_msg("%s", err.detail);
@@ -365,6 +369,20 @@ static void answers_in_company_of_the_built_in_model(void **state)
 {
     (void)state;
     company(MO_TEST_MODEL, "none");
+}
+
+/* There is no memory for what is kept but what running sessions leave: it goes when they need it. */
+static void who_runs_goes_before_what_is_kept(void **state)
+{
+    (void)state;
+    const int64_t host = kept_bytes, device = kept_device_bytes;
+    kept_bytes = kept_device_bytes = 0;
+    for (int d = 0; d < 2; d++) {
+        company(ORACLE("qwen3moe"), devices[d]);
+        company(ORACLE("qwen3next"), devices[d]);
+    }
+    kept_bytes = host;
+    kept_device_bytes = device;
 }
 
 /* ---- One job ---------------------------------------------------------------------------------- */
@@ -1088,6 +1106,7 @@ int main(void)
         cmocka_unit_test(answers_in_company_are_those_alone),
         cmocka_unit_test(answers_in_company_of_windowed_and_recurrent_families),
         cmocka_unit_test(answers_in_company_of_the_built_in_model),
+        cmocka_unit_test(who_runs_goes_before_what_is_kept),
         cmocka_unit_test(choices_are_forks_with_seeds_of_their_own),
         cmocka_unit_test(a_stop_string_is_found_however_it_is_cut),
         cmocka_unit_test(limits_end_answers),

@@ -156,8 +156,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     if (status == MO_OK && e->sharing) {
         snprintf(key, sizeof key, "%s %016llx kv %d", mo_version(), (unsigned long long)e->info.fingerprint,
                  (int)e->options.kv);
-        const srv_prefix_options prefix = {.bytes = e->options.cache_bytes,
-                                           .rewinds = e->info.rewinds,
+        const srv_prefix_options prefix = {.rewinds = e->info.rewinds,
                                            .directory = e->options.cache_dir,
                                            .directory_bytes = e->options.cache_dir_bytes,
                                            .key = key};
@@ -459,9 +458,11 @@ void srv_job_resume(srv_engine *e, uint64_t job)
 void srv_engine_describe(srv_engine *e, srv_engine_report *out)
 {
     srv_prefix_report kept = {0};
+    mo_kept_report blocks;
     if (e->prefix) {
         srv_prefix_describe(e->prefix, &kept);
     }
+    mo_model_kept(e->model, &blocks, sizeof blocks);
     pthread_mutex_lock(&e->lock);
     *out = e->counts;
     out->parallel = e->parallel;
@@ -475,7 +476,7 @@ void srv_engine_describe(srv_engine *e, srv_engine_report *out)
     out->stopping = e->stopping;
     pthread_mutex_unlock(&e->lock);
     out->kept = kept.kept;
-    out->kept_bytes = kept.bytes;
+    out->kept_bytes = kept.bytes + (uint64_t)(blocks.snapshot_bytes + blocks.spilled_bytes);
     out->disk_kept = kept.disk_kept;
     out->disk_bytes = kept.disk_bytes;
     out->disk_failures = kept.disk_failures;

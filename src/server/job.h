@@ -209,7 +209,7 @@ typedef struct srv_engine_report {
     double prompt_s, predicted_s;
     int64_t longest;                /* tokens of a sequence */
     srv_histogram first, between;   /* time to the first token, and between two tokens of a sequence */
-    uint64_t kept, kept_bytes;      /* snapshots in RAM */
+    uint64_t kept, kept_bytes;      /* snapshots in memory, and what they alone hold */
     uint64_t disk_kept, disk_bytes; /* in the cache directory */
     uint64_t disk_failures;         /* writes that failed */
 } srv_engine_report;

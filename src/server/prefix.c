@@ -253,14 +253,11 @@ static void drop_disk(srv_prefix *p, node *n)
     }
 }
 
-/* What was used longest ago goes until both budgets are kept; `spared` stays. */
+/* What was used longest ago goes until the directory's budget is kept; `spared` stays. */
 static void shrink(srv_prefix *p, const node *spared)
 {
     for (node *n = p->oldest, *newer; n; n = newer) {
         newer = n->newer;
-        if (n != spared && n->held && p->bytes > p->options.bytes) {
-            drop_ram(p, n);
-        }
         if (n != spared && n->name[0] && p->disk_bytes > p->options.directory_bytes) {
             drop_disk(p, n);
         }
@@ -559,12 +556,11 @@ bool srv_prefix_has(srv_prefix *p, const int32_t *tokens, int64_t length)
     return has;
 }
 
-void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_snapshot *snapshot,
-                     int64_t bytes)
+void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_snapshot *snapshot)
 {
     pthread_mutex_lock(&p->tree);
     node *n = node_of(p, tokens, length);
-    if (!n || n->held || !hold(p, n, snapshot, bytes)) {
+    if (!n || n->held || !hold(p, n, snapshot, 0)) {
         if (!n || n->held) {
             mo_snapshot_close(snapshot);
         }
@@ -583,6 +579,55 @@ void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_sn
     shrink(p, n);
     tidy(p, &p->root);
     pthread_mutex_unlock(&p->tree);
+}
+
+/* One that a writer holds as well stays where it is, and frees nothing. */
+static bool is_movable(const node *n)
+{
+    return n->held && n->held->holders == 1;
+}
+
+/* Moves a snapshot from a device to RAM, in the place of older ones if need be. */
+static bool spill(srv_prefix *p, node *n)
+{
+    for (node *older = p->oldest; mo_snapshot_spill(n->held->snapshot, NULL) != MO_OK; older = older->newer) {
+        while (older && (older == n || !is_movable(older) || mo_snapshot_on_device(older->held->snapshot))) {
+            older = older->newer;
+        }
+        if (!older) {
+            return false;
+        }
+        drop_ram(p, older);
+    }
+    return true;
+}
+
+bool srv_prefix_make_room(srv_prefix *p, bool (*enough)(void *user), void *user)
+{
+    bool is_enough = enough(user);
+    if (is_enough) {
+        return true;
+    }
+    pthread_mutex_lock(&p->tree);
+    for (node *n = p->oldest; n && !is_enough; n = n->newer) {
+        if (!is_movable(n)) {
+            continue;
+        }
+        const bool device = mo_snapshot_on_device(n->held->snapshot);
+        if (!device || !spill(p, n)) {
+            drop_ram(p, n);
+        }
+        is_enough = enough(user);
+    }
+    for (node *n = p->oldest, *newer; n; n = newer) {
+        newer = n->newer;
+        if (!has_snapshot(n)) {
+            leave_list(p, n);
+        }
+    }
+    tidy(p, &p->root);
+    pthread_mutex_unlock(&p->tree);
+    return is_enough;
 }
 
 void srv_prefix_describe(srv_prefix *p, srv_prefix_report *out)

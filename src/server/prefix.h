@@ -1,6 +1,8 @@
-/* Prefix: the prefix cache. A tree of token sequences, with snapshots of sessions that held them at some of its nodes, under a
- * budget of bytes; the ones used longest ago go first. With a directory, snapshots are also written there, by a thread of
- * its own, and found again after a restart; those that no longer fit in RAM are read back when they are needed.
+/* Prefix: the prefix cache. A tree of token sequences, with snapshots of sessions that held them at some of its nodes. They
+ * share their memory with sessions and with each other; whoever knows how much there is asks for room, and the ones used
+ * longest ago go first, from a device's memory to RAM before they are dropped. With a directory, snapshots are also written
+ * there, by a thread of its own, and found again after a restart; those that were dropped are read back when they are
+ * needed.
  *
  * One thread at a time. */
 #ifndef SRV_PREFIX_H
@@ -19,7 +21,8 @@ typedef struct srv_prefix_options {
 } srv_prefix_options;
 
 typedef struct srv_prefix_report {
-    uint64_t kept, bytes;           /* in RAM */
+    uint64_t kept;                  /* in memory */
+    uint64_t bytes;                 /* of those that share none, since they came from the directory */
     uint64_t disk_kept, disk_bytes; /* whole and safe in the directory */
     uint64_t disk_failures;
 } srv_prefix_report;
@@ -34,9 +37,10 @@ const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const int32_t *tokens, in
 int64_t srv_prefix_common(srv_prefix *prefix, const int32_t *tokens, int64_t count);
 /* Is there a snapshot of exactly this sequence, or one that serves it as well? */
 bool srv_prefix_has(srv_prefix *prefix, const int32_t *tokens, int64_t count);
-/* Takes the snapshot over, whose bytes are those that it adds. */
-void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, mo_snapshot *snapshot,
-                     int64_t bytes);
+/* Takes the snapshot over. */
+void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, mo_snapshot *snapshot);
+/* Moves or drops snapshots, the one used longest ago first, until enough() says so. False: none is left. */
+bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *user);
 
 /* Any thread may read the report while another uses the cache. */
 void srv_prefix_describe(srv_prefix *prefix, srv_prefix_report *out);

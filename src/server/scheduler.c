@@ -55,18 +55,30 @@ static void say(srv_engine *e, const srv_message *message)
 
 /* ---- Ends ------------------------------------------------------------------------------------- */
 
+/* What the next step needs of blocks. */
+typedef struct room {
+    srv_engine *engine;
+    uint64_t need;
+} room;
+
+static bool has_room(void *user)
+{
+    const room *r = user;
+    mo_kept_report blocks;
+    mo_model_kept(r->engine->model, &blocks, sizeof blocks);
+    return blocks.free_bytes >= (int64_t)r->need &&
+           blocks.snapshot_bytes + blocks.spilled_bytes <= r->engine->options.cache_bytes;
+}
+
 static void keep(srv_engine *e, srv_sequence *s, int64_t count)
 {
     mo_snapshot *snapshot;
-    if (!e->prefix || s->dirty || count < WORTHWHILE || srv_prefix_has(e->prefix, s->tokens, count)) {
-        return;
-    }
-    const mo_session_options options = {.size = sizeof options, .kv = e->options.kv, .context = count};
-    const int64_t bytes = (int64_t)mo_session_bytes(e->model, &options);
-    if (bytes > e->options.cache_bytes || mo_snapshot_open(s->session, &snapshot, NULL) != MO_OK) {
+    if (!e->prefix || s->dirty || count < WORTHWHILE || srv_prefix_has(e->prefix, s->tokens, count) ||
+        mo_snapshot_open(s->session, &snapshot, NULL) != MO_OK) {
         return; /* it is computed again when it is needed */
     }
-    srv_prefix_keep(e->prefix, s->tokens, count, snapshot, bytes);
+    srv_prefix_keep(e->prefix, s->tokens, count, snapshot);
+    srv_prefix_make_room(e->prefix, has_room, &(room){.engine = e});
 }
 
 /* The sequence is free, and keeps what it holds. */
@@ -625,11 +637,25 @@ static void take_prompt(srv_engine *e, srv_sequence *s, double now)
     }
 }
 
+static bool never(void *user)
+{
+    (void)user;
+    return false;
+}
+
 static void take_failure(srv_engine *e, srv_sequence *s)
 {
     const mo_error err = s->report.error;
+    srv_prefix_report kept = {0};
+    if (e->prefix) {
+        srv_prefix_describe(e->prefix, &kept);
+    }
     if (err.status == MO_ECANCELLED) {
         return; /* the next round sees to it */
+    }
+    if (err.status == MO_ENOMEM && kept.kept) {
+        srv_prefix_make_room(e->prefix, never, NULL); /* who runs goes before what is kept: it is fed again */
+        return;
     }
     end_task(e, s->task, &err);
 }
@@ -649,6 +675,24 @@ static void take(srv_engine *e, srv_sequence *s, double now)
         pthread_mutex_unlock(&e->lock);
         take_token(e, s, now);
     }
+}
+
+/* Kept sessions may be in memory that those who run need now. */
+static void make_room(srv_engine *e, int count)
+{
+    room r = {.engine = e};
+    srv_prefix_report kept = {0};
+    if (e->prefix) {
+        srv_prefix_describe(e->prefix, &kept);
+    }
+    if (!kept.kept) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const srv_sequence *s = &e->sequences[e->fed[i]];
+        r.need += mo_session_need(s->session, e->feeds[i].count - s->held);
+    }
+    srv_prefix_make_room(e->prefix, has_room, &r);
 }
 
 /* A model that has thought as long as it may goes on with the tokens that end its thought. What it has said must have been
@@ -701,6 +745,7 @@ static bool step(srv_engine *e)
     if (!count) {
         return false;
     }
+    make_room(e, count);
     const double begin = srv_now();
     mo_session_feed_all(e->feeds, count, NULL);
     const double now = srv_now();
