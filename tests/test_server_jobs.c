@@ -9,9 +9,12 @@
 #include <cmocka.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1073,6 +1076,143 @@ static void kept_sessions_outlive_the_process(void **state)
     }
 }
 
+/* What a process that is killed had reported as kept is there, whole, and whatever else there is does no harm. */
+static void a_killed_process_loses_no_kept_session(void **state)
+{
+    (void)state;
+    char directory[256];
+    snprintf(directory, sizeof directory, "%s/killed", folder);
+    const srv_engine_options o = {.parallel = 1, .cache_dir = directory};
+    for (int round = 0; round < 3; round++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            mo_model *model = open_model(families[round], "none", 1);
+            srv_engine *e = open_engine(model, o);
+            mo_model_info info;
+            uint64_t files = 0;
+            mo_model_describe(model, &info, sizeof info);
+            for (int i = 0;; i++) {
+                int32_t tokens[200];
+                srv_engine_report report;
+                prompt_of(vocab_of(model), i + 20, 200, 1, 200, tokens);
+                client *c = ask(e, tokens, 200, 6);
+                /* The prompt's end is kept too, where it is another one and the answer's end does not serve. */
+                files += info.rewinds || c->count[0] == 1 ? 1 : 2;
+                free_client(c);
+                do {
+                    usleep(1000);
+                    srv_engine_describe(e, &report);
+                } while (report.disk_kept < files);
+                if (write(pipes[1], &i, sizeof i) != sizeof i) {
+                    _exit(1);
+                }
+            }
+        }
+        close(pipes[1]);
+        int last = -1;
+        while (last < 2 && read(pipes[0], &last, sizeof last) == sizeof last) {
+        }
+        assert_int_equal(last, 2);
+        usleep(700 * (useconds_t)round);
+        kill(child, SIGKILL);
+        while (read(pipes[0], &last, sizeof last) == sizeof last) { /* reported before it died */
+        }
+        close(pipes[0]);
+        waitpid(child, NULL, 0);
+        mo_model *model = open_model(families[round], "none", 1);
+        srv_engine *e = open_engine(model, o);
+        for (int i = 0; i <= last; i++) {
+            int32_t tokens[200], expected[8];
+            prompt_of(vocab_of(model), i + 20, 200, 1, 200, tokens);
+            client *c = ask(e, tokens, 200, 6);
+            assert_true(c->usage.cached_tokens >= 199);
+            assert_int_equal(c->count[0], alone(model, tokens, 200, 6, expected));
+            assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+            free_client(c);
+        }
+        srv_engine_close(e);
+        mo_model_close(model);
+    }
+}
+
+/* Every byte of a kept session counts: what is damaged is computed again. */
+static void damaged_sessions_are_computed_again(void **state)
+{
+    (void)state;
+    char directory[256], path[1024];
+    snprintf(directory, sizeof directory, "%s/damaged", folder);
+    mo_model *model = open_model(families[0], "none", 1);
+    const srv_engine_options o = {.parallel = 1, .cache_dir = directory};
+    int32_t tokens[200], expected[8];
+    prompt_of(vocab_of(model), 3, 0, 3, 200, tokens);
+    alone(model, tokens, 200, 6, expected);
+    for (int damage = 0; damage < 6; damage++) {
+        srv_engine *e = open_engine(model, o);
+        client *c = ask(e, tokens, 200, 6);
+        assert_int_equal(c->usage.cached_tokens, 0);
+        assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+        free_client(c);
+        srv_engine_close(e);
+        DIR *d = opendir(directory);
+        int files = 0;
+        for (const struct dirent *f; (f = readdir(d));) {
+            if (!strstr(f->d_name, ".session")) {
+                continue;
+            }
+            struct stat info;
+            files++;
+            snprintf(path, sizeof path, "%s/%s", directory, f->d_name);
+            assert_int_equal(stat(path, &info), 0);
+            if (damage == 5) {
+                assert_int_equal(truncate(path, info.st_size - 1), 0);
+                continue;
+            }
+            FILE *file = fopen(path, "r+b");
+            const long at[] = {0, 20, 60, 400, info.st_size - 1}; /* magic, sizes, key, tokens, state */
+            fseek(file, at[damage], SEEK_SET);
+            const int byte = fgetc(file);
+            fseek(file, at[damage], SEEK_SET);
+            fputc(byte ^ 0x11, file);
+            fclose(file);
+        }
+        closedir(d);
+        assert_true(files > 0);
+    }
+    mo_model_close(model);
+}
+
+static void a_disk_that_is_full_costs_only_the_file(void **state)
+{
+    (void)state;
+    char directory[256];
+    struct rlimit before, small = {.rlim_cur = 8192};
+    snprintf(directory, sizeof directory, "%s/full", folder);
+    mo_model *model = open_model(families[0], "none", 1);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1, .cache_dir = directory});
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int32_t tokens[200];
+    srv_engine_report report;
+    prompt_of(vocab_of(model), 3, 0, 3, 200, tokens);
+    client *c = ask(e, tokens, 200, 6);
+    do {
+        usleep(1000);
+        srv_engine_describe(e, &report);
+    } while (!report.disk_failures);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(report.disk_kept, 0);
+    free_client(c);
+    c = ask(e, tokens, 200, 6); /* it is kept in memory all the same */
+    assert_true(c->usage.cached_tokens >= 199);
+    free_client(c);
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
 static void without_the_cache_everything_is_computed(void **state)
 {
     (void)state;
@@ -1126,6 +1266,9 @@ int main(void)
         cmocka_unit_test(prompts_that_come_together_are_computed_once),
         cmocka_unit_test(a_common_beginning_is_kept),
         cmocka_unit_test(kept_sessions_outlive_the_process),
+        cmocka_unit_test(a_killed_process_loses_no_kept_session),
+        cmocka_unit_test(damaged_sessions_are_computed_again),
+        cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
         cmocka_unit_test(without_the_cache_everything_is_computed),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/weights.h"
+
 const double srv_bucket_bounds[SRV_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
                                                0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0, 300.0};
 
@@ -154,7 +156,10 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
         status = open_sequences(e, err);
     }
     if (status == MO_OK && e->sharing) {
-        snprintf(key, sizeof key, "%s %016llx kv %d", mo_version(), (unsigned long long)e->info.fingerprint,
+        /* The library's version stands for that of its numerics: a step of another may give other bits. */
+        snprintf(key, sizeof key, "moraine %s, model %016llx %016llx, kv %d", mo_version(),
+                 (unsigned long long)e->info.fingerprint,
+                 (unsigned long long)(e->options.cache_dir ? srv_weights(e->info.path) : 0),
                  (int)e->options.kv);
         const srv_prefix_options prefix = {.rewinds = e->info.rewinds,
                                            .directory = e->options.cache_dir,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/cachedir.h"
+#include "server/log.h"
 
 /* ---- Snapshots that a writer may hold longer than the tree ------------------------------------ */
 
@@ -48,6 +49,7 @@ struct srv_prefix {
     int64_t bytes, disk_bytes;
     writing *first, *last;
     int waiting;
+    bool failing; /* the last write did */
     pthread_cond_t more;
     bool closing;
 
@@ -332,8 +334,13 @@ static bool load(srv_prefix *p, node *n)
 
 /* ---- The writer ------------------------------------------------------------------------------- */
 
-static void note_failure(srv_prefix *p)
+/* Loud, and once until a write goes well again. */
+static void note_failure(srv_prefix *p, const mo_error *err)
 {
+    if (!p->failing) {
+        srv_say(MO_LOG_WARN, "cache", "%s; sessions are kept in memory only", err->detail);
+    }
+    p->failing = true;
     pthread_mutex_lock(&p->lock);
     p->report.disk_failures++;
     pthread_mutex_unlock(&p->lock);
@@ -378,17 +385,19 @@ static void *run_writer(void *arg)
         size_t size;
         char name[SRV_CACHEDIR_NAME];
         int64_t disk_bytes = 0;
+        mo_error err;
         const bool done =
-            mo_snapshot_write(w->held->snapshot, &bytes, &size, NULL) == MO_OK &&
-            srv_cachedir_write(p->dir, w->tokens, w->count, bytes, size, name, &disk_bytes, NULL) == MO_OK;
+            mo_snapshot_write(w->held->snapshot, &bytes, &size, &err) == MO_OK &&
+            srv_cachedir_write(p->dir, w->tokens, w->count, bytes, size, name, &disk_bytes, &err) == MO_OK;
         mo_free(bytes);
         pthread_mutex_lock(&p->tree);
         let_go(w->held);
         p->waiting--;
         if (done) {
+            p->failing = false;
             note_file(p, w, name, disk_bytes);
         } else {
-            note_failure(p);
+            note_failure(p, &err);
         }
         free(w->tokens);
         free(w);
