@@ -98,66 +98,6 @@ static void give_ram(void *owner, uint64_t address, int64_t bytes)
 
 const mo_block_source mo_block_source_ram = {.take = take_ram, .give = give_ram};
 
-/* ---- Sizes ------------------------------------------------------------------------------------- */
-
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Sums and products stop at the largest number. */
-static int64_t plus(int64_t a, int64_t b)
-{
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
-static int64_t times(int64_t a, int64_t b)
-{
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
-static int64_t states_of(const mo_block_share *s)
-{
-    return s->states > 1 ? s->states : 1;
-}
-
-static int64_t total_of(const mo_block_share *s, int layer)
-{
-    return s->total ? s->total[layer] : times(states_of(s), s->needs[layer].count);
-}
-
-/* States whose blocks all have a place. */
-static int64_t homes_of(const mo_block_share *s)
-{
-    int64_t homes = states_of(s);
-    for (int i = 0; i < s->layers; i++) {
-        const int64_t fit = s->needs[i].count ? total_of(s, i) / s->needs[i].count : homes;
-        homes = fit < homes ? fit : homes;
-    }
-    return homes;
-}
-
-static int64_t chunk_bytes_of(const mo_block_share *s)
-{
-    int64_t most = 64;
-    for (int i = 0; i < s->layers; i++) {
-        most = aligned(s->needs[i].bytes) > most ? aligned(s->needs[i].bytes) : most;
-    }
-    return most;
-}
-
-int64_t mo_block_share_bytes(const mo_block_share *s)
-{
-    const int64_t unit = chunk_bytes_of(s);
-    int64_t bytes = s->kept_bytes / unit * unit;
-    for (int i = 0; i < s->layers; i++) {
-        bytes = plus(bytes, times(total_of(s, i), aligned(s->needs[i].bytes)));
-    }
-    return bytes;
-}
-
 /* ---- Lists ------------------------------------------------------------------------------------- */
 
 static void list_remove(mo_block_pool *p, int32_t number)
@@ -218,6 +158,9 @@ static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t
         return NULL;
     }
     made->length = made->at + p->layers;
+    for (int64_t h = 0; h < homes; h++) {
+        p->homes[p->home_count + h] = (home){.piece = p->piece_count};
+    }
     p->piece_count++;
     p->block_count += (int32_t)count;
     p->home_count += (int)homes;
@@ -254,7 +197,7 @@ static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int6
         }
     }
     for (int i = 0; i < p->layers; i++) {
-        for (int64_t b = homes * s->needs[i].count; b < total_of(s, i); b++) {
+        for (int64_t b = homes * s->needs[i].count; b < mo_block_share_total(s, i); b++) {
             number = lay_block(p, index, number, p->class_of[i], false, &at);
         }
     }
@@ -272,11 +215,12 @@ static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int6
 /* Memory for a share. *home: the first of it, -1: it has none. */
 static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool planned, int *first, mo_error *err)
 {
-    const int64_t homes = homes_of(s), chunks = s->kept_bytes / p->chunk_bytes;
+    const int64_t homes = mo_block_share_homes(s), chunks = s->kept_bytes / p->chunk_bytes;
     const int64_t bytes = mo_block_share_bytes(s);
-    int64_t count = times(chunks, p->chunk_blocks);
+    int64_t count = chunks * p->chunk_blocks;
     for (int i = 0; i < p->layers; i++) {
-        count = plus(count, total_of(s, i));
+        const int64_t total = mo_block_share_total(s, i);
+        count += total < INT32_MAX && count < INT32_MAX ? total : INT32_MAX; /* more is refused */
     }
     piece *e = bytes < INT64_MAX ? find_piece(p, count, homes, chunks) : NULL;
     if (!e) {
@@ -316,7 +260,7 @@ static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < p->layers; i++) {
-        const int64_t bytes = aligned(needs[i].bytes > 0 ? needs[i].bytes : 1);
+        const int64_t bytes = mo_block_aligned(needs[i].bytes > 0 ? needs[i].bytes : 1);
         int c = 0;
         while (c < p->class_count && p->classes[c].bytes != bytes) {
             c++;
@@ -463,7 +407,7 @@ static mo_status enter(mo_block_pool *p, const mo_block_need *needs, int *out, m
         p->has_made = true;
     }
     *out = free_home(p, needs);
-    const int64_t planned = p->has_plan ? states_of(&p->planned) : 0;
+    const int64_t planned = p->has_plan ? mo_block_share_states(&p->planned) : 0;
     if (*out < 0 && p->states >= planned) {
         const mo_block_share own = {.needs = needs, .layers = p->layers};
         return add_piece(p, &own, false, out, err);

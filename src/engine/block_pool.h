@@ -11,31 +11,8 @@
 #ifndef MO_ENGINE_BLOCK_POOL_H
 #define MO_ENGINE_BLOCK_POOL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "engine/block_share.h"
 #include "moraine.h"
-
-/* What a state needs in a layer. */
-typedef struct mo_block_need {
-    int64_t bytes; /* of a block */
-    int64_t count;
-} mo_block_need;
-
-/* What a piece of memory has. */
-typedef struct mo_block_share {
-    const mo_block_need *needs; /* [layers] of one state, as large as a state may be */
-    int layers;
-    int64_t states;       /* that may be open; 0: 1 */
-    const int64_t *total; /* [layers] blocks that they may hold together; NULL: all that they need */
-    int64_t kept_bytes;   /* for snapshots, besides */
-    bool
-        fixed; /* there is no more than this. Otherwise, when snapshots hold what states need, more is taken */
-} mo_block_share;
-
-/* Bytes of such a piece; blocks begin at multiples of 64. INT64_MAX: more than can be counted. */
-int64_t mo_block_share_bytes(const mo_block_share *share);
 
 /* Where memory comes from. */
 typedef struct mo_block_source {

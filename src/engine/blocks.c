@@ -272,7 +272,7 @@ int64_t mo_blocks_need(const mo_blocks *b, int64_t begin, int64_t end)
         while (next_change(b, i, &u, end, &c)) {
             blocks++;
         }
-        bytes += (blocks < l->length ? blocks : l->length) * ((l->bytes + 63) / 64 * 64);
+        bytes += (blocks < l->length ? blocks : l->length) * mo_block_aligned(l->bytes);
     }
     mo_block_pool_unlock(b->pool);
     return bytes;
@@ -292,6 +292,16 @@ void mo_blocks_count(const mo_blocks *b, int64_t *all, int64_t *alone)
                 *alone += mo_block_is_shared(b->pool, number) ? 0 : mo_block_bytes(b->pool, number);
             }
         }
+    }
+    mo_block_pool_unlock(b->pool);
+}
+
+void mo_blocks_addresses(const mo_blocks *b, int layer, uint64_t *out)
+{
+    const mo_blocks_layer *l = &b->layer[layer];
+    mo_block_pool_lock(b->pool);
+    for (int64_t e = 0; e < l->length; e++) {
+        out[e] = l->numbers[e] >= 0 ? mo_block_address(b->pool, l->numbers[e]) : 0;
     }
     mo_block_pool_unlock(b->pool);
 }

@@ -67,7 +67,8 @@ typedef struct mo_blocks_span {
 } mo_blocks_span;
 mo_blocks_span mo_blocks_span_of(const mo_blocks_layer *to, const mo_blocks_layer *from, int64_t length);
 
-/* 0: there is none. */
+/* All of a layer, or one entry; 0: there is none. */
+void mo_blocks_addresses(const mo_blocks *b, int layer, uint64_t *out);
 uint64_t mo_blocks_address(const mo_blocks *b, int layer, int64_t entry);
 
 #endif

@@ -154,11 +154,14 @@ static void point(mo_state *s, int layer, int64_t entry, uint64_t address)
 
 static void point_all(mo_state *s)
 {
+    mo_block_pool_lock(s->here.pool);
     for (int i = 0; i < s->spec->layer_count; i++) {
         for (int64_t e = 0; e < s->layers[i].length; e++) {
-            point(s, i, e, mo_blocks_address(&s->here, i, e));
+            const int32_t number = s->here.layer[i].numbers[e];
+            point(s, i, e, number >= 0 ? mo_block_address(s->here.pool, number) : 0);
         }
     }
+    mo_block_pool_unlock(s->here.pool);
 }
 
 static mo_status lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context,

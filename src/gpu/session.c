@@ -48,11 +48,11 @@ static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv
 static void fill_layer(const mo_blocks *blocks, int layer, mo_dstate *out, mo_daddr *entry)
 {
     const mo_blocks_layer *l = &blocks->layer[layer];
-    const int64_t stride = (l->bytes + 63) / 64 * 64; /* of blocks that lie as the pool lays a state */
+    const int64_t stride = mo_block_aligned(l->bytes); /* of blocks that lie as the pool lays a state */
     mo_daddr some = 0, first = 0;
     bool even = true;
+    mo_blocks_addresses(blocks, layer, entry);
     for (int64_t e = 0; e < l->length; e++) {
-        entry[e] = mo_blocks_address(blocks, layer, e);
         if (entry[e] && !some) {
             some = entry[e];
             first = some - (mo_daddr)(e * stride);
@@ -275,7 +275,7 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_blocks *to, const mo_blocks *f
     const mo_blocks_layer *t = &to->layer[layer], *f = &from->layer[layer];
     const mo_blocks_span span = mo_blocks_span_of(t, f, length);
     const int64_t earliest = t->recurrent ? 0 : begin / MO_KV_BLOCK;
-    const int64_t stride = (t->bytes + 63) / 64 * 64;
+    const int64_t stride = mo_block_aligned(t->bytes);
     mo_status status = MO_OK;
     run r = {0};
     for (int64_t n = span.first > earliest ? span.first : earliest; n < span.end && status == MO_OK; n++) {
