@@ -355,26 +355,29 @@ static void calls_rule(writing *w)
 
 /* ---- Text and thoughts ---- */
 
-/* The text of another grammar with its rule root named text-root. */
+static bool is_name(char c)
+{
+    return mo_json_among((char)(c | 32), "abcdefghijklmnopqrstuvwxyz") || mo_json_among(c, "0123456789-_");
+}
+
+/* The rules of another grammar; their names get a prefix, so that they are none of ours: root is text-root. */
 static void text_rules(mo_rules *r, const char *gbnf, size_t length)
 {
-    char inside = 0; /* the closing mark of what is not names */
+    static const char opens[] = "\"[#<{", closes[] = "\"]\n>}"; /* what holds no names */
+    char inside = 0;
     for (size_t i = 0; i < length;) {
-        const char c = gbnf[i];
+        const char c = gbnf[i], *open = mo_json_among(c, opens) ? strchr(opens, c) : NULL;
         size_t n = 1;
         if (inside) {
             n += c == '\\' && inside != '\n' && i + 1 < length;
             inside = c == inside ? 0 : inside;
-        } else if (c == '"' || c == '[' || c == '#' || c == '<') {
-            inside = c == '"' ? '"' : c == '[' ? ']' : c == '#' ? '\n' : '>';
-        } else if (mo_json_among((char)(c | 32), "abcdefghijklmnopqrstuvwxyz")) {
-            while (i + n < length && (mo_json_among((char)(gbnf[i + n] | 32), "abcdefghijklmnopqrstuvwxyz") ||
-                                      mo_json_among(gbnf[i + n], "0123456789-_"))) {
+        } else if (open) {
+            inside = closes[open - opens];
+        } else if (is_name(c)) {
+            while (i + n < length && is_name(gbnf[i + n])) {
                 n++;
             }
-            if (n == 4 && !memcmp(gbnf + i, "root", 4)) {
-                mo_bytes_add_text(&r->text, "text-");
-            }
+            mo_bytes_add_text(&r->text, "text-");
         }
         mo_bytes_add(&r->text, gbnf + i, n);
         i += n;
@@ -442,7 +445,7 @@ static void harmony_root(writing *w)
     mo_rules_add(r, " %s\n", o->text_gbnf ? "text-root" : "message");
     mo_rules_add(r, "root ::= %s (analysis next)* ", o->in_thought ? "message next" : "");
     if (o->required || o->name) {
-        mo_rules_add(r, "(preamble next (analysis next)*)? calls\n");
+        mo_rules_add(r, "calls\n");
     } else {
         mo_rules_add(r, "(preamble next (analysis next)*)* (final | calls)\n");
     }
@@ -531,6 +534,7 @@ static void write_all(writing *w)
 /* Hands the text over, or frees all. */
 static mo_status hand_over(mo_rules *r, char **gbnf, char **unenforced)
 {
+    mo_rules_marks(r);
     mo_bytes_add(&r->text, "", 0);
     mo_bytes_add(&r->unenforced, "", 0);
     if (r->status == MO_OK && (r->text.failed || r->unenforced.failed)) {

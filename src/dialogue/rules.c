@@ -53,34 +53,48 @@ void mo_rules_literal(mo_rules *r, const char *text)
     check_memory(r);
 }
 
-/* The next token from `from` on whose text this is; -1: none. */
-static int32_t find_token(const mo_rules *r, const char *text, int32_t from)
-{
-    const size_t n = strlen(text);
-    if (!r->tokenizer || mo_token_find(r->tokenizer, text) < 0) {
-        return -1;
-    }
-    for (int32_t i = from; i < mo_tokenizer_size(r->tokenizer); i++) {
-        const mo_text t = mo_token_text(r->tokenizer, i);
-        if (t.length == n && !memcmp(t.data, text, n)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 void mo_rules_mark(mo_rules *r, const char *text)
 {
-    int32_t id = find_token(r, text, 0);
-    if (id < 0) {
+    size_t k = 0;
+    while (k < r->mark_count && strcmp(r->marks[k], text) != 0) {
+        k++;
+    }
+    if (k == MO_RULES_MARKS) {
         mo_rules_literal(r, text);
         return;
     }
-    mo_rules_add(r, " (<[%d]>", id);
-    while ((id = find_token(r, text, id + 1)) >= 0) {
-        mo_rules_add(r, " | <[%d]>", id);
+    r->marks[k] = text;
+    r->mark_count += k == r->mark_count;
+    mo_rules_add(r, " mark-%zu", k);
+}
+
+/* All tokens of the text; one pass through the vocabulary. */
+static void mark_rule(mo_rules *r, size_t k)
+{
+    const char *text = r->marks[k];
+    const size_t n = strlen(text);
+    bool found = false;
+    mo_rules_add(r, "mark-%zu ::=", k);
+    if (r->tokenizer && mo_token_find(r->tokenizer, text) >= 0) {
+        for (int32_t i = 0; i < mo_tokenizer_size(r->tokenizer); i++) {
+            const mo_text t = mo_token_text(r->tokenizer, i);
+            if (t.length == n && !memcmp(t.data, text, n)) {
+                mo_rules_add(r, "%s <[%d]>", found ? " |" : "", i);
+                found = true;
+            }
+        }
     }
-    mo_rules_add(r, ")");
+    if (!found) {
+        mo_rules_literal(r, text);
+    }
+    mo_rules_add(r, "\n");
+}
+
+void mo_rules_marks(mo_rules *r)
+{
+    for (size_t k = 0; k < r->mark_count; k++) {
+        mark_rule(r, k);
+    }
 }
 
 void mo_rules_until(mo_rules *r, const char *name, const char *const *marks, size_t count)

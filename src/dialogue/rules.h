@@ -7,10 +7,14 @@
 #include "dialogue/bytes.h"
 #include "text/tokenizer.h"
 
+enum { MO_RULES_MARKS = 64 };
+
 typedef struct mo_rules {
     const mo_tokenizer *tokenizer; /* NULL: all marks are letters */
     bool strict;                   /* of schemas: what cannot be enforced is an error */
     mo_bytes text;
+    const char *marks[MO_RULES_MARKS]; /* that were used: mark K has the rule mark-K */
+    size_t mark_count;
     mo_bytes unenforced; /* a line each */
     mo_status status;
     mo_error *err;
@@ -22,8 +26,10 @@ void mo_rules_free(mo_rules *r);
 void mo_rules_add(mo_rules *r, const char *fmt, ...) MO_PRINTF(2, 3);
 /* A literal: the text in quotes. */
 void mo_rules_literal(mo_rules *r, const char *text);
-/* A mark: the tokens of this text where the vocabulary has some, otherwise a literal. */
+/* A mark: the tokens of this text where the vocabulary has some, otherwise a literal. The text must live as long. */
 void mo_rules_mark(mo_rules *r, const char *text);
+/* The rules of the marks that were used; once, at the end. */
+void mo_rules_marks(mo_rules *r);
 
 /* A rule for text in which none of the marks occurs: not as tokens, which are no text, nor as letters, which a reader may take
  * for the mark. */
