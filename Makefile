@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench fuzz gpu-test gpu-bench soak install cross setup clean help
+.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak install cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -26,6 +26,9 @@ lint: ## clang-format, order of the rooms, file names in the documentation, clan
 
 bench: all ## speed of the numeric core: table on stdout, JSON in build/bench.json
 	@$(BUILD)/bench/bench_core --json $(BUILD)/bench.json
+
+peer: all ## the server beside llama-server (a build of it named by LLAMA_SERVER) on this machine
+	@bench/server.sh
 
 fuzz: ## ten minutes of libFuzzer on the container reader, less on texts (FUZZ_SECONDS=600)
 	@tools/setup.sh test
