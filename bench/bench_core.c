@@ -45,7 +45,8 @@ typedef struct settings {
 typedef struct bench {
     settings set;
     mo_pool *pool;
-    uint8_t *weights; /* in huge pages */
+    mo_scratch *scratch; /* [threads] */
+    uint8_t *weights;    /* in huge pages */
     float *y;
     json_t *results;
 } bench;
@@ -60,11 +61,11 @@ typedef struct work {
     const mo_acts *acts;
     int64_t count;
     float *y;
+    mo_scratch *scratch; /* [threads] */
 } work;
 
 static void multiply(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const work *w = ctx;
     for (int64_t i = begin; i < end; i++) {
         mo_weights m = w->one;
@@ -73,7 +74,7 @@ static void multiply(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t to = from + w->grain < m.rows ? from + w->grain : m.rows;
         float *y = w->count > 1 ? w->y + i / w->pieces * w->count * m.rows
                                 : w->y + i / w->pieces % MATRICES * m.rows;
-        w->k->product(&m, from, to, w->acts, NULL, w->count, y, m.rows);
+        w->k->product(&m, from, to, w->acts, NULL, w->count, y, m.rows, &w->scratch[thread]);
     }
 }
 
@@ -178,7 +179,7 @@ static void measure_matrix(bench *b, work *w, const shape *s, bool grouped)
 static void measure(bench *b, const shape *s, mo_type type, const mo_kernels *k, const mo_acts *acts)
 {
     const mo_format *f = mo_format_of(type);
-    work w = {.k = k, .acts = acts, .y = b->y};
+    work w = {.k = k, .acts = acts, .y = b->y, .scratch = b->scratch};
     w.one = (mo_weights){.data = b->weights, .type = type, .rows = s->rows, .cols = s->cols};
     w.matrix_bytes = s->rows * mo_format_row_bytes(f, s->cols);
     for (int grouped = 0; grouped < 2; grouped++) {
@@ -290,7 +291,8 @@ int main(int argc, char **argv)
     const size_t bytes = b.set.bytes > largest ? b.set.bytes : largest;
     b.weights = mo_host_alloc_huge(bytes);
     b.y = mo_host_alloc_huge(sizeof(float) * MATRICES * (TOKENS * 4096 + 201088));
-    if (!b.weights || !b.y) {
+    b.scratch = mo_host_alloc_huge(sizeof *b.scratch * (size_t)mo_pool_threads(b.pool));
+    if (!b.weights || !b.y || !b.scratch) {
         fprintf(stderr, "bench_core: %zu MiB are needed and cannot be had\n", bytes >> 20);
         return 1;
     }

@@ -12,7 +12,8 @@
  *    know, is MO_EINVAL. Structs inside one have a reserve, which stays 0.
  *    _info (what something is) and _report (what it has done): filled as far as the size handed over goes.
  *  - The library never prints and never exits; it logs through the callback of mo_log_set().
- *  - Unless a function says otherwise, any thread may call it, on one object one thread at a time. */
+ *  - Unless a function says otherwise, any thread may call it, on one object one thread at a time. A thread that calls the
+ *    library needs 64 KiB of stack, whatever the model. */
 #ifndef MORAINE_H
 #define MORAINE_H
 

@@ -199,6 +199,7 @@ static void good(mo_status status, const mo_error *err)
 
 static void run(box *b, const layer *l)
 {
+    static mo_scratch scratch;
     const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = resolve, .user = b};
     mo_error err = {0};
     mo_program *program;
@@ -211,7 +212,7 @@ static void run(box *b, const layer *l)
     good(mo_dstream_wait(b->stream, &err), &err);
     mo_program_destroy(program);
     for (int i = 0; i < ROUNDS * l->count; i++) {
-        good(mo_op_run(&host, &l->ops[i % l->count], &err), &err);
+        good(mo_op_run(&host, &l->ops[i % l->count], &scratch, &err), &err);
     }
     assert_int_equal(*(const uint32_t *)box_at(b, l->bad), 0); /* the bits of a NaN differ between machines */
 }

@@ -317,7 +317,7 @@ static void attend_query(const mo_op_attend *o, const mo_kv_head *kv, const floa
     bool any = false;
     for (int64_t u = first; u <= last;) {
         const int64_t edge = (u / MO_CHUNK + 1) * MO_CHUNK, end = edge <= last ? edge : last + 1;
-        K.attend(kv, &(mo_seen){u, end}, 1, q, 1, o->scale, &m, &l, part);
+        K.attend(kv, &(mo_seen){u, end}, 1, q, 1, o->scale, &m, &l, part, NULL);
         if (any) {
             K.attend_merge(&M, &L, out, m, l, part, o->v_len);
         } else {

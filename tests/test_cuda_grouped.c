@@ -183,7 +183,7 @@ static void define(mo_type type, const uint8_t *data, int64_t rows, const mo_act
                    int64_t count, const float *scale, const float *bias, float *want)
 {
     const mo_weights w = {.data = data, .type = type, .rows = rows, .cols = acts->cols};
-    mo_reference_product(&w, 0, rows, acts, pick, count, want, rows);
+    mo_reference_product(&w, 0, rows, acts, pick, count, want, rows, NULL);
     for (int64_t i = 0; i < count * rows; i++) {
         assert_true(isfinite(want[i])); /* the bits of a NaN differ between machines */
         want[i] = scale ? want[i] * *scale : want[i];

@@ -122,13 +122,14 @@ static void *same(void *user, mo_daddr address, int64_t bytes)
 /* Runs the op in both ways from the same memory and compares what they leave. */
 static void check(const mo_op *op, uint64_t draw, const char *what)
 {
+    static mo_scratch scratch;
     const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = same};
     mo_error err = {0};
     memcpy(b.before, b.memory, b.used);
     mo_emulated_op(op, ONE_OF(75, 80, 86, 90));
     memcpy(b.after, b.memory, b.used);
     memcpy(b.memory, b.before, b.used);
-    if (mo_op_run(&host, op, &err) != MO_OK) {
+    if (mo_op_run(&host, op, &scratch, &err) != MO_OK) {
         fail_msg("%s, draw %llu: %s", what, (unsigned long long)draw, err.detail);
     }
     const size_t bad = b.bad && *b.bad ? (size_t)((const uint8_t *)b.bad - b.memory) : 0;

@@ -58,9 +58,10 @@ static void *resolve(void *user, mo_daddr at, int64_t bytes)
 
 static void run_reference(const mo_op *op)
 {
+    static mo_scratch scratch;
     const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = resolve};
     mo_error err;
-    if (mo_op_run(&host, op, &err) != MO_OK) {
+    if (mo_op_run(&host, op, &scratch, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }

@@ -22,6 +22,8 @@
 
 enum { OUT_BYTES = 1 << 18, SLICES = 64 };
 
+static _Thread_local mo_scratch scratch;
+
 typedef struct testcase {
     uint64_t seed, state;
     uint8_t *out; /* [OUT_BYTES] */
@@ -293,7 +295,7 @@ static void run_attend(testcase *c, const mo_kernels *k)
         }
     }
     float *m = zeros(c, heads), *l = zeros(c, heads), *o = zeros(c, heads * kv.v_len);
-    k->attend(&kv, &(mo_seen){begin, end}, 1, q, heads, 0.125f, m, l, o);
+    k->attend(&kv, &(mo_seen){begin, end}, 1, q, heads, 0.125f, m, l, o, &scratch);
     emit_row(c, m, heads);
     emit_row(c, l, heads);
     emit_row(c, o, heads * kv.v_len);
@@ -328,7 +330,7 @@ static void run_attend_spans(testcase *c, const mo_kernels *k)
     const int64_t rows = tokens * heads;
     const float *q = row(c, rows * kv.k_len);
     float *m = zeros(c, rows), *l = zeros(c, rows), *o = zeros(c, rows * kv.v_len);
-    k->attend(&kv, spans, tokens, q, heads, 0.125f, m, l, o);
+    k->attend(&kv, spans, tokens, q, heads, 0.125f, m, l, o, &scratch);
     emit_row(c, m, rows);
     emit_row(c, l, rows);
     emit_row(c, o, rows * kv.v_len);

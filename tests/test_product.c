@@ -18,6 +18,8 @@
 
 enum { TOKENS_MAX = 70, GUARD = 3 };
 
+static _Thread_local mo_scratch scratch;
+
 static const mo_type types[] = {MO_WEIGHT_TYPES};
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -141,7 +143,7 @@ static problem make(mo_type type, int64_t rows, int64_t cols, flavour kind)
                               p.acts.s + t * blocks, p.acts.sum + t * blocks,
                               p.acts.half_sum + 2 * t * blocks);
     }
-    mo_reference_product(&p.plain, 0, rows, &p.acts, NULL, TOKENS_MAX, p.expected, rows);
+    mo_reference_product(&p.plain, 0, rows, &p.acts, NULL, TOKENS_MAX, p.expected, rows, &scratch);
     for (int64_t i = 0; i < TOKENS_MAX * rows; i++) {
         assert_true(isfinite(p.expected[i])); /* the bits of a NaN differ between machines */
     }
@@ -168,7 +170,7 @@ static void check(const mo_kernels *k, const problem *p, const mo_weights *w, in
     for (int64_t i = 0; i < stride * count; i++) {
         y[i] = guard;
     }
-    k->product(w, begin, end, &p->acts, pick, count, y, stride);
+    k->product(w, begin, end, &p->acts, pick, count, y, stride, &scratch);
     for (int64_t t = 0; t < count; t++) {
         const float *want = p->expected + (pick ? pick[t] : t) * rows;
         if (memcmp(y + t * stride + begin, want + begin, sizeof(float) * (size_t)(end - begin)) != 0) {
@@ -329,7 +331,7 @@ static void run_share(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const share *s = ctx;
-    s->k->product(s->w, begin, end, s->acts, NULL, s->count, s->y, s->w->rows);
+    s->k->product(s->w, begin, end, s->acts, NULL, s->count, s->y, s->w->rows, &scratch);
 }
 
 static void visit_threads(const mo_kernels *k, const problem *p, const mo_weights *w)

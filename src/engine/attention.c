@@ -148,7 +148,7 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
         int64_t first = 0;
         const int64_t found = seen_of_chunk(a, c, p0, count, spans, &first);
         forward->k->attend(&kv, spans, found, s->q + first * group * a->k_len, group, a->scale, s->m, s->l,
-                           s->o);
+                           s->o, s->scratch);
         for (int64_t i = 0; i < found; i++) {
             const bool begins = first_seen(a, p0 + first + i) / MO_CHUNK * MO_CHUNK == c;
             merge_queries(forward, begins, group, s, i * group, (first + i) * group);
@@ -217,7 +217,7 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_seen seen = {first > c ? first : c, last < c + MO_CHUNK ? last : c + MO_CHUNK};
         const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
         copy_queries(forward, t, h, s->q);
-        forward->k->attend(&kv, &seen, 1, s->q, group, a->scale, s->m, s->l, s->o);
+        forward->k->attend(&kv, &seen, 1, s->q, group, a->scale, s->m, s->l, s->o, s->scratch);
         for (int g = 0; g < group; g++) {
             float *p = partial_of(forward, chunk, h * group + g);
             p[0] = s->m[g];

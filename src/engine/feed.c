@@ -9,7 +9,7 @@
 #include "engine/discover.h"
 #include "engine/session.h"
 
-enum { FEEDS_MAX = 256 };
+enum { FEEDS_MAX = 256, FEEDS_FEW = 8 };
 
 /* ---- One feed --------------------------------------------------------------------------------- */
 
@@ -340,9 +340,24 @@ static bool look_around(feeding *all)
     return more;
 }
 
+/* Slices of more than a few sessions would be too much for a small stack. */
+static mo_status want_slices(mo_session *s, int count, mo_error *err)
+{
+    if (count > FEEDS_FEW && count > s->slice_limit) {
+        mo_slice *more = realloc(s->slices, sizeof *more * (size_t)count);
+        if (!more) {
+            return mo_fail(err, MO_ENOMEM, "no memory to feed %d sessions at once", count);
+        }
+        s->slices = more;
+        s->slice_limit = count;
+    }
+    return MO_OK;
+}
+
 static void feed_to_end(feeding *all)
 {
-    mo_slice slices[FEEDS_MAX];
+    mo_slice few[FEEDS_FEW];
+    mo_slice *slices = all->count > FEEDS_FEW ? all->list[0]->slices : few;
     mo_session *of[FEEDS_MAX];
     while (look_around(all)) {
         mo_error err;
@@ -407,7 +422,10 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
 {
     MO_OWN_ERROR(err)
     feeding all = {.count = count, .err = err};
-    const mo_status status = check_together(feeds, count, err);
+    mo_status status = check_together(feeds, count, err);
+    if (status == MO_OK) {
+        status = want_slices(feeds->session, count, err);
+    }
     if (status != MO_OK) {
         return status;
     }

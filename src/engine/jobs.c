@@ -40,7 +40,7 @@ static const mo_job *job_of(const mo_jobs *j, int64_t piece)
     return &j->list[low];
 }
 
-static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece)
+static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece, mo_scratch *scratch)
 {
     const mo_weights *w = &job->linear->w;
     const int64_t from = piece % job->row_pieces * job->grain;
@@ -58,18 +58,17 @@ static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece)
         acts.sum += t * blocks;
         acts.half_sum += 2 * t * blocks;
     }
-    k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride);
+    k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
     const float *bias = job->linear->bias;
     mo_finish_product(job->linear->scale, bias ? bias + from : NULL, to - from, count, y + from, job->stride);
 }
 
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const mo_jobs *j = ctx;
     for (int64_t piece = begin; piece < end; piece++) {
         const mo_job *job = job_of(j, piece);
-        run_piece(j->kernels, job, piece - job->first);
+        run_piece(j->kernels, job, piece - job->first, &j->scratch[thread]);
     }
 }
 

@@ -22,7 +22,8 @@ typedef struct mo_job {
 
 typedef struct mo_jobs {
     const mo_kernels *kernels;
-    mo_job *list; /* space for `limit`, given by the owner */
+    mo_scratch *scratch; /* [threads] */
+    mo_job *list;        /* space for `limit`, given by the owner */
     int count, limit;
     int64_t pieces;
 } mo_jobs;

@@ -107,7 +107,7 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t rows = rest < MO_LOGITS_ROWS ? rest : MO_LOGITS_ROWS;
         /* Products write at the number of the matrix's row. */
         forward->k->product(&linear->w, from, from + rows, &o->in, NULL, o->count, made - from,
-                            MO_LOGITS_ROWS);
+                            MO_LOGITS_ROWS, &forward->w->scratch[thread]);
         mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, rows, o->count, made,
                           MO_LOGITS_ROWS);
         for (int64_t t = 0; t < o->count; t++) {

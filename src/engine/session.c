@@ -114,6 +114,7 @@ void mo_session_close(mo_session *session)
         free(session->tokens);
         free(session->logits);
         free(session->rows);
+        free(session->slices);
         free(session);
     }
 }

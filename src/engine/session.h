@@ -26,6 +26,9 @@ struct mo_session {
     int64_t
         alone_until; /* steps before this position are this session's only, because one with others failed */
     int64_t told;    /* positions that were handed out: none is told twice */
+    /* [slice_limit] of a step of many sessions, the first of which is this one: kept, not on the caller's stack. */
+    mo_slice *slices;
+    int slice_limit;
 };
 
 /* context: positions the session can hold, at most the engine's. The engine outlives it. Any thread, also while others

@@ -88,6 +88,7 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
             .l = cut(c, queries, sizeof(float)),
             .M = cut(c, queries, sizeof(float)),
             .L = cut(c, queries, sizeof(float)),
+            .scratch = w->scratch ? &w->scratch[i] : NULL,
         };
         if (spaces) {
             spaces[i] = s;
@@ -126,15 +127,17 @@ static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t widt
     w->side_weight = cut(c, batch, sizeof(float));
 }
 
-static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels)
+static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels, mo_scratch *scratch)
 {
-    *jobs = (mo_jobs){.kernels = kernels, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
+    *jobs = (mo_jobs){
+        .kernels = kernels, .scratch = scratch, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
 }
 
 static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
                     int64_t batch, int64_t context, int threads, int ropes)
 {
     const mo_extent e = mo_extent_of(spec);
+    w->scratch = cut(c, threads, sizeof *w->scratch);
     w->state_of = cut(c, batch, sizeof(void *));
     w->position = cut(c, batch, sizeof *w->position);
     w->slice_of = cut(c, batch, sizeof *w->slice_of);
@@ -156,13 +159,13 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     w->logits_token = cut(c, batch, sizeof *w->logits_token);
     w->logits_row = cut(c, batch, sizeof *w->logits_row);
     w->logits_piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
-    cut_jobs(c, &w->mixer_in, 4, kernels);
-    cut_jobs(c, &w->mixer_out, 1, kernels);
-    cut_jobs(c, &w->router, 1, kernels);
-    cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels);
-    cut_jobs(c, &w->ffn_out, e.experts + 1, kernels);
-    cut_jobs(c, &w->guess, 1, kernels);
-    cut_jobs(c, &w->output, 1, kernels);
+    cut_jobs(c, &w->mixer_in, 4, kernels, w->scratch);
+    cut_jobs(c, &w->mixer_out, 1, kernels, w->scratch);
+    cut_jobs(c, &w->router, 1, kernels, w->scratch);
+    cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels, w->scratch);
+    cut_jobs(c, &w->ffn_out, e.experts + 1, kernels, w->scratch);
+    cut_jobs(c, &w->guess, 1, kernels, w->scratch);
+    cut_jobs(c, &w->output, 1, kernels, w->scratch);
 }
 
 size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes)

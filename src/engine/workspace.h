@@ -17,11 +17,13 @@ enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 typedef struct mo_attend_space {
     float *q, *o, *O;     /* [queries][k_len], [queries][v_len] twice */
     float *m, *l, *M, *L; /* [queries] */
+    mo_scratch *scratch;  /* the thread's */
 } mo_attend_space;
 
 typedef struct mo_workspace {
     void *memory;
     size_t bytes;
+    mo_scratch *scratch; /* [threads] for kernels */
 
     mo_state **state_of;  /* [batch] the session of each token */
     int64_t *position;    /* [batch] */

@@ -9,21 +9,8 @@
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
-/* Experts that are computed together: `count` from `first` on in the order, out of one window. */
-typedef struct portion {
-    uint64_t window;
-    int first, count;
-} portion;
-
-typedef struct order {
-    int expert[MO_EXPERTS_MAX];
-    int count, hot; /* the first `hot` are in slots */
-    portion portion[MO_EXPERTS_MAX];
-    int portions, sent; /* the first `sent` are in windows */
-} order;
-
 /* What is in slots. */
-static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, order *o)
+static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, mo_gpu_order *o)
 {
     for (int e = 0; e < experts; e++) {
         if (left[e] > 0 && mo_vram_find(gpu->experts.vram, layer, e)) {
@@ -35,11 +22,11 @@ static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, o
 }
 
 /* What was sent ahead of the choice. */
-static void list_sent(mo_gpu *gpu, int layer, int32_t *left, order *o)
+static void list_sent(mo_gpu *gpu, int layer, int32_t *left, mo_gpu_order *o)
 {
     for (uint64_t at = gpu->experts.window_tail; at < gpu->experts.window_head; at++) {
         const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, at);
-        portion p = {.window = at, .first = o->count};
+        mo_gpu_portion p = {.window = at, .first = o->count};
         for (int i = 0; w->layer == layer && i < w->count; i++) {
             if (left[w->expert[i]] > 0) {
                 o->expert[o->count++] = w->expert[i];
@@ -55,9 +42,9 @@ static void list_sent(mo_gpu *gpu, int layer, int32_t *left, order *o)
 }
 
 /* The rest goes into the windows that come next. */
-static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, order *o)
+static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_order *o)
 {
-    portion *p = NULL;
+    mo_gpu_portion *p = NULL;
     for (int e = 0; e < experts; e++) {
         if (left[e] == 0) {
             continue;
@@ -65,7 +52,7 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, order *o)
         if (!p || p->count == gpu->experts.window_size) {
             const uint64_t window = gpu->experts.window_head + (uint64_t)(o->portions - o->sent);
             p = &o->portion[o->portions++];
-            *p = (portion){.window = window, .first = o->count};
+            *p = (mo_gpu_portion){.window = window, .first = o->count};
         }
         o->expert[o->count++] = e;
         p->count++;
@@ -73,18 +60,19 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, order *o)
 }
 
 /* Rows follow the order in which experts are computed. */
-static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, order *o)
+static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_order *o)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     const int64_t rows = forward->tokens * moe->used;
-    int32_t picks[MO_EXPERTS_MAX] = {0}, left[MO_EXPERTS_MAX];
+    int32_t *picks = o->picks, *left = o->left;
     int32_t next = 0;
     o->count = o->portions = 0;
+    memset(picks, 0, sizeof o->picks);
     for (int64_t i = 0; i < rows; i++) {
         picks[w->ids[i]]++;
     }
-    memcpy(left, picks, sizeof left);
+    memcpy(left, picks, sizeof o->left);
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
     list_rest(gpu, moe->experts, left, o);
@@ -119,7 +107,7 @@ static void put_group(mo_gpu *gpu, const mo_forward *forward, int i, const mo_da
     }
 }
 
-static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o)
+static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     const mo_gpu_layer *l = &gpu->core.layers[layer];
     for (int i = 0; i < o->hot; i++) {
@@ -141,9 +129,9 @@ static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int 
     put_group(gpu, forward, i, part);
 }
 
-static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const order *o, int number)
+static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const mo_gpu_order *o, int number)
 {
-    const portion *p = &o->portion[number];
+    const mo_gpu_portion *p = &o->portion[number];
     const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, p->window);
     for (int i = 0, place = 0; i < p->count; i++, place++) {
         while (number < o->sent && w->expert[place] != o->expert[p->first + i]) {
@@ -217,8 +205,8 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
 }
 
 /* The same for experts of a window, when it has arrived. */
-static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, const portion *part,
-                                mo_error *err)
+static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p,
+                                const mo_gpu_portion *part, mo_error *err)
 {
     const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, part->window);
     const mo_status status = mo_dstream_after(gpu->link.main, w->ready, err);
@@ -229,11 +217,11 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 /* ---- What crosses ----------------------------------------------------------------------------- */
 
 /* Fills windows: first what this layer still needs, then guesses. */
-static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *err)
+static mo_status fill(mo_gpu *gpu, int layer, mo_gpu_order *o, bool ahead, mo_error *err)
 {
     mo_status status = MO_OK;
     while (status == MO_OK && o->sent < o->portions && mo_gpu_window_capacity(&gpu->experts)) {
-        const portion *p = &o->portion[o->sent++];
+        const mo_gpu_portion *p = &o->portion[o->sent++];
         status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[p->first], p->count, err);
     }
     return status == MO_OK && ahead && o->sent == o->portions
@@ -241,12 +229,12 @@ static mo_status fill(mo_gpu *gpu, int layer, order *o, bool ahead, mo_error *er
                : status;
 }
 
-static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer, order *o,
-                                  bool ahead, mo_error *err)
+static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer,
+                                  mo_gpu_order *o, bool ahead, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < o->portions && status == MO_OK; i++) {
-        const portion *part = &o->portion[i];
+        const mo_gpu_portion *part = &o->portion[i];
         while (status == MO_OK && gpu->experts.window_tail < part->window &&
                gpu->experts.window_tail < gpu->experts.window_head) {
             status = mo_gpu_window_retire(&gpu->experts, err); /* computed, or a guess that was wrong */
@@ -266,8 +254,8 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
 }
 
 /* Experts that come from the disk: what has landed in RAM crosses, round by round. */
-static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, const order *o,
-                                 mo_error *err)
+static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
+                                 const mo_gpu_order *o, mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
     mo_need *needs = forward->w->needs + o->hot;
@@ -283,7 +271,7 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
             if (!needs[i].in || !needs[i].down || needs[i].down_done) {
                 continue;
             }
-            const portion part = {.window = gpu->experts.window_head, .first = o->hot + i, .count = 1};
+            const mo_gpu_portion part = {.window = gpu->experts.window_head, .first = o->hot + i, .count = 1};
             put_crossing(gpu, forward, layer, part.first, part.window, 0);
             status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[part.first], 1, err);
             if (status == MO_OK) {
@@ -313,7 +301,7 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 
 /* ---- The layer -------------------------------------------------------------------------------- */
 
-static void tally(const mo_forward *forward, int layer, const order *o)
+static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
     if (!counts) {
@@ -387,7 +375,7 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, mo_err
     return status;
 }
 
-static void count(mo_gpu *gpu, mo_forward *forward, int layer, const order *o)
+static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     tally(forward, layer, o);
     forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * forward->layer->moe.used);
@@ -401,7 +389,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
     const bool stored = is_stored(forward), ahead = goes_ahead(gpu, forward, layer, experts);
-    order o;
+    mo_gpu_order *o = &gpu->order;
     forward->index = layer;
     forward->layer = &gpu->core.spec->layers[layer];
     mo_status status =
@@ -412,24 +400,24 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     if (status != MO_OK || !experts) {
         return status;
     }
-    arrange(gpu, forward, layer, &o);
-    count(gpu, forward, layer, &o);
-    put_hot(gpu, forward, layer, &o);
-    for (int i = 0; i < o.portions && !stored; i++) {
-        put_portion(gpu, forward, layer, &o, i);
+    arrange(gpu, forward, layer, o);
+    count(gpu, forward, layer, o);
+    put_hot(gpu, forward, layer, o);
+    for (int i = 0; i < o->portions && !stored; i++) {
+        put_portion(gpu, forward, layer, o, i);
     }
     status = send_order(gpu, p, layer, rows, !stored, err);
-    if (status == MO_OK && stored && o.hot) {
-        status = send_groups(gpu, 0, o.hot, err);
+    if (status == MO_OK && stored && o->hot) {
+        status = send_groups(gpu, 0, o->hot, err);
     }
-    if (status == MO_OK && o.hot) {
-        status = compute(gpu, forward, p, layer, 0, o.hot, err);
+    if (status == MO_OK && o->hot) {
+        status = compute(gpu, forward, p, layer, 0, o->hot, err);
     }
-    if (status != MO_OK || (stored && o.count == o.hot)) {
+    if (status != MO_OK || (stored && o->count == o->hot)) {
         return status;
     }
-    return stored ? compute_landing(gpu, forward, p, layer, &o, err)
-                  : compute_crossing(gpu, forward, p, layer, &o, ahead, err);
+    return stored ? compute_landing(gpu, forward, p, layer, o, err)
+                  : compute_crossing(gpu, forward, p, layer, o, ahead, err);
 }
 
 /* ---- What the device arranged by itself -------------------------------------------------------- */

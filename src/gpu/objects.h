@@ -15,6 +15,22 @@
 #include "gpu/scratch.h"
 #include "gpu/turn.h"
 
+/* Experts of a batch that are computed together: `count` from `first` on in the order, out of one window. */
+typedef struct mo_gpu_portion {
+    uint64_t window;
+    int first, count;
+} mo_gpu_portion;
+
+/* In which order a batch computes the experts of a layer. */
+typedef struct mo_gpu_order {
+    int expert[MO_EXPERTS_MAX];
+    int count, hot; /* the first `hot` are in slots */
+    mo_gpu_portion portion[MO_EXPERTS_MAX];
+    int portions, sent; /* the first `sent` are in windows */
+    int32_t picks[MO_EXPERTS_MAX],
+        left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
+} mo_gpu_order;
+
 typedef struct mo_gpu {
     mo_accelerator accelerator;
     mo_gpu_turn turn;
@@ -29,6 +45,7 @@ typedef struct mo_gpu {
     mo_gpu_hot hot;
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
+    mo_gpu_order order;                          /* of the layer that a batch computes */
     uint64_t number;                             /* of the step */
     uint64_t steps;                              /* that ended well */
     mo_device_report report;                     /* as of the last step; under report_lock */

@@ -2,7 +2,8 @@
  * the definition (reference*.c); the others are compared with it by memcmp.
  *
  * Every kernel works on one thread's share; numeric/ops.h cuts operations over a pool. Pointers may not
- * overlap unless a line says so. Nothing here allocates or fails. */
+ * overlap unless a line says so. Nothing here allocates or fails, and no kernel takes more than a few KiB of stack:
+ * the threads that call the library are not ours. */
 #ifndef MO_NUMERIC_KERNELS_H
 #define MO_NUMERIC_KERNELS_H
 
@@ -14,6 +15,12 @@
 typedef struct mo_seen {
     int64_t begin, end;
 } mo_seen;
+
+/* Where a product or a chunk of attention lays out what it works on: one for each thread that computes, given by the
+ * caller. What is in it means nothing before and after. As large as the largest of all instruction sets needs. */
+typedef struct mo_scratch {
+    _Alignas(64) uint8_t bytes[224 * 1024];
+} mo_scratch;
 
 typedef struct mo_kernels {
     const char *name;
@@ -27,7 +34,7 @@ typedef struct mo_kernels {
      * [0, count). pick NULL means row t. Every type of weights; F32, F16 and BF16 use acts->x, the others
      * the codes. With interleaved weights row_begin is a multiple of the group. */
     void (*product)(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
-                    const int32_t *pick, int64_t count, float *y, int64_t y_stride);
+                    const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch);
 
     /* The exact values of a row in the file's layout. */
     void (*dequantize)(mo_type type, const uint8_t *row, int64_t cols, float *out);
@@ -68,7 +75,7 @@ typedef struct mo_kernels {
      * sees one of the spans, which are not empty and all are inside the chunk. Rows of q (k_len), m, l and o
      * (v_len) are [count][heads]. */
     void (*attend)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
-                   float scale, float *m, float *l, float *o);
+                   float scale, float *m, float *l, float *o, mo_scratch *scratch);
     /* Merges a later chunk (m, l, o) into (M, L, O). o NULL stands for zeros (a sink). */
     void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);
     /* O = O / L. */

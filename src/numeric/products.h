@@ -7,7 +7,7 @@
 
 #define MO_PRODUCT(name)                                                                                     \
     void name(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,                  \
-              const int32_t *pick, int64_t count, float *y, int64_t y_stride)
+              const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
 
 typedef MO_PRODUCT(mo_product_function);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nesting.h"
 #include "base/status.h"
 #include "profile/json.h"
 #include "profile/keys.h"
@@ -407,10 +408,17 @@ static mo_status parse(parser *p, const json_t *root, mo_profile **out)
     return status;
 }
 
+/* A profile has five; the parser goes down once for each. */
+enum { LEVELS_MAX = 32 };
+
 mo_status mo_profile_json_read(const char *text, size_t length, mo_profile **out, mo_error *err)
 {
     json_error_t fault;
     *out = NULL;
+    if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
+        return mo_fail(err, MO_EFORMAT, "it is no profile: it has more than %d levels of lists and objects",
+                       LEVELS_MAX);
+    }
     errno = 0;
     json_t *root = json_loadb(text, length, 0, &fault);
     if (!root) {

@@ -169,24 +169,24 @@ static const mo_format *format_for(const requantize *r, const mo_gguf_tensor *t)
 /* One line for each format that did not fit everywhere: how many tensors got which other one, and the first of them. */
 static void tell_fallbacks(const requantize *r)
 {
-    int64_t counts[MO_TYPE_LIMIT][MO_TYPE_LIMIT] = {{0}};
-    const char *first[MO_TYPE_LIMIT][MO_TYPE_LIMIT] = {{NULL}};
-    for (int64_t i = 0; i < r->count; i++) {
-        const mo_gguf_tensor *t = r->targets[i].from;
-        const mo_format *asked = r->formats[r->targets[i].class], *got = format_for(r, t);
-        if (asked && got != asked && counts[asked->type][got->type]++ == 0) {
-            first[asked->type][got->type] = t->name;
-        }
-    }
     for (uint32_t a = 0; a < MO_TYPE_LIMIT; a++) {
+        int64_t counts[MO_TYPE_LIMIT] = {0};
+        const char *first[MO_TYPE_LIMIT] = {NULL};
+        for (int64_t i = 0; i < r->count; i++) {
+            const mo_gguf_tensor *t = r->targets[i].from;
+            const mo_format *asked = r->formats[r->targets[i].class], *got = format_for(r, t);
+            if (asked && asked->type == a && got != asked && counts[got->type]++ == 0) {
+                first[got->type] = t->name;
+            }
+        }
         for (uint32_t b = 0; b < MO_TYPE_LIMIT; b++) {
-            if (counts[a][b]) {
+            if (counts[b]) {
                 mo_log(
                     MO_LOG_WARN, "quantize",
                     "%lld tensor%s (%s%s) got %s: the rows are no multiple of the %d values of %s's blocks",
-                    (long long)counts[a][b], counts[a][b] == 1 ? "" : "s", first[a][b],
-                    counts[a][b] == 1 ? "" : " and others", mo_format_of(b)->name,
-                    mo_format_of(a)->block_values, mo_format_of(a)->name);
+                    (long long)counts[b], counts[b] == 1 ? "" : "s", first[b],
+                    counts[b] == 1 ? "" : " and others", mo_format_of(b)->name, mo_format_of(a)->block_values,
+                    mo_format_of(a)->name);
             }
         }
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nesting.h"
 #include "base/status.h"
 
 /* What errors name. */
@@ -64,31 +65,6 @@ static bool says_nothing(const json_t *value)
 
 /* ---- Parsing ---- */
 
-/* Checked before the parser, which goes down once for every level. */
-static mo_status check_depth(const char *json, size_t length, mo_error *err)
-{
-    int depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < length; i++) {
-        const char c = json[i];
-        if (quoted) {
-            i += c == '\\';
-            quoted = c != '"';
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > MO_CONVERSATION_DEPTH) {
-                return mo_fail(err, MO_EINVAL,
-                               "the conversation has more than %d levels of lists and objects at byte %zu",
-                               MO_CONVERSATION_DEPTH, i + 1);
-            }
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
-    }
-    return MO_OK;
-}
-
 static mo_status parse(const char *json, size_t length, json_t **out, mo_error *err)
 {
     json_error_t e;
@@ -96,9 +72,11 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
         return mo_fail(err, MO_EINVAL, "the conversation has %zu bytes of JSON; at most %d are possible",
                        length, MO_CONVERSATION_BYTES);
     }
-    const mo_status status = check_depth(json, length, err);
-    if (status != MO_OK) {
-        return status;
+    const size_t deep = mo_nesting_beyond(json, length, MO_CONVERSATION_DEPTH);
+    if (deep) {
+        return mo_fail(err, MO_EINVAL,
+                       "the conversation has more than %d levels of lists and objects at byte %zu",
+                       MO_CONVERSATION_DEPTH, deep);
     }
     *out = json_loadb(json, length, JSON_REJECT_DUPLICATES, &e); /* a NUL in a string is refused as well */
     if (!*out) {

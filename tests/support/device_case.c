@@ -237,7 +237,7 @@ void box_multiply(const box *b, const mo_dmatrix *m, mo_daddr data, int expert, 
     const mo_weights w = {
         .data = box_at(b, data), .type = (mo_type)m->type, .rows = m->rows, .cols = m->cols};
     const float *scale = box_at(b, m->scale), *bias = box_at(b, m->bias);
-    mo_kernels_scalar.product(&w, 0, m->rows, acts, &row, 1, y, m->rows);
+    mo_kernels_scalar.product(&w, 0, m->rows, acts, &row, 1, y, m->rows, NULL);
     for (int64_t r = 0; r < m->rows; r++) {
         y[r] = scale ? y[r] * scale[expert] : y[r];
         y[r] = bias ? y[r] + bias[(int64_t)expert * m->rows + r] : y[r];

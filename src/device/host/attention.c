@@ -147,7 +147,7 @@ static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
             return;
         }
         const mo_kv_head kv = mo_kv_head_of(c->shape, h, blocks, 2);
-        k->attend(&kv, &seen, 1, q, 1, o->scale, &chunk[0], &chunk[1], chunk + 2);
+        k->attend(&kv, &seen, 1, q, 1, o->scale, &chunk[0], &chunk[1], chunk + 2, job->scratch);
         if (chunk != sum) {
             k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);
         }

@@ -49,8 +49,8 @@ static void run_in(mo_op_job *job, const mo_op_experts *o, const mo_dwork_item *
     for (int64_t r = 0; job->status == MO_OK && r < n; r += PIECE) {
         const int64_t end = r + PIECE < n ? r + PIECE : n;
         float g[PIECE], u[PIECE];
-        mo_op_multiply(job->k, &gate, r, end, &gate_in, &item->token, 1, g, PIECE);
-        mo_op_multiply(job->k, &up, r, end, &up_in, &item->token, 1, u, PIECE);
+        mo_op_multiply(job, &gate, r, end, &gate_in, &item->token, 1, g, PIECE);
+        mo_op_multiply(job, &up, r, end, &up_in, &item->token, 1, u, PIECE);
         mo_activate_row(job->k, (mo_activation)o->activation, hidden.x + item->row * n + r, g, u, end - r);
     }
     if (job->status == MO_OK) {
@@ -84,7 +84,7 @@ mo_status mo_op_host_experts_down(mo_op_job *job, const mo_op_experts *o)
         const mo_acts in = mo_op_acts_for(job, "hidden", &o->hidden, item->row + INT64_C(1), &o->down);
         float *y = mo_op_floats(job, "y", o->y, (item->row + INT64_C(1)) * n);
         if (job->status == MO_OK) {
-            mo_op_multiply(job->k, &down, 0, n, &in, &item->row, 1, y + item->row * n, n);
+            mo_op_multiply(job, &down, 0, n, &in, &item->row, 1, y + item->row * n, n);
         }
     }
     return job->status;

@@ -14,6 +14,7 @@
 typedef struct host_device {
     mo_device base;
     mo_op_host runner;
+    mo_scratch *scratch;
     mo_error failure; /* status MO_OK: none */
 } host_device;
 
@@ -48,6 +49,7 @@ static void describe(mo_device *device, mo_device_info *out)
 
 static void close_device(mo_device *device)
 {
+    free(((host_device *)device)->scratch);
     free(device);
 }
 
@@ -227,7 +229,7 @@ static mo_status launch(mo_dstream *stream, const mo_op *op, mo_error *err)
     host_device *host = (host_device *)stream->device;
     mo_host_float_mode();
     if (host->failure.status == MO_OK) {
-        mo_op_run(&host->runner, op, &host->failure);
+        mo_op_run(&host->runner, op, host->scratch, &host->failure);
     }
     return state_of(stream->device, err);
 }
@@ -296,7 +298,11 @@ mo_status mo_host_device_open(const mo_kernels *kernels, mo_device **out, mo_err
 {
     host_device *host = calloc(1, sizeof *host);
     *out = NULL;
-    if (!host) {
+    if (host) {
+        host->scratch = aligned_alloc(_Alignof(mo_scratch), sizeof *host->scratch);
+    }
+    if (!host || !host->scratch) {
+        free(host);
         return mo_fail(err, MO_ENOMEM, "no memory for a device");
     }
     host->base.backend = &backend;

@@ -23,6 +23,7 @@ typedef struct mo_op_host {
 typedef struct mo_op_job {
     const mo_op_host *host;
     const mo_kernels *k;
+    mo_scratch *scratch;
     const char *name; /* of the op */
     mo_status status;
     mo_error *err;

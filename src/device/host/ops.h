@@ -20,7 +20,7 @@ mo_acts mo_op_acts_for(mo_op_job *job, const char *operand, const mo_dacts *a, i
                        const mo_dmatrix *m);
 
 /* y[t * stride + r - begin] for rows [begin, end) of the matrix, scaled and with bias. */
-void mo_op_multiply(const mo_kernels *k, const mo_op_matrix *m, int64_t begin, int64_t end,
+void mo_op_multiply(const mo_op_job *job, const mo_op_matrix *m, int64_t begin, int64_t end,
                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t stride);
 
 /* ---- The ops; each returns job->status ---- */

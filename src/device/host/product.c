@@ -37,14 +37,14 @@ mo_acts mo_op_acts_for(mo_op_job *job, const char *operand, const mo_dacts *a, i
     return mo_op_acts(job, operand, a, rows, !codes, codes);
 }
 
-void mo_op_multiply(const mo_kernels *k, const mo_op_matrix *m, int64_t begin, int64_t end,
+void mo_op_multiply(const mo_op_job *job, const mo_op_matrix *m, int64_t begin, int64_t end,
                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t stride)
 {
     mo_weights w = m->w;
     const int64_t rows = end - begin;
     w.data += begin * mo_format_row_bytes(mo_format_of(w.type), w.cols);
     w.rows = rows;
-    k->product(&w, 0, rows, acts, pick, count, y, stride);
+    job->k->product(&w, 0, rows, acts, pick, count, y, stride, job->scratch);
     mo_finish_product(m->scale, m->bias ? m->bias + begin : NULL, rows, count, y, stride);
 }
 
@@ -63,7 +63,7 @@ mo_status mo_op_host_product(mo_op_job *job, const mo_op_product *o)
         y[i] = mo_op_floats(job, "y", o->y[i], (o->tokens - 1) * o->stride[i] + m->rows);
     }
     for (int i = 0; job->status == MO_OK && i < o->count; i++) {
-        mo_op_multiply(job->k, &matrix[i], 0, o->matrix[i].rows, &in[i], NULL, o->tokens, y[i], o->stride[i]);
+        mo_op_multiply(job, &matrix[i], 0, o->matrix[i].rows, &in[i], NULL, o->tokens, y[i], o->stride[i]);
     }
     return job->status;
 }
@@ -121,7 +121,7 @@ static void run_group(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup *g
     const mo_op_matrix m = mo_op_matrix_at(job, "groups.data", &o->matrix, g->data, g->expert);
     const mo_acts rows = pick ? *in : acts_from(in, g->first);
     if (job->status == MO_OK) {
-        mo_op_multiply(job->k, &m, 0, o->matrix.rows, &rows, pick ? pick + g->first : NULL, g->count,
+        mo_op_multiply(job, &m, 0, o->matrix.rows, &rows, pick ? pick + g->first : NULL, g->count,
                        y + g->first * o->stride, o->stride);
     }
 }

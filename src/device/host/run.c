@@ -25,9 +25,10 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_RESTORE] = "restore",
 };
 
-mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_error *err)
+mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
 {
-    mo_op_job job = {.host = host, .k = host->kernels, .name = names[op->kind], .err = err};
+    mo_op_job job = {
+        .host = host, .k = host->kernels, .scratch = scratch, .name = names[op->kind], .err = err};
     switch (op->kind) {
     case MO_OP_STREAM: return mo_op_host_stream(&job, &op->stream);
     case MO_OP_PRODUCT: return mo_op_host_product(&job, &op->product);

@@ -5,7 +5,8 @@
 
 #include "device/host/operands.h"
 
-/* MO_EDEVICE when an address does not resolve: err says which op and which operand. MO_OP_AWAIT polls. */
-mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_error *err);
+/* MO_EDEVICE when an address does not resolve: err says which op and which operand. MO_OP_AWAIT polls.
+ * scratch belongs to this call alone. */
+mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err);
 
 #endif

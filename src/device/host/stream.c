@@ -5,9 +5,8 @@
 #include "device/host/ops.h"
 #include "numeric/merge.h"
 
-enum {
-    ROW_MAX = 4096
-}; /* values of a row that needs no memory of its own: a step of a usual model allocates nothing */
+/* Values of a row that needs no memory of its own: a step of a usual model allocates nothing. */
+enum { ROW_MAX = sizeof(mo_scratch) / (2 * sizeof(float)) };
 
 /* The operands of a stream op, found. */
 typedef struct stream_parts {
@@ -143,7 +142,7 @@ mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o)
     if (job->status != MO_OK) {
         return job->status;
     }
-    float own[2 * ROW_MAX];
+    float *own = (void *)job->scratch;
     p.sum = o->n <= ROW_MAX ? own : malloc(2 * sizeof(float) * (size_t)o->n);
     if (!p.sum) {
         return mo_fail(job->err, MO_ENOMEM, "no memory for two rows of %d values", o->n);

@@ -86,6 +86,15 @@ static int start(mo_sim_stream *stream)
     return failed;
 }
 
+static void drop(mo_sim_stream *stream)
+{
+    if (stream) {
+        free(stream->scratch);
+        free(stream->queue);
+    }
+    free(stream);
+}
+
 /* ---- The device's calls ----------------------------------------------------------------------- */
 
 mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *err)
@@ -98,16 +107,18 @@ mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *er
         return status;
     }
     mo_sim_stream *stream = calloc(1, sizeof *stream);
-    if (!stream || !grow(stream)) {
-        free(stream);
+    if (stream) {
+        stream->scratch = aligned_alloc(_Alignof(mo_scratch), sizeof *stream->scratch);
+    }
+    if (!stream || !stream->scratch || !grow(stream)) {
+        drop(stream);
         return mo_fail(err, MO_ENOMEM, "no memory for a stream");
     }
     stream->base.device = device;
     pthread_cond_init(&stream->work, NULL);
     if (start(stream) != 0) {
         pthread_cond_destroy(&stream->work);
-        free(stream->queue);
-        free(stream);
+        drop(stream);
         return mo_fail(err, MO_ENOMEM, "a thread for a stream of the simulated GPU cannot be had");
     }
     pthread_mutex_lock(&sim->lock);
@@ -156,8 +167,7 @@ void mo_sim_stream_destroy(mo_dstream *base)
     pthread_join(stream->thread, NULL);
     assert(stream->count == 0);
     pthread_cond_destroy(&stream->work);
-    free(stream->queue);
-    free(stream);
+    drop(stream);
     pthread_mutex_lock(&sim->lock);
     sim->streams--;
     pthread_mutex_unlock(&sim->lock);

@@ -11,6 +11,7 @@ typedef struct mo_sim_stream {
     mo_dstream base;
     pthread_t thread;
     pthread_cond_t work; /* there is a command, or the end */
+    mo_scratch *scratch;
     mo_sim_command *queue;
     int limit, first, count;
     uint64_t enqueued, completed;

@@ -124,16 +124,17 @@ static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo
 }
 
 /* Without the lock. *over_ns is when it was over. */
-static mo_status execute(mo_sim *sim, const mo_sim_command *command, int64_t *over_ns, mo_error *err)
+static mo_status execute(mo_sim *sim, const mo_sim_stream *stream, const mo_sim_command *command,
+                         int64_t *over_ns, mo_error *err)
 {
     mo_status status = MO_OK;
     int64_t link_ns = 0;
     if (command->kind == OP) {
-        status = mo_op_run(&sim->runner, &command->op, err);
+        status = mo_op_run(&sim->runner, &command->op, stream->scratch, err);
     } else if (command->kind == PROGRAM) {
         const mo_sim_program *program = command->on.object;
         for (int i = 0; i < program->count && status == MO_OK && !atomic_load(&sim->lost); i++) {
-            status = mo_op_run(&sim->runner, &program->ops[i], err);
+            status = mo_op_run(&sim->runner, &program->ops[i], stream->scratch, err);
         }
     } else {
         status = copy(sim, command, &link_ns, err);
@@ -158,7 +159,7 @@ static void work(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *comma
         int64_t over_ns = 0;
         sim->executing++;
         pthread_mutex_unlock(&sim->lock);
-        const mo_status status = execute(sim, command, &over_ns, &err);
+        const mo_status status = execute(sim, stream, command, &over_ns, &err);
         pthread_mutex_lock(&sim->lock);
         sim->executing--;
         stream->over_ns = over_ns;

@@ -455,12 +455,19 @@ typedef void mo_tile_runner(const mo_panel *panel, const mo_quad *x, int64_t blo
 typedef void mo_panel_unpacker(const mo_weights *w, int64_t r, int64_t end, int64_t first, int64_t blocks,
                                mo_panel *panel);
 
-/* Rows [begin, end), all of one layout. About 70 KB of stack. */
+/* What a product with several tokens lays out. */
+typedef struct mo_matrix_space {
+    mo_panel panel;
+    mo_quad quads[MO_BATCH_QUADS][MO_STRETCH];
+} mo_matrix_space;
+
+_Static_assert(sizeof(mo_matrix_space) <= sizeof(mo_scratch), "panel and tokens fit the scratch");
+
+/* Rows [begin, end), all of one layout. */
 static void mo_matrix_rows(mo_shape shape, mo_panel_unpacker *unpack, mo_tile_runner *run,
                            const mo_neon_job *job, int64_t begin, int64_t end)
 {
-    mo_panel panel;
-    mo_quad quads[MO_BATCH_QUADS][MO_STRETCH];
+    mo_matrix_space *space = (void *)job->scratch;
     const int64_t blocks = job->w->cols / 32;
     const int steps = shape.values / 32;
     for (int64_t t0 = 0; t0 < job->count; t0 += MO_BATCH_QUADS * MO_TILE_TOKENS) {
@@ -469,14 +476,15 @@ static void mo_matrix_rows(mo_shape shape, mo_panel_unpacker *unpack, mo_tile_ru
         for (int64_t b0 = 0; b0 < blocks; b0 += MO_STRETCH) {
             const int64_t length = blocks - b0 < MO_STRETCH ? blocks - b0 : MO_STRETCH;
             for (int64_t k = 0; k < batch; k++) {
-                mo_quad_lay(job, t0 + MO_TILE_TOKENS * k, shape.fold, shape.offset, b0, length, quads[k]);
+                mo_quad_lay(job, t0 + MO_TILE_TOKENS * k, shape.fold, shape.offset, b0, length,
+                            space->quads[k]);
             }
             for (int64_t r = begin; r < end; r += MO_TILE_ROWS) {
-                unpack(job->w, r, end, b0 / steps, length / steps, &panel);
+                unpack(job->w, r, end, b0 / steps, length / steps, &space->panel);
                 for (int64_t k = 0; k < batch; k++) {
                     const int64_t t = t0 + MO_TILE_TOKENS * k;
-                    run(&panel, quads[k], length, b0 == 0, job->y + t * job->y_stride + r, job->y_stride,
-                        end - r, job->count - t);
+                    run(&space->panel, space->quads[k], length, b0 == 0, job->y + t * job->y_stride + r,
+                        job->y_stride, end - r, job->count - t);
                 }
             }
         }

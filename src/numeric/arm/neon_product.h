@@ -71,7 +71,7 @@ static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begi
 
 MO_PRODUCT(MO_NEON_PRODUCT)
 {
-    const mo_neon_job job = {w, acts, pick, count, y, y_stride};
+    const mo_neon_job job = {w, acts, pick, count, y, y_stride, scratch};
     if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         multiply_float(&job, row_begin, row_end);
         return;
@@ -80,7 +80,7 @@ MO_PRODUCT(MO_NEON_PRODUCT)
     const int64_t grouped = w->interleave ? w->rows / MO_GROUP * MO_GROUP : 0;
     const bool known = w->interleave == 0 || w->interleave == MO_GROUP;
     if (!known || (row_begin < grouped && row_begin % MO_GROUP)) {
-        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
         return;
     }
     multiply_rows(&job, MO_GROUPED, row_begin, row_end < grouped ? row_end : grouped);

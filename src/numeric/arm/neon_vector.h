@@ -14,6 +14,7 @@ typedef struct mo_neon_job {
     int64_t count;
     float *y;
     int64_t y_stride;
+    mo_scratch *scratch;
 } mo_neon_job;
 
 MO_INLINE int64_t mo_neon_token(const mo_neon_job *job, int64_t t)

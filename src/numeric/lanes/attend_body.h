@@ -17,7 +17,7 @@ enum {
     TILE = 4,      /* queries per register tile */
 };
 
-/* What one call keeps on its stack: 192 KiB, with AVX-512 224. Rows of keys, queries and values follow each other without a gap:
+/* What one call keeps in its scratch: 192 KiB, with AVX-512 224. Rows of keys, queries and values follow each other without a gap:
  * at a distance of a power of two they would share too few places in the first cache. */
 typedef struct attend_space {
     float score[ROWS][MO_CHUNK]; /* index u mod 256, -infinity where masked; then the weights p */
@@ -40,6 +40,8 @@ typedef struct attend_space {
         float value[VALUES * LENGTH];
     };
 } attend_space;
+
+_Static_assert(sizeof(attend_space) <= sizeof(mo_scratch), "a chunk of attention fits the scratch");
 
 /* The rows of one round: queries q + r * k_len. */
 typedef struct attend_round {
@@ -519,13 +521,13 @@ static void attend_rows(attend_space *s, const attend_round *a, bool many, float
 }
 
 static void attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
-                   float scale, float *m, float *l, float *o)
+                   float scale, float *m, float *l, float *o, mo_scratch *scratch)
 {
     if (kv->k_len > LENGTH || kv->v_len > LENGTH) {
-        mo_reference_attend(kv, spans, count, q, heads, scale, m, l, o);
+        mo_reference_attend(kv, spans, count, q, heads, scale, m, l, o, scratch);
         return;
     }
-    attend_space space;
+    attend_space *space = (void *)scratch;
     const int64_t all = count * heads, pad = (kv->k_len + 31) / 32 * 32;
     const bool many = LANES_TURN && kv->type != MO_KV_Q8_0 && kv->k_len % 32 == 0 && all >= MANY;
     const int64_t fit = many ? ROWS : (kv->type == MO_KV_Q8_0 ? CODES : FLOATS) / pad;
@@ -540,7 +542,7 @@ static void attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, co
         for (int64_t i = 0; i < round.rows; i++) {
             round.seen[i] = spans[(r + i) / heads];
         }
-        attend_rows(&space, &round, many, m + r, l + r);
+        attend_rows(space, &round, many, m + r, l + r);
     }
 }
 

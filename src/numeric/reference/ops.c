@@ -273,8 +273,9 @@ static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float
 }
 
 void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q,
-                         int64_t heads, float scale, float *m, float *l, float *o)
+                         int64_t heads, float scale, float *m, float *l, float *o, mo_scratch *scratch)
 {
+    (void)scratch;
     for (int64_t i = 0; i < count * heads; i++) {
         attend_one(kv, spans[i / heads], q + i * kv->k_len, scale, m + i, l + i, o + i * kv->v_len);
     }

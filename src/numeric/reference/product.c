@@ -119,8 +119,9 @@ static float float_dot(mo_type type, const uint8_t *row, const float *x, int64_t
 }
 
 void mo_reference_product(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
-                          const int32_t *pick, int64_t count, float *y, int64_t y_stride)
+                          const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
 {
+    (void)scratch;
     const mo_format *f = mo_format_of(w->type);
     const int64_t row_bytes = mo_format_row_bytes(f, w->cols);
     for (int64_t r = row_begin; r < row_end; r++) {

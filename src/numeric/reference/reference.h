@@ -9,7 +9,8 @@
 void mo_reference_quantize(const float *x, int64_t n, int8_t *q, float *d, float *s, int32_t *sum,
                            int16_t *half_sum);
 void mo_reference_product(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
-                          const int32_t *pick, int64_t count, float *y, int64_t y_stride);
+                          const int32_t *pick, int64_t count, float *y, int64_t y_stride,
+                          mo_scratch *scratch);
 
 /* The tree that ends the 32-lane order: for s in 16, 8, 4, 2, 1: lane[i] += lane[i + s]. */
 float mo_reference_lane_sum(const float *lane);
@@ -34,7 +35,7 @@ void mo_reference_softcap(float *x, int64_t n, float cap);
 void mo_reference_rope(float *x, const float *c, const float *s, int64_t n_rot, bool neox);
 bool mo_reference_kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
 void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q,
-                         int64_t heads, float scale, float *m, float *l, float *o);
+                         int64_t heads, float scale, float *m, float *l, float *o, mo_scratch *scratch);
 void mo_reference_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);
 void mo_reference_attend_finish(float *O, float L, int64_t n);
 void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps,

@@ -7,5 +7,5 @@
 MO_PRODUCT(mo_avx2_product)
 {
     const tiler tile = {mo_avx2_tile, TILE_TOKENS};
-    any_product(tile, mo_avx2_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride);
+    any_product(tile, mo_avx2_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
 }

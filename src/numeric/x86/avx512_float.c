@@ -126,6 +126,7 @@ MO_INLINE void typed(mo_type type, const mo_weights *w, int64_t row_begin, int64
 
 MO_PRODUCT(mo_avx512_float_product)
 {
+    (void)scratch;
     switch (w->type) {
     case MO_F32: typed(MO_F32, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
     case MO_F16: typed(MO_F16, w, row_begin, row_end, acts, pick, count, y, y_stride); break;

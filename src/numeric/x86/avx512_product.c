@@ -8,18 +8,20 @@
 MO_PRODUCT(mo_avx512_product)
 {
     const tiler tile = {mo_avx512_tile, TILE_TOKENS};
-    any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride);
+    any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
+                scratch);
 }
 
 MO_PRODUCT(mo_amx_product)
 {
     if (count <= AMX_TOKENS / 2 || mo_format_of(w->type)->kind == MO_KIND_FLOAT ||
         halves_apart(mo_fold_of(w->type))) {
-        mo_avx512_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        mo_avx512_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
         return;
     }
     const tiler tile = {mo_amx_tile, AMX_TOKENS};
     mo_amx_begin();
-    any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride);
+    any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
+                scratch);
     mo_amx_end();
 }

@@ -1,5 +1,5 @@
 /* Pack: the activations of a batch, cut into slots of 512 columns that the x86 products read with one
- * pointer and constant offsets. Built on the stack once per call and used by every group of rows. */
+ * pointer and constant offsets. Built once per call and used by every group of rows. */
 #ifndef MO_NUMERIC_X86_PACK_H
 #define MO_NUMERIC_X86_PACK_H
 
@@ -18,7 +18,7 @@
 enum {
     MO_PACK_BLOCKS = 16, /* blocks of 32 in a slot, two of the largest file blocks */
     MO_PACK_COLS = 32 * MO_PACK_BLOCKS,
-    MO_PACK_SLOTS = 192, /* 144 KiB of stack; decoding 16 rows is then shared by up to 192 tokens */
+    MO_PACK_SLOTS = 192, /* 144 KiB; decoding 16 rows is then shared by up to 192 tokens */
 };
 
 /* 1.5 * 2^23 as integer bits: an integer of less than 22 bits added to them is, read as a float, that

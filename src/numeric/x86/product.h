@@ -129,13 +129,22 @@ typedef struct batch {
     int tokens, padded;
     float *y;
     int64_t y_stride;
+    mo_step *panel; /* [MO_PACK_BLOCKS] */
 } batch;
+
+/* What a product lays out: the slots of its tokens, and the decoded blocks of LANES rows. */
+typedef struct product_space {
+    _Alignas(64) mo_slot512 slots[MO_PACK_SLOTS];
+    _Alignas(64) mo_step panel[MO_PACK_BLOCKS];
+} product_space;
+
+_Static_assert(sizeof(product_space) <= sizeof(mo_scratch), "slots and panel fit the scratch");
 
 /* Sixteen or eight rows with the whole batch. Whether blocks are folded at once or kept is asked for every
  * block, which costs nothing next to its work and halves the code. */
 MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, const batch *j)
 {
-    mo_step panel[MO_PACK_BLOCKS];
+    mo_step *panel = j->panel;
     sink k = {j->tokens == 1 ? NULL : panel, j->slots, floats(0.0f)};
     if (j->tokens == 1 && j->first) {
         k.acc = rows_load(rows, j->y);
@@ -185,9 +194,9 @@ static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, co
 /* Tokens begin .. begin + tokens - 1: as many columns at a time as the slots hold. */
 static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
                         const mo_acts *acts, const int32_t *pick, int64_t begin, int tokens, float *y,
-                        int64_t y_stride)
+                        int64_t y_stride, mo_scratch *scratch)
 {
-    _Alignas(64) mo_slot512 slots[MO_PACK_SLOTS];
+    product_space *space = (void *)scratch;
     const mo_fold fold = mo_fold_of(w->type);
     const int32_t offset = code_offset(w->type);
     const int width = tokens == 1 ? 1 : tokens <= 2 ? 2 : tokens <= 4 ? 4 : tile.tokens;
@@ -196,7 +205,7 @@ static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int6
     const int64_t blocks = w->cols / 32;
     for (int64_t first = 0; first < blocks; first += most) {
         const int64_t here = blocks - first < most ? blocks - first : most;
-        mo_slot512 *slot = slots;
+        mo_slot512 *slot = space->slots;
         for (int64_t b = 0; b < here; b += MO_PACK_BLOCKS) {
             const int n = here - b < MO_PACK_BLOCKS ? (int)(here - b) : MO_PACK_BLOCKS;
             for (int t = 0; t < padded; t++, slot++) {
@@ -208,7 +217,8 @@ static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int6
                 }
             }
         }
-        const batch j = {tile, slots, first, here, tokens, padded, y + begin * y_stride, y_stride};
+        const batch j = {tile,   space->slots,         first,    here,        tokens,
+                         padded, y + begin * y_stride, y_stride, space->panel};
         all_rows(w, row_begin, row_end, &j);
     }
 }
@@ -216,27 +226,27 @@ static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int6
 /* Products of quantized matrices in the file's layout or interleaved by LANES rows. */
 static void quantized_product(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
                               const mo_acts *acts, const int32_t *pick, int64_t count, float *y,
-                              int64_t y_stride)
+                              int64_t y_stride, mo_scratch *scratch)
 {
     /* Batches of nearly equal size, so that the last one is not left with a few tokens. */
     const int64_t batches = (count + MO_PACK_SLOTS - 1) / MO_PACK_SLOTS;
     for (int64_t n = 0; n < batches; n++) {
         const int64_t begin = count * n / batches, end = count * (n + 1) / batches;
-        all_columns(tile, w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride);
+        all_columns(tile, w, row_begin, row_end, acts, pick, begin, (int)(end - begin), y, y_stride, scratch);
     }
 }
 
 /* Every matrix: floats by the set's function for them, and what another set interleaved by the definition. */
 static void any_product(tiler tile, mo_product_function *float_product, const mo_weights *w,
                         int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,
-                        int64_t count, float *y, int64_t y_stride)
+                        int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
 {
     if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
-        float_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        float_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
     } else if (w->interleave && w->interleave != LANES) {
-        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
+        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
     } else {
-        quantized_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride);
+        quantized_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
     }
 }
 
