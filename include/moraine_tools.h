@@ -32,6 +32,41 @@ typedef struct mo_machine_info {
 /* Reads some small files each time. Any thread; cannot fail. */
 MO_API void mo_machine_describe(mo_machine_info *out, size_t size);
 
+/* ---- Doctor --------------------------------------------------------------------------------- */
+
+typedef struct mo_doctor_options {
+    size_t size;
+    const char *model;  /* a model file, whose disk is looked at as well; NULL: none */
+    const char *device; /* as in mo_model_options; it is opened for a moment */
+    /* Put before every path of /proc and /sys, for tests and for looking at copies of another machine's; NULL: none. What
+     * comes from instructions and system calls is this machine's. */
+    const char *root;
+} mo_doctor_options;
+
+MO_API void mo_doctor_options_init(mo_doctor_options *options, size_t size);
+static inline mo_doctor_options mo_doctor_options_default(void)
+{
+    mo_doctor_options o;
+    mo_doctor_options_init(&o, sizeof o);
+    return o;
+}
+
+/* One thing that was looked at. */
+typedef struct mo_finding_info {
+    const char *name; /* such as "huge_pages": a constant */
+    bool wrong;       /* it keeps models slow */
+    const char *what; /* how it is, and what that costs: the doctor's */
+    const char *mend; /* a command that mends it; "": there is none, or nothing is wrong. The doctor's */
+} mo_finding_info;
+
+/* Looks for what keeps models slow on this machine, in some milliseconds, and changes nothing. Fails when the model cannot be
+ * opened; what cannot be read of the machine is left out. */
+typedef struct mo_doctor mo_doctor;
+MO_API mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_error *err);
+MO_API void mo_doctor_close(mo_doctor *doctor);
+/* By number, from 0; false past the last. */
+MO_API bool mo_doctor_finding(const mo_doctor *doctor, int index, mo_finding_info *out, size_t size);
+
 /* ---- Files --------------------------------------------------------------------------------- */
 
 /* A GGUF model file, or all parts of a split one: what its header says. Tensor data are not read.

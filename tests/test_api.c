@@ -364,6 +364,25 @@ static void conversations(void **state)
     mo_model_close(model);
 }
 
+/* More positions than the model was opened for, however few those are. */
+static void sessions_that_are_too_long(void **state)
+{
+    (void)state;
+    mo_model_options o = mo_model_options_default();
+    mo_session_options s = mo_session_options_default();
+    mo_session *session = NULL;
+    mo_model *model = NULL;
+    mo_error err = {.detail = ""};
+    o.context = 1;
+    o.learning.profile = "off";
+    assert_int_equal(mo_model_open(MODEL, &o, &model, &err), MO_OK);
+    s.context = 2;
+    assert_int_equal(mo_session_open(model, &s, &session, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "at most 1 positions, not 2"));
+    assert_null(strstr(err.detail, "1 to 1"));
+    mo_model_close(model);
+}
+
 static void structs_grow(void **state)
 {
     (void)state;
@@ -395,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structs_grow),
+        cmocka_unit_test(sessions_that_are_too_long),
         cmocka_unit_test(conversations),
         cmocka_unit_test(masks_and_log_probabilities),
         cmocka_unit_test(one_cancelled),

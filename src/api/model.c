@@ -8,6 +8,7 @@
 #include "api/settings.h"
 #include "base/growing.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
@@ -234,6 +235,10 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
     pthread_mutex_init(&m->profile_lock, NULL);
+    sigset_t before;
+    if (o.map) {
+        mo_mapped_enter(&before);
+    }
     status = mo_pool_create(o.threads, &m->pool, err);
     if (status == MO_OK) {
         status = find_means(&o, &means, err);
@@ -253,6 +258,12 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     }
     if (status == MO_OK) {
         status = mo_reports_open(m, err);
+    }
+    if (status == MO_OK) {
+        status = mo_checkpoint_check(m->checkpoint, err);
+    }
+    if (o.map) {
+        mo_mapped_leave(&before);
     }
     if (status != MO_OK) {
         mo_model_close(m);

@@ -275,11 +275,13 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Workers take no signals: they belong to the program's own threads. */
+/* Workers take no signals, which belong to the program's own threads; but for those that say that memory they read is gone
+ * (base/mapped.h). */
 static int start_workers(mo_pool *pool)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = 0;
     for (int i = 1; i < pool->threads && !failed; i++) {

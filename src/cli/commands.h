@@ -9,6 +9,7 @@ int cli_trace(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_chat(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_machine(int argc, char **argv);

@@ -31,6 +31,7 @@ static const struct {
     {"template", "render chat templates: lines of JSON in, lines of JSON out", cli_template},
     {"inspect", "show what a model file holds and what one token reads of it", cli_inspect},
     {"machine", "show what this machine offers: cores, instruction sets, memory", cli_machine},
+    {"doctor", "find what on this machine keeps models slow, and what mends it", cli_doctor},
     {"quantize", "write a model with its weights in other formats", cli_quantize},
     {"synth", "make a model file of a published model's shape with random weights", cli_synth},
 };

@@ -41,6 +41,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
         return mo_fail(err, MO_ENOMEM, "no memory for the engine");
     }
     e->spec = mo_checkpoint_spec(model);
+    e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
     e->kernels = options->kernels;
     e->pool = options->pool;
     e->tiers = options->tiers;

@@ -34,7 +34,8 @@ typedef struct mo_engine_counters {
 } mo_engine_counters;
 
 typedef struct mo_engine {
-    const mo_model_spec *spec; /* the model's, which outlives the engine */
+    const mo_model_spec *spec;   /* the model's, which outlives the engine */
+    const mo_checkpoint *mapped; /* the model, where its file is mapped and may change; else NULL */
     const mo_kernels *kernels;
     mo_pool *pool;
     mo_tiers *tiers;                             /* NULL: everything is in RAM */

@@ -42,8 +42,11 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
 {
     *out = NULL;
     if (context < 1 || context > engine->context) {
-        return mo_fail(err, MO_EINVAL, "a session of this engine holds 1 to %lld positions, not %lld",
-                       (long long)engine->context, (long long)context);
+        return mo_fail(
+            err, MO_EINVAL,
+            "a session of this model has at most %lld positions, not %lld; open the model with a larger "
+            "`context`",
+            (long long)engine->context, (long long)context);
     }
     mo_session *s = calloc(1, sizeof *s);
     if (!s) {

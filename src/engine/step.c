@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "base/mapped.h"
 #include "base/status.h"
 #include "engine/accelerator.h"
 #include "engine/forward.h"
@@ -162,6 +163,22 @@ static mo_status run(mo_forward *forward, mo_error *err)
     return mo_logits_emit(forward, err);
 }
 
+/* What was computed from a file that is not whole any more counts for nothing, whatever came of it. */
+static mo_status run_mapped(mo_forward *forward, mo_error *err)
+{
+    mo_error own;
+    sigset_t before;
+    mo_mapped_enter(&before);
+    const mo_status status = run(forward, err);
+    mo_mapped_leave(&before);
+    const mo_status whole = mo_checkpoint_check(forward->engine->mapped, &own);
+    if (whole != MO_OK) {
+        *err = own;
+        return whole;
+    }
+    return status;
+}
+
 typedef struct picks {
     const mo_slice *slices;
     int64_t vocab;
@@ -206,7 +223,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
                           .w = &engine->space,
                           .slices = slices,
                           .slice_count = count};
-    const mo_status status = run(&forward, err);
+    const mo_status status = engine->mapped ? run_mapped(&forward, err) : run(&forward, err);
     if (status == MO_EDEVICE) {
         mo_engine_lose_accelerator(engine, err);
     }

@@ -9,15 +9,11 @@
 #include "base/host.h"
 #include "base/input.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/status.h"
 #include "model/pieces.h"
 
 #define LINE_BYTES 64
-
-typedef struct mapping {
-    uint8_t *data;
-    size_t bytes;
-} mapping;
 
 struct mo_checkpoint {
     mo_gguf *gguf;
@@ -26,7 +22,7 @@ struct mo_checkpoint {
     char *path; /* in the arena */
     uint8_t *region;
     size_t region_bytes;
-    mapping *maps; /* of each part, in the arena; NULL when the file was read */
+    mo_mapped **maps; /* of each part, in the arena; NULL when the file was read */
     mo_home *homes;
     size_t home_count;
     mo_checkpoint_bytes bytes;
@@ -280,31 +276,11 @@ static mo_status note_homes(loader *l, mo_error *err)
 
 /* ---- Mapping ---- */
 
-static mo_status map_part(loader *l, int part, mo_error *err)
-{
-    const mo_input *input = l->inputs[part];
-    mapping *m = &l->model->maps[part];
-    const int64_t bytes = mo_gguf_part_bytes(l->model->gguf, part);
-    if (mo_input_bytes(input) < (uint64_t)bytes) {
-        return mo_fail(err, MO_EFORMAT, "%s: the file became shorter while it was opened; fetch it again",
-                       mo_input_path(input));
-    }
-    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, mo_input_descriptor(input), 0);
-    if (data == MAP_FAILED) {
-        return mo_fail(err, MO_ENOMEM,
-                       "%s: the file could not be mapped; its file system may not allow it, so load it "
-                       "without mapping",
-                       mo_input_path(input));
-    }
-    *m = (mapping){.data = data, .bytes = (size_t)bytes};
-    return MO_OK;
-}
-
 /* What every token reads is wanted soon; experts come when they are routed to. */
-static void hint(const mapping *m, const mo_gguf_tensor *t)
+static void hint(const mo_mapped *m, const mo_gguf_tensor *t)
 {
     const int64_t page = sysconf(_SC_PAGESIZE), from = t->offset / page * page;
-    madvise(m->data + from, (size_t)(t->offset + t->bytes - from), MADV_WILLNEED);
+    madvise(mo_mapped_data(m) + from, (size_t)(t->offset + t->bytes - from), MADV_WILLNEED);
 }
 
 static mo_status map_matrices(loader *l, mo_error *err)
@@ -316,11 +292,12 @@ static mo_status map_matrices(loader *l, mo_error *err)
         return no_memory(l, err);
     }
     for (int i = 0; i < parts && status == MO_OK; i++) {
-        status = map_part(l, i, err);
+        status = mo_mapped_open(l->inputs[i], (size_t)mo_gguf_part_bytes(l->model->gguf, i),
+                                &l->model->maps[i], err);
     }
     for (size_t n = 0; n < l->binder.count && status == MO_OK; n++) {
         const mo_binding *w = &l->binder.bindings[n];
-        const mapping *m = &l->model->maps[w->tensor->part];
+        const mo_mapped *m = l->model->maps[w->tensor->part];
         if (!stays(l, w)) {
             continue;
         }
@@ -328,7 +305,7 @@ static mo_status map_matrices(loader *l, mo_error *err)
             hint(m, w->tensor);
         }
         for (int64_t i = 0; i < w->count; i++) {
-            mo_binding_matrix(w, i)->data = m->data + w->tensor->offset + w->first + i * w->stride;
+            mo_binding_matrix(w, i)->data = mo_mapped_data(m) + w->tensor->offset + w->first + i * w->stride;
             if (w->tensor->format->type == MO_MXFP4 && !mo_pieces_add_matrix(&l->pieces, w, i, NULL)) {
                 return no_memory(l, err);
             }
@@ -496,9 +473,7 @@ void mo_checkpoint_free(mo_checkpoint *model)
         return;
     }
     for (int i = 0; model->maps && i < mo_gguf_parts(model->gguf); i++) {
-        if (model->maps[i].data) {
-            munmap(model->maps[i].data, model->maps[i].bytes);
-        }
+        mo_mapped_close(model->maps[i]);
     }
     if (model->region) {
         mo_host_free_huge(model->region, model->region_bytes);
@@ -506,6 +481,20 @@ void mo_checkpoint_free(mo_checkpoint *model)
     mo_gguf_close(model->gguf);
     mo_arena_destroy(model->arena);
     free(model);
+}
+
+bool mo_checkpoint_mapped(const mo_checkpoint *model)
+{
+    return model->maps != NULL;
+}
+
+mo_status mo_checkpoint_check(const mo_checkpoint *model, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int i = 0; model->maps && i < mo_gguf_parts(model->gguf) && status == MO_OK; i++) {
+        status = mo_mapped_check(model->maps[i], err);
+    }
+    return status;
 }
 
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *model)

@@ -9,8 +9,8 @@ typedef struct mo_checkpoint mo_checkpoint;
 
 typedef struct mo_load_options {
     bool map;       /* map the file instead of reading it: starts at once, reads while computing. MXFP4
-                       tensors are still read once, because their exponents must be checked first. The file
-                       must not be changed while it is mapped */
+                       tensors are still read once, because their exponents must be checked first. A file
+                       that changes while it is mapped fails the steps: mo_checkpoint_check() */
     int interleave; /* rows per group for matrices that are loaded once; 0: keep the file's layout. A mapped
                        file keeps its layout */
     /* What is not loaded: its views stay without data, and mo_checkpoint_homes() says where the bytes are. */
@@ -32,6 +32,11 @@ typedef struct mo_load_options {
 mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, mo_checkpoint **out,
                              mo_error *err);
 void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
+
+/* Is its file mapped? Then whoever has computed with the weights asks whether they were whole: MO_EIO when the file has
+ * become shorter, was written to or could not be read (base/mapped.h). Of other models MO_OK. */
+bool mo_checkpoint_mapped(const mo_checkpoint *checkpoint);
+mo_status mo_checkpoint_check(const mo_checkpoint *checkpoint, mo_error *err);
 
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
 const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *checkpoint);

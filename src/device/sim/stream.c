@@ -72,11 +72,12 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals belong to the program's own threads. */
+/* Signals belong to the program's own threads, but for what reading a mapped file brings. */
 static int start(mo_sim_stream *stream)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&stream->thread, NULL, work, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

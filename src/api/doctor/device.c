@@ -1,0 +1,88 @@
+/* The GPU: is there one, is it used, and if not, why. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/doctor/findings.h"
+#include "base/textfile.h"
+#include "device/choice.h"
+
+static unsigned long number_of(const char *folder, const char *name, int base)
+{
+    char text[64];
+    return mo_textfile_read(text, sizeof text, "%s/%s", folder, name) ? strtoul(text, NULL, base) : 0;
+}
+
+/* GPUs that could be used, and the first whose slot gives it fewer lanes than both could have. */
+static int count_cards(const char *root, unsigned long *has, unsigned long *could)
+{
+    enum { NVIDIA = 0x10de, DISPLAY = 0x03 };
+    char path[512], card[1024];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root);
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] == '.') {
+            continue;
+        }
+        snprintf(card, sizeof card, "%s/%s", path, e->d_name);
+        if (number_of(card, "vendor", 16) != NVIDIA || number_of(card, "class", 16) >> 16 != DISPLAY) {
+            continue;
+        }
+        count++;
+        const unsigned long now = number_of(card, "current_link_width", 10),
+                            most = number_of(card, "max_link_width", 10);
+        if (now && now < most && *could == 0) {
+            *has = now;
+            *could = most;
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    return count;
+}
+
+static void look_at_memory(mo_visit *v, mo_device *device)
+{
+    mo_device_info info;
+    mo_device_describe(device, &info);
+    const double gib = 1.0 / (double)(INT64_C(1) << 30),
+                 free_share = (double)info.free_bytes / (double)info.total_bytes;
+    if (info.total_bytes > 0 && free_share < 0.7) {
+        mo_visit_wrong(v, "gpu", "nvidia-smi   (and end what is listed there)",
+                       "%s is used, but other programs have %.1f of its %.1f GiB", info.name,
+                       (double)(info.total_bytes - info.free_bytes) * gib, (double)info.total_bytes * gib);
+    } else {
+        mo_visit_well(v, "gpu", "%s, %.1f GiB free", info.name, (double)info.free_bytes * gib);
+    }
+}
+
+void mo_visit_device(mo_visit *v, const char *name)
+{
+    char why[MO_DEVICE_WHY] = "";
+    mo_error err = {0};
+    mo_device *device = NULL;
+    unsigned long has = 0, could = 0;
+    const int cards = count_cards(v->root, &has, &could);
+    const mo_status status = mo_device_choose(name, &device, why, sizeof why, &err);
+    if (device) {
+        look_at_memory(v, device);
+        mo_device_close(device);
+    } else if (cards == 0 && (!name || strcmp(name, "auto") == 0)) {
+        mo_visit_well(v, "gpu", "there is none that could be used");
+    } else if (status != MO_OK || why[0]) {
+        mo_visit_wrong(v, "gpu", "nvidia-smi   (says whether the driver works)", "The GPU is not used: %s",
+                       status != MO_OK ? err.detail : why);
+    } else {
+        mo_visit_well(v, "gpu", "not asked for");
+    }
+    if (could) {
+        mo_visit_wrong(
+            v, "gpu_link", "",
+            "A GPU has %lu of the %lu lanes that it could have: it is in a narrow slot, or does not "
+            "sit well in it; weights cross so much slower",
+            has, could);
+    }
+}
