@@ -296,13 +296,15 @@ static void nest(work *w)
 {
     enum { DEEP = 100000 };
     mo_model *model = NULL;
+    mo_profile_report report;
     char *deep = malloc(2 * DEEP), *text = NULL;
     w->good = deep && ok(mo_model_open(w->path, &w->options, &model, &w->err));
     if (w->good) {
         memset(deep, '[', DEEP);
         memset(deep + DEEP, ']', DEEP);
-        w->good = mo_model_chat_json(model, deep, 2 * DEEP, NULL, &text, &w->err) == MO_EINVAL &&
-                  mo_model_profile_apply(model, deep, 2 * DEEP, NULL, 0, &w->err) == MO_EFORMAT;
+        w->good =
+            mo_model_chat_json(model, deep, 2 * DEEP, NULL, &text, &w->err) == MO_EINVAL &&
+            mo_model_profile_apply(model, deep, 2 * DEEP, &report, sizeof report, &w->err) == MO_EFORMAT;
     }
     mo_free(text);
     free(deep);
