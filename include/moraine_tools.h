@@ -480,7 +480,8 @@ MO_API mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out,
 MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path,
                                char *saved, size_t size, mo_error *err);
 
-/* The rate at which the model's threads read memory, in GB/s: measured now, over `bytes` of scratch. */
+/* The rate at which the model's threads read memory, in GB/s: measured now, over at most `bytes` of its weights, whose contents
+ * do not matter. MO_EUNSUPPORTED where it is mapped. */
 MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
 
 /* ---- Routing traces and their replay ------------------------------------------------------- */

@@ -631,7 +631,7 @@ static void test_learning(void **state)
     assert_string_equal(output, plain);
     shell("test $(ls moraine/*.json | wc -l) = 1");
     assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS
-                         "--ctx 128 --ram 64M --moe-hot-cache perf.json --moe-hot-cache-max-mib 2 "
+                         "--ctx 128 --ram 40M --moe-hot-cache perf.json --moe-hot-cache-max-mib 2 "
                          "--moe-hot-cache-update-rate 0.5 --moe-hot-cache-weighting layer-rank"),
                      0);
     assert_string_equal(output, plain);
@@ -639,7 +639,7 @@ static void test_learning(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
             run("run " MO_TEST_MODEL MOE_OPTIONS
-                "--ctx 128 --batch 32 --ram 51M --warm-file warm --discover 2 --profile mine.json"),
+                "--ctx 128 --batch 32 --ram 27M --warm-file warm --discover 2 --profile mine.json"),
             0);
         assert_string_equal(output, plain);
         assert_int_equal(strlen(errors), 0);
@@ -745,7 +745,7 @@ static void test_learning_in_chat(void **state)
         "Tell me a story.\n/profile told.json\n/profile\n/apply told.json\n/apply none.json\n";
     write_file("lines", lines, sizeof lines - 1);
     assert_int_equal(
-        run("chat " MO_TEST_MODEL " --profile off --temp 0 -n 8 --ctx 256 --batch 32 --ram 52M <lines"), 0);
+        run("chat " MO_TEST_MODEL " --profile off --temp 0 -n 8 --ctx 256 --batch 32 --ram 28M <lines"), 0);
     assert_non_null(strstr(output, "\"schema\":\"llama.cpp.moe_layer_opt_perf.v1\""));
     assert_non_null(strstr(output, "{\"success\":true,\"active\":true,\"update_rate\":1.0,\"exchanged\":"));
     assert_non_null(strstr(errors, "told.json"));
@@ -782,7 +782,7 @@ static void test_template(void **state)
 /* ---- Models larger than RAM ---- */
 
 #define PEBBLE  MO_TEST_MODEL
-#define SMALLER " --ctx 256 --batch 32 --ram 52M " /* of it: part of its experts in RAM */
+#define SMALLER " --ctx 256 --batch 32 --ram 28M " /* of it: part of its experts in RAM */
 
 /* No option may be there twice: the second would never be reached. */
 static void test_options_are_unique(void **state)
@@ -810,7 +810,7 @@ static void test_plan(void **state)
     assert_int_equal(strlen(errors), 0);
     assert_non_null(strstr(output, "slots: the core is in RAM"));
     assert_non_null(strstr(output, "of 448 experts"));
-    assert_non_null(strstr(output, "a RAM ceiling of 52.0 MiB was given"));
+    assert_non_null(strstr(output, "a RAM ceiling of 28.0 MiB was given"));
     assert_int_equal(run("plan " PEBBLE SMALLER "--json"), 0);
     json_t *root = parse_output();
     assert_string_equal(json_string_value(json_object_get(root, "mode")), "slots");
@@ -1006,7 +1006,7 @@ static void test_ceiling(void **state)
     }
     free(whole);
     assert_int_equal(run("bench " PEBBLE SMALLER "--prefill 48 --decode 8 --rounds 1 --profile off"), 0);
-    assert_non_null(strstr(output, "ceiling 52.0 MiB"));
+    assert_non_null(strstr(output, "ceiling 28.0 MiB"));
     assert_non_null(strstr(output, "policy auto"));
     assert_non_null(strstr(output, "disk "));
     assert_int_equal(

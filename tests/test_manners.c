@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -111,7 +112,7 @@ static void signals_end_every_command(void **state)
         "eval --text text --device sim",
         "bench --prefill 100000 --rounds 1",
         "bench --prefill 100000 --batch 65536 --rounds 1",
-        "bench --decode 4000 --prefill 0 --ram 75M --rounds 64",
+        "bench --decode 4000 --prefill 0 --ram 51M --rounds 64",
         "bench --prefill 30000 --device sim --rounds 64",
         "replay trace --step 1 --budget 10%,15%,20%,25%,30%,40%,50%,60%,70%,80%",
         "probe --dry",
@@ -169,6 +170,59 @@ static void a_mapped_file_is_cut_short(void **state)
         !strstr(errors, "cut.gguf: the file changed its size while it was mapped, from")) {
         fail_msg("status %x, %s", (unsigned)status, errors);
     }
+    assert_int_equal(remove(path), 0);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------ */
+
+static double number_after(const char *key)
+{
+    const char *at = strstr(output, key);
+    assert_non_null(at);
+    return strtod(at + strlen(key), NULL);
+}
+
+/* A context and a batch that are used to their ends take what was planned: not more, and not much less. */
+static void peak_memory_is_what_was_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *layers, *limit;
+    } cases[] = {
+        {"smollm2-135m", "12", ""},     {"olmoe-1b-7b", "1", ""},   {"olmoe-1b-7b", "1", "--ram 240M"},
+        {"qwen1.5-moe-a2.7b", "1", ""}, {"qwen3-30b-a3b", "1", ""}, {"qwen3-30b-a3b", "1", "--ram 380M"},
+        {"gemma-4-26b-a4b", "1", ""},
+    };
+    if (SANITIZED) {
+        return; /* it would be the sanitizer's memory */
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        int status;
+        struct rusage usage;
+        snprintf(command, sizeof command, "synth %s --layers %s --type q4_0 -o peak.gguf --force",
+                 cases[i].model, cases[i].layers);
+        assert_int_equal(run(command), 0);
+        snprintf(command, sizeof command, "plan peak.gguf --json --device none --ctx 512 --batch 256 %s",
+                 cases[i].limit);
+        assert_int_equal(run(command), 0);
+        const double planned = number_after("\"used_bytes\":");
+        snprintf(command, sizeof command,
+                 "bench peak.gguf --device none --ctx 512 --batch 256 --prefill 511 --decode 1 --rounds 1 %s",
+                 cases[i].limit);
+        const pid_t child = start(command);
+        assert_int_equal(wait4(child, &status, 0, &usage), child);
+        slurp("err", errors, sizeof errors);
+        const double share = 1024.0 * (double)usage.ru_maxrss / planned;
+        print_message("%s %s: %.0f MiB planned, %.1f %% used\n", cases[i].model, cases[i].limit,
+                      planned / 1048576.0, 100.0 * share);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || share > 1.0 || share < 0.85) {
+            fail_msg("%s %s: %.0f bytes planned, %.3f of them used; %s", cases[i].model, cases[i].limit,
+                     planned, share, errors);
+        }
+    }
+    char path[256];
+    snprintf(path, sizeof path, "%s/peak.gguf", folder);
     assert_int_equal(remove(path), 0);
 }
 
@@ -365,6 +419,7 @@ int main(void)
         cmocka_unit_test(signals_end_every_command),
         cmocka_unit_test(trace_keeps_what_it_has),
         cmocka_unit_test(a_mapped_file_is_cut_short),
+        cmocka_unit_test(peak_memory_is_what_was_planned),
         cmocka_unit_test(doctor_says_whether_something_is_wrong),
         cmocka_unit_test(wrong_usage_is_2),
         cmocka_unit_test(failures_are_1),

@@ -1,11 +1,9 @@
 /* The public API of probing: translation from moraine_tools.h to plan/. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/model.h"
 #include "base/growing.h"
-#include "base/host.h"
 #include "base/status.h"
 #include "base/sweep.h"
 #include "device/choice.h"
@@ -94,16 +92,16 @@ mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const
 mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    uint8_t *memory = mo_host_alloc_huge(bytes);
+    size_t own = 0;
+    const uint8_t *memory = mo_checkpoint_region(model->checkpoint, &own);
     if (!memory) {
-        return mo_fail(err, MO_ENOMEM, "no %.1f MiB of memory to measure with", (double)bytes / (1 << 20));
+        return mo_fail(err, MO_EUNSUPPORTED, "a mapped model has no weights in memory to measure with");
     }
-    memset(memory, 1, bytes);
+    bytes = own < bytes ? own : bytes;
     *gb_per_s = 0.0;
     for (int round = 0; round < 5; round++) { /* the best: other programs only ever slow it down */
         const double rate = mo_sweep_rate(model->pool, memory, bytes);
         *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
     }
-    mo_host_free_huge(memory, bytes);
     return MO_OK;
 }
