@@ -52,7 +52,8 @@ unsigned mo_answer_roles(const mo_reading *r)
     const unsigned message = MO_ROLE_START | MO_ROLE_CHANNEL | MO_ROLE_MESSAGE | MO_ROLE_END;
     switch (r->state) {
     case MO_READING_TEXT: return text_roles(r) | message;
-    case MO_READING_THOUGHT:
+    case MO_READING_THOUGHT: /* some models open what the prompt has opened */
+        return MO_ROLE_THOUGHT_CLOSE | message | (r->fresh && !r->keep_thought ? MO_ROLE_THOUGHT_OPEN : 0);
     case MO_READING_THOUGHT_NAME: return MO_ROLE_THOUGHT_CLOSE | message;
     case MO_READING_HEADER: return message | MO_ROLE_CONSTRAIN;
     case MO_READING_DROPPED: return message;
@@ -228,6 +229,8 @@ void mo_answer_mark(mo_reading *r, mo_role role, const char *text)
         return; /* without a header it says nothing */
     } else if (r->state == MO_READING_TEXT) {
         text_mark(r, role, text);
+    } else if (role == MO_ROLE_THOUGHT_OPEN) {
+        r->state = r->dialogue.thought->named ? MO_READING_THOUGHT_NAME : MO_READING_THOUGHT;
     } else if (role == MO_ROLE_THOUGHT_CLOSE) {
         end_thought(r, text);
     } else {
