@@ -435,12 +435,20 @@ MO_API mo_status mo_template_render(const mo_template *t, const char *context, s
 
 /* ---- Chat ------------------------------------------------------------------------------------- */
 
+/* Does a model that can think do so? */
+typedef enum mo_thinking {
+    MO_THINKING_DEFAULT, /* as its template does by itself */
+    MO_THINKING_ON,
+    MO_THINKING_OFF,
+} mo_thinking;
+
 typedef struct mo_chat_options {
     size_t size;
-    bool thinking;      /* let models that can think do so */
-    const char *effort; /* harmony: "low", "medium" or "high"; NULL: medium */
-    const char *date;   /* today, for formats that name it, as YYYY-MM-DD; NULL: the clock's; "": none */
-    bool no_prompt;     /* do not begin the assistant's turn at the end */
+    mo_thinking thinking; /* enable_thinking and thinking of templates */
+    const char *effort;   /* reasoning_effort: "low", "medium" or "high" for harmony; NULL: not said */
+    const char *date;     /* today, for formats that name it, as YYYY-MM-DD; NULL: the clock's; "": none */
+    bool no_prompt;       /* do not begin the assistant's turn at the end */
+    const char *chat_template; /* a template to use instead of the model's own; NULL: that */
 } mo_chat_options;
 
 MO_API void mo_chat_options_init(mo_chat_options *options, size_t size);
@@ -455,17 +463,47 @@ typedef struct mo_message {
     const char *role, *content; /* role: system, user or assistant */
 } mo_message;
 
-/* The messages in the model's chat format with the beginning of the next answer, to be tokenized with
- * MO_TOKEN_CHAT; mo_free() *text. options may be NULL. */
+/* A conversation as the model will see it, with the beginning of the next answer. */
+typedef struct mo_prompt mo_prompt;
+
+/* Renders a conversation with the model's own template, or, where its file has none, in a format that is recognized. json: a
+ * list of messages, or an object with such a list as "messages", with "tools" and any variable that the template may use, such as
+ * "enable_thinking", "reasoning_effort" or "documents"; members of "chat_template_kwargs" are variables too and count more
+ * than the others, which count more than the options. A message has "role" and "content" (a text, or a list of parts of type
+ * "text"), perhaps "reasoning_content", "tool_calls", "tool_call_id", "name".
+ *
+ * Templates differ in what they read, so the conversation is made fit: the role developer is system; arguments of tool calls
+ * become objects or JSON texts, contents texts or parts; null becomes "" where the template fails with null; system messages
+ * become the beginning of the user's where it has no place for them (which is logged). With "continue_final_message" the text
+ * ends with that of the last message, which the answer goes on with.
+ *
+ * MO_EINVAL: it is no conversation, or the template refuses it: err has the text of its raise_exception(). options may be
+ * NULL. Where the template is the file's own and cannot be read, the recognized format is used (which was logged when the model
+ * was opened). */
+MO_API mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
+                                const mo_chat_options *options, mo_prompt **out, mo_error *err);
+MO_API void mo_prompt_close(mo_prompt *prompt);
+MO_API mo_text mo_prompt_text(const mo_prompt *prompt); /* terminated; the prompt's */
+/* Its tokens, the prompt's. What came from the conversation is never a control token, whatever it says, and there is one BOS at
+ * most. *count is 0 when the model has no vocabulary. */
+MO_API const int32_t *mo_prompt_tokens(const mo_prompt *prompt, size_t *count);
+/* It ends inside a thought, with which the answer goes on. */
+MO_API bool mo_prompt_in_thought(const mo_prompt *prompt);
+
+/* The template in the model's file; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there is none. The model's. */
+MO_API const char *mo_model_chat_template(const mo_model *model, const char *name);
+
+/* The text of such a prompt, to be tokenized with MO_TOKEN_CHAT (then special tokens written in messages are special);
+ * mo_free() *text. options may be NULL. */
 MO_API mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,
                                const mo_chat_options *options, char **text, mo_error *err);
-/* The same for a conversation in JSON: a list of messages, objects with "role", "content" (a text, or a list of parts of
- * type "text") and any other member; or an object with such a list as "messages" and whatever else the template may use,
- * such as "tools". A member that says something (is not null or empty) and for which the model's format has no place is
- * MO_EINVAL and named with its message: nothing is dropped. What is no JSON is MO_EINVAL with its line and column. */
+/* The same for a conversation in JSON, as mo_prompt_open() takes it. Where the file has no template, a member that says
+ * something (is not null or empty) and for which the format has no place is MO_EINVAL and named with its message. What is no
+ * JSON is MO_EINVAL with its line and column. */
 MO_API mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
                                     const mo_chat_options *options, char **text, mo_error *err);
-/* The name of the chat format, as in "chatml". A constant. */
+/* The name of the chat format, as in "chatml"; "template" where it is known by its template alone, "none" where there is
+ * none. A constant. */
 MO_API const char *mo_model_chat_name(const mo_model *model);
 
 /* ---- Answers ---------------------------------------------------------------------------------- */

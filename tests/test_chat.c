@@ -32,7 +32,7 @@ static void expect(mo_chat_format format, const mo_chat_message *messages, size_
     char *text;
     size_t length;
     mo_error err;
-    if (mo_chat_render(format, messages, count, &options, &text, &length, &err) != MO_OK) {
+    if (mo_chat_render(format, messages, count, &options, &text, &length, NULL, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     assert_string_equal(text, want);
@@ -40,8 +40,8 @@ static void expect(mo_chat_format format, const mo_chat_message *messages, size_
     free(text);
 }
 
-#define OFF  ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = false})
-#define ON   ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = true})
+#define OFF  ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = MO_THINKING_OFF})
+#define ON   ((mo_chat_options){.size = sizeof(mo_chat_options), .thinking = MO_THINKING_ON})
 #define BARE ((mo_chat_options){.size = sizeof(mo_chat_options), .no_prompt = true})
 
 static void chatml_is_written(void **state)
@@ -157,15 +157,19 @@ static void nonsense_is_refused(void **state)
     size_t length;
     mo_error err;
     (void)state;
-    assert_int_equal(mo_chat_render(MO_CHAT_NONE, talk, 4, &options, &text, &length, &err), MO_EUNSUPPORTED);
-    assert_int_equal(mo_chat_render(MO_CHAT_CHATML, late, 2, &options, &text, &length, &err), MO_EINVAL);
+    assert_int_equal(mo_chat_render(MO_CHAT_NONE, talk, 4, &options, &text, &length, NULL, &err),
+                     MO_EUNSUPPORTED);
+    assert_int_equal(mo_chat_render(MO_CHAT_CHATML, late, 2, &options, &text, &length, NULL, &err),
+                     MO_EINVAL);
     options.effort = "heroic";
-    assert_int_equal(mo_chat_render(MO_CHAT_HARMONY, talk, 4, &options, &text, &length, &err), MO_EINVAL);
+    assert_int_equal(mo_chat_render(MO_CHAT_HARMONY, talk, 4, &options, &text, &length, NULL, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "heroic"));
     options.effort = NULL;
     for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
         options.date = dates[i];
-        assert_int_equal(mo_chat_render(MO_CHAT_LLAMA31, talk, 4, &options, &text, &length, &err), MO_EINVAL);
+        assert_int_equal(mo_chat_render(MO_CHAT_LLAMA31, talk, 4, &options, &text, &length, NULL, &err),
+                         MO_EINVAL);
         assert_null(text);
     }
 }

@@ -39,8 +39,9 @@ static void rendered_as_structs(void **state)
         size_t want_length, got_length;
         check_status(mo_conversation_read(format, whole, strlen(whole), &c, &err), &err);
         assert_int_equal(c.count, 4);
-        check_status(mo_chat_render(format, structs, 4, &options, &want, &want_length, &err), &err);
-        check_status(mo_chat_render(format, c.messages, c.count, &options, &got, &got_length, &err), &err);
+        check_status(mo_chat_render(format, structs, 4, &options, &want, &want_length, NULL, &err), &err);
+        check_status(mo_chat_render(format, c.messages, c.count, &options, &got, &got_length, NULL, &err),
+                     &err);
         assert_int_equal(got_length, want_length);
         assert_memory_equal(got, want, want_length);
         free(want);

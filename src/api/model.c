@@ -191,13 +191,15 @@ static void open_text(mo_model *m)
         m->tokenizer = NULL;
     } else {
         const int64_t vocab = mo_checkpoint_spec(m->checkpoint)->vocab;
-        mo_lexicon_open(m->tokenizer, vocab, &m->lexicon, &m->no_tokenizer); /* without memory there is none */
+        mo_lexicon_open(m->tokenizer, vocab, &m->lexicon,
+                        &m->no_tokenizer); /* without memory there is none */
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
     const char *template_text = "", *with_tools = "";
     (void)mo_gguf_string_or(g, "tokenizer.chat_template", "", &template_text, NULL);
     (void)mo_gguf_string_or(g, "tokenizer.chat_template.tool_use", "", &with_tools, NULL);
     m->dialogue = mo_dialogue_detect(with_tools[0] ? with_tools : template_text, m->tokenizer);
+    mo_model_open_templates(m);
 }
 
 static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error *err)
@@ -277,6 +279,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
 void mo_model_close(mo_model *model)
 {
     if (model) {
+        mo_model_close_templates(model);
         mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
         mo_engine_destroy(model->engine);

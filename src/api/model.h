@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
+#include "template/chat_template.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -26,10 +27,12 @@ struct mo_model {
     mo_engine *engine;
     mo_reports *reports;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
-    mo_lexicon *lexicon;     /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
+    mo_lexicon
+        *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
     mo_chat_format chat;
-    mo_dialogue dialogue; /* how it writes thoughts and calls */
-    mo_error no_tokenizer; /* why not */
+    mo_chat_template *chat_template, *tool_template; /* of its file; NULL: none, or one that cannot be read */
+    mo_dialogue dialogue;                            /* how it writes thoughts and calls */
+    mo_error no_tokenizer;                           /* why not */
 };
 
 /* The model on its device, as long as it is not lost. */
@@ -37,6 +40,10 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
 {
     return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
 }
+
+/* Reads the templates of the model's file, when its tokenizer is there (prompt.c). */
+void mo_model_open_templates(mo_model *model);
+void mo_model_close_templates(mo_model *model);
 
 /* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */
 mo_status mo_reports_open(mo_model *model, mo_error *err);

@@ -1,14 +1,12 @@
-/* The public API of text: tokens, streams, conversations. What works on an open stream is implemented in text/
+/* The public API of text: tokens and streams. What works on an open stream is implemented in text/
  * under its public name. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
 #include "moraine_tools.h"
-#include "text/conversation.h"
 #include "text/stream.h"
 
 /* ---- Tokens ---- */
@@ -74,13 +72,6 @@ const int32_t *mo_model_suppressed(const mo_model *model, size_t *count)
 
 /* ---- Streams ---- */
 
-static const mo_chat_options chat_defaults = {.size = sizeof(mo_chat_options)};
-
-void mo_chat_options_init(mo_chat_options *options, size_t size)
-{
-    mo_options_write(options, size, &chat_defaults, sizeof chat_defaults);
-}
-
 mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
@@ -103,72 +94,4 @@ void mo_stream_close(mo_stream *stream)
         mo_stream_free(stream);
         free(stream);
     }
-}
-
-/* ---- Conversations ---- */
-
-/* With the date of today, unless the caller names one or none. */
-static mo_status render(const mo_model *model, const mo_chat_message *messages, size_t count,
-                        const mo_chat_options *options, char **text, mo_error *err)
-{
-    mo_chat_options o = *options;
-    char date[16];
-    struct tm today;
-    const time_t now = time(NULL);
-    size_t length;
-    strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
-    o.date = !o.date ? date : o.date[0] ? o.date : NULL;
-    return mo_chat_render(model->chat, messages, count, &o, text, &length, err);
-}
-
-mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,
-                        const mo_chat_options *options, char **text, mo_error *err)
-{
-    mo_chat_options o = chat_defaults;
-    MO_OWN_ERROR(err)
-    *text = NULL;
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
-    if (status != MO_OK) {
-        return status;
-    }
-    mo_chat_message *list = calloc(count ? count : 1, sizeof *list);
-    if (!list) {
-        return mo_fail(err, MO_ENOMEM, "no memory for %zu messages", count);
-    }
-    for (size_t i = 0; i < count && status == MO_OK; i++) {
-        list[i].content = messages[i].content;
-        if (!messages[i].role || !mo_chat_role_find(messages[i].role, &list[i].role)) {
-            status = mo_fail(err, MO_EINVAL,
-                             "message %zu: there is no role '%.40s'; use system, user or assistant", i + 1,
-                             messages[i].role ? messages[i].role : "");
-        }
-    }
-    if (status == MO_OK) {
-        status = render(model, list, count, &o, text, err);
-    }
-    free(list);
-    return status;
-}
-
-mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
-                             const mo_chat_options *options, char **text, mo_error *err)
-{
-    mo_chat_options o = chat_defaults;
-    mo_conversation c = {0};
-    MO_OWN_ERROR(err)
-    *text = NULL;
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
-    if (status == MO_OK) {
-        status = mo_conversation_read(model->chat, json, length, &c, err);
-    }
-    if (status == MO_OK) {
-        status = render(model, c.messages, c.count, &o, text, err);
-    }
-    mo_conversation_free(&c);
-    return status;
-}
-
-const char *mo_model_chat_name(const mo_model *model)
-{
-    return mo_chat_format_name(model->chat);
 }

@@ -23,7 +23,8 @@ typedef struct dialog {
     cli_conversation c;
     const char *session; /* where the conversation is kept at the end; NULL: nowhere */
     int64_t limit, context;
-    bool think, leave, failed;
+    mo_thinking thinking;
+    bool leave, failed;
     char *pending; /* a message that the full context had no place for; NULL: none */
 } dialog;
 
@@ -42,7 +43,7 @@ static void offer(void)
 static size_t prepare(dialog *chat)
 {
     size_t count = 0;
-    int32_t *ids = cli_conversation_tokens(&chat->c, "chat", chat->g->model, chat->think, &count);
+    int32_t *ids = cli_conversation_tokens(&chat->c, "chat", chat->g->model, chat->thinking, &count);
     const bool ok = ids && ((int64_t)count >= chat->context || cli_generation_set(chat->g, ids, count));
     free(ids);
     return ok ? count : 0;
@@ -303,15 +304,18 @@ typedef struct request {
     const char *system, *session, *history;
     int64_t limit, discover;
     cli_texts stops;
-    bool think;
+    cli_thinking thinking;
 } request;
 
 static int talk(const request *r, cli_generation *g, const cli_session_file *saved)
 {
     mo_model_info info;
     mo_model_describe(g->model, &info, sizeof info);
-    dialog chat = {
-        .g = g, .session = r->session, .limit = r->limit, .think = r->think, .context = info.context};
+    dialog chat = {.g = g,
+                   .session = r->session,
+                   .limit = r->limit,
+                   .thinking = cli_thinking_of(&r->thinking),
+                   .context = info.context};
     g->discover = r->discover;
     g->stops = &r->stops;
     int code = CLI_FAILED;
@@ -330,7 +334,7 @@ static int talk(const request *r, cli_generation *g, const cli_session_file *sav
 /* Checks what the options and the file say together. */
 static bool check(const request *r, const cli_session_file *saved)
 {
-    if (!cli_stop_check("chat", &r->stops)) {
+    if (!cli_stop_check("chat", &r->stops) || !cli_thinking_check("chat", &r->thinking)) {
         return false;
     }
     if (saved && r->system) { /* a system message comes first or not at all */
@@ -357,7 +361,7 @@ int cli_chat(int argc, char **argv)
          "where messages are kept for the arrow keys of the next chat; off: nowhere (a file in the cache "
          "directory)",
          &r.history, 0, 0},
-        {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &r.think, 0, 0},
+        CLI_THINKING_OPTIONS(r.thinking),
         {"discover", 0, CLI_INTEGER, "N",
          "with experts on disk: let the first N tokens of a new text find those it will probably need, "
          "without "
@@ -397,7 +401,7 @@ int cli_chat(int argc, char **argv)
         return CLI_USAGE;
     }
     l.vocabulary = true;
-    l.think = r.think;
+    l.thinking = cli_thinking_of(&r.thinking);
     cli_session_file *saved = NULL;
     code = CLI_OK;
     if (r.session) {

@@ -90,25 +90,6 @@ bool cli_conversation_drop(cli_conversation *c)
     return true;
 }
 
-int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
-                                 bool think, size_t *count)
-{
-    mo_error err;
-    char *text = NULL;
-    int32_t *ids = NULL;
-    const mo_chat_options options = {.size = sizeof options, .thinking = think};
-    mo_status status = mo_model_chat(model, c->messages, c->count, &options, &text, &err);
-    if (status == MO_OK) {
-        status = mo_tokenize(model, text, strlen(text), MO_TOKEN_CHAT, &ids, count, &err);
-    }
-    free(text);
-    if (status != MO_OK) {
-        cli_say_error(command, &err);
-        return NULL;
-    }
-    return ids;
-}
-
 json_t *cli_conversation_json(const cli_conversation *c)
 {
     json_t *array = json_array();
@@ -122,6 +103,39 @@ json_t *cli_conversation_json(const cli_conversation *c)
         }
     }
     return array;
+}
+
+/* A copy of the prompt's tokens, which is the caller's. */
+static int32_t *copy_tokens(const mo_prompt *prompt, size_t *count)
+{
+    const int32_t *tokens = mo_prompt_tokens(prompt, count);
+    int32_t *copy = malloc((*count ? *count : 1) * sizeof *copy);
+    if (copy && *count) {
+        memcpy(copy, tokens, *count * sizeof *copy);
+    }
+    return copy;
+}
+
+int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
+                                 mo_thinking thinking, size_t *count)
+{
+    mo_error err = {MO_ENOMEM, "out of memory"};
+    mo_prompt *prompt = NULL;
+    mo_chat_options options = mo_chat_options_default();
+    options.thinking = thinking;
+    json_t *list = cli_conversation_json(c);
+    char *json = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    if (json) {
+        mo_prompt_open(model, json, strlen(json), &options, &prompt, &err);
+    }
+    free(json);
+    int32_t *ids = prompt ? copy_tokens(prompt, count) : NULL;
+    mo_prompt_close(prompt);
+    if (!ids) {
+        cli_say_error(command, &err);
+    }
+    return ids;
 }
 
 bool cli_conversation_read(cli_conversation *c, const json_t *array)

@@ -25,9 +25,9 @@ bool cli_conversation_undo(cli_conversation *c); /* the last question and its an
 /* The oldest question with its answer. False when it is the last one, which stays. */
 bool cli_conversation_drop(cli_conversation *c);
 
-/* The tokens of the whole conversation in the model's chat format; free() them. NULL after saying what is wrong. */
+/* The tokens of the whole conversation as the model's template writes it; free() them. NULL after saying what is wrong. */
 int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
-                                 bool think, size_t *count);
+                                 mo_thinking thinking, size_t *count);
 
 /* As an array of {"role", "content"}; NULL when memory is out. */
 json_t *cli_conversation_json(const cli_conversation *c);

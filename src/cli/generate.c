@@ -13,6 +13,19 @@
 #include "signals.h"
 #include "terminal.h"
 
+bool cli_thinking_check(const char *command, const cli_thinking *t)
+{
+    if (t->on && t->off) {
+        fprintf(stderr, "moraine %s: give --think or --no-think, not both\n", command);
+    }
+    return !t->on || !t->off;
+}
+
+mo_thinking cli_thinking_of(const cli_thinking *t)
+{
+    return t->on ? MO_THINKING_ON : t->off ? MO_THINKING_OFF : MO_THINKING_DEFAULT;
+}
+
 bool cli_stop_check(const char *command, const cli_texts *strings)
 {
     mo_stop *stop;

@@ -55,6 +55,22 @@ typedef struct cli_sampling {
 /* False after saying what is wrong with the texts that were given with --stop. */
 bool cli_stop_check(const char *command, const cli_texts *strings);
 
+/* Whether a model that can think does. */
+typedef struct cli_thinking {
+    bool on, off; /* --think, --no-think; neither: as the model's template does */
+} cli_thinking;
+
+#define CLI_THINKING_OPTIONS(t)                                                                              \
+    {"think", 0, CLI_FLAG, NULL, "let a model that can think do so (as its template does by itself)",        \
+     &(t).on, 0, 0},                                                                                         \
+    {                                                                                                        \
+        "no-think", 0, CLI_FLAG, NULL, "let a model that can think answer at once", &(t).off, 0, 0           \
+    }
+
+/* False after saying that both were given. */
+bool cli_thinking_check(const char *command, const cli_thinking *t);
+mo_thinking cli_thinking_of(const cli_thinking *t);
+
 /* Why an answer ended. */
 typedef enum cli_finish {
     CLI_FINISH_END,         /* the model ended it */

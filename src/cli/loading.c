@@ -110,9 +110,9 @@ static bool can_think(const mo_model *model)
     const mo_message message = {.role = "user", .content = "?"};
     mo_chat_options options = mo_chat_options_default();
     char *without = NULL, *with = NULL;
-    options.thinking = false;
+    options.thinking = MO_THINKING_OFF;
     mo_model_chat(model, &message, 1, &options, &without, NULL);
-    options.thinking = true;
+    options.thinking = MO_THINKING_ON;
     mo_model_chat(model, &message, 1, &options, &with, NULL);
     const bool differ = with && without && strcmp(with, without) != 0;
     mo_free(with);
@@ -123,10 +123,10 @@ static bool can_think(const mo_model *model)
 /* Options that change nothing with this model on this machine are not passed over in silence. */
 static void tell_useless(const char *command, const cli_loading *l, mo_model *model)
 {
-    if (l->think && !can_think(model)) {
+    if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
         fprintf(stderr,
-                "moraine %s: note: --think changes nothing: this model's chat format has no switch for it\n",
-                command);
+                "moraine %s: note: --%s changes nothing: this model's chat format has no switch for it\n",
+                command, l->thinking == MO_THINKING_ON ? "think" : "no-think");
     }
 }
 

@@ -12,11 +12,11 @@ typedef struct cli_loading {
     int64_t sessions; /* that the command holds at once; 0: 1 */
     const char *isa, *kv;
     bool map;
-    bool all_logits;    /* the command will ask for the logits of every position */
-    bool own_context;   /* `context` is the command's choice, not the user's */
-    bool vocabulary;    /* it needs one */
-    bool think;         /* it will ask for reasoning */
-    const char *prompt; /* it will feed this text; NULL: not known yet */
+    bool all_logits;      /* the command will ask for the logits of every position */
+    bool own_context;     /* `context` is the command's choice, not the user's */
+    bool vocabulary;      /* it needs one */
+    mo_thinking thinking; /* what was asked for */
+    const char *prompt;   /* it will feed this text; NULL: not known yet */
     size_t prompt_length;
     uint64_t ram;
     const char *policy, *predict, *io;

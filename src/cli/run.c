@@ -23,7 +23,8 @@ typedef struct request {
     const char *model, *prompt, *file, *system, *session;
     int64_t limit, discover;
     cli_texts stops;
-    bool raw, think, go_on, quiet, json;
+    bool raw, go_on, quiet, json;
+    cli_thinking thinking;
     double load_seconds;
 } request;
 
@@ -75,7 +76,7 @@ static bool set_chat(cli_generation *g, cli_conversation *c, const request *r, c
         fprintf(stderr, "moraine run: out of memory\n");
         return false;
     }
-    int32_t *ids = cli_conversation_tokens(c, "run", g->model, r->think, &count);
+    int32_t *ids = cli_conversation_tokens(c, "run", g->model, cli_thinking_of(&r->thinking), &count);
     const bool ok = ids && cli_generation_set(g, ids, count);
     free(ids);
     return ok;
@@ -182,7 +183,7 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     }
     cli_loading settings = *l;
     settings.vocabulary = true;
-    settings.think = r->think;
+    settings.thinking = cli_thinking_of(&r->thinking);
     settings.prompt = text;
     settings.prompt_length = length;
     const double start = now();
@@ -208,10 +209,15 @@ static int check(const request *r, const cli_session_file *saved)
         fprintf(stderr, "moraine run: give -p or -f, not both\n");
         return CLI_USAGE;
     }
-    if (r->raw && (r->system || r->think)) {
+    if (!cli_thinking_check("run", &r->thinking)) {
+        return CLI_USAGE;
+    }
+    if (r->raw && (r->system || r->thinking.on || r->thinking.off)) {
         fprintf(stderr,
                 "moraine run: --raw leaves out the chat format, which --%s belongs to; give one of them\n",
-                r->system ? "system" : "think");
+                r->system        ? "system"
+                : r->thinking.on ? "think"
+                                 : "no-think");
         return CLI_USAGE;
     }
     if (!cli_stop_check("run", &r->stops)) {
@@ -252,7 +258,7 @@ int cli_run(int argc, char **argv)
          "print one object at the end instead: text, tokens, why it ended, timings", &r.json, 0, 0},
         {"raw", 0, CLI_FLAG, NULL, "continue the text as it is, without the model's chat format", &r.raw, 0,
          0},
-        {"think", 0, CLI_FLAG, NULL, "let a model that can think do so", &r.think, 0, 0},
+        CLI_THINKING_OPTIONS(r.thinking),
         {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end tokens", &r.go_on, 0, 0},
         {"quiet", 'q', CLI_FLAG, NULL, "print neither speed nor the default model's name on stderr", &r.quiet,
          0, 0},

@@ -139,7 +139,7 @@ static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
     int32_t *ids = NULL;
     size_t count = 0;
     const mo_message message = {"user", prompt};
-    mo_status status = c->r->chat ? mo_model_chat(c->model, &message, 1, false, &rendered, &err) : MO_OK;
+    mo_status status = c->r->chat ? mo_model_chat(c->model, &message, 1, NULL, &rendered, &err) : MO_OK;
     if (status == MO_OK) {
         const char *text = rendered ? rendered : prompt;
         status = mo_tokenize(c->model, text, strlen(text), rendered ? MO_TOKEN_CHAT : MO_TOKEN_SPECIAL, &ids,

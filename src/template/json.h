@@ -9,6 +9,9 @@
  * work ends for what is no JSON; `what` names it. */
 mo_jv mo_json_read(mo_work *w, const char *json, size_t length, bool input, const char *what);
 
+/* The same for what may be none. False: it is not. */
+bool mo_json_try(mo_work *w, const char *json, size_t length, bool input, mo_jv *out);
+
 typedef struct mo_json_style {
     int64_t indent;         /* below 0: all in one line */
     mo_jstring indent_text; /* used instead when its length is not 0 */

@@ -275,3 +275,32 @@ mo_jv mo_json_read(mo_work *w, const char *json, size_t length, bool input, cons
     }
     return v;
 }
+
+typedef struct trial {
+    const char *json;
+    size_t length;
+    bool input;
+    mo_jv value;
+} trial;
+
+static void try_body(mo_work *w, void *user)
+{
+    trial *t = user;
+    t->value = mo_json_read(w, t->json, t->length, t->input, "it");
+}
+
+bool mo_json_try(mo_work *w, const char *json, size_t length, bool input, mo_jv *out)
+{
+    trial t = {.json = json, .length = length, .input = input};
+    mo_error err;
+    mo_work inner = *w;
+    inner.err = &err;
+    const bool ok = mo_work_try(&inner, try_body, &t);
+    w->bytes = inner.bytes;
+    w->steps = inner.steps;
+    if (!ok && inner.status != MO_EINVAL) {
+        mo_work_fail(w, inner.status, "%s", err.detail);
+    }
+    *out = t.value;
+    return ok;
+}

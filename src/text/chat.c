@@ -164,25 +164,34 @@ mo_chat_format mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t)
 
 typedef struct writer {
     char *text;
+    uint8_t *input; /* for each byte: 1 where it is a message's */
     size_t length, capacity;
     bool failed; /* out of memory */
 } writer;
 
-static void put_bytes(writer *w, const char *bytes, size_t n)
+static void put_marked(writer *w, const char *bytes, size_t n, bool input)
 {
     if (w->length + n + 1 > w->capacity) {
         const size_t capacity = 2 * (w->length + n + 256);
         char *text = realloc(w->text, capacity);
-        if (!text) {
+        w->text = text ? text : w->text;
+        uint8_t *marks = realloc(w->input, capacity);
+        w->input = marks ? marks : w->input;
+        if (!text || !marks) {
             w->failed = true;
             return;
         }
-        w->text = text;
         w->capacity = capacity;
     }
     memcpy(w->text + w->length, bytes, n);
+    memset(w->input + w->length, input, n);
     w->length += n;
     w->text[w->length] = 0;
+}
+
+static void put_bytes(writer *w, const char *bytes, size_t n)
+{
+    put_marked(w, bytes, n, false);
 }
 
 static void put(writer *w, const char *text)
@@ -209,9 +218,15 @@ static mo_text text_of(const char *content)
     return (mo_text){content, strlen(content)};
 }
 
+/* A message's, as put_content(). */
 static void put_text(writer *w, mo_text t)
 {
-    put_bytes(w, t.data, t.length);
+    put_marked(w, t.data, t.length, true);
+}
+
+static void put_content(writer *w, const char *content)
+{
+    put_text(w, text_of(content));
 }
 
 static void put_trimmed(writer *w, const char *content)
@@ -240,6 +255,7 @@ typedef struct conversation {
     size_t count;
     const mo_chat_options *options;
     mo_chat_format format;
+    bool thinking;
 } conversation;
 
 static const char *content_of(const mo_chat_message *m)
@@ -289,9 +305,9 @@ static void chatml(writer *w, const conversation *c)
         return;
     }
     put(w, "<|im_start|>assistant\n");
-    if (c->format == MO_CHAT_QWEN3_ON || (c->format == MO_CHAT_QWEN35 && c->options->thinking)) {
+    if (c->format == MO_CHAT_QWEN3_ON || (c->format == MO_CHAT_QWEN35 && c->thinking)) {
         put(w, "<think>\n");
-    } else if (c->format != MO_CHAT_CHATML && !c->options->thinking) {
+    } else if (c->format != MO_CHAT_CHATML && !c->thinking) {
         put(w, "<think>\n\n</think>\n\n");
     }
 }
@@ -352,17 +368,17 @@ static void mixtral(writer *w, const conversation *c)
         const mo_chat_message *m = &c->messages[i];
         if (m->role == MO_CHAT_ASSISTANT) {
             put(w, " ");
-            put(w, content_of(m));
+            put_content(w, content_of(m));
             put(w, "</s>");
             continue;
         }
         put(w, " [INST] ");
         if (first && system) {
-            put(w, system);
+            put_content(w, system);
             put(w, "\n\n");
         }
         first = false;
-        put(w, content_of(m));
+        put_content(w, content_of(m));
         put(w, " [/INST]");
     }
 }
@@ -377,7 +393,7 @@ static void gemma(writer *w, const conversation *c)
         put(w, m->role == MO_CHAT_ASSISTANT ? "model" : "user");
         put(w, "\n");
         if (system && i == 1) { /* no system turn in these: the text goes before the first user's */
-            put(w, system);
+            put_content(w, system);
             put(w, "\n\n");
         }
         put_trimmed(w, content_of(m));
@@ -416,9 +432,9 @@ static void gemma4(writer *w, const conversation *c)
 {
     const char *system = system_of(c);
     put(w, "<bos>");
-    if (system || c->options->thinking) {
+    if (system || c->thinking) {
         put(w, "<|turn>system\n");
-        put(w, c->options->thinking ? "<|think|>\n" : "");
+        put(w, c->thinking ? "<|think|>\n" : "");
         put_trimmed(w, system ? system : "");
         put(w, "<turn|>\n");
     }
@@ -435,7 +451,7 @@ static void gemma4(writer *w, const conversation *c)
     }
     if (!c->options->no_prompt) {
         put(w, "<|turn>model\n");
-        put(w, c->options->thinking ? "" : "<|channel>thought\n<channel|>");
+        put(w, c->thinking ? "" : "<|channel>thought\n<channel|>");
     }
 }
 
@@ -452,13 +468,13 @@ static void glm45(writer *w, const conversation *c)
             continue;
         }
         put(w, m->role == MO_CHAT_USER ? "<|user|>\n" : "<|system|>\n");
-        put(w, content_of(m));
-        if (m->role == MO_CHAT_USER && !c->options->thinking) {
+        put_content(w, content_of(m));
+        if (m->role == MO_CHAT_USER && !c->thinking) {
             put(w, "/nothink");
         }
     }
     if (!c->options->no_prompt) {
-        put(w, c->options->thinking ? "<|assistant|>" : "<|assistant|>\n<think></think>");
+        put(w, c->thinking ? "<|assistant|>" : "<|assistant|>\n<think></think>");
     }
 }
 
@@ -472,11 +488,11 @@ static void glm47(writer *w, const conversation *c)
             put_text(w, trimmed(answer_of(content_of(m))));
         } else {
             put(w, m->role == MO_CHAT_USER ? "<|user|>" : "<|system|>");
-            put(w, content_of(m));
+            put_content(w, content_of(m));
         }
     }
     if (!c->options->no_prompt) {
-        put(w, c->options->thinking ? "<|assistant|><think>" : "<|assistant|></think>");
+        put(w, c->thinking ? "<|assistant|><think>" : "<|assistant|></think>");
     }
 }
 
@@ -491,7 +507,7 @@ static void deepseek3(writer *w, const conversation *c)
             put(w, DEEPSEEK_END);
         } else {
             put(w, m->role == MO_CHAT_USER ? DEEPSEEK_USER : "");
-            put(w, content_of(m));
+            put_content(w, content_of(m));
         }
     }
     if (!c->options->no_prompt) {
@@ -516,14 +532,14 @@ static void harmony(writer *w, const conversation *c)
            "message.<|end|>");
     if (system) {
         put(w, "<|start|>developer<|message|># Instructions\n\n");
-        put(w, system);
+        put_content(w, system);
         put(w, "\n\n<|end|>");
     }
     for (size_t i = system ? 1 : 0; i < c->count; i++) {
         const mo_chat_message *m = &c->messages[i];
         put(w, m->role == MO_CHAT_USER ? "<|start|>user<|message|>"
                                        : "<|start|>assistant<|channel|>final<|message|>");
-        put(w, content_of(m));
+        put_content(w, content_of(m));
         put(w, "<|end|>");
     }
     if (!c->options->no_prompt) {
@@ -572,8 +588,16 @@ static mo_status check(const conversation *c, mo_error *err)
     return MO_OK;
 }
 
+/* What published templates of the format do by themselves. */
+static bool thinks_by_itself(mo_chat_format format)
+{
+    return format == MO_CHAT_QWEN3 || format == MO_CHAT_QWEN35 || format == MO_CHAT_GLM45 ||
+           format == MO_CHAT_GLM47;
+}
+
 mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages, size_t count,
-                         const mo_chat_options *options, char **text, size_t *length, mo_error *err)
+                         const mo_chat_options *options, char **text, size_t *length, uint8_t **input,
+                         mo_error *err)
 {
     static void (*const writers[])(writer *, const conversation *) = {
         [MO_CHAT_CHATML] = chatml,         [MO_CHAT_QWEN3] = chatml,    [MO_CHAT_QWEN3_ON] = chatml,
@@ -582,7 +606,9 @@ mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages,
         [MO_CHAT_GLM45] = glm45,           [MO_CHAT_GLM47] = glm47,     [MO_CHAT_DEEPSEEK3] = deepseek3,
         [MO_CHAT_DEEPSEEK_R1] = deepseek3, [MO_CHAT_HARMONY] = harmony,
     };
-    const conversation c = {messages, count, options, format};
+    const conversation c = {messages, count, options, format,
+                            options->thinking == MO_THINKING_DEFAULT ? thinks_by_itself(format)
+                                                                     : options->thinking == MO_THINKING_ON};
     void (*write)(writer *, const conversation *) =
         (size_t)format < sizeof writers / sizeof *writers ? writers[format] : NULL;
     writer w = {0};
@@ -601,9 +627,15 @@ mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages,
     write(&w, &c);
     if (w.failed) {
         free(w.text);
+        free(w.input);
         return mo_fail(err, MO_ENOMEM, "no memory to write a conversation of %zu messages", count);
     }
     *text = w.text;
     *length = w.length;
+    if (input) {
+        *input = w.input;
+    } else {
+        free(w.input);
+    }
     return MO_OK;
 }

@@ -1,8 +1,8 @@
 /* Chat: conversations as the text a model was trained on. The format is recognized by marks in the model's
- * own template, else by its special tokens, else by its architecture; tools are not rendered.
+ * own template, else by its special tokens, else by its architecture; tools are not rendered. For models whose file has no
+ * template; the others' are rendered by it (template/).
  *
- * Tokenize the text with MO_TOKENIZE_CHAT; the answer ends at mo_token_is_end(). Contents are put in as
- * they are, as templates do: the names of special tokens in a message become those tokens. */
+ * Tokenize the text with MO_TOKENIZE_CHAT, the messages' bytes marked; the answer ends at mo_token_is_end(). */
 #ifndef MO_TEXT_CHAT_H
 #define MO_TEXT_CHAT_H
 
@@ -46,10 +46,12 @@ const char *mo_chat_format_name(mo_chat_format format);
 /* The role of that name. False: there is none. */
 bool mo_chat_role_find(const char *name, mo_chat_role *out);
 
-/* Renders the conversation; *text is terminated and freed by the caller with free(). MO_EUNSUPPORTED for
+/* Renders the conversation; *text is terminated and freed by the caller with free(), and so is *input, which has for each byte
+ * whether it is a message's (input may be NULL). MO_EUNSUPPORTED for
  * MO_CHAT_NONE, MO_EINVAL for a conversation that makes no sense (a system message that is not the first,
  * an unknown effort or date). */
 mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages, size_t count,
-                         const mo_chat_options *options, char **text, size_t *length, mo_error *err);
+                         const mo_chat_options *options, char **text, size_t *length, uint8_t **input,
+                         mo_error *err);
 
 #endif

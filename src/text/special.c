@@ -95,8 +95,8 @@ static int32_t longest_at(const mo_vocab *v, const mo_special_set *set, const ui
 
 typedef struct search {
     const mo_vocab *vocab;
-    const mo_special_set *set;
-    const uint8_t *text;
+    const mo_special_set *set, *user;
+    const uint8_t *text, *input;
     size_t length;
     uint64_t *heap; /* greatest length, then smallest place, first */
     size_t waiting, capacity;
@@ -104,6 +104,27 @@ typedef struct search {
     mo_special_hit *hits;
     size_t hit_count, hit_capacity;
 } search;
+
+/* The longest token at a place, in at most `length` bytes, that may be taken there. */
+static int32_t token_at(const search *s, size_t at, size_t length)
+{
+    if (!s->input) {
+        return longest_at(s->vocab, s->set, s->text + at, length);
+    }
+    if (s->input[at]) {
+        return longest_at(s->vocab, s->user, s->text + at, length);
+    }
+    for (;;) {
+        const int32_t id = longest_at(s->vocab, s->set, s->text + at, length);
+        if (id < 0 || s->vocab->kinds[id] == MO_TOKEN_USER) {
+            return id;
+        }
+        length = mo_vocab_text(s->vocab, id).length - 1;
+        if (!s->input[at + length]) {
+            return id;
+        }
+    }
+}
 
 /* Lengths have 24 bits and places 40. */
 static uint64_t key_of(size_t length, size_t at)
@@ -181,7 +202,7 @@ static bool find_candidates(search *s)
         } else if (!s->set->first[s->text[i]]) {
             continue;
         }
-        const int32_t id = longest_at(s->vocab, s->set, s->text + i, s->length - i);
+        const int32_t id = token_at(s, i, s->length - i);
         if (id >= 0 && !push(s, key_of(mo_vocab_text(s->vocab, id).length, i))) {
             return false;
         }
@@ -204,7 +225,7 @@ static bool choose(search *s)
             for (fits = 1; !is_taken(s, at + fits); fits++) {
             }
         }
-        const int32_t id = longest_at(s->vocab, s->set, s->text + at, fits);
+        const int32_t id = token_at(s, at, fits);
         const size_t now = id >= 0 ? mo_vocab_text(s->vocab, id).length : 0;
         if (now > 0 && !(now == length ? take(s, at, id, now) : push(s, key_of(now, at)))) {
             return false;
@@ -220,10 +241,14 @@ static int by_place(const void *a, const void *b)
 }
 
 mo_status mo_special_find(const mo_special *special, const uint8_t *text, size_t length, bool all,
-                          mo_special_hit **hits, size_t *count, mo_error *err)
+                          const uint8_t *input, mo_special_hit **hits, size_t *count, mo_error *err)
 {
-    search s = {
-        .vocab = special->vocab, .set = all ? &special->all : &special->user, .text = text, .length = length};
+    search s = {.vocab = special->vocab,
+                .set = all ? &special->all : &special->user,
+                .user = &special->user,
+                .text = text,
+                .input = all ? input : NULL,
+                .length = length};
     *hits = NULL;
     *count = 0;
     if (s.set->count == 0 || length == 0) {

@@ -27,8 +27,9 @@ mo_status mo_special_init(mo_special *s, const mo_vocab *v, mo_error *err);
 void mo_special_free(mo_special *s);
 
 /* The special tokens of the text in order, freed by the caller with free(); *hits is NULL when there are
- * none. all: control and unknown tokens too. */
+ * none. all: control and unknown tokens too, but none that begins or ends with a byte whose mark in `input` is set (NULL: no
+ * byte's is). */
 mo_status mo_special_find(const mo_special *s, const uint8_t *text, size_t length, bool all,
-                          mo_special_hit **hits, size_t *count, mo_error *err);
+                          const uint8_t *input, mo_special_hit **hits, size_t *count, mo_error *err);
 
 #endif

@@ -67,11 +67,11 @@ static mo_status encode(const mo_tokenizer *t, mo_bpe_scratch *scratch, const ui
 }
 
 static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, const uint8_t *text,
-                            size_t length, bool special, mo_ids *ids, mo_error *err)
+                            size_t length, bool special, const uint8_t *input, mo_ids *ids, mo_error *err)
 {
     mo_special_hit *hits;
     size_t count, at = 0;
-    mo_status s = mo_special_find(&t->special, text, length, special, &hits, &count, err);
+    mo_status s = mo_special_find(&t->special, text, length, special, input, &hits, &count, err);
     for (size_t i = 0; i < count && s == MO_OK; i++) {
         s = encode(t, scratch, text + at, hits[i].at - at, ids, err);
         if (s == MO_OK) {
@@ -88,6 +88,12 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
 
 mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
                               int32_t **out, size_t *count, mo_error *err)
+{
+    return mo_tokenizer_encode_marked(t, text, length, flags, NULL, out, count, err);
+}
+
+mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
+                                     const uint8_t *input, int32_t **out, size_t *count, mo_error *err)
 {
     const mo_vocab *v = &t->vocab;
     mo_bpe_scratch *scratch = NULL;
@@ -110,7 +116,8 @@ mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t le
     }
     const size_t first = ids.count;
     if (s == MO_OK) {
-        s = encode_all(t, scratch, (const uint8_t *)text, length, flags & MO_TOKENIZE_SPECIAL, &ids, err);
+        s = encode_all(t, scratch, (const uint8_t *)text, length, flags & MO_TOKENIZE_SPECIAL, input, &ids,
+                       err);
     }
     if (s == MO_OK && (flags & MO_TOKENIZE_ONCE) && first == 1 && ids.count > 1 && ids.data[1] == v->bos) {
         memmove(ids.data, ids.data + 1, --ids.count * sizeof *ids.data);

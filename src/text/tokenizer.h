@@ -36,6 +36,11 @@ enum {
 mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
                               int32_t **ids, size_t *count, mo_error *err);
 
+/* The same for a text of which some bytes are a stranger's: input has a mark for each byte, and no control token begins or ends
+ * with a byte that is marked (as it can be in the middle: a template writes "<|" and "|>" around a role). */
+mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
+                                     const uint8_t *input, int32_t **ids, size_t *count, mo_error *err);
+
 /* ---- Ids to text ---- */
 
 enum {

@@ -1,0 +1,338 @@
+/* The public API of conversations: a model's own template where its file has one, a recognized format otherwise. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "gguf/read.h"
+#include "template/chat_template.h"
+#include "text/conversation.h"
+
+struct mo_prompt {
+    mo_rendering rendered;
+    int32_t *tokens;
+    size_t count;
+    bool in_thought;
+};
+
+static const mo_chat_options defaults = {.size = sizeof(mo_chat_options)};
+
+void mo_chat_options_init(mo_chat_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+/* ---- The model's templates ---- */
+
+static mo_text token_text(const mo_model *m, mo_token_role role)
+{
+    const int32_t id = m->tokenizer ? mo_tokenizer_id(m->tokenizer, role) : -1;
+    return id < 0 ? (mo_text){"", 0} : mo_token_text(m->tokenizer, id);
+}
+
+static mo_status open_template(const mo_model *m, const char *text, mo_chat_template **out, mo_error *err)
+{
+    const mo_text bos = token_text(m, MO_TOKEN_BOS), eos = token_text(m, MO_TOKEN_EOS);
+    char *begin = strndup(bos.data, bos.length), *end = strndup(eos.data, eos.length);
+    const mo_status status = begin && end ? mo_chat_template_open(text, strlen(text), begin, end, out, err)
+                                          : mo_fail(err, MO_ENOMEM, "no memory for a template");
+    free(begin);
+    free(end);
+    return status;
+}
+
+void mo_model_open_templates(mo_model *m)
+{
+    static const char *const names[] = {NULL, "tool_use"};
+    mo_chat_template **const places[] = {&m->chat_template, &m->tool_template};
+    for (size_t i = 0; i < 2; i++) {
+        const char *text = mo_model_chat_template(m, names[i]);
+        mo_error err;
+        *places[i] = NULL;
+        if (text && open_template(m, text, places[i], &err) != MO_OK) {
+            mo_log(MO_LOG_WARN, "template",
+                   "the model's chat template cannot be used: %s; its format is recognized instead",
+                   err.detail);
+        }
+    }
+}
+
+void mo_model_close_templates(mo_model *m)
+{
+    mo_chat_template_close(m->chat_template);
+    mo_chat_template_close(m->tool_template);
+}
+
+const char *mo_model_chat_template(const mo_model *model, const char *name)
+{
+    const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
+    const char *text = "";
+    char key[128];
+    snprintf(key, sizeof key, "tokenizer.chat_template%s%s", name ? "." : "", name ? name : "");
+    if (mo_gguf_string_or(g, key, "", &text, NULL) != MO_OK) {
+        return NULL;
+    }
+    return *text ? text : NULL;
+}
+
+const char *mo_model_chat_name(const mo_model *model)
+{
+    return model->chat == MO_CHAT_NONE && model->chat_template ? "template"
+                                                               : mo_chat_format_name(model->chat);
+}
+
+/* ---- Formats without a template ---- */
+
+static mo_thinking thinking_of(const json_t *object, mo_thinking otherwise)
+{
+    const json_t *v = json_object_get(object, "enable_thinking");
+    v = json_is_boolean(v) ? v : json_object_get(object, "thinking");
+    return json_is_true(v) ? MO_THINKING_ON : json_is_false(v) ? MO_THINKING_OFF : otherwise;
+}
+
+/* Takes what these formats have as options out of the conversation. */
+static void take_settings(json_t *object, mo_chat_options *o)
+{
+    static const char *const names[] = {"enable_thinking", "thinking", "reasoning_effort",
+                                        "add_generation_prompt"};
+    const char *effort = json_string_value(json_object_get(object, "reasoning_effort"));
+    o->thinking = thinking_of(object, o->thinking);
+    o->no_prompt = o->no_prompt || json_is_false(json_object_get(object, "add_generation_prompt"));
+    if (effort) {
+        o->effort = strcmp(effort, "low") == 0 ? "low" : strcmp(effort, "high") == 0 ? "high" : "medium";
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_object_del(object, names[i]);
+    }
+}
+
+static void rename_developers(json_t *messages)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(messages, i, m)
+    {
+        const char *role = json_string_value(json_object_get(m, "role"));
+        if (role && strcmp(role, "developer") == 0) {
+            json_object_set_new(m, "role", json_string("system"));
+        }
+    }
+}
+
+/* Takes the last message away, which the answer is to continue: its text, or NULL where there is nothing to continue. */
+static char *take_last(json_t *object)
+{
+    json_t *messages = json_object_get(object, "messages");
+    const size_t count = json_array_size(messages);
+    const json_t *last = count ? json_array_get(messages, count - 1) : NULL;
+    const char *content = json_string_value(json_object_get(last, "content"));
+    char *text =
+        json_is_true(json_object_get(object, "continue_final_message")) && content ? strdup(content) : NULL;
+    json_object_del(object, "continue_final_message");
+    if (text) {
+        json_array_remove(messages, count - 1);
+    }
+    return text;
+}
+
+/* The conversation without what is an option here; NULL where it is not JSON, which others will say. */
+static char *plain_conversation(const char *json, size_t length, mo_chat_options *o, char **last)
+{
+    json_t *root =
+        length <= MO_CONVERSATION_BYTES ? json_loadb(json, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    *last = NULL;
+    if (json_is_object(root)) {
+        json_t *more = json_object_get(root, "chat_template_kwargs");
+        take_settings(root, o);
+        if (json_is_object(more)) {
+            take_settings(more, o);
+        }
+        *last = take_last(root);
+        o->thinking = *last ? MO_THINKING_OFF : o->thinking; /* it is an answer that goes on */
+    }
+    rename_developers(json_is_object(root) ? json_object_get(root, "messages") : root);
+    char *text = root ? json_dumps(root, 0) : NULL;
+    json_decref(root);
+    return text;
+}
+
+/* The text of the message that goes on, behind the beginning of its turn. */
+static mo_status append(mo_rendering *out, const char *last, mo_error *err)
+{
+    const size_t more = strlen(last);
+    char *text = realloc(out->text, out->length + more + 1);
+    out->text = text ? text : out->text;
+    uint8_t *input = realloc(out->input, out->length + more + 1);
+    out->input = input ? input : out->input;
+    if (!text || !input) {
+        mo_rendering_free(out);
+        return mo_fail(err, MO_ENOMEM, "no memory for a conversation");
+    }
+    memcpy(text + out->length, last, more + 1);
+    memset(input + out->length, 1, more);
+    out->length += more;
+    return MO_OK;
+}
+
+static mo_status render_format(const mo_model *model, const char *json, size_t length,
+                               const mo_chat_options *options, mo_rendering *out, mo_error *err)
+{
+    mo_chat_options o = *options;
+    mo_conversation c = {0};
+    char date[16], *last;
+    struct tm today;
+    const time_t now = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
+    o.date = !o.date ? date : o.date[0] ? o.date : NULL;
+    char *plain = plain_conversation(json, length, &o, &last);
+    *out = (mo_rendering){0};
+    mo_status status =
+        mo_conversation_read(model->chat, plain ? plain : json, plain ? strlen(plain) : length, &c, err);
+    if (status == MO_OK) {
+        status =
+            mo_chat_render(model->chat, c.messages, c.count, &o, &out->text, &out->length, &out->input, err);
+    }
+    if (status == MO_OK && last) {
+        status = append(out, last, err);
+    }
+    mo_conversation_free(&c);
+    free(plain);
+    free(last);
+    return status;
+}
+
+/* ---- Prompts ---- */
+
+static mo_status render_template(const mo_chat_template *t, const char *json, size_t length,
+                                 const mo_chat_options *o, mo_rendering *out, mo_error *err)
+{
+    const mo_chat_settings settings = {
+        .thinking = o->thinking, .effort = o->effort, .clock = o->date, .no_prompt = o->no_prompt};
+    return mo_chat_template_render(t, json, length, &settings, out, err);
+}
+
+static mo_status render(const mo_model *model, const char *json, size_t length, const mo_chat_options *o,
+                        mo_rendering *out, mo_error *err)
+{
+    mo_chat_template *given = NULL;
+    mo_status status = o->chat_template ? open_template(model, o->chat_template, &given, err) : MO_OK;
+    if (status != MO_OK) {
+        return status;
+    }
+    const mo_chat_template *t = given ? given : model->chat_template;
+    if (!given && model->tool_template && mo_conversation_has_tools(json, length)) {
+        t = model->tool_template;
+    }
+    status =
+        t ? render_template(t, json, length, o, out, err) : render_format(model, json, length, o, out, err);
+    mo_chat_template_close(given);
+    return status;
+}
+
+mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
+                         const mo_chat_options *options, mo_prompt **out, mo_error *err)
+{
+    mo_chat_options o = defaults;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_prompt *p = calloc(1, sizeof *p);
+    if (!p) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a prompt");
+    }
+    status = render(model, json, length, &o, &p->rendered, err);
+    if (status == MO_OK && model->tokenizer) {
+        status = mo_tokenizer_encode_marked(model->tokenizer, p->rendered.text, p->rendered.length,
+                                            MO_TOKENIZE_CHAT, p->rendered.input, &p->tokens, &p->count, err);
+    }
+    if (status != MO_OK) {
+        mo_prompt_close(p);
+        return status;
+    }
+    p->in_thought = mo_model_in_thought(model, p->tokens, p->count);
+    *out = p;
+    return MO_OK;
+}
+
+void mo_prompt_close(mo_prompt *p)
+{
+    if (p) {
+        mo_rendering_free(&p->rendered);
+        free(p->tokens);
+        free(p);
+    }
+}
+
+mo_text mo_prompt_text(const mo_prompt *p)
+{
+    return (mo_text){p->rendered.text, p->rendered.length};
+}
+
+const int32_t *mo_prompt_tokens(const mo_prompt *p, size_t *count)
+{
+    *count = p->count;
+    return p->tokens;
+}
+
+bool mo_prompt_in_thought(const mo_prompt *p)
+{
+    return p->in_thought;
+}
+
+/* ---- Texts ---- */
+
+mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
+                             const mo_chat_options *options, char **text, mo_error *err)
+{
+    mo_chat_options o = defaults;
+    mo_rendering r = {0};
+    MO_OWN_ERROR(err)
+    *text = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
+    if (status == MO_OK) {
+        status = render(model, json, length, &o, &r, err);
+    }
+    if (status == MO_OK) {
+        *text = r.text;
+        r.text = NULL;
+    }
+    mo_rendering_free(&r);
+    return status;
+}
+
+mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_t count,
+                        const mo_chat_options *options, char **text, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    *text = NULL;
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        mo_chat_role role;
+        if (!messages[i].role || !mo_chat_role_find(messages[i].role, &role)) {
+            json_decref(list);
+            return mo_fail(err, MO_EINVAL,
+                           "message %zu: there is no role '%.40s'; use system, user or assistant", i + 1,
+                           messages[i].role ? messages[i].role : "");
+        }
+        json_t *m = json_pack("{s:s, s:s}", "role", messages[i].role, "content",
+                              messages[i].content ? messages[i].content : "");
+        if (!m || json_array_append_new(list, m) != 0) {
+            json_decref(list);
+            return mo_fail(err, MO_EINVAL, "message %zu: its content is not UTF-8", i + 1);
+        }
+    }
+    char *json = list ? json_dumps(list, 0) : NULL;
+    json_decref(list);
+    const mo_status status = json ? mo_model_chat_json(model, json, strlen(json), options, text, err)
+                                  : mo_fail(err, MO_ENOMEM, "no memory for %zu messages", count);
+    free(json);
+    return status;
+}

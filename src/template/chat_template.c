@@ -1,0 +1,281 @@
+#include "template/chat_template.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "template/json.h"
+#include "template/messages.h"
+
+struct mo_chat_template {
+    mo_template *parsed;
+    char *bos, *eos;
+    mo_message_needs needs;
+};
+
+/* One attempt to render. */
+typedef struct attempt {
+    const mo_chat_template *t;
+    const mo_chat_settings *settings;
+    const char *json;
+    size_t length;
+    mo_message_needs needs;
+    mo_message_facts facts;
+    bool goes_on; /* the last message is to be continued: its text is */
+    char *last;   /* malloc'd, without white space at its end */
+    size_t last_length;
+} attempt;
+
+/* ---- The context ---- */
+
+static void set_all(mo_work *w, mo_jdict *to, const mo_jdict *from)
+{
+    for (uint32_t i = 0; i < from->count; i++) {
+        mo_jdict_set(w, to, from->entries[i].key, from->entries[i].value);
+    }
+}
+
+static void remove_text(mo_work *w, mo_jdict *d, const char *key)
+{
+    mo_jdict_remove(w, d, mo_jv_text(w, key));
+}
+
+/* What the settings say, under the names that templates know. */
+static mo_jdict *settings_of(mo_work *w, const mo_chat_settings *s)
+{
+    mo_jdict *d = mo_jdict_new(w, 8);
+    if (s->thinking != MO_THINKING_DEFAULT) {
+        mo_jdict_set_text(w, d, "enable_thinking", mo_jv_bool(s->thinking == MO_THINKING_ON));
+        mo_jdict_set_text(w, d, "thinking", mo_jv_bool(s->thinking == MO_THINKING_ON));
+    }
+    if (s->effort) {
+        mo_jdict_set_text(w, d, "reasoning_effort", mo_jv_text(w, s->effort));
+    }
+    mo_jdict_set_text(w, d, "add_generation_prompt", mo_jv_bool(!s->no_prompt));
+    return d;
+}
+
+/* A list of nothing and null are as if they were not there. */
+static void drop_empty(mo_work *w, mo_jdict *d, const char *key)
+{
+    const mo_jv *v = mo_jdict_find(d, key);
+    if (v && !mo_jv_true(*v)) {
+        remove_text(w, d, key);
+    }
+}
+
+/* The text of the last message, an assistant's, which the answer continues. */
+static void keep_last(mo_work *w, attempt *a, const mo_jlist *messages)
+{
+    const mo_jv *content =
+        messages->count ? mo_jdict_find(messages->items[messages->count - 1].as.dict, "content") : NULL;
+    const mo_jv *text = content;
+    if (content && content->kind == MO_J_LIST && content->as.list->count > 0) {
+        const mo_jv part = content->as.list->items[content->as.list->count - 1];
+        text = part.kind == MO_J_DICT ? mo_jdict_find(part.as.dict, "text") : NULL;
+    }
+    if (!text || text->kind != MO_J_STRING) {
+        mo_work_fail(w, MO_EINVAL, "continue_final_message: the last message has no text to be continued");
+    }
+    free(a->last);
+    const mo_jstring kept = mo_jstring_trim(text->as.string, NULL, MO_TRIM_RIGHT);
+    a->last_length = kept.length;
+    a->last = malloc((size_t)kept.length + 1);
+    if (!a->last) {
+        mo_work_fail(w, MO_ENOMEM, "no memory for a message");
+    }
+    memcpy(a->last, mo_jstring_data(kept), kept.length);
+}
+
+static mo_jdict *make_context(mo_work *w, void *user)
+{
+    attempt *a = user;
+    const mo_jv root = mo_json_read(w, a->json, a->length, true, "the conversation");
+    mo_jdict *context = settings_of(w, a->settings);
+    if (root.kind == MO_J_DICT) {
+        set_all(w, context, root.as.dict);
+        const mo_jv *more = mo_jdict_find(root.as.dict, "chat_template_kwargs");
+        remove_text(w, context, "chat_template_kwargs");
+        if (more && more->kind == MO_J_DICT) {
+            set_all(w, context, more->as.dict);
+        }
+        drop_empty(w, context, "tools");
+        drop_empty(w, context, "documents");
+    } else {
+        mo_jdict_set_text(w, context, "messages", root);
+    }
+    const mo_jv *messages = mo_jdict_find(context, "messages");
+    if (!messages || messages->kind != MO_J_LIST) {
+        mo_work_fail(w, MO_EINVAL, "the conversation: its messages are not a list");
+    }
+    mo_messages_fit(w, messages->as.list, &a->needs, &a->facts);
+    const mo_jv *goes_on = mo_jdict_find(context, "continue_final_message");
+    a->goes_on = goes_on && mo_jv_true(*goes_on);
+    if (a->goes_on) {
+        keep_last(w, a, messages->as.list);
+        mo_jdict_set_text(w, context, "add_generation_prompt", mo_jv_bool(false));
+    }
+    mo_jdict_set_text(w, context, "bos_token", mo_jv_text(w, a->t->bos));
+    mo_jdict_set_text(w, context, "eos_token", mo_jv_text(w, a->t->eos));
+    return context;
+}
+
+/* ---- Attempts ---- */
+
+/* Ends the rendering behind the last place of the text that is to be continued. */
+static mo_status cut(const attempt *a, mo_rendering *out, mo_error *err)
+{
+    for (size_t at = out->length; at-- > 0;) {
+        if (at + a->last_length <= out->length && memcmp(out->text + at, a->last, a->last_length) == 0) {
+            out->length = at + a->last_length;
+            out->text[out->length] = 0;
+            return MO_OK;
+        }
+    }
+    mo_rendering_free(out);
+    return mo_fail(err, MO_EINVAL,
+                   "continue_final_message: the model's template does not show the text of the last message");
+}
+
+static mo_status run(attempt *a, mo_rendering *out, mo_error *err)
+{
+    mo_template_options o = mo_template_options_default();
+    o.clock = a->settings->clock;
+    const mo_status status = mo_template_run(a->t->parsed, &o, make_context, a, a->length, out, err);
+    return status == MO_OK && a->goes_on ? cut(a, out, err) : status;
+}
+
+mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, size_t length,
+                                  const mo_chat_settings *settings, mo_rendering *out, mo_error *err)
+{
+    attempt a = {.t = t, .settings = settings, .json = json, .length = length, .needs = t->needs};
+    mo_error again;
+    mo_status status = run(&a, out, err);
+    const mo_message_facts facts = a.facts;
+    const mo_message_needs plain = a.needs;
+    for (int i = 0; i < 3 && status == MO_EINVAL; i++) {
+        const bool helps = i == 0   ? facts.null && !plain.no_null
+                           : i == 1 ? facts.alias && !plain.no_alias
+                                    : facts.system && !plain.no_system;
+        a.needs.no_null = a.needs.no_null || i == 0;
+        a.needs.no_alias = a.needs.no_alias || i == 1;
+        a.needs.no_system = a.needs.no_system || i == 2;
+        if (helps && run(&a, out, &again) == MO_OK) {
+            status = MO_OK;
+        }
+    }
+    if (status == MO_OK && a.needs.no_system && facts.system) {
+        mo_log(MO_LOG_INFO, "template",
+               "the model's template has no place for this system message: it became the beginning of a user "
+               "message");
+    }
+    free(a.last);
+    return status;
+}
+
+/* ---- Tools ---- */
+
+typedef struct question {
+    const char *json;
+    size_t length;
+    bool tools;
+} question;
+
+static void look_for_tools(mo_work *w, void *user)
+{
+    question *q = user;
+    const mo_jv root = mo_json_read(w, q->json, q->length, true, "the conversation");
+    const mo_jv *tools = root.kind == MO_J_DICT ? mo_jdict_find(root.as.dict, "tools") : NULL;
+    q->tools = tools && mo_jv_true(*tools);
+}
+
+bool mo_conversation_has_tools(const char *json, size_t length)
+{
+    question q = {.json = json, .length = length};
+    mo_error err;
+    mo_work w = {
+        .arena = mo_arena_create(0), .bytes_most = UINT64_MAX, .steps_most = UINT64_MAX, .err = &err};
+    if (w.arena) {
+        (void)mo_work_try(&w, look_for_tools, &q);
+        mo_arena_destroy(w.arena);
+    }
+    return q.tools;
+}
+
+/* ---- Probing ---- */
+
+#define CALL(arguments)                                                                                      \
+    "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\", "               \
+    "\"tool_calls\": [{\"id\": "                                                                             \
+    "\"call12345\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " arguments       \
+    "}}]}, {\"role\": \"tool\", \"tool_call_id\": \"call12345\", \"name\": \"f\", \"content\": \"b\"}]"
+
+/* Does a conversation, with these needs, render so that `there` is in it and `not_there` is not? */
+static bool shows(const mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
+                  const char *not_there)
+{
+    static const mo_chat_settings settings = {.clock = "2026-01-15T10:20:30"};
+    attempt a = {.t = t, .settings = &settings, .json = json, .length = strlen(json), .needs = needs};
+    mo_rendering out;
+    mo_error err;
+    if (run(&a, &out, &err) != MO_OK) {
+        return false;
+    }
+    const bool yes = strstr(out.text, there) && !(not_there && strstr(out.text, not_there));
+    mo_rendering_free(&out);
+    return yes;
+}
+
+static void probe(mo_chat_template *t)
+{
+    static const char text[] = "[{\"role\": \"user\", \"content\": \"mo-needle\"}]";
+    static const char parts[] =
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"mo-needle\"}]}]";
+    static const char system[] =
+        "[{\"role\": \"system\", \"content\": \"mo-needle\"}, {\"role\": \"user\", \"content\": \"a\"}]";
+    mo_message_needs needs = {.parts = true};
+    const bool with_text = shows(t, text, needs, "mo-needle", NULL);
+    needs.parts = shows(t, parts, needs, "mo-needle", "'mo-needle'") &&
+                  shows(t, parts, needs, "mo-needle", "\"mo-needle\"");
+    needs.only_parts = needs.parts && !with_text;
+    needs.no_system = (with_text || needs.only_parts) && !shows(t, system, needs, "mo-needle", NULL);
+    /* As an object it must not come out as Python writes a dict, as a text not quoted a second time. */
+    mo_message_needs as_text = needs;
+    as_text.text_arguments = true;
+    needs.text_arguments = !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", "'mo-key'") &&
+                           shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), as_text, "\"mo-key\"", "\\\"mo-key");
+    t->needs = needs;
+}
+
+mo_status mo_chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
+                                mo_chat_template **out, mo_error *err)
+{
+    *out = NULL;
+    mo_chat_template *t = calloc(1, sizeof *t);
+    if (t) {
+        t->bos = strdup(bos);
+        t->eos = strdup(eos);
+    }
+    if (!t || !t->bos || !t->eos) {
+        mo_chat_template_close(t);
+        return mo_fail(err, MO_ENOMEM, "no memory for a template");
+    }
+    const mo_status status = mo_template_open(text, length, &t->parsed, err);
+    if (status != MO_OK) {
+        mo_chat_template_close(t);
+        return status;
+    }
+    probe(t);
+    *out = t;
+    return MO_OK;
+}
+
+void mo_chat_template_close(mo_chat_template *t)
+{
+    if (t) {
+        mo_template_close(t->parsed);
+        free(t->bos);
+        free(t->eos);
+        free(t);
+    }
+}

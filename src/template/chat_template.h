@@ -1,0 +1,31 @@
+/* Chat template: a model's template for conversations, with what it was found to need, and the second attempts that are made
+ * before a conversation is refused. */
+#ifndef MO_TEMPLATE_CHAT_TEMPLATE_H
+#define MO_TEMPLATE_CHAT_TEMPLATE_H
+
+#include "template/template.h"
+
+typedef struct mo_chat_template mo_chat_template;
+
+/* Parses and probes a template. bos, eos: texts of the tokens, copied. Constant once open: any thread may render. */
+mo_status mo_chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
+                                mo_chat_template **out, mo_error *err);
+void mo_chat_template_close(mo_chat_template *t); /* NULL is allowed */
+
+/* Variables for what the conversation does not say itself. */
+typedef struct mo_chat_settings {
+    mo_thinking thinking;
+    const char *effort; /* NULL: none */
+    const char *clock;  /* as in mo_template_options */
+    bool no_prompt;
+} mo_chat_settings;
+
+/* A conversation as mo_prompt_open() takes it. Where the template fails, the same is tried with "" for null contents, with a
+ * thought under one name, and with system messages merged into the user's; then the first failure is the error. */
+mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, size_t length,
+                                  const mo_chat_settings *settings, mo_rendering *out, mo_error *err);
+
+/* Are there tools in such a conversation? False too where it is none. */
+bool mo_conversation_has_tools(const char *json, size_t length);
+
+#endif

@@ -1,0 +1,216 @@
+#include "template/messages.h"
+
+#include <stdio.h>
+
+#include "template/json.h"
+
+/* ---- Contents ---- */
+
+static mo_jv joined(mo_work *w, const mo_jlist *parts, size_t number)
+{
+    mo_jbuffer *out = mo_jbuffer_new(w, 0);
+    bool any = false;
+    for (uint32_t i = 0; i < parts->count; i++) {
+        const mo_jv part = parts->items[i];
+        const mo_jv *text = part.kind == MO_J_DICT ? mo_jdict_find(part.as.dict, "text") : &part;
+        if (!text || text->kind != MO_J_STRING) {
+            mo_work_fail(w, MO_EINVAL,
+                         "message %zu: the model's template has no place for a content part that is no text",
+                         number);
+        }
+        if (any) {
+            mo_jbuffer_add(w, out, "\n", 1, true);
+        }
+        any = true;
+        mo_jbuffer_add_string(w, out, text->as.string);
+    }
+    return mo_jv_string(mo_jbuffer_view(out));
+}
+
+static mo_jv one_part(mo_work *w, mo_jv text)
+{
+    mo_jdict *part = mo_jdict_new(w, 2);
+    mo_jlist *list = mo_jlist_new(w, MO_SHAPE_LIST, 1);
+    mo_jdict_set_text(w, part, "type", mo_jv_text(w, "text"));
+    mo_jdict_set_text(w, part, "text", text);
+    mo_jlist_add(w, list, mo_jv_dict(part));
+    return mo_jv_list(list);
+}
+
+static void fit_content(mo_work *w, mo_jdict *message, const mo_message_needs *needs, mo_message_facts *facts,
+                        size_t number)
+{
+    mo_jv *content = mo_jdict_find(message, "content");
+    const bool null = !content || content->kind == MO_J_NONE;
+    if (!null && content->kind != MO_J_STRING && content->kind != MO_J_LIST) {
+        mo_work_fail(w, MO_EINVAL, "message %zu: its content is neither a text nor a list of parts", number);
+    }
+    facts->null = facts->null || null;
+    if (null && needs->no_null) {
+        mo_jdict_set_text(w, message, "content", mo_jv_text(w, ""));
+    } else if (!null && content->kind == MO_J_LIST && !needs->parts) {
+        *content = joined(w, content->as.list, number);
+    } else if (!null && content->kind == MO_J_STRING && needs->only_parts) {
+        *content = one_part(w, *content);
+    }
+}
+
+/* ---- Thoughts ---- */
+
+/* They have three names. */
+static void fit_thought(mo_work *w, mo_jdict *message, const mo_message_needs *needs, mo_message_facts *facts)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    mo_jv thought = MO_JV_NONE;
+    for (size_t i = 0; i < 3 && thought.kind == MO_J_NONE; i++) {
+        const mo_jv *v = mo_jdict_find(message, names[i]);
+        thought = v && v->kind == MO_J_STRING && v->as.string.length > 0 ? *v : thought;
+    }
+    if (thought.kind == MO_J_NONE) {
+        return;
+    }
+    facts->alias = true;
+    for (size_t i = 0; i < 3; i++) {
+        if (i == 0 || !needs->no_alias) {
+            mo_jdict_set_text(w, message, names[i], thought);
+        } else {
+            mo_jdict_remove(w, message, mo_jv_text(w, names[i]));
+        }
+    }
+}
+
+/* ---- Tool calls ---- */
+
+/* Is the text an object of JSON? Then it is read. */
+static bool read_object(mo_work *w, mo_jstring text, mo_jv *out)
+{
+    const mo_jstring bare = mo_jstring_trim(text, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
+    if (bare.length == 0) {
+        *out = mo_jv_dict(mo_jdict_new(w, 0));
+        return true;
+    }
+    return mo_jstring_data(bare)[0] == '{' && mo_json_try(w, mo_jstring_data(bare), bare.length, true, out);
+}
+
+static void fit_arguments(mo_work *w, mo_jv *arguments, bool as_text)
+{
+    mo_jv object;
+    if (as_text && arguments->kind != MO_J_STRING) {
+        const mo_json_style style = mo_json_style_default(w);
+        mo_jbuffer *out = mo_jbuffer_new(w, 0);
+        mo_json_write(w, out, *arguments, &style);
+        *arguments = mo_jv_string(mo_jbuffer_view(out));
+    } else if (!as_text && arguments->kind == MO_J_STRING && read_object(w, arguments->as.string, &object)) {
+        *arguments = object;
+    }
+}
+
+static void fit_calls(mo_work *w, mo_jdict *message, const mo_message_needs *needs)
+{
+    const mo_jv *calls = mo_jdict_find(message, "tool_calls");
+    if (calls && (calls->kind == MO_J_NONE || (calls->kind == MO_J_LIST && calls->as.list->count == 0))) {
+        mo_jdict_remove(w, message, mo_jv_text(w, "tool_calls")); /* some templates ask whether it is there */
+        return;
+    }
+    for (uint32_t i = 0; calls && calls->kind == MO_J_LIST && i < calls->as.list->count; i++) {
+        const mo_jv call = calls->as.list->items[i];
+        const mo_jv *function = call.kind == MO_J_DICT ? mo_jdict_find(call.as.dict, "function") : NULL;
+        const mo_jdict *owner = function && function->kind == MO_J_DICT ? function->as.dict
+                                : call.kind == MO_J_DICT                ? call.as.dict
+                                                                        : NULL;
+        mo_jv *arguments = owner ? mo_jdict_find(owner, "arguments") : NULL;
+        if (arguments) {
+            fit_arguments(w, arguments, needs->text_arguments);
+        }
+    }
+}
+
+/* ---- Roles ---- */
+
+static bool has_role(const mo_jdict *message, const char *role)
+{
+    const mo_jv *v = mo_jdict_find(message, "role");
+    return v && v->kind == MO_J_STRING && mo_jstring_is(v->as.string, role);
+}
+
+/* Before the text of a message, with an empty line between. */
+static void put_before(mo_work *w, mo_jdict *message, mo_jv text)
+{
+    mo_jv *content = mo_jdict_find(message, "content");
+    if (!content || content->kind == MO_J_NONE) {
+        mo_jdict_set_text(w, message, "content", text);
+    } else if (content->kind == MO_J_LIST) {
+        mo_jlist *list = one_part(w, text).as.list;
+        for (uint32_t i = 0; i < content->as.list->count; i++) {
+            mo_jlist_add(w, list, content->as.list->items[i]);
+        }
+        *content = mo_jv_list(list);
+    } else {
+        mo_jbuffer *out = mo_jbuffer_new(w, 0);
+        mo_jbuffer_add_string(w, out, text.as.string);
+        mo_jbuffer_add(w, out, "\n\n", content->as.string.length ? 2 : 0, true);
+        mo_jbuffer_add_string(w, out, content->as.string);
+        *content = mo_jv_string(mo_jbuffer_view(out));
+    }
+}
+
+/* System messages become the beginning of the user message after them, or one of their own. */
+static void merge_system(mo_work *w, mo_jlist *messages)
+{
+    mo_jlist *kept = mo_jlist_new(w, MO_SHAPE_LIST, messages->count);
+    mo_jv waiting = MO_JV_NONE;
+    for (uint32_t i = 0; i < messages->count; i++) {
+        mo_jdict *m = messages->items[i].as.dict;
+        if (has_role(m, "system")) {
+            mo_jv *content = mo_jdict_find(m, "content");
+            mo_jv text = content && content->kind == MO_J_LIST     ? joined(w, content->as.list, i + 1)
+                         : content && content->kind == MO_J_STRING ? *content
+                                                                   : mo_jv_text(w, "");
+            if (waiting.kind == MO_J_STRING && waiting.as.string.length > 0) {
+                mo_jdict *both = mo_jdict_new(w, 1);
+                mo_jdict_set_text(w, both, "content", text);
+                put_before(w, both, waiting);
+                text = *mo_jdict_find(both, "content");
+            }
+            waiting = text;
+            continue;
+        }
+        if (waiting.kind == MO_J_STRING && waiting.as.string.length > 0 && has_role(m, "user")) {
+            put_before(w, m, waiting);
+            waiting = MO_JV_NONE;
+        }
+        mo_jlist_add(w, kept, messages->items[i]);
+    }
+    if (waiting.kind == MO_J_STRING && waiting.as.string.length > 0) {
+        mo_jdict *m = mo_jdict_new(w, 2);
+        mo_jdict_set_text(w, m, "role", mo_jv_text(w, "user"));
+        mo_jdict_set_text(w, m, "content", waiting);
+        mo_jlist_add(w, kept, mo_jv_dict(m));
+    }
+    *messages = *kept;
+}
+
+void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *needs, mo_message_facts *facts)
+{
+    *facts = (mo_message_facts){0};
+    for (uint32_t i = 0; i < messages->count; i++) {
+        const mo_jv m = messages->items[i];
+        if (m.kind != MO_J_DICT) {
+            mo_work_fail(w, MO_EINVAL, "message %u: it is not an object", i + 1);
+        }
+        mo_jv *role = mo_jdict_find(m.as.dict, "role");
+        if (!role || role->kind != MO_J_STRING) {
+            mo_work_fail(w, MO_EINVAL, "message %u: it has no role", i + 1);
+        }
+        if (mo_jstring_is(role->as.string, "developer")) {
+            *role = mo_jv_text(w, "system");
+        }
+        facts->system = facts->system || mo_jstring_is(role->as.string, "system");
+        fit_content(w, m.as.dict, needs, facts, i + 1);
+        fit_thought(w, m.as.dict, needs, facts);
+        fit_calls(w, m.as.dict, needs);
+    }
+    if (needs->no_system && facts->system) {
+        merge_system(w, messages);
+    }
+}

@@ -1,0 +1,26 @@
+/* Messages: a conversation as a template wants it. Clients write the same thing in several ways, and templates read it in
+ * several ways; here the one becomes the other. */
+#ifndef MO_TEMPLATE_MESSAGES_H
+#define MO_TEMPLATE_MESSAGES_H
+
+#include "template/value.h"
+
+/* What a template needs, as probing found it, or as a second attempt tries. */
+typedef struct mo_message_needs {
+    bool text_arguments; /* arguments of tool calls as JSON text; otherwise as objects */
+    bool parts;          /* it reads lists of content parts; otherwise their texts are joined */
+    bool only_parts;     /* it reads nothing else: texts become lists of one part */
+    bool no_system;      /* system messages become part of the next user message */
+    bool no_null;        /* content is "" where it is null or missing */
+    bool no_alias;       /* thoughts are not handed over a second time as "thinking" and "reasoning" */
+} mo_message_needs;
+
+/* What the messages had, so that it is known whether another attempt makes a difference. */
+typedef struct mo_message_facts {
+    bool system, null, alias;
+} mo_message_facts;
+
+/* Changes the messages in place. The work ends for what is no message: "message 3: it has no role". */
+void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *needs, mo_message_facts *facts);
+
+#endif
