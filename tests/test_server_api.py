@@ -298,6 +298,14 @@ def wrong_requests_are_400_and_name_the_field(s):
 
 
 @test
+def a_broken_history_is_taken(s):
+    history = HELLO + [{"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{\"a\":"}}]},
+                       {"role": "tool", "tool_call_id": "x", "content": "sunny"}]
+    a = s.post("/v1/chat/completions", {"model": "scripted", "messages": history})
+    assert a["choices"][0]["message"]["content"] == "It is sunny in Bern."
+
+
+@test
 def a_prompt_too_long_is_told_with_numbers(s):
     long = [{"role": "user", "content": "fox " * 5000}]
     for where in ("/v1/chat/completions", "/v1/responses"):
@@ -324,7 +332,106 @@ def a_second_turn_is_cached(s):
 # ---- Constraints
 
 
+@test
+def json_objects_are_enforced(s):
+    for temperature in (0, 1):
+        a = s.post("/v1/chat/completions", chat(response_format={"type": "json_object"}, temperature=temperature, seed=3, max_tokens=400))
+        text = a["choices"][0]["message"]["content"]
+        if a["choices"][0]["finish_reason"] == "stop":
+            assert isinstance(json.loads(text), dict), text
+        else:
+            assert text.lstrip().startswith("{"), text
+
+
+@test
+def schemas_are_enforced(s):
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "colour": {"enum": ["red", "green"]}, "n": {"type": "integer", "minimum": 0, "maximum": 99}},
+              "required": ["ok", "colour", "n"], "additionalProperties": False}
+    asked = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    for where, body in (("/v1/chat/completions", chat(response_format=asked, max_tokens=200)),):
+        answer = json.loads(s.post(where, body)["choices"][0]["message"]["content"])
+        assert isinstance(answer["ok"], bool) and answer["colour"] in ("red", "green") and 0 <= answer["n"] <= 99
+        assert json.loads(gather(s.events(where, body))[0]["content"]) == answer
+    text = s.post("/v1/completions", {"prompt": "x", "json_schema": schema, **GREEDY, "max_tokens": 200})["choices"][0]["text"]
+    assert set(json.loads(text)) == {"ok", "colour", "n"}
+    a = s.post("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}, "temperature": 0})
+    assert set(json.loads(a["output"][-1]["content"][0]["text"])) == {"ok", "colour", "n"}
+    a = s.post("/api/chat", {"messages": HELLO, "format": schema, "stream": False, "options": {"temperature": 0}})
+    assert set(json.loads(a["message"]["content"])) == {"ok", "colour", "n"}
+
+
+@test
+def grammars_are_enforced(s):
+    body = chat(grammar='root ::= "yes" | "no"')
+    assert s.post("/v1/chat/completions", body)["choices"][0]["message"]["content"] in ("yes", "no")
+    assert s.post("/completion", {"prompt": "x", "grammar": 'root ::= ("ab"){3}'})["content"] == "ababab"
+
+
+@test
+def constraints_that_cannot_hold_are_400(s):
+    wrong = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "unicorn"}}}
+    assert s.post("/v1/chat/completions", chat(response_format=wrong), 400)["error"]["param"].startswith("response_format")
+    strict = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"type": "object", "not": {"required": ["a"]}}}}
+    assert "not" in s.post("/v1/chat/completions", chat(response_format=strict), 400)["error"]["message"]
+    strict["json_schema"]["strict"] = False
+    a = s.post("/v1/chat/completions", chat(response_format=strict, max_tokens=60))
+    assert any("not" in w for w in a["warnings"]), a
+    assert s.post("/v1/chat/completions", chat(grammar="root ::= missing"), 400)["error"]["param"] == "grammar"
+    assert s.post("/v1/chat/completions", chat(grammar='root ::= "a"', response_format={"type": "json_object"}), 400)["error"]["message"]
+    assert s.post("/v1/chat/completions", chat(grammar='root ::= "a"', tools=[TOOL]), 400)["error"]["param"] == "grammar"
+
+
 # ---- Tools
+
+
+@test
+def calls_are_taken_apart(s):
+    body = scripted("@call", tools=[TOOL])
+    a = s.post("/v1/chat/completions", body)["choices"][0]
+    message = a["message"]
+    assert a["finish_reason"] == "tool_calls" and message["content"] == "I look." and message["reasoning_content"] == "look"
+    call = message["tool_calls"][0]
+    assert len(message["tool_calls"]) == 1 and len(call["id"]) >= 9 and call["type"] == "function"
+    assert call["function"]["name"] == "get_weather" and json.loads(call["function"]["arguments"]) == {"city": "Bern", "days": 2}
+    chunks = s.events("/v1/chat/completions", body)
+    assert gather(chunks)[0] == flat(a)
+    pieces = [d for _, c in chunks[:-1] for x in c["choices"] for d in x["delta"].get("tool_calls", []) if "id" not in d]
+    assert len(pieces) > 2, pieces  # arguments come as they are made
+    turn = body["messages"] + [message, {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
+    assert s.post("/v1/chat/completions", {**body, "messages": turn})["choices"][0]["message"]["content"] == "It is sunny in Bern."
+
+
+@test
+def several_calls_have_indices(s):
+    body = scripted("@two", tools=[TOOL])
+    a = s.post("/v1/chat/completions", body)["choices"][0]
+    assert [json.loads(c["function"]["arguments"])["city"] for c in a["message"]["tool_calls"]] == ["Bern", "Z\u00fcrich"]
+    assert a["message"]["content"] is None and len({c["id"] for c in a["message"]["tool_calls"]}) == 2
+    assert gather(s.events("/v1/chat/completions", body))[0] == flat(a)
+    one = s.post("/v1/chat/completions", {**body, "parallel_tool_calls": False})["choices"][0]["message"]
+    assert len(one["tool_calls"]) == 1
+
+
+@test
+def required_tools_are_called(s):
+    for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+        for model in ("pebble", "scripted"):
+            body = {"model": model, "messages": HELLO, "tools": [TOOL, {"type": "function", "function": {"name": "other"}}], "tool_choice": choice,
+                    "temperature": 0, "max_tokens": 300}
+            a = s.post("/v1/chat/completions", body)["choices"][0]
+            assert a["message"]["tool_calls"], a
+            for call in a["message"]["tool_calls"]:
+                if choice != "required":
+                    assert call["function"]["name"] == "get_weather"
+                if a["finish_reason"] == "tool_calls" and call["function"]["name"] == "get_weather":
+                    arguments = json.loads(call["function"]["arguments"])
+                    assert set(arguments) == {"city", "days"} and isinstance(arguments["days"], int)
+
+
+@test
+def no_call_is_looked_for_with_none(s):
+    a = s.post("/v1/chat/completions", scripted("@call", tools=[TOOL], tool_choice="none"))["choices"][0]
+    assert "tool_calls" not in a["message"] and "get_weather" in a["message"]["content"] and a["finish_reason"] == "stop"
 
 
 @test
@@ -377,6 +484,33 @@ def a_response_is_answered(s):
 
 
 @test
+def responses_stream_events_that_the_accumulator_reads(s):
+    flat_tool = {"type": "function", **TOOL["function"]}
+    body = {"model": "scripted", "input": "say @call", "tools": [flat_tool, {"type": "web_search"}]}
+    whole = s.post("/v1/responses", body)
+    assert [i["type"] for i in whole["output"]] == ["reasoning", "message", "function_call"] and whole["status"] == "completed"
+    assert json.loads(whole["output"][2]["arguments"]) == {"city": "Bern", "days": 2} and len(whole["tools"]) == 1
+    events = s.events("/v1/responses", body)
+    assert all(name == d["type"] for name, d in events) and [d["sequence_number"] for _, d in events] == list(range(len(events)))
+    assert [n for n, _ in events[:2]] == ["response.created", "response.in_progress"] and events[-1][0] == "response.completed"
+    assert events[0][1]["response"]["output"] == [] and events[0][1]["response"]["status"] == "in_progress"
+    items = []
+    for name, d in events[2:-1]:
+        if name == "response.output_item.added":
+            assert d["output_index"] == len(items)
+            items.append("")
+        elif name.endswith(".delta"):
+            items[d["output_index"]] += d["delta"]
+            assert name.startswith("response.function_call") or d["content_index"] == 0
+    final = events[-1][1]["response"]["output"]
+    assert items == [final[0]["content"][0]["text"], final[1]["content"][0]["text"], final[2]["arguments"]]
+    strip = lambda i: {k: v for k, v in i.items() if k not in ("id", "call_id")}
+    assert [strip(i) for i in final] == [strip(i) for i in whole["output"]]
+    history = [{"role": "user", "content": "x"}] + final + [{"type": "function_call_output", "call_id": final[2]["call_id"], "output": "sunny"}]
+    assert s.post("/v1/responses", {**body, "input": history})["output"][0]["content"][0]["text"] == "It is sunny in Bern."
+
+
+@test
 def embeddings_are_refused_where_a_model_has_none(s):
     assert s.post("/v1/embeddings", {"input": "x"}, 501)["error"]["type"] == "not_supported_error"
     assert isinstance(s.post("/api/embed", {"input": "x"}, 501)["error"], str)
@@ -408,6 +542,59 @@ def a_message_is_answered(s):
 
 
 @test
+def blocks_come_one_after_another(s):
+    body = {"model": "scripted", "max_tokens": 300, "messages": [{"role": "user", "content": "say @call"}],
+            "tools": [{"name": "get_weather", "input_schema": WEATHER}]}
+    whole = s.post("/v1/messages", body)
+    assert whole["stop_reason"] == "tool_use" and [b["type"] for b in whole["content"]] == ["thinking", "text", "tool_use"]
+    assert whole["content"][2]["input"] == {"city": "Bern", "days": 2} and whole["content"][0]["thinking"] == "look"
+    events = s.events("/v1/messages", body)
+    assert all(name == d["type"] for name, d in events)
+    assert events[0][0] == "message_start" and events[0][1]["message"]["content"] == [] and events[0][1]["message"]["stop_reason"] is None
+    assert [n for n, _ in events[-2:]] == ["message_delta", "message_stop"]
+    open_block, blocks = None, []
+    for name, d in events[1:-2]:
+        if name == "ping":
+            continue
+        if name == "content_block_start":
+            assert open_block is None and d["index"] == len(blocks)
+            open_block = d["index"]
+            blocks.append({"type": d["content_block"]["type"], "text": "", "signature": None})
+            assert d["content_block"]["type"] != "tool_use" or d["content_block"]["input"] == {}
+        elif name == "content_block_delta":
+            assert d["index"] == open_block
+            delta = d["delta"]
+            if delta["type"] == "signature_delta":
+                blocks[-1]["signature"] = delta["signature"]
+            else:
+                blocks[-1]["text"] += delta.get("text") or delta.get("thinking") or delta.get("partial_json") or ""
+        else:
+            assert name == "content_block_stop" and d["index"] == open_block
+            open_block = None
+    assert [b["type"] for b in blocks] == ["thinking", "text", "tool_use"]
+    assert blocks[0]["text"] == "look" and blocks[0]["signature"] == whole["content"][0]["signature"]
+    assert blocks[1]["text"] == whole["content"][1]["text"] and json.loads(blocks[2]["text"]) == whole["content"][2]["input"]
+    assert events[-2][1]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert events[-2][1]["usage"]["output_tokens"] == whole["usage"]["output_tokens"]
+    result = [{"role": "assistant", "content": whole["content"]},
+              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": whole["content"][2]["id"], "content": "sunny"}]}]
+    assert s.post("/v1/messages", {**body, "messages": body["messages"] + result})["content"][0]["text"] == "It is sunny in Bern."
+
+
+@test
+def anthropic_tools_can_be_required(s):
+    body = {"model": "pebble", "max_tokens": 300, "messages": HELLO, "temperature": 0, "tools": [{"name": "get_weather", "input_schema": WEATHER}]}
+    for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
+        a = s.post("/v1/messages", {**body, "tool_choice": choice})
+        assert a["content"][-1]["type"] == "tool_use" and a["content"][-1]["name"] == "get_weather", a
+    error = s.post("/v1/messages", {**body, "tool_choice": {"type": "tool", "name": "x"}}, 400)
+    assert error["type"] == "error" and error["error"]["type"] == "invalid_request_error" and "tool_choice.name" in error["error"]["message"]
+    for change in ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, {"tools": [{"type": "web_search_20250305", "name": "w"}]},
+                   {"messages": []}, {"system": 5}, {"stop_sequences": "x", "top_k": "y"}, {"thinking": {"type": "deep"}}):
+        assert s.post("/v1/messages", {**body, **change}, 400)["error"]["type"] == "invalid_request_error"
+
+
+@test
 def an_agents_stamp_does_not_spoil_the_prefix(s):
     def ask(stamp):
         system = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=%s;" % stamp},
@@ -433,6 +620,18 @@ def ollama_chats_stream_by_default(s):
 
 
 @test
+def ollama_calls_have_objects(s):
+    body = {"model": "scripted", "messages": [{"role": "user", "content": "say @call"}], "tools": [TOOL]}
+    whole = s.post("/api/chat", {**body, "stream": False})["message"]
+    assert whole["tool_calls"][0]["function"]["arguments"] == {"city": "Bern", "days": 2} and whole["thinking"] == "look" and whole["content"] == "I look."
+    lines = s.lines_of("/api/chat", body)
+    assert [c["function"]["name"] for l in lines for c in l["message"].get("tool_calls", [])] == ["get_weather"]
+    assert "".join(l["message"].get("thinking", "") for l in lines) == "look" and "".join(l["message"]["content"] for l in lines) == "I look."
+    turn = body["messages"] + [whole, {"role": "tool", "tool_name": "get_weather", "content": "sunny"}]
+    assert s.post("/api/chat", {**body, "messages": turn, "stream": False})["message"]["content"] == "It is sunny in Bern."
+
+
+@test
 def ollama_generates(s):
     body = {"model": "pebble", "prompt": HELLO[0]["content"], "options": {"temperature": 0, "num_predict": 8}}
     lines = s.lines_of("/api/generate", body)
@@ -444,6 +643,7 @@ def ollama_generates(s):
     assert more["prompt_eval_count"] > whole["prompt_eval_count"]
     loaded = s.post("/api/generate", {"model": "pebble"})
     assert loaded["done"] and loaded["done_reason"] == "load" and loaded["response"] == ""
+    assert isinstance(json.loads(s.post("/api/generate", {**body, "format": "json", "stream": False, "options": {"temperature": 0, "num_predict": 600}})["response"] or "{}"), dict)
     for change in ({"images": ["x"]}, {"suffix": "x"}, {"options": {"temperature": "x"}}, {"keep_alive": "soon"}, {"format": "xml"}):
         assert isinstance(s.post("/api/generate", {**body, **change}, 400)["error"], str)
 
@@ -491,6 +691,15 @@ def texts_become_tokens_and_back(s):
     assert s.post("/tokenize", {})["tokens"] == []
     assert s.post("/detokenize", {"tokens": ["x"]}, 400)["error"]["param"] == "tokens[0]"
     assert s.post("/tokenize", {"content": 5}, 400)["error"]["param"] == "content"
+
+
+@test
+def templates_can_be_looked_at(s):
+    prompt = s.post("/apply-template", scripted("x"))["prompt"]
+    assert prompt == "<|im_start|>user\nsay x<|im_end|>\n<|im_start|>assistant\n"
+    prompt = s.post("/apply-template", scripted("x", chat_template_kwargs={"enable_thinking": False}))["prompt"]
+    assert prompt.endswith("<think>\n\n</think>\n\n")
+    assert s.post("/apply-template", scripted("x", reasoning_effort="none"))["prompt"] == prompt
 
 
 @test

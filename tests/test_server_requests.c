@@ -14,7 +14,6 @@
 #include "check.h"
 #include "server/choice.h"
 #include "server/conversation.h"
-#include "server/envelope.h"
 #include "server/format.h"
 #include "server/identity.h"
 #include "server/parameters.h"
@@ -680,27 +679,6 @@ static void items_keep_the_models_order(void **state)
     srv_choice_free(&c);
 }
 
-/* ---- Grammars ---- */
-
-static void grammars_of_clients_are_put_inside(void **state)
-{
-    (void)state;
-    static const char gbnf[] =
-        "root ::= \"root\" [root\\]] root-2 | <root> # root\nroot-2 ::= root | roots\nroots ::= \"\\\"root\"";
-    static const char expected[] = "answer ::= \"root\" [root\\]] root-2 | <root> # root\nroot-2 ::= answer "
-                                   "| roots\nroots ::= \"\\\"root\"\n";
-    srv_writer w = {0};
-    srv_envelope_rename(gbnf, strlen(gbnf), &w);
-    assert_int_equal(w.length, strlen(expected));
-    assert_memory_equal(w.data, expected, w.length);
-    srv_writer_empty(&w);
-    srv_envelope_rename("x ::= \"unended", 15, &w);
-    srv_writer_empty(&w);
-    srv_envelope_root(model, false, &w); /* pebble does not think */
-    assert_int_equal(w.length, strlen("root ::= answer\n"));
-    srv_writer_free(&w);
-}
-
 static void names_differ(void **state)
 {
     (void)state;
@@ -732,7 +710,6 @@ int main(void)
         cmocka_unit_test(prompts_come_in_all_forms),
         cmocka_unit_test(tokens_have_bytes),
         cmocka_unit_test(items_keep_the_models_order),
-        cmocka_unit_test(grammars_of_clients_are_put_inside),
         cmocka_unit_test(names_differ),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

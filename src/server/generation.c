@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/envelope.h"
-
 /* ---- Open and close ---- */
 
 static bool no_memory(srv_generation *g)
@@ -205,70 +203,112 @@ static bool calls_wanted(const srv_generation *g)
     return g->tools.list && g->tools.calling != SRV_CALLING_NONE;
 }
 
-/* What the model may call is told to it; that it must is not enforced yet, so nothing is promised. */
-static bool constrain_calls(srv_generation *g)
+/* What of a schema nobody enforces is told in the answer. */
+static bool note_unenforced(srv_generation *g, const char *lines)
 {
-    if (g->tools.calling == SRV_CALLING_REQUIRED || g->tools.calling == SRV_CALLING_NAMED) {
-        return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "tool_choice",
-                             "cannot be enforced yet; leave it out");
-    }
-    return true;
+    free(g->unenforced);
+    g->unenforced = lines && *lines ? strdup(lines) : NULL;
+    return !lines || !*lines || g->unenforced || no_memory(g);
 }
 
-/* The rules of the text that was asked for: `answer`. */
-static bool put_answer_rules(srv_generation *g, srv_writer *rules)
+/* Does one of the functions ask that its arguments follow its schema to the letter? */
+static bool strict_tools(const srv_generation *g)
+{
+    size_t i;
+    json_t *tool;
+    json_array_foreach(g->tools.list, i, tool)
+    {
+        if (json_is_true(json_object_get(json_object_get(tool, "function"), "strict"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Calls as the tools' schemas say; text, where there is one, as the format says. */
+static bool constrain_calls(srv_generation *g, const char *text_gbnf)
+{
+    mo_tools_options o = mo_tools_options_default();
+    o.tools = g->tools_text;
+    o.tools_length = strlen(g->tools_text);
+    o.required = g->tools.calling == SRV_CALLING_REQUIRED || g->tools.calling == SRV_CALLING_NAMED;
+    o.name = g->tools.calling == SRV_CALLING_NAMED ? g->tools.name : NULL;
+    o.single = g->tools.single;
+    o.in_thought = g->in_thought;
+    o.strict = strict_tools(g);
+    o.text_gbnf = text_gbnf;
+    mo_error err;
+    if (mo_tools_grammar(srv_model_mo(g->held), &o, &g->grammar, &err) != MO_OK) {
+        return srv_fault_status(&g->fault, &err, "tools");
+    }
+    return note_unenforced(g, mo_grammar_unenforced(g->grammar));
+}
+
+/* The grammar that a format stands for; *gbnf is NULL where none is asked, and mo_free()d. */
+static bool format_gbnf(srv_generation *g, char **gbnf)
 {
     if (g->format.grammar.data) {
-        srv_envelope_rename(g->format.grammar.data, g->format.grammar.length, rules);
+        *gbnf = strndup(g->format.grammar.data, g->format.grammar.length);
+        return *gbnf || no_memory(g);
+    }
+    if (!g->format.schema) {
         return true;
     }
-    return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param, "schemas cannot be enforced yet");
-}
-
-/* Errors of a client's grammar have its own lines and columns: it is tried as it is first. */
-static bool check_grammar(srv_generation *g)
-{
-    mo_grammar *grammar = NULL;
+    char *schema = json_dumps(g->format.schema, JSON_COMPACT | JSON_ENCODE_ANY), *unenforced = NULL;
+    if (!schema) {
+        return no_memory(g);
+    }
+    mo_grammar_options o = mo_grammar_options_default();
+    o.strict = g->format.strict;
     mo_error err;
-    if (!g->format.grammar.data) {
-        return true;
-    }
-    if (mo_grammar_open(srv_model_mo(g->held), g->format.grammar.data, g->format.grammar.length, NULL,
-                        &grammar, &err) != MO_OK) {
-        return srv_fault_status(&g->fault, &err, g->format.param);
-    }
-    mo_grammar_close(grammar);
-    return true;
-}
-
-static bool constrain_format(srv_generation *g)
-{
-    srv_writer rules = {0};
-    mo_error err;
-    bool good = check_grammar(g);
-    if (good && g->raw) {
-        srv_puts(&rules, "root ::= answer\n");
-    } else if (good) {
-        srv_envelope_root(srv_model_mo(g->held), g->in_thought, &rules);
-    }
-    good = good && put_answer_rules(g, &rules) && (!rules.failed || no_memory(g));
-    if (good &&
-        mo_grammar_open(srv_model_mo(g->held), rules.data, rules.length, NULL, &g->grammar, &err) != MO_OK) {
+    bool good;
+    if (strlen(schema) > SRV_SCHEMA_BYTES) {
+        good = srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param,
+                             "the schema is larger than %d bytes", SRV_SCHEMA_BYTES);
+    } else if (mo_schema_gbnf(schema, strlen(schema), "root", &o, gbnf, &unenforced, &err) != MO_OK) {
         good = srv_fault_status(&g->fault, &err, g->format.param);
+    } else {
+        good = note_unenforced(g, unenforced);
     }
-    srv_writer_free(&rules);
+    free(schema);
+    mo_free(unenforced);
     return good;
+}
+
+/* Thoughts, and marks before the answer, are the model's; the grammar is the answer's. It is tried as it is first: its errors
+ * have the client's own lines. */
+static bool constrain_text(srv_generation *g, const char *gbnf)
+{
+    const mo_model *model = srv_model_mo(g->held);
+    char *whole = NULL;
+    mo_error err;
+    mo_status status = mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &g->grammar, &err);
+    if (status == MO_OK && !g->raw) {
+        mo_grammar_close(g->grammar);
+        g->grammar = NULL;
+        status = mo_answer_grammar(model, gbnf, strlen(gbnf), g->in_thought, &whole, &err);
+        if (status == MO_OK) {
+            status = mo_grammar_open(model, whole, strlen(whole), NULL, &g->grammar, &err);
+        }
+        mo_free(whole);
+    }
+    return status == MO_OK || srv_fault_status(&g->fault, &err, g->format.param);
 }
 
 bool srv_generation_constrain(srv_generation *g)
 {
-    if (srv_format_asked(&g->format) && calls_wanted(g)) {
+    if (g->format.grammar.data && calls_wanted(g)) {
         return srv_fault_set(
             &g->fault, SRV_FAULT_REQUEST, g->format.param,
-            "cannot be enforced together with tools; leave one out, or set tool_choice to none");
+            "cannot be given together with tools; leave one out, or set tool_choice to none");
     }
-    if (srv_format_asked(&g->format)) {
-        return constrain_format(g);
+    char *gbnf = NULL;
+    bool good = format_gbnf(g, &gbnf);
+    if (good && calls_wanted(g)) {
+        good = constrain_calls(g, gbnf);
+    } else if (good && gbnf) {
+        good = constrain_text(g, gbnf);
     }
-    return !calls_wanted(g) || constrain_calls(g);
+    mo_free(gbnf);
+    return good;
 }

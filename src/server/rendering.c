@@ -67,9 +67,6 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     json_t *messages = json_deep_copy(c->messages), *kwargs = variables(p, template);
     bool good = messages ? true : no_memory(fault);
     const bool shown = tools->list && mo_model_shows_tools(model);
-    if (good && c->prefill) { /* it is put behind the rendering */
-        json_array_remove(messages, json_array_size(messages) - 1);
-    }
     good = good && (!tools->list || shown || tell_tools(messages, tools, fault));
     json_t *context = good ? json_pack("{s:O}", "messages", messages) : NULL;
     if (context && shown) {
@@ -77,6 +74,9 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     }
     if (context && json_object_size(kwargs) > 0) {
         json_object_set(context, "chat_template_kwargs", kwargs);
+    }
+    if (context && c->prefill) {
+        json_object_set_new(context, "continue_final_message", json_true());
     }
     char *json = context ? json_dumps(context, JSON_COMPACT) : NULL;
     json_decref(context);
@@ -99,34 +99,25 @@ static const char *effort_of(const mo_model *model, const char *effort)
                                                                         : effort;
 }
 
-/* The beginning of the answer that the client gave. */
-static bool append_prefill(const mo_model *model, const srv_conversation *c, srv_rendering *out,
-                           srv_fault *fault)
+static bool copy_prompt(const mo_prompt *prompt, srv_rendering *out)
 {
-    const json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
-    const json_t *content = json_object_get(last, "content");
-    const srv_place at = srv_place_root(NULL, fault);
-    srv_writer text = {0};
-    if (json_is_string(content)) {
-        srv_put(&text, json_string_value(content), json_string_length(content));
+    const mo_text text = mo_prompt_text(prompt);
+    size_t count = 0;
+    const int32_t *ids = mo_prompt_tokens(prompt, &count);
+    out->text = malloc(text.length + 1);
+    out->tokens.ids = malloc((count + 1) * sizeof *ids);
+    if (!out->text || !out->tokens.ids) {
+        return false;
     }
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *part = json_object_get(json_array_get(content, i), "text");
-        srv_puts(&text, i > 0 ? "\n" : "");
-        srv_put(&text, json_string_value(part), json_string_length(part));
+    memcpy(out->text, text.data, text.length);
+    out->text[text.length] = '\0';
+    out->length = text.length;
+    if (count > 0) {
+        memcpy(out->tokens.ids, ids, count * sizeof *ids);
     }
-    bool good = !text.failed || no_memory(fault);
-    good = good && (text.length == 0 ||
-                    srv_tokens_append_text(&out->tokens, &at, model, (mo_text){text.data, text.length}, 0));
-    char *whole = good ? realloc(out->text, out->length + text.length + 1) : NULL;
-    if (whole) {
-        memcpy(whole + out->length, text.data ? text.data : "", text.length);
-        out->text = whole;
-        out->length += text.length;
-        out->text[out->length] = '\0';
-    }
-    srv_writer_free(&text);
-    return good && (whole || no_memory(fault));
+    out->tokens.count = count;
+    out->in_thought = mo_prompt_in_thought(prompt);
+    return true;
 }
 
 bool srv_rendering_make(const mo_model *model, const srv_conversation *conversation, const srv_tools *tools,
@@ -138,27 +129,20 @@ bool srv_rendering_make(const mo_model *model, const srv_conversation *conversat
         return false;
     }
     mo_chat_options o = mo_chat_options_default();
-    o.thinking = parameters->thinking == SRV_ON;
+    o.thinking = parameters->thinking == SRV_ON    ? MO_THINKING_ON
+                 : parameters->thinking == SRV_OFF ? MO_THINKING_OFF
+                                                   : MO_THINKING_DEFAULT;
     o.effort = effort_of(model, parameters->effort);
     o.no_prompt = conversation->whole;
+    o.chat_template = template->text;
     mo_error err;
-    char *text = NULL;
-    const mo_status status = mo_model_chat_json(model, json, strlen(json), &o, &text, &err);
+    mo_prompt *prompt = NULL;
+    const mo_status status = mo_prompt_open(model, json, strlen(json), &o, &prompt, &err);
     free(json);
     if (status != MO_OK) {
         return srv_fault_status(fault, &err, "messages");
     }
-    out->text = strdup(text);
-    out->length = strlen(text);
-    mo_free(text);
-    const srv_place at = srv_place_root(NULL, fault);
-    if (!out->text ||
-        !srv_tokens_append_text(&out->tokens, &at, model, (mo_text){out->text, out->length}, MO_TOKEN_CHAT)) {
-        return out->text ? false : no_memory(fault);
-    }
-    if (conversation->prefill && !append_prefill(model, conversation, out, fault)) {
-        return false;
-    }
-    out->in_thought = mo_model_in_thought(model, out->tokens.ids, out->tokens.count);
-    return true;
+    const bool good = copy_prompt(prompt, out) || no_memory(fault);
+    mo_prompt_close(prompt);
+    return good;
 }

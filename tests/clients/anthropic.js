@@ -30,6 +30,34 @@ test("stop sequences are told", async () => {
   }
 });
 
+test("tools are used, thoughts kept apart", async () => {
+  const whole = await client.messages.create(say("@call", { tools }));
+  const final = await client.messages.stream(say("@call", { tools })).finalMessage();
+  for (const a of [whole, final]) {
+    assert.deepEqual(a.content.map((b) => b.type), ["thinking", "text", "tool_use"]);
+    assert.equal(a.content[0].thinking, "look");
+    assert.deepEqual({ ...a.content[2].input }, { city: "Bern", days: 2 });
+    assert.equal(a.stop_reason, "tool_use");
+  }
+  const messages = [
+    { role: "user", content: "say @call" },
+    { role: "assistant", content: final.content },
+    { role: "user", content: [{ type: "tool_result", tool_use_id: final.content[2].id, content: [{ type: "text", text: "sunny" }] }] },
+  ];
+  const answer = await client.messages.create(say("@call", { tools, messages }));
+  assert.equal(answer.content[0].text, "It is sunny in Bern.");
+});
+
+test("tools can be required", async () => {
+  for (const tool_choice of [{ type: "any" }, { type: "tool", name: "get_weather" }]) {
+    const a = await client.messages.create({ ...greedy, max_tokens: 300, tools, tool_choice });
+    assert.equal(a.content.at(-1).type, "tool_use");
+  }
+  const none = await client.messages.create(say("@call", { tools, tool_choice: { type: "none" } }));
+  assert.ok(none.content.every((b) => b.type !== "tool_use"));
+  await refused(client.messages.create({ ...greedy, tools, tool_choice: { type: "tool", name: "nothing" } }), 400);
+});
+
 test("tokens are counted", async () => {
   const counted = await client.messages.countTokens({ model: "pebble", messages: greedy.messages });
   const { usage } = await client.messages.create(greedy);

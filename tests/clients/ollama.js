@@ -25,6 +25,18 @@ test("chats stream what they answer whole", async () => {
   assert.ok(last.done && last.eval_count === whole.eval_count && last.total_duration > 0);
 });
 
+test("tools have objects for arguments", async () => {
+  const asked = { model: "scripted", messages: [{ role: "user", content: "say @call" }], tools };
+  const whole = await client.chat(asked);
+  assert.deepEqual(whole.message.tool_calls[0].function.arguments, { city: "Bern", days: 2 });
+  assert.equal(whole.message.thinking, "look");
+  const calls = [];
+  for await (const part of await client.chat({ ...asked, stream: true })) calls.push(...(part.message.tool_calls ?? []));
+  assert.equal(calls.length, 1);
+  const second = await client.chat({ ...asked, messages: [...asked.messages, whole.message, { role: "tool", tool_name: "get_weather", content: "sunny" }] });
+  assert.equal(second.message.content, "It is sunny in Bern.");
+});
+
 test("generate, raw and load", async () => {
   const whole = await client.generate({ model: "pebble", prompt: hello, options });
   let text = "";
@@ -33,6 +45,12 @@ test("generate, raw and load", async () => {
   assert.ok(whole.context.length > 16);
   assert.ok((await client.generate({ model: "pebble", prompt: "Once", raw: true, options })).response);
   assert.equal((await client.generate({ model: "pebble", prompt: "" })).done_reason, "load");
+});
+
+test("formats hold", async () => {
+  const format = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false };
+  const a = await client.chat({ model: "pebble", messages, format, options: { temperature: 0, num_predict: 100 } });
+  assert.equal(typeof JSON.parse(a.message.content).ok, "boolean");
 });
 
 test("errors are the client's own", async () => {

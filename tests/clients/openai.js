@@ -49,6 +49,59 @@ test("choices, seeds, stops and log probabilities", async () => {
   assert.equal(stopped.choices[0].finish_reason, "stop");
 });
 
+test("tools are called, run and answered", async () => {
+  const whole = await client.chat.completions.create(say("@call", { tools }));
+  assert.equal(whole.choices[0].finish_reason, "tool_calls");
+  assert.deepEqual(JSON.parse(whole.choices[0].message.tool_calls[0].function.arguments), { city: "Bern", days: 2 });
+  const final = await client.chat.completions.stream(say("@two", { tools })).finalChatCompletion();
+  assert.deepEqual(final.choices[0].message.tool_calls.map((c) => JSON.parse(c.function.arguments).city), ["Bern", "Zürich"]);
+  const asked = [];
+  const runner = client.chat.completions.runTools({
+    ...say("@call"),
+    tools: [{
+      type: "function",
+      function: {
+        name: "get_weather", description: "The weather", parameters: weather, parse: JSON.parse,
+        function: (given) => { asked.push(given); return "sunny"; },
+      },
+    }],
+  });
+  assert.equal(await runner.finalContent(), "It is sunny in Bern.");
+  assert.deepEqual(asked, [{ city: "Bern", days: 2 }]);
+});
+
+test("required tools are called by any model", async () => {
+  for (const tool_choice of ["required", { type: "function", function: { name: "get_weather" } }]) {
+    const a = await client.chat.completions.create({ ...greedy, max_tokens: 300, tools, tool_choice });
+    assert.equal(a.choices[0].message.tool_calls[0].function.name, "get_weather");
+  }
+  const none = await client.chat.completions.create(say("@call", { tools, tool_choice: "none" }));
+  assert.equal(none.choices[0].message.tool_calls, undefined);
+  await refused(client.chat.completions.create({ ...greedy, tools, tool_choice: { type: "function", function: { name: "nothing" } } }), 400);
+  await refused(client.chat.completions.create({ ...greedy, tool_choice: "required" }), 400);
+});
+
+test("schemas hold", async () => {
+  const ajv = new Ajv();
+  const schemas = [
+    weather,
+    { type: "object", properties: { list: { type: "array", items: { enum: ["a", "b"] }, minItems: 1, maxItems: 3 } }, required: ["list"], additionalProperties: false },
+    { type: "object", properties: { x: { anyOf: [{ type: "null" }, { type: "boolean" }] }, n: { type: "integer", minimum: 3, maximum: 12 } }, required: ["x", "n"], additionalProperties: false },
+  ];
+  for (const schema of schemas) {
+    const response_format = { type: "json_schema", json_schema: { name: "x", schema, strict: true } };
+    const a = await client.chat.completions.create({ ...greedy, max_tokens: 400, response_format });
+    if (a.choices[0].finish_reason === "stop") {
+      assert.ok(ajv.validate(schema, JSON.parse(a.choices[0].message.content)), a.choices[0].message.content);
+    }
+  }
+  const parsed = await client.chat.completions.parse({ ...greedy, max_tokens: 200, response_format: { type: "json_schema", json_schema: { name: "x", schema: schemas[2], strict: true } } });
+  assert.ok(parsed.choices[0].message.parsed.n >= 3);
+  const object = await client.chat.completions.create({ ...greedy, max_tokens: 400, response_format: { type: "json_object" } });
+  assert.ok(object.choices[0].message.content.trimStart().startsWith("{"));
+  await refused(client.chat.completions.create({ ...greedy, response_format: { type: "json_schema", json_schema: { name: "x", schema: { type: "unicorn" } } } }), 400);
+});
+
 test("completions", async () => {
   const whole = await client.completions.create({ model: "pebble", prompt: ["Once", "The"], max_tokens: 8, temperature: 0, logprobs: 2 });
   assert.deepEqual(whole.choices.map((c) => c.index), [0, 1]);
@@ -71,6 +124,20 @@ test("responses stream what they answer whole", async () => {
   assert.equal(final.output_text, whole.output_text);
   assert.equal(text, whole.output_text);
   assert.equal(final.usage.output_tokens, 16);
+});
+
+test("responses call tools and go on", async () => {
+  const flat = [{ type: "function", name: "get_weather", description: "The weather", parameters: weather, strict: true }];
+  const first = await client.responses.stream({ model: "scripted", input: "say @call", tools: flat }).finalResponse();
+  assert.deepEqual(first.output.map((i) => i.type), ["reasoning", "message", "function_call"]);
+  assert.equal(first.output[0].content[0].text, "look");
+  assert.deepEqual(JSON.parse(first.output[2].arguments), { city: "Bern", days: 2 });
+  const input = [{ role: "user", content: "say @call" }, ...first.output.map(({ parsed_arguments, ...i }) => i), { type: "function_call_output", call_id: first.output[2].call_id, output: "sunny" }];
+  const second = await client.responses.create({ model: "scripted", input, tools: flat });
+  assert.equal(second.output_text, "It is sunny in Bern.");
+  const format = { type: "json_schema", name: "x", schema: { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false }, strict: true };
+  const parsed = await client.responses.parse({ model: "pebble", input: hello, text: { format }, temperature: 0 });
+  assert.equal(typeof parsed.output_parsed.ok, "boolean");
 });
 
 test("errors are the client's own", async () => {
