@@ -150,6 +150,7 @@ all)
     stage native "" all "${native[@]}"
     launch native install.sh tests/install.sh build
     launch native test_terminal.py tests/test_terminal.py build
+    launch native test_templates.py tests/test_templates.py build
     launch native test_server.py tests/test_server.py build
     launch native test_server_api.py tests/test_server_api.py build
     launch native test_clients.py tests/test_clients.py build

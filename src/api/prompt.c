@@ -165,18 +165,21 @@ static char *plain_conversation(const char *json, size_t length, mo_chat_options
 static mo_status append(mo_rendering *out, const char *last, mo_error *err)
 {
     const size_t more = strlen(last);
-    char *text = realloc(out->text, out->length + more + 1);
-    out->text = text ? text : out->text;
-    uint8_t *input = realloc(out->input, out->length + more + 1);
-    out->input = input ? input : out->input;
-    if (!text || !input) {
-        mo_rendering_free(out);
-        return mo_fail(err, MO_ENOMEM, "no memory for a conversation");
+    mo_rendering whole = {.text = malloc(out->length + more + 1),
+                          .input = malloc(out->length + more + 1),
+                          .length = out->length + more};
+    const bool ok = whole.text && whole.input;
+    if (ok) {
+        memcpy(whole.text, out->text, out->length);
+        memcpy(whole.text + out->length, last, more + 1);
+        memcpy(whole.input, out->input, out->length);
+        memset(whole.input + out->length, 1, more);
+    } else {
+        mo_rendering_free(&whole);
     }
-    memcpy(text + out->length, last, more + 1);
-    memset(input + out->length, 1, more);
-    out->length += more;
-    return MO_OK;
+    mo_rendering_free(out);
+    *out = whole;
+    return ok ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a conversation");
 }
 
 static mo_status render_format(const mo_model *model, const char *json, size_t length,

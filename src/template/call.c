@@ -112,8 +112,9 @@ mo_jv mo_call_function(mo_jrun *r, const mo_jfunction *f, mo_jv self, const mo_j
 
 mo_jv mo_call_filter(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args)
 {
-    static const mo_jfunction *const tables[] = {mo_filters_text, mo_filters_sequence, mo_filters_value};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    static const mo_jfunction *const tables[] = {mo_filters_text, mo_filters_sequence, mo_filters_value,
+                                                 NULL};
+    for (size_t i = 0; tables[i]; i++) {
         const mo_jfunction *f = mo_function_find(tables[i], name);
         if (f) {
             return mo_call_function(r, f, v, args);

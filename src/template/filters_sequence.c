@@ -153,6 +153,9 @@ static mo_jv f_items(PARAMETERS)
 static mo_jv f_dictsort(PARAMETERS) /* case_sensitive? by? reverse? */
 {
     UNUSED;
+    if (self.kind == MO_J_UNDEFINED) {
+        mo_jv_fail_undefined(r->w, self);
+    }
     mo_jlist *pairs = pairs_of(r, self, "dictsort", MO_SHAPE_LIST);
     const bool by_value = a[1].kind == MO_J_STRING && mo_jstring_is(a[1].as.string, "value");
     sort_list(r, pairs, mo_jv_int(by_value), mo_jv_true(a[0]), mo_jv_true(a[2]));

@@ -93,7 +93,7 @@ static mo_jv f_escape(PARAMETERS)
 static mo_jv f_indent(PARAMETERS)
 {
     UNUSED;
-    const mo_jstring s = text_of(r, self);
+    const mo_jstring s = mo_jv_need_string(r->w, self, "what indent indents");
     mo_jstring margin;
     if (a[0].kind == MO_J_STRING) {
         margin = a[0].as.string;

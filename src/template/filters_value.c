@@ -78,6 +78,9 @@ static bool to_real(mo_jrun *r, mo_jv v, double *real)
 static mo_jv f_int(PARAMETERS) /* default? base? */
 {
     UNUSED;
+    if (self.kind == MO_J_UNDEFINED) {
+        mo_jv_fail_undefined(r->w, self);
+    }
     const mo_jv otherwise = mo_jv_is_absent(a[0]) ? mo_jv_int(0) : a[0];
     const int64_t base = mo_jv_is_absent(a[1]) ? 10 : mo_jv_integer(r->w, a[1], "int's base");
     char *text;
@@ -118,6 +121,9 @@ static mo_jv f_float(PARAMETERS)
 {
     UNUSED;
     double real;
+    if (self.kind == MO_J_UNDEFINED) {
+        mo_jv_fail_undefined(r->w, self);
+    }
     return to_real(r, self, &real) ? mo_jv_real(real) : mo_jv_is_absent(a[0]) ? mo_jv_real(0) : a[0];
 }
 

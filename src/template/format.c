@@ -39,13 +39,13 @@ static void group(const char *from, char *to)
         }
         *to++ = from[i];
     }
-    strcpy(to, from + whole);
+    memcpy(to, from + whole, strlen(from + whole) + 1);
 }
 
 /* The number's digits without sign. */
 static void number_text(mo_work *w, mo_jv v, const spec *s, char *text, size_t size)
 {
-    char plain[512];
+    char plain[520];
     const int precision = (int)(s->precision < 0                ? 6
                                 : s->precision > PRECISION_MOST ? PRECISION_MOST
                                                                 : s->precision);
@@ -68,10 +68,11 @@ static void number_text(mo_work *w, mo_jv v, const spec *s, char *text, size_t s
         if (real > 1e150 && form[3] == 'f') { /* would not fit */
             mo_float_text(real, plain);
         } else {
-            snprintf(plain, sizeof plain, form, precision, real); /* NOLINT: one of e f g E G */
+            snprintf(plain, sizeof plain - 8, form, precision, real); /* NOLINT: one of e f g E G */
         }
         if (type == '%') {
-            strcat(plain, "%");
+            const size_t end = strlen(plain);
+            memcpy(plain + end, "%", 2);
         }
     }
     char grouped[sizeof plain * 2];
@@ -96,7 +97,7 @@ static void put_number(mo_work *w, mo_jbuffer *out, mo_jv v, const spec *s)
     if (s->zero && !s->align) {
         mo_jbuffer_put(w, out, sign);
         spec zeros = *s;
-        strcpy(zeros.fill, "0");
+        memcpy(zeros.fill, "0", 2);
         zeros.width -= (int64_t)strlen(sign);
         put_padded(w, out, mo_jstring_literal(w, text), &zeros, '>');
         return;
@@ -216,8 +217,10 @@ mo_jv mo_format_percent(mo_jrun *r, mo_jstring format, mo_jv arguments)
         s.align = s.align ? s.align : s.zero ? 0 : '>';
         put_percent(r, out, argument(r, arguments, named, &next), &s);
     }
-    if (arguments.kind == MO_J_LIST && arguments.as.list->shape == MO_SHAPE_TUPLE &&
-        next < arguments.as.list->count) {
+    const bool many = arguments.kind == MO_J_LIST && arguments.as.list->shape == MO_SHAPE_TUPLE;
+    const bool one =
+        arguments.kind != MO_J_LIST && arguments.kind != MO_J_DICT; /* those may be left unused */
+    if ((many && next < arguments.as.list->count) || (one && next == 0)) {
         mo_work_fail(r->w, MO_EINVAL, "not all arguments converted during string formatting");
     }
     return mo_jv_string(mo_jbuffer_view(out));

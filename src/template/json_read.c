@@ -12,7 +12,7 @@ typedef struct reader {
     bool input;
 } reader;
 
-static _Noreturn void wrong(reader *r, const char *why)
+static __attribute__((noreturn)) void wrong(reader *r, const char *why)
 {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < r->at && i < r->length; i++) {

@@ -32,9 +32,7 @@ static void write_string(writer *o, mo_jstring s)
         const char *p = code > 0 && code < 0x80 ? strchr(from, (int)code) : NULL;
         if (p) {
             snprintf(escape, sizeof escape, "\\%c", to[p - from]);
-        } else if (code < 0x20) {
-            snprintf(escape, sizeof escape, "\\u%04x", code);
-        } else if (code >= 0x7F && o->style->ascii && code < 0x10000 && code != 0x7F) {
+        } else if (code < 0x20 || (o->style->ascii && code >= 0x7F && code < 0x10000)) {
             snprintf(escape, sizeof escape, "\\u%04x", code);
         } else if (code >= 0x10000 && o->style->ascii) {
             snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),

@@ -31,7 +31,7 @@ static mo_jtoken *add(lexer *l, mo_jtoken_kind kind)
     return t;
 }
 
-static _Noreturn void wrong(lexer *l, const char *why)
+static __attribute__((noreturn)) void wrong(lexer *l, const char *why)
 {
     l->w->line = l->line;
     mo_work_fail(l->w, MO_EFORMAT, "%s", why);
@@ -315,7 +315,7 @@ static void put_operator(lexer *l)
                                             ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
         if (looking_at(l, l->at, operators[i])) {
-            strcpy(add(l, MO_JT_OPERATOR)->text, operators[i]);
+            memcpy(add(l, MO_JT_OPERATOR)->text, operators[i], strlen(operators[i]) + 1);
             move(l, l->at + strlen(operators[i]));
             return;
         }

@@ -6,7 +6,7 @@
 static const char *const signs[] = {
     "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
 
-static _Noreturn void unsupported(mo_jrun *r, mo_jop op, mo_jv a, mo_jv b)
+static __attribute__((noreturn)) void unsupported(mo_jrun *r, mo_jop op, mo_jv a, mo_jv b)
 {
     if (a.kind == MO_J_UNDEFINED || b.kind == MO_J_UNDEFINED) {
         mo_jv_fail_undefined(r->w, a.kind == MO_J_UNDEFINED ? a : b);
@@ -19,7 +19,7 @@ static _Noreturn void unsupported(mo_jrun *r, mo_jop op, mo_jv a, mo_jv b)
                  mo_jv_type(a), mo_jv_type(b));
 }
 
-static _Noreturn void too_large(mo_jrun *r)
+static __attribute__((noreturn)) void too_large(mo_jrun *r)
 {
     mo_work_fail(r->w, MO_EINVAL, "the result is an integer of more than 64 bits");
 }

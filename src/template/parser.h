@@ -33,7 +33,7 @@ bool mo_parser_take(mo_jparser *p, const char *operator); /* if it is there */
 bool mo_parser_take_name(mo_jparser *p, const char *name);
 void mo_parser_expect(mo_jparser *p, const char *operator);
 mo_jstring mo_parser_expect_name(mo_jparser *p);
-_Noreturn void mo_parser_wrong(mo_jparser *p, const char *expected);
+__attribute__((noreturn)) void mo_parser_wrong(mo_jparser *p, const char *expected);
 
 mo_jnode *mo_parser_node(mo_jparser *p, mo_jnode_kind kind);
 int mo_parser_symbol(mo_jparser *p, mo_jstring name);

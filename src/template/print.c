@@ -30,7 +30,7 @@ double mo_float_read(const char *text)
 
 void mo_float_text(double number, char text[MO_FLOAT_TEXT])
 {
-    char form[40], digits[24];
+    char form[40], digits[24] = "0";
     int count = 0;
     if (isnan(number) || isinf(number)) {
         snprintf(text, MO_FLOAT_TEXT, "%s", isnan(number) ? "nan" : number > 0 ? "inf" : "-inf");

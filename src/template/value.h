@@ -104,7 +104,7 @@ static inline bool mo_jv_is_absent(mo_jv v)
 /* "str", "dict" and so on, as Python names the type. A constant. */
 const char *mo_jv_type(mo_jv v);
 /* An undefined value used as if it were there: ends the work with "'x' is undefined" or its like. */
-_Noreturn void mo_jv_fail_undefined(mo_work *w, mo_jv v);
+__attribute__((noreturn)) void mo_jv_fail_undefined(mo_work *w, mo_jv v);
 
 bool mo_jv_true(mo_jv v);
 bool mo_jv_is_number(mo_jv v); /* a bool counts */

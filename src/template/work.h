@@ -28,9 +28,10 @@ enum { MO_WORK_DEPTH = 600 };
 bool mo_work_try(mo_work *w, void (*body)(mo_work *w, void *user), void *user);
 
 /* Ends the work. The sentence gets the line before it. */
-_Noreturn void mo_work_fail(mo_work *w, mo_status status, const char *fmt, ...) MO_PRINTF(3, 4);
+__attribute__((noreturn)) void mo_work_fail(mo_work *w, mo_status status, const char *fmt, ...)
+    MO_PRINTF(3, 4);
 /* The same for a text that is to arrive as it is. */
-_Noreturn void mo_work_raise(mo_work *w, const char *text, size_t length);
+__attribute__((noreturn)) void mo_work_raise(mo_work *w, const char *text, size_t length);
 
 /* Zeroed memory; never NULL. */
 void *mo_work_alloc(mo_work *w, size_t bytes);
