@@ -60,7 +60,10 @@ def rooms():
         "net": "messages",
         "numeric": "formats, the definition of every operation, fast versions",
         "gguf": "the container: reading, writing, fingerprints",
+        "template": "Jinja",
         "text": "tokenizers, chat, streams",
+        "grammar": "what answers may be",
+        "dialogue": "answers taken apart",
         "synth": "models that are made",
         "model": "families, parts, loading",
         "device": "ops; host, sim, cuda",
@@ -77,12 +80,13 @@ def rooms():
     place = {  # x, y, width
         "cli": (20, 16, 300), "server": (400, 16, 300), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
+        "dialogue": (20, 418, 175), "grammar": (20, 488, 175),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
-        "gguf": (20, 628, 610), "numeric": (20, 698, 790), "net": (830, 698, 110), "base": (20, 758, 920),
+        "gguf": (20, 628, 610), "numeric": (20, 698, 750), "net": (782, 698, 84), "template": (876, 698, 64), "base": (20, 758, 920),
     }
     assert set(place) == set(may) == set(purpose), "a room is missing here or in rooms.sh"
     for room, (x, y, width) in place.items():
-        height = 36 if room in ("numeric", "net", "base") else 46
+        height = 36 if room in ("numeric", "template", "net", "base") else 46
         d.box(x, y, width, height)
         d.text(x + width / 2, y + (15 if height == 36 else 19), room + "/", 14, bold=True)
         d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[room], 11, "note")
@@ -100,7 +104,7 @@ def rooms():
         far = {b for a in direct for b in may[a]}
         for other in direct - far:
             (x, y, w), (ox, oy, ow) = place[room], place[other]
-            height = 36 if room in ("numeric", "net", "base") else 46
+            height = 36 if room in ("numeric", "template", "net", "base") else 46
             if y == oy:  # side by side
                 d.arrow((x + w, y + height / 2), (ox - 1, y + height / 2))
                 continue
