@@ -703,6 +703,18 @@ def templates_can_be_looked_at(s):
 
 
 @test
+def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
+    call = {"id": "call_12345", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Bern"}'}}
+    bad = {"id": "call_67890", "type": "function", "function": {"name": "get_weather", "arguments": "{bad"}}
+    messages = HELLO + [{"role": "assistant", "content": None, "tool_calls": [call, bad]},
+                        {"role": "tool", "tool_call_id": "call_12345", "content": "sunny"},
+                        {"role": "tool", "tool_call_id": "call_67890", "content": "rain"}]
+    prompt = s.post("/apply-template", {"model": "pebble", "messages": messages, "tools": [TOOL]})["prompt"]
+    for part in ('"tool_call": {"name": "get_weather", "arguments": {"city": "Bern"}}', "{bad", "sunny", "rain"):
+        assert part in prompt, prompt
+
+
+@test
 def an_answer_can_be_stopped_by_its_id(s):
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60 * SLOW)
     connection.request("POST", "/v1/chat/completions", json.dumps(chat(max_tokens=-1, stream=True, ignore_eos=True)))

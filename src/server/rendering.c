@@ -45,6 +45,72 @@ static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *faul
     return !failed || no_memory(fault);
 }
 
+/* A call as mo_tools_text() asks for it. */
+static json_t *call_text(const json_t *call)
+{
+    const json_t *f = json_object_get(call, "function");
+    json_t *arguments = json_object_get(f, "arguments");
+    json_t *read = json_is_string(arguments) ? json_loads(json_string_value(arguments), 0, NULL) : NULL;
+    json_t *whole = json_pack("{s:{s:O?,s:O?}}", "tool_call", "name", json_object_get(f, "name"), "arguments",
+                              read ? read : arguments); /* what is no JSON stays the text it is */
+    json_decref(read);
+    char *text = whole ? json_dumps(whole, 0) : NULL;
+    json_t *string = text ? json_string(text) : NULL;
+    json_decref(whole);
+    free(text);
+    return string;
+}
+
+/* Adds a line to a message's text. */
+static bool add_line(json_t *message, const char *line)
+{
+    const char *before = json_string_value(json_object_get(message, "content"));
+    return line && json_object_set_new(message, "content",
+                                       before && before[0] ? json_sprintf("%s\n%s", before, line)
+                                                           : json_string(line)) == 0;
+}
+
+/* Calls and their results for templates that know neither: as the model was asked to write them, and as what a user says. */
+static bool tell_calls(json_t *messages)
+{
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(messages) && good; i++) {
+        json_t *message = json_array_get(messages, i),
+               *before = i > 0 ? json_array_get(messages, i - 1) : NULL, *call;
+        const char *role = json_string_value(json_object_get(message, "role"));
+        size_t k;
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call)
+        {
+            json_t *text = call_text(call);
+            good = good && add_line(message, json_string_value(text));
+            json_decref(text);
+        }
+        json_object_del(message, "tool_calls");
+        if (!role || strcmp(role, "tool") != 0) {
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(message, "name"));
+        const char *content = json_string_value(json_object_get(message, "content"));
+        json_t *result =
+            json_sprintf("Result of %s:\n%s", name ? name : "the function", content ? content : "");
+        if (json_object_get(before, "moraine_result")) { /* results of one turn are one message */
+            good = add_line(before, json_string_value(result)) && json_array_remove(messages, i) == 0;
+            i--;
+        } else {
+            json_object_del(message, "tool_call_id");
+            json_object_del(message, "name");
+            good = json_object_set_new(message, "role", json_string("user")) == 0 &&
+                   json_object_set(message, "content", result) == 0 &&
+                   json_object_set_new(message, "moraine_result", json_true()) == 0;
+        }
+        json_decref(result);
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_object_del(json_array_get(messages, i), "moraine_result");
+    }
+    return good;
+}
+
 /* The server's variables, and the request's over them. */
 static json_t *variables(const srv_parameters *p, const srv_template *template)
 {
@@ -68,6 +134,9 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     bool good = messages ? true : no_memory(fault);
     const bool shown = tools->list && mo_model_shows_tools(model);
     good = good && (!tools->list || shown || tell_tools(messages, tools, fault));
+    if (good && !mo_model_shows_tools(model) && strcmp(mo_model_tool_format(model), "generic") == 0) {
+        good = tell_calls(messages) || no_memory(fault);
+    }
     json_t *context = good ? json_pack("{s:O}", "messages", messages) : NULL;
     if (context && shown) {
         json_object_set(context, "tools", tools->list);
