@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "sanitized.h"
 #include "scripted.h"
 #include "server/job.h"
 
@@ -165,7 +166,7 @@ static mo_model *open_model(const char *path, const char *device, int sessions)
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
     mo_model_options o = mo_model_options_default();
-    o.threads = 2;
+    o.threads = SANITIZED ? 1 : 2;
     o.context = 512;
     o.batch = 64;
     o.device = device;
@@ -298,8 +299,8 @@ static void company(const char *path, const char *device)
     uint32_t seed = 5;
     for (int i = 0; i < CLIENTS; i++) {
         request *r = &requests[i];
-        r->count = 1 + (int)random_below(&seed, 200);
-        r->answer = 1 + (int)random_below(&seed, 24);
+        r->count = 1 + (int)random_below(&seed, SANITIZED ? 60 : 200);
+        r->answer = 1 + (int)random_below(&seed, SANITIZED ? 8 : 24);
         r->delay_us = (int)random_below(&seed, 4000);
         r->leave_after = i % 7 == 3 ? 1 + (int)random_below(&seed, 6) : 0;
         const int shared = (int)random_below(&seed, (uint32_t)r->count + 1);
