@@ -129,8 +129,11 @@ static bool nobody_holds(const block *b)
 static bool grow(void **list, size_t count, size_t more, size_t size)
 {
     void *grown = realloc(*list, (count + more + 1) * size);
-    *list = grown ? grown : *list;
-    return grown != NULL;
+    if (!grown) {
+        return false;
+    }
+    *list = grown;
+    return true;
 }
 
 /* Numbers for a new piece: those of one that was given back, or more of them. NULL: no memory for the lists. */
