@@ -632,6 +632,16 @@ def bench_measures_a_server():
     assert ended.returncode == 1 and "cannot be reached" in ended.stderr
 
 
+def templates_can_be_given():
+    with open(path("t.jinja"), "w") as f:
+        f.write("<{{ messages[0].content }}|{{ mood }}>")
+    with Server("--chat-template-file", path("t.jinja"), "--chat-template-kwargs", '{"mood": "glad"}') as s:
+        assert s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"] == "<Hi|glad>"
+        assert s.get("/props")["chat_template"].endswith("{{ mood }}>")
+    ended = subprocess.run([PROGRAM, "serve", "--port", "0", "--chat-template-kwargs", "[1]"], env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2, ended.stderr
+
+
 def defaults_of_answers_can_be_set():
     with Server("--temp", "0", "-n", "3", "--reasoning", "off", "--reasoning-format", "none") as s:
         answer = s.post("/v1/completions", {"prompt": "The fox", "ignore_eos": True})

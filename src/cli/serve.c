@@ -1,6 +1,7 @@
 /* moraine serve: options, and what the server room makes of them. */
 #include <moraine.h>
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ typedef struct model_settings {
     cli_loading loading;
     int64_t context_all, parallel, queue;
     int64_t cache_mib, cache_dir_mib, between_ms;
-    const char *cache_dir;
+    const char *cache_dir, *template_file;
     bool pin;
     double idle_s;
     srv_defaults defaults;
@@ -109,6 +110,12 @@ static int model_table(model_settings *m, cli_option *out)
         {"reasoning-budget", 0, CLI_INTEGER, "N",
          "tokens of thought after which its end is forced; -1: any number (-1)",
          &m->defaults.reasoning_budget, -1, INT64_MAX},
+        {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
+         "an object of values that the template may ask for, as {\"enable_thinking\":false}",
+         &m->defaults.template_kwargs, 0, 0},
+        {"chat-template", 0, CLI_TEXT, "TEXT", "a Jinja template instead of the model's own",
+         &m->defaults.template_text, 0, 0},
+        {"chat-template-file", 0, CLI_TEXT, "FILE", "the same from a file", &m->template_file, 0, 0},
         CLI_LOADING_OPTIONS(m->loading),
         CLI_LEARNING_OPTIONS(m->loading.learning),
         {"batch-size", 0, CLI_INTEGER, "N", "the same as --batch", &m->loading.batch, 1, 65536},
@@ -328,13 +335,28 @@ static bool is_one_of(const char *option, const char *word, const char *const *w
     return !word;
 }
 
-/* Checks what is said about answers. False after saying what is wrong. */
-static bool are_defaults(const srv_defaults *d)
+/* Checks what is said about answers, and reads the template. False after saying what is wrong. */
+static bool set_defaults(const model_settings *m, srv_defaults *out)
 {
     static const char *const switches[] = {"on", "off", "auto", NULL};
     static const char *const formats[] = {"auto", "deepseek", "none", NULL};
-    return is_one_of("reasoning", d->reasoning, switches) &&
-           is_one_of("reasoning-format", d->reasoning_format, formats);
+    json_t *kwargs = out->template_kwargs ? json_loads(out->template_kwargs, 0, NULL) : NULL;
+    const bool is_object = json_is_object(kwargs);
+    json_decref(kwargs);
+    if (out->template_kwargs && !is_object) {
+        fprintf(stderr, "moraine serve: --chat-template-kwargs needs a JSON object\n");
+        return false;
+    }
+    if (m->template_file) {
+        size_t length;
+        out->template_text =
+            cli_read_file("serve", m->template_file, &length); /* kept as long as the process */
+        if (!out->template_text) {
+            return false;
+        }
+    }
+    return is_one_of("reasoning", out->reasoning, switches) &&
+           is_one_of("reasoning-format", out->reasoning_format, formats);
 }
 
 static bool set_spec(const model_settings *m, const char *id, srv_model_spec *out)
@@ -356,24 +378,22 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
-    return are_defaults(&out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    return set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
 }
 
 /* Models of the file; false after saying what is wrong. */
 static bool add_sections(const serve_settings *s, const model_settings *common, srv_model_spec *specs,
                          int *count)
 {
-    cli_sections sections;
+    static cli_sections sections;           /* options point into it, */
+    static model_settings kept[MODELS_MAX]; /* and specs into these */
     if (!cli_sections_read("serve", s->models_file, &sections)) {
         return false;
     }
     for (int i = 0; i < sections.count && *count < MODELS_MAX; i++) {
-        model_settings *m = malloc(sizeof *m); /* what was read points into it */
+        model_settings *m = &kept[*count];
         cli_option options[OPTIONS_MAX];
         int first;
-        if (!m) {
-            return false;
-        }
         *m = *common;
         m->model = m->alias = NULL;
         const cli_usage usage = {

@@ -158,9 +158,13 @@ static void props(srv_server *server, srv_request *q)
     json_t *eos = file ? srv_metadata_token(file, "tokenizer.ggml.eos_token_id") : json_string("");
     mo_file_close(file);
     srv_model *model = srv_models_peek(models, index);
-    const srv_defaults none = srv_defaults_none();
-    json_t *settings = json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params",
-                                 parameters_json(model ? srv_model_defaults(model) : &none));
+    const srv_defaults none = srv_defaults_none(), *given = model ? srv_model_defaults(model) : &none;
+    if (given->template_text) {
+        json_decref(template);
+        template = json_string(given->template_text);
+    }
+    json_t *settings =
+        json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params", parameters_json(given));
     if (model) {
         srv_models_unpeek(model);
     }
