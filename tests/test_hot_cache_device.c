@@ -537,7 +537,9 @@ static void updates_change_no_bit(void **state)
         o.postfetch = variants[i].postfetch;
         updates = 0;
         run_and_compare(&o, variants[i].step, variants[i].request, &report, "updates");
-        if (report.exchanged == 0 && (variants[i].request || TOKENS > 100)) {
+        /* Where the link is slow, because others keep the machine busy, an update may find that no copy pays, and says so. */
+        if (report.exchanged == 0 && (variants[i].request || TOKENS > 100) &&
+            (variants[i].postfetch == MO_POSTFETCH_OFF || strstr(last_update, ", 0 would not have paid"))) {
             fail_msg("variant %d exchanged nothing in %d updates: %s", i, updates, last_update);
         }
         assert_int_equal(report.exchange_failed, 0);

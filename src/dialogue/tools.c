@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nesting.h"
 #include "base/status.h"
+
+/* The parser goes down once for each. */
+enum { LEVELS_MAX = 100 };
 
 typedef struct tool {
     const char *name, *description;
@@ -88,6 +92,9 @@ mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_erro
     if (length > MO_TOOLS_BYTES) {
         return mo_fail(err, MO_EINVAL, "%zu bytes of `tools` are more than the %d that are allowed", length,
                        MO_TOOLS_BYTES);
+    }
+    if (mo_nesting_beyond(json, length, LEVELS_MAX)) {
+        return mo_fail(err, MO_EINVAL, "`tools` have more than %d levels of lists and objects", LEVELS_MAX);
     }
     mo_tools *t = calloc(1, sizeof *t);
     if (!t) {

@@ -3,13 +3,20 @@
 
 #include <jansson.h>
 
+#include "base/nesting.h"
 #include "dialogue/json.h"
 #include "dialogue/tools.h"
+
+/* What is nested deeper would use up a small stack, and is kept as it was written. */
+enum { LEVELS_MAX = 100 };
 
 /* Numbers are read as reals: integers of any length are JSON. */
 static json_t *parse(mo_text t)
 {
-    return json_loadb(t.data, t.length, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    return mo_nesting_beyond(t.data, t.length, LEVELS_MAX)
+               ? NULL
+               : json_loadb(t.data, t.length, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+                            NULL);
 }
 
 static unsigned type_of(const json_t *value)

@@ -1,13 +1,31 @@
 #include "template/work.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 
+/* Found once for each thread: of the first one of a process that takes reading a file. */
+static uintptr_t find_stack_end(void)
+{
+    static _Thread_local uintptr_t known;
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t bytes = 0;
+    if (!known && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
+            known = (uintptr_t)low;
+        }
+        pthread_attr_destroy(&attributes);
+    }
+    return known;
+}
+
 bool mo_work_try(mo_work *w, void (*body)(mo_work *w, void *user), void *user)
 {
+    w->stack_end = find_stack_end();
     if (setjmp(w->out) != 0) {
         return false;
     }
@@ -69,7 +87,8 @@ void mo_work_spend(mo_work *w, uint64_t n)
 
 void mo_work_down(mo_work *w)
 {
-    if (++w->depth > MO_WORK_DEPTH) {
-        mo_work_fail(w, MO_ENOSPC, "the template or its values nest more than %d levels deep", MO_WORK_DEPTH);
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (++w->depth > MO_WORK_DEPTH || here - w->stack_end < MO_WORK_STACK) {
+        mo_work_fail(w, MO_ENOSPC, "the template or its values nest more than %d levels deep", w->depth - 1);
     }
 }

@@ -5,6 +5,7 @@
 #define MO_TEMPLATE_WORK_H
 
 #include <setjmp.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "moraine.h"
@@ -13,16 +14,18 @@ typedef struct mo_work {
     mo_arena *arena;
     uint64_t bytes, bytes_most;
     uint64_t steps, steps_most;
-    int depth;     /* of what calls itself: expressions, macros, values inside values */
-    int line;      /* of the template, for errors; 0: none */
-    bool raised;   /* the template itself refused, by raise_exception() */
-    mo_error *err; /* not NULL */
+    int depth;           /* of what calls itself: expressions, macros, values inside values */
+    uintptr_t stack_end; /* addresses of this thread's stack are above it; 0: not known */
+    int line;            /* of the template, for errors; 0: none */
+    bool raised;         /* the template itself refused, by raise_exception() */
+    mo_error *err;       /* not NULL */
     mo_status status;
     jmp_buf out;
 } mo_work;
 
-/* Levels of nesting. Each costs the C stack less than 1 KiB. */
-enum { MO_WORK_DEPTH = 600 };
+/* Levels of nesting, where the thread's stack has place for them. Each costs it less than 1 KiB, and is refused when less
+ * than MO_WORK_STACK is left. */
+enum { MO_WORK_DEPTH = 600, MO_WORK_STACK = 16 * 1024 };
 
 /* Calls the body. False: it failed, and w->status and w->err say why. */
 bool mo_work_try(mo_work *w, void (*body)(mo_work *w, void *user), void *user);
