@@ -648,6 +648,9 @@ typedef struct mo_grammar_options {
     /* Free text comes first, up to and with this string or special token, as "</think>"; then the grammar, or what its
      * triggers allow. NULL: none. */
     const char *after;
+    /* It is the answer of a chat model: a thought may come first, free, and marks that the model's format has around an answer
+     * (the channels of harmony). in_thought: the prompt has begun a thought, which has to end (mo_model_in_thought()). */
+    bool answer, in_thought;
 } mo_grammar_options;
 
 MO_API void mo_grammar_options_init(mo_grammar_options *options, size_t size);

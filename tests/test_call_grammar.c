@@ -112,7 +112,7 @@ static mo_grammar *grammar_of(const mo_dialogue *d, const words *w, const mo_too
     mo_grammar *g;
     mo_error err;
     check_status(mo_call_grammar_write(d, w->tokenizer, tools, o, &gbnf, &unenforced, &err), &err);
-    if (mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, unenforced, &g, &err) != MO_OK) {
+    if (mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, unenforced, &g, &err) != MO_OK) {
         fail_msg("%s: %s\n%s", d->style->name, err.detail, gbnf);
     }
     free(gbnf);
@@ -467,13 +467,13 @@ static void texts_may_have_a_grammar(void **state)
         char *gbnf;
         mo_error err;
         check_status(mo_answer_grammar_write(&d, w->tokenizer, own, strlen(own), true, &gbnf, &err), &err);
-        check_status(mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, &g, &err), &err);
+        check_status(mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, NULL, &g, &err), &err);
         assert_true(allows(g, w, "hm</think>\n<root>!"));
         assert_false(allows(g, w, "hm</think>\ntext"));
         mo_grammar_close(g);
         free(gbnf);
         check_status(mo_answer_grammar_write(&h, w->tokenizer, own, strlen(own), false, &gbnf, &err), &err);
-        check_status(mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, &g, &err), &err);
+        check_status(mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, NULL, &g, &err), &err);
         assert_true(allows(
             g, w,
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|><root>!"));

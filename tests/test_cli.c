@@ -1051,6 +1051,60 @@ static void test_wrong_tiers(void **state)
         strstr(errors, "raise --ram to that")); /* the library names settings, the program its options */
 }
 
+/* Answers of a given form: by a schema, by a grammar. */
+static void test_constraints(void **state)
+{
+    (void)state;
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":8},\"age\":"
+        "{\"type\":\"integer\",\"minimum\":1,\"maximum\":99}},\"required\":[\"name\",\"age\"]}";
+    static const char loose[] =
+        "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2,\"uniqueItems\":true}";
+    static const char wrong[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"strin\"}}}";
+    static const char gbnf[] = "root ::= \"The answer is \" [1-9] [0-9]{0,2} \".\"\n";
+    if (access(MO_TEST_MODEL, R_OK) != 0) {
+        skip();
+    }
+    write_file("schema.json", schema, strlen(schema));
+    write_file("loose.json", loose, strlen(loose));
+    write_file("wrong.json", wrong, strlen(wrong));
+    write_file("answer.gbnf", gbnf, strlen(gbnf));
+    write_file("wrong.gbnf", "root ::= \"a\"\nx ::= y\n", 21);
+    for (int seed = 1; seed <= 5; seed++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments,
+                 "run " MO_TEST_MODEL
+                 " -p x --schema schema.json --json --device none --profile off --seed %d",
+                 seed);
+        assert_int_equal(run(arguments), 0);
+        json_t *all = json_loads(output, 0, NULL);
+        json_t *made =
+            json_loads(json_string_value(json_object_get(all, "text")), JSON_REJECT_DUPLICATES, NULL);
+        const json_int_t age = json_integer_value(json_object_get(made, "age"));
+        assert_string_equal(json_string_value(json_object_get(all, "finish")), "end");
+        assert_int_equal(json_object_size(made), 2);
+        assert_true(json_is_string(json_object_get(made, "name")));
+        assert_in_range(age, 1, 99);
+        json_decref(all);
+        json_decref(made);
+    }
+    assert_int_equal(
+        run("run " MO_TEST_MODEL " -p x --grammar answer.gbnf --quiet --device none --profile off --raw"), 0);
+    int answered = 0, end = 0;
+    assert_int_equal(sscanf(output, "The answer is %d.%n", &answered, &end), 1);
+    assert_true(end > 0 && answered > 0 && strcmp(output + end, "\n") == 0);
+    assert_int_equal(
+        run("run " MO_TEST_MODEL " -p x --schema loose.json --quiet --device none --profile off"), 0);
+    assert_non_null(
+        strstr(errors, "loose.json: /uniqueItems: is not enforced")); /* nothing is dropped silently */
+    expect_failure("run absent.gguf -p x --schema wrong.json", 1,
+                   "/properties/x/type: there is no type 'strin'");
+    expect_failure("run " MO_TEST_MODEL " -p x --grammar wrong.gbnf --device none --seed 1", 1, "line 2, column 7");
+    expect_failure("run " MO_TEST_MODEL " -p x --schema absent.json", 1, "absent.json");
+    expect_failure("run -p x --schema schema.json --grammar answer.gbnf", 2, "not both");
+    expect_failure("run -p x --schema schema.json --ignore-eos", 2, "--ignore-eos");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1066,6 +1120,7 @@ int main(void)
         cmocka_unit_test(test_template),
         cmocka_unit_test(test_bench),
         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_constraints),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_routing),

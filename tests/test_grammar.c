@@ -490,6 +490,8 @@ static void only_an_end_token_follows_what_is_whole(void **state)
     }
     check_status(mo_constraint_accept(copy, TOY_END, &err), &err);
     assert_true(mo_constraint_ended(copy));
+    assert_false(toy_allowed(copy, toy_byte('b')));
+    assert_true(toy_allowed(copy, TOY_END));
     assert_int_equal(mo_constraint_accept(copy, toy_byte('b'), &err), MO_EINVAL);
     mo_constraint_close(c);
     mo_constraint_close(copy);
@@ -560,6 +562,45 @@ static void a_grammar_can_begin_after_a_thought(void **state)
     assert_true(toy_matches(g, "1[[12]]</t>x[[a]]", 17, true));
     assert_false(toy_matches(g, "hello", 5, true));
     assert_false(toy_matches(g, "</t>[[1", 7, true));
+    mo_grammar_close(g);
+}
+
+/* The form of a chat model's answer: a thought, and marks around what the grammar says. */
+static void an_answer_may_begin_with_a_thought(void **state)
+{
+    (void)state;
+    const mo_grammar_options none = {.size = sizeof none};
+    const char gbnf[] = "root ::= [0-9]+";
+    for (int inside = 0; inside < 2; inside++) {
+        const mo_answer_form form = {
+            .open = "<t>", .close = "</t>", .around = {"(", ")"}, .in_thought = inside};
+        mo_grammar *g;
+        mo_error err;
+        check_status(mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, &form, NULL, &g, &err),
+                     &err);
+        assert_int_equal(toy_matches(g, "12", 2, true), !inside);
+        assert_int_equal(toy_matches(g, "<t>hello 1</t>\n\n12", 18, true), true);
+        assert_int_equal(toy_matches(g, "hello</t>(12)", 13, true), inside);
+        assert_false(toy_matches(g, "<t>12", 5, true));
+        assert_false(toy_matches(g, "<t></t>x", 8, true));
+        mo_grammar_close(g);
+    }
+}
+
+static void channels_stand_before_the_answer(void **state)
+{
+    (void)state;
+    const mo_grammar_options none = {.size = sizeof none};
+    const mo_answer_form form = {.channels = true};
+    const char gbnf[] = "root ::= [0-9]+", text[] =
+                                               "<|channel|>analysis<|message|>hello<|end|><|start|>assistant"
+                                               "<|channel|>final<|message|>12";
+    mo_grammar *g;
+    mo_error err;
+    check_status(mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, &form, NULL, &g, &err), &err);
+    assert_true(toy_matches(g, text, strlen(text), true)); /* the toy vocabulary has them as text */
+    assert_true(toy_matches(g, text + strlen(text) - 29, 29, true));
+    assert_false(toy_matches(g, "12", 2, true));
     mo_grammar_close(g);
 }
 
@@ -680,6 +721,8 @@ int main(void)
         cmocka_unit_test(free_text_comes_before_a_trigger),
         cmocka_unit_test(a_special_token_can_be_a_trigger),
         cmocka_unit_test(a_grammar_can_begin_after_a_thought),
+        cmocka_unit_test(an_answer_may_begin_with_a_thought),
+        cmocka_unit_test(channels_stand_before_the_answer),
         cmocka_unit_test(text_until_a_string),
         cmocka_unit_test(threads_share_a_grammar),
         cmocka_unit_test(memory_may_end_anywhere),

@@ -49,7 +49,7 @@ static mo_status open_schema(const char *schema, bool strict, mo_grammar **out, 
     *out = NULL;
     mo_status status = mo_schema_write(json, strlen(json), "root", strict, &gbnf, &notes, err);
     if (status == MO_OK) {
-        status = mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, notes, out, err);
+        status = mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, NULL, notes, out, err);
         free(gbnf);
     }
     free(json);
@@ -402,7 +402,8 @@ static void walk_somehow(const char *what, const char *json)
         mo_grammar *g;
         mo_constraint *c;
         uint64_t seed = 5;
-        check_status(mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, notes, &g, &err), &err);
+        check_status(mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), &none, NULL, notes, &g, &err),
+                     &err);
         free(gbnf);
         check_status(mo_constraint_open(g, &c, &err), &err);
         for (int i = 0; i < 60; i++) {

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libedit-dev liburing-dev libmicrohttpd-dev libcmocka-dev scdoc)
-test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect)
+test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema)
 
 case "$(uname -m)" in
 x86_64) foreign=arm64 compiler=gcc-aarch64-linux-gnu ;;

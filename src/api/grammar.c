@@ -32,20 +32,44 @@ static mo_status prepare(const mo_model *model, const mo_grammar_options *option
     return mo_lexicon_fill(model->lexicon, err);
 }
 
+/* How the model writes an answer; false: as a plain text. */
+static bool form_of(const mo_model *model, const mo_grammar_options *o, mo_answer_form *out)
+{
+    static const char *const marks[] = {"<|start|>", "<|channel|>", "<|message|>", "<|end|>"};
+    const mo_dialogue *d = &model->dialogue;
+    *out = (mo_answer_form){.in_thought = o->in_thought, .channels = d->id == MO_STYLE_HARMONY};
+    if (d->thought) {
+        out->open = d->thought->open;
+        out->close = d->thought->close;
+        out->around[0] = d->thought->around[0];
+        out->around[1] = d->thought->around[1];
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        out->channels &= mo_token_find(model->tokenizer, marks[i]) >= 0;
+    }
+    return o->answer;
+}
+
 mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length,
                           const mo_grammar_options *options, mo_grammar **out, mo_error *err)
 {
     mo_grammar_options own;
+    mo_answer_form form;
     MO_OWN_ERROR(err)
     *out = NULL;
     const mo_status status = prepare(model, options, &own, err);
-    return status != MO_OK ? status : mo_grammar_make(model->lexicon, gbnf, length, &own, NULL, out, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    const bool formed = form_of(model, &own, &form);
+    return mo_grammar_make(model->lexicon, gbnf, length, &own, formed ? &form : NULL, NULL, out, err);
 }
 
 mo_status mo_grammar_open_schema(const mo_model *model, const char *json, size_t length,
                                  const mo_grammar_options *options, mo_grammar **out, mo_error *err)
 {
     mo_grammar_options own;
+    mo_answer_form form;
     char *gbnf, *unenforced;
     MO_OWN_ERROR(err)
     *out = NULL;
@@ -54,7 +78,9 @@ mo_status mo_grammar_open_schema(const mo_model *model, const char *json, size_t
         status = mo_schema_write(json, length, "root", own.strict, &gbnf, &unenforced, err);
     }
     if (status == MO_OK) {
-        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, unenforced, out, err);
+        const bool formed = form_of(model, &own, &form);
+        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, formed ? &form : NULL, unenforced,
+                                 out, err);
         free(gbnf);
     }
     return status;
@@ -69,7 +95,8 @@ mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
     *gbnf = NULL;
     mo_status status = mo_options_read(&own, sizeof own, options, "mo_grammar_options", err);
     if (status == MO_OK && !mo_writer_is_name(prefix)) {
-        status = mo_fail(err, MO_EINVAL, "`prefix` is no name of a rule: letters, digits, - and _ make one");
+        status =
+            mo_fail(err, MO_EINVAL, "the prefix is no name of a rule: letters, digits, - and _ make one");
     }
     if (status == MO_OK) {
         status = mo_schema_write(json, length, prefix, own.strict, gbnf, &notes, err);

@@ -129,7 +129,7 @@ mo_status mo_tools_grammar(const mo_model *model, const mo_tools_options *option
     }
     if (status == MO_OK) { /* takes what is not enforced over */
         const mo_grammar_options own = {.size = sizeof own};
-        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, unenforced, out, err);
+        status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, NULL, unenforced, out, err);
     }
     free(gbnf);
     mo_tools_close(tools);

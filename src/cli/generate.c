@@ -344,10 +344,21 @@ static bool feed_prompt(cli_generation *g)
 
 int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count)
 {
+    const uint32_t *mask = NULL;
+    mo_error err = {0};
+    if (g->constraint && !(mask = mo_constraint_mask(g->constraint, &err))) {
+        cli_say_error(g->command, &err);
+        return -1;
+    }
     const int32_t token =
-        mo_sampler_pick(g->sampler, mo_session_logits(g->session), NULL, tokens, (size_t)count);
+        mo_sampler_pick(g->sampler, mo_session_logits(g->session), mask, tokens, (size_t)count);
     if (token < 0) {
-        fprintf(stderr, "moraine %s: the biases forbid every token of the vocabulary\n", g->command);
+        fprintf(stderr, "moraine %s: %s\n", g->command,
+                mask ? "no token of the vocabulary can follow here, by the grammar and the biases"
+                     : "the biases forbid every token of the vocabulary");
+    } else if (mask && mo_constraint_accept(g->constraint, token, &err) != MO_OK) {
+        cli_say_error(g->command, &err);
+        return -1;
     }
     return token;
 }

@@ -100,9 +100,10 @@ typedef struct cli_generation {
     uint64_t seed;
     int32_t *tokens;
     int64_t count, capacity;
-    int64_t discover;       /* tokens of a new text that look for its experts first; 0: none */
-    const cli_texts *stops; /* strings that end an answer and are not part of it; NULL: none */
-    bool silent;            /* print nothing of the answer */
+    int64_t discover;          /* tokens of a new text that look for its experts first; 0: none */
+    const cli_texts *stops;    /* strings that end an answer and are not part of it; NULL: none */
+    bool silent;               /* print nothing of the answer */
+    mo_constraint *constraint; /* what the answer must look like; NULL: anything. The caller's */
     /* Of the last answer. */
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;

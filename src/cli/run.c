@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "commands.h"
+#include "constraint.h"
 #include "conversation.h"
 #include "default_model.h"
 #include "generate.h"
@@ -23,6 +24,7 @@ typedef struct request {
     const char *model, *prompt, *file, *system, *session;
     int64_t limit, discover;
     cli_texts stops;
+    cli_constraint constraint;
     bool raw, go_on, quiet, json;
     cli_thinking thinking;
     double load_seconds;
@@ -148,14 +150,17 @@ static int print_end(const request *r, const cli_generation *g)
 /* ---- The command ---- */
 
 /* Answers and, with a session, keeps what was said. */
-static int answer(const request *r, cli_generation *g, const cli_session_file *saved, const char *text,
+static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
                   size_t length)
 {
     cli_conversation c = {0};
     const bool chat = is_chat(g->model, r);
     bool ok = !saved || cli_session_file_restore(saved, g, &c);
     ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, text, length));
-    int code = ok ? cli_generate(g, r->limit, r->go_on, chat ? CLI_CHAT : CLI_PLAIN) : CLI_FAILED;
+    int code = ok ? cli_constraint_open("run", &r->constraint, g->model, chat, g->tokens, (size_t)g->count)
+                  : CLI_FAILED;
+    g->constraint = r->constraint.open;
+    code = code == CLI_OK ? cli_generate(g, r->limit, r->go_on, chat ? CLI_CHAT : CLI_PLAIN) : code;
     if (code == CLI_OK) {
         code = print_end(r, g);
     }
@@ -195,6 +200,7 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
         g.silent = r->json;
         code = answer(r, &g, saved, text, length);
         cli_generation_close(&g);
+        cli_constraint_close(&r->constraint);
     }
     free(text);
     cli_tiers_left_out("run", model);
@@ -218,6 +224,12 @@ static int check(const request *r, const cli_session_file *saved)
                 r->system        ? "system"
                 : r->thinking.on ? "think"
                                  : "no-think");
+        return CLI_USAGE;
+    }
+    if (r->go_on && (r->constraint.schema || r->constraint.grammar)) {
+        fprintf(stderr,
+                "moraine run: with --%s the answer has an end, which --ignore-eos would not stop at\n",
+                r->constraint.schema ? "schema" : "grammar");
         return CLI_USAGE;
     }
     if (!cli_stop_check("run", &r->stops)) {
@@ -250,6 +262,7 @@ int cli_run(int argc, char **argv)
         {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens; -1: until the answer ends (-1)", &r.limit,
          -1, INT64_MAX},
         {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
+        CLI_CONSTRAINT_OPTIONS(r.constraint),
         {"session", 0, CLI_TEXT, "FILE",
          "go on with the conversation in FILE, or begin one, and keep it there with its state: earlier "
          "messages are not computed again",
@@ -282,6 +295,7 @@ int cli_run(int argc, char **argv)
                     "  moraine run model.gguf -f story.txt --raw -n 200 --temp 0\n"
                     "  git diff | moraine run model.gguf -p 'Review this change.'\n"
                     "  moraine run -p 'Name three rivers.' --stop 3. --json\n"
+                    "  moraine run -p 'Describe a fox.' --schema animal.json\n"
                     "  moraine run -p 'My name is Ada.' --session ada.session\n"
                     "  moraine run -p 'What is my name?' --session ada.session\n",
         .options = options,
@@ -301,10 +315,12 @@ int cli_run(int argc, char **argv)
     }
     s.quiet = r.quiet || r.json;
     code = code == CLI_OK ? check(&r, saved) : code;
+    code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
     if (code == CLI_OK) {
         r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
         code = r.model ? run(&r, &l, &s, saved) : code;
     }
+    cli_constraint_close(&r.constraint);
     cli_session_file_close(saved);
     return code;
 }

@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "grammar/gbnf.h"
 #include "grammar/mask.h"
-#include "grammar/opening.h"
 
 struct mo_grammar {
     mo_lexicon *lexicon;
@@ -38,17 +37,17 @@ static int32_t find_token(const void *user, const char *text)
 }
 
 static mo_status compile(mo_grammar *g, const char *gbnf, size_t length, const mo_grammar_options *options,
-                         mo_error *err)
+                         const mo_answer_form *form, mo_error *err)
 {
     const mo_tokenizer *tokenizer = mo_lexicon_tokenizer(g->lexicon);
     const mo_gbnf_tokens tokens = {find_token, tokenizer, mo_tokenizer_size(tokenizer)};
     mo_syntax_grammar syntax;
     mo_writer w = {0};
     mo_status status = MO_OK;
-    const bool opening = options->after || options->trigger_count;
+    const bool opening = options->after || options->trigger_count || form;
     if (opening && length <= MO_GBNF_BYTES) {
         mo_writer_bytes(&w, gbnf, length);
-        status = mo_opening_write(&w, tokenizer, options, err);
+        status = mo_opening_write(&w, tokenizer, options, form, err);
     }
     if (status == MO_OK) {
         status = mo_gbnf_parse(w.text ? w.text : gbnf, w.text ? w.length : length,
@@ -62,8 +61,8 @@ static mo_status compile(mo_grammar *g, const char *gbnf, size_t length, const m
 }
 
 mo_status mo_grammar_make(mo_lexicon *lexicon, const char *gbnf, size_t length,
-                          const mo_grammar_options *options, char *unenforced, mo_grammar **out,
-                          mo_error *err)
+                          const mo_grammar_options *options, const mo_answer_form *form, char *unenforced,
+                          mo_grammar **out, mo_error *err)
 {
     *out = NULL;
     mo_grammar *g = calloc(1, sizeof *g);
@@ -74,7 +73,7 @@ mo_status mo_grammar_make(mo_lexicon *lexicon, const char *gbnf, size_t length,
     g->lexicon = lexicon;
     g->unenforced = unenforced;
     pthread_mutex_init(&g->lock, NULL);
-    mo_status status = compile(g, gbnf, length, options, err);
+    mo_status status = compile(g, gbnf, length, options, form, err);
     if (status == MO_OK) {
         status = mo_machine_open(&g->program, &g->machine, err);
     }
@@ -218,7 +217,11 @@ const uint32_t *mo_constraint_mask(mo_constraint *constraint, mo_error *err)
     mo_grammar *g = constraint->grammar;
     mo_status status = MO_OK;
     pthread_mutex_lock(&g->lock);
-    if (constraint->masked != constraint->state) {
+    if (constraint->ended) {
+        memcpy(constraint->bits, mo_lexicon_ends(g->lexicon),
+               mo_lexicon_words(g->lexicon) * sizeof *constraint->bits);
+        constraint->masked = MO_STATE_UNKNOWN;
+    } else if (constraint->masked != constraint->state) {
         renew(g);
         mo_machine *m = g->machine;
         mo_machine_begin(m);

@@ -4,11 +4,12 @@
 #define MO_GRAMMAR_GRAMMAR_H
 
 #include "grammar/lexicon.h"
+#include "grammar/opening.h"
 
-/* Compiles GBNF with the options' triggers; takes `unenforced` (malloc'ed, may be NULL) over, also on failure. The lexicon
- * must outlive it. */
+/* Compiles GBNF with the options' triggers and the form of an answer (NULL: none); takes `unenforced` (malloc'ed, may be NULL)
+ * over, also on failure. The lexicon must outlive it. */
 mo_status mo_grammar_make(mo_lexicon *lexicon, const char *gbnf, size_t length,
-                          const mo_grammar_options *options, char *unenforced, mo_grammar **out,
-                          mo_error *err);
+                          const mo_grammar_options *options, const mo_answer_form *form, char *unenforced,
+                          mo_grammar **out, mo_error *err);
 
 #endif

@@ -21,11 +21,11 @@ static mo_status sort_out(const mo_tokenizer *t, const char *const *strings, siz
 {
     *out = (ends){0};
     if (count > STRINGS) {
-        return mo_fail(err, MO_EINVAL, "`triggers`: at most %d are possible", STRINGS);
+        return mo_fail(err, MO_EINVAL, "at most %d triggers are possible", STRINGS);
     }
     for (size_t i = 0; i < count; i++) {
         if (!strings[i] || !strings[i][0]) {
-            return mo_fail(err, MO_EINVAL, "`triggers`: string %zu is empty", i + 1);
+            return mo_fail(err, MO_EINVAL, "trigger %zu is empty", i + 1);
         }
         const int32_t token = mo_token_find(t, strings[i]);
         if (token >= 0 && (mo_token_is_control(t, token) || mo_token_is_user(t, token))) {
@@ -52,8 +52,68 @@ static mo_status write_free(mo_writer *w, const ends *e, const char *name, const
     return status;
 }
 
+/* ---- The form of an answer ---- */
+
+static void write_mark(mo_writer *w, const mo_tokenizer *t, const char *text)
+{
+    const int32_t token = mo_token_find(t, text);
+    mo_writer_print(w, " ");
+    if (token >= 0 && (mo_token_is_control(t, token) || mo_token_is_user(t, token))) {
+        mo_writer_print(w, "<[%d]>", token);
+    } else {
+        mo_writer_literal(w, text, strlen(text));
+    }
+}
+
+/* Rule mo-answer: a thought, which the prompt may have begun, and the answer with its marks. */
+static mo_status write_answer(mo_writer *w, const mo_tokenizer *t, const mo_answer_form *form,
+                              const char *inner, mo_error *err)
+{
+    const char *close = form->channels ? "<|end|>" : form->close;
+    ends e;
+    mo_status status = MO_OK;
+    if (!close) {
+        mo_writer_print(w, "mo-answer ::= %s\n", inner);
+        return MO_OK;
+    }
+    status = sort_out(t, &close, 1, &e, err);
+    status = status == MO_OK ? write_free(w, &e, "mo-thought", NULL, err) : status;
+    mo_writer_print(w, "mo-answer ::= (");
+    if (!form->in_thought && form->channels) {
+        write_mark(w, t, "<|channel|>");
+        mo_writer_print(w, " \"analysis\"");
+        write_mark(w, t, "<|message|>");
+    } else if (!form->in_thought) {
+        write_mark(w, t, form->open);
+    }
+    mo_writer_print(w, " mo-thought");
+    write_mark(w, t, close);
+    if (form->channels) {
+        write_mark(w, t, "<|start|>");
+        mo_writer_print(w, " \"assistant\"");
+    } else {
+        mo_writer_print(w, " [ \\t\\n]{0,4}");
+    }
+    mo_writer_print(w, form->in_thought ? ")" : ")?");
+    if (form->channels) {
+        write_mark(w, t, "<|channel|>");
+        mo_writer_print(w, " \"final\"");
+        write_mark(w, t, "<|message|>");
+    }
+    if (form->around[0]) {
+        mo_writer_print(w, " (");
+        write_mark(w, t, form->around[0]);
+        mo_writer_print(w, " %s", inner);
+        write_mark(w, t, form->around[1]);
+        mo_writer_print(w, " | %s)\n", inner);
+    } else {
+        mo_writer_print(w, " %s\n", inner);
+    }
+    return status;
+}
+
 mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo_grammar_options *options,
-                           mo_error *err)
+                           const mo_answer_form *form, mo_error *err)
 {
     ends e;
     const char *inner = options->trigger_count ? "mo-free" : "root";
@@ -65,17 +125,17 @@ mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo
             status = write_free(w, &e, "mo-free", "root", err);
         }
     }
+    if (status == MO_OK && form) {
+        status = write_answer(w, tokenizer, form, inner, err);
+        inner = "mo-answer";
+    }
     if (status == MO_OK && options->after) {
         status = sort_out(tokenizer, &options->after, 1, &e, err);
         if (status == MO_OK) {
             status = write_free(w, &e, "mo-before", NULL, err);
         }
-        mo_writer_print(w, MO_OPENING_ROOT " ::= mo-before ");
-        if (status == MO_OK && e.token_count) {
-            mo_writer_print(w, "<[%d]>", e.tokens[0]);
-        } else {
-            mo_writer_literal(w, options->after, strlen(options->after));
-        }
+        mo_writer_print(w, MO_OPENING_ROOT " ::= mo-before");
+        write_mark(w, tokenizer, options->after);
         mo_writer_print(w, " %s\n", inner);
     } else {
         mo_writer_print(w, MO_OPENING_ROOT " ::= %s\n", inner);

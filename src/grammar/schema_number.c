@@ -6,7 +6,7 @@
 
 #include "grammar/decimal.h"
 
-enum { LISTED = 1000, REMAINDERS = 256 };
+enum { LISTED = 1000, REMAINDERS = 64, DIGITS = 15 };
 
 static const double beyond = 1e15; /* numbers are shorter than that where nothing bounds them */
 
@@ -109,26 +109,50 @@ static void write_integers(mo_writer *out, int64_t low, int64_t high, const char
     }
 }
 
-/* Rules for what may follow digits whose remainder is known. Returns the name of the first in `name`. */
-static mo_status write_remainders(mo_schema_rules *s, int64_t k, char base[MO_RULE_NAME])
+/* Whether at most `left` digits more can make a remainder 0: bit r of alive[left]. */
+static void find_alive(int64_t k, bool alive[DIGITS][REMAINDERS])
+{
+    for (int left = 0; left < DIGITS; left++) {
+        for (int64_t r = 0; r < k; r++) {
+            alive[left][r] = r == 0;
+            for (int64_t d = 0; d < 10 && left > 0 && !alive[left][r]; d++) {
+                alive[left][r] = alive[left - 1][(r * 10 + d) % k];
+            }
+        }
+    }
+}
+
+/* Rules for what may follow digits whose remainder is known, and after which `left` others may come. */
+static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *base,
+                                  bool alive[DIGITS][REMAINDERS])
 {
     mo_status status = MO_OK;
-    mo_schema_name(s, base);
-    for (int64_t r = 0; r < k && status == MO_OK; r++) {
-        mo_writer body = {0};
-        char name[MO_RULE_NAME + 16];
-        const char *separator = "(";
-        for (int64_t first = 0; first < 10 && first < k; first++) { /* digits that leave the same remainder */
-            mo_writer_print(&body, "%s [", separator);
-            for (int64_t d = first; d < 10; d += k) {
-                mo_writer_print(&body, "%d", (int)d);
+    for (int left = 0; left < DIGITS; left++) {
+        for (int64_t r = 0; r < k && status == MO_OK; r++) {
+            mo_writer body = {0};
+            char name[MO_RULE_NAME + 32];
+            const char *separator = "";
+            if (!alive[left][r]) {
+                continue;
             }
-            mo_writer_print(&body, "] %s-r%d", base, (int)((r * 10 + first) % k));
-            separator = " |";
+            for (int64_t first = 0; first < 10 && first < k && left > 0; first++) {
+                const int64_t to = (r * 10 + first) % k; /* so do all digits that differ by k */
+                if (!alive[left - 1][to]) {
+                    continue;
+                }
+                mo_writer_print(&body, "%s[", separator);
+                for (int64_t d = first; d < 10; d += k) {
+                    mo_writer_print(&body, "%d", (int)d);
+                }
+                mo_writer_print(&body, "] %s-r%d-%d", base, (int)to, left - 1);
+                separator = " | ";
+            }
+            if (r == 0) {
+                mo_writer_print(&body, "%s\"\"", separator);
+            }
+            snprintf(name, sizeof name, "%s-r%d-%d", base, (int)r, left);
+            status = mo_schema_define(s, name, &body);
         }
-        mo_writer_print(&body, r == 0 ? ")?" : ")");
-        snprintf(name, sizeof name, "%s-r%d", base, (int)r);
-        status = mo_schema_define(s, name, &body);
     }
     return status;
 }
@@ -162,18 +186,21 @@ static mo_status write_multiples(mo_schema_rules *s, const limits *l, int64_t k,
         write_integers(out, first, last, zeros ? text : "");
         return MO_OK;
     }
-    if (k > REMAINDERS || l->has_high || (l->has_low && low > 1)) {
+    if (k >= REMAINDERS || l->has_high || (l->has_low && low > 1)) {
         write_integers(out, low, high, "");
         return mo_schema_note(s, "multipleOf", "is not enforced for such numbers");
     }
     char base[MO_RULE_NAME];
-    const mo_status status = write_remainders(s, k, base);
+    bool alive[DIGITS][REMAINDERS];
+    find_alive(k, alive);
+    mo_schema_name(s, base);
+    const mo_status status = write_remainders(s, k, base, alive);
     if (low <= 0) {
         mo_writer_print(out, "\"0\" | ");
     }
     mo_writer_print(out, "%s(", low < 0 ? "\"-\"? " : "");
     for (int d = 1; d < 10; d++) {
-        mo_writer_print(out, "%s\"%d\" %s-r%d", d > 1 ? " | " : "", d, base, (int)(d % k));
+        mo_writer_print(out, "%s\"%d\" %s-r%d-%d", d > 1 ? " | " : "", d, base, (int)(d % k), DIGITS - 1);
     }
     mo_writer_print(out, ")");
     return status;

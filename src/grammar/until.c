@@ -197,7 +197,7 @@ mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *pr
     MO_OWN_ERROR(err)
     *gbnf = NULL;
     if (!mo_writer_is_name(prefix)) {
-        return mo_fail(err, MO_EINVAL, "`prefix` is no name of a rule: letters, digits, - and _ make one");
+        return mo_fail(err, MO_EINVAL, "the prefix is no name of a rule: letters, digits, - and _ make one");
     }
     const mo_status status = mo_until_write(&w, strings, count, prefix, "", err);
     if (status != MO_OK) {

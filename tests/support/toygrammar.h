@@ -55,7 +55,8 @@ static inline mo_status toy_grammar(const char *gbnf, const mo_grammar_options *
                                     mo_error *err)
 {
     const mo_grammar_options none = {.size = sizeof none};
-    return mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), options ? options : &none, NULL, out, err);
+    return mo_grammar_make(toy_words.lexicon, gbnf, strlen(gbnf), options ? options : &none, NULL, NULL, out,
+                           err);
 }
 
 /* The token of one byte. */
