@@ -823,10 +823,10 @@ static void test_plan(void **state)
         sum += json_integer_value(bytes);
     }
     assert_int_equal(sum, used);
-    assert_int_equal(json_integer_value(json_object_get(root, "ceiling_bytes")), 52 << 20);
-    assert_true(used <= 52 << 20);
+    assert_int_equal(json_integer_value(json_object_get(root, "ceiling_bytes")), 28 << 20);
+    assert_true(used <= 28 << 20);
     assert_true(json_integer_value(json_object_get(root, "least_bytes")) < used);
-    assert_true(json_integer_value(json_object_get(root, "whole_bytes")) > 52 << 20);
+    assert_true(json_integer_value(json_object_get(root, "whole_bytes")) > 28 << 20);
     assert_int_equal(json_integer_value(json_object_get(root, "routed_layers")), 7);
     assert_int_equal(json_integer_value(json_object_get(root, "experts_used")), 6);
     assert_true(number(root, "disk_bytes", "experts") > 0);
