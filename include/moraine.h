@@ -131,10 +131,10 @@ typedef enum mo_postfetch_mode {
 
 typedef struct mo_model_options {
     size_t size;
-    int threads;             /* 0: one per usable core; no result depends on it */
-    const char *isa;         /* instruction set, as listed by mo_isa_name(); NULL or "auto": the best */
-    int64_t context;         /* most positions of a session; 0: what the model was made for, at most 8192 */
-    int64_t batch;           /* most tokens of one step; 0: 512 */
+    int threads;     /* 0: one per usable core; no result depends on it */
+    const char *isa; /* instruction set, as listed by mo_isa_name(); NULL or "auto": the best */
+    int64_t context; /* most positions of a session; 0: what the model was made for, at most 8192 */
+    int64_t batch;   /* most tokens of one step; 0: 512 */
     /* Map the file instead of reading it: no ceiling, no tiers. A file that is shortened or written to meanwhile makes feeds
      * fail with MO_EIO. While one is mapped the library handles SIGBUS, passes on to the handler before it what is not its
      * own, and gives the signal back in the end; a handler set meanwhile should do likewise. */
@@ -674,7 +674,8 @@ MO_API const char *mo_grammar_unenforced(const mo_grammar *grammar);
 /* A schema as rules of GBNF, to be put into a grammar: `prefix` is the value's rule, and others begin with prefix and '-'.
  * options: `strict` alone counts. mo_free() *gbnf, and *unenforced (NULL: not wanted), which is as above. */
 MO_API mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
-                                const mo_grammar_options *options, char **gbnf, char **unenforced, mo_error *err);
+                                const mo_grammar_options *options, char **gbnf, char **unenforced,
+                                mo_error *err);
 /* Rules of GBNF for any text, perhaps empty, in which none of the strings occurs: `prefix` is the rule, and others begin
  * with prefix and '-'. mo_free() *gbnf. */
 MO_API mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *prefix, char **gbnf,

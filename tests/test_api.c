@@ -413,12 +413,9 @@ static void structs_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structs_grow),
-        cmocka_unit_test(sessions_that_are_too_long),
-        cmocka_unit_test(conversations),
-        cmocka_unit_test(masks_and_log_probabilities),
-        cmocka_unit_test(one_cancelled),
-        cmocka_unit_test(eight_threads),
+        cmocka_unit_test(structs_grow),  cmocka_unit_test(sessions_that_are_too_long),
+        cmocka_unit_test(conversations), cmocka_unit_test(masks_and_log_probabilities),
+        cmocka_unit_test(one_cancelled), cmocka_unit_test(eight_threads),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

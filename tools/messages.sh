@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Messages of the library name settings as the header does, in backquotes, and never an option of the command line, which has its own table of
-# them (src/cli/messages.c). Checks that no string outside src/cli names an option, that every setting in a message is in the table and is a
+# them (src/cli/messages.c). Checks that no string outside src/cli names an option (the doctor names those of other programs), that every setting in a message is in the table and is a
 # member of an option struct, and that the table has no other. Prints what is wrong; exits 1 if anything is.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 wrong=0
-mapfile -t sources < <(git ls-files -co --exclude-standard 'src/*.c' 'src/*.h' 'src/*.cu' 'src/*.cuh' | grep -v '^src/cli/')
+mapfile -t sources < <(git ls-files -co --exclude-standard 'src/*.c' 'src/*.h' 'src/*.cu' 'src/*.cuh' | grep -vE '^src/(cli|api/doctor)/')
 if grep -nE '"[^"]*--[a-z][^"]*"' "${sources[@]}"; then
     echo "these strings name options of the command line: name the setting, as in \`ram_bytes\`"
     wrong=1

@@ -203,12 +203,13 @@ typedef struct mo_op_heads {
 /* Attention (docs/numerics.md): chunks of 256 positions merged in ascending order, sinks, division, gate, then
  * the mixed row is quantized. */
 typedef struct mo_op_attend {
-    mo_daddr q;       /* as mo_op_heads left it */
-    mo_daddr sinks;   /* float[heads] or 0 */
-    mo_daddr places;  /* mo_dplace[tokens] */
-    mo_daddr partial; /* space for tokens * chunks * heads * (v_len + 2) floats; of MO_OP_SMALL tokens unless they are apart */
-    mo_dacts mixed;   /* [tokens][heads * v_len] */
-    int64_t window;   /* visible positions, the token's own included; 0: all */
+    mo_daddr q;      /* as mo_op_heads left it */
+    mo_daddr sinks;  /* float[heads] or 0 */
+    mo_daddr places; /* mo_dplace[tokens] */
+    mo_daddr
+        partial; /* space for tokens * chunks * heads * (v_len + 2) floats; of MO_OP_SMALL tokens unless they are apart */
+    mo_dacts mixed; /* [tokens][heads * v_len] */
+    int64_t window; /* visible positions, the token's own included; 0: all */
     int32_t tokens, layer;
     int32_t heads, kv_heads, k_len, v_len;
     int32_t gated;

@@ -563,7 +563,7 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
                  .style = d->shows_tools || d->id == MO_STYLE_HARMONY ? d->id : MO_STYLE_GENERIC};
     *gbnf = *unenforced = NULL;
     if (mo_tools_count(tools) == 0) {
-        return mo_fail(err, MO_EINVAL, "a call is asked for, but there are no `tools`");
+        return mo_fail(err, MO_EINVAL, "a call is asked for, but there are no tools");
     }
     if (options->name && mo_tools_find(tools, options->name, strlen(options->name)) < 0) {
         return mo_fail(err, MO_EINVAL, "there is no tool named '%.100s'", options->name);

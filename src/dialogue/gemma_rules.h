@@ -9,6 +9,7 @@ void mo_gemma_rules_begin(mo_rules *r);
 
 /* A rule for the value. Numbers, choices and the types of members are enforced; what is not, is noted with `where`. NULL: any
  * object. */
-void mo_gemma_rules_value(mo_rules *r, const char *name, const json_t *schema, const json_t *root, const char *where);
+void mo_gemma_rules_value(mo_rules *r, const char *name, const json_t *schema, const json_t *root,
+                          const char *where);
 
 #endif

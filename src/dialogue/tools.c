@@ -30,7 +30,7 @@ static mo_status read_tool(const json_t *item, size_t index, tool *out, mo_error
     const json_t *schema = json_object_get(f, "parameters");
     out->name = json_string_value(json_object_get(f, "name"));
     if (!out->name || !out->name[0]) {
-        return mo_fail(err, MO_EINVAL, "tools[%zu]: it needs a `name`, a text", index);
+        return mo_fail(err, MO_EINVAL, "tools[%zu]: it needs a name, a text", index);
     }
     if (strlen(out->name) > MO_TOOL_NAME) {
         return mo_fail(err, MO_EINVAL, "tools[%zu]: its name is longer than %d bytes", index, MO_TOOL_NAME);
@@ -48,7 +48,7 @@ static mo_status read_tool(const json_t *item, size_t index, tool *out, mo_error
         schema = json_object_get(f, "input_schema");
     }
     if (schema && !json_is_null(schema) && !json_is_object(schema)) {
-        return mo_fail(err, MO_EINVAL, "tools[%zu] '%.60s': `parameters` must be a JSON schema, an object",
+        return mo_fail(err, MO_EINVAL, "tools[%zu] '%.60s': parameters must be a JSON schema, an object",
                        index, out->name);
     }
     out->schema = json_is_object(schema) ? schema : NULL;
@@ -60,7 +60,7 @@ static mo_status read_tools(mo_tools *t, mo_error *err)
 {
     const size_t count = json_array_size(t->json);
     if (!json_is_array(t->json)) {
-        return mo_fail(err, MO_EINVAL, "`tools` must be a list");
+        return mo_fail(err, MO_EINVAL, "tools must be a list");
     }
     if (count > MO_TOOLS_MAX) {
         return mo_fail(err, MO_EINVAL, "%zu tools are more than the %d that are allowed", count,
@@ -90,11 +90,11 @@ mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_erro
     mo_status status;
     *out = NULL;
     if (length > MO_TOOLS_BYTES) {
-        return mo_fail(err, MO_EINVAL, "%zu bytes of `tools` are more than the %d that are allowed", length,
+        return mo_fail(err, MO_EINVAL, "%zu bytes of tools are more than the %d that are allowed", length,
                        MO_TOOLS_BYTES);
     }
     if (mo_nesting_beyond(json, length, LEVELS_MAX)) {
-        return mo_fail(err, MO_EINVAL, "`tools` have more than %d levels of lists and objects", LEVELS_MAX);
+        return mo_fail(err, MO_EINVAL, "tools have more than %d levels of lists and objects", LEVELS_MAX);
     }
     mo_tools *t = calloc(1, sizeof *t);
     if (!t) {
@@ -102,7 +102,7 @@ mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_erro
     }
     t->json = json_loadb(json, length, 0, &at);
     if (!t->json) {
-        status = mo_fail(err, MO_EINVAL, "`tools`, line %d, column %d: %s", at.line, at.column, at.text);
+        status = mo_fail(err, MO_EINVAL, "tools, line %d, column %d: %s", at.line, at.column, at.text);
     } else {
         status = read_tools(t, err);
     }

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dialogue/reply.h"
 #include "base/utf8.h"
+#include "dialogue/reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

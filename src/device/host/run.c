@@ -7,21 +7,11 @@
 static const int64_t await_ns = 10 * INT64_C(1000000000);
 
 static const char *const names[MO_OP_KINDS] = {
-    [MO_OP_STREAM] = "stream",
-    [MO_OP_PRODUCT] = "product",
-    [MO_OP_GROUPED] = "grouped",
-    [MO_OP_ACTIVATE] = "activate",
-    [MO_OP_HEADS] = "heads",
-    [MO_OP_ATTEND] = "attend",
-    [MO_OP_CONVOLVE] = "convolve",
-    [MO_OP_RECUR] = "recur",
-    [MO_OP_CHOOSE] = "choose",
-    [MO_OP_ARRANGE] = "arrange",
-    [MO_OP_EXPERTS_IN] = "experts in",
-    [MO_OP_EXPERTS_DOWN] = "experts down",
-    [MO_OP_LOGITS] = "logits",
-    [MO_OP_PUBLISH] = "publish",
-    [MO_OP_AWAIT] = "await",
+    [MO_OP_STREAM] = "stream",     [MO_OP_PRODUCT] = "product",       [MO_OP_GROUPED] = "grouped",
+    [MO_OP_ACTIVATE] = "activate", [MO_OP_HEADS] = "heads",           [MO_OP_ATTEND] = "attend",
+    [MO_OP_CONVOLVE] = "convolve", [MO_OP_RECUR] = "recur",           [MO_OP_CHOOSE] = "choose",
+    [MO_OP_ARRANGE] = "arrange",   [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
+    [MO_OP_LOGITS] = "logits",     [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
     [MO_OP_RESTORE] = "restore",
 };
 
