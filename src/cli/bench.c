@@ -365,12 +365,11 @@ int cli_bench(int argc, char **argv)
          1000000},
         {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
         {"parallel", 0, CLI_INTEGER, "N",
-         "decode so many sequences side by side, each with a prompt of --prefill tokens and as many more as "
-         "--decode says",
-         &parallel, 1, CLI_PARALLEL_MAX},
+         "decode so many sequences side by side, each behind a prompt of its own", &parallel, 1,
+         CLI_PARALLEL_MAX},
         {"server", 0, CLI_TEXT, "URL",
-         "measure a running server instead, as http://127.0.0.1:8080: --parallel streams at once, each with "
-         "--decode tokens after a new prompt of --prefill",
+         "measure a running server instead, as http://127.0.0.1:8080, with as many streams at once, each "
+         "with a new prompt",
          &server.url, 0, 0},
         {"api-key", 0, CLI_TEXT, "KEY", "what that server asks for; also LLAMA_API_KEY in the environment",
          &server.key, 0, 0},
