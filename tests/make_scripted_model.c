@@ -6,7 +6,7 @@
 
 #include "scripted.h"
 
-/* The argument's text, or its file's; never freed. */
+/* The argument's text, or its file's; the caller frees it. */
 static char *text_of(const char *argument)
 {
     FILE *f = argument[0] == '@' && argument[1] ? fopen(argument + 1, "rb") : NULL;
@@ -38,19 +38,25 @@ static char *newlines(char *text)
 int main(int argc, char **argv)
 {
     scripted_script scripts[SCRIPTED_SCRIPTS];
+    char *texts[SCRIPTED_SCRIPTS];
     mo_error err;
     int count = 0;
     if (argc < 4 || argc % 2 != 0 || argc > 4 + 2 * (SCRIPTED_SCRIPTS - 1)) {
         fprintf(stderr, "usage: make_scripted_model OUT.gguf TEMPLATE SCRIPT [WORD SCRIPT]...\n");
         return 2;
     }
-    scripts[count++] = (scripted_script){NULL, newlines(text_of(argv[3]))};
-    for (int i = 4; i + 1 < argc; i += 2) {
-        scripts[count++] = (scripted_script){argv[i], newlines(text_of(argv[i + 1]))};
+    for (int i = 3; i < argc; i += 2, count++) {
+        texts[count] = newlines(text_of(argv[i]));
+        scripts[count] = (scripted_script){count ? argv[i - 1] : NULL, texts[count]};
     }
-    if (scripted_write(argv[1], text_of(argv[2]), scripts, count, &err) != MO_OK) {
+    char *template = text_of(argv[2]);
+    const mo_status status = scripted_write(argv[1], template, scripts, count, &err);
+    if (status != MO_OK) {
         fprintf(stderr, "make_scripted_model: %s\n", err.detail);
-        return 1;
     }
-    return 0;
+    free(template);
+    for (int i = 0; i < count; i++) {
+        free(texts[i]);
+    }
+    return status == MO_OK ? 0 : 1;
 }

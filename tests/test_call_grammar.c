@@ -217,7 +217,7 @@ static int32_t pick(const uint32_t *mask, const words *w, uint64_t *seed)
         }
     }
     assert_true(count > 0);
-    return allowed[random_next(seed) % (uint64_t)count];
+    return count > 0 ? allowed[random_next(seed) % (uint64_t)count] : -1;
 }
 
 /* One answer at random; false when it became too long. */

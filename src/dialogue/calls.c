@@ -52,7 +52,7 @@ static size_t make_id(const mo_calls *c, mo_text name, char *to, size_t space)
     case MO_CALL_ID_KIMI:
         snprintf(to, space, "functions.%.*s:%d", (int)name.length, name.data, c->count);
         break;
-    default: memcpy(to, "call_", 5); draw(to + 5, 24);
+    default: draw(to + snprintf(to, space, "call_"), 24);
     }
     return strlen(to);
 }

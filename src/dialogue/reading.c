@@ -20,7 +20,7 @@ void mo_reading_free(mo_reading *r)
 {
     mo_bytes *const all[] = {&r->held, &r->raw,   &r->name, &r->id,
                              &r->key,  &r->value, &r->json, &r->header.text};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof(void *); i++) {
         mo_bytes_free(all[i]);
     }
     mo_object_free(&r->object);
@@ -33,7 +33,7 @@ bool mo_reading_failed(const mo_reading *r)
                                    &r->key,        &r->value,       &r->json,        &r->header.text,
                                    &r->object.key, &r->object.name, &r->object.text, &r->gemma.word};
     bool failed = r->out->failed;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof(void *); i++) {
         failed |= all[i]->failed;
     }
     return failed;

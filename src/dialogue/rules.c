@@ -129,7 +129,7 @@ static char *dump(const json_t *schema, const json_t *root)
 {
     static const char *const shared[] = {"$defs", "definitions"};
     json_t *whole = schema ? json_copy((json_t *)schema) : json_pack("{s:s}", "type", "object");
-    for (size_t i = 0; i < 2 && whole && json_is_object(whole); i++) {
+    for (size_t i = 0; i < 2 && json_is_object(whole); i++) {
         json_t *definitions = json_object_get(root, shared[i]);
         if (definitions && !json_object_get(whole, shared[i])) {
             json_object_set(whole, shared[i], definitions);

@@ -40,8 +40,8 @@ static void locate(const parser *p, size_t at, int *line, int *column)
     }
 }
 
-static mo_status wrong_at(const parser *p, size_t at, const char *fmt, ...) MO_PRINTF(3, 4);
-static mo_status wrong_at(const parser *p, size_t at, const char *fmt, ...)
+static void say_wrong(const parser *p, size_t at, const char *fmt, ...) MO_PRINTF(3, 4);
+static void say_wrong(const parser *p, size_t at, const char *fmt, ...)
 {
     char what[400];
     int line, column;
@@ -50,14 +50,17 @@ static mo_status wrong_at(const parser *p, size_t at, const char *fmt, ...)
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
     locate(p, at, &line, &column);
-    return mo_fail(p->err, MO_EINVAL, "line %d, column %d: %s", line, column, what);
+    mo_fail(p->err, MO_EINVAL, "line %d, column %d: %s", line, column, what);
 }
 
-#define wrong(p, ...) wrong_at(p, (p)->at, __VA_ARGS__)
+/* The status is here and not in the function, so that analysers see that it is never MO_OK. */
+#define wrong_at(p, at, ...) (say_wrong(p, at, __VA_ARGS__), MO_EINVAL)
+#define wrong(p, ...)        wrong_at(p, (p)->at, __VA_ARGS__)
 
 static mo_status no_memory(const parser *p)
 {
-    return mo_fail(p->err, MO_ENOMEM, "no memory for a grammar");
+    mo_fail(p->err, MO_ENOMEM, "no memory for a grammar");
+    return MO_ENOMEM;
 }
 
 /* ---- Nodes ---- */
@@ -79,7 +82,7 @@ static bool list_add(list *l, mo_syntax *x)
 {
     if (l->count == l->space) {
         const size_t space = l->space ? 2 * l->space : 8;
-        mo_syntax **more = realloc(l->items, space * sizeof *more);
+        mo_syntax **more = realloc(l->items, space * sizeof(void *));
         if (!more) {
             return false;
         }
@@ -99,11 +102,11 @@ static mo_status list_node(parser *p, list *l, mo_syntax_kind kind, mo_syntax **
     } else {
         status = new_node(p, kind, out);
         if (status == MO_OK && l->count > 0) {
-            (*out)->as.list.items = mo_arena_array(p->g->arena, l->count, sizeof *l->items);
+            (*out)->as.list.items = mo_arena_array(p->g->arena, l->count, sizeof(void *));
             if (!(*out)->as.list.items) {
                 status = no_memory(p);
             } else {
-                memcpy((*out)->as.list.items, l->items, l->count * sizeof *l->items);
+                memcpy((*out)->as.list.items, l->items, l->count * sizeof(void *));
                 (*out)->as.list.count = l->count;
             }
         }
@@ -314,7 +317,7 @@ static mo_status read_class(parser *p, mo_syntax **out)
     const bool inverted = peek(p) == '^';
     p->at += inverted;
     while (status == MO_OK && peek(p) != ']') {
-        uint32_t low, high;
+        uint32_t low = 0, high;
         const size_t at = p->at;
         if (p->at >= p->length) {
             status = wrong_at(p, begin, "the class that begins here has no end");

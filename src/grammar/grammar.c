@@ -154,7 +154,8 @@ static mo_status open_at(mo_grammar *g, uint32_t state, mo_constraint **out, mo_
     if (!c || !bits) {
         free(c);
         free(bits);
-        return mo_fail(err, MO_ENOMEM, "no memory for a constraint");
+        mo_fail(err, MO_ENOMEM, "no memory for a constraint");
+        return MO_ENOMEM;
     }
     c->grammar = g;
     c->bits = bits;

@@ -310,7 +310,7 @@ static mo_run *find_or_make(mo_lexicon *l, const mo_charset *set)
     }
     if (l->run_count == l->run_space) {
         const size_t space = 2 * l->run_space + RUNS_KEPT;
-        mo_run **more = realloc(l->runs, space * sizeof *more);
+        mo_run **more = realloc(l->runs, space * sizeof(void *));
         if (!more) {
             return NULL;
         }

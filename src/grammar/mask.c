@@ -40,7 +40,7 @@ mo_status mo_masks_open(mo_lexicon *lexicon, const mo_program *program, mo_masks
         c->program = program;
         c->space = (uint32_t)(BYTES / (bytes + 1) < 4096 ? BYTES / (bytes + 1) : 4096) + 4;
         c->kept = calloc(c->space, sizeof *c->kept);
-        c->runs = calloc(sets + 1, sizeof *c->runs);
+        c->runs = calloc(sets + 1, sizeof(void *));
         c->sizes = calloc(sets + 1, sizeof *c->sizes);
     }
     if (!c || !c->kept || !c->runs || !c->sizes) {

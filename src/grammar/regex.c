@@ -173,8 +173,10 @@ static bool read_class(regex *r, mo_charset *set)
                 return false;
             }
             if (named) { /* [a-\d]: the three of them */
+                if (!add(r, set, '-', '-')) {
+                    return false;
+                }
                 r->p = dash + 1;
-                ok = add(r, set, '-', '-');
                 high = low;
             }
         }

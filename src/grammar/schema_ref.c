@@ -1,5 +1,6 @@
 #include "grammar/schema_ref.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,7 +101,7 @@ mo_status mo_schema_resolve(mo_schema_rules *s, const json_t *schema, json_t **o
     if (strlen(ref) > sizeof copy) {
         return mo_schema_wrong(s, "$ref", "is longer than %zu bytes", sizeof copy);
     }
-    strcpy(copy, ref + 1);
+    snprintf(copy, sizeof copy, "%s", ref + 1);
     for (char *part = copy; at && *part == '/';) {
         char *end = part + 1 + strcspn(part + 1, "/");
         const char kept = *end;

@@ -187,9 +187,8 @@ uint32_t mo_stacks_unite(mo_stacks *s, uint32_t a, uint32_t b)
     uint32_t i = 0, k = 0;
     /* The arrays may move in the recursion: frames are copied out of them. */
     while (s->failed == MO_OK && (i < s->sets[a].count || k < s->sets[b].count)) {
-        const mo_frame *x = i < s->sets[a].count ? &s->frames[s->sets[a].at + i] : NULL;
-        const mo_frame *y = k < s->sets[b].count ? &s->frames[s->sets[b].at + k] : NULL;
-        const int order = !x ? 1 : !y ? -1 : compare(x, y);
+        const mo_frame *x = &s->frames[s->sets[a].at + i], *y = &s->frames[s->sets[b].at + k];
+        const int order = i == s->sets[a].count ? 1 : k == s->sets[b].count ? -1 : compare(x, y);
         mo_frame frame = order <= 0 ? *x : *y;
         i += order <= 0;
         k += order >= 0;

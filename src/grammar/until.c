@@ -152,7 +152,8 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
     a.states = calloc(bytes + 1, sizeof *a.states);
     a.alphabet = calloc(bytes + 1, sizeof *a.alphabet);
     if (!characters || !begins || !lengths || !at || !a.states || !a.alphabet) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        status = MO_ENOMEM;
     }
     for (size_t i = 0; i < count && status == MO_OK; i++) {
         begins[i] = characters + used;

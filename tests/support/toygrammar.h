@@ -72,7 +72,7 @@ static inline bool toy_allowed(mo_constraint *c, int32_t token)
     if (!mask) {
         fail_msg("%s", err.detail);
     }
-    return mo_bit(mask, token);
+    return mask && mo_bit(mask, token);
 }
 
 /* Feeds a text byte by byte, or with the longest tokens; false when some token may not come. Mask and acceptance must agree. */
