@@ -529,11 +529,8 @@ static void five_hundred_that_send_slowly_do_not_stop_others(void **state)
         open = 0;
         for (int i = 0; i < 500; i++) {
             char byte;
-            if (fd[i] >= 0 && recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0) {
-                close(fd[i]);
-                fd[i] = -1;
-            } else if (fd[i] >= 0 && send(fd[i], "a", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
-                       errno != EAGAIN) {
+            if (fd[i] >= 0 && (recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0 ||
+                               (send(fd[i], "a", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN))) {
                 close(fd[i]);
                 fd[i] = -1;
             }
@@ -772,44 +769,42 @@ static void rubbish_breaks_nothing(void **state)
     static const char *const seeds[] = {
         "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
-        "POST /v1/echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
-        "chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "POST /v1/echo HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n0\r\n\r\n",
         "GET /stream?n=2&ms=1 HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n\r\n",
         "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Headers: x-stainless-a\r\n\r\n",
         "HEAD /a%41?b=%42&&=c HTTP/1.0\r\n\r\n",
     };
-    static const char *const words[] = {"\r",
-                                        "\n",
-                                        "\r\n",
-                                        "%",
-                                        "\0\0",
-                                        ":",
-                                        "Host: ",
-                                        "?&=#",
-                                        "\xff",
-                                        " ",
-                                        "99999999999",
-                                        "chunked",
-                                        "HTTP/9.9",
-                                        "Expect: 100-continue\r\n",
-                                        "Content-Length: -1\r\n",
-                                        "\t"};
+    static const mo_text words[] = {{"\r", 1},
+                                    {"\n", 1},
+                                    {"\r\n", 2},
+                                    {"%", 1},
+                                    {"\0\0", 2},
+                                    {":", 1},
+                                    {"Host: ", 6},
+                                    {"?&=#", 4},
+                                    {"\xff", 1},
+                                    {" ", 1},
+                                    {"99999999999", 11},
+                                    {"chunked", 7},
+                                    {"HTTP/9.9", 8},
+                                    {"Expect: 100-continue\r\n", 22},
+                                    {"Content-Length: -1\r\n", 20},
+                                    {"\t", 1}};
     (void)state;
     uint64_t seed_state = 7;
     for (int i = 0; i < 600; i++) {
         char text[4096];
         const char *seed = seeds[random_next(&seed_state) % 6];
-        size_t length = strlen(seed);
-        memcpy(text, seed, length);
+        size_t length = (size_t)snprintf(text, sizeof text, "%s", seed);
         for (uint64_t n = random_next(&seed_state) % 6; n > 0; n--) {
-            const char *word = words[random_next(&seed_state) % 16];
-            const size_t bytes = *word ? strlen(word) : 2, at = random_next(&seed_state) % (length + 1);
+            const mo_text word = words[random_next(&seed_state) % 16];
+            const size_t at = random_next(&seed_state) % (length + 1);
             if (random_next(&seed_state) % 3 == 0) {
                 length = at; /* cut short */
             } else {
-                memmove(text + at + bytes, text + at, length - at);
-                memcpy(text + at, word, bytes);
-                length += bytes;
+                memmove(text + at + word.length, text + at, length - at);
+                memcpy(text + at, word.data, word.length);
+                length += word.length;
             }
         }
         const int fd = dial();

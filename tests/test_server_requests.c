@@ -98,7 +98,8 @@ static void bodies_that_are_no_object_are_refused(void **state)
     size_t length = (size_t)sprintf(deep, "{\"a\":");
     memset(deep + length, '[', SRV_JSON_DEPTH);
     memset(deep + length + SRV_JSON_DEPTH, ']', SRV_JSON_DEPTH);
-    strcpy(deep + length + 2 * SRV_JSON_DEPTH, "}");
+    length += (size_t)2 * SRV_JSON_DEPTH;
+    snprintf(deep + length, sizeof deep - length, "}");
     assert_false(read_body(deep, &fault));
     assert_non_null(strstr(fault.message, "deep"));
 }

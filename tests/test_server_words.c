@@ -33,8 +33,8 @@ static void strings_are_read_back(void **state)
     for (int i = 0; i < 128; i++) {
         text[i] = (char)i;
     }
-    strcpy(text + 128, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80/\x7f");
-    size_t length = 128 + strlen(text + 128);
+    const size_t length =
+        128 + (size_t)snprintf(text + 128, sizeof text - 128, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80/\x7f");
     srv_writer w = {0};
     srv_put_string(&w, text, length);
     json_t *value = read_back(&w);

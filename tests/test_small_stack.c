@@ -64,7 +64,7 @@ static void on_small_stack(work *w, const char *what)
     while (free_bytes < stack && memory[GUARD + free_bytes] == PAINT) {
         free_bytes++;
     }
-    munmap(memory, (size_t)(GUARD + stack));
+    munmap(memory, (size_t)GUARD + (size_t)stack);
     if (!w->good) {
         fail_msg("%s: %s", what, w->err.detail);
     }
@@ -304,10 +304,10 @@ static void render_nested(work *w)
     mo_template *t = NULL;
     char *text = NULL;
     size_t length;
-    memset(lists, '[', 500);
+    const int begin = snprintf(lists, sizeof lists, "{{ ");
+    memset(lists + begin, '[', 497);
     memset(lists + 500, ']', 500);
     snprintf(lists + 1000, 100, " }}");
-    memcpy(lists, "{{ ", 3);
     w->good = ok(mo_template_open(calls, sizeof calls - 1, &t, &w->err)) &&
               mo_template_render(t, "{}", 2, NULL, &text, &length, &w->err) == MO_ENOSPC;
     mo_template_close(t);

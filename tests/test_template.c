@@ -33,10 +33,12 @@ static json_t *load(const char *name)
 static char *read_text(const char *path, size_t *length)
 {
     FILE *f = fopen(path, "rb");
+    *length = 0;
     if (!f) {
         return NULL;
     }
     char *text = malloc(1 << 20);
+    assert_non_null(text);
     *length = fread(text, 1, (1 << 20) - 1, f);
     text[*length] = 0;
     fclose(f);
@@ -150,6 +152,7 @@ static mo_status render_with(const char *source, size_t source_length, const cha
 {
     mo_template *t = NULL;
     *text = NULL;
+    *length = 0;
     mo_status status = mo_template_open(source, source_length, &t, err);
     if (status == MO_OK) {
         status = mo_template_render(t, context, strlen(context), o, text, length, err);
@@ -328,12 +331,13 @@ static void contexts_that_are_no_json_are_refused(void **state)
 
 static char *repeated(const char *begin, const char *middle, int times, const char *end)
 {
-    char *text = malloc(strlen(begin) + strlen(middle) * (size_t)times + strlen(end) + 1),
-         *p = stpcpy(text, begin);
+    char *text = malloc(strlen(begin) + strlen(middle) * (size_t)times + strlen(end) + 1);
+    assert_non_null(text);
+    char *p = stpcpy(text, begin);
     for (int i = 0; i < times; i++) {
         p = stpcpy(p, middle);
     }
-    strcpy(p, end);
+    stpcpy(p, end);
     return text;
 }
 

@@ -262,6 +262,7 @@ static void drop_piece(mo_block_pool *p, piece *e)
 static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
 {
     int64_t least = INT64_MAX;
+    p->chunk_bytes = mo_block_aligned(1);
     for (int i = 0; i < p->layers; i++) {
         const int64_t bytes = mo_block_aligned(needs[i].bytes > 0 ? needs[i].bytes : 1);
         int c = 0;
@@ -276,8 +277,7 @@ static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
         least = bytes < least ? bytes : least;
         p->chunk_bytes = bytes > p->chunk_bytes ? bytes : p->chunk_bytes;
     }
-    p->chunk_bytes = p->chunk_bytes ? p->chunk_bytes : 64;
-    p->chunk_blocks = p->layers ? (int32_t)(p->chunk_bytes / least) : 1;
+    p->chunk_blocks = least > 0 && least < p->chunk_bytes ? (int32_t)(p->chunk_bytes / least) : 1;
 }
 
 static void free_pool(mo_block_pool *p)
@@ -309,6 +309,7 @@ mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const 
         return NULL;
     }
     const size_t n = (size_t)layers;
+    const int64_t *const total = planned ? planned->total : NULL;
     pthread_mutex_init(&p->lock, NULL);
     p->source = *source;
     p->layers = layers;
@@ -318,8 +319,8 @@ mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const 
     p->class_of = calloc(n + 1, sizeof *p->class_of);
     p->classes = calloc(n + 1, sizeof *p->classes);
     p->needs = calloc(n + 1, sizeof *p->needs);
-    p->total = planned && planned->total ? calloc(n + 1, sizeof *p->total) : NULL;
-    if (!p->class_of || !p->classes || !p->needs || (planned && planned->total && !p->total)) {
+    p->total = total ? calloc(n + 1, sizeof *p->total) : NULL;
+    if (!p->class_of || !p->classes || !p->needs || (total && !p->total)) {
         free_pool(p);
         return NULL;
     }
@@ -329,8 +330,8 @@ mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const 
         p->planned = *planned;
         p->planned.needs = p->needs;
         p->planned.total = p->total;
-        if (p->total) {
-            memcpy(p->total, planned->total, n * sizeof *p->total);
+        if (total) {
+            memcpy(p->total, total, n * sizeof *p->total);
         }
     }
     return p;

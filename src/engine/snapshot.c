@@ -274,7 +274,7 @@ mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error 
 {
     mo_snapshot *snapshot;
     mo_status status = mo_snapshot_open(from, &snapshot, err);
-    if (status == MO_OK) {
+    if (status == MO_OK && snapshot) {
         status = mo_session_restore(session, snapshot, err);
         mo_snapshot_close(snapshot);
     }

@@ -60,8 +60,9 @@ static int64_t total_blocks(const mo_state_layer *l, const mo_state_size *size)
 static bool share_of(const mo_model_spec *spec, const mo_state_size *size, shares *out)
 {
     const size_t layers = (size_t)spec->layer_count;
-    *out = (shares){.needs = calloc(layers + 1, sizeof *out->needs),
-                    .total = calloc(layers + 1, sizeof *out->total)};
+    *out = (shares){0};
+    out->needs = calloc(layers + 1, sizeof *out->needs);
+    out->total = calloc(layers + 1, sizeof *out->total);
     if (!out->needs || !out->total) {
         return false;
     }
@@ -119,13 +120,18 @@ mo_status mo_state_pool(const mo_model_spec *spec, const mo_state_size *size, bo
     return *out ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the lists of the sessions' state");
 }
 
+static mo_status no_tables(mo_error *err)
+{
+    return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+}
+
 mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holder who, int64_t length,
                           mo_blocks *out, mo_error *err)
 {
     const int layers = s->spec->layer_count;
     mo_blocks_layer *shape = calloc((size_t)layers + 1, sizeof *shape);
     if (!shape) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+        return no_tables(err);
     }
     for (int i = 0; i < layers; i++) {
         const mo_state_layer *l = &s->layers[i];
@@ -164,8 +170,7 @@ static void point_all(mo_state *s)
     mo_block_pool_unlock(s->here.pool);
 }
 
-static mo_status lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context,
-                            int64_t batch, mo_error *err)
+static bool lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)
 {
     const size_t layers = (size_t)spec->layer_count;
     *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .anew = true};
@@ -173,7 +178,7 @@ static mo_status lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type k
     s->tables = calloc((size_t)mo_state_entries(spec, context, batch) + 1, sizeof *s->tables);
     if (!s->layers || !s->tables) {
         mo_state_drop(s);
-        return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+        return false;
     }
     uint8_t **table = s->tables;
     for (size_t i = 0; i < layers; i++) {
@@ -183,30 +188,31 @@ static mo_status lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type k
         table += l->length;
         s->recurrent |= l->recurrent;
     }
-    return MO_OK;
+    return true;
 }
 
 mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         const mo_blocks *blocks, int64_t length, mo_error *err)
 {
-    const mo_status status = lay_tables(s, spec, kv, context, batch, err);
-    for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
+    if (!lay_tables(s, spec, kv, context, batch)) {
+        return no_tables(err);
+    }
+    for (int i = 0; i < spec->layer_count; i++) {
         for (int64_t e = 0; e < s->layers[i].length && e < blocks->layer[i].length; e++) {
             point(s, i, e, mo_blocks_address(blocks, i, e));
         }
     }
     s->length = length;
-    return status;
+    return MO_OK;
 }
 
 mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec, mo_kv_type kv,
                            int64_t context, int64_t batch, mo_error *err)
 {
-    mo_status status = lay_tables(s, spec, kv, context, batch, err);
-    if (status != MO_OK) {
-        return status;
+    if (!lay_tables(s, spec, kv, context, batch)) {
+        return no_tables(err);
     }
-    status = mo_state_blocks(s, pool, MO_HOLDS, 0, &s->here, err);
+    const mo_status status = mo_state_blocks(s, pool, MO_HOLDS, 0, &s->here, err);
     if (status != MO_OK) {
         mo_state_drop(s);
     }

@@ -39,11 +39,11 @@ static mo_status check_flags(mo_gpu *gpu, mo_error *err)
     return MO_OK;
 }
 
-/* The session's own memory for the logits of a token, where the device may write there; otherwise NULL. */
-static float *own_row(const mo_forward *forward, int32_t token, float *row)
+/* Is the row the session's own memory for the logits of a token, where the device may write? */
+static bool own_row(const mo_forward *forward, int32_t token, const float *row)
 {
     const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
-    return row == s->state->gpu_session->logits ? row : NULL;
+    return row == s->state->gpu_session->logits;
 }
 
 /* Rows `at` to `at + count` of the list, which the device made one after the other from `from` on, to those who want them. */
@@ -56,14 +56,14 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
     mo_status status = MO_OK;
     bool staged = false;
     for (int64_t i = 0, rows; i < count && status == MO_OK; i += rows) {
-        float *to = own_row(forward, token[i], row[i]);
-        for (rows = 1; !to && i + rows < count && token[i + rows] == token[i] + rows &&
+        const bool own = own_row(forward, token[i], row[i]);
+        for (rows = 1; !own && i + rows < count && token[i + rows] == token[i] + rows &&
                        !own_row(forward, token[i + rows], row[i + rows]);
              rows++) { /* neighbours are staged by one copy */
         }
-        staged |= !to;
+        staged |= !own;
         status =
-            mo_copy_out(gpu->link.main, to ? to : gpu->scratch.pinned.logits + i * gpu->core.spec->vocab,
+            mo_copy_out(gpu->link.main, own ? row[i] : gpu->scratch.pinned.logits + i * gpu->core.spec->vocab,
                         from + (mo_daddr)((size_t)(token[i] - token[0]) * bytes), (size_t)rows * bytes, err);
     }
     if (status == MO_OK && staged) {

@@ -127,15 +127,15 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
     mo_gpu_session *s = calloc(1, sizeof *s);
     const int64_t bytes = mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
     mo_dstate *host = calloc(1, (size_t)bytes);
-    mo_status status = MO_OK;
-    if (s && host) {
-        *s = (mo_gpu_session){.gpu = gpu, .bytes = bytes, .host = host};
-        mo_gpu_turn_begin(&gpu->turn);
-        status = allocate(gpu, state, s, err);
-        mo_gpu_turn_end(&gpu->turn);
-    } else {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
+    if (!s || !host) {
+        free(host);
+        free(s);
+        return mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
     }
+    *s = (mo_gpu_session){.gpu = gpu, .bytes = bytes, .host = host};
+    mo_gpu_turn_begin(&gpu->turn);
+    const mo_status status = allocate(gpu, state, s, err);
+    mo_gpu_turn_end(&gpu->turn);
     if (status != MO_OK) {
         free(host);
         free(s);

@@ -287,7 +287,7 @@ static mo_status map_matrices(loader *l, mo_error *err)
 {
     const int parts = mo_gguf_parts(l->model->gguf);
     mo_status status = MO_OK;
-    l->model->maps = mo_arena_array(l->model->arena, (size_t)parts, sizeof *l->model->maps);
+    l->model->maps = mo_arena_array(l->model->arena, (size_t)parts, sizeof(mo_mapped *));
     if (!l->model->maps) {
         return no_memory(l, err);
     }

@@ -22,7 +22,7 @@ void srv_choice_free(srv_choice *c)
 
 static srv_item *begin(srv_choice *c, srv_item_kind kind)
 {
-    if (c->count == c->capacity) {
+    if (!c->items || c->count == c->capacity) {
         const size_t capacity = c->capacity ? 2 * c->capacity : 4;
         srv_item *items = realloc(c->items, capacity * sizeof *items);
         if (!items) {

@@ -126,7 +126,7 @@ static void take_defaults(srv_generation *g)
     take_whole(d->repeat_last_n, &p->sampler.penalty_last);
     take_whole(d->max_tokens, &p->max_tokens);
     take_whole(d->reasoning_budget, &p->thought_limit);
-    if (d->seed != SRV_NOT_GIVEN && d->seed >= 0) {
+    if (d->seed >= 0) {
         p->sampler.seed = (uint64_t)d->seed;
         p->seeded = true;
     }

@@ -182,7 +182,7 @@ static bool bias_member(bias_list *list, const srv_place *in, const char *key, s
     if (!f.value) { /* null beside a token: nothing */
         return true;
     }
-    float bias;
+    float bias = 0;
     if (!bias_value(&f, &bias)) {
         return false;
     }
@@ -200,7 +200,7 @@ static bool bias_element(bias_list *list, const srv_place *in, size_t index)
         return srv_wrong(&f, "must be a list of a token and its bias");
     }
     const srv_place token = srv_element(&f, 0), value = srv_element(&f, 1);
-    float bias;
+    float bias = 0;
     if (!bias_value(&value, &bias)) {
         return false;
     }

@@ -56,6 +56,7 @@ static int unit(const char *s, size_t length)
 /* A copy in which half surrogates are \ufffd; NULL when there are none, or memory ran out. */
 static char *mended(mo_text body)
 {
+    static const mo_text replacement = {"\\ufffd", 6};
     char *copy = NULL;
     for (size_t i = 0; i + 1 < body.length; i++) {
         if (body.data[i] != '\\') {
@@ -78,8 +79,8 @@ static char *mended(mo_text body)
             }
             memcpy(copy, body.data, body.length);
         }
-        memcpy(copy + i, "\\ufffd", 6);
-        i += 5;
+        memcpy(copy + i, replacement.data, replacement.length);
+        i += replacement.length - 1;
     }
     return copy;
 }

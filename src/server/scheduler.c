@@ -582,11 +582,11 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
     say(e, &m);
     append(e, s, r->token);
     mo_error err;
-    const mo_status status =
-        s->constraint && !ends ? mo_constraint_accept(s->constraint, r->token, &err) : MO_OK;
-    if (status != MO_OK) {
+    if (s->constraint && !ends && mo_constraint_accept(s->constraint, r->token, &err) != MO_OK) {
         end_task(e, task, &err);
-    } else if (ends || (s->constraint && mo_constraint_ended(s->constraint))) {
+        return;
+    }
+    if (ends || (s->constraint && mo_constraint_ended(s->constraint))) {
         end_choice(e, s, SRV_FINISH_END);
     } else if ((task->max_tokens >= 0 && s->generated >= task->max_tokens) ||
                s->prompt + s->generated >= e->context) {

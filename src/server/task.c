@@ -16,7 +16,7 @@ static bool copy(const srv_job_options *o, const mo_logit_bias *more, size_t mor
     t->tokens = malloc(o->count * sizeof *t->tokens);
     t->slots = malloc(choices * sizeof *t->slots);
     t->stopped = calloc(choices, sizeof *t->stopped);
-    t->answers = calloc(choices, sizeof *t->answers);
+    t->answers = calloc(choices, sizeof(srv_answer *));
     t->bias = malloc((o->sampler.bias_count + more_count + 1) * sizeof *t->bias);
     if (!t->tokens || !t->slots || !t->stopped || !t->answers || !t->bias) {
         return false;
