@@ -125,6 +125,29 @@ static mo_mapped *spare(void)
     return m;
 }
 
+/* Lists a mapping of the file; the caller holds the lock. NULL when memory ran out. */
+static mo_mapped *enter(const mo_input *input, void *data, size_t bytes)
+{
+    mo_mapped *m = spare();
+    char *name = m ? strdup(mo_input_path(input)) : NULL;
+    if (!name) {
+        return NULL;
+    }
+    m->used = true;
+    m->path = name;
+    m->fd = fcntl(mo_input_descriptor(input), F_DUPFD_CLOEXEC, 0);
+    if (m->fd >= 0 && fstat(m->fd, &m->opened) != 0) {
+        close(m->fd);
+        m->fd = -1;
+    }
+    atomic_store(&m->lost, false);
+    atomic_store(&m->begin, (uintptr_t)data);
+    atomic_store(&m->end, (uintptr_t)data + bytes);
+    open_count++;
+    take_signal();
+    return m;
+}
+
 mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, mo_error *err)
 {
     const char *path = mo_input_path(input);
@@ -140,26 +163,10 @@ mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, m
                        "without mapping",
                        path);
     }
-    char *name = strdup(path);
     pthread_mutex_lock(&lock);
-    mo_mapped *m = name ? spare() : NULL;
-    if (m) {
-        m->used = true;
-        m->path = name;
-        m->fd = fcntl(mo_input_descriptor(input), F_DUPFD_CLOEXEC, 0);
-        if (m->fd >= 0 && fstat(m->fd, &m->opened) != 0) {
-            close(m->fd);
-            m->fd = -1;
-        }
-        atomic_store(&m->lost, false);
-        atomic_store(&m->begin, (uintptr_t)data);
-        atomic_store(&m->end, (uintptr_t)data + bytes);
-        open_count++;
-        take_signal();
-    }
+    mo_mapped *m = enter(input, data, bytes);
     pthread_mutex_unlock(&lock);
     if (!m) {
-        free(name);
         munmap(data, bytes);
         return mo_fail(err, MO_ENOMEM, "%s: no memory for mapping the file; free some and try again", path);
     }
