@@ -23,15 +23,23 @@ static void begin(mo_machine *m);
 
 static bool new_cells(mo_machine *m, uint32_t count)
 {
-    mo_cell *cells = calloc(count, sizeof *cells);
     uint32_t *order = realloc(m->order, count * sizeof *order);
-    m->order = order ? order : m->order;
+    if (!order) {
+        return false;
+    }
+    m->order = order;
     uint32_t *queue = realloc(m->queue, count * sizeof *queue);
-    m->queue = queue ? queue : m->queue;
+    if (!queue) {
+        return false;
+    }
+    m->queue = queue;
     mo_item *gathered = realloc(m->gathered, count * sizeof *gathered);
-    m->gathered = gathered ? gathered : m->gathered;
-    if (!cells || !order || !queue || !gathered) {
-        free(cells);
+    if (!gathered) {
+        return false;
+    }
+    m->gathered = gathered;
+    mo_cell *cells = calloc(count, sizeof *cells);
+    if (!cells) {
         return false;
     }
     free(m->cells);

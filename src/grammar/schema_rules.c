@@ -39,7 +39,8 @@ size_t mo_schema_down(mo_schema_rules *s, const char *key)
 size_t mo_schema_down_index(mo_schema_rules *s, size_t index)
 {
     char text[32];
-    return down(s, text, (size_t)snprintf(text, sizeof text, "%zu", index));
+    snprintf(text, sizeof text, "%zu", index);
+    return mo_schema_down(s, text);
 }
 
 void mo_schema_up(mo_schema_rules *s, size_t length)

@@ -76,12 +76,15 @@ static mo_status remember(srv_answer *a, const srv_token *token, mo_error *err)
     if (a->count == a->capacity) {
         const size_t more = a->capacity ? 2 * a->capacity : 8;
         srv_token *waiting = realloc(a->waiting, more * sizeof *waiting);
-        a->waiting = waiting ? waiting : a->waiting;
-        mo_logprob(*tops)[MO_TOP_MAX] = realloc(a->tops, more * sizeof *tops);
-        a->tops = tops ? tops : a->tops;
-        if (!waiting || !tops) {
+        if (!waiting) {
             return no_memory(err);
         }
+        a->waiting = waiting;
+        mo_logprob(*tops)[MO_TOP_MAX] = realloc(a->tops, more * sizeof *tops);
+        if (!tops) {
+            return no_memory(err);
+        }
+        a->tops = tops;
         a->capacity = more;
     }
     if ((size_t)a->tokens == a->all_capacity) {

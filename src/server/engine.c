@@ -259,7 +259,7 @@ void srv_engine_between_steps(srv_engine *e, void (*work)(void *user), void *use
     srv_errand errand = {.work = work, .user = user};
     pthread_mutex_lock(&e->lock);
     errand.next = e->errands;
-    e->errands = &errand;
+    e->errands = &errand; /* cppcheck-suppress autoVariables ; off the list before it is done */
     srv_engine_wake(e);
     while (!errand.done) {
         pthread_cond_wait(&e->ended, &e->lock);
@@ -334,7 +334,7 @@ static srv_verdict refuse(srv_engine *e, srv_verdict verdict)
 
 srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64_t *job, mo_error *err)
 {
-    mo_error own;
+    mo_error own = {MO_OK, {0}};
     srv_task *task;
     err = err ? err : &own;
     *job = 0;

@@ -397,7 +397,7 @@ static bool read_common(srv_generation *g, const srv_place *root, const srv_plac
 static void answer_load(srv_generation *g, bool chat, double keep)
 {
     srv_choice none = {.stop = -1};
-    g->choices = &none;
+    g->choices = &none; /* cppcheck-suppress autoVariables ; taken back below */
     srv_writer w = {0};
     put_head(g, &w);
     srv_puts(&w, chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : ",\"response\":\"\"");

@@ -171,16 +171,23 @@ typedef struct writer {
 
 static void put_marked(writer *w, const char *bytes, size_t n, bool input)
 {
+    if (w->failed) {
+        return;
+    }
     if (w->length + n + 1 > w->capacity) {
         const size_t capacity = 2 * (w->length + n + 256);
         char *text = realloc(w->text, capacity);
-        w->text = text ? text : w->text;
-        uint8_t *marks = realloc(w->input, capacity);
-        w->input = marks ? marks : w->input;
-        if (!text || !marks) {
+        if (!text) {
             w->failed = true;
             return;
         }
+        w->text = text;
+        uint8_t *marks = realloc(w->input, capacity);
+        if (!marks) {
+            w->failed = true;
+            return;
+        }
+        w->input = marks;
         w->capacity = capacity;
     }
     memcpy(w->text + w->length, bytes, n);
