@@ -981,7 +981,7 @@ static void discovery_outlives_the_device(void **state)
     options.context = 128;
     options.batch = 32;
     options.device = "sim";
-    options.ram_bytes = (size_t)52 << 20;
+    options.ram_bytes = (size_t)32 << 20;
     options.learning.profile = "off";
     for (int i = 0; i < COUNT; i++) {
         tokens[i] = i + 300;
