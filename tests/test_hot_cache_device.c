@@ -613,7 +613,7 @@ static void three_tiers(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     warnings = 0;
     check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
     for (int i = 0; i < 2; i++) {
@@ -641,7 +641,7 @@ static void choices_are_counted_once(void **state)
     mo_counter_report counters;
     int32_t words[STEPS];
     const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
     mo_model_options o = options_for(device_name);
     o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
@@ -719,7 +719,7 @@ static void layers_that_close_need_no_host(void **state)
     mo_plan_report plan;
     mo_model_info info;
     const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none"};
+        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
     mo_model_options with = options_for(device_name), without = options_for("none");
     with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
