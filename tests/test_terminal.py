@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -508,6 +509,19 @@ def test_chat_history():
     assert os.listdir(os.path.dirname(kept)).count("history.part") == 0
 
 
+def test_chat_history_in_no_file():
+    """What has no end, or nobody at the other end, is refused in one sentence, and the chat goes on."""
+    os.mkfifo(path("history.fifo"))
+    with open(path("huge"), "wb") as f:
+        f.truncate(1 << 40)
+    for name in ("/dev/zero", path("history.fifo"), FOLDER, path("huge")):
+        t = Terminal("-n", "2", "--history", name)
+        assert "no history is kept" in t.prompt(), name
+        assert name not in t.say("hi") + t.say("hi"), name
+        leave(t)
+    assert os.stat(path("huge")).st_size == 1 << 40
+
+
 def test_chat_save_and_load():
     t = chat("-n", "16")
     t.say(FOX)
@@ -533,6 +547,26 @@ def test_chat_save_and_load():
     assert messages("saved.session") == messages("both.session")
     ended = run("--session", path("saved.session"), "--system", "Be brief.", command="chat")
     assert ended.returncode == 2 and "--system" in ended.err
+
+
+def test_chat_replaces_nothing_of_others():
+    """/save and /profile write over files of their own kind alone."""
+    with open(path("notes.txt"), "w") as f:
+        f.write("Milk and bread, and something for the fox.\n")
+    os.mkfifo(path("save.fifo"))
+    t = chat("-n", "2")
+    t.say("hi")
+    for name in ("notes.txt", "save.fifo"):
+        assert "cannot be kept" in t.say("/save " + path(name)), name
+        assert "not a profile" in t.say("/profile " + path(name)), name
+    for _ in range(2):
+        assert "saved in" in t.say("/save " + path("twice.session"))
+        assert "written to" in t.say("/profile " + path("twice.json"))
+    leave(t)
+    with open(path("notes.txt")) as f:
+        assert f.read() == "Milk and bread, and something for the fox.\n"
+    assert stat.S_ISFIFO(os.stat(path("save.fifo")).st_mode)
+    assert not [n for n in os.listdir(FOLDER) if ".part" in n]
 
 
 def fill(t):

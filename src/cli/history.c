@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A thousand messages take less, unless books are pasted; what a mistyped name holds need not be read whole. */
+#define BYTES_MAX ((off_t)64 << 20)
+
 struct cli_history {
     char path[PATH_MAX];
     bool own;    /* in the cache directory, which may have to be made */
@@ -109,12 +112,36 @@ static void shorten(const cli_history *h, FILE *f, long skip)
     free(line);
 }
 
+/* NULL when there is nothing to read; what cannot be a history is told of, once, and left alone. */
+static FILE *open_history(cli_history *h)
+{
+    struct stat st;
+    const int fd = open(h->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe would wait for a writer */
+    if (fd < 0) {
+        return NULL;
+    }
+    const bool known = fstat(fd, &st) == 0, regular = known && S_ISREG(st.st_mode);
+    if (!regular || st.st_size > BYTES_MAX) {
+        fprintf(stderr, "moraine chat: %s %s; no history is kept\n", h->path,
+                regular ? "is larger than 64 MiB, too much for a history"
+                        : "is no file that a history could be in");
+        h->failed = true;
+        close(fd);
+        return NULL;
+    }
+    FILE *f = fdopen(fd, "r");
+    if (!f) {
+        close(fd);
+    }
+    return f;
+}
+
 void cli_history_load(cli_history *h, void (*fn)(void *user, const char *text), void *user)
 {
     char *line = NULL;
     size_t space = 0;
     long lines = 0;
-    FILE *f = h ? fopen(h->path, "re") : NULL;
+    FILE *f = h ? open_history(h) : NULL;
     if (!f) {
         return;
     }
@@ -153,7 +180,7 @@ void cli_history_add(cli_history *h, const char *text)
         make_directories(h->path);
     }
     char *line = escape(text);
-    const int fd = line ? open(h->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
+    const int fd = line ? open(h->path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600) : -1;
     const size_t length = line ? strlen(line) : 0;
     /* One call, so that lines of two chats do not mix. */
     if (fd < 0 || write(fd, line, length) != (ssize_t)length) {

@@ -13,7 +13,8 @@ typedef struct cli_history cli_history;
 cli_history *cli_history_open(const char *option);
 void cli_history_close(cli_history *h);
 
-/* Calls fn with every message that is there, the oldest first; shortens a file that has grown too long. */
+/* Calls fn with every message that is there, the oldest first; shortens a file that has grown too long. What
+ * is no regular file, or larger than any history, is refused with a sentence, and nothing is added to it. */
 void cli_history_load(cli_history *h, void (*fn)(void *user, const char *text), void *user);
 
 /* Adds one. A failure is said once, and the chat goes on. */

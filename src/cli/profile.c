@@ -1,14 +1,42 @@
 #include "profile.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "infile.h"
 #include "messages.h"
 
+/* May the file be written: is it absent, or a profile as they are written here? */
+static bool is_ours(const char *path)
+{
+    static const char begin[] = "{\"enabled\":";
+    char found[sizeof begin - 1];
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        return errno == ENOENT;
+    }
+    const int fd = S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    const bool ours = fd >= 0 && read(fd, found, sizeof found) == (ssize_t)sizeof found &&
+                      memcmp(found, begin, sizeof found) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return ours;
+}
+
 static void show_in(const char *json, const char *path)
 {
+    if (!is_ours(path)) {
+        fprintf(stderr, "moraine chat: %s is there and is not a profile; name another file, or remove it\n",
+                path);
+        return;
+    }
     FILE *f = fopen(path, "w");
     bool good = f && fprintf(f, "%s\n", json) > 0;
     good = f && fclose(f) == 0 && good;

@@ -1,6 +1,7 @@
 #include "session_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
@@ -239,6 +240,27 @@ static char *text_of(const cli_generation *g, const cli_conversation *c, bool ra
     return text;
 }
 
+/* Why the file must not be replaced: it holds something else. NULL when it may. */
+static const char *foreign(const char *path)
+{
+    struct stat st;
+    char magic[sizeof session_magic];
+    if (stat(path, &st) != 0) {
+        return errno == ENOENT ? NULL : strerror(errno);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return "it is no file that a session could be in; name another";
+    }
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return strerror(errno);
+    }
+    const bool session = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
+                         memcmp(magic, session_magic, sizeof magic) == 0;
+    close(fd);
+    return session ? NULL : "it is there and is not a session file; name another, or remove it";
+}
+
 /* The parts one after the other into a file beside, which then takes the name. */
 static bool write_parts(const char *path, const header *h, const char *text, const uint8_t *state)
 {
@@ -274,8 +296,12 @@ bool cli_session_file_write(const char *path, const cli_generation *g, const cli
     uint8_t *state = NULL;
     size_t state_bytes = 0;
     mo_model_describe(g->model, &info, sizeof info);
-    char *text = text_of(g, c, raw);
-    mo_status status = text ? MO_OK : MO_ENOMEM;
+    const char *why = foreign(path);
+    char *text = why ? NULL : text_of(g, c, raw);
+    mo_status status = why ? MO_EIO : text ? MO_OK : MO_ENOMEM;
+    if (why) {
+        snprintf(err.detail, sizeof err.detail, "%s", why);
+    }
     if (status == MO_OK && mo_session_length(g->session) > 0) {
         status = mo_snapshot_open(g->session, &snapshot, &err);
         status = status == MO_OK ? mo_snapshot_write(snapshot, &state, &state_bytes, &err) : status;

@@ -18,7 +18,8 @@ bool cli_session_file_is_raw(const cli_session_file *f); /* a text that is conti
  * another format of keys and values, too small a context. The conversation is then unchanged. */
 bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_conversation *c);
 
-/* Writes all of it, as the whole file or not at all. False after saying what is wrong. */
+/* Writes all of it, as the whole file or not at all, in place of an older session and of nothing else. False after saying what
+ * is wrong. */
 bool cli_session_file_write(const char *path, const cli_generation *g, const cli_conversation *c, bool raw);
 
 #endif
