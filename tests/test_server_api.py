@@ -712,6 +712,12 @@ def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
     prompt = s.post("/apply-template", {"model": "pebble", "messages": messages, "tools": [TOOL]})["prompt"]
     for part in ('"tool_call": {"name": "get_weather", "arguments": {"city": "Bern"}}', "{bad", "sunny", "rain"):
         assert part in prompt, prompt
+    # Contents given as parts mean the same.
+    messages[-3]["content"] = [{"type": "text", "text": "Let me"}, {"type": "text", "text": "see."}]
+    messages[-2]["content"] = [{"type": "text", "text": "sunny"}]
+    system = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
+    told = s.post("/apply-template", {"model": "pebble", "messages": system + messages, "tools": [TOOL]})["prompt"]
+    assert "Let me\nsee." in told and "sunny" in told and "Be brief." in told and told.count("<|im_start|>system") == 1, told
 
 
 @test

@@ -746,6 +746,19 @@ static void answers_end_before_the_server_does(void **state)
     close(idle);
 }
 
+static void closing_does_not_wait_for_clients_that_read_nothing(void **state)
+{
+    (void)state;
+    const int fd = dial();
+    send_text(fd, "GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await(&server.paused, 1, 5);
+    const double begin = now();
+    stop(NULL);
+    assert_true(now() - begin < 5);
+    close(fd);
+    serve(NULL, NULL, NULL);
+}
+
 static void closing_does_not_wait_for_clients(void **state)
 {
     (void)state;
@@ -854,6 +867,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_unix_socket_is_for_its_user),
         UNIT(answers_end_before_the_server_does),
         UNIT(closing_does_not_wait_for_clients),
+        UNIT(closing_does_not_wait_for_clients_that_read_nothing),
         UNIT(rubbish_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

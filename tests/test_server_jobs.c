@@ -846,6 +846,38 @@ static void a_paused_job_goes_on_where_it_was(void **state)
     free_client(other);
 }
 
+static void a_job_that_stays_paused_makes_room_for_those_that_wait(void **state)
+{
+    (void)state;
+    crowd w;
+    crowd_open(&w, (srv_engine_options){.parallel = 2, .stalled_s = 0.5});
+    client *first = new_client(), *second = new_client(), *waits = new_client();
+    first->pause_after = second->pause_after = 3;
+    srv_job_options o = job_of(first, w.prompt, 20, 100);
+    submit(w.engine, first, &o);
+    wait_events(first, 3);
+    o = job_of(second, w.prompt + 100, 20, 100);
+    submit(w.engine, second, &o);
+    wait_events(second, 3);
+    usleep(800000);
+    assert_int_equal(first->lasts + second->lasts, 0); /* nobody waits */
+    o = job_of(waits, w.prompt + 200, 20, 3);
+    submit(w.engine, waits, &o);
+    wait_last(waits);
+    assert_int_equal(waits->last, SRV_DONE);
+    wait_last(first);
+    assert_int_equal(first->last, SRV_FAILED);
+    assert_int_equal(first->status, MO_ECANCELLED);
+    assert_int_equal(second->lasts, 0); /* one place was enough */
+    srv_job_resume(w.engine, second->job);
+    wait_last(second);
+    assert_int_equal(second->last, SRV_DONE);
+    crowd_close(&w);
+    free_client(first);
+    free_client(second);
+    free_client(waits);
+}
+
 /* One client with many jobs and one with a single job: the latter has its turn after at most one of the former's. */
 static void clients_take_turns(void **state)
 {
@@ -1260,6 +1292,7 @@ int main(void)
         cmocka_unit_test(the_queue_has_a_limit),
         cmocka_unit_test(whoever_leaves_frees_his_place_within_a_second),
         cmocka_unit_test(a_paused_job_goes_on_where_it_was),
+        cmocka_unit_test(a_job_that_stays_paused_makes_room_for_those_that_wait),
         cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(work_is_done_between_steps),
         cmocka_unit_test(a_second_turn_computes_what_is_new),

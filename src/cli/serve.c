@@ -26,7 +26,7 @@ typedef struct model_settings {
     const char *model, *alias;
     cli_loading loading;
     int64_t context_all, parallel, queue;
-    int64_t cache_mib, cache_dir_mib, between_ms;
+    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s;
     const char *cache_dir, *template_file;
     bool pin;
     double idle_s;
@@ -88,6 +88,9 @@ static int model_table(model_settings *m, cli_option *out)
         {"between-ms", 0, CLI_INTEGER, "N",
          "prompts pass in pieces that delay the tokens of other answers by no more than N milliseconds (50)",
          &m->between_ms, 1, 60000},
+        {"stalled-s", 0, CLI_INTEGER, "N",
+         "end an answer whose client has not read for N seconds when others wait for its place (10)",
+         &m->stalled_s, 1, 86400},
         {"cache-ram", 0, CLI_INTEGER, "MIB",
          "memory for prefixes that are kept, so that nothing is computed twice; 0: none are (1024); also "
          "-cram",
@@ -375,6 +378,7 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     };
     out->engine.queue = (int)m->queue;
     out->engine.between_s = (double)m->between_ms / 1000;
+    out->engine.stalled_s = (double)m->stalled_s;
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;

@@ -297,9 +297,24 @@ int srv_connections_count(srv_connections *c, int *busy)
     return count;
 }
 
-void srv_connections_abandon(srv_connections *c)
+/* With a client that reads nothing the listener waits until it can send, and does not see that the answer is over. */
+static void shut(srv_connections *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    for (int i = 0; i < c->o.limit; i++) {
+        if (c->list[i].fd >= 0 && c->list[i].q) {
+            shutdown(c->list[i].fd, SHUT_RDWR);
+        }
+    }
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void srv_connections_abandon(srv_connections *c, bool cut)
 {
     srv_request *held[EVENTS];
+    if (cut) {
+        shut(c);
+    }
     for (int at = 0; at < c->o.limit;) {
         const int count = sweep(c, &at, held, EVENTS);
         for (int i = 0; i < count; i++) {

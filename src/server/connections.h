@@ -30,7 +30,7 @@ void srv_connections_idle(srv_connections *c, int number);
 
 /* How many there are; and how many of them wait for an answer. */
 int srv_connections_count(srv_connections *c, int *busy);
-/* As if every client that waits had left. */
-void srv_connections_abandon(srv_connections *c);
+/* As if every client that waits had left. `cut` also ends the connections of those that do not read. */
+void srv_connections_abandon(srv_connections *c, bool cut);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/log.h"
 #include "server/weights.h"
 
 const double srv_bucket_bounds[SRV_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
@@ -190,6 +191,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     e->parallel = options->parallel ? options->parallel : 4;
     e->context = options->context ? options->context : e->info.context;
     e->options.queue = options->queue ? options->queue : 256;
+    e->options.stalled_s = options->stalled_s > 0.0 ? options->stalled_s : 10.0;
     e->options.cache_bytes = options->cache_bytes ? options->cache_bytes : (int64_t)1 << 30;
     e->options.cache_dir_bytes = options->cache_dir_bytes ? options->cache_dir_bytes : (int64_t)8 << 30;
     e->sharing = !options->lossy && e->options.cache_bytes > 0;
@@ -442,6 +444,7 @@ static void set_paused(srv_engine *e, uint64_t job, bool paused)
     pthread_mutex_lock(&e->lock);
     srv_task *task = find(e, job);
     if (task) {
+        task->paused_at = paused && !task->paused ? srv_now() : task->paused_at;
         task->paused = paused;
         srv_engine_wake(e);
     }
@@ -456,6 +459,33 @@ void srv_job_pause(srv_engine *e, uint64_t job)
 void srv_job_resume(srv_engine *e, uint64_t job)
 {
     set_paused(e, job, false);
+}
+
+bool srv_engine_stalled(const srv_engine *e, const srv_task *task, double now)
+{
+    return task->paused && task->state == SRV_GENERATING && now - task->paused_at > e->options.stalled_s;
+}
+
+void srv_engine_tell_stalled(const srv_task *task, double now)
+{
+    srv_log(MO_LOG_WARN, "stalled",
+            (srv_field[]){SRV_INT_FIELD("job", (int64_t)task->id),
+                          SRV_REAL_FIELD("paused_s", now - task->paused_at),
+                          SRV_TEXT_FIELD("message", "its client does not read while others wait: it ends"),
+                          {0}});
+}
+
+void srv_engine_end_stalled(srv_engine *e)
+{
+    const double now = srv_now();
+    pthread_mutex_lock(&e->lock);
+    for (srv_task *t = e->tasks; t; t = t->newer) {
+        if (srv_engine_stalled(e, t, now) && !atomic_exchange(&t->cancelled, true)) {
+            srv_engine_tell_stalled(t, now);
+            srv_engine_wake(e);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
 }
 
 /* ---- Reports ---------------------------------------------------------------------------------- */

@@ -69,6 +69,11 @@ void srv_engine_wake(srv_engine *engine);
 /* The scheduler's thread. */
 void *srv_scheduler_run(void *engine);
 
+/* Has the task been paused for so long that it must not keep others waiting? And the line of the log that says that it ends.
+ * Both under the lock. */
+bool srv_engine_stalled(const srv_engine *engine, const srv_task *task, double now);
+void srv_engine_tell_stalled(const srv_task *task, double now);
+
 /* Takes a task that has left the queue and all sequences out of the engine. Under the lock; the caller then tells its end. */
 void srv_engine_forget(srv_engine *engine, srv_task *task);
 

@@ -675,11 +675,11 @@ void srv_http_close(srv_http *h)
     }
     srv_http_quiesce(h);
     if (h->connections && h->workers) {
-        srv_connections_abandon(h->connections);
-        while (!wait_for_requests(
-            h, 0.1)) { /* those that arrived meanwhile, and slow senders, which have no handler */
+        srv_connections_abandon(h->connections, false);
+        /* Those that arrived meanwhile, and slow senders, which have no handler; after a second also those that read nothing. */
+        for (int i = 0; !wait_for_requests(h, 0.1); i++) {
             int busy;
-            srv_connections_abandon(h->connections);
+            srv_connections_abandon(h->connections, i >= 10);
             srv_connections_count(h->connections, &busy);
             if (busy == 0) {
                 break;

@@ -129,7 +129,8 @@ void srv_job_cancel(srv_engine *engine, uint64_t job);
 /* The job ends as if its answers were complete: SRV_END for each, then SRV_DONE. Any thread, also the sink. */
 void srv_job_stop(srv_engine *engine, uint64_t job);
 
-/* A paused job makes no tokens. It keeps its place. Any thread, also the sink. */
+/* A paused job makes no tokens. It keeps its place, but when others need it, it is cancelled once it has been paused for
+ * `stalled_s`. Any thread, also the sink. */
 void srv_job_pause(srv_engine *engine, uint64_t job);
 void srv_job_resume(srv_engine *engine, uint64_t job);
 
@@ -141,6 +142,7 @@ typedef struct srv_engine_options {
     mo_kv_type kv;
     int queue;               /* jobs that may wait; 0: 256 */
     double between_s;        /* prompts pass in pieces that delay others' tokens by no more; 0: 0.05 */
+    double stalled_s;        /* a job paused for so long makes room for those that wait; 0: 10 */
     int64_t cache_bytes;     /* of kept sessions in RAM; 0: 1 GiB; -1: none are kept */
     bool lossy;              /* the model was opened with a lossy option: nothing is kept on disk or shared */
     const char *cache_dir;   /* kept sessions are written there and found after a restart; NULL: none */
@@ -154,6 +156,9 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
 void srv_engine_close(srv_engine *engine);
 /* Accepts no more jobs, and waits until those that are there have ended, or so many seconds. True: none is left. */
 bool srv_engine_drain(srv_engine *engine, double seconds);
+
+/* Cancels the jobs that have been paused for `stalled_s`: others wait for the model to be free. */
+void srv_engine_end_stalled(srv_engine *engine);
 
 /* Runs the work on the engine's thread between two steps, and returns when it is done: applying a profile, for example. */
 void srv_engine_between_steps(srv_engine *engine, void (*work)(void *user), void *user);

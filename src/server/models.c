@@ -404,6 +404,7 @@ static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault 
         }
         if (busy) { /* its answers end, and nobody new begins one */
             victim->wanted_away = true;
+            srv_engine_end_stalled(victim->engine);
             wait_a_little(m);
             return true;
         }

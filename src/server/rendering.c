@@ -16,6 +16,28 @@ static bool no_memory(srv_fault *fault)
     return srv_fault_set(fault, SRV_FAULT_SERVER, NULL, "memory ran out");
 }
 
+/* A content of parts becomes the text they make together. */
+static bool join_parts(json_t *message)
+{
+    const json_t *parts = json_object_get(message, "content"), *part;
+    srv_writer text = {0};
+    size_t i;
+    if (!json_is_array(parts)) {
+        return true;
+    }
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *piece = json_object_get(part, "text");
+        srv_puts(&text, i > 0 ? "\n" : ""); /* as templates get them */
+        srv_put(&text, json_is_string(piece) ? json_string_value(piece) : "", json_string_length(piece));
+    }
+    const bool good =
+        !text.failed &&
+        json_object_set_new(message, "content", json_stringn(text.data ? text.data : "", text.length)) == 0;
+    srv_writer_free(&text);
+    return good;
+}
+
 /* Models whose template does not show tools are told of them in the system's text, and how to call them. */
 static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *fault)
 {
@@ -32,9 +54,14 @@ static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *faul
     }
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
+    const bool system = role && strcmp(role, "system") == 0;
+    if (system && !join_parts(first)) {
+        mo_free(text);
+        return no_memory(fault);
+    }
     const json_t *content = json_object_get(first, "content");
     int failed;
-    if (role && strcmp(role, "system") == 0 && json_is_string(content)) {
+    if (system && json_is_string(content)) {
         failed =
             json_object_set_new(first, "content", json_sprintf("%s\n\n%s", json_string_value(content), text));
     } else {
@@ -78,7 +105,9 @@ static bool tell_calls(json_t *messages)
         json_t *message = json_array_get(messages, i),
                *before = i > 0 ? json_array_get(messages, i - 1) : NULL, *call;
         const char *role = json_string_value(json_object_get(message, "role"));
+        const bool result_of = role && strcmp(role, "tool") == 0;
         size_t k;
+        good = (!result_of && !json_object_get(message, "tool_calls")) || join_parts(message);
         json_array_foreach(json_object_get(message, "tool_calls"), k, call)
         {
             json_t *text = call_text(call);
@@ -86,7 +115,7 @@ static bool tell_calls(json_t *messages)
             json_decref(text);
         }
         json_object_del(message, "tool_calls");
-        if (!role || strcmp(role, "tool") != 0) {
+        if (!result_of) {
             continue;
         }
         const char *name = json_string_value(json_object_get(message, "name"));

@@ -416,6 +416,44 @@ static bool admit(srv_engine *e)
     }
 }
 
+/* Those that wait want more sequences than are free. Under the lock. */
+static bool lacks_places(const srv_engine *e)
+{
+    int free = 0;
+    for (int i = 0; i < e->parallel; i++) {
+        free += e->sequences[i].task == NULL;
+    }
+    for (const srv_task *t = e->queue.first; t; t = t->next) {
+        if (t->choices > free) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A client that does not read keeps its place only as long as nobody else needs it: the one that was paused first, and for
+ * long enough, ends. True: one did. */
+static bool end_stalled(srv_engine *e)
+{
+    const double now = srv_now();
+    srv_task *longest = NULL;
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->parallel && lacks_places(e); i++) {
+        srv_task *task = e->sequences[i].task;
+        if (task && srv_engine_stalled(e, task, now) && (!longest || task->paused_at < longest->paused_at)) {
+            longest = task;
+        }
+    }
+    if (longest) {
+        srv_engine_tell_stalled(longest, now);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (longest) {
+        end_task(e, longest, &(mo_error){.status = MO_ECANCELLED, .detail = "its client does not read"});
+    }
+    return longest != NULL;
+}
+
 /* ---- Steps ------------------------------------------------------------------------------------ */
 
 static bool in_prompt(const srv_sequence *s)
@@ -826,7 +864,7 @@ void *srv_scheduler_run(void *engine)
         run_errands(e);
         reap(e);
         tell_model(e);
-        const bool begun = admit(e);
+        const bool begun = admit(e) || end_stalled(e);
         end_thoughts(e);
         const bool stepped = step(e);
         say_all(e);

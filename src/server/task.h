@@ -25,6 +25,7 @@ typedef struct srv_task {
     struct srv_task *newer; /* in the list of all */
     srv_job_state state;
     bool paused;
+    double paused_at; /* since when, without having gone on */
     int overtaken;
     int *slots;               /* [choices]; -1: not there, or ended */
     int ended;                /* choices */
