@@ -546,7 +546,7 @@ static void five_hundred_that_send_slowly_do_not_stop_others(void **state)
 static void few_connections(srv_http_options *o)
 {
     o->connections = 16;
-    o->per_address = 16;
+    o->per_address = 8;
 }
 
 static void silent_ones_make_room(void **state)
@@ -560,6 +560,25 @@ static void silent_ones_make_room(void **state)
     const double begin = now();
     check_answer(ask_more("GET /health", "", NULL), 200, NULL);
     assert_true(now() - begin < 2);
+    for (int i = 0; i < 40; i++) {
+        close(fd[i]);
+    }
+    stop(NULL);
+}
+
+static void those_with_answers_do_not_make_room(void **state)
+{
+    (void)state;
+    int fd[40];
+    serve(NULL, NULL, few_connections);
+    const int hearing = dial();
+    send_text(hearing, "GET /stream?n=10&ms=100 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    check_answer(receive(hearing, "{\"i\":0}", 5), 200, NULL);
+    for (int i = 0; i < 40; i++) {
+        fd[i] = dial();
+    }
+    assert_non_null(strstr(receive(hearing, "\r\n0\r\n\r\n", 5), "{\"i\":9}"));
+    close(hearing);
     for (int i = 0; i < 40; i++) {
         close(fd[i]);
     }
@@ -857,6 +876,7 @@ int main(int argc, char **argv)
         UNIT(many_that_wait_do_not_stop_others),
         cmocka_unit_test(five_hundred_that_send_slowly_do_not_stop_others),
         cmocka_unit_test(silent_ones_make_room),
+        cmocka_unit_test(those_with_answers_do_not_make_room),
         UNIT(events_come_as_they_are_written),
         UNIT(silence_is_broken_by_heartbeats),
         UNIT(a_slow_reader_pauses_its_writer),

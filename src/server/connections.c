@@ -23,6 +23,8 @@ typedef struct connection {
     uint32_t generation; /* tells an event of one that was here before */
     int64_t deadline_ns; /* 0: none */
     int64_t begun_ns;    /* of what it does now */
+    uint64_t address;    /* whose it is */
+    bool shut;           /* it is about to go */
     srv_request *q;      /* its client is watched; NULL: it is not asked to wait */
 } connection;
 
@@ -185,31 +187,47 @@ void srv_connections_close(srv_connections *c)
 
 /* ---- What the listener tells ---- */
 
-/* With the mutex held: when few places are left, the one that has taken longest to say what it wants makes room. */
-static void make_room(srv_connections *c)
+/* With the mutex held: the one that has taken longest to say what it wants makes room; of one address, or of all (0). False:
+ * all have requests that are answered. */
+static bool make_room(srv_connections *c, uint64_t address)
 {
     connection *oldest = NULL;
-    if (c->count < c->o.limit / 4 * 3) {
-        return;
-    }
     for (int i = 0; i < c->o.limit; i++) {
         connection *one = &c->list[i];
-        if (one->fd >= 0 && one->deadline_ns && (!oldest || one->begun_ns < oldest->begun_ns)) {
+        if (one->fd >= 0 && one->deadline_ns && !one->shut && (!address || one->address == address) &&
+            (!oldest || one->begun_ns < oldest->begun_ns)) {
             oldest = one;
         }
     }
     if (oldest) {
         shutdown(oldest->fd, SHUT_RDWR);
         oldest->deadline_ns = 0;
+        oldest->shut = true;
     }
+    return oldest != NULL;
 }
 
-int srv_connections_add(srv_connections *c, int fd)
+/* With the mutex held: how many an address has. */
+static int share_of(const srv_connections *c, uint64_t address)
+{
+    int count = 0;
+    for (int i = 0; i < c->o.limit; i++) {
+        count += c->list[i].fd >= 0 && !c->list[i].shut && c->list[i].address == address;
+    }
+    return count;
+}
+
+int srv_connections_add(srv_connections *c, int fd, uint64_t address)
 {
     int number = -1;
     pthread_mutex_lock(&c->mutex);
-    make_room(c);
-    for (int i = 0; i < c->o.limit && number < 0; i++) {
+    bool allowed = true;
+    if (address && c->o.per_address && share_of(c, address) >= c->o.per_address) {
+        allowed = make_room(c, address);
+    } else if (c->count >= c->o.limit / 4 * 3) { /* in time, since those that are shut need a moment to go */
+        make_room(c, 0);
+    }
+    for (int i = 0; i < c->o.limit && number < 0 && allowed; i++) {
         if (c->list[i].fd < 0) {
             number = i;
         }
@@ -220,8 +238,12 @@ int srv_connections_add(srv_connections *c, int fd)
         one->generation++;
         one->begun_ns = now_ns();
         one->deadline_ns = after(c->o.header_s);
+        one->address = address;
+        one->shut = false;
         one->q = NULL;
         c->count++;
+    } else {
+        shutdown(fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&c->mutex);
     return number;

@@ -9,6 +9,7 @@ typedef struct srv_connections srv_connections;
 
 typedef struct srv_connections_options {
     int limit;       /* at once */
+    int per_address; /* of them from one address; 0: all */
     double header_s; /* from connecting, or the first byte of a further request, to the end of its header */
     double idle_s;   /* between two requests */
     double body_bytes_s; /* a body comes at least this fast, after header_s */
@@ -17,8 +18,9 @@ typedef struct srv_connections_options {
 srv_connections *srv_connections_open(const srv_connections_options *options, mo_error *err);
 void srv_connections_close(srv_connections *c); /* none is open any more */
 
-/* A new one: its number, or -1 when there are too many. */
-int srv_connections_add(srv_connections *c, int fd);
+/* A new one: its number, or -1 when there are too many, and it is shut. Where places become few, or the address (a number for
+ * it; 0: none) has its share, one that waits for no answer makes room. */
+int srv_connections_add(srv_connections *c, int fd, uint64_t address);
 void srv_connections_remove(srv_connections *c, int number);
 /* The header of a request begins; its body has grown to so many bytes. */
 void srv_connections_header(srv_connections *c, int number);

@@ -117,6 +117,28 @@ static int number_of(struct MHD_Connection *connection)
     return info && info->socket_context ? (int)(intptr_t)info->socket_context - 1 : -1;
 }
 
+/* Tells the addresses of clients apart; 0: a unix socket's have none. */
+static uint64_t address_number(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    const unsigned char *bytes = NULL;
+    size_t length = 0;
+    if (address && address->sa_family == AF_INET) {
+        bytes = (const unsigned char *)&((const struct sockaddr_in *)address)->sin_addr;
+        length = 4;
+    } else if (address && address->sa_family == AF_INET6) {
+        bytes = (const unsigned char *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+        length = 16;
+    }
+    uint64_t number = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++) {
+        number = (number ^ bytes[i]) * 0x100000001b3u;
+    }
+    return length ? number | 1 : 0;
+}
+
 static void on_connection(void *user, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -124,7 +146,8 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        const int number = info ? srv_connections_add(h->connections, info->connect_fd) : -1;
+        const int number =
+            info ? srv_connections_add(h->connections, info->connect_fd, address_number(connection)) : -1;
         *context = (void *)(intptr_t)(number + 1); /* 0: it has none */
     } else if (*context) {
         srv_connections_remove(h->connections, (int)(intptr_t)*context - 1);
@@ -575,10 +598,9 @@ static struct MHD_Daemon *start(srv_http *h, const srv_socket *s)
         MHD_OPTION_LISTEN_SOCKET, s->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, on_target, h,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)o->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)o->per_address,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)o->header_bytes, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)SILENT_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
-        tls ? secure : secure + 2, MHD_OPTION_END);
+        (unsigned)o->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)o->header_bytes,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENT_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_ARRAY, tls ? secure : secure + 2, MHD_OPTION_END);
 }
 
 mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, int count, srv_http **out,
@@ -601,6 +623,7 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
     pthread_cond_init(&h->ended, &attributes);
     pthread_condattr_destroy(&attributes);
     const srv_connections_options watched = {.limit = options->connections,
+                                             .per_address = options->per_address,
                                              .header_s = options->header_s,
                                              .idle_s = options->idle_s,
                                              .body_bytes_s = BODY_BYTES_S};
