@@ -139,6 +139,63 @@ static void signals_end_every_command(void **state)
     assert_false(exists("smaller.gguf.moraine-part"));
 }
 
+/* The second one does not wait, and leaves no more behind than the first. */
+static void a_second_signal_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    static const char *const writers[] = {
+        "synth qwen3-30b-a3b --layers 6 --threads 1 -o twice",
+        "quantize source.gguf twice --rest q2_k --embedding q3_k --threads 1",
+    };
+    assert_int_equal(run(SANITIZED ? "synth smollm2-135m --layers 2 --type f32 -o source.gguf"
+                                   : "synth smollm2-135m --layers 12 --type f32 -o source.gguf"),
+                     0);
+    for (size_t i = 0; i < 4; i++) {
+        const int number = i % 2 ? SIGTERM : SIGINT;
+        const pid_t child = start(writers[i / 2]);
+        int status;
+        for (int waited = 0; waited < 2000 && !exists("twice.moraine-part"); waited++) {
+            usleep(1000);
+        }
+        assert_true(exists("twice.moraine-part"));
+        assert_int_equal(kill(child, number), 0);
+        usleep(1000);
+        kill(child, number);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 128 + number);
+        assert_false(exists("twice") || exists("twice.moraine-part"));
+    }
+}
+
+/* Who started it so wants it to outlive Ctrl-C. */
+static void an_ignored_signal_stays_ignored(void **state)
+{
+    (void)state;
+    int status;
+    signal(SIGINT, SIG_IGN);
+    const pid_t child = start("run -p 'Tell me a story.' --ignore-eos -c 100000");
+    signal(SIGINT, SIG_DFL);
+    usleep(300000);
+    assert_int_equal(kill(child, SIGINT), 0);
+    usleep(500000);
+    assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+}
+
+/* Opening a pipe that nobody reads waits, and what cannot be kept holds nobody up. */
+static void trace_into_an_unread_pipe_ends(void **state)
+{
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/unread", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_end("trace -p hi -n 3 -o unread", 1.0, SIGINT);
+    expect_end("trace -p hi -n 3 -o unread", 1.0, SIGTERM);
+}
+
 /* What was recorded until the signal is written, and can be replayed. */
 static void trace_keeps_what_it_has(void **state)
 {
@@ -307,6 +364,7 @@ static void what_the_files_settle(void **state)
         {"trace --text x -o nodir/x", "--text x"},
         {"trace --text long -o nodir/x", "--output nodir/x: its directory"},
         {"trace --text long -o .", "is a directory"},
+        {"probe -o nodir/x", "--output nodir/x: its directory"},
         {"eval --text x", "text x"},
         {"eval --text long --compare x", "--compare x"},
         {"eval --text long --save-logits nodir/x", "--save-logits nodir/x"},
@@ -415,8 +473,12 @@ static void eval_takes_a_lone_text(void **state)
 
 int main(void)
 {
+    signal(SIGINT, SIG_DFL); /* a shell's background job ignores it, and so would what is started here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signals_end_every_command),
+        cmocka_unit_test(a_second_signal_leaves_nothing_behind),
+        cmocka_unit_test(an_ignored_signal_stays_ignored),
+        cmocka_unit_test(trace_into_an_unread_pipe_ends),
         cmocka_unit_test(trace_keeps_what_it_has),
         cmocka_unit_test(a_mapped_file_is_cut_short),
         cmocka_unit_test(peak_memory_is_what_was_planned),

@@ -21,6 +21,7 @@ except ImportError:  # another python before Debian's, which has it
         os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
     raise
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would what is started here
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 PROGRAM = os.path.abspath(os.path.join(sys.argv[1], "moraine"))
 FOLDER = tempfile.mkdtemp(prefix="moraine-terminal-")
@@ -323,6 +324,24 @@ def test_json_of_an_interrupted_answer():
     assert json.loads(out)["finish"] == "interrupted"
 
 
+def test_second_signal_while_a_session_is_written():
+    """Whether it comes before, while or after: nothing half written stays."""
+    os.mkdir(path("second"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for wait in (0, 0.002, 0.005, 0.01, 0.02):
+            child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ignore-eos", "-q", "--session",
+                                      path("second/x.session")], env=environment, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            child.stdout.read(1)
+            child.send_signal(number)
+            time.sleep(wait)
+            child.send_signal(number)
+            child.communicate(timeout=60)
+            assert child.returncode == 128 + number, (child.returncode, wait)
+            left = os.listdir(path("second"))
+            assert left in ([], ["x.session"]), (left, wait)
+
+
 # ---- chat ----
 
 def test_chat_reads_utf8():
@@ -367,6 +386,21 @@ def test_chat_ctrl_c_ends_the_answer():
     leave(t)  # 0: the chat itself was not interrupted
     said = messages("cut.session")
     assert [r for r, _ in said] == ["user", "assistant"] and len(said[1][1]) > 10, said
+
+
+def test_chat_ctrl_c_twice():
+    """Impatient fingers end the answer alone."""
+    t = chat(*ENDLESS)
+    for wait in (0, 0.001, 0.003):
+        t.type(FOX + "\r")
+        time.sleep(0.5)
+        for _ in range(3):
+            os.kill(t.child.pid, signal.SIGINT)
+            time.sleep(wait)
+        t.prompt()
+        time.sleep(0.1)
+        t.say("/clear")
+    leave(t)
 
 
 def test_chat_ctrl_c_gives_up_a_line():

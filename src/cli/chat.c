@@ -291,6 +291,7 @@ static int converse(dialog *chat, const char *history)
             chat->pending = NULL;
             ask(chat, text);
         }
+        cli_interrupt_release();
     }
     if (isatty(STDIN_FILENO)) {
         printf("\n");

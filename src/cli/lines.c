@@ -193,7 +193,9 @@ cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
     l->prompt = prompt;
     caught = 0;
     for (int i = 0; i < SIGNALS; i++) {
-        sigaction(signals[i], &mine, &before[i]);
+        if (sigaction(signals[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) {
+            sigaction(signals[i], &mine, NULL);
+        }
     }
     *line = l->edit ? edit_line(l) : plain_line(l);
     for (int i = 0; i < SIGNALS; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "commands.h"
 #include "json.h"
 #include "messages.h"
@@ -265,6 +266,9 @@ int cli_probe(int argc, char **argv)
     if (dry && output) {
         fprintf(stderr, "moraine probe: give --output or --dry, not both\n");
         return CLI_USAGE;
+    }
+    if (!cli_check_writable("probe", "--output", output)) { /* before seconds of measuring */
+        return CLI_FAILED;
     }
     bool shown = isatty(STDERR_FILENO) == 1;
     const mo_probe_options ask = {

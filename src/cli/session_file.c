@@ -13,6 +13,7 @@
 
 #include "json.h"
 #include "messages.h"
+#include "signals.h"
 
 /* Then the text (JSON: the conversation and the tokens) and the state (as mo_snapshot_write() has it). */
 typedef struct header {
@@ -267,6 +268,7 @@ static bool write_parts(const char *path, const header *h, const char *text, con
     char part[PATH_MAX + 16], *real = realpath(path, NULL); /* a link stays one */
     snprintf(part, sizeof part, "%s.part-XXXXXX", real ? real : path);
     const int fd = mkstemp(part);
+    cli_signals_discard(fd >= 0 ? part : NULL);
     FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     bool ok = f && fwrite(h, sizeof *h, 1, f) == 1 && fwrite(text, 1, h->text_bytes, f) == h->text_bytes &&
               (!state || fwrite(state, 1, h->state_bytes, f) == h->state_bytes) && fflush(f) == 0 &&
@@ -283,6 +285,7 @@ static bool write_parts(const char *path, const header *h, const char *text, con
     if (!ok && fd >= 0) {
         unlink(part);
     }
+    cli_signals_discard(NULL);
     free(real);
     errno = code;
     return ok;

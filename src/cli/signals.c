@@ -11,11 +11,17 @@
  * which takes back gigabytes. */
 #define DEADLINE_NS 250000000
 
+/* So long an answer may take to end before another Ctrl-C ends the conversation. */
+enum { UNHEARD_S = 2 };
+
 static pthread_t main_thread;
 static timer_t deadline;
 static bool has_deadline;
 static bool stays;
 static volatile sig_atomic_t caught; /* the signal's number, or 0 */
+static struct timespec caught_at;
+static volatile sig_atomic_t asked;     /* it is to end the program, so that the next one does at once */
+static volatile sig_atomic_t answering; /* by a command that stays */
 static volatile sig_atomic_t patient;
 /* Written by the main thread alone, where the handler runs too. */
 static mo_session *volatile feeding;
@@ -29,19 +35,33 @@ static void set_deadline(long ns)
     }
 }
 
+/* For handlers: nothing but what they may call. */
+static _Noreturn void end_now(int number)
+{
+    if (isatty(STDERR_FILENO)) { /* a progress bar may stand there */
+        const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
+        (void)written;
+    }
+    if (discarded) {
+        unlink(discarded);
+    }
+    _exit(128 + number);
+}
+
 static void on_deadline(int number)
 {
     (void)number;
     if (caught && !patient) {
-        if (isatty(STDERR_FILENO)) { /* a progress bar may stand there */
-            const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
-            (void)written;
-        }
-        if (discarded) {
-            unlink(discarded);
-        }
-        _exit(128 + caught);
+        end_now(caught);
     }
+}
+
+/* Has the answer not ended long after it was asked to? Its output may go where nobody reads. */
+static bool unheard(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return caught && now.tv_sec - caught_at.tv_sec > UNHEARD_S;
 }
 
 /* Threads of the library or of a driver may get the signal; the session belongs to the main thread. */
@@ -51,20 +71,32 @@ static void on_signal(int number)
         pthread_kill(main_thread, number);
         return;
     }
-    caught = number;
+    const bool answer_only = answering && number == SIGINT; /* impatient fingers end no conversation */
+    if (answer_only ? unheard() : asked) {
+        end_now(number);
+    }
+    if (!asked) {
+        if (!caught) {
+            clock_gettime(CLOCK_MONOTONIC, &caught_at);
+        }
+        caught = number;
+        asked = !answer_only;
+    }
     if (feeding) {
         mo_session_cancel(feeding);
     }
-    signal(number, SIG_DFL);
     if (!(stays && number == SIGINT)) {
         set_deadline(DEADLINE_NS);
     }
 }
 
+/* One that is ignored stays so: whoever started the program wants it to outlive that signal. */
 static void catch_one(int number, void (*handler)(int))
 {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigaction(number, &action, NULL);
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+        sigaction(number, &action, NULL);
+    }
 }
 
 void cli_signals_catch(bool staying)
@@ -75,7 +107,7 @@ void cli_signals_catch(bool staying)
     signal(SIGPIPE,
            SIG_IGN); /* a reader that has gone, or a limit of file sizes: the failed write is noticed */
     signal(SIGXFSZ, SIG_IGN);
-    catch_one(SIGALRM, on_deadline);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_deadline, .sa_flags = SA_RESTART}, NULL);
     has_deadline = timer_create(CLOCK_MONOTONIC, &event, &deadline) == 0;
     catch_one(SIGINT, on_signal);
     catch_one(SIGTERM, on_signal);
@@ -95,13 +127,20 @@ void cli_interrupt_forget(void)
 {
     if (caught == SIGINT) {
         caught = 0;
+        asked = 0;
     }
 }
 
 void cli_interrupt_catch(void)
 {
+    answering = 1;
     cli_interrupt_forget();
-    catch_one(SIGINT, on_signal);
+}
+
+void cli_interrupt_release(void)
+{
+    cli_interrupt_forget();
+    answering = 0;
 }
 
 int cli_interrupt_code(int code)
@@ -113,6 +152,14 @@ void cli_signals_patience(void)
 {
     patient = 1;
     set_deadline(0);
+}
+
+void cli_signals_hurry(void)
+{
+    patient = 0;
+    if (caught) {
+        set_deadline(DEADLINE_NS);
+    }
 }
 
 void cli_signals_discard(const char *path)

@@ -1,7 +1,8 @@
 /* Signals: Ctrl-C and SIGTERM, for all commands in one place. The first one asks for an end: it cancels the feed that
  * runs, and callbacks and loops that look at cli_interrupted() give up. Whatever has not come to its end soon after is
  * ended by a timer, so that no setting makes anybody wait. The exit code is 128 + the signal's number. A second signal
- * ends the program at once. */
+ * ends the program at once, and like the timer it removes what is half written. A signal that was ignored when the
+ * program began stays ignored. */
 #ifndef MO_CLI_SIGNALS_H
 #define MO_CLI_SIGNALS_H
 
@@ -20,8 +21,10 @@ void cli_interrupt_note(int number);
 /* A Ctrl-C has had its effect: the command goes on. */
 void cli_interrupt_forget(void);
 
-/* The same, and the next one is caught again: before every answer of a command that stays. */
+/* Around every answer of a command that stays: Ctrl-C between them, however often, ends the answer alone, unless
+ * that does not end within seconds. Earlier ones are forgotten, and those of the answer when it is released. */
 void cli_interrupt_catch(void);
+void cli_interrupt_release(void);
 
 /* The exit code of a command that returned `code`: 130 or 143 after a signal that was not forgotten, as shells count. */
 int cli_interrupt_code(int code);
@@ -29,7 +32,10 @@ int cli_interrupt_code(int code);
 /* What follows is short and should not be lost: the timer lets it be. */
 void cli_signals_patience(void);
 
-/* A file to be removed when the timer ends the program; NULL: none any more. It stays the caller's. */
+/* What follows may wait for others, such as the reader of a pipe: the timer counts again. */
+void cli_signals_hurry(void);
+
+/* A file to be removed when the timer or a second signal ends the program; NULL: none any more. It stays the caller's. */
 void cli_signals_discard(const char *path);
 
 /* The same for what the library writes PATH as until it is complete. */

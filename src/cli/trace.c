@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "check.h"
 #include "commands.h"
@@ -176,9 +177,13 @@ static bool record(recording *c, mo_kv_type kv)
 static int save(const recording *c)
 {
     mo_error err;
+    struct stat st;
     if (cli_interrupted() && c->prompt_tokens + c->answer_tokens == 0) {
         fprintf(stderr, "moraine trace: nothing was recorded before it was ended\n");
         return CLI_FAILED;
+    }
+    if (stat(c->r->output, &st) == 0 && !S_ISREG(st.st_mode)) {
+        cli_signals_hurry(); /* a pipe that nobody reads would not end */
     }
     if (mo_tracer_save(c->tracer, c->r->output, &err) != MO_OK) {
         say(&err);
