@@ -542,6 +542,29 @@ def two_models_take_turns():
         assert len({a["choices"][0]["text"] for a in answers.values()}) == 1
 
 
+def clients_that_read_nothing_hold_up_neither_models_nor_the_end():
+    folder = models_folder("a.gguf", "b.gguf")
+    with Server("--models-dir", folder, "--stalled-s", "1", "--grace", "1", "--parallel", "1", "--ctx", "8192") as s:
+        def stall(model):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            connection.connect(("127.0.0.1", s.port))
+            body = json.dumps({"model": model, **generation(8000, n_probs=20)}).encode()
+            connection.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            assert until(lambda: '"paused"' in s.ask("GET", "/v1/moraine/status")[1], 60), s.ask("GET", "/v1/moraine/status")[1]
+            return connection
+
+        first = stall("a")
+        s.post("/completion", {"model": "b", **generation(3, stream=False)})
+        assert " stalled " in s.log(), s.log()
+        second = stall("b")
+        began = time.monotonic()
+        s.stop()
+        assert time.monotonic() - began < 8 * SLOW
+        first.close()
+        second.close()
+
+
 def a_prompt_can_be_computed_before_anybody_asks():
     talk = [{"role": "system", "content": "You tell short stories about animals. " * 20}, {"role": "user", "content": "Tell me about a fox."}]
     with open(path("warm.json"), "w") as f:
