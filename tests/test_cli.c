@@ -1099,7 +1099,8 @@ static void test_constraints(void **state)
         strstr(errors, "loose.json: /uniqueItems: is not enforced")); /* nothing is dropped silently */
     expect_failure("run absent.gguf -p x --schema wrong.json", 1,
                    "/properties/x/type: there is no type 'strin'");
-    expect_failure("run " MO_TEST_MODEL " -p x --grammar wrong.gbnf --device none --seed 1", 1, "line 2, column 7");
+    expect_failure("run " MO_TEST_MODEL " -p x --grammar wrong.gbnf --device none --seed 1", 1,
+                   "line 2, column 7");
     expect_failure("run " MO_TEST_MODEL " -p x --schema absent.json", 1, "absent.json");
     expect_failure("run -p x --schema schema.json --grammar answer.gbnf", 2, "not both");
     expect_failure("run -p x --schema schema.json --ignore-eos", 2, "--ignore-eos");
