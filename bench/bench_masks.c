@@ -36,6 +36,14 @@ static void fail(const char *what)
 
 /* ---- A vocabulary ---- */
 
+enum { TOKEN_BYTES = 64 };
+
+static void append(char *to, const char *text)
+{
+    const size_t length = strlen(to);
+    snprintf(to + length, TOKEN_BYTES - length, "%s", text);
+}
+
 static void add_character(char *to, uint32_t c)
 {
     char text[5] = {0};
@@ -49,7 +57,7 @@ static void add_character(char *to, uint32_t c)
         text[1] = (char)(0x80 | (c >> 6 & 0x3F));
         text[2] = (char)(0x80 | (c & 0x3F));
     }
-    strcat(to, text);
+    append(to, text);
 }
 
 static void make_token(char *to)
@@ -60,7 +68,7 @@ static void make_token(char *to)
     const uint32_t length = 1 + random_below(4) + random_below(5) + (kind < 70 ? random_below(4) : 0);
     to[0] = '\0';
     if (kind < 82 && random_below(2)) {
-        strcat(to, "\xE2\x96\x81"); /* a space */
+        append(to, "\xE2\x96\x81"); /* a space */
     }
     for (uint32_t i = 0; i < length; i++) {
         if (kind < 70) {
@@ -83,7 +91,7 @@ static mo_tokenizer *make_vocabulary(int32_t count)
     mo_text *tokens = calloc((size_t)count, sizeof *tokens);
     int32_t *types = calloc((size_t)count, sizeof *types);
     float *scores = calloc((size_t)count, sizeof *scores);
-    char *texts = malloc((size_t)count * 64);
+    char *texts = malloc((size_t)count * TOKEN_BYTES);
     mo_gguf_writer *w = mo_gguf_writer_create(0);
     mo_gguf *g = NULL;
     mo_tokenizer *t = NULL;
@@ -94,13 +102,13 @@ static mo_tokenizer *make_vocabulary(int32_t count)
         fail("no memory");
     }
     for (int32_t i = 0; i < count; i++) {
-        char *text = texts + (size_t)i * 64;
+        char *text = texts + (size_t)i * TOKEN_BYTES;
         types[i] = 1;
         if (i < 256) {
-            snprintf(text, 64, "<0x%02X>", (unsigned)i);
+            snprintf(text, TOKEN_BYTES, "<0x%02X>", (unsigned)i);
             types[i] = 6;
         } else if (i == 256) {
-            strcpy(text, "</s>");
+            snprintf(text, TOKEN_BYTES, "%s", "</s>");
             types[i] = 3;
         } else {
             make_token(text);
