@@ -13,36 +13,14 @@ import sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, here)
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(here, "support"))
+import npm_packages
 build = os.path.abspath(sys.argv[1])
 clients = sys.argv[2:] or ["openai", "anthropic", "ollama"]
 
 
-def install():
-    """Empty, or why they are not there."""
-    folder = os.path.join(build, "clients")
-    os.makedirs(folder, exist_ok=True)
-    wanted = open(os.path.join(here, "clients", "package.json")).read()
-    for name in os.listdir(os.path.join(here, "clients")):
-        shutil.copy(os.path.join(here, "clients", name), folder)
-    mark = os.path.join(folder, "installed.json")
-    if os.path.exists(mark) and open(mark).read() == wanted:
-        return ""
-    if not shutil.which("npm") or not shutil.which("node"):
-        return "there is no node or npm"
-    try:
-        done = subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder,
-                              capture_output=True, text=True, timeout=180)
-    except subprocess.TimeoutExpired:
-        return "npm could not reach its registry in time"
-    if done.returncode != 0:
-        return "npm: " + (done.stderr.strip().splitlines() or ["failed"])[-1]
-    with open(mark, "w") as f:
-        f.write(wanted)
-    return ""
-
-
 def main():
-    reason = install()
+    reason = npm_packages.install(here, build, "clients")
     if reason:
         print("1..1\nok 1 - clients # SKIP %s" % reason)
         return 0

@@ -350,6 +350,44 @@ static void sessions_share_the_device(void **state)
     }
 }
 
+/* More sessions with one token each than a device takes one by one, and than one pass over the output matrix makes logits
+ * for; and a longer slice between them. Each gives what it gives alone. */
+static void many_sessions_decode_together(void **state)
+{
+    (void)state;
+    enum { SESSIONS = 70, LONG = 33, HELD = 9 };
+    const char *names[] = {"gpt-oss-mxfp4", "qwen3next", "qwen3moe", "gemma4"};
+    for (int i = 0; i < 8; i++) {
+        const oracle *o = find_model(names[i / 2]);
+        mo_error err = {.detail = ""};
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+        mo_model *model =
+            open_model(o->path, &(setting){.device = i % 2 ? device_name : NULL, .batch = 2 * SESSIONS});
+        mo_session *sessions[SESSIONS];
+        mo_feed feeds[SESSIONS];
+        for (int j = 0; j < SESSIONS; j++) {
+            sessions[j] = open_session(model, MO_KV_F16);
+            feeds[j] = (mo_feed){.size = sizeof(mo_feed),
+                                 .session = sessions[j],
+                                 .tokens = o->tokens,
+                                 .count = j == LONG ? 1 : 1 + j % HELD};
+        }
+        assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+        for (int j = 0; j < SESSIONS; j++) {
+            feeds[j].count += j == LONG ? ORACLE_TOKENS - 1 : 1;
+        }
+        assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+        for (int j = 0; j < SESSIONS; j++) {
+            assert_int_equal(mo_session_computed(sessions[j]), j == LONG ? ORACLE_TOKENS - 1 : 1);
+            assert_memory_equal(mo_session_logits(sessions[j]), want + (feeds[j].count - 1) * o->vocab,
+                                sizeof(float) * (size_t)o->vocab);
+            mo_session_close(sessions[j]);
+        }
+        mo_model_close(model);
+        free(want);
+    }
+}
+
 /* A state saved on the device goes on where it was, there and on the CPU. */
 static void states_are_saved_and_restored(void **state)
 {
@@ -769,6 +807,7 @@ int main(void)
         cmocka_unit_test(modes_of_layer_perf),
         cmocka_unit_test(counting_stops_and_goes_on),
         cmocka_unit_test(sessions_share_the_device),
+        cmocka_unit_test(many_sessions_decode_together),
         cmocka_unit_test(experts_on_device_in_ram_and_on_disk),
         cmocka_unit_test(fallbacks_say_why),
         cmocka_unit_test(states_are_saved_and_restored),

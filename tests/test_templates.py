@@ -9,11 +9,13 @@ jinja/differences.json has what jinja2 prints, and that is what counts.
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(here, "support"))
+import npm_packages
 build = os.path.abspath(sys.argv[1])
 
 CONTEXT = {
@@ -97,30 +99,6 @@ LEAST = {"filters": 218, "tests": 488, "methods": 74, "operators": 819, "slices"
 GROUPS = [filters, tests, methods, operators, slices, white_space, loops, macros]
 
 
-def install():
-    """Empty, or why it is not there."""
-    folder = os.path.join(build, "jinja")
-    os.makedirs(folder, exist_ok=True)
-    wanted = open(os.path.join(here, "jinja", "package.json")).read()
-    for name in os.listdir(os.path.join(here, "jinja")):
-        shutil.copy(os.path.join(here, "jinja", name), folder)
-    mark = os.path.join(folder, "installed.json")
-    if os.path.exists(mark) and open(mark).read() == wanted:
-        return ""
-    if not shutil.which("npm") or not shutil.which("node"):
-        return "there is no node or npm"
-    try:
-        done = subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder,
-                              capture_output=True, text=True, timeout=180)
-    except subprocess.TimeoutExpired:
-        return "npm could not reach its registry in time"
-    if done.returncode != 0:
-        return "npm: " + (done.stderr.strip().splitlines() or ["failed"])[-1]
-    with open(mark, "w") as f:
-        f.write(wanted)
-    return ""
-
-
 def render(command, folder, templates):
     lines = "".join(json.dumps({"template": t, "context": CONTEXT}) + "\n" for t in templates)
     done = subprocess.run(command, cwd=folder, input=lines, capture_output=True, text=True, timeout=300)
@@ -130,7 +108,7 @@ def render(command, folder, templates):
 
 
 def main():
-    reason = install()
+    reason = npm_packages.install(here, build, "jinja")
     if reason:
         print("1..1\nok 1 - templates # SKIP %s" % reason)
         return 0

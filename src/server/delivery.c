@@ -151,6 +151,13 @@ void srv_keep_probabilities(srv_generation *g, srv_choice *c, const srv_event *e
     }
 }
 
+void srv_keep_untold(srv_generation *g, srv_choice *c, const srv_event *event)
+{
+    if (!g->streaming) {
+        srv_keep_probabilities(g, c, event);
+    }
+}
+
 void srv_keep_tokens(srv_generation *g, srv_choice *c, const srv_event *event)
 {
     (void)g;

@@ -115,8 +115,9 @@ bool srv_generation_constrain(srv_generation *g);
 /* Hands it to the engine; answers, now or later, and closes. */
 void srv_generation_start(srv_generation *g);
 
-/* For a voice's keep: probabilities as chats have them; ids. */
+/* For a voice's keep: probabilities as chats have them; the same unless a stream has told them already; ids. */
 void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
+void srv_keep_untold(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_tokens(srv_generation *g, srv_choice *choice, const srv_event *event);
 
 /* The rendered conversation, for those who only want to see or count it; to be freed in any case. */

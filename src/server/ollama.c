@@ -198,20 +198,13 @@ static void chat_end(srv_generation *g, srv_writer *w)
     srv_put_literal(w, "\n");
 }
 
-static void chat_keep(srv_generation *g, srv_choice *c, const srv_event *event)
-{
-    if (!g->streaming) {
-        srv_keep_probabilities(g, c, event);
-    }
-}
-
 static const srv_voice chat_voice = {
     .stream = SRV_STREAM_NDJSON,
     .begin = no_begin,
     .event = chat_event,
     .end = chat_end,
     .fail = line_fail,
-    .keep = chat_keep,
+    .keep = srv_keep_untold,
     .whole = chat_whole,
 };
 
@@ -272,7 +265,7 @@ static void generate_end(srv_generation *g, srv_writer *w)
 
 static void generate_keep(srv_generation *g, srv_choice *c, const srv_event *event)
 {
-    chat_keep(g, c, event);
+    srv_keep_untold(g, c, event);
     srv_keep_tokens(g, c, event);
 }
 

@@ -252,21 +252,13 @@ void srv_openai_fail(srv_generation *g, const srv_fault *fault, srv_writer *w)
     srv_put_literal(w, "\n\n");
 }
 
-/* A stream has told them already. */
-static void chat_keep(srv_generation *g, srv_choice *c, const srv_event *event)
-{
-    if (!g->streaming) {
-        srv_keep_probabilities(g, c, event);
-    }
-}
-
 static const srv_voice chat_voice = {
     .stream = SRV_STREAM_SSE,
     .begin = chat_begin,
     .event = chat_event,
     .end = chat_end,
     .fail = srv_openai_fail,
-    .keep = chat_keep,
+    .keep = srv_keep_untold,
     .whole = chat_whole,
 };
 
