@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "moraine.h"
+#include "numeric/math.h"
 #include "random.h"
 #include "sanitized.h"
 
@@ -192,6 +193,116 @@ static void same_seed_same_tokens(void **state)
     assert_int_equal(fingerprint(picks, sizeof picks), 0x3aea9b001cb2c8e1u);
 }
 
+/* ---- Against the definition ------------------------------------------------------------------- */
+
+static const float *sorted_by;
+
+static int likelier(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (sorted_by[x] != sorted_by[y]) {
+        return sorted_by[x] > sorted_by[y] ? -1 : 1;
+    }
+    return (x > y) - (x < y);
+}
+
+typedef struct definition {
+    mo_sampler_options set;
+    uint64_t state;
+} definition;
+
+static double draw(definition *d)
+{
+    uint64_t z = (d->state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* All tokens sorted; top-k leaves the first, relative to whose sum top-p and min-p are. */
+static int32_t pick_by_definition(definition *d, const float *row, int vocab, int32_t *order)
+{
+    double total = 0.0, sum = 0.0, whole = 0.0;
+    const bool few = d->set.top_k && d->set.top_k < vocab;
+    int left = few ? (int)d->set.top_k : vocab, count = 0;
+    for (int i = 0; i < vocab; i++) {
+        order[i] = i;
+    }
+    sorted_by = row;
+    qsort(order, (size_t)vocab, sizeof *order, likelier);
+    const float best = row[order[0]];
+    for (int i = 0; i < left; i++) { /* without top-k in the order of tokens */
+        total += (double)mo_exp(row[few ? order[i] : i] - best);
+    }
+    for (; count < left && (count == 0 || sum < (double)d->set.top_p * total); count++) {
+        const float share = mo_exp(row[order[count]] - best);
+        if (count > 0 && share < d->set.min_p) {
+            break;
+        }
+        sum += (double)share;
+    }
+    for (int i = 0; i < count; i++) {
+        whole += (double)mo_exp((row[order[i]] - best) / d->set.temperature);
+    }
+    const double aim = draw(d) * whole;
+    sum = 0.0;
+    for (int i = 0; i < count; i++) {
+        sum += (double)mo_exp((row[order[i]] - best) / d->set.temperature);
+        if (aim < sum) {
+            return order[i];
+        }
+    }
+    return order[count - 1];
+}
+
+/* Flat, peaked, with ties, with both zeros, with a best one far above or with tokens that may not be picked. */
+static void make_row(float *row, int vocab, int kind, uint64_t *seed)
+{
+    static const float spread[] = {0.01f, 1.0f, 4.0f, 30.0f};
+    for (int i = 0; i < vocab; i++) {
+        const float x = random_normal(seed) * spread[kind % 4];
+        row[i] = kind % 3 == 1 ? rintf(2.0f * x) / 2.0f : kind % 3 == 2 && i % 3 == 0 ? -INFINITY : x;
+        row[i] = kind % 5 == 4 && i % 7 == 0 ? i % 2 ? -0.0f : 0.0f : row[i];
+    }
+    row[kind % vocab] = kind % 6 == 5 ? 40.0f : row[kind % vocab];
+}
+
+static void what_is_left_is_what_sorting_all_leaves(void **state)
+{
+    (void)state;
+    enum { MOST = 20000, ROWS = SANITIZED ? 60 : 240, DRAWS = 3 };
+    static const float top_p[] = {1.0f, 0.95f, 0.5f, 0.999f, 1e-6f}, min_p[] = {0.0f, 0.05f, 0.0f, 1.0f};
+    static const int64_t top_k[] = {0, 0, 40, 1, 5000, MOST, 4096};
+    static const float temperature[] = {0.8f, 1.0f, 50.0f, 0.05f};
+    float *row = malloc(MOST * sizeof *row);
+    int32_t *order = malloc(MOST * sizeof *order);
+    uint64_t seed = 11;
+    for (int i = 0; i < ROWS; i++) {
+        const int vocab = i % 4 ? 1 + (int)random_below(&seed, 3000) : MOST;
+        mo_sampler_options set = plain();
+        mo_sampler *s = NULL;
+        set.top_p = top_p[random_below(&seed, 5)];
+        set.min_p = min_p[random_below(&seed, 4)];
+        set.top_k = top_k[random_below(&seed, 7)];
+        set.temperature = temperature[random_below(&seed, 4)];
+        set.seed = (uint64_t)i;
+        definition d = {set, set.seed};
+        make_row(row, vocab, i, &seed);
+        assert_int_equal(mo_sampler_open(&set, vocab, &s, NULL), MO_OK);
+        for (int n = 0; n < DRAWS; n++) {
+            const int32_t want = pick_by_definition(&d, row, vocab, order);
+            const int32_t got = mo_sampler_pick(s, row, NULL, NULL, 0);
+            if (got != want) {
+                fail_msg("row %d of %d tokens: %d and not %d, with top-p %g, min-p %g, top-k %d", i, vocab,
+                         got, want, (double)set.top_p, (double)set.min_p, (int)set.top_k);
+            }
+        }
+        mo_sampler_close(s);
+    }
+    free(row);
+    free(order);
+}
+
 static void nonsense(void **state)
 {
     (void)state;
@@ -227,6 +338,7 @@ int main(void)
         cmocka_unit_test(penalties_and_bias),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(nonsense),
+        cmocka_unit_test(what_is_left_is_what_sorting_all_leaves),
         cmocka_unit_test(same_seed_same_tokens),
     };
     return cmocka_run_group_tests_name("sampler", tests, fill_logits, NULL);

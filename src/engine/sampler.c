@@ -1,5 +1,6 @@
 /* Sampling: from logits to a token. Own exp, double sums in a fixed order and an integer generator, so that a
  * seed gives the same text on every machine. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,18 +8,19 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "engine/pick.h"
+#include "engine/selection.h"
 #include "numeric/math.h"
 
 struct mo_sampler {
     mo_sampler_options set;
     mo_logit_bias *bias;
     int64_t vocab;
-    uint64_t state;  /* of the generator */
-    float *logits;   /* [vocab] after penalties */
-    int32_t *heap;   /* [vocab] token ids, the likeliest on top */
-    int32_t *counts; /* [vocab] occurrences in the penalty window; zero between picks */
-    float *kept;     /* [vocab] probabilities of the candidates, likeliest first */
-    int32_t *tokens; /* [vocab] the candidates */
+    uint64_t state;    /* of the generator */
+    float *logits;     /* [vocab] after penalties */
+    int32_t *counts;   /* [vocab] occurrences in the penalty window; zero between picks */
+    float *kept;       /* [vocab] probabilities of the candidates, likeliest first */
+    int32_t *tokens;   /* [vocab] the candidates */
+    mo_ranked *ranked; /* [2 * vocab] */
 };
 
 static const mo_sampler_options defaults = {.size = sizeof(mo_sampler_options),
@@ -83,13 +85,13 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
         s->vocab = vocab;
         s->state = o.seed;
         s->logits = malloc(n * sizeof *s->logits);
-        s->heap = malloc(n * sizeof *s->heap);
         s->counts = calloc(n, sizeof *s->counts);
         s->kept = malloc(n * sizeof *s->kept);
         s->tokens = malloc(n * sizeof *s->tokens);
+        s->ranked = malloc(2 * n * sizeof *s->ranked);
         s->bias = malloc(sizeof *s->bias * (o.bias_count + 1));
     }
-    if (!s || !s->logits || !s->heap || !s->counts || !s->kept || !s->tokens || !s->bias) {
+    if (!s || !s->logits || !s->counts || !s->kept || !s->tokens || !s->ranked || !s->bias) {
         mo_sampler_close(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a sampler over %lld tokens", (long long)vocab);
     }
@@ -104,10 +106,10 @@ void mo_sampler_close(mo_sampler *sampler)
 {
     if (sampler) {
         free(sampler->logits);
-        free(sampler->heap);
         free(sampler->counts);
         free(sampler->kept);
         free(sampler->tokens);
+        free(sampler->ranked);
         free(sampler->bias);
         free(sampler);
     }
@@ -143,190 +145,34 @@ static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
 
 /* ---- Candidates, likeliest first -------------------------------------------------------------- */
 
-/* Larger logit first, the lower token among equals. */
-static bool before(const float *logits, int32_t a, int32_t b)
+/* Logits so far below the best that min-p leaves them out, with some to spare for rounding; and what may never be picked. */
+static float least_logit(const mo_sampler *s, float best)
 {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-}
-
-static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
-{
-    const int32_t moving = heap[i];
-    for (;;) {
-        int64_t child = 2 * i + 1;
-        if (child >= n) {
-            break;
-        }
-        if (child + 1 < n && before(logits, heap[child + 1], heap[child])) {
-            child++;
-        }
-        if (before(logits, moving, heap[child])) {
-            break;
-        }
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = moving;
-}
-
-/* The same in a heap with the least likely on top. */
-static void sift_down(const float *logits, int32_t *heap, int64_t n, int64_t i)
-{
-    const int32_t moving = heap[i];
-    for (;;) {
-        int64_t child = 2 * i + 1;
-        if (child >= n) {
-            break;
-        }
-        if (child + 1 < n && before(logits, heap[child], heap[child + 1])) {
-            child++;
-        }
-        if (before(logits, heap[child], moving)) {
-            break;
-        }
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = moving;
-}
-
-static int32_t pop(const float *logits, int32_t *heap, int64_t *n)
-{
-    const int32_t top = heap[0];
-    heap[0] = heap[--*n];
-    if (*n > 0) {
-        sift(logits, heap, *n, 0);
-    }
-    return top;
-}
-
-/* ---- The largest of many ---------------------------------------------------------------------- */
-
-enum { LANES = 16, CHUNK = 256 }; /* lanes that a compiler makes vectors of; a chunk is a multiple of them */
-
-/* Which of equals it finds does not matter: only the value comes out. */
-static float largest(const float *x, int64_t n)
-{
-    float lane[LANES];
-    int64_t i = 0;
-    for (int j = 0; j < LANES; j++) {
-        lane[j] = -INFINITY;
-    }
-    for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-        }
-    }
-    for (; i < n; i++) {
-        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-    }
-    float best = lane[0];
-    for (int j = 1; j < LANES; j++) {
-        best = lane[j] > best ? lane[j] : best;
-    }
-    return best;
-}
-
-/* The first of the likeliest; -1 when none may be picked. */
-static int32_t likeliest(const float *logits, int64_t n)
-{
-    float best = -INFINITY;
-    int64_t chunk = -1;
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        const float here = largest(logits + i, n - i < CHUNK ? n - i : CHUNK);
-        if (here > best) {
-            best = here;
-            chunk = i;
-        }
-    }
-    while (chunk >= 0 && logits[chunk] != best) {
-        chunk++;
-    }
-    return (int32_t)chunk;
-}
-
-/* The `count` likeliest, the likeliest first. They are kept with the least likely on top, so that almost every chunk is passed
- * over after one look: later tokens must be larger to be before it. */
-static void select_best(const float *logits, int64_t vocab, int32_t *best, int64_t count)
-{
-    int64_t held = 0;
-    for (int64_t from = 0; from < vocab; from += CHUNK) {
-        const int64_t to = vocab - from < CHUNK ? vocab : from + CHUNK;
-        if (held == count && !(largest(logits + from, to - from) > logits[best[0]])) {
-            continue;
-        }
-        for (int64_t i = from; i < to; i++) {
-            if (held < count) {
-                best[held++] = (int32_t)i;
-                for (int64_t at = held / 2; held == count && at-- > 0;) {
-                    sift_down(logits, best, held, at);
-                }
-            } else if (logits[i] > logits[best[0]]) {
-                best[0] = (int32_t)i;
-                sift_down(logits, best, held, 0);
-            }
-        }
-    }
-    while (held > 1) { /* the least likely goes to the end */
-        const int32_t worst = best[0];
-        best[0] = best[--held];
-        sift_down(logits, best, held, 0);
-        best[held] = worst;
-    }
-}
-
-/* The sum of exp(logit - best) over everything top-k leaves: what probabilities are relative to. */
-static double total_of(const mo_sampler *s, float best)
-{
-    double total = 0.0;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        total += (double)mo_exp(s->logits[i] - best);
-    }
-    return total;
-}
-
-/* A heap of what min-p may leave: logits so far below the best that their share is smaller are left out, with some to spare
- * for rounding. Returns how many. */
-static int64_t fill_heap(mo_sampler *s, float best)
-{
-    const float least = s->set.min_p > 0.0f ? best + (float)log((double)s->set.min_p) - 0.01f : -INFINITY;
-    int64_t count = 0;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        s->heap[count] = (int32_t)i;
-        count += s->logits[i] >= least;
-    }
-    for (int64_t i = count / 2; i-- > 0;) {
-        sift(s->logits, s->heap, count, i);
-    }
-    return count;
+    return s->set.min_p > 0.0f ? best + (float)log((double)s->set.min_p) - 0.01f : -FLT_MAX;
 }
 
 /* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
-static int64_t collect(mo_sampler *s)
+static int64_t collect(mo_sampler *s, float best)
 {
     const mo_sampler_options *set = &s->set;
-    const bool few = set->top_k && set->top_k < s->vocab;
-    int64_t left = 0, limit = set->top_k, count = 0;
+    int64_t limit = set->top_k, count = 0;
     double total = 0.0, sum = 0.0;
-    float best;
-    if (few) { /* they are wanted in any case: their sum is the whole */
-        select_best(s->logits, s->vocab, s->tokens, limit);
-        best = s->logits[s->tokens[0]];
+    if (set->top_k && set->top_k < s->vocab) { /* probabilities are relative to the sum of these */
+        mo_select_count(s->logits, s->vocab, limit, s->tokens, s->ranked);
         for (int64_t i = 0; i < limit; i++) {
-            s->kept[i] = mo_exp(s->logits[s->tokens[i]] - best);
-            total += (double)s->kept[i];
+            total += (double)mo_exp(s->logits[s->tokens[i]] - best);
         }
     } else {
-        best = s->logits[likeliest(s->logits, s->vocab)];
-        total = total_of(s, best);
-        limit = left = fill_heap(s, best);
+        mo_shares shares;
+        mo_shares_add(&shares, s->logits, s->vocab, best);
+        total = shares.total;
+        limit = mo_select_share(&shares, s->logits, s->vocab, (double)set->top_p * total,
+                                least_logit(s, best), s->tokens, s->ranked);
     }
     while (count < limit && (count == 0 || sum < (double)set->top_p * total)) {
-        if (!few) {
-            s->tokens[count] = pop(s->logits, s->heap, &left);
-            s->kept[count] = mo_exp(s->logits[s->tokens[count]] - best);
-        }
-        if (count > 0 && s->kept[count] < set->min_p) { /* the best one's is 1 */
+        const float logit = s->logits[s->tokens[count]];
+        s->kept[count] = mo_exp(logit - best);
+        if (count > 0 && (s->kept[count] < set->min_p || logit == -INFINITY)) { /* the best one's is 1 */
             break;
         }
         sum += (double)s->kept[count++];
@@ -364,7 +210,7 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
 {
     const bool greedy = s->set.temperature == 0.0f;
     if (greedy && !mask && !s->set.bias_count && !penalizes(&s->set)) {
-        return likeliest(logits, s->vocab);
+        return mo_likeliest(logits, s->vocab);
     }
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
     penalize(s, recent, count);
@@ -375,12 +221,12 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
         apply_mask(s->logits, mask, s->vocab);
     }
     const int32_t first =
-        likeliest(s->logits, s->vocab); /* mask and bias may each leave some tokens, and together none */
+        mo_likeliest(s->logits, s->vocab); /* mask and bias may each leave some tokens, and together none */
     if (greedy || first < 0) {
         return first;
     }
-    const int64_t candidates = collect(s);
-    const float best = s->logits[s->tokens[0]];
+    const float best = s->logits[first];
+    const int64_t candidates = collect(s, best);
     double total = 0.0;
     for (int64_t i = 0; i < candidates; i++) {
         s->kept[i] = mo_exp((s->logits[s->tokens[i]] - best) / s->set.temperature);
@@ -422,7 +268,7 @@ static void find_top(const float *logits, int64_t vocab, mo_logprob *top, int co
 
 float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count)
 {
-    const float best = largest(logits, vocab);
+    const float best = mo_largest(logits, vocab);
     double total = 0.0;
     for (int64_t i = 0; i < vocab; i++) {
         total += (double)mo_exp(logits[i] - best);
