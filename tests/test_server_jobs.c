@@ -697,6 +697,41 @@ static void a_budget_ends_the_thought(void **state)
     mo_model_close(model);
 }
 
+/* The prompt has begun a thought: it ends before the model says anything, in each of the choices. Where the model begins one,
+ * it ends with its opening mark. */
+static void a_budget_of_nothing_lets_no_thought_through(void **state)
+{
+    (void)state;
+    for (int begun = 0; begun < 2; begun++) {
+        size_t count;
+        mo_model *model = open_scripted(begun ? "Yes." : "<think>\nOne could think about this.\n</think>");
+        int32_t *prompt = text_of(model, "well?", &count);
+        srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+        for (int n = 1; n <= 2; n++) {
+            client *c = new_client();
+            mo_reply_options reply = mo_reply_options_default();
+            reply.in_thought = begun;
+            srv_job_options o = job_of(c, prompt, (int)count, 20);
+            o.raw = false;
+            o.reply = &reply;
+            o.n = n;
+            o.reasoning_budget = 0;
+            submit(e, c, &o);
+            wait_last(c);
+            assert_int_equal(c->last, SRV_DONE);
+            assert_string_equal(c->thought, "");
+            for (int j = 0; j < n && begun; j++) {
+                assert_string_equal(c->text[j], "Yes.");
+                assert_int_equal(c->finish[j], SRV_FINISH_END);
+            }
+            free_client(c);
+        }
+        srv_engine_close(e);
+        mo_free(prompt);
+        mo_model_close(model);
+    }
+}
+
 static void a_job_can_be_told_that_it_is_enough(void **state)
 {
     (void)state;
@@ -1288,6 +1323,7 @@ int main(void)
         cmocka_unit_test(an_answer_follows_its_grammar),
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
+        cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
         cmocka_unit_test(a_job_can_be_told_that_it_is_enough),
         cmocka_unit_test(the_queue_has_a_limit),
         cmocka_unit_test(whoever_leaves_frees_his_place_within_a_second),

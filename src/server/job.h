@@ -100,7 +100,7 @@ typedef struct srv_job_options {
     bool progress;   /* SRV_PROGRESS events */
     int priority;    /* higher goes first; 0: usual */
     uint64_t client; /* jobs of one number share a client's turn; 0: this job is a client of its own */
-    int64_t reasoning_budget; /* tokens of thought, after which its end is forced; -1: any number */
+    int64_t reasoning_budget; /* tokens of thought, after which its end is forced; 0: none; -1: any number */
     srv_sink sink;
     void *user;
 } srv_job_options;

@@ -458,7 +458,7 @@ static bool end_stalled(srv_engine *e)
 
 static bool in_prompt(const srv_sequence *s)
 {
-    return s->generated == 0 && s->held < s->prompt;
+    return s->held < s->prompt;
 }
 
 /* Would it be fed if there were a step? */
@@ -518,10 +518,17 @@ static int64_t share_out(srv_engine *e, int64_t tokens)
     return tokens - left;
 }
 
+/* A model that may not think at all, and whose prompt may have begun a thought, does not draw at the prompt's end: see
+ * end_thoughts(). */
+static bool draws_later(const srv_sequence *s)
+{
+    return s->task->options.reasoning_budget == 0;
+}
+
 static mo_feed feed_of(srv_sequence *s)
 {
     const int64_t count = in_prompt(s) ? s->held + s->piece : s->count;
-    const bool whole = count == s->count && s->task->max_tokens != 0;
+    const bool whole = count == s->count && s->task->max_tokens != 0 && !(in_prompt(s) && draws_later(s));
     return (mo_feed){.size = sizeof(mo_feed),
                      .session = s->session,
                      .tokens = s->tokens,
@@ -670,7 +677,7 @@ static void take_prompt(srv_engine *e, srv_sequence *s, double now)
     }
     if (task->max_tokens == 0) {
         end_choice(e, s, SRV_FINISH_LENGTH);
-    } else {
+    } else if (!draws_later(s)) {
         take_token(e, s, now);
     }
 }
@@ -742,7 +749,7 @@ static void end_thoughts(srv_engine *e)
         srv_sequence *s = &e->sequences[i];
         const int64_t budget = s->task ? s->task->options.reasoning_budget : -1;
         const int32_t *tokens;
-        if (budget < 0 || !s->generated || s->generated < budget) {
+        if (budget < 0 || s->waits || in_prompt(s) || s->generated < budget) {
             continue;
         }
         if (!settled) {
