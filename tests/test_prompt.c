@@ -111,6 +111,9 @@ static void arguments_become_what_the_template_reads(void **state)
     renders(json, text, "a{\"x\": 1}");
     renders(json, CALLED("\"\""), "a{}");
     renders(json, CALLED("\"no JSON\""), "a\"no JSON\"");
+    renders(items, CALLED("\"no JSON\""), "ainput=no JSON");
+    renders(items, CALLED("5"), "ainput=5");
+    renders(json, CALLED("5"), "a5");
 }
 
 static void null_contents_become_empty_where_null_fails(void **state)

@@ -298,11 +298,71 @@ def wrong_requests_are_400_and_name_the_field(s):
 
 
 @test
+def bodies_may_begin_with_a_mark_and_have_large_numbers(s):
+    body = json.dumps(chat(seed=18446744073709551615, metadata={"x": 10 ** 30}))
+    code, text, _ = s.ask("/v1/chat/completions", b"\xef\xbb\xbf" + body.encode())
+    assert code == 200, text
+    assert s.post("/v1/chat/completions", chat(max_tokens=10 ** 30), 400)["error"]["param"] == "max_tokens"
+
+
+@test
+def fields_that_cannot_be_served_are_named(s):
+    cases = [("/v1/chat/completions", chat(), [("echo", True), ("best_of", 2), ("suffix", "x"), ("modalities", ["text", "audio"]), ("guided_regex", "a")]),
+             ("/v1/messages", {"max_tokens": 5, "messages": HELLO}, [("logprobs", True), ("top_logprobs", 2), ("n", 2), ("mcp_servers", [{"url": "x"}])]),
+             ("/v1/responses", {"input": "x"}, [("n", 2), ("prompt", {"id": "x"})]),
+             ("/api/chat", {"messages": HELLO}, [("n", 2), ("echo", True)]),
+             ("/v1/completions", {"prompt": "x"}, [("think", True), ("thinking", {"type": "enabled"}), ("reasoning", {"effort": "high"}), ("tools", [TOOL])]),
+             ("/completion", {"prompt": "x"}, [("reasoning_effort", "low"), ("chat_template_kwargs", {"a": 1})]),
+             ("/api/generate", {"prompt": "x", "raw": True}, [("think", True)])]
+    for where, body, fields in cases:
+        for name, value in fields:
+            error = s.post(where, {**body, name: value}, 400)["error"]
+            message = error if isinstance(error, str) else error["message"]
+            assert message.startswith(name + ":"), (where, name, message)
+
+
+@test
+def constraints_mean_the_same_everywhere(s):
+    texts = {"/v1/chat/completions": lambda a: a["choices"][0]["message"]["content"], "/v1/completions": lambda a: a["choices"][0]["text"],
+             "/v1/messages": lambda a: a["content"][-1]["text"], "/v1/responses": lambda a: a["output"][-1]["content"][0]["text"],
+             "/api/chat": lambda a: a["message"]["content"], "/api/generate": lambda a: a["response"], "/completion": lambda a: a["content"]}
+    fields = [{"grammar": 'root ::= "[1,2]"'}, {"json_schema": {"const": [1, 2]}}, {"guided_choice": ["[1,2]"]}, {"format": {"const": [1, 2]}},
+              {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": [1, 2]}}}}]
+    for where, text in texts.items():
+        for field in fields:
+            a = s.post(where, {"model": "pebble", "messages": HELLO, **({} if where == "/v1/responses" else {"prompt": "x"}), "input": "x", "max_tokens": 50,
+                               "stream": False, **field})
+            assert json.loads(text(a)) == [1, 2], (where, field, a)
+
+
+@test
+def thinking_is_switched_by_every_name(s):
+    messages = [{"role": "user", "content": "say x"}]
+    for off in ({"think": False}, {"thinking": {"type": "disabled"}}, {"thinking": False}, {"reasoning": {"effort": "none"}}, {"enable_thinking": False}):
+        prompt = s.post("/apply-template", {"model": "scripted", "messages": messages, **off})["prompt"]
+        assert prompt.endswith("<think>\n\n</think>\n\n"), (off, prompt)
+
+
+@test
 def a_broken_history_is_taken(s):
     history = HELLO + [{"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{\"a\":"}}]},
                        {"role": "tool", "tool_call_id": "x", "content": "sunny"}]
     a = s.post("/v1/chat/completions", {"model": "scripted", "messages": history})
     assert a["choices"][0]["message"]["content"] == "It is sunny in Bern."
+    for arguments in (5, {"a": 1}, None, [1]):
+        history[1]["tool_calls"][0]["function"]["arguments"] = arguments
+        a = s.post("/v1/chat/completions", {"model": "scripted", "messages": history + [{"role": "assistant", "content": None}] + HELLO})
+        assert a["choices"][0]["message"]["content"] == "It is sunny in Bern.", arguments
+    blocks = [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+              {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "title": "sunny"}]},
+              {"type": "tool_use", "id": "t", "name": "f", "input": "{\"a\":"}]
+    a = s.post("/v1/messages", {"model": "scripted", "max_tokens": 50, "messages": HELLO + [{"role": "assistant", "content": blocks}, {
+        "role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}]})
+    assert a["content"][-1]["text"] == "It is sunny in Bern."
+    items = [{"role": "user", "content": "x"}, {"type": "item_reference", "id": "msg_1"},
+             {"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}, {"type": "local_shell_call_output", "id": "c", "output": "sunny"}]
+    a = s.post("/v1/responses", {"model": "scripted", "input": items})
+    assert a["output"][-1]["content"][0]["text"] == "It is sunny in Bern." and a["warnings"][0].startswith("input[1]: ")
 
 
 @test

@@ -4,6 +4,7 @@
 #include "server/dialects.h"
 #include "server/identity.h"
 #include "server/report.h"
+#include "server/thinking.h"
 
 /* Thoughts are signed there so that they can be sent back; ours need no proof. */
 #define SIGNATURE "\"moraine\""
@@ -224,33 +225,12 @@ static const srv_voice message_voice = {
 
 /* ---- Requests ---- */
 
-static bool read_thinking(const srv_place *f, srv_parameters *p)
-{
-    const srv_place type = srv_member(f, "type"), budget = srv_member(f, "budget_tokens");
-    mo_text kind = {NULL, 0};
-    if (!f->value) {
-        return true;
-    }
-    if (!srv_is_object(*f) || !srv_read_text(type, &kind) ||
-        !srv_read_int(budget, 0, INT64_MAX, &p->thought_limit)) {
-        return false;
-    }
-    if (!kind.data) {
-        return srv_missing(&type);
-    }
-    if (srv_text_is(kind, "enabled") || srv_text_is(kind, "disabled")) {
-        p->thinking = srv_text_is(kind, "enabled") ? SRV_ON : SRV_OFF;
-        return true;
-    }
-    return srv_text_is(kind, "adaptive") || srv_wrong(&type, "must be enabled, disabled or adaptive");
-}
-
 bool srv_messages_read(srv_generation *g)
 {
-    const srv_place root = srv_place_root(g->root, &g->fault), thinking = srv_member(&root, "thinking");
+    const srv_place root = srv_place_root(g->root, &g->fault);
     const srv_place output = srv_member(&root, "output_config");
-    return srv_generation_parameters(g, &root) && read_thinking(&thinking, &g->parameters) &&
-           srv_is_object(output) && srv_effort_read(srv_member(&output, "effort"), &g->parameters) &&
+    return srv_generation_parameters(g, &root) && srv_is_object(output) &&
+           srv_effort_read(srv_member(&output, "effort"), &g->parameters) &&
            srv_tools_read(&root, SRV_DIALECT_ANTHROPIC, &g->tools) &&
            srv_format_read(&root, SRV_DIALECT_ANTHROPIC, &g->format) &&
            srv_conversation_anthropic(&root, &g->conversation);

@@ -1,6 +1,7 @@
 /* Conversation: see conversation.h. What all dialects share, and OpenAI's chat. */
 #include "server/conversation.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool no_memory(const srv_place *f)
@@ -11,6 +12,7 @@ static bool no_memory(const srv_place *f)
 void srv_conversation_free(srv_conversation *c)
 {
     json_decref(c->messages);
+    srv_writer_free(&c->left_out);
     *c = (srv_conversation){0};
 }
 
@@ -101,7 +103,52 @@ bool srv_part_text(const srv_place *part, mo_text *out)
     return text.value ? srv_read_text(text, out) : srv_missing(&text);
 }
 
+bool srv_message_json(json_t *message, const srv_place *at, const char *name, const json_t *value)
+{
+    if (json_is_string(value)) {
+        return srv_message_append(message, at, name,
+                                  (mo_text){json_string_value(value), json_string_length(value)});
+    }
+    char *json = json_dumps(value, JSON_ENCODE_ANY);
+    const bool good =
+        json ? srv_message_append(message, at, name, (mo_text){json, strlen(json)}) : no_memory(at);
+    free(json);
+    return good;
+}
+
+bool srv_message_content(json_t *message, const srv_place *f, const char *name)
+{
+    mo_text text = {"", 0};
+    if (!f->value || json_is_string(f->value)) {
+        return srv_read_text(*f, &text) && srv_message_append(message, f, name, text);
+    }
+    if (!json_is_array(f->value)) {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role || strcmp(role, "tool") != 0) {
+            return srv_wrong_type(f, "a string or a list of parts");
+        }
+        return srv_message_json(message, f, name, f->value);
+    }
+    bool good = srv_message_append(message, f, name, text);
+    for (size_t i = 0; i < srv_count(f) && good; i++) {
+        const srv_place part = srv_element(f, i);
+        good = srv_part_text(&part, &text) && srv_message_append(message, &part, name, text);
+    }
+    return good;
+}
+
 /* ---- Ends ---- */
+
+bool srv_conversation_miss(srv_conversation *c, const srv_place *f, const char *why)
+{
+    char path[sizeof f->fault->param];
+    srv_place_path(f, path, sizeof path);
+    srv_puts(&c->left_out, path);
+    srv_put_literal(&c->left_out, ": ");
+    srv_puts(&c->left_out, why);
+    srv_put_literal(&c->left_out, "\n");
+    return !c->left_out.failed || no_memory(f);
+}
 
 static bool name_results(const srv_place *root, json_t *messages)
 {
@@ -176,17 +223,19 @@ bool srv_conversation_plain(const srv_place *at, mo_text system, mo_text user, s
 
 /* ---- OpenAI's chat ---- */
 
-/* A text as it is; parts as a list of texts; null as null. */
+/* A text as it is; parts as a list of texts; null as null, or as an empty text where the message has nothing else. */
 static bool read_content(const srv_place *f, json_t *message)
 {
     if (!f->value) {
-        return srv_message_set(message, f, "content", json_null());
+        const bool said =
+            json_object_get(message, "tool_calls") || json_object_get(message, "reasoning_content");
+        return srv_message_set(message, f, "content", said ? json_null() : json_string(""));
     }
     if (json_is_string(f->value)) {
         return json_object_set(message, "content", (json_t *)f->value) == 0 || no_memory(f);
     }
-    if (!json_is_array(f->value)) {
-        return srv_wrong_type(f, "a string or a list of parts");
+    if (!json_is_array(f->value)) { /* a tool may say any JSON */
+        return srv_message_content(message, f, "content");
     }
     json_t *parts = json_array();
     bool good = parts ? true : no_memory(f);
@@ -224,9 +273,6 @@ static bool read_call(const srv_place *call, json_t *message)
     }
     if (!name.value) {
         return srv_missing(&name);
-    }
-    if (arguments.value && !json_is_string(arguments.value) && !json_is_object(arguments.value)) {
-        return srv_wrong_type(&arguments, "a string that holds JSON");
     }
     return srv_read_text(name, &text) && srv_message_call(message, call, id, text, arguments.value);
 }
@@ -316,16 +362,8 @@ static bool read_message(const srv_place *f, srv_conversation *out)
         !copy_text(f, thought.name, message, "reasoning_content")) {
         return false;
     }
-    if (!content.value) {
-        const bool said =
-            json_object_get(message, "tool_calls") || json_object_get(message, "reasoning_content");
-        if (assistant ? !said : strcmp(role, "tool") != 0) {
-            return srv_missing(&content);
-        }
-        if (!assistant) { /* a tool that said nothing */
-            return srv_message_append(message, f, "content", (mo_text){"", 0}) &&
-                   copy_text(f, "tool_call_id", message, "tool_call_id");
-        }
+    if (!content.value && !assistant && strcmp(role, "tool") != 0) {
+        return srv_missing(&content);
     }
     return read_content(&content, message) && copy_text(f, "name", message, "name") &&
            copy_text(f, "tool_call_id", message, "tool_call_id");

@@ -11,8 +11,9 @@ typedef struct srv_conversation {
     json_t *
         messages; /* {"role","content","name","tool_calls","tool_call_id","reasoning_content"}; content is a text, null, or
                          a list of {"type":"text","text"} */
-    bool prefill; /* the last message is the beginning of the answer */
-    bool whole;   /* add_generation_prompt is false: the rendering ends with the last message */
+    bool prefill;        /* the last message is the beginning of the answer */
+    bool whole;          /* add_generation_prompt is false: the rendering ends with the last message */
+    srv_writer left_out; /* what had to be left out of a history, a line each */
 } srv_conversation;
 
 /* Each reads the members of a request that hold messages: `messages`, `input` and `instructions`, `system`. */
@@ -31,11 +32,18 @@ json_t *srv_message_add(srv_conversation *c, const srv_place *at, const char *ro
 bool srv_message_set(json_t *message, const srv_place *at, const char *name, json_t *value /* stolen */);
 /* Appends to a member that is a text, with "\n" between where both have something. */
 bool srv_message_append(json_t *message, const srv_place *at, const char *name, mo_text text);
-/* One more call of an assistant's message. arguments: a text or an object, borrowed; NULL: {}. */
+/* Appends JSON as a text; a string as what it says. */
+bool srv_message_json(json_t *message, const srv_place *at, const char *name, const json_t *value);
+/* Appends a text, or the texts of a list of parts, to a member. A result of a tool may also be any other JSON: it is a text then. */
+bool srv_message_content(json_t *message, const srv_place *f, const char *name);
+/* One more call of an assistant's message. arguments: what the client has for them, usually an object or a text that holds one;
+ * borrowed; NULL: {}. */
 bool srv_message_call(json_t *message, const srv_place *at, mo_text id, mo_text name,
                       const json_t *arguments);
 /* The text of a part of content: types "text", "input_text", "output_text" and "refusal"; others are refused. */
 bool srv_part_text(const srv_place *part, mo_text *out);
+/* Notes that something is left out, since it cannot be had here. */
+bool srv_conversation_miss(srv_conversation *c, const srv_place *f, const char *why);
 /* Gives results of tools the names of their functions, where only the id of the call is there; and finds out whether the
  * last message is a beginning of the answer. */
 bool srv_conversation_finish(const srv_place *root, srv_conversation *c);

@@ -57,24 +57,6 @@ static bool read_system(const srv_place *f, srv_conversation *out)
 
 /* ---- Blocks ---- */
 
-/* Content of a result: a text or blocks of text. */
-static bool read_result_content(const srv_place *f, json_t *message)
-{
-    mo_text text = {"", 0};
-    if (!f->value || json_is_string(f->value)) {
-        return srv_read_text(*f, &text) && srv_message_append(message, f, "content", text);
-    }
-    if (!json_is_array(f->value)) {
-        return srv_wrong_type(f, "a string or a list of blocks");
-    }
-    bool good = srv_message_append(message, f, "content", text);
-    for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_place block = srv_element(f, i);
-        good = srv_part_text(&block, &text) && srv_message_append(message, &block, "content", text);
-    }
-    return good;
-}
-
 static bool read_result(const srv_place *block, srv_conversation *out)
 {
     const srv_place id = srv_member(block, "tool_use_id"), content = srv_member(block, "content");
@@ -88,7 +70,30 @@ static bool read_result(const srv_place *block, srv_conversation *out)
     }
     return srv_read_text(id, &text) &&
            srv_message_set(message, block, "tool_call_id", json_stringn(text.data, text.length)) &&
-           read_result_content(&content, message);
+           srv_message_content(message, &content, "content");
+}
+
+/* What a tool of another server said, which stands in the assistant's message: blocks that only their maker knows are given as
+ * they are written. */
+static bool read_server_result(const srv_place *block, srv_conversation *out)
+{
+    const srv_place content = srv_member(block, "content");
+    mo_text id = {NULL, 0};
+    json_t *message = srv_message_add(out, block, "tool");
+    if (!message || !srv_read_text(srv_member(block, "tool_use_id"), &id) ||
+        (id.data && !srv_message_set(message, block, "tool_call_id", json_stringn(id.data, id.length)))) {
+        return false;
+    }
+    bool texts = json_is_array(content.value);
+    for (size_t i = 0; i < srv_count(&content); i++) {
+        const srv_place part = srv_element(&content, i), type = srv_member(&part, "type");
+        const char *kind = json_string_value(type.value);
+        texts = texts && kind && strcmp(kind, "text") == 0;
+    }
+    if (texts || !content.value || json_is_string(content.value)) {
+        return srv_message_content(message, &content, "content");
+    }
+    return srv_message_json(message, block, "content", content.value);
 }
 
 static bool read_use(const srv_place *block, json_t *message)
@@ -99,7 +104,7 @@ static bool read_use(const srv_place *block, json_t *message)
         return srv_missing(&name);
     }
     return srv_read_text(srv_member(block, "id"), &id) && srv_read_text(name, &text) &&
-           srv_is_object(input) && srv_message_call(message, block, id, text, input.value);
+           srv_message_call(message, block, id, text, input.value);
 }
 
 static bool read_thought(const srv_place *block, json_t *message)
@@ -138,6 +143,9 @@ static bool read_block(const srv_place *block, const char *role, srv_conversatio
     if (srv_text_is(kind, "tool_result") && !assistant) {
         return read_result(block, out);
     }
+    if (srv_text_ends(kind, "_tool_result") && assistant) {
+        return read_server_result(block, out);
+    }
     if (srv_text_is(kind, "redacted_thinking")) { /* nobody but its maker can read it */
         return true;
     }
@@ -148,7 +156,7 @@ static bool read_block(const srv_place *block, const char *role, srv_conversatio
     if (!message) {
         return false;
     }
-    if (srv_text_is(kind, "tool_use") && assistant) {
+    if ((srv_text_is(kind, "tool_use") || srv_text_ends(kind, "_tool_use")) && assistant) {
         return read_use(block, message);
     }
     if (srv_text_is(kind, "thinking") && assistant) {
@@ -193,10 +201,10 @@ static bool read_message(const srv_place *f, srv_conversation *out)
     if (!known) {
         return srv_wrong(&role, "must be user or assistant, not %.64s", name.data);
     }
-    if (!content.value) {
+    if (!content.value && strcmp(known, "assistant") != 0) {
         return srv_missing(&content);
     }
-    if (json_is_string(content.value)) {
+    if (!content.value || json_is_string(content.value)) {
         json_t *message = message_of(out, f, known);
         return message && srv_read_text(content, &text) && srv_message_append(message, f, "content", text);
     }

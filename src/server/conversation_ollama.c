@@ -28,9 +28,6 @@ static bool read_calls(const srv_place *list, json_t *message)
         if (!name.value) {
             return srv_missing(&name);
         }
-        if (arguments.value && !json_is_object(arguments.value) && !json_is_string(arguments.value)) {
-            return srv_wrong_type(&arguments, "an object");
-        }
         if (!srv_read_text(name, &text) || !srv_message_call(message, &call, id, text, arguments.value)) {
             return false;
         }

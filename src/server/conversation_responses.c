@@ -15,24 +15,6 @@ static json_t *assistant(srv_conversation *c, const srv_place *at)
     return message && srv_message_append(message, at, "content", (mo_text){"", 0}) ? message : NULL;
 }
 
-/* A text, or parts of text, put together. */
-static bool append_content(const srv_place *f, json_t *message, const char *name)
-{
-    mo_text text = {"", 0};
-    if (!f->value || json_is_string(f->value)) {
-        return srv_read_text(*f, &text) && srv_message_append(message, f, name, text);
-    }
-    if (!json_is_array(f->value)) {
-        return srv_wrong_type(f, "a string or a list of parts");
-    }
-    bool good = srv_message_append(message, f, name, text);
-    for (size_t i = 0; i < srv_count(f) && good; i++) {
-        const srv_place part = srv_element(f, i);
-        good = srv_part_text(&part, &text) && srv_message_append(message, f, name, text);
-    }
-    return good;
-}
-
 static bool read_message(const srv_place *item, srv_conversation *out)
 {
     static const char *const roles[] = {"user", "system", "developer", "assistant"};
@@ -44,14 +26,14 @@ static bool read_message(const srv_place *item, srv_conversation *out)
     if (!srv_read_text(role, &name)) {
         return false;
     }
-    if (!content.value) {
+    if (!content.value && !srv_text_is(name, "assistant")) {
         return srv_missing(&content);
     }
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (srv_text_is(name, roles[i])) {
             json_t *message =
                 i == 3 ? assistant(out, item) : srv_message_add(out, item, i == 2 ? "system" : roles[i]);
-            return message && append_content(&content, message, "content");
+            return message && srv_message_content(message, &content, "content");
         }
     }
     return srv_wrong(&role, "must be user, system, developer or assistant, not %.64s", name.data);
@@ -61,25 +43,61 @@ static bool read_call(const srv_place *item, const char *arguments_name, srv_con
 {
     const srv_place name = srv_member(item, "name"), id = srv_member(item, "call_id");
     const srv_place arguments = srv_member(item, arguments_name);
-    mo_text text = {"", 0}, call = {NULL, 0}, given = {"", 0};
+    mo_text text = {"", 0}, call = {NULL, 0};
     if (!name.value) {
         return srv_missing(&name);
     }
     json_t *message = assistant(out, item);
     return message && srv_read_text(name, &text) && srv_read_text(id, &call) &&
-           srv_read_text(arguments, &given) && srv_message_call(message, item, call, text, arguments.value);
+           srv_message_call(message, item, call, text, arguments.value);
 }
 
 static bool read_output(const srv_place *item, srv_conversation *out)
 {
-    const srv_place id = srv_member(item, "call_id"), output = srv_member(item, "output");
+    const srv_place id = srv_member_of(item, (const char *const[]){"call_id", "id", NULL});
+    const srv_place output = srv_member(item, "output");
     mo_text call = {NULL, 0};
     if (!id.value) {
         return srv_missing(&id);
     }
     json_t *message = srv_read_text(id, &call) ? srv_message_add(out, item, "tool") : NULL;
     return message && srv_message_set(message, item, "tool_call_id", json_stringn(call.data, call.length)) &&
-           append_content(&output, message, "content");
+           srv_message_content(message, &output, "content");
+}
+
+/* A call of a tool that its maker's server or program ran: a shell, a search. "local_shell_call" calls local_shell, with what is
+ * particular to it as arguments; where the item has the result too, it follows. */
+static bool read_own_call(const srv_place *item, mo_text kind, srv_conversation *out)
+{
+    static const char *const common[] = {"type",    "id",      "call_id", "status", "output",
+                                         "outputs", "results", "result",  "error"};
+    const srv_place given = srv_member(item, "name"), arguments = srv_member(item, "arguments");
+    const srv_place action = srv_member_of(item, (const char *const[]){"action", "operation", NULL});
+    const srv_place id = srv_member_of(item, (const char *const[]){"call_id", "id", NULL});
+    const srv_place result =
+        srv_member_of(item, (const char *const[]){"output", "outputs", "results", "error", NULL});
+    mo_text name = {kind.data, kind.length - strlen("_call")}, call = {NULL, 0};
+    json_t *message = assistant(out, item), *own = NULL;
+    const json_t *with = arguments.value ? arguments.value : action.value;
+    if (!message || !srv_read_text(given, &name) || !srv_read_text(id, &call)) {
+        return false;
+    }
+    if (!with) {
+        with = own = json_copy((json_t *)item->value);
+        for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+            json_object_del(own, common[i]);
+        }
+    }
+    bool good = srv_message_call(message, item, call, name, with);
+    json_decref(own);
+    if (!good || !result.value) {
+        return good;
+    }
+    message = srv_message_add(out, item, "tool");
+    return message &&
+           (!call.data ||
+            srv_message_set(message, item, "tool_call_id", json_stringn(call.data, call.length))) &&
+           srv_message_json(message, item, "content", result.value);
 }
 
 /* The thought as we gave it; of others' only a summary may be there, or nothing that can be read. */
@@ -129,11 +147,21 @@ static bool read_item(const srv_place *item, srv_conversation *out)
     if (srv_text_is(kind, "custom_tool_call")) {
         return read_call(item, "input", out);
     }
-    if (srv_text_is(kind, "function_call_output") || srv_text_is(kind, "custom_tool_call_output")) {
+    if (srv_text_ends(kind, "_call_output")) {
         return read_output(item, out);
+    }
+    if (srv_text_ends(kind, "_call")) {
+        return read_own_call(item, kind, out);
     }
     if (srv_text_is(kind, "reasoning")) {
         return read_reasoning(item, out);
+    }
+    if (srv_text_is(kind, "item_reference")) {
+        return srv_conversation_miss(out, item, "items are not kept here; what it refers to was left out");
+    }
+    if (srv_text_is(kind, "compaction") || strncmp(kind.data, "mcp_", 4) == 0) {
+        return srv_conversation_miss(out, item,
+                                     "it means something to its maker's server alone, and was left out");
     }
     return srv_wrong(&type, "items of type %.64s are not supported", kind.data);
 }

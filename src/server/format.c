@@ -4,6 +4,7 @@
 void srv_format_free(srv_format *f)
 {
     json_decref(f->own_schema);
+    srv_writer_free(&f->own_grammar);
     *f = (srv_format){0};
 }
 
@@ -77,7 +78,8 @@ static bool read_typed(const srv_place *f, srv_format *out)
     return srv_wrong(&type, "must be text, json_object or json_schema, not %.64s", kind.data);
 }
 
-static bool read_ollama(const srv_place *f, srv_format *out)
+/* "json", a schema, or one of the typed forms: Ollama's. */
+static bool read_plain(const srv_place *f, srv_format *out)
 {
     mo_text kind = {"", 0};
     if (json_is_string(f->value)) {
@@ -88,34 +90,94 @@ static bool read_ollama(const srv_place *f, srv_format *out)
     return !f->value || take_schema(f, out);
 }
 
-bool srv_format_read(const srv_place *root, srv_dialect dialect, srv_format *out)
+static bool read_grammar(const srv_place *f, srv_format *out)
 {
-    const srv_place format = srv_member(root, "response_format"), schema = srv_member(root, "json_schema");
-    const srv_place guided = srv_member(root, "guided_json"),
-                    structured = srv_member(root, "structured_outputs");
-    const srv_place grammar = srv_member(root, "grammar");
-    const srv_place text = srv_member(root, "text"), text_format = srv_member(&text, "format");
-    const srv_place output = srv_member(root, "output_config"), beta = srv_member(root, "output_format");
-    const srv_place output_format = srv_member(&output, "format"), ollama = srv_member(root, "format");
-    const srv_place structured_json = srv_member(&structured, "json");
-    switch (dialect) {
-    case SRV_DIALECT_RESPONSES: return srv_is_object(text) && read_typed(&text_format, out);
-    case SRV_DIALECT_ANTHROPIC:
-        return srv_is_object(output) && read_typed(&output_format, out) && read_typed(&beta, out);
-    case SRV_DIALECT_OLLAMA: return read_ollama(&ollama, out);
-    default: break;
-    }
-    if (!read_typed(&format, out) || (schema.value && !take_schema(&schema, out)) ||
-        (guided.value && !take_schema(&guided, out)) || !srv_is_object(structured) ||
-        (structured_json.value && !take_schema(&structured_json, out))) {
-        return false;
-    }
     mo_text gbnf = {NULL, 0};
-    if (!srv_read_text(grammar, &gbnf) || (gbnf.length > 0 && !take(&grammar, out))) {
+    if (!srv_read_text(*f, &gbnf) || (gbnf.length > 0 && !take(f, out))) {
         return false;
     }
     if (gbnf.length > 0) {
         out->grammar = gbnf;
     }
     return true;
+}
+
+/* A text as GBNF writes it. */
+static void put_literal(srv_writer *w, mo_text text)
+{
+    srv_put_literal(w, "\"");
+    for (size_t i = 0; i < text.length; i++) {
+        const char c = text.data[i];
+        if (c == '"' || c == '\\') {
+            srv_put_literal(w, "\\");
+        }
+        srv_put(w, c == '\n' ? "\\n" : c == '\r' ? "\\r" : &c, c == '\n' || c == '\r' ? 2 : 1);
+    }
+    srv_put_literal(w, "\"");
+}
+
+/* A list of texts, of which the answer is one. */
+static bool read_texts(const srv_place *f, srv_format *out)
+{
+    if (!f->value) {
+        return true;
+    }
+    if (!srv_is_list(*f) || !take(f, out)) {
+        return false;
+    }
+    if (srv_count(f) == 0) {
+        return srv_wrong(f, "must have at least one text");
+    }
+    srv_put_literal(&out->own_grammar, "root ::= ");
+    for (size_t i = 0; i < srv_count(f); i++) {
+        const srv_place element = srv_element(f, i);
+        mo_text text = {"", 0};
+        if (!element.value || !srv_read_text(element, &text)) {
+            return srv_wrong_type(&element, "a string");
+        }
+        srv_puts(&out->own_grammar, i > 0 ? " | " : "");
+        put_literal(&out->own_grammar, text);
+    }
+    out->grammar = (mo_text){out->own_grammar.data, out->own_grammar.length};
+    return !out->own_grammar.failed || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+}
+
+static bool refuse(const srv_place *f)
+{
+    return !f->value || srv_wrong(f, "is not supported; a grammar, or a schema with a pattern, is");
+}
+
+/* The forms of vLLM, under either of their names. */
+static bool read_guided(const srv_place *root, srv_format *out)
+{
+    const srv_place all = srv_member(root, "structured_outputs");
+    const srv_place old[] = {srv_member(root, "guided_json"), srv_member(root, "guided_choice"),
+                             srv_member(root, "guided_grammar"), srv_member(root, "guided_regex")};
+    const srv_place new[] = {srv_member(&all, "json"), srv_member(&all, "choice"),
+                             srv_member(&all, "grammar"), srv_member(&all, "regex")};
+    const srv_place tags = srv_member(&all, "structural_tag"), object = srv_member(&all, "json_object");
+    bool any = false;
+    if (!srv_is_object(all) || !srv_read_bool(object, &any) || (any && !take_object(&object, out))) {
+        return false;
+    }
+    return (!old[0].value || take_schema(&old[0], out)) && (!new[0].value || take_schema(&new[0], out)) &&
+           read_texts(&old[1], out) && read_texts(&new[1], out) && read_grammar(&old[2], out) &&
+           read_grammar(&new[2], out) && refuse(&old[3]) && refuse(&new[3]) && refuse(&tags);
+}
+
+bool srv_format_read(const srv_place *root, srv_dialect dialect, srv_format *out)
+{
+    const srv_place format = srv_member(root, "response_format"), schema = srv_member(root, "json_schema");
+    const srv_place text = srv_member(root, "text"), config = srv_member(root, "output_config");
+    const srv_place text_format = srv_member(&text, "format"), config_format = srv_member(&config, "format");
+    const srv_place beta = srv_member(root, "output_format"), plain = srv_member(root, "format");
+    const srv_place grammar = srv_member(root, "grammar");
+    if ((dialect == SRV_DIALECT_RESPONSES && !srv_is_object(text)) ||
+        (dialect == SRV_DIALECT_ANTHROPIC && !srv_is_object(config))) {
+        return false;
+    }
+    return read_typed(&format, out) && read_typed(&text_format, out) && read_typed(&config_format, out) &&
+           read_typed(&beta, out) && read_plain(&plain, out) &&
+           (!schema.value || take_schema(&schema, out)) && read_guided(root, out) &&
+           read_grammar(&grammar, out);
 }

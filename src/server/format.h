@@ -12,11 +12,12 @@ typedef struct srv_format {
     json_t *own_schema;
     bool strict;     /* what cannot be enforced is refused */
     mo_text grammar; /* the answer follows this GBNF; data NULL: none */
-    char param[64];  /* the field that says so */
+    srv_writer own_grammar;
+    char param[64]; /* the field that says so */
 } srv_format;
 
-/* response_format, json_schema, grammar, text.format, output_format, format: whichever the dialect has. Two at once are
- * refused. */
+/* response_format, json_schema, grammar, text.format, output_config.format, output_format, format and the names of vLLM: each
+ * means the same in all dialects, so that none has no effect. Two at once are refused. */
 bool srv_format_read(const srv_place *root, srv_dialect dialect, srv_format *out);
 void srv_format_free(srv_format *f);
 static inline bool srv_format_asked(const srv_format *f)

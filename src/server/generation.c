@@ -8,6 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/body.h"
+#include "server/thinking.h"
+#include "server/unserved.h"
+
 /* ---- Open and close ---- */
 
 static bool no_memory(srv_generation *g)
@@ -141,7 +145,26 @@ static void take_defaults(srv_generation *g)
 bool srv_generation_parameters(srv_generation *g, const srv_place *object)
 {
     take_defaults(g);
-    return srv_parameters_read(object, g->dialect, srv_model_mo(g->held), &g->parameters);
+    return srv_unserved_check(object, g->dialect) &&
+           srv_parameters_read(object, g->dialect, srv_model_mo(g->held), &g->parameters) &&
+           srv_thinking_read(object, &g->parameters);
+}
+
+/* What of a schema nobody enforces, and what of a history was left out, is told in the answer. */
+static bool note(srv_generation *g, const char *lines)
+{
+    if (!lines || !*lines) {
+        return true;
+    }
+    srv_writer all = {0};
+    srv_puts(&all, g->unenforced ? g->unenforced : "");
+    srv_puts(&all, all.length > 0 && all.data[all.length - 1] != '\n' ? "\n" : "");
+    srv_puts(&all, lines);
+    char *text = all.failed ? NULL : strndup(all.data, all.length);
+    srv_writer_free(&all);
+    free(g->unenforced);
+    g->unenforced = text;
+    return text || no_memory(g);
 }
 
 /* ---- Prompts ---- */
@@ -178,6 +201,10 @@ bool srv_generation_chat(srv_generation *g)
            (g->prompts[0].count > 0 ||
             srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "messages", "render to nothing")) &&
            check_length(g, g->prompts[0].count);
+    if (good && g->conversation.left_out.length > 0) {
+        srv_put(&g->conversation.left_out, "", 1);
+        good = g->conversation.left_out.failed ? no_memory(g) : note(g, g->conversation.left_out.data);
+    }
     srv_rendering_free(&r);
     return good;
 }
@@ -185,6 +212,10 @@ bool srv_generation_chat(srv_generation *g)
 bool srv_generation_text(srv_generation *g, const srv_place *prompt)
 {
     g->raw = true;
+    if (g->parameters.think_field) {
+        return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->parameters.think_field,
+                             "needs a conversation: text that is only continued has no thoughts");
+    }
     if (!prompt->value) {
         return srv_missing(prompt);
     }
@@ -201,14 +232,6 @@ bool srv_generation_text(srv_generation *g, const srv_place *prompt)
 static bool calls_wanted(const srv_generation *g)
 {
     return g->tools.list && g->tools.calling != SRV_CALLING_NONE;
-}
-
-/* What of a schema nobody enforces is told in the answer. */
-static bool note_unenforced(srv_generation *g, const char *lines)
-{
-    free(g->unenforced);
-    g->unenforced = lines && *lines ? strdup(lines) : NULL;
-    return !lines || !*lines || g->unenforced || no_memory(g);
 }
 
 /* Does one of the functions ask that its arguments follow its schema to the letter? */
@@ -241,7 +264,7 @@ static bool constrain_calls(srv_generation *g, const char *text_gbnf)
     if (mo_tools_grammar(srv_model_mo(g->held), &o, &g->grammar, &err) != MO_OK) {
         return srv_fault_status(&g->fault, &err, "tools");
     }
-    return note_unenforced(g, mo_grammar_unenforced(g->grammar));
+    return note(g, mo_grammar_unenforced(g->grammar));
 }
 
 /* The grammar that a format stands for; *gbnf is NULL where none is asked, and mo_free()d. */
@@ -268,7 +291,7 @@ static bool format_gbnf(srv_generation *g, char **gbnf)
     } else if (mo_schema_gbnf(schema, strlen(schema), "root", &o, gbnf, &unenforced, &err) != MO_OK) {
         good = srv_fault_status(&g->fault, &err, g->format.param);
     } else {
-        good = note_unenforced(g, unenforced);
+        good = note(g, unenforced);
     }
     free(schema);
     mo_free(unenforced);

@@ -60,7 +60,7 @@ struct srv_generation {
     bool in_thought; /* the prompt ended inside a thought */
     mo_grammar *grammar;
     char *tools_text; /* the tools as JSON */
-    char *unenforced; /* what of schemas is not enforced: lines; NULL or "": nothing */
+    char *unenforced; /* what of schemas is not enforced, and of a history left out: lines; NULL: nothing */
 
     /* What the answer says of itself. */
     char id[64];

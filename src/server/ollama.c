@@ -8,6 +8,8 @@
 
 #include "server/dialects.h"
 #include "server/report.h"
+#include "server/thinking.h"
+#include "server/unserved.h"
 
 /* ---- Parts of answers ---- */
 
@@ -336,20 +338,6 @@ static bool read_keep_alive(srv_generation *g, const srv_place *root, double *se
     return true;
 }
 
-static bool read_think(const srv_place *root, srv_parameters *p)
-{
-    const srv_place f = srv_member(root, "think");
-    if (json_is_boolean(f.value)) {
-        p->thinking = json_is_true(f.value) ? SRV_ON : SRV_OFF;
-        return true;
-    }
-    if (f.value && !json_is_string(f.value)) {
-        return srv_wrong_type(&f, "true, false or a level");
-    }
-    p->thinking = f.value ? SRV_ON : p->thinking;
-    return srv_effort_read(f, p);
-}
-
 /* A window that is smaller than ours is obeyed: the answer ends there. A larger one cannot be had, and nothing is cut. */
 static bool obey_window(srv_generation *g, const srv_place *options)
 {
@@ -379,11 +367,11 @@ static bool read_common(srv_generation *g, const srv_place *root, const srv_plac
     }
     const srv_defaults *defaults = srv_model_defaults(g->held);
     g->parameters.sampler.top_p = isnan(defaults->top_p) ? 0.9F : g->parameters.sampler.top_p;
-    return srv_generation_parameters(g, options) &&
+    return srv_unserved_check(root, SRV_DIALECT_OLLAMA) && srv_generation_parameters(g, options) &&
            srv_read_bool(srv_member(root, "stream"), &g->parameters.stream) &&
            srv_probabilities_read(root, SRV_DIALECT_OLLAMA, &g->parameters) &&
-           read_think(root, &g->parameters) && srv_format_read(root, SRV_DIALECT_OLLAMA, &g->format) &&
-           read_keep_alive(g, root, keep);
+           srv_thinking_read(root, &g->parameters) && srv_format_read(root, SRV_DIALECT_OLLAMA, &g->format) &&
+           srv_format_read(options, SRV_DIALECT_OLLAMA, &g->format) && read_keep_alive(g, root, keep);
 }
 
 /* Nothing is asked: the model is there, or goes. */

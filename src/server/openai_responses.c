@@ -376,7 +376,7 @@ static bool read_include(const srv_place *root, srv_parameters *p)
 
 bool srv_responses_read(srv_generation *g)
 {
-    const srv_place root = srv_place_root(g->root, &g->fault), reasoning = srv_member(&root, "reasoning");
+    const srv_place root = srv_place_root(g->root, &g->fault);
     const srv_place previous = srv_member(&root, "previous_response_id"),
                     conversation = srv_member(&root, "conversation");
     const srv_place background = srv_member(&root, "background");
@@ -394,9 +394,8 @@ bool srv_responses_read(srv_generation *g)
     if (later) {
         return srv_wrong(&background, "is not supported");
     }
-    return srv_generation_parameters(g, &root) && srv_is_object(reasoning) &&
-           srv_effort_read(srv_member(&reasoning, "effort"), &g->parameters) &&
-           read_include(&root, &g->parameters) && srv_tools_read(&root, SRV_DIALECT_RESPONSES, &g->tools) &&
+    return srv_generation_parameters(g, &root) && read_include(&root, &g->parameters) &&
+           srv_tools_read(&root, SRV_DIALECT_RESPONSES, &g->tools) &&
            srv_format_read(&root, SRV_DIALECT_RESPONSES, &g->format) &&
            srv_conversation_responses(&root, &g->conversation);
 }

@@ -208,27 +208,6 @@ static const srv_voice text_voice = {
 
 /* ---- Requests ---- */
 
-/* What completions had once and we do not. */
-static bool refuse_others(const srv_place *root)
-{
-    const srv_place echo = srv_member(root, "echo"), suffix = srv_member(root, "suffix"),
-                    best = srv_member(root, "best_of");
-    bool wanted = false;
-    mo_text text = {"", 0};
-    int64_t of = 1;
-    if (!srv_read_bool(echo, &wanted) || !srv_read_text(suffix, &text) ||
-        !srv_read_int(best, 1, SRV_CHOICES_MAX, &of)) {
-        return false;
-    }
-    if (wanted) {
-        return srv_wrong(&echo, "is not supported; put the prompt before the answer yourself");
-    }
-    if (text.length > 0) {
-        return srv_wrong(&suffix, "is not supported by this model");
-    }
-    return of == 1 || srv_wrong(&best, "is not supported; ask for n answers and choose");
-}
-
 void srv_text(srv_server *server, srv_request *q)
 {
     srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_TEXT, &text_voice);
@@ -237,9 +216,8 @@ void srv_text(srv_server *server, srv_request *q)
     }
     srv_identity("cmpl-", g->id, sizeof g->id);
     const srv_place root = srv_place_root(g->root, &g->fault), prompt = srv_member(&root, "prompt");
-    if (srv_generation_parameters(g, &root) && refuse_others(&root) &&
-        srv_format_read(&root, SRV_DIALECT_TEXT, &g->format) && srv_generation_text(g, &prompt) &&
-        srv_generation_constrain(g)) {
+    if (srv_generation_parameters(g, &root) && srv_format_read(&root, SRV_DIALECT_TEXT, &g->format) &&
+        srv_generation_text(g, &prompt) && srv_generation_constrain(g)) {
         srv_generation_start(g);
     } else {
         srv_generation_refuse(g);

@@ -46,6 +46,12 @@ void srv_parameters_seed(srv_parameters *p)
 static bool read_seed(srv_place f, srv_parameters *p)
 {
     int64_t seed = -1;
+    const double real = json_is_real(f.value) ? json_real_value(f.value) : 0;
+    if (fabs(real) >= 0x1p63) { /* some clients draw 64 bits without a sign: any number will do */
+        memcpy(&p->sampler.seed, &real, sizeof real);
+        p->seeded = true;
+        return true;
+    }
     if (!srv_read_int(f, INT64_MIN, INT64_MAX, &seed)) {
         return false;
     }
@@ -317,52 +323,6 @@ bool srv_probabilities_read(const srv_place *object, srv_dialect dialect, srv_pa
     return !p->post_sampling_probs || srv_wrong(&post, "is not supported here; leave it out");
 }
 
-/* ---- Thinking ---- */
-
-bool srv_effort_read(srv_place f, srv_parameters *p)
-{
-    static const char *const levels[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    mo_text text = {NULL, 0};
-    if (!srv_read_text(f, &text)) {
-        return false;
-    }
-    if (!text.data) {
-        return true;
-    }
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-        if (srv_text_is(text, levels[i])) {
-            p->effort = i > 0 ? levels[i] : NULL;
-            p->thinking = i > 0 ? p->thinking : SRV_OFF;
-            return true;
-        }
-    }
-    return srv_wrong(&f, "must be none, minimal, low, medium, high, xhigh or max");
-}
-
-static bool read_thinking(const srv_place *object, srv_parameters *p)
-{
-    const srv_place format = srv_member(object, "reasoning_format");
-    mo_text text = {NULL, 0};
-    if (!srv_read_text(format, &text)) {
-        return false;
-    }
-    if (text.data) {
-        p->keep_thought = srv_text_is(text, "none");
-        if (!p->keep_thought && !srv_text_is(text, "auto") && !srv_text_is(text, "deepseek") &&
-            !srv_text_is(text, "deepseek-legacy")) {
-            return srv_wrong(&format, "must be auto, none or deepseek");
-        }
-    }
-    const srv_place kwargs = srv_member(object, "chat_template_kwargs");
-    if (!srv_is_object(kwargs)) {
-        return false;
-    }
-    p->template_kwargs = kwargs.value ? kwargs.value : p->template_kwargs;
-    return srv_effort_read(srv_member(object, "reasoning_effort"), p) &&
-           srv_read_int(srv_member_of(object, NAMES("reasoning_budget_tokens", "thinking_budget_tokens")), -1,
-                        INT64_MAX, &p->thought_limit);
-}
-
 /* ---- Streams and extras ---- */
 
 static bool read_stream(const srv_place *object, srv_parameters *p)
@@ -398,7 +358,7 @@ bool srv_parameters_read(const srv_place *object, srv_dialect dialect, const mo_
     const bool good = read_sampling(object, p) && read_limits(object, p) &&
                       (dialect == SRV_DIALECT_ANTHROPIC || dialect == SRV_DIALECT_OLLAMA ||
                        srv_probabilities_read(object, dialect, p)) &&
-                      read_thinking(object, p) && read_stream(object, p) && read_extras(object, p) &&
+                      read_stream(object, p) && read_extras(object, p) &&
                       read_bias(srv_member(object, "logit_bias"), model, p);
     adjust_sampling(&p->sampler);
     return good;

@@ -37,11 +37,12 @@ typedef struct srv_parameters {
     bool return_tokens, timings_per_token, return_progress;
     bool ignore_eos;
     bool post_sampling_probs;
-    int64_t heartbeat_ms;  /* of a stream; 0: the server's, -1: none */
-    bool keep_thought;     /* reasoning_format "none": thoughts stay in the text */
-    srv_switch thinking;   /* unset: as the template does */
-    const char *effort;    /* NULL: not given */
-    int64_t thought_limit; /* tokens; -1: none */
+    int64_t heartbeat_ms;    /* of a stream; 0: the server's, -1: none */
+    bool keep_thought;       /* reasoning_format "none": thoughts stay in the text */
+    srv_switch thinking;     /* unset: as the template does */
+    const char *effort;      /* NULL: not given */
+    const char *think_field; /* the request's field that asks for thoughts or limits them; NULL: none does */
+    int64_t thought_limit;   /* tokens; -1: none */
     const json_t *template_kwargs;
 } srv_parameters;
 
@@ -53,9 +54,6 @@ srv_parameters srv_parameters_default(void);
 bool srv_parameters_read(const srv_place *object, srv_dialect dialect, const mo_model *model,
                          srv_parameters *p);
 void srv_parameters_free(srv_parameters *p);
-
-/* A level of effort as the dialects name them: none switches thinking off. */
-bool srv_effort_read(srv_place f, srv_parameters *p);
 
 /* logprobs, top_logprobs and n_probs, for a dialect that has them beside the other parameters. */
 bool srv_probabilities_read(const srv_place *object, srv_dialect dialect, srv_parameters *p);

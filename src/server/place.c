@@ -4,117 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- Bodies ---- */
-
-/* jansson bounds the depth too, but higher than a stack of a worker should have to bear. */
-static bool too_deep(mo_text body)
-{
-    size_t depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < body.length; i++) {
-        const char c = body.data[i];
-        if (quoted) {
-            i += c == '\\';
-            quoted = c != '"';
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > SRV_JSON_DEPTH) {
-                return true;
-            }
-        } else if (c == ']' || c == '}') {
-            depth -= depth > 0;
-        }
-    }
-    return false;
-}
-
-/* The code unit of \uXXXX at s, -1 for anything else. */
-static int unit(const char *s, size_t length)
-{
-    if (length < 6 || s[0] != '\\' || s[1] != 'u') {
-        return -1;
-    }
-    int value = 0;
-    for (int i = 2; i < 6; i++) {
-        const char c = s[i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0) {
-            return -1;
-        }
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
-/* A copy in which half surrogates are \ufffd; NULL when there are none, or memory ran out. */
-static char *mended(mo_text body)
-{
-    static const mo_text replacement = {"\\ufffd", 6};
-    char *copy = NULL;
-    for (size_t i = 0; i + 1 < body.length; i++) {
-        if (body.data[i] != '\\') {
-            continue;
-        }
-        const int first = unit(body.data + i, body.length - i);
-        if (first < 0xd800 || first > 0xdfff) {
-            i++;
-            continue;
-        }
-        const int second = first < 0xdc00 ? unit(body.data + i + 6, body.length - i - 6) : -1;
-        if (second >= 0xdc00 && second <= 0xdfff) {
-            i += 11;
-            continue;
-        }
-        if (!copy) {
-            copy = malloc(body.length);
-            if (!copy) {
-                return NULL;
-            }
-            memcpy(copy, body.data, body.length);
-        }
-        memcpy(copy + i, replacement.data, replacement.length);
-        i += replacement.length - 1;
-    }
-    return copy;
-}
-
-bool srv_body_read(mo_text body, json_t **root, srv_fault *fault)
-{
-    *root = NULL;
-    if (too_deep(body)) {
-        return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the JSON is nested more than %d deep",
-                             SRV_JSON_DEPTH);
-    }
-    json_error_t err;
-    json_t *value = json_loadb(body.data, body.length, JSON_ALLOW_NUL, &err);
-    if (!value) {
-        char *copy = mended(body);
-        if (copy) {
-            value = json_loadb(copy, body.length, JSON_ALLOW_NUL, &err);
-            free(copy);
-        }
-    }
-    if (!value) {
-        return body.length == 0 ? srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
-                                                "the body is empty; a JSON object is expected")
-                                : srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
-                                                "the body is not JSON: line %d, column %d: %s", err.line,
-                                                err.column, err.text);
-    }
-    if (!json_is_object(value)) {
-        json_decref(value);
-        return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the body must be a JSON object");
-    }
-    *root = value;
-    return true;
-}
 
 /* ---- Places ---- */
 
@@ -213,10 +103,13 @@ bool srv_read_int(srv_place f, int64_t least, int64_t most, int64_t *out)
         value = json_integer_value(f.value);
     } else if (json_is_real(f.value)) {
         const double real = json_real_value(f.value);
-        if (real != floor(real) || fabs(real) > 9007199254740992.0) {
+        if (real != floor(real)) {
             return srv_wrong(&f, "must be a whole number");
         }
-        value = (int64_t)real;
+        /* what 64 bits do not hold is out of every range */
+        value = real >= 0x1p63 ? INT64_MAX : real < -0x1p63 ? INT64_MIN : (int64_t)real;
+        least = value == INT64_MIN && least == INT64_MIN ? least + 1 : least;
+        most = value == INT64_MAX && most == INT64_MAX ? most - 1 : most;
     } else {
         return srv_wrong_type(&f, "an integer");
     }

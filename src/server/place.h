@@ -4,10 +4,9 @@
 #define SRV_PLACE_H
 
 #include <jansson.h>
+#include <string.h>
 
 #include "server/fault.h"
-
-enum { SRV_JSON_DEPTH = 512 }; /* lists and objects inside each other */
 
 typedef struct srv_place {
     const json_t *value; /* NULL: missing, or null */
@@ -17,10 +16,6 @@ typedef struct srv_place {
     size_t index;     /* of an element */
     srv_fault *fault; /* where what is wrong is told */
 } srv_place;
-
-/* Parses a body; *root is the caller's, json_decref() it. Half surrogates, which JavaScript writes where a text was cut,
- * become U+FFFD. False: it is no JSON object, or nested too deeply, or memory ran out; fault says where. */
-bool srv_body_read(mo_text body, json_t **root, srv_fault *fault);
 
 srv_place srv_place_root(const json_t *root, srv_fault *fault);
 srv_place srv_member(const srv_place *in, const char *name);
@@ -56,6 +51,13 @@ static inline bool srv_text_is(mo_text text, const char *word)
         i++;
     }
     return i == text.length && !word[i];
+}
+
+/* And is longer than that. */
+static inline bool srv_text_ends(mo_text text, const char *end)
+{
+    const size_t length = strlen(end);
+    return text.length > length && memcmp(text.data + text.length - length, end, length) == 0;
 }
 
 #endif

@@ -153,13 +153,15 @@ mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, s
     mo_status status = run(&a, out, err);
     const mo_message_facts facts = a.facts;
     const mo_message_needs plain = a.needs;
-    for (int i = 0; i < 3 && status == MO_EINVAL; i++) {
+    for (int i = 0; i < 4 && status == MO_EINVAL; i++) {
         const bool helps = i == 0   ? facts.null && !plain.no_null
-                           : i == 1 ? facts.alias && !plain.no_alias
+                           : i == 1 ? facts.odd_arguments && !plain.only_objects
+                           : i == 2 ? facts.alias && !plain.no_alias
                                     : facts.system && !plain.no_system;
         a.needs.no_null = a.needs.no_null || i == 0;
-        a.needs.no_alias = a.needs.no_alias || i == 1;
-        a.needs.no_system = a.needs.no_system || i == 2;
+        a.needs.only_objects = a.needs.only_objects || i == 1;
+        a.needs.no_alias = a.needs.no_alias || i == 2;
+        a.needs.no_system = a.needs.no_system || i == 3;
         if (helps && run(&a, out, &again) == MO_OK) {
             status = MO_OK;
         }

@@ -92,9 +92,19 @@ static bool read_object(mo_work *w, mo_jstring text, mo_jv *out)
     return mo_jstring_data(bare)[0] == '{' && mo_json_try(w, mo_jstring_data(bare), bare.length, true, out);
 }
 
-static void fit_arguments(mo_work *w, mo_jv *arguments, bool as_text)
+/* Broken or odd ones that a client sends back: a template that goes through them gets an object with all of it. */
+static void wrap_arguments(mo_work *w, mo_jv *arguments)
+{
+    mo_jdict *only = mo_jdict_new(w, 1);
+    mo_jdict_set_text(w, only, "input", *arguments);
+    *arguments = mo_jv_dict(only);
+}
+
+static void fit_arguments(mo_work *w, mo_jv *arguments, const mo_message_needs *needs,
+                          mo_message_facts *facts)
 {
     mo_jv object;
+    const bool as_text = needs->text_arguments;
     if (as_text && arguments->kind != MO_J_STRING) {
         const mo_json_style style = mo_json_style_default(w);
         mo_jbuffer *out = mo_jbuffer_new(w, 0);
@@ -103,9 +113,15 @@ static void fit_arguments(mo_work *w, mo_jv *arguments, bool as_text)
     } else if (!as_text && arguments->kind == MO_J_STRING && read_object(w, arguments->as.string, &object)) {
         *arguments = object;
     }
+    if (!as_text && arguments->kind != MO_J_DICT) {
+        facts->odd_arguments = true;
+        if (needs->only_objects) {
+            wrap_arguments(w, arguments);
+        }
+    }
 }
 
-static void fit_calls(mo_work *w, mo_jdict *message, const mo_message_needs *needs)
+static void fit_calls(mo_work *w, mo_jdict *message, const mo_message_needs *needs, mo_message_facts *facts)
 {
     const mo_jv *calls = mo_jdict_find(message, "tool_calls");
     if (calls && (calls->kind == MO_J_NONE || (calls->kind == MO_J_LIST && calls->as.list->count == 0))) {
@@ -120,7 +136,7 @@ static void fit_calls(mo_work *w, mo_jdict *message, const mo_message_needs *nee
                                                                         : NULL;
         mo_jv *arguments = owner ? mo_jdict_find(owner, "arguments") : NULL;
         if (arguments) {
-            fit_arguments(w, arguments, needs->text_arguments);
+            fit_arguments(w, arguments, needs, facts);
         }
     }
 }
@@ -208,7 +224,7 @@ void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *nee
         facts->system = facts->system || mo_jstring_is(role->as.string, "system");
         fit_content(w, m.as.dict, needs, facts, i + 1);
         fit_thought(w, m.as.dict, needs, facts);
-        fit_calls(w, m.as.dict, needs);
+        fit_calls(w, m.as.dict, needs, facts);
     }
     if (needs->no_system && facts->system) {
         merge_system(w, messages);

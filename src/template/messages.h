@@ -11,13 +11,14 @@ typedef struct mo_message_needs {
     bool parts;          /* it reads lists of content parts; otherwise their texts are joined */
     bool only_parts;     /* it reads nothing else: texts become lists of one part */
     bool no_system;      /* system messages become part of the next user message */
+    bool only_objects;   /* arguments that are no object become one that holds them as "input" */
     bool no_null;        /* content is "" where it is null or missing */
     bool no_alias;       /* thoughts are not handed over a second time as "thinking" and "reasoning" */
 } mo_message_needs;
 
 /* What the messages had, so that it is known whether another attempt makes a difference. */
 typedef struct mo_message_facts {
-    bool system, null, alias;
+    bool system, null, alias, odd_arguments;
 } mo_message_facts;
 
 /* Changes the messages in place. The work ends for what is no message: "message 3: it has no role". */

@@ -1,0 +1,167 @@
+/* Body: see body.h. */
+#include "server/body.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* jansson bounds the depth too, but higher than a stack of a worker should have to bear. */
+static bool too_deep(mo_text body)
+{
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < body.length; i++) {
+        const char c = body.data[i];
+        if (quoted) {
+            i += c == '\\';
+            quoted = c != '"';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > SRV_JSON_DEPTH) {
+                return true;
+            }
+        } else if (c == ']' || c == '}') {
+            depth -= depth > 0;
+        }
+    }
+    return false;
+}
+
+/* The code unit of \uXXXX at s, -1 for anything else. */
+static int unit(const char *s, size_t length)
+{
+    if (length < 6 || s[0] != '\\' || s[1] != 'u') {
+        return -1;
+    }
+    int value = 0;
+    for (int i = 2; i < 6; i++) {
+        const char c = s[i];
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
+        if (digit < 0) {
+            return -1;
+        }
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/* ---- What jansson does not take ---- */
+
+/* Copies a string from its quote on, with U+FFFD for half surrogates. Returns how many of its bytes that were. */
+static size_t mend_string(mo_text in, srv_writer *out)
+{
+    size_t at = 1, copied = 0;
+    while (at < in.length && in.data[at] != '"') {
+        const int first = unit(in.data + at, in.length - at);
+        const int second =
+            first >= 0xd800 && first < 0xdc00 ? unit(in.data + at + 6, in.length - at - 6) : -1;
+        if (first < 0xd800 || first > 0xdfff) {
+            at += in.data[at] == '\\' && at + 1 < in.length ? 2 : 1;
+        } else if (second >= 0xdc00 && second <= 0xdfff) {
+            at += 12;
+        } else {
+            srv_put(out, in.data + copied, at - copied);
+            srv_put_literal(out, "\\ufffd");
+            at += 6;
+            copied = at;
+        }
+    }
+    at += at < in.length;
+    srv_put(out, in.data + copied, at - copied);
+    return at;
+}
+
+/* The same for a number. */
+static size_t mend_number(mo_text in, srv_writer *out)
+{
+    size_t length = 0;
+    bool whole = true;
+    while (length < in.length && strchr("+-.0123456789eE", in.data[length]) && in.data[length]) {
+        whole = whole && !strchr(".eE", in.data[length]);
+        length++;
+    }
+    char *copy = strndup(in.data, length);
+    if (!copy) {
+        out->failed = true;
+        return length;
+    }
+    errno = 0;
+    if (isinf(strtod(copy, NULL))) {
+        srv_puts(out, copy[0] == '-' ? "-1.7976931348623157e308" : "1.7976931348623157e308");
+    } else {
+        srv_put(out, copy, length);
+        errno = 0;
+        (void)strtoll(copy, NULL, 10);
+        srv_puts(out, whole && errno == ERANGE ? ".0" : "");
+    }
+    free(copy);
+    return length;
+}
+
+static void mend(mo_text in, srv_writer *out)
+{
+    while (in.length > 0) {
+        const char c = in.data[0];
+        size_t length = 1;
+        if (c == '"') {
+            length = mend_string(in, out);
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            length = mend_number(in, out);
+        } else {
+            srv_put(out, &c, 1);
+        }
+        in.data += length;
+        in.length -= length;
+    }
+}
+
+/* ---- Reading ---- */
+
+static json_t *load(mo_text body, json_error_t *err)
+{
+    json_t *value = json_loadb(body.data, body.length, JSON_ALLOW_NUL, err);
+    if (value) {
+        return value;
+    }
+    srv_writer mended = {0};
+    mend(body, &mended);
+    const bool same = !mended.data || mended.failed ||
+                      (mended.length == body.length && memcmp(mended.data, body.data, body.length) == 0);
+    json_error_t again;
+    value = same ? NULL : json_loadb(mended.data, mended.length, JSON_ALLOW_NUL, &again);
+    srv_writer_free(&mended);
+    return value;
+}
+
+bool srv_body_read(mo_text body, json_t **root, srv_fault *fault)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    *root = NULL;
+    if (body.length >= 3 && memcmp(body.data, mark, 3) == 0) {
+        body = (mo_text){body.data + 3, body.length - 3};
+    }
+    if (too_deep(body)) {
+        return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the JSON is nested more than %d deep",
+                             SRV_JSON_DEPTH);
+    }
+    json_error_t err;
+    json_t *value = load(body, &err);
+    if (!value) {
+        return body.length == 0 ? srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
+                                                "the body is empty; a JSON object is expected")
+                                : srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
+                                                "the body is not JSON: line %d, column %d: %s", err.line,
+                                                err.column, err.text);
+    }
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the body must be a JSON object");
+    }
+    *root = value;
+    return true;
+}
