@@ -419,7 +419,35 @@ static void what_can_be_read_in_two_ways_is_refused(void **state)
         }
         assert_null(strstr(answer, "\"status\":\"ok\""));
     }
-    check_answer(ask("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, NULL);
+}
+
+static void a_request_without_host_is_answered_once(void **state)
+{
+    (void)state;
+    const char *answer = ask("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+    check_answer(answer, 400, "one Host field");
+    assert_null(strstr(answer + 1, "HTTP/1.1"));
+}
+
+static void zero_bytes_in_headers_are_refused(void **state)
+{
+    (void)state;
+#define BYTES(text)                                                                                          \
+    {                                                                                                        \
+        text, sizeof text - 1                                                                                \
+    }
+    static const mo_text requests[] = {
+        BYTES("GET /health HTTP/1.1\r\nHost: localhost\0.evil\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX\0Y: b\r\n\r\n"),
+        BYTES("GET /health\0/b HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        const int fd = dial();
+        send_bytes(fd, requests[i].data, requests[i].length);
+        check_answer(receive(fd, NULL, 5), 400, NULL);
+        close(fd);
+    }
 }
 
 static void headers_that_are_too_large_are_refused(void **state)
@@ -445,11 +473,23 @@ static void connections_are_used_again(void **state)
         const char *answer = receive(fd, "\"body\":\"{}\"}", 5);
         check_answer(answer, 200, "Keep-Alive: timeout=60");
     }
+    send_text(fd, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* also when it was refused */
+    check_answer(receive(fd, "null}}", 5), 404, "Keep-Alive: timeout=60");
     send_text(fd, "GET /health HTTP/1.1\r\nHost: a.localhost\r\n\r\nGET /v1/health HTTP/1.1\r\nHost: "
                   "localhost\r\nConnection: close\r\n\r\n");
     const char *both = receive(fd, NULL, 5);
     assert_non_null(strstr(strstr(both, "200 OK") + 1, "200 OK"));
     close(fd);
+}
+
+static void a_connection_that_ends_is_not_promised(void **state)
+{
+    (void)state;
+    assert_null(strstr(ask_more("GET /health", "", NULL), "Keep-Alive"));
+    assert_null(strstr(ask("GET /health HTTP/1.0\r\n\r\n"), "Keep-Alive"));
+    const char *answer = ask_more("POST /nothing", "Transfer-Encoding: chunked\r\n", NULL);
+    check_answer(answer, 404, NULL);
+    assert_null(strstr(answer, "Keep-Alive"));
 }
 
 static void a_client_that_leaves_is_noticed_while_it_waits(void **state)
@@ -649,6 +689,17 @@ static void strange_hosts_and_origins_are_refused(void **state)
     check_answer(ask("GET /v1/health HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n"), 200, NULL);
     check_answer(ask("GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\nConnection: close\r\n\r\n"),
                  403, NULL);
+    check_answer(
+        ask("GET http://evil.example/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        403, "not called evil.example");
+    check_answer(
+        ask("GET HTTP://localhost/v1/health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"),
+        403, "not called evil.example");
+    check_answer(
+        ask("GET HTTP://localhost:80/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        200, NULL);
+    check_answer(ask("GET http://localhost?a=b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+                 200, NULL);
     check_answer(ask_more("POST /echo", "Origin: https://evil.example\r\n", "{}"), 403, "permission_error");
     check_answer(ask_more("POST /echo", "Origin: null\r\n", "{}"), 403, NULL);
     check_answer(ask_more("POST /echo", "Origin: http://localhost.evil.example\r\n", "{}"), 403, NULL);
@@ -869,8 +920,11 @@ int main(int argc, char **argv)
         UNIT(expect_is_answered_first),
         UNIT(bodies_that_are_too_large_are_refused),
         UNIT(what_can_be_read_in_two_ways_is_refused),
+        UNIT(a_request_without_host_is_answered_once),
+        UNIT(zero_bytes_in_headers_are_refused),
         UNIT(headers_that_are_too_large_are_refused),
         UNIT(connections_are_used_again),
+        UNIT(a_connection_that_ends_is_not_promised),
         UNIT(a_client_that_leaves_is_noticed_while_it_waits),
         UNIT(a_client_that_leaves_is_noticed_while_it_hears),
         UNIT(many_that_wait_do_not_stop_others),

@@ -149,6 +149,11 @@ bool srv_exchange_parse(srv_request *q, const char *method, srv_fault *fault)
     return true;
 }
 
+const char *srv_exchange_authority(const srv_request *q)
+{
+    return q->target.authority;
+}
+
 void srv_exchange_hold(srv_request *q)
 {
     atomic_fetch_add(&q->holders, 1);

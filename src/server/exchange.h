@@ -20,6 +20,8 @@ typedef struct srv_exchange_host {
 srv_request *srv_exchange_open(const srv_exchange_host *host, void *connection, const char *target);
 /* Takes the target apart. False with a fault where it makes no sense. */
 bool srv_exchange_parse(srv_request *q, const char *method, srv_fault *fault);
+/* The host that the target names itself, where it is a whole URL; NULL: none. */
+const char *srv_exchange_authority(const srv_request *q);
 /* One more holder, and one less. */
 void srv_exchange_hold(srv_request *q);
 void srv_exchange_release(srv_request *q);

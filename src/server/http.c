@@ -40,9 +40,11 @@ typedef struct arrival {
     srv_request *q;
     const srv_route *route;
     bool seen;        /* its header */
+    bool torn;        /* its target has a zero byte */
     bool dispatched;  /* to a handler */
     bool refused;     /* an answer is ready, whatever the body says */
     bool close;       /* the connection, after it */
+    bool closes;      /* it ends after it anyway: the client said so */
     bool local;       /* by a unix socket */
     char origin[256]; /* may read the answer; "": none */
     uint64_t body_seen;
@@ -155,6 +157,19 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     }
 }
 
+/* libmicrohttpd before 1.0 takes a zero byte for the end of a text, and leaves the bytes of a line where they came: behind
+ * the zero that ends the target is the version, and CR and LF at the end of a field's value have become zeros. Any other byte
+ * there is the rest of a text, or the next line after one that ended without CR. */
+static bool ends_target(const char *target)
+{
+    return MHD_VERSION >= 0x01000000 || strncmp(target + strlen(target) + 1, "HTTP/", 5) == 0;
+}
+
+static bool ends_line(const char *value)
+{
+    return MHD_VERSION >= 0x01000000 || value[strlen(value) + 1] == '\0';
+}
+
 /* The request line has come: the earliest moment of a request. */
 static void *on_target(void *user, const char *target, struct MHD_Connection *connection)
 {
@@ -167,6 +182,7 @@ static void *on_target(void *user, const char *target, struct MHD_Connection *co
         return NULL;
     }
     a->http = h;
+    a->torn = !ends_target(target);
     pthread_mutex_lock(&h->mutex);
     h->open++;
     pthread_mutex_unlock(&h->mutex);
@@ -221,7 +237,7 @@ static enum MHD_Result on_field(void *user, enum MHD_ValueKind kind, const char 
     c->length += strcasecmp(name, "Content-Length") == 0;
     c->encoding += strcasecmp(name, "Transfer-Encoding") == 0;
     c->clean = c->clean && name_size == strlen(name) && (!value || value_size == strlen(value)) &&
-               !strpbrk(name, "\r\n \t") && (!value || !strpbrk(value, "\r\n"));
+               !strpbrk(name, "\r\n \t") && (!value || (!strpbrk(value, "\r\n") && ends_line(value)));
     c->memory = c->memory && srv_exchange_header(c->a->q, name, value ? value : "");
     return MHD_YES;
 }
@@ -253,7 +269,7 @@ static void read_address(const struct MHD_Connection *connection, char *text, si
 /* Length and framing: what could be read in two ways is not read at all. */
 static bool check_frame(arrival *a, struct MHD_Connection *connection, const char *version)
 {
-    field_counts c = {.a = a, .memory = true, .clean = true};
+    field_counts c = {.a = a, .memory = true, .clean = !a->torn};
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_field, &c);
     const char *length = srv_request_header(a->q, "Content-Length");
     const char *encoding = srv_request_header(a->q, "Transfer-Encoding");
@@ -261,7 +277,8 @@ static bool check_frame(arrival *a, struct MHD_Connection *connection, const cha
     if (!c.memory) {
         refuse(a, SRV_FAULT_SERVER, "out of memory");
     } else if (!c.clean) {
-        refuse(a, SRV_FAULT_REQUEST, "a header field has a character that none may have");
+        refuse(a, SRV_FAULT_REQUEST,
+               "the header has a character that it may not have, or a line that does not end with CR LF");
     } else if (c.host > 1 || (c.host == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)) {
         refuse(a, SRV_FAULT_REQUEST, "a request has one Host field, not %d", c.host);
     } else if (c.length > 1 || c.encoding > 1 || (length && encoding)) {
@@ -283,12 +300,15 @@ static bool check_frame(arrival *a, struct MHD_Connection *connection, const cha
 static bool check_origin(arrival *a)
 {
     const srv_origins *origins = &a->http->o.origins;
-    const char *host = srv_request_header(a->q, "Host"), *origin = srv_request_header(a->q, "Origin");
+    const char *origin = srv_request_header(a->q, "Origin");
     const char *site = srv_request_header(a->q, "Sec-Fetch-Site");
+    const char *field = srv_request_header(a->q, "Host"), *target = srv_exchange_authority(a->q);
+    const char *host = target ? target : field; /* a target's own counts */
     bool answer;
-    if (!a->local && !srv_host_allowed(origins, host)) {
+    if (!a->local && (!srv_host_allowed(origins, host) || !srv_host_allowed(origins, field))) {
         refuse(a, SRV_FAULT_FORBIDDEN,
-               "this server is not called %s; other names than localhost are given at its start", host);
+               "this server is not called %s; other names than localhost are given at its start",
+               srv_host_allowed(origins, host) ? field : host);
         return false;
     }
     if (!srv_origin_allowed(origins, origin, host, &answer)) {
@@ -372,16 +392,26 @@ static void answer_preflight(arrival *a, const char *allow)
     a->refused = true;
 }
 
+/* Will the connection end after the answer because the client wishes it? Then nothing is promised. */
+static bool wants_close(struct MHD_Connection *connection, const char *version)
+{
+    const char *wish = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Connection");
+    const bool close = wish && strcasestr(wish, "close"), keep = wish && strcasestr(wish, "keep-alive");
+    return close || (!keep && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
+}
+
 /* The header has come. */
 static void check(arrival *a, struct MHD_Connection *connection, const char *method, const char *version)
 {
     char client[64], allow[64];
     srv_fault fault;
+    a->closes = wants_close(connection, version);
     read_address(connection, client, sizeof client);
     srv_exchange_who(a->q, client, "", 0);
     srv_exchange_default_heartbeat(a->q, a->http->o.heartbeat_ms);
     a->local = strcmp(client, "unix") == 0;
     if (!srv_exchange_parse(a->q, method, &fault)) {
+        a->close = true;
         refuse(a, fault.kind, "%s", fault.message);
         return;
     }
@@ -435,7 +465,7 @@ static void add_headers(const arrival *a, struct MHD_Response *response)
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (a->close || a->http->stopping) {
         MHD_add_response_header(response, "Connection", "close");
-    } else {
+    } else if (!a->closes) {
         snprintf(timeout, sizeof timeout, "timeout=%d", (int)a->http->o.idle_s);
         MHD_add_response_header(response, "Keep-Alive", timeout);
     }
@@ -521,11 +551,13 @@ static enum MHD_Result take_body(arrival *a, struct MHD_Connection *connection, 
     return a->refused && a->body_seen > limit + (4 << 20) ? MHD_NO : MHD_YES;
 }
 
-/* A refused request whose body is soon read: then the connection can go on. Other bodies are not waited for. */
+/* A refused request without a body, or with one that is soon read: then the connection can go on. Other bodies are not waited
+ * for, and the connection ends. */
 static bool small_body(const arrival *a)
 {
     const char *length = srv_request_header(a->q, "Content-Length");
-    return !a->close && length && strtoll(length, NULL, 10) <= 64 << 10;
+    const bool chunked = srv_request_header(a->q, "Transfer-Encoding") != NULL;
+    return !a->close && !chunked && (!length || strtoll(length, NULL, 10) <= 64 << 10);
 }
 
 static enum MHD_Result on_access(void *user, struct MHD_Connection *connection, const char *url,
@@ -543,7 +575,7 @@ static enum MHD_Result on_access(void *user, struct MHD_Connection *connection, 
         a->seen = true;
         check(a, connection, method, version);
         if (a->refused && !small_body(a)) {
-            a->dispatched = true;
+            a->dispatched = a->close = true;
             return send_answer(a, connection);
         }
         return MHD_YES;
@@ -582,6 +614,7 @@ static size_t keep_escapes(void *user, struct MHD_Connection *connection, char *
     return strlen(text);
 }
 
+/* Without MHD_OPTION_STRICT_FOR_CLIENT: it would answer a request without Host by itself, with two headers. */
 static struct MHD_Daemon *start(srv_http *h, const srv_socket *s)
 {
     const srv_http_options *o = &h->o;
@@ -599,7 +632,7 @@ static struct MHD_Daemon *start(srv_http *h, const srv_socket *s)
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, on_target, h,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)o->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)o->header_bytes,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENT_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(o->silent_s > 0 ? o->silent_s : SILENT_SECONDS),
         MHD_OPTION_ARRAY, tls ? secure : secure + 2, MHD_OPTION_END);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static int digit(char c)
 {
@@ -64,14 +65,21 @@ static bool parse_query(char *text, srv_target *out, const char **why)
     return true;
 }
 
-/* "http://host/path", which proxies send, has its path behind the host. */
-static char *skip_authority(char *text)
+/* "http://host/path", which clients of proxies send: the host is copied, and the path is behind it. NULL: no memory. */
+static char *take_authority(char *text, char **authority)
 {
-    if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0) {
+    const size_t scheme = strncasecmp(text, "http://", 7) == 0    ? 7
+                          : strncasecmp(text, "https://", 8) == 0 ? 8
+                                                                  : 0;
+    if (scheme == 0) {
         return text;
     }
-    char *path = strchr(strstr(text, "//") + 2, '/');
-    return path ? path : text;
+    char *path = text + scheme + strcspn(text + scheme, "/?#");
+    *authority = strndup(text + scheme, (size_t)(path - text) - scheme);
+    if (*path != '/') { /* "http://host?query" means its root */
+        *--path = '/';
+    }
+    return *authority ? path : NULL;
 }
 
 bool srv_target_parse(const char *text, srv_target *out, const char **why)
@@ -88,7 +96,10 @@ bool srv_target_parse(const char *text, srv_target *out, const char **why)
             return false;
         }
     }
-    out->path = skip_authority(out->memory);
+    out->path = take_authority(out->memory, &out->authority);
+    if (!out->path) {
+        return false;
+    }
     if (out->path[0] != '/' && strcmp(out->path, "*") != 0) {
         *why = "the path must begin with /";
         return false;
@@ -108,6 +119,7 @@ bool srv_target_parse(const char *text, srv_target *out, const char **why)
 void srv_target_free(srv_target *target)
 {
     free(target->memory);
+    free(target->authority);
     *target = (srv_target){0};
 }
 

@@ -1,4 +1,4 @@
-/* Target: the path and the query of a request line, decoded. */
+/* Target: the path and the query of a request line, decoded, and the host that it names where it is a whole URL. */
 #ifndef SRV_TARGET_H
 #define SRV_TARGET_H
 
@@ -9,11 +9,12 @@ enum { SRV_QUERIES = 32 };
 
 typedef struct srv_target {
     char *path;
+    char *authority; /* of "http://host:port/path", which is what clients of proxies send; NULL: none */
     struct srv_query {
         char *name, *value;
     } queries[SRV_QUERIES];
     int query_count;
-    char *memory; /* what all of these point into */
+    char *memory; /* what the path and the queries point into */
 } srv_target;
 
 /* False where it makes no sense: no path, %-sequences that are none, a zero byte, too many parameters; *why (a constant)
