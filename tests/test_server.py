@@ -140,7 +140,11 @@ def a_port_that_is_taken_is_told():
 def options_that_make_no_sense_are_told():
     for words, said in ((["--log-format", "xml"], "text or json"), (["--ssl-key-file", "k"], "belong together"),
                         (["--api-prefix", "llm"], "slash"), (["--parallel", "0"], "from 1 to 256"),
-                        (["nothing.gguf"], "nothing.gguf"), (["--api-key", ","], "empty"), (["--models-file", "/nothing"], "/nothing")):
+                        (["nothing.gguf"], "nothing.gguf"), (["--api-key", ","], "empty"), (["--models-file", "/nothing"], "/nothing"),
+                        (["--chat-template", "{% if %}"], "--chat-template: "), (["--models-dir", "/nothing"], "/nothing"),
+                        (["--models-dir", PEBBLE], "--models-dir"), (["--cors-origins", "foo"], "no origin"),
+                        (["--cors-origins", "*,https://chat.example/path"], "no origin"), (["--alias", ",,"], "empty name"), (["-a", "a,"], "empty name"),
+                        (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine")):
         ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
         assert ended.returncode in (1, 2) and said in ended.stderr, (words, ended.stderr)
 
@@ -159,6 +163,12 @@ def options_come_from_the_environment():
         assert "LLAMA_ARG_NOTHING has no meaning here" in s.log()
         s.get("/v1/models", status=401)
         assert s.get("/v1/models", headers={"Authorization": "Bearer k"})["data"][0]["aliases"] == ["stone", "rock"]
+    with Server(env={"LLAMA_ARG_ENDPOINT_SLOTS": "0", "LLAMA_ARG_ENDPOINT_METRICS": "false", "LLAMA_ARG_TIMEOUT": "600", "LLAMA_ARG_THINK": "none",
+                     "LLAMA_ARG_THINK_BUDGET": "8", "LLAMA_CHAT_TEMPLATE_KWARGS": '{"mood": "glad"}', "LLAMA_ARG_CORS_ORIGINS": "https://a.example,*",
+                     "LLAMA_ARG_ALLOW_HOSTS": "box.example,fe80::1"}) as s:
+        assert "has no meaning" not in s.log(), s.log()
+        s.get("/slots", status=501)
+        s.get("/metrics", status=501)
     with Server("-np", "3", "-c", "3000", env={"LLAMA_ARG_N_PARALLEL": "2"}) as s:
         assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
     with Server("--ctx", "512", "-m", PEBBLE) as s:
@@ -228,7 +238,8 @@ def our_endpoints_are_there():
         assert model["tiers"]["mode"] == "resident" and model["tiers"]["planned_bytes"] > 0
         plan = s.get("/v1/moraine/plan?ram=1G&ctx=1024&parallel=2")
         assert plan["context"] == 1024 and plan["ram_bytes"]["ceiling"] <= 1 << 30 and plan["tokens_per_second"] > 0
-        assert "error" in s.get("/v1/moraine/plan?ram=1M", status=400)
+        refusal = s.get("/v1/moraine/plan?ram=1M", status=400)["error"]["message"]
+        assert refusal.startswith("pebble.gguf: ") and "--ram" in refusal and "`" not in refusal, refusal
         assert s.get("/v1/moraine/plan?ram=much", status=400)["error"]["param"] == "ram"
         experts = s.get("/v1/moraine/experts")
         assert len(experts["layers"]) == 7 and experts["layers"][0]["places"] == "1" * 64 and len(experts["layers"][0]["picks"]) == 64
@@ -403,6 +414,17 @@ def models_have_their_own_settings():
         assert len(s.get("/slots?model=small")) == 2 and len(s.get("/slots?model=big")) == 4
         s.post("/models/unload", {"model": "large"}, status=400)
         s.get("/slots?model=other", status=404)
+    with Server("--models-file", path("models.ini")) as s:  # one more than those that are pinned
+        assert s.post("/models/load", {"model": "small"})["success"]
+        assert {m["status"]["value"] for m in s.get("/v1/models")["data"]} == {"loaded"}
+    with Server("--models-file", path("models.ini"), "--models-max", "1") as s:
+        assert "pinned" in s.post("/models/load", {"model": "small"}, status=400)["error"]["message"]
+        s.post("/completion", {"model": "large", **generation(2, stream=False)})
+    with open(path("models.ini"), "a") as f:
+        f.write("[third]\nmodel = %s\npin\n" % PEBBLE)
+    ended = subprocess.run([PROGRAM, "serve", "--port", "0", "--models-file", path("models.ini"), "--models-max", "1"], env=environment,
+                           capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2 and "2 models are pinned" in ended.stderr, ended.stderr
     with open(path("models.ini"), "w") as f:
         f.write("[x]\nmodel = a\ncolour = red\n")
     ended = subprocess.run([PROGRAM, "serve", "--models-file", path("models.ini")], env=environment, capture_output=True, text=True, timeout=30)
@@ -505,6 +527,50 @@ def answers_end_before_the_server_does():
         s.process.send_signal(signal.SIGTERM)
         assert s.process.wait(20 * SLOW) == 0 and time.monotonic() - began < 10 * SLOW
         connection.close()
+
+
+def answers_that_cannot_end_in_time_say_so():
+    talk = {"messages": [{"role": "user", "content": "Tell me about a fox."}], "ignore_eos": True, "n_predict": 8000, "stream": True}
+    chat = {**talk, "max_tokens": 8000}
+    streams = {"/completion": generation(8000), "/v1/completions": {**generation(8000), "max_tokens": 8000}, "/v1/chat/completions": chat,
+               "/v1/messages": chat, "/v1/responses": {"input": "Hi", "max_output_tokens": 8000, "ignore_eos": True, "stream": True},
+               "/api/chat": {"messages": talk["messages"], "options": {"num_predict": 8000}, "ignore_eos": True},
+               "/api/generate": {"prompt": "A fox", "raw": True, "options": {"num_predict": 8000}, "ignore_eos": True}}
+    with Server("--grace", "0.2", "--isa", "scalar", "--ctx", "8192", "--parallel", str(len(streams))) as s:
+        ends, threads = {}, []
+
+        def ask(where, body):
+            code, text, headers = s.ask("POST", where, body, timeout=60)
+            ends[where, body["stream"] if "stream" in body else True] = (code, text, headers)
+
+        for where, body in streams.items():
+            threads.append(threading.Thread(target=ask, args=(where, body)))
+        for thread in threads:
+            thread.start()
+        assert until(lambda: busy(s) == len(streams), 30), (busy(s), ends)
+        for where in ("/completion", "/v1/messages"):  # those wait for a place, and have said nothing
+            threads.append(threading.Thread(target=ask, args=(where, {**streams[where], "stream": False})))
+            threads[-1].start()
+        assert until(lambda: busy(s) == len(streams) + 2, 30), ends
+        s.stop()
+        for thread in threads:
+            thread.join(30 * SLOW)
+        for where in streams:
+            code, text, _ = ends[where, True]
+            last = text.strip().split("\n")[-1]
+            assert code == 200 and "shutting down" in last and "[DONE]" not in text, (where, text[-400:])
+        assert '{"error":' in ends["/api/chat", True][1].strip().split("\n")[-1][:10]
+        assert "event: error" in ends["/v1/messages", True][1] and "response.failed" in ends["/v1/responses", True][1]
+        code, text, headers = ends["/completion", False]
+        assert code == 503 and headers["Retry-After"] and "unavailable_error" in text, (code, text)
+        assert ends["/v1/messages", False][0] == 529 and "overloaded_error" in ends["/v1/messages", False][1]
+
+
+def more_prompts_than_can_wait_are_refused_for_good():
+    with Server("--queue", "3", "--parallel", "1") as s:
+        error = s.post("/v1/completions", {"prompt": ["a", "b", "c", "d"], "max_tokens": 2}, status=400)["error"]
+        assert error["param"] == "prompt" and "at most 3" in error["message"], error
+        assert len(s.post("/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 2})["choices"]) == 3
 
 
 def requests_are_logged_without_their_words():
@@ -648,6 +714,7 @@ def bench_measures_a_server():
         found = json.loads(ended.stdout)
         assert found["tokens"] == 2 * 3 * 8 and found["together_tps"] > 0 and found["model"] == "pebble", found
         assert 0 < found["first_token_p50_s"] <= found["first_token_p99_s"]
+        url += "/v1"  # as OpenAI's clients are told
         assert "tokens/s generated" in bench("--api-key", "k").stdout
         ended = bench()
         assert ended.returncode == 1 and "401" in ended.stderr, ended.stderr

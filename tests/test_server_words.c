@@ -207,13 +207,50 @@ static void statuses_follow_the_dialect(void **state)
     assert_int_equal(srv_shape_of("/v1/chat/completions"), SRV_SHAPE_OPENAI);
 }
 
+/* As the program puts options where settings are named. */
+static void name_settings(char *text, size_t size)
+{
+    char *at = strstr(text, "`ram_bytes`");
+    if (at) {
+        char rest[256];
+        snprintf(rest, sizeof rest, "--ram%s", at + strlen("`ram_bytes`"));
+        snprintf(at, size - (size_t)(at - text), "%s", rest);
+    }
+}
+
+static void messages_of_the_library_are_put_into_words_for_clients(void **state)
+{
+    (void)state;
+    srv_fault fault;
+    char text[256];
+    mo_error err = {
+        MO_EINVAL,
+        "/home/ada/m/a.gguf: raise `ram_bytes`; /home/ada/m/b.gguf is missing, /home/ada is there"};
+    srv_fault_words(&err, "/home/ada/m/a.gguf", text, sizeof text);
+    assert_string_equal(text, "a.gguf: raise `ram_bytes`; b.gguf is missing, /home/ada is there");
+    srv_fault_name_settings(name_settings);
+    srv_fault_words(&err, "/home/ada/m/a.gguf", text, sizeof text);
+    assert_string_equal(text, "a.gguf: raise --ram; b.gguf is missing, /home/ada is there");
+    srv_fault_words(&err, "a.gguf", text, sizeof text);
+    assert_non_null(strstr(text, "/home/ada/m/a.gguf: raise --ram;"));
+    srv_fault_status(&fault, &err, "model");
+    assert_non_null(strstr(fault.message, "raise --ram"));
+    srv_fault_name_settings(NULL);
+    srv_fault_words(&(mo_error){MO_ENOMEM, ""}, NULL, text, sizeof text);
+    assert_string_equal(text, mo_status_text(MO_ENOMEM));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_are_read_back),       cmocka_unit_test(bytes_that_are_no_text_are_replaced),
-        cmocka_unit_test(numbers_are_read_back),       cmocka_unit_test(memory_that_ends_is_remembered),
-        cmocka_unit_test(faults_name_the_field),       cmocka_unit_test(a_prompt_too_long_says_the_numbers),
+        cmocka_unit_test(strings_are_read_back),
+        cmocka_unit_test(bytes_that_are_no_text_are_replaced),
+        cmocka_unit_test(numbers_are_read_back),
+        cmocka_unit_test(memory_that_ends_is_remembered),
+        cmocka_unit_test(faults_name_the_field),
+        cmocka_unit_test(a_prompt_too_long_says_the_numbers),
         cmocka_unit_test(statuses_follow_the_dialect),
+        cmocka_unit_test(messages_of_the_library_are_put_into_words_for_clients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

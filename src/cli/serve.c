@@ -15,6 +15,7 @@
 #include "infile.h"
 #include "loading.h"
 #include "messages.h"
+#include "serve_check.h"
 #include "serve_file.h"
 #include "server/log.h"
 #include "server/serve.h"
@@ -36,7 +37,7 @@ typedef struct model_settings {
 /* Options of the server. */
 typedef struct serve_settings {
     const char *host, *unix_path, *prefix;
-    int64_t port, connections, models_max, ping_s;
+    int64_t port, connections, models_max, ping_s, timeout_s;
     const char *tls_key, *tls_certificate;
     const char *api_key, *api_key_file;
     const char *origins, *hosts;
@@ -166,7 +167,9 @@ static int server_table(serve_settings *s, cli_option *out)
         {"models-file", 0, CLI_TEXT, "FILE",
          "models and their own settings, a [name] and lines of option = value each", &s->models_file, 0, 0},
         {"models-max", 0, CLI_INTEGER, "N",
-         "models loaded at once; another is unloaded before one more is loaded (1)", &s->models_max, 1, 256},
+         "models loaded at once; another is unloaded before one more is loaded (those that are pinned and "
+         "one more)",
+         &s->models_max, 1, 256},
         {"warm", 0, CLI_TEXT, "FILE",
          "a chat request in JSON, as an agent sends it: its prompt is computed and kept before the server "
          "says that it is ready",
@@ -178,6 +181,8 @@ static int server_table(serve_settings *s, cli_option *out)
          &s->connections, 16, 65536},
         {"sse-ping-interval", 0, CLI_INTEGER, "S",
          "a stream that is silent so long gets a heartbeat; -1: none (10)", &s->ping_s, -1, 3600},
+        {"timeout", 0, CLI_INTEGER, "S",
+         "a client that takes nothing of its answer for so long is cut off (120)", &s->timeout_s, 1, 86400},
         {"grace", 0, CLI_REAL, "S", "answers that run when the server is told to stop may go on so long (30)",
          &s->grace_s, 0, 86400},
         {"log-format", 0, CLI_TEXT, "text|json", "of the lines on stderr (text)", &s->log_format, 0, 0},
@@ -200,9 +205,15 @@ static int server_table(serve_settings *s, cli_option *out)
 static const struct {
     const char *variable, *option;
 } variables[] = {
-    {"LLAMA_ARG_N_PARALLEL", "parallel"},        {"LLAMA_ARG_BATCH", "batch"},
-    {"LLAMA_ARG_ENDPOINT_METRICS", "metrics"},   {"LLAMA_ARG_ENDPOINT_SLOTS", "slots"},
-    {"LLAMA_ARG_NO_ENDPOINT_SLOTS", "no-slots"}, {"LLAMA_API_KEY", "api-key"},
+    {"LLAMA_ARG_N_PARALLEL", "parallel"},
+    {"LLAMA_ARG_BATCH", "batch"},
+    {"LLAMA_ARG_ENDPOINT_METRICS", "metrics"},
+    {"LLAMA_ARG_ENDPOINT_SLOTS", "slots"},
+    {"LLAMA_ARG_NO_ENDPOINT_SLOTS", "no-slots"},
+    {"LLAMA_API_KEY", "api-key"},
+    {"LLAMA_ARG_THINK", "reasoning-format"},
+    {"LLAMA_ARG_THINK_BUDGET", "reasoning-budget"},
+    {"LLAMA_CHAT_TEMPLATE_KWARGS", "chat-template-kwargs"},
 };
 
 static const cli_option *find_option(const cli_option *options, int count, const char *name)
@@ -249,7 +260,12 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     if (option->kind == CLI_FLAG) {
         const bool on = strcasecmp(value, "1") == 0 || strcasecmp(value, "true") == 0 ||
                         strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
-        return on && asprintf(&word, "--%s", name) > 0 ? word : NULL;
+        char opposite[80]; /* "0" switches off what would be on by itself */
+        snprintf(opposite, sizeof opposite, "no-%s", name);
+        if (!on && (!*value || !find_option(options, count, opposite))) {
+            return NULL;
+        }
+        return asprintf(&word, "--%s", on ? name : opposite) > 0 ? word : NULL;
     }
     return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
 }
@@ -358,7 +374,9 @@ static bool set_defaults(const model_settings *m, srv_defaults *out)
             return false;
         }
     }
-    return is_one_of("reasoning", out->reasoning, switches) &&
+    return cli_check_template(m->template_file ? "chat-template-file" : "chat-template",
+                              out->template_text) &&
+           cli_check_names("alias", m->alias) && is_one_of("reasoning", out->reasoning, switches) &&
            is_one_of("reasoning-format", out->reasoning_format, formats);
 }
 
@@ -427,6 +445,15 @@ static void raise_file_limit(void)
     }
 }
 
+static int pinned_count(const srv_model_spec *specs, int count)
+{
+    int pinned = 0;
+    for (int i = 0; i < count; i++) {
+        pinned += specs[i].pinned;
+    }
+    return pinned;
+}
+
 static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
 {
     static srv_model_spec specs[MODELS_MAX];
@@ -448,10 +475,15 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         .connections = (int)s->connections,
         .heartbeat_ms = s->ping_s < 0 ? -1 : (int)s->ping_s * 1000,
         .grace_s = s->grace_s,
+        .silent_s = (int)s->timeout_s,
         .log_requests = s->log_requests,
         .no_slots = s->no_slots,
         .no_metrics = s->no_metrics,
     };
+    if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
+        !cli_check_directory("models-dir", s->models_dir)) {
+        return CLI_USAGE;
+    }
     model_settings first = *common;
     for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
         first.model = models[i];
@@ -462,6 +494,11 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         }
     }
     if (s->models_file && !add_sections(s, common, specs, &count)) {
+        return CLI_USAGE;
+    }
+    if (s->models_max > 0 && pinned_count(specs, count) > s->models_max) {
+        fprintf(stderr, "moraine serve: --models-max is %d, and %d models are pinned\n", (int)s->models_max,
+                pinned_count(specs, count));
         return CLI_USAGE;
     }
     if (count == 0 && !s->models_dir) {
@@ -528,7 +565,6 @@ int cli_serve(int argc, char **argv)
     s = (serve_settings){.host = "127.0.0.1",
                          .port = 8080,
                          .connections = 1024,
-                         .models_max = 1,
                          .ping_s = 10,
                          .body_bytes = 64 << 20,
                          .grace_s = 30,
@@ -567,6 +603,7 @@ int cli_serve(int argc, char **argv)
         return code;
     }
     mo_log_set(on_log, NULL, MO_LOG_WARN);
+    srv_fault_name_settings(cli_name_options);
     raise_file_limit();
     char *models[MODELS_MAX];
     int model_count = 0;

@@ -97,6 +97,15 @@ static char *make_body(run *r)
     return text;
 }
 
+/* The base URL of OpenAI's clients will do as well: /completion is beside /v1, not below it. */
+static void forget_version(cli_url *url)
+{
+    const size_t length = strlen(url->prefix);
+    if (length >= 3 && strcmp(url->prefix + length - 3, "/v1") == 0) {
+        url->prefix[length - 3] = '\0';
+    }
+}
+
 /* What the server has: its model's name and vocabulary. */
 static bool look(run *r)
 {
@@ -254,7 +263,7 @@ int cli_server_bench_run(const cli_server_bench *b)
         fprintf(stderr, "moraine bench: --server needs a URL such as http://127.0.0.1:8080, not %s\n",
                 b->url);
         code = CLI_USAGE;
-    } else if (look(r)) {
+    } else if (forget_version(&r->url), look(r)) {
         bool ok = true;
         for (int64_t i = 0; i < b->rounds && ok; i++) {
             ok = play(r);

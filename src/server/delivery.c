@@ -29,11 +29,11 @@ static void client_gone(void *user)
     each_job(g, srv_job_cancel);
 }
 
-/* Somebody else ends the answer: it keeps what it has. */
-static void stop_here(void *user)
+/* Somebody else ends the answer: it keeps what it has, or fails because the server ends. */
+static void stop_here(void *user, bool ending)
 {
     srv_generation *g = user;
-    atomic_store(&g->stopped, true);
+    atomic_store(ending ? &g->ending : &g->stopped, true);
     each_job(g, srv_job_cancel);
 }
 
@@ -88,6 +88,9 @@ static const char *finish_word(const srv_generation *g)
     if (g->failed) {
         return atomic_load(&g->gone) ? "cancelled" : "failed";
     }
+    if (atomic_load(&g->stopped)) {
+        return "cancelled";
+    }
     return g->choice_count > 0 && g->choices[0].finish == SRV_FINISH_LENGTH ? "length" : "stop";
 }
 
@@ -95,7 +98,7 @@ static const char *finish_word(const srv_generation *g)
 static void complete(srv_generation *g)
 {
     if (g->listed) {
-        srv_running_remove(srv_server_running(g->server), g->id);
+        srv_running_remove(srv_server_running(g->server), g);
     }
     add_up(g);
     for (size_t i = 0; i < g->choice_count && !g->failed; i++) {
@@ -133,10 +136,15 @@ static void fail(srv_generation *g, const mo_error *err)
         return; /* the first reason counts */
     }
     g->failed = true;
-    if (err->status == MO_ECANCELLED) {
+    if (err->status == MO_ECANCELLED && atomic_load(&g->ending)) {
+        srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL,
+                      "the server is shutting down; the answer is not complete");
+    } else if (err->status == MO_ECANCELLED) {
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL, "the request was cancelled");
     } else {
-        srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "%s", err->detail);
+        char text[sizeof g->fault.message];
+        srv_fault_words(err, srv_model_path(g->held), text, sizeof text);
+        srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "%s", text);
     }
     each_job(g, srv_job_cancel);
 }
@@ -297,8 +305,23 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     return true;
 }
 
+/* All prompts of a request wait together: more than can wait would be refused again and again. */
+static bool fits_queue(srv_generation *g)
+{
+    srv_engine_report r;
+    srv_engine_describe(srv_model_engine(g->held), &r);
+    return g->prompt_count <= (size_t)r.queue ||
+           srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "prompt",
+                         "%zu prompts were sent, and at most %d requests can wait; send fewer",
+                         g->prompt_count, r.queue);
+}
+
 void srv_generation_start(srv_generation *g)
 {
+    if (g->prompt_count > 1 && !fits_queue(g)) {
+        srv_generation_refuse(g);
+        return;
+    }
     srv_parameters_seed(&g->parameters);
     g->choice_count = g->prompt_count * (size_t)g->parameters.n;
     g->choices = calloc(g->choice_count, sizeof *g->choices);
@@ -317,7 +340,7 @@ void srv_generation_start(srv_generation *g)
         g->voice->begin(g, &g->out);
     }
     srv_request_on_gone(g->request, client_gone, g);
-    if (g->id[0] && srv_server_running(g->server)) {
+    if (srv_server_running(g->server)) {
         g->listed = srv_running_add(srv_server_running(g->server), g->id, stop_here, g);
     }
     mo_reply_options reply = mo_reply_options_default();
@@ -332,7 +355,7 @@ void srv_generation_start(srv_generation *g)
     for (size_t i = 0; i < g->prompt_count && good; i++) {
         good = submit(g, i, &reply);
     }
-    if (!good || atomic_load(&g->gone) || atomic_load(&g->stopped)) {
+    if (!good || atomic_load(&g->gone) || atomic_load(&g->stopped) || atomic_load(&g->ending)) {
         each_job(g, srv_job_cancel);
     }
     pthread_mutex_lock(&g->lock);

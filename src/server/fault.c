@@ -49,8 +49,42 @@ bool srv_fault_set(srv_fault *fault, srv_fault_kind kind, const char *param, con
     return false;
 }
 
+static void (*name_settings)(char *text, size_t size);
+
+void srv_fault_name_settings(void (*name)(char *text, size_t size))
+{
+    name_settings = name;
+}
+
+/* Takes every occurrence of the first bytes of `part` out of a text. */
+static void take_out(char *text, const char *part, size_t length)
+{
+    char *to = text;
+    for (const char *from = text; *from;) {
+        if (strncmp(from, part, length) == 0) {
+            from += length;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+void srv_fault_words(const mo_error *err, const char *path, char *out, size_t size)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    snprintf(out, size, "%s", err->detail[0] ? err->detail : mo_status_text(err->status));
+    if (slash) {
+        take_out(out, path, (size_t)(slash + 1 - path));
+    }
+    if (name_settings) {
+        name_settings(out, size);
+    }
+}
+
 bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param)
 {
+    char text[sizeof fault->message];
     srv_fault_kind kind = SRV_FAULT_SERVER;
     switch (err->status) {
     case MO_EINVAL:
@@ -58,8 +92,8 @@ bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param)
     case MO_EUNSUPPORTED: kind = SRV_FAULT_REQUEST; break;
     default: break;
     }
-    return srv_fault_set(fault, kind, kind == SRV_FAULT_REQUEST ? param : NULL, "%s",
-                         err->detail[0] ? err->detail : mo_status_text(err->status));
+    srv_fault_words(err, NULL, text, sizeof text);
+    return srv_fault_set(fault, kind, kind == SRV_FAULT_REQUEST ? param : NULL, "%s", text);
 }
 
 bool srv_fault_context(srv_fault *fault, int64_t prompt_tokens, int64_t context)

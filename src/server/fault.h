@@ -40,6 +40,13 @@ typedef struct srv_fault {
 bool srv_fault_set(srv_fault *fault, srv_fault_kind kind, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* How the settings that messages of the library name are called by those who start the server; NULL, as at the beginning:
+ * by their own names. Before any request. */
+void srv_fault_name_settings(void (*name)(char *text, size_t size));
+/* A message of the library in words for clients: settings as above, and files of the directory of `path` (NULL: any) without
+ * it. */
+void srv_fault_words(const mo_error *err, const char *path, char *out, size_t size);
+
 /* What a function of the library said: MO_EINVAL, MO_EFORMAT and MO_EUNSUPPORTED are the request's fault, the others ours. */
 bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param);
 

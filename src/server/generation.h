@@ -88,8 +88,9 @@ struct srv_generation {
     } running[SRV_PROMPTS_MAX];
     size_t running_count;
     bool starting, streaming, failed;
-    bool listed; /* others can stop it by its id */
-    atomic_bool stopped;
+    bool listed;         /* others can stop it */
+    atomic_bool stopped; /* by somebody who wanted it so: what there is, is the answer */
+    atomic_bool ending;  /* by the server's end: it is not complete */
     atomic_bool gone;
     atomic_uint drained;
     srv_writer out;

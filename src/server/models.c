@@ -314,6 +314,22 @@ static srv_model *pick_victim(srv_models *m, const srv_model *but, bool *busy)
     return oldest ? oldest : waited;
 }
 
+/* With the mutex held. */
+static int pinned_count(const srv_models *m)
+{
+    int count = 0;
+    for (int i = 0; i < m->count; i++) {
+        count += m->list[i]->spec.pinned;
+    }
+    return count;
+}
+
+/* How many may be loaded at once: as was said, or those that are pinned and one more. With the mutex held. */
+static int most_loaded(const srv_models *m)
+{
+    return m->o.most > 0 ? m->o.most : pinned_count(m) + 1;
+}
+
 static int loaded_count(const srv_models *m)
 {
     int count = 0;
@@ -358,9 +374,10 @@ static mo_status load(srv_models *m, srv_model *model, mo_error *err)
                               SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
                               {0}});
     } else {
-        srv_log(
-            MO_LOG_ERROR, "load_failed",
-            (srv_field[]){SRV_TEXT_FIELD("model", model->id), SRV_TEXT_FIELD("message", err->detail), {0}});
+        char text[1024];
+        srv_fault_words(err, NULL, text, sizeof text);
+        srv_log(MO_LOG_ERROR, "load_failed",
+                (srv_field[]){SRV_TEXT_FIELD("model", model->id), SRV_TEXT_FIELD("message", text), {0}});
     }
     return status;
 }
@@ -383,7 +400,9 @@ static bool tell_failure(srv_fault *fault, const srv_model *model, const mo_erro
     const srv_fault_kind kind = err->status == MO_ENOENT                                ? SRV_FAULT_MODEL
                                 : err->status == MO_EIO || err->status == MO_ECANCELLED ? SRV_FAULT_SERVER
                                                                                         : SRV_FAULT_REQUEST;
-    return srv_fault_set(fault, kind, "model", "%s cannot be loaded: %s", model->id, err->detail);
+    char text[sizeof fault->message];
+    srv_fault_words(err, model->path, text, sizeof text);
+    return srv_fault_set(fault, kind, "model", "%s cannot be loaded: %s", model->id, text);
 }
 
 /* With the mutex held: makes a step towards having it loaded, which may wait. False: it cannot be. */
@@ -395,12 +414,13 @@ static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault 
         wait_a_little(m);
         return true;
     }
-    const int most = m->o.most > 0 ? m->o.most : 1;
+    const int most = most_loaded(m);
     if (loaded_count(m) >= most) {
         srv_model *victim = pick_victim(m, model, &busy);
-        if (!victim) {
-            return srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL,
-                                 "no further model can be loaded: the %d that may be are pinned", most);
+        if (!victim) { /* which will not change: nothing to be tried again */
+            return srv_fault_set(fault, SRV_FAULT_REQUEST, "model",
+                                 "%s cannot be loaded: the server keeps %d at once, and those are pinned",
+                                 model->id, most);
         }
         if (busy) { /* its answers end, and nobody new begins one */
             victim->wanted_away = true;
@@ -503,6 +523,11 @@ srv_engine *srv_model_engine(const srv_model *model)
     return model->engine;
 }
 
+const char *srv_model_path(const srv_model *model)
+{
+    return model->path;
+}
+
 const char *srv_model_id(const srv_model *model)
 {
     return model->id;
@@ -595,7 +620,8 @@ mo_status srv_models_begin(srv_models *m, mo_error *err)
     pthread_mutex_lock(&m->mutex);
     for (int i = 0; i < m->o.count && !m->stopping; i++) {
         srv_model *model = m->list[i];
-        if ((i == 0 || model->spec.pinned) && model->state == SRV_MODEL_UNLOADED && !m->changing) {
+        const bool first = i == 0 && most_loaded(m) > pinned_count(m);
+        if ((first || model->spec.pinned) && model->state == SRV_MODEL_UNLOADED && !m->changing) {
             m->changing = true;
             const mo_status one = load(m, model, err);
             m->changing = false;

@@ -29,6 +29,7 @@ void srv_model_release(srv_model *model);
 
 mo_model *srv_model_mo(const srv_model *model);
 srv_engine *srv_model_engine(const srv_model *model);
+const char *srv_model_path(const srv_model *model);
 const char *srv_model_id(const srv_model *model);  /* to be echoed */
 int64_t srv_model_context(const srv_model *model); /* positions of one sequence */
 int srv_model_parallel(const srv_model *model);
@@ -60,7 +61,7 @@ typedef struct srv_models_options {
     int count;
     const char *directory; /* every .gguf file in it is a model as well, new ones too; NULL: none */
     srv_model_spec others; /* how those are loaded */
-    int most;              /* loaded at once; 0: 1 */
+    int most;              /* loaded at once; 0: those that are pinned and one more */
     bool strict;           /* a name that is not known is refused, also with one model */
 } srv_models_options;
 

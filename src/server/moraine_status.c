@@ -124,7 +124,9 @@ static void plan(srv_server *server, srv_request *q)
         srv_models_unpeek(model);
     }
     if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
-        refuse(q, SRV_FAULT_REQUEST, NULL, err.detail);
+        char text[1024];
+        srv_fault_words(&err, r.path, text, sizeof text);
+        refuse(q, SRV_FAULT_REQUEST, NULL, text);
         return;
     }
     srv_reply_json(q, 200, srv_plan_json(&report));

@@ -112,7 +112,9 @@ static void show(srv_server *server, srv_request *q)
     } else if (index < 0 || !srv_models_describe(models, index, &r)) {
         refuse(q, SRV_FAULT_MODEL, "model '%s' not found", name);
     } else if (mo_file_open(r.path, &file, &err) != MO_OK) {
-        refuse(q, SRV_FAULT_SERVER, "%s", err.detail);
+        char text[1024];
+        srv_fault_words(&err, r.path, text, sizeof text);
+        refuse(q, SRV_FAULT_SERVER, "%s", text);
     } else {
         json_t *template = srv_metadata_text(file, "tokenizer.chat_template");
         const char *text = json_string_value(template);

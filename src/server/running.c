@@ -7,7 +7,7 @@
 
 typedef struct answer {
     struct answer *next;
-    void (*stop)(void *user);
+    void (*stop)(void *user, bool ending);
     void *user;
     char id[];
 } answer;
@@ -15,6 +15,7 @@ typedef struct answer {
 struct srv_running {
     pthread_mutex_t mutex;
     answer *first; /* a few hundred at most */
+    bool ending;
 };
 
 srv_running *srv_running_open(void)
@@ -38,36 +39,41 @@ void srv_running_close(srv_running *r)
     }
 }
 
-bool srv_running_add(srv_running *r, const char *id, void (*stop)(void *user), void *user)
+/* With the mutex held. */
+static void stop(answer *a, bool ending)
+{
+    if (a->stop) {
+        a->stop(a->user, ending);
+        a->stop = NULL;
+    }
+}
+
+bool srv_running_add(srv_running *r, const char *id, void (*stop_it)(void *user, bool ending), void *user)
 {
     answer *a = malloc(sizeof *a + strlen(id) + 1);
     if (!a) {
         return false;
     }
-    *a = (answer){.stop = stop, .user = user};
+    *a = (answer){.stop = stop_it, .user = user};
     memcpy(a->id, id, strlen(id) + 1);
     pthread_mutex_lock(&r->mutex);
     a->next = r->first;
     r->first = a;
+    if (r->ending) {
+        stop(a, true);
+    }
     pthread_mutex_unlock(&r->mutex);
     return true;
 }
 
-/* With the mutex held. */
-static answer **find(srv_running *r, const char *id)
-{
-    for (answer **at = &r->first; *at; at = &(*at)->next) {
-        if (strcmp((*at)->id, id) == 0) {
-            return at;
-        }
-    }
-    return NULL;
-}
-
-void srv_running_remove(srv_running *r, const char *id)
+void srv_running_remove(srv_running *r, const void *user)
 {
     pthread_mutex_lock(&r->mutex);
-    answer **at = find(r, id), *a = at ? *at : NULL;
+    answer **at = &r->first;
+    while (*at && (*at)->user != user) {
+        at = &(*at)->next;
+    }
+    answer *a = *at;
     if (a) {
         *at = a->next;
     }
@@ -78,11 +84,23 @@ void srv_running_remove(srv_running *r, const char *id)
 bool srv_running_stop(srv_running *r, const char *id)
 {
     pthread_mutex_lock(&r->mutex);
-    answer **at = find(r, id);
-    if (at && (*at)->stop) {
-        (*at)->stop((*at)->user);
-        (*at)->stop = NULL;
+    answer *a = *id ? r->first : NULL;
+    while (a && strcmp(a->id, id) != 0) {
+        a = a->next;
+    }
+    if (a) {
+        stop(a, false);
     }
     pthread_mutex_unlock(&r->mutex);
-    return at != NULL;
+    return a != NULL;
+}
+
+void srv_running_end(srv_running *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->ending = true;
+    for (answer *a = r->first; a; a = a->next) {
+        stop(a, true);
+    }
+    pthread_mutex_unlock(&r->mutex);
 }

@@ -20,7 +20,7 @@
 #include "server/status.h"
 #include "server/warm.h"
 
-enum { PEM_BYTES = 1 << 20, LOOK_MS = 200 };
+enum { PEM_BYTES = 1 << 20, LOOK_MS = 200, LAST_WORDS_S = 2 };
 
 struct srv_serving {
     srv_server server; /* for handlers */
@@ -115,6 +115,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
         .header_s = 30,
         .idle_s = 75,
         .heartbeat_ms = s->o.heartbeat_ms,
+        .silent_s = s->o.silent_s,
         .prefix = s->o.prefix,
         .tls_key = s->tls_key,
         .tls_certificate = s->tls_certificate,
@@ -267,11 +268,15 @@ static void wind_down(srv_serving *s, int number)
                           {0}});
     srv_http_quiesce(s->server.http);
     srv_events_end(s->server.events); /* who only watches is not waited for */
-    while (now_ns() < end && !srv_http_drain(s->server.http, LOOK_MS / 1000.0)) {
-        const int again = next_signal(s, 0);
-        if (again == SIGINT || again == SIGTERM) {
-            break;
-        }
+    bool all = srv_http_drain(s->server.http, 0);
+    for (int again = 0; !all && now_ns() < end && again != SIGINT && again != SIGTERM;) {
+        all = srv_http_drain(s->server.http, LOOK_MS / 1000.0);
+        again = next_signal(s, 0);
+    }
+    if (!all) { /* the others are told that there is no more, and may read that */
+        srv_models_stop(s->server.models, 0);
+        srv_running_end(s->server.running);
+        srv_http_drain(s->server.http, LAST_WORDS_S);
     }
     srv_http_close(s->server.http);
     s->server.http = NULL;

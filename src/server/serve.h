@@ -16,6 +16,7 @@ typedef struct srv_server_options {
     int64_t body_bytes;
     int connections;
     int heartbeat_ms;
+    int silent_s;   /* a client that takes nothing of its answer for so long is cut off; 0: 120 */
     double grace_s; /* answers may end for so long when the server is told to stop */
     bool log_requests;
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
