@@ -253,6 +253,39 @@ def our_endpoints_are_there():
         connection.close()
 
 
+def sessions_can_be_seen_and_forgotten():
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    long = "Once upon a time there was a fox who went into the wood and met a hen, and number %d of them went home together."
+    with Server("--cache-dir", folder, "--parallel", "1") as s:
+        assert s.get("/v1/moraine/sessions")["sessions"] == []
+        for number in range(3):
+            s.post("/completion", generation(30, stream=False, prompt=long % number))
+        on_disk = lambda: [e for e in s.get("/v1/moraine/sessions")["sessions"] if "disk" in e["where"]]
+        assert until(lambda: len(on_disk()) == 3), s.get("/v1/moraine/sessions")
+        kept = s.get("/v1/moraine/sessions")
+        assert [e["where"] for e in kept["sessions"]] == [["sequence"]] + [["ram", "disk"]] * 3, kept
+        assert all(e["tokens"] > 30 for e in kept["sessions"]) and kept["bytes"] > 0 and kept["disk_bytes"] > 0
+        oldest = kept["sessions"][1]
+        assert 0 < oldest["bytes"] <= oldest["all_bytes"] and oldest["disk_bytes"] > 0 and oldest["idle_s"] >= kept["sessions"][3]["idle_s"]
+        assert s.get("/v1/moraine/sessions/" + oldest["id"])["tokens"] == oldest["tokens"]
+        assert "fox" not in json.dumps(kept)
+        usage = lambda number: s.post("/v1/completions", {"prompt": long % number, "max_tokens": 1})["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert usage(0) > 20
+        assert s.ask("DELETE", "/v1/moraine/sessions/" + oldest["id"])[1] == '{"dropped":1}'
+        s.get("/v1/moraine/sessions/" + oldest["id"], status=404)
+        assert s.ask("DELETE", "/v1/moraine/sessions/prefix-0")[0] == 404 and s.ask("DELETE", "/v1/moraine/sessions/x")[0] == 404
+        assert s.ask("DELETE", "/v1/moraine/sessions")[0] == 200
+        assert s.get("/v1/moraine/sessions")["sessions"] == [] and os.listdir(folder) == []
+        assert usage(1) == 0
+        connection = raw_post(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1000, "stream": True,
+                                                          "ignore_eos": True})
+        assert until(lambda: s.get("/v1/moraine/sessions")["answers"])
+        running = s.get("/v1/moraine/sessions")
+        assert running["answers"][0].startswith("chatcmpl-") and running["jobs"][0]["state"] in ("queued", "prompt", "generating"), running
+        assert s.post("/v1/moraine/cancel", {"id": running["answers"][0]})["cancelled"]
+        connection.close()
+
+
 def profiles_can_be_read_and_applied():
     with Server() as s:
         profile = s.get("/moe-layer-perf")
@@ -588,6 +621,11 @@ def metrics_count():
         assert re.search(r'moraine_expert_uses_total\{model="pebble",tier="ram"\} [1-9]', text)
         picks = s.get("/v1/moraine/experts")["layers"][0]["picks"]
         assert sum(picks) > 0
+        now = lambda: s.get("/v1/moraine/status")["models"][0]["now"]["predicted_tokens_s"]
+        connection = raw_post(s, "/completion", generation(1900))
+        assert until(lambda: now() > 0), s.get("/v1/moraine/status")
+        connection.close()
+        assert until(lambda: now() == 0)
 
 
 def two_models_take_turns():

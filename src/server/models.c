@@ -41,6 +41,9 @@ struct srv_model {
     srv_window window;
     _Atomic int load_permille;
     srv_engine_report past; /* of engines that are gone */
+    srv_pulse pulse;
+    int64_t pulse_ns; /* when these were counted: */
+    uint64_t pulse_prompt, pulse_predicted;
 
     /* Constant while it is loaded. */
     mo_model *mo;
@@ -555,7 +558,35 @@ void srv_model_keep(srv_model *model, double seconds)
     pthread_mutex_unlock(&model->all->mutex);
 }
 
-/* ---- The keeper: unloads what is idle ---- */
+/* ---- The keeper: unloads what is idle, and counts what happens in a second ---- */
+
+/* With the mutex held. */
+static void take_pulse(srv_model *model)
+{
+    const int64_t now = now_ns();
+    const double seconds = (double)(now - model->pulse_ns) * 1e-9;
+    srv_engine_report r;
+    if (model->state != SRV_MODEL_LOADED || seconds < 1.0) {
+        return;
+    }
+    srv_engine_describe(model->engine, &r);
+    /* An engine that was opened since begins at 0. */
+    const uint64_t prompt = r.prompt_tokens >= model->pulse_prompt ? model->pulse_prompt : 0;
+    const uint64_t predicted = r.predicted_tokens >= model->pulse_predicted ? model->pulse_predicted : 0;
+    model->pulse = (srv_pulse){.prompt_tokens_s = (double)(r.prompt_tokens - prompt) / seconds,
+                               .predicted_tokens_s = (double)(r.predicted_tokens - predicted) / seconds};
+    model->pulse_ns = now;
+    model->pulse_prompt = r.prompt_tokens;
+    model->pulse_predicted = r.predicted_tokens;
+}
+
+srv_pulse srv_model_pulse(const srv_model *model)
+{
+    pthread_mutex_lock(&model->all->mutex);
+    const srv_pulse pulse = model->pulse;
+    pthread_mutex_unlock(&model->all->mutex);
+    return pulse;
+}
 
 static void *keep(void *user)
 {
@@ -565,6 +596,7 @@ static void *keep(void *user)
         wait_a_little(m);
         for (int i = 0; i < m->count && !m->changing && !m->stopping; i++) {
             srv_model *one = m->list[i];
+            take_pulse(one);
             const double idle = (double)(now_ns() - one->used_ns) * 1e-9;
             const bool due =
                 one->wanted_away || (!one->spec.pinned && one->keep_s >= 0 && idle >= one->keep_s);

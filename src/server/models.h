@@ -35,6 +35,12 @@ int64_t srv_model_context(const srv_model *model); /* positions of one sequence 
 int srv_model_parallel(const srv_model *model);
 const srv_defaults *srv_model_defaults(const srv_model *model);
 
+/* Tokens of all its sequences in the last second. */
+typedef struct srv_pulse {
+    double prompt_tokens_s, predicted_tokens_s;
+} srv_pulse;
+srv_pulse srv_model_pulse(const srv_model *model);
+
 /* How long it stays after its last use: Ollama's keep_alive. Negative: for ever; 0: it is unloaded when nobody holds it. */
 void srv_model_keep(srv_model *model, double seconds);
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/cachedir.h"
 #include "server/log.h"
@@ -28,12 +29,15 @@ typedef struct node {
     int64_t disk_bytes;
     struct node *older, *newer; /* of those with a snapshot, by use */
     bool listed;
+    uint64_t number; /* since it was listed first */
+    int64_t used_ns;
 } node;
 
 typedef struct writing { /* a snapshot on its way to the disk */
     holder *held;
     int32_t *tokens;
     int64_t count;
+    bool unwanted; /* it was dropped meanwhile */
     struct writing *next;
 } writing;
 
@@ -47,8 +51,9 @@ struct srv_prefix {
     node root;
     node *oldest, *newest;
     int64_t bytes, disk_bytes;
-    writing *first, *last;
+    writing *first, *last, *now; /* now: being written */
     int waiting;
+    uint64_t numbers;
     bool failing; /* the last write did */
     pthread_cond_t more;
     bool closing;
@@ -81,8 +86,17 @@ static void leave_list(srv_prefix *p, node *n)
     }
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static void touch(srv_prefix *p, node *n)
 {
+    n->number = n->number ? n->number : ++p->numbers;
+    n->used_ns = now_ns();
     leave_list(p, n);
     n->older = p->newest;
     *(p->newest ? &p->newest->newer : &p->oldest) = n;
@@ -366,6 +380,17 @@ static void note_file(srv_prefix *p, const writing *w, const char *name, int64_t
     tidy(p, &p->root);
 }
 
+static bool write_out(srv_prefix *p, const writing *w, char *name, int64_t *disk_bytes, mo_error *err)
+{
+    uint8_t *bytes = NULL;
+    size_t size;
+    const bool done =
+        mo_snapshot_write(w->held->snapshot, &bytes, &size, err) == MO_OK &&
+        srv_cachedir_write(p->dir, w->tokens, w->count, bytes, size, name, disk_bytes, err) == MO_OK;
+    mo_free(bytes);
+    return done;
+}
+
 static void *run_writer(void *arg)
 {
     srv_prefix *p = arg;
@@ -380,23 +405,23 @@ static void *run_writer(void *arg)
         }
         p->first = w->next;
         p->last = p->first ? p->last : NULL;
-        pthread_mutex_unlock(&p->tree);
-        uint8_t *bytes = NULL;
-        size_t size;
+        p->now = w;
         char name[SRV_CACHEDIR_NAME];
         int64_t disk_bytes = 0;
-        mo_error err;
-        const bool done =
-            mo_snapshot_write(w->held->snapshot, &bytes, &size, &err) == MO_OK &&
-            srv_cachedir_write(p->dir, w->tokens, w->count, bytes, size, name, &disk_bytes, &err) == MO_OK;
-        mo_free(bytes);
+        mo_error err = {0};
+        const bool wanted = !w->unwanted;
+        pthread_mutex_unlock(&p->tree);
+        const bool done = wanted && write_out(p, w, name, &disk_bytes, &err);
         pthread_mutex_lock(&p->tree);
+        p->now = NULL;
         let_go(w->held);
         p->waiting--;
-        if (done) {
+        if (done && w->unwanted) {
+            srv_cachedir_remove(p->dir, name);
+        } else if (done) {
             p->failing = false;
             note_file(p, w, name, disk_bytes);
-        } else {
+        } else if (wanted) {
             note_failure(p, &err);
         }
         free(w->tokens);
@@ -644,4 +669,61 @@ void srv_prefix_describe(srv_prefix *p, srv_prefix_report *out)
     pthread_mutex_lock(&p->lock);
     *out = p->report;
     pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- For people ------------------------------------------------------------------------------- */
+
+int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
+{
+    int found = 0;
+    pthread_mutex_lock(&p->tree);
+    const int64_t now = now_ns();
+    for (const node *n = p->oldest; n; n = n->newer, found++) {
+        if (found < limit) {
+            srv_prefix_entry *e = &out[found];
+            *e = (srv_prefix_entry){.number = n->number,
+                                    .tokens = n->depth,
+                                    .disk_bytes = n->name[0] ? n->disk_bytes : 0,
+                                    .idle_s = (double)(now - n->used_ns) * 1e-9};
+            if (n->held) {
+                e->device = mo_snapshot_on_device(n->held->snapshot);
+                e->ram = !e->device;
+                e->bytes = mo_snapshot_bytes(n->held->snapshot, &e->all_bytes);
+            }
+        }
+    }
+    pthread_mutex_unlock(&p->tree);
+    return found;
+}
+
+/* What waits to be written, or is being written, is not to be found again. */
+static void forget_writing(srv_prefix *p, const holder *held)
+{
+    for (writing *w = p->first; w; w = w->next) {
+        w->unwanted = w->unwanted || w->held == held;
+    }
+    if (p->now && p->now->held == held) {
+        p->now->unwanted = true;
+    }
+}
+
+int srv_prefix_drop(srv_prefix *p, uint64_t number)
+{
+    int dropped = 0;
+    pthread_mutex_lock(&p->tree);
+    for (node *n = p->oldest, *newer; n; n = newer) {
+        newer = n->newer;
+        if (number == 0 || n->number == number) {
+            if (n->held) {
+                forget_writing(p, n->held);
+            }
+            drop_ram(p, n);
+            drop_disk(p, n);
+            leave_list(p, n);
+            dropped++;
+        }
+    }
+    tidy(p, &p->root);
+    pthread_mutex_unlock(&p->tree);
+    return dropped;
 }

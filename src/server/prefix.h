@@ -42,6 +42,21 @@ void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, m
 /* Moves or drops snapshots, the one used longest ago first, until enough() says so. False: none is left. */
 bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *user);
 
+/* What is kept, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
+ * one that is being read from disk or moved from a device. */
+typedef struct srv_prefix_entry {
+    uint64_t number;    /* its own as long as the cache is open */
+    int64_t tokens;     /* from the beginning */
+    bool ram, device;   /* in memory: where; neither: on disk alone */
+    uint64_t bytes;     /* in memory, that it alone holds */
+    uint64_t all_bytes; /* with those that it shares */
+    int64_t disk_bytes; /* 0: not on disk */
+    double idle_s;      /* since its last use, or since the cache was opened */
+} srv_prefix_entry;
+int srv_prefix_list(srv_prefix *prefix, srv_prefix_entry *out, int limit);
+/* Forgets the one of that number, in memory and on disk; 0: all. Returns how many. */
+int srv_prefix_drop(srv_prefix *prefix, uint64_t number);
+
 /* Any thread may read the report while another uses the cache. */
 void srv_prefix_describe(srv_prefix *prefix, srv_prefix_report *out);
 

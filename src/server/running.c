@@ -2,6 +2,7 @@
 #include "server/running.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,20 @@ bool srv_running_stop(srv_running *r, const char *id)
     }
     pthread_mutex_unlock(&r->mutex);
     return a != NULL;
+}
+
+int srv_running_list(srv_running *r, char (*ids)[SRV_RUNNING_ID], int limit)
+{
+    int found = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (const answer *a = r->first; a; a = a->next) {
+        if (*a->id && found < limit) {
+            snprintf(ids[found], SRV_RUNNING_ID, "%s", a->id);
+        }
+        found += *a->id != '\0';
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return found;
 }
 
 void srv_running_end(srv_running *r)

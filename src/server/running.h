@@ -18,6 +18,9 @@ bool srv_running_add(srv_running *running, const char *id, void (*stop)(void *us
 void srv_running_remove(srv_running *running, const void *user);
 /* False: there is no such answer. */
 bool srv_running_stop(srv_running *running, const char *id);
+/* Their ids, the newest first: at most `limit` are written; returns how many there are. */
+enum { SRV_RUNNING_ID = 64 };
+int srv_running_list(srv_running *running, char (*ids)[SRV_RUNNING_ID], int limit);
 /* The server ends: stops all, and those that are added from now on. */
 void srv_running_end(srv_running *running);
 

@@ -8,6 +8,7 @@ extern const srv_route srv_health_routes[];        /* health.c: /health, / */
 extern const srv_route srv_status_routes[];        /* status.c: models, props, slots, metrics */
 extern const srv_route srv_ollama_status_routes[]; /* ollama_status.c: version, tags, ps, show */
 extern const srv_route srv_moraine_routes[];       /* moraine_status.c: /v1/moraine/... */
+extern const srv_route srv_session_routes[];       /* sessions.c: /v1/moraine/sessions */
 extern const srv_route srv_moe_routes[];           /* moe_status.c: /moe-layer-perf, /moe-hot-cache */
 
 #endif

@@ -55,7 +55,7 @@ static json_t *device_json(mo_model *model)
                      (json_int_t)d.fetched_bytes, "cpu_bytes", (json_int_t)d.cpu_bytes);
 }
 
-static json_t *jobs_json(srv_engine *engine)
+json_t *srv_jobs_json(srv_engine *engine)
 {
     static const char *const states[] = {[SRV_QUEUED] = "queued",
                                          [SRV_PROMPT] = "prompt",
@@ -92,22 +92,24 @@ static json_t *engine_json(srv_engine *engine)
                      ratio((double)r.prompt_tokens, r.prompt_s), "predicted_tokens_s",
                      ratio((double)r.predicted_tokens, r.predicted_s), "kept_sessions", (json_int_t)r.kept,
                      "kept_session_bytes", (json_int_t)r.kept_bytes, "disk_sessions", (json_int_t)r.disk_kept,
-                     "disk_session_bytes", (json_int_t)r.disk_bytes, "jobs", jobs_json(engine));
+                     "disk_session_bytes", (json_int_t)r.disk_bytes, "jobs", srv_jobs_json(engine));
 }
 
 static json_t *loaded_json(srv_model *model)
 {
+    const srv_pulse pulse = srv_model_pulse(model);
     mo_model *mo = srv_model_mo(model);
     mo_model_info info;
     mo_counter_report counters;
     mo_model_describe(mo, &info, sizeof info);
     mo_model_counters(mo, &counters, sizeof counters);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o}", "architecture",
-                     info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers,
-                     "experts", info.experts, "experts_used", info.experts_used, "bytes_per_token",
-                     (json_int_t)info.bytes_per_token, "expert_picks", (json_int_t)counters.expert_picks,
-                     "experts_run", (json_int_t)counters.experts_run, "tiers", tiers_json(mo), "device",
-                     device_json(mo), "engine", engine_json(srv_model_engine(model)));
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:{s:f, s:f}, s:o, s:o, s:o}", "architecture",
+        info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers, "experts",
+        info.experts, "experts_used", info.experts_used, "bytes_per_token", (json_int_t)info.bytes_per_token,
+        "expert_picks", (json_int_t)counters.expert_picks, "experts_run", (json_int_t)counters.experts_run,
+        "now", "prompt_tokens_s", pulse.prompt_tokens_s, "predicted_tokens_s", pulse.predicted_tokens_s,
+        "tiers", tiers_json(mo), "device", device_json(mo), "engine", engine_json(srv_model_engine(model)));
 }
 
 static json_t *model_json(srv_models *models, int index)

@@ -1,0 +1,153 @@
+/* Sessions: the endpoint that shows what is kept of earlier requests and what runs, and forgets what is kept. It says how long
+ * and how large they are, never what is in them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/kept.h"
+#include "server/running.h"
+#include "server/server.h"
+#include "server/status.h"
+#include "server/status_json.h"
+
+enum { KEPT_MAX = 4096, ANSWERS_MAX = 256 };
+
+static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
+{
+    srv_fault fault;
+    srv_fault_set(&fault, kind, param, "%s", message);
+    srv_reply_fault(q, &fault);
+    srv_request_end(q);
+}
+
+/* The model that ?model= names, or the first, held; NULL after answering. */
+static srv_model *asked_model(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    const int index = srv_models_find(models, srv_request_query(q, "model"));
+    srv_model *model = srv_models_peek(models, index);
+    if (!model) {
+        refuse(q, index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
+               index < 0 ? "there is no model of that name" : "the model is not loaded");
+    }
+    return model;
+}
+
+static json_t *kept_json(const srv_kept_report *k)
+{
+    json_t *where = json_array(),
+           *out = json_pack("{s:s, s:I}", "id", k->id, "tokens", (json_int_t)k->tokens);
+    const struct {
+        bool is;
+        const char *name;
+    } places[] = {
+        {k->sequence, "sequence"}, {k->device, "device"}, {k->ram, "ram"}, {k->disk_bytes > 0, "disk"}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i].is) {
+            json_array_append_new(where, json_string(places[i].name));
+        }
+    }
+    json_object_set_new(out, "where", where);
+    if (k->ram || k->device) {
+        json_object_set_new(out, "bytes", json_integer((json_int_t)k->bytes));
+        json_object_set_new(out, "all_bytes", json_integer((json_int_t)k->all_bytes));
+    }
+    if (k->disk_bytes > 0) {
+        json_object_set_new(out, "disk_bytes", json_integer((json_int_t)k->disk_bytes));
+    }
+    if (k->idle_s >= 0) {
+        json_object_set_new(out, "idle_s", json_real(k->idle_s));
+    }
+    return out;
+}
+
+static json_t *answers_json(srv_running *running)
+{
+    char ids[ANSWERS_MAX][SRV_RUNNING_ID];
+    json_t *list = json_array();
+    const int count = srv_running_list(running, ids, ANSWERS_MAX);
+    for (int i = 0; i < count && i < ANSWERS_MAX; i++) {
+        json_array_append_new(list, json_string(ids[i]));
+    }
+    return list;
+}
+
+/* What is kept, to be freed, and how many; NULL: no memory. */
+static srv_kept_report *read_kept(srv_engine *engine, int *count)
+{
+    srv_kept_report *list = calloc(KEPT_MAX, sizeof *list);
+    *count = list ? srv_engine_kept(engine, list, KEPT_MAX) : 0;
+    *count = *count < KEPT_MAX ? *count : KEPT_MAX;
+    return list;
+}
+
+static void list_sessions(srv_server *server, srv_request *q)
+{
+    srv_model *model = asked_model(server, q);
+    int count;
+    if (!model) {
+        return;
+    }
+    srv_engine *engine = srv_model_engine(model);
+    srv_kept_report *list = read_kept(engine, &count);
+    srv_engine_report r;
+    srv_engine_describe(engine, &r);
+    json_t *sessions = json_array();
+    for (int i = 0; i < count; i++) {
+        json_array_append_new(sessions, kept_json(&list[i]));
+    }
+    free(list);
+    srv_reply_json(q, 200,
+                   json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions",
+                             sessions, "bytes", (json_int_t)r.kept_bytes, "disk_bytes",
+                             (json_int_t)r.disk_bytes, "disk_failures", (json_int_t)r.disk_failures, "jobs",
+                             srv_jobs_json(engine), "answers", answers_json(srv_server_running(server))));
+    srv_request_end(q);
+    srv_models_unpeek(model);
+}
+
+static void one_session(srv_server *server, srv_request *q)
+{
+    srv_model *model = asked_model(server, q);
+    json_t *found = NULL;
+    int count;
+    if (!model) {
+        return;
+    }
+    srv_kept_report *list = read_kept(srv_model_engine(model), &count);
+    for (int i = 0; i < count && !found; i++) {
+        found = strcmp(list[i].id, srv_request_part(q, 0)) == 0 ? kept_json(&list[i]) : NULL;
+    }
+    free(list);
+    srv_models_unpeek(model);
+    if (!found) {
+        refuse(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        return;
+    }
+    srv_reply_json(q, 200, found);
+    srv_request_end(q);
+}
+
+static void drop_sessions(srv_server *server, srv_request *q)
+{
+    const char *id = srv_request_part(q, 0);
+    srv_model *model = asked_model(server, q);
+    if (!model) {
+        return;
+    }
+    const int dropped = srv_engine_drop_kept(srv_model_engine(model), *id ? id : NULL);
+    srv_models_unpeek(model);
+    if (*id && dropped == 0) {
+        refuse(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        return;
+    }
+    srv_reply_json(q, 200, json_pack("{s:i}", "dropped", dropped));
+    srv_request_end(q);
+}
+
+const srv_route srv_session_routes[] = {
+    {"GET", "[/v1]/moraine/sessions", list_sessions, SRV_STATUS},
+    {"GET", "[/v1]/moraine/sessions/{}", one_session, SRV_STATUS},
+    {"DELETE", "[/v1]/moraine/sessions", drop_sessions, 0},
+    {"DELETE", "[/v1]/moraine/sessions/{}", drop_sessions, 0},
+    {NULL, NULL, NULL, 0},
+};
