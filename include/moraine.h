@@ -513,7 +513,7 @@ typedef enum mo_piece_kind {
     MO_PIECE_THOUGHT, /* of the model's reasoning */
     MO_PIECE_CALL,    /* a tool call begins */
     MO_PIECE_ARGUMENTS, /* of the call: JSON text; all together are an object, unless the answer was cut short in it */
-    MO_PIECE_CALL_END, /* comes for every call, at the latest from mo_reply_flush() */
+    MO_PIECE_CALL_END, /* comes for every call, at the latest from mo_reply_flush() or mo_reply_cut() */
 } mo_piece_kind;
 
 typedef struct mo_piece {
@@ -556,8 +556,11 @@ MO_API mo_status mo_reply_put(mo_reply *reply, int32_t token, const mo_piece **p
 /* The same for bytes of text, cut anywhere; marks are known by their letters. */
 MO_API mo_status mo_reply_put_text(mo_reply *reply, const char *text, size_t length, const mo_piece **pieces,
                                    size_t *count, mo_error *err);
-/* What still waits when the answer is over. */
+/* What still waits when the answer is over: the model has ended it. */
 MO_API mo_status mo_reply_flush(mo_reply *reply, const mo_piece **pieces, size_t *count, mo_error *err);
+/* The same when it was cut short, by a limit or by somebody: a call is given as far as it came, and what only began to look like
+ * one is left out. */
+MO_API mo_status mo_reply_cut(mo_reply *reply, const mo_piece **pieces, size_t *count, mo_error *err);
 
 MO_API bool mo_reply_in_thought(const mo_reply *reply); /* now */
 MO_API int mo_reply_calls(const mo_reply *reply);       /* begun so far */

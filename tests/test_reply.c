@@ -29,6 +29,7 @@ typedef struct record {
     size_t length;
     int kind; /* of the parenthesis that is open; -1: none */
     int calls, ended;
+    size_t certain; /* where the arguments of the last call begin, or else the end */
     char ids[8][160];
 } record;
 
@@ -65,6 +66,7 @@ static void record_pieces(record *r, const mo_piece *pieces, size_t count)
                 r->kind = (int)p->kind;
             }
             record_add(r, p->text.data, p->text.length);
+            r->certain = r->length;
         } else if (p->kind == MO_PIECE_CALL) {
             record_close(r);
             assert_int_equal(p->call, r->calls);
@@ -78,6 +80,7 @@ static void record_pieces(record *r, const mo_piece *pieces, size_t count)
             record_add(r, "call ", 5);
             record_add(r, p->text.data, p->text.length);
             record_add(r, "(", 1);
+            r->certain = r->length;
         } else if (p->kind == MO_PIECE_ARGUMENTS) {
             assert_int_equal(p->call, r->calls - 1);
             assert_int_equal(r->calls, r->ended + 1);
@@ -173,6 +176,7 @@ static void begin(mo_reply *reply, record *r, const json_t *c, const mo_tokenize
     r->text[0] = 0;
     r->kind = -1;
     r->calls = r->ended = 0;
+    r->certain = 0;
     assert_int_equal(open_reply(reply, c, t, &err), MO_OK);
 }
 
@@ -246,6 +250,40 @@ static void answers_are_the_same_however_they_are_cut(void **state)
         }
         finish(&reply, &got);
         expect(c, &got, &want, 1, 1);
+    }
+}
+
+/* However early a limit ends it: no mark, and nothing of a call, becomes text. */
+static void an_answer_that_is_cut_short_is_the_beginning_of_the_whole(void **state)
+{
+    size_t i;
+    json_t *c;
+    (void)state;
+    json_array_foreach(json_object_get(stored, "cases"), i, c)
+    {
+        const json_t *text = json_object_get(c, "text");
+        const char *s = json_string_value(text);
+        write_wanted(c, &want);
+        for (size_t n = 0; n <= json_string_length(text); n++) {
+            mo_reply reply;
+            const mo_piece *pieces;
+            size_t count;
+            begin(&reply, &got, c, NULL);
+            put(&reply, &got, s, n);
+            assert_int_equal(mo_reply_cut(&reply, &pieces, &count, NULL), MO_OK);
+            record_pieces(&got, pieces, count);
+            assert_int_equal(got.calls, got.ended);
+            mo_reply_free(&reply);
+            size_t same = 0;
+            while (same < got.certain && got.text[same] == want.text[same]) {
+                same++;
+            }
+            if (same < got.certain) {
+                print_error("%s, %s, ended after %zu:\n%.*s\nnot\n%s\n", text_of(c, "style"),
+                            text_of(c, "name"), n, (int)got.certain, got.text, want.text);
+                fail();
+            }
+        }
     }
 }
 
@@ -749,6 +787,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_the_same_however_they_are_cut),
+        cmocka_unit_test(an_answer_that_is_cut_short_is_the_beginning_of_the_whole),
         cmocka_unit_test(tokens_give_what_letters_give),
         cmocka_unit_test(letters_of_a_control_token_are_text),
         cmocka_unit_test(control_tokens_end_what_is_broken_off),

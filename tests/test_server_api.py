@@ -462,6 +462,31 @@ def calls_are_taken_apart(s):
 
 
 @test
+def a_call_that_is_cut_stays_a_call(s):
+    whole = s.post("/v1/chat/completions", scripted("@call", tools=[TOOL]))
+    arguments = whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    begun = 0
+    for most in range(1, whole["usage"]["completion_tokens"]):
+        body = scripted("@call", tools=[TOOL], max_tokens=most)
+        a = s.post("/v1/chat/completions", body)["choices"][0]
+        assert a["finish_reason"] == "length" and "I look.".startswith(a["message"]["content"] or ""), (most, a)
+        calls = a["message"].get("tool_calls", [])
+        begun += len(calls)
+        assert len(calls) <= 1 and all(arguments.startswith(c["function"]["arguments"]) for c in calls), (most, a)
+        if most % 5 == 0:
+            assert gather(s.events("/v1/chat/completions", body))[0] == flat(a)
+            m = s.post("/v1/messages", {**body, "tools": [{"name": "get_weather", "input_schema": WEATHER}]})
+            assert m["stop_reason"] == "max_tokens" and all("I look.".startswith(b["text"]) for b in m["content"] if b["type"] == "text"), m
+            o = s.post("/api/chat", {**scripted("@call", tools=[TOOL]), "options": {"num_predict": most}, "stream": False})
+            assert o["done_reason"] == "length" and "I look.".startswith(o["message"]["content"]), o
+            assert len(o["message"].get("tool_calls", [])) == len(calls) == sum(b["type"] == "tool_use" for b in m["content"])
+            lines = s.lines_of("/api/chat", {**scripted("@call", tools=[TOOL]), "options": {"num_predict": most}})
+            assert "".join(line["message"]["content"] for line in lines) == o["message"]["content"]
+            assert [c for line in lines for c in line["message"].get("tool_calls", [])][0:1] or not calls
+    assert begun > 5
+
+
+@test
 def several_calls_have_indices(s):
     body = scripted("@two", tools=[TOOL])
     a = s.post("/v1/chat/completions", body)["choices"][0]

@@ -298,7 +298,11 @@ static void printer_close(printer *p)
     const mo_piece *pieces = NULL;
     size_t count = 0;
     if (p->reply) {
-        mo_reply_flush(p->reply, &pieces, &count, NULL);
+        if (p->g->finish == CLI_FINISH_END) {
+            mo_reply_flush(p->reply, &pieces, &count, NULL);
+        } else {
+            mo_reply_cut(p->reply, &pieces, &count, NULL);
+        }
     } else if (p->stream) {
         mo_stream_flush(p->stream, &rest, NULL);
     }

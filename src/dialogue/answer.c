@@ -248,18 +248,21 @@ void mo_answer_break(mo_reading *r)
     }
 }
 
-void mo_answer_end(mo_reading *r)
+void mo_answer_end(mo_reading *r, bool cut)
 {
+    if (cut) {
+        mo_bytes_clear(&r->held);
+    }
     switch (r->state) {
     case MO_READING_TEXT: mo_reading_put(r, MO_PIECE_TEXT, (mo_text){"", 0}); break;
     case MO_READING_THOUGHT: mo_reading_put(r, MO_PIECE_THOUGHT, (mo_text){"", 0}); break;
     case MO_READING_HEADER:
-        if (!r->header.begun) {
+        if (!r->header.begun && !cut) {
             mo_reading_put(r, MO_PIECE_TEXT, mo_bytes_text(&r->header.text));
         }
         break;
     case MO_READING_THOUGHT_NAME:
     case MO_READING_DROPPED: break;
-    default: mo_call_cut(r);
+    default: mo_call_end(r, cut);
     }
 }

@@ -14,8 +14,8 @@ void mo_answer_byte(mo_reading *r, char c);
 void mo_answer_mark(mo_reading *r, mo_role role, const char *text);
 /* A mark that is a token of its own although none of its roles is looked for: what is being read was broken off. */
 void mo_answer_break(mo_reading *r);
-/* The answer is over. */
-void mo_answer_end(mo_reading *r);
+/* The answer is over, or was cut short: there was to be more. */
+void mo_answer_end(mo_reading *r, bool cut);
 
 bool mo_answer_in_thought(const mo_reading *r);
 

@@ -581,9 +581,16 @@ void mo_call_mark(mo_reading *r, mo_role role, const char *text)
     }
 }
 
-void mo_call_cut(mo_reading *r)
+void mo_call_end(mo_reading *r, bool cut)
 {
+    const bool named = r->state == MO_READING_OBJECT && r->object.named;
+    if (!r->calls.open && cut && named && known(r, mo_bytes_text(&r->object.name))) {
+        mo_calls_begin(&r->calls, mo_bytes_text(&r->object.name), (mo_text){"", 0});
+    }
     if (!r->calls.open) {
+        if (cut) {
+            make_certain(r);
+        }
         mo_reading_give_up(r);
         return;
     }
@@ -595,5 +602,5 @@ void mo_call_cut(mo_reading *r)
         mo_bytes_add(&r->json, r->value.data, r->value.length);
     }
     put_json(r);
-    mo_calls_end(&r->calls);
+    cut ? mo_calls_cut(&r->calls) : mo_calls_end(&r->calls);
 }

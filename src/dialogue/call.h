@@ -20,7 +20,8 @@ void mo_call_mark(mo_reading *r, mo_role role, const char *text);
 
 /* Ends the call that is open, whatever is missing; role: what closes it, 0: nothing does. */
 void mo_call_close(mo_reading *r, mo_role role);
-/* The answer is over within a call: what is there of the arguments comes out as it is. */
-void mo_call_cut(mo_reading *r);
+/* The answer is over within a call: what is there of the arguments comes out as it is. What may have become a call, but is none
+ * yet, is text; or nothing where the answer was cut short. */
+void mo_call_end(mo_reading *r, bool cut);
 
 #endif

@@ -79,14 +79,18 @@ void mo_calls_arguments(mo_calls *c, mo_text json)
     }
 }
 
+void mo_calls_cut(mo_calls *c)
+{
+    if (c->open) {
+        mo_piece_list_mark(c->out, MO_PIECE_CALL_END, c->count - 1, (mo_text){"", 0}, (mo_text){"", 0});
+        c->open = false;
+    }
+}
+
 void mo_calls_end(mo_calls *c)
 {
-    if (!c->open) {
-        return;
-    }
-    if (!c->arguments) {
+    if (c->open && !c->arguments) {
         mo_calls_arguments(c, (mo_text){"{}", 2});
     }
-    mo_piece_list_mark(c->out, MO_PIECE_CALL_END, c->count - 1, (mo_text){"", 0}, (mo_text){"", 0});
-    c->open = false;
+    mo_calls_cut(c);
 }

@@ -24,5 +24,7 @@ void mo_calls_begin(mo_calls *c, mo_text name, mo_text id);
 void mo_calls_arguments(mo_calls *c, mo_text json);
 /* A call without arguments gets {}. Nothing when none is open. */
 void mo_calls_end(mo_calls *c);
+/* The answer was cut short in it: what it has is all there is. */
+void mo_calls_cut(mo_calls *c);
 
 #endif

@@ -183,10 +183,26 @@ static mo_object_step end_name(mo_object *o, mo_calls *calls)
     return MO_OBJECT_MORE;
 }
 
+/* May the name, as far as it is there, be that of one of the tools? */
+static bool may_be_tool(const mo_object *o, const mo_calls *calls)
+{
+    static const char prefix[] = "functions.";
+    const mo_text name = mo_bytes_text(&o->name);
+    const size_t most = sizeof prefix - 1, n = name.length < most ? name.length : most;
+    if (mo_tools_begins(calls->tools, name.data, name.length)) {
+        return true;
+    }
+    return !memcmp(name.data, prefix, n) &&
+           (n < most || mo_tools_begins(calls->tools, name.data + most, name.length - most));
+}
+
 static mo_object_step put_string(mo_object *o, char c, mo_calls *calls, mo_bytes *answer)
 {
     mo_bytes *to = o->state == IN_KEY ? &o->key : o->state == IN_NAME ? &o->name : answer;
     if (!mo_json_string_put(&o->string, c, to)) {
+        if (o->state == IN_NAME && o->bare && to->length > 0 && !may_be_tool(o, calls)) {
+            return MO_OBJECT_FAILED; /* it is told at once that this is no call */
+        }
         return o->state != IN_RESPONSE && to->length > 4 * MO_TOOL_NAME ? MO_OBJECT_FAILED : MO_OBJECT_MORE;
     }
     if (o->state == IN_NAME) {

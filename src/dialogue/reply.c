@@ -221,18 +221,34 @@ mo_status mo_reply_put_text(mo_reply *r, const char *text, size_t length, const 
     return hand_over(r, status, pieces, count, err);
 }
 
-mo_status mo_reply_flush(mo_reply *r, const mo_piece **pieces, size_t *count, mo_error *err)
+static mo_status end(mo_reply *r, bool cut, const mo_piece **pieces, size_t *count, mo_error *err)
 {
-    MO_OWN_ERROR(err)
     mo_text rest;
     mo_piece_list_clear(&r->pieces);
     const mo_status status = mo_stream_flush(&r->stream, &rest, err);
-    if (status == MO_OK) {
+    if (status == MO_OK &&
+        cut) { /* a part of a character, and the beginning of a mark, more likely than not */
+        r->pending_length = 0;
+    } else if (status == MO_OK) {
         put_bytes(r, rest);
         release_all(r);
-        mo_answer_end(&r->reading);
+    }
+    if (status == MO_OK) {
+        mo_answer_end(&r->reading, cut);
     }
     return hand_over(r, status, pieces, count, err);
+}
+
+mo_status mo_reply_flush(mo_reply *r, const mo_piece **pieces, size_t *count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    return end(r, false, pieces, count, err);
+}
+
+mo_status mo_reply_cut(mo_reply *r, const mo_piece **pieces, size_t *count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    return end(r, true, pieces, count, err);
 }
 
 bool mo_reply_in_thought(const mo_reply *r)

@@ -155,6 +155,16 @@ int mo_tools_find(const mo_tools *t, const char *name, size_t length)
     return -1;
 }
 
+bool mo_tools_begins(const mo_tools *t, const char *text, size_t length)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (!strncmp(t->items[i].name, text, length)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- Types ---- */
 
 static unsigned type_named(const char *name)

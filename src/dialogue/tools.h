@@ -27,6 +27,9 @@ const char *mo_tools_description(const mo_tools *t, size_t index); /* "" where t
 /* -1: there is no function of that name. */
 int mo_tools_find(const mo_tools *t, const char *name, size_t length);
 
+/* Does a function's name begin so? */
+bool mo_tools_begins(const mo_tools *t, const char *text, size_t length);
+
 /* What a value may be. */
 typedef enum mo_json_types {
     MO_TYPE_STRING = 1,

@@ -185,7 +185,8 @@ static mo_status tell_piece(srv_answer *a, const mo_piece *piece, srv_answer_fn 
 }
 
 /* A token's text, or (NULL) what is left at the end. */
-static mo_status take_apart(srv_answer *a, const int32_t *token, srv_answer_fn fn, void *user, mo_error *err)
+static mo_status take_apart(srv_answer *a, const int32_t *token, bool cut, srv_answer_fn fn, void *user,
+                            mo_error *err)
 {
     mo_piece one = {.kind = MO_PIECE_TEXT};
     const mo_piece *pieces = &one;
@@ -193,6 +194,7 @@ static mo_status take_apart(srv_answer *a, const int32_t *token, srv_answer_fn f
     mo_status status;
     if (a->reply) {
         status = token ? mo_reply_put(a->reply, *token, &pieces, &count, err)
+                 : cut ? mo_reply_cut(a->reply, &pieces, &count, err)
                        : mo_reply_flush(a->reply, &pieces, &count, err);
     } else {
         status = token ? mo_stream_put(a->stream, *token, &one.text, err)
@@ -215,15 +217,15 @@ mo_status srv_answer_put(srv_answer *a, const srv_token *token, bool quiet, srv_
     if (status != MO_OK || quiet || (!a->reply && !a->stream)) {
         return status;
     }
-    return take_apart(a, &token->id, fn, user, err);
+    return take_apart(a, &token->id, false, fn, user, err);
 }
 
-mo_status srv_answer_end(srv_answer *a, srv_answer_fn fn, void *user, mo_error *err)
+mo_status srv_answer_end(srv_answer *a, bool cut, srv_answer_fn fn, void *user, mo_error *err)
 {
     if (a->met >= 0 || (!a->reply && !a->stream)) {
         return MO_OK;
     }
-    const mo_status status = take_apart(a, NULL, fn, user, err);
+    const mo_status status = take_apart(a, NULL, cut, fn, user, err);
     if (status == MO_OK && a->met < 0) {
         release_text(a, fn, user);
     }

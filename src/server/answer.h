@@ -20,8 +20,8 @@ void srv_answer_close(srv_answer *answer); /* NULL is allowed */
 /* The next token. `quiet`: it ends the answer and has no text, but is counted. */
 mo_status srv_answer_put(srv_answer *answer, const srv_token *token, bool quiet, srv_answer_fn fn, void *user,
                          mo_error *err);
-/* No more tokens come, other than by a stop string: what waited comes out. */
-mo_status srv_answer_end(srv_answer *answer, srv_answer_fn fn, void *user, mo_error *err);
+/* No more tokens come, other than by a stop string: what waited comes out. `cut`: a limit ended it, not the model. */
+mo_status srv_answer_end(srv_answer *answer, bool cut, srv_answer_fn fn, void *user, mo_error *err);
 
 /* The stop string that was met; -1: none. After it nothing comes out. */
 int srv_answer_stop(const srv_answer *answer);

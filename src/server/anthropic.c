@@ -17,10 +17,10 @@ static void put_stop(const srv_generation *g, srv_writer *w)
     const bool word =
         c->finish == SRV_FINISH_STRING && c->stop >= 0 && (size_t)c->stop < g->parameters.stop_count;
     srv_put_literal(w, "\"stop_reason\":");
-    srv_put_cstring(w, word                             ? "stop_sequence"
-                       : c->finish == SRV_FINISH_LENGTH ? "max_tokens"
-                       : srv_choice_calls(c) > 0        ? "tool_use"
-                                                        : "end_turn");
+    srv_put_cstring(w, word                                                     ? "stop_sequence"
+                       : c->finish == SRV_FINISH_LENGTH                         ? "max_tokens"
+                       : c->finish == SRV_FINISH_END && srv_choice_calls(c) > 0 ? "tool_use"
+                                                                                : "end_turn");
     srv_put_literal(w, ",\"stop_sequence\":");
     srv_put_cstring(w, word ? g->parameters.stop[c->stop] : NULL);
 }
@@ -43,24 +43,6 @@ static void put_head(const srv_generation *g, srv_writer *w)
     srv_put_literal(w, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
     srv_put_cstring(w, g->model);
     srv_put_literal(w, ",\"content\":[");
-}
-
-/* A call's input is an object. What the limit cut off in the middle is none: it is given as a text. */
-static void put_input(const srv_item *item, srv_writer *w)
-{
-    json_t *input =
-        json_loadb(item->text.data ? item->text.data : "", item->text.length, JSON_ALLOW_NUL, NULL);
-    if (json_is_object(input)) {
-        srv_put(w, item->text.data, item->text.length);
-    } else {
-        srv_put_literal(w, "{");
-        if (item->text.length > 0) {
-            srv_put_literal(w, "\"_incomplete\":");
-            srv_put_string(w, item->text.data, item->text.length);
-        }
-        srv_put_literal(w, "}");
-    }
-    json_decref(input);
 }
 
 static void put_call(const srv_item *item, srv_writer *w)
@@ -86,7 +68,7 @@ static void put_block(const srv_item *item, srv_writer *w)
         break;
     case SRV_ITEM_CALL:
         put_call(item, w);
-        put_input(item, w);
+        srv_item_arguments(item, w);
         break;
     }
     srv_put_literal(w, "}");

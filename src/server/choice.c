@@ -1,6 +1,7 @@
 /* Choice: see choice.h. */
 #include "server/choice.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,4 +106,20 @@ void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out)
             srv_put(out, c->items[i].text.data, c->items[i].text.length);
         }
     }
+}
+
+void srv_item_arguments(const srv_item *item, srv_writer *w)
+{
+    const char *text = item->text.data ? item->text.data : "";
+    json_t *input = json_loadb(text, item->text.length, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(input)) {
+        srv_put(w, text, item->text.length);
+    } else if (item->text.length > 0) {
+        srv_put_literal(w, "{\"_incomplete\":");
+        srv_put_string(w, text, item->text.length);
+        srv_put_literal(w, "}");
+    } else {
+        srv_put_literal(w, "{}");
+    }
+    json_decref(input);
 }

@@ -40,6 +40,8 @@ static inline srv_item *srv_choice_last(const srv_choice *c)
     return c->count > 0 ? &c->items[c->count - 1] : NULL;
 }
 size_t srv_choice_calls(const srv_choice *c);
+/* The arguments of a call as an object. What was cut off in the middle is none: it becomes the member "_incomplete". */
+void srv_item_arguments(const srv_item *item, srv_writer *w);
 /* All texts, or all thoughts, as one. */
 void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out);
 

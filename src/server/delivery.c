@@ -195,20 +195,24 @@ static void take(srv_generation *g, size_t prompt, const srv_event *event)
     }
 }
 
-/* A job that was stopped has ended well, with what it has. */
+/* A job that was stopped has ended well, with what it has: nobody says that the model was done, or that a call is whole. */
 static void end_choices(srv_generation *g, size_t prompt, const srv_event *event)
 {
     for (int i = 0; i < (int)g->parameters.n; i++) {
         const srv_choice *c = &g->choices[prompt * (size_t)g->parameters.n + (size_t)i];
         if (c->finish == SRV_FINISH_NONE) {
             srv_event end = *event;
-            end.kind = SRV_END;
             end.choice = i;
-            end.finish = SRV_FINISH_END;
+            end.finish = SRV_FINISH_NONE;
             end.stop = -1;
             end.completion_tokens = c->completion_tokens;
             end.token_count = 0;
             end.text = (mo_text){"", 0};
+            if (c->open && c->count > 0 && srv_choice_last(c)->kind == SRV_ITEM_CALL) {
+                end.kind = SRV_CALL_END;
+                take(g, prompt, &end);
+            }
+            end.kind = SRV_END;
             take(g, prompt, &end);
         }
     }

@@ -68,16 +68,7 @@ static void put_probabilities(srv_writer *w, const srv_writer *elements)
     srv_put_literal(w, "]");
 }
 
-static bool is_object(const srv_item *item)
-{
-    json_t *value =
-        json_loadb(item->text.data ? item->text.data : "", item->text.length, JSON_ALLOW_NUL, NULL);
-    const bool good = json_is_object(value);
-    json_decref(value);
-    return good;
-}
-
-/* A call whose arguments are whole; clients here have no use for others. */
+/* Arguments are an object here. Those that a limit cut off are none: they are given as a text, with which nobody will call. */
 static void put_call(const srv_item *item, size_t index, srv_writer *w)
 {
     srv_put_literal(w, "{\"id\":");
@@ -87,19 +78,16 @@ static void put_call(const srv_item *item, size_t index, srv_writer *w)
     srv_put_literal(w, ",\"name\":");
     srv_put_cstring(w, item->name);
     srv_put_literal(w, ",\"arguments\":");
-    srv_put(w, item->text.data, item->text.length);
+    srv_item_arguments(item, w);
     srv_put_literal(w, "}}");
 }
 
-/* All of one kind as a string. A call that was cut off is text: nothing is kept from the client. */
 static void put_joined(const srv_choice *c, srv_item_kind kind, srv_writer *w)
 {
     srv_put_literal(w, "\"");
     for (size_t i = 0; i < c->count; i++) {
-        const srv_item *item = &c->items[i];
-        if (item->kind == kind ||
-            (kind == SRV_ITEM_TEXT && item->kind == SRV_ITEM_CALL && !is_object(item))) {
-            srv_put_escaped(w, item->text.data, item->text.length);
+        if (c->items[i].kind == kind) {
+            srv_put_escaped(w, c->items[i].text.data, c->items[i].text.length);
         }
     }
     srv_put_literal(w, "\"");
@@ -142,7 +130,7 @@ static void chat_whole(srv_generation *g, srv_writer *w)
     }
     size_t calls = 0;
     for (size_t i = 0; i < c->count; i++) {
-        if (c->items[i].kind == SRV_ITEM_CALL && is_object(&c->items[i])) {
+        if (c->items[i].kind == SRV_ITEM_CALL) {
             srv_puts(w, calls > 0 ? "," : ",\"tool_calls\":[");
             put_call(&c->items[i], calls++, w);
         }
@@ -174,14 +162,10 @@ static void chat_event(srv_generation *g, size_t choice, const srv_event *event,
         return;
     }
     put_head(g, w);
-    if (call && is_object(srv_choice_last(c))) {
+    if (call) {
         srv_put_literal(w, ",\"message\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[");
         put_call(srv_choice_last(c), srv_choice_calls(c) - 1, w);
         srv_put_literal(w, "]}");
-    } else if (call) {
-        srv_put_literal(w, ",\"message\":{\"role\":\"assistant\",\"content\":");
-        srv_put_string(w, srv_choice_last(c)->text.data, srv_choice_last(c)->text.length);
-        srv_put_literal(w, "}");
     } else {
         srv_puts(w, event->kind == SRV_TEXT
                         ? ",\"message\":{\"role\":\"assistant\",\"content\":"

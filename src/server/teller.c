@@ -123,7 +123,7 @@ static void say_end(srv_teller *teller, const srv_message *m)
     if (srv_answer_stop(answer) >= 0) {
         return; /* it was told */
     }
-    if (srv_answer_end(answer, on_answer, &t, &err) != MO_OK) {
+    if (srv_answer_end(answer, m->finish == SRV_FINISH_LENGTH, on_answer, &t, &err) != MO_OK) {
         give_up(teller, task);
         return;
     }

@@ -71,7 +71,7 @@ static void read(record *r, const uint8_t *data, size_t size, size_t step)
         require(mo_reply_put_text(&reply, (const char *)data + at, n, &pieces, &count, &err) == MO_OK);
         keep(r, pieces, count);
     }
-    require(mo_reply_flush(&reply, &pieces, &count, &err) == MO_OK);
+    require((data[1] & 64 ? mo_reply_cut : mo_reply_flush)(&reply, &pieces, &count, &err) == MO_OK);
     keep(r, pieces, count);
     require(!r->open);
     mo_reply_free(&reply);
