@@ -783,9 +783,10 @@ def defaults_of_answers_can_be_set():
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
          and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy", "resident")]
 
-if __name__ == "__main__":
+def run(all_tests):
+    """Runs those that are named, or all; how many failed, as an exit code."""
     wanted = sys.argv[2:]
-    tests = [t for t in TESTS if not wanted or t.__name__ in wanted]
+    tests = [t for t in all_tests if not wanted or t.__name__ in wanted]
     print("1..%d" % len(tests))
     failed = 0
     for number, test in enumerate(tests, 1):
@@ -800,4 +801,8 @@ if __name__ == "__main__":
             print("not ok %d - %s" % (number, test.__name__))
             print("# " + ("%s: %s" % (type(error).__name__, error)).replace("\n", "\n# ")[:3000], flush=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
-    sys.exit(1 if failed else 0)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(TESTS))

@@ -163,6 +163,7 @@ all)
     launch native test_schema.py tests/test_schema.py build
     launch native test_server.py tests/test_server.py build
     launch native test_server_api.py tests/test_server_api.py build
+    launch native test_server_faults.py tests/test_server_faults.py build
     launch native test_clients.py tests/test_clients.py build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"

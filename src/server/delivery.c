@@ -143,6 +143,9 @@ static void fail(srv_generation *g, const mo_error *err)
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL, "the request was cancelled");
     } else {
         char text[sizeof g->fault.message];
+        if (err->status == MO_EIO || err->status == MO_EFORMAT) {
+            srv_model_doubt(g->held);
+        }
         srv_fault_words(err, srv_model_path(g->held), text, sizeof text);
         srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "%s", text);
     }

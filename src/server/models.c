@@ -41,6 +41,8 @@ struct srv_model {
     srv_window window;
     _Atomic int load_permille;
     srv_engine_report past; /* of engines that are gone */
+    struct stat opened;     /* its file when it was loaded */
+    const char *away;       /* why it is wanted away; NULL: somebody asked */
     srv_pulse pulse;
     int64_t pulse_ns; /* when these were counted: */
     uint64_t pulse_prompt, pulse_predicted;
@@ -234,6 +236,9 @@ static mo_status open_model(srv_model *model, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
+    if (stat(model->path, &model->opened) != 0) {
+        model->opened = (struct stat){0};
+    }
     srv_engine_options e = s->engine;
     e.parallel = w.parallel;
     e.context = w.context;
@@ -293,6 +298,7 @@ static void unload(srv_models *m, srv_model *model, const char *why)
     model->mo = NULL;
     model->engine = NULL;
     model->wanted_away = false;
+    model->away = NULL;
     model->keep_s = model->spec.keep_s;
     model->state = SRV_MODEL_UNLOADED;
     pthread_cond_broadcast(&m->changed);
@@ -551,6 +557,34 @@ const srv_defaults *srv_model_defaults(const srv_model *model)
     return &model->spec.defaults;
 }
 
+void srv_model_doubt(srv_model *model)
+{
+    struct stat now;
+    const struct stat *then = &model->opened;
+    const bool there = stat(model->path, &now) == 0;
+    if (there && now.st_size == then->st_size && now.st_ino == then->st_ino &&
+        now.st_mtim.tv_sec == then->st_mtim.tv_sec && now.st_mtim.tv_nsec == then->st_mtim.tv_nsec) {
+        return;
+    }
+    pthread_mutex_lock(&model->all->mutex);
+    const bool first = model->state == SRV_MODEL_LOADED && !model->wanted_away;
+    if (first) {
+        model->wanted_away = true;
+        model->away = "its file changed";
+        pthread_cond_broadcast(&model->all->changed);
+    }
+    pthread_mutex_unlock(&model->all->mutex);
+    if (first) {
+        srv_log(
+            MO_LOG_WARN, "changed",
+            (srv_field[]){SRV_TEXT_FIELD("model", model->id),
+                          SRV_TEXT_FIELD("message", there ? "its file was changed while it was in use: it "
+                                                            "is loaded again when it is asked for"
+                                                          : "its file is gone: it is unloaded"),
+                          {0}});
+    }
+}
+
 void srv_model_keep(srv_model *model, double seconds)
 {
     pthread_mutex_lock(&model->all->mutex);
@@ -602,7 +636,7 @@ static void *keep(void *user)
                 one->wanted_away || (!one->spec.pinned && one->keep_s >= 0 && idle >= one->keep_s);
             if (one->state == SRV_MODEL_LOADED && one->holds == 0 && due) {
                 m->changing = true;
-                unload(m, one, one->wanted_away ? "asked" : "idle");
+                unload(m, one, !one->wanted_away ? "idle" : one->away ? one->away : "asked");
                 m->changing = false;
                 pthread_cond_broadcast(&m->changed);
             }

@@ -35,6 +35,10 @@ int64_t srv_model_context(const srv_model *model); /* positions of one sequence 
 int srv_model_parallel(const srv_model *model);
 const srv_defaults *srv_model_defaults(const srv_model *model);
 
+/* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as nobody
+ * holds it, also a pinned one, and loaded anew by the next request. Any thread, also a sink. */
+void srv_model_doubt(srv_model *model);
+
 /* Tokens of all its sequences in the last second. */
 typedef struct srv_pulse {
     double prompt_tokens_s, predicted_tokens_s;

@@ -302,6 +302,23 @@ static void tidy(srv_prefix *p, node *n)
     }
 }
 
+/* Where sessions can go back, this one serves those it continues as well. Their files stay until its own is there, so that none
+ * is lost whatever happens meanwhile. */
+static void drop_shorter(srv_prefix *p, const node *n)
+{
+    for (node *up = n->parent; p->options.rewinds && up; up = up->parent) {
+        if (n->held) {
+            drop_ram(p, up);
+        }
+        if (n->name[0]) {
+            drop_disk(p, up);
+        }
+        if (!has_snapshot(up)) {
+            leave_list(p, up);
+        }
+    }
+}
+
 static bool hold(srv_prefix *p, node *n, mo_snapshot *snapshot, int64_t bytes)
 {
     holder *h = malloc(sizeof *h);
@@ -376,6 +393,7 @@ static void note_file(srv_prefix *p, const writing *w, const char *name, int64_t
     if (!n->listed) {
         touch(p, n);
     }
+    drop_shorter(p, n);
     shrink(p, n);
     tidy(p, &p->root);
 }
@@ -603,13 +621,7 @@ void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_sn
         return;
     }
     send_to_disk(p, n, tokens, length);
-    for (node *up = n->parent; p->options.rewinds && up; up = up->parent) {
-        drop_ram(p, up); /* this one serves those as well */
-        drop_disk(p, up);
-        if (!has_snapshot(up)) {
-            leave_list(p, up);
-        }
-    }
+    drop_shorter(p, n);
     shrink(p, n);
     tidy(p, &p->root);
     pthread_mutex_unlock(&p->tree);

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""test_server_faults.py BUILD [NAME ...]: moraine serve when what it relies on fails: a device, the model's file, the disk, the process itself.
+
+Requests that are concerned get errors, or go on where the engine can; the server stays and answers the next one. Speaks TAP, as the other
+test programs do.
+"""
+import http.client
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import test_server
+from test_server import FOLDER, PEBBLE, SLOW, Server, generation, path, until
+
+
+def spoken(server, body, where="/completion"):
+    """A stream's text, and its last line."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60 * SLOW)
+    connection.request("POST", where, json.dumps(body))
+    lines = [json.loads(line[6:]) for line in connection.getresponse().read().decode().split("\n") if line.startswith("data: ")]
+    connection.close()
+    return "".join(line.get("content", "") for line in lines), lines[-1]
+
+
+def together(server, bodies):
+    """Streams at once: their texts and last lines."""
+    answers = [None] * len(bodies)
+
+    def ask(i):
+        answers[i] = spoken(server, bodies[i])
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def a_lost_device_changes_no_answer():
+    bodies = [generation(60, prompt="Once upon a time fox %d met" % i) for i in range(4)]
+    with Server() as s:
+        expected = [answer[0] for answer in together(s, bodies)]
+        after = spoken(s, generation(40, prompt="The hen"))[0]
+    lost = 0
+    for work in (2000, 3000, 4500):  # while prompts are read, and while answers stream
+        with Server("--device", "sim", "--cache-dir", tempfile.mkdtemp(dir=FOLDER), wait=False,
+                    env={"MORAINE_SIM": "fault=lost:%d" % work}) as s:
+            assert s.ready.wait(60 * SLOW) and not s.ended, s.log()
+            assert [answer[0] for answer in together(s, bodies)] == expected, (work, s.log())
+            assert spoken(s, generation(40, prompt="The hen"))[0] == after
+            assert [answer[0] for answer in together(s, bodies)] == expected  # from what was kept
+            lost += s.get("/v1/moraine/status")["models"][0]["device"]["lost"]
+            s.stop()
+    assert lost >= 2, lost
+
+
+def a_model_file_that_is_cut_short_fails_requests_until_it_is_whole():
+    for words in (["--ram", "45M", "--ctx", "512", "--parallel", "2", "--cache-ram", "0"], ["--mmap", "--ctx", "512", "--pin"]):
+        shutil.copy(PEBBLE, path("cut.gguf"))
+        with Server(path("cut.gguf"), *words) as s:
+            tiers = s.get("/v1/moraine/status")["models"][0]["tiers"]
+            assert tiers["mode"] == "mapped" or tiers["slot_bytes"] < tiers["expert_bytes"], tiers  # experts come from disk
+            expected = spoken(s, generation(60))[0]
+            answers = []
+            stream = threading.Thread(target=lambda: answers.append(spoken(s, generation(450, prompt="The hen"))))
+            stream.start()
+            assert until(lambda: test_server.busy(s) == 1)
+            os.truncate(path("cut.gguf"), 4000000)
+            stream.join()
+            error = answers[0][1].get("error")
+            assert error and error["type"] == "server_error" and "cut.gguf: the file" in error["message"] and FOLDER not in error["message"], answers
+            assert until(lambda: s.get("/v1/models")["data"][0]["status"]["value"] == "unloaded"), s.log()
+            assert "why=\"its file changed\"" in s.log() and " changed " in s.log(), s.log()
+            code, text, _ = s.ask("POST", "/completion", generation(20, stream=False))
+            assert code == 400 and "cannot be loaded" in text and FOLDER not in text, (code, text)
+            assert s.get("/health") == {"status": "ok"}
+            shutil.copy(PEBBLE, path("cut.gguf"))
+            assert spoken(s, generation(60))[0] == expected, s.log()
+            s.stop()
+
+
+def a_model_file_that_vanishes_is_read_on():
+    shutil.copy(PEBBLE, path("gone.gguf"))
+    with Server(path("gone.gguf"), "--ram", "45M", "--ctx", "512", "--parallel", "2", "--cache-ram", "0") as s:
+        expected = spoken(s, generation(60))[0]
+        os.unlink(path("gone.gguf"))
+        assert spoken(s, generation(60))[0] == expected, s.log()
+        assert s.post("/models/unload", {"model": "gone"})["success"]
+        assert until(lambda: s.get("/v1/models")["data"][0]["status"]["value"] == "unloaded")
+        assert "cannot be loaded" in s.post("/completion", generation(4, stream=False), status=404)["error"]["message"]
+        s.get("/health")
+        shutil.copy(PEBBLE, path("gone.gguf"))
+        assert spoken(s, generation(60))[0] == expected, s.log()
+
+
+def a_full_disk_costs_only_what_would_have_been_kept():
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))  # a session has 240000 bytes
+    long = "Once upon a time there was a fox who went into the wood and met a hen, and number %d of them went home together."
+    with Server("--cache-dir", folder, "--parallel", "1", preexec_fn=limit) as s:
+        for number in range(3):
+            spoken(s, generation(30, prompt=long % number))
+        assert until(lambda: s.get("/v1/moraine/sessions")["disk_failures"] >= 3), s.get("/v1/moraine/sessions")
+        kept = s.get("/v1/moraine/sessions")
+        assert not any("disk" in e["where"] for e in kept["sessions"]) and kept["disk_bytes"] == 0, kept
+        assert s.log().count("sessions are kept in memory only") == 1, s.log()  # once
+        again = s.post("/v1/completions", {"prompt": long % 0, "max_tokens": 1})
+        assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 20, again  # in memory they are
+        assert "moraine_disk_failures_total 3" in s.ask("GET", "/metrics")[1]
+        s.stop()
+    assert os.listdir(folder) == [], os.listdir(folder)
+
+
+def killed_at_any_moment_it_finds_what_it_said_was_kept():
+    chance = random.Random(int(os.environ.get("MO_SEED", "7")))
+    found = 0
+    for _ in range(8):
+        folder = tempfile.mkdtemp(dir=FOLDER)
+        prompt = [5 + i for i in range(40)]
+        words = ("--cache-dir", folder, "--parallel", "2", "--ctx", "1024")
+        with Server(*words) as s:
+            kept, turns = 0, chance.randrange(2, 12)
+            for turn in range(turns):  # a talk: each turn continues what was kept before, and takes its place
+                sessions = s.get("/v1/moraine/sessions")["sessions"]
+                kept = max([kept] + [e["tokens"] for e in sessions if "disk" in e["where"]])
+                answer = s.post("/completion", generation(16, stream=False, prompt=prompt, return_tokens=True))
+                prompt += answer["tokens"] + [chance.randrange(100, 4000) for _ in range(8)]
+                if turn == turns - 2:
+                    time.sleep(chance.uniform(0, 0.1))  # so that it is on disk, or not quite
+            time.sleep(chance.uniform(0, 0.01))
+            s.process.send_signal(signal.SIGKILL)
+            s.process.wait()
+        with Server(*words) as s:
+            assert not [name for name in os.listdir(folder) if not name.endswith(".session")]  # nothing half written
+            usage = s.post("/v1/completions", {"prompt": prompt, "max_tokens": 1})["usage"]
+            assert usage["prompt_tokens_details"]["cached_tokens"] >= kept, (kept, usage)
+        found += kept > 0
+    assert found > 0
+
+
+TESTS = [a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,
+         a_full_disk_costs_only_what_would_have_been_kept, killed_at_any_moment_it_finds_what_it_said_was_kept]
+
+if __name__ == "__main__":
+    sys.exit(test_server.run(TESTS))
