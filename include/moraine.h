@@ -176,6 +176,10 @@ typedef struct mo_model_options {
      * device those that were moved there (mo_snapshot_spill()). */
     int64_t kept_bytes;
     int64_t kept_device_bytes; /* the same in the memory of a device */
+
+    /* A chat template in the place of those in the file: how conversations are written, tools shown and answers read. NULL: the
+     * file's. */
+    const char *chat_template;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -448,7 +452,9 @@ typedef struct mo_chat_options {
     const char *effort;   /* reasoning_effort: "low", "medium" or "high" for harmony; NULL: not said */
     const char *date;     /* today, for formats that name it, as YYYY-MM-DD; NULL: the clock's; "": none */
     bool no_prompt;       /* do not begin the assistant's turn at the end */
-    const char *chat_template; /* a template to use instead of the model's own; NULL: that */
+    /* A template to use instead of the model's own; NULL: that. How its answers are read is the model's matter: see
+     * mo_model_options.chat_template. */
+    const char *chat_template;
 } mo_chat_options;
 
 MO_API void mo_chat_options_init(mo_chat_options *options, size_t size);
@@ -490,7 +496,8 @@ MO_API const int32_t *mo_prompt_tokens(const mo_prompt *prompt, size_t *count);
 /* It ends inside a thought, with which the answer goes on. */
 MO_API bool mo_prompt_in_thought(const mo_prompt *prompt);
 
-/* The template in the model's file; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there is none. The model's. */
+/* The template in the model's file, or the one it was opened with; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there
+ * is none. The model's. */
 MO_API const char *mo_model_chat_template(const mo_model *model, const char *name);
 
 /* The text of such a prompt, to be tokenized with MO_TOKEN_CHAT (then special tokens written in messages are special);
@@ -579,9 +586,10 @@ MO_API const char *mo_model_tool_format(const mo_model *model);
 /* Does the model's template show tools? If not, put mo_tools_text() into the system message: the reply understands what
  * it asks for. */
 MO_API bool mo_model_shows_tools(const mo_model *model);
-/* A text that tells a model about its tools (JSON as in mo_reply_options) and how to call them; mo_free() *text.
- * required: it must call one. */
-MO_API mo_status mo_tools_text(const char *tools, size_t length, bool required, char **text, mo_error *err);
+/* A text that tells the model about its tools (JSON as in mo_reply_options) and how to call them: in its own way where its template
+ * writes calls, otherwise as JSON; mo_free() *text. required: it must call one. */
+MO_API mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length, bool required,
+                               char **text, mo_error *err);
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 

@@ -14,6 +14,8 @@
 #include "folder.h"
 #include "scripted.h"
 
+#define BAR  "\xEF\xBD\x9C"
+#define MARK "\xE2\x96\x81"
 #define TOOLS                                                                                                \
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","    \
     "\"properties\":"                                                                                        \
@@ -96,6 +98,39 @@ static void answer_within(mo_model *model, const char *prompt, const char *tools
 static void answer(mo_model *model, const char *prompt, char *out, size_t space)
 {
     answer_within(model, prompt, TOOLS, NULL, out, space);
+}
+
+static void the_template_in_force_decides_how_answers_are_read(void **state)
+{
+    static const char given[] = "{{ tools }}{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
+                                "<tool_call></tool_call>";
+    const scripted_script script = {NULL, "I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
+                                          "{\"city\": \"Bern\"}}\n</tool_call>"};
+    const char *path = in_folder("given.gguf");
+    char got[1024];
+    mo_model *model = NULL;
+    mo_error err;
+    (void)state;
+    mo_model_options o = mo_model_options_default();
+    o.threads = 1;
+    o.context = 512;
+    o.learning.profile = "off";
+    o.device = "none";
+    check_status(scripted_write(path, "{{ tools }}<|start|><|channel|><|message|>", &script, 1, &err), &err);
+    check_status(mo_model_open(path, &o, &model, &err), &err);
+    assert_string_equal(mo_model_tool_format(model), "harmony");
+    mo_model_close(model);
+    o.chat_template = given;
+    check_status(mo_model_open(path, &o, &model, &err), &err);
+    assert_string_equal(mo_model_tool_format(model), "hermes");
+    assert_true(mo_model_shows_tools(model));
+    assert_string_equal(mo_model_chat_template(model, NULL), given);
+    answer(model, "hello", got, sizeof got);
+    assert_string_equal(got, "text:I look.|call:get_weather|arguments:{\"city\": \"Bern\"}|end");
+    mo_model_close(model);
+    o.chat_template = "{% if %}";
+    assert_int_equal(mo_model_open(path, &o, &model, &err), MO_EFORMAT);
+    assert_null(model);
 }
 
 static void scripts_are_said(void **state)
@@ -189,6 +224,12 @@ static void grammars_of_calls_hold(void **state)
          "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>No.",
          "thought:hm|text:No.", NULL}, /* it would think for ever */
         {"{{ messages }}", "No.", NULL, "call:set|arguments:{\"mode\":\"on\"}|end"},
+        /* DeepSeek V3.1 writes calls, and does not show tools */
+        {"{{ messages }}<" BAR "tool" MARK "calls" MARK "begin" BAR ">",
+         "No.<" BAR "tool" MARK "calls" MARK "begin" BAR "><" BAR "tool" MARK "call" MARK "begin" BAR
+         ">set<" BAR "tool" MARK "sep" BAR ">{\"mode\": \"off\"}<" BAR "tool" MARK "call" MARK "end" BAR
+         "><" BAR "tool" MARK "calls" MARK "end" BAR ">",
+         "text:No.|call:set|arguments:{\"mode\":\"on\"}|end", "call:set|arguments:{\"mode\":\"on\"}|end"},
     };
     char path[256], got[1024];
     mo_error err;
@@ -217,11 +258,41 @@ static void grammars_of_calls_hold(void **state)
     }
 }
 
+static void tools_are_told_in_the_models_own_way(void **state)
+{
+    static const struct {
+        const char *chat_template, *words;
+    } table[] = {
+        {"{{ messages }}<" BAR "tool" MARK "calls" MARK "begin" BAR ">",
+         "name<" BAR "tool" MARK "sep" BAR ">{arguments}<" BAR "tool" MARK "call" MARK "end" BAR ">"},
+        {"{{ messages }}<" BAR "tool" MARK "calls" MARK "begin" BAR ">```json",
+         "function<" BAR "tool" MARK "sep" BAR ">name\n```json\n"},
+        {"{{ messages }}", "{\"tool_call\": {\"name\": "},
+    };
+    const scripted_script script = {NULL, "No."};
+    mo_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        mo_model *model = make_model(in_folder("told.gguf"), table[i].chat_template, &script, 1);
+        char *text;
+        assert_false(mo_model_shows_tools(model));
+        check_status(mo_tools_text(model, TOOLS, strlen(TOOLS), true, &text, &err), &err);
+        assert_non_null(strstr(text, table[i].words));
+        assert_non_null(strstr(text, "get_weather"));
+        assert_non_null(strstr(text, "must call"));
+        mo_free(text);
+        assert_int_equal(mo_tools_text(model, "[5]", 3, true, &text, &err), MO_EINVAL);
+        mo_model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_are_said),
+        cmocka_unit_test(the_template_in_force_decides_how_answers_are_read),
         cmocka_unit_test(words_choose_the_script),
+        cmocka_unit_test(tools_are_told_in_the_models_own_way),
         cmocka_unit_test(grammars_of_calls_hold),
     };
     return cmocka_run_group_tests_name("scripted", tests, folder_make, folder_remove);

@@ -184,7 +184,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
 }
 
 /* A model without a vocabulary, or with one we cannot read, still works with token ids. */
-static void open_text(mo_model *m)
+static mo_status open_text(mo_model *m, const char *given, mo_error *err)
 {
     const mo_gguf *g = mo_checkpoint_gguf(m->checkpoint);
     if (mo_tokenizer_create(g, &m->tokenizer, &m->no_tokenizer) != MO_OK) {
@@ -195,11 +195,10 @@ static void open_text(mo_model *m)
                         &m->no_tokenizer); /* without memory there is none */
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
-    const char *template_text = "", *with_tools = "";
-    (void)mo_gguf_string_or(g, "tokenizer.chat_template", "", &template_text, NULL);
-    (void)mo_gguf_string_or(g, "tokenizer.chat_template.tool_use", "", &with_tools, NULL);
-    m->dialogue = mo_dialogue_detect(with_tools[0] ? with_tools : template_text, m->tokenizer);
-    mo_model_open_templates(m);
+    const mo_status status = mo_model_open_templates(m, given, err);
+    const char *plain = mo_model_chat_template(m, NULL), *with_tools = mo_model_chat_template(m, "tool_use");
+    m->dialogue = mo_dialogue_detect(with_tools ? with_tools : plain ? plain : "", m->tokenizer);
+    return status;
 }
 
 static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error *err)
@@ -267,11 +266,13 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (o.map) {
         mo_mapped_leave(&before);
     }
+    if (status == MO_OK) {
+        status = open_text(m, o.chat_template, err);
+    }
     if (status != MO_OK) {
         mo_model_close(m);
         return status;
     }
-    open_text(m);
     *out = m;
     return MO_OK;
 }

@@ -30,6 +30,7 @@ struct mo_model {
     mo_lexicon
         *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
     mo_chat_format chat;
+    char *given_template;                            /* in the place of those in its file; NULL: none */
     mo_chat_template *chat_template, *tool_template; /* of its file; NULL: none, or one that cannot be read */
     mo_dialogue dialogue;                            /* how it writes thoughts and calls */
     mo_error no_tokenizer;                           /* why not */
@@ -41,8 +42,9 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
     return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
 }
 
-/* Reads the templates of the model's file, when its tokenizer is there (prompt.c). */
-void mo_model_open_templates(mo_model *model);
+/* Reads the templates of the model's file, or the given one, when its tokenizer is there (prompt.c). A given one that cannot be
+ * read is an error; the file's are not. */
+mo_status mo_model_open_templates(mo_model *model, const char *given, mo_error *err);
 void mo_model_close_templates(mo_model *model);
 
 /* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */

@@ -46,26 +46,35 @@ static mo_status open_template(const mo_model *m, const char *text, mo_chat_temp
     return status;
 }
 
-void mo_model_open_templates(mo_model *m)
+/* A file's template that cannot be read is worth a warning. */
+static void open_own(mo_model *m, const char *name, mo_chat_template **out)
 {
-    static const char *const names[] = {NULL, "tool_use"};
-    mo_chat_template **const places[] = {&m->chat_template, &m->tool_template};
-    for (size_t i = 0; i < 2; i++) {
-        const char *text = mo_model_chat_template(m, names[i]);
-        mo_error err;
-        *places[i] = NULL;
-        if (text && open_template(m, text, places[i], &err) != MO_OK) {
-            mo_log(MO_LOG_WARN, "template",
-                   "the model's chat template cannot be used: %s; its format is recognized instead",
-                   err.detail);
-        }
+    const char *text = mo_model_chat_template(m, name);
+    mo_error err;
+    if (text && open_template(m, text, out, &err) != MO_OK) {
+        *out = NULL;
+        mo_log(MO_LOG_WARN, "template",
+               "the model's chat template cannot be used: %s; its format is recognized instead", err.detail);
     }
+}
+
+mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
+{
+    if (!given) {
+        open_own(m, NULL, &m->chat_template);
+        open_own(m, "tool_use", &m->tool_template);
+        return MO_OK;
+    }
+    m->given_template = strdup(given);
+    return m->given_template ? open_template(m, given, &m->chat_template, err)
+                             : mo_fail(err, MO_ENOMEM, "no memory for a template");
 }
 
 void mo_model_close_templates(mo_model *m)
 {
     mo_chat_template_close(m->chat_template);
     mo_chat_template_close(m->tool_template);
+    free(m->given_template);
 }
 
 const char *mo_model_chat_template(const mo_model *model, const char *name)
@@ -73,6 +82,9 @@ const char *mo_model_chat_template(const mo_model *model, const char *name)
     const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
     const char *text = "";
     char key[128];
+    if (model->given_template) {
+        return name ? NULL : model->given_template;
+    }
     snprintf(key, sizeof key, "tokenizer.chat_template%s%s", name ? "." : "", name ? name : "");
     if (mo_gguf_string_or(g, key, "", &text, NULL) != MO_OK) {
         return NULL;

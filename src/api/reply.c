@@ -8,7 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "dialogue/call_grammar.h"
-#include "dialogue/generic.h"
+#include "dialogue/told.h"
 #include "grammar/grammar.h"
 
 static const mo_reply_options reply_defaults = {.size = sizeof(mo_reply_options)};
@@ -82,14 +82,15 @@ bool mo_model_shows_tools(const mo_model *model)
     return model->dialogue.shows_tools;
 }
 
-mo_status mo_tools_text(const char *tools, size_t length, bool required, char **text, mo_error *err)
+mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length, bool required, char **text,
+                        mo_error *err)
 {
     mo_tools *read;
     MO_OWN_ERROR(err)
     *text = NULL;
     mo_status status = mo_tools_open(tools, length, &read, err);
     if (status == MO_OK) {
-        status = mo_generic_text(read, required, text, err);
+        status = mo_told_text(&model->dialogue, read, required, text, err);
         mo_tools_close(read);
     }
     return status;

@@ -400,7 +400,9 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
-    return set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    out->loading.chat_template = out->defaults.template_text;
+    return good;
 }
 
 /* Models of the file; false after saying what is wrong. */

@@ -560,7 +560,7 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
                  .d = d,
                  .tools = tools,
                  .options = options,
-                 .style = d->shows_tools || d->id == MO_STYLE_HARMONY ? d->id : MO_STYLE_GENERIC};
+                 .style = mo_dialogue_calls(d)};
     *gbnf = *unenforced = NULL;
     if (mo_tools_count(tools) == 0) {
         return mo_fail(err, MO_EINVAL, "a call is asked for, but there are no tools");

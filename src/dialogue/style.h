@@ -97,6 +97,16 @@ mo_dialogue mo_dialogue_of(mo_style_id id, const char *thought);
 
 const mo_style *mo_style_get(mo_style_id id);
 
+/* The style of calls: the model's own, or the generic one where its template shows no tools. DeepSeek's templates write calls and
+ * leave it to the system text to show tools. */
+static inline mo_style_id mo_dialogue_calls(const mo_dialogue *d)
+{
+    return d->shows_tools || d->id == MO_STYLE_HARMONY || d->id == MO_STYLE_DEEPSEEK3 ||
+                   d->id == MO_STYLE_DEEPSEEK31
+               ? d->id
+               : MO_STYLE_GENERIC;
+}
+
 /* May a JSON object be a call although no mark says so? Also where tools were shown in the generic way. */
 static inline bool mo_dialogue_bare(const mo_dialogue *d)
 {

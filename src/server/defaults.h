@@ -13,7 +13,7 @@ typedef struct srv_defaults {
     const char *reasoning_format; /* "none", "deepseek", "auto" */
     const char *reasoning;        /* "on", "off", "auto" */
     const char *template_kwargs;  /* a JSON object, checked */
-    const char *template_text;    /* in the place of the model's own template */
+    const char *template_text;    /* in the place of the model's own template: it was opened with it */
 } srv_defaults;
 
 /* Nothing is given. */

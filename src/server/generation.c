@@ -177,16 +177,15 @@ static bool check_length(srv_generation *g, size_t count)
 
 bool srv_generation_render(srv_generation *g, srv_rendering *out)
 {
-    const srv_defaults *d = srv_model_defaults(g->held);
-    const srv_template template = {.kwargs = d->template_kwargs, .text = d->template_text};
+    const char *kwargs = srv_model_defaults(g->held)->template_kwargs;
     if (g->tools.list) {
         g->tools_text = json_dumps(g->tools.list, JSON_COMPACT);
         if (!g->tools_text) {
             return no_memory(g);
         }
     }
-    return srv_rendering_make(srv_model_mo(g->held), &g->conversation, &g->tools, &g->parameters, &template,
-                              out, &g->fault);
+    return srv_rendering_make(srv_model_mo(g->held), &g->conversation, &g->tools, &g->parameters, kwargs, out,
+                              &g->fault);
 }
 
 bool srv_generation_chat(srv_generation *g)

@@ -39,7 +39,7 @@ static bool join_parts(json_t *message)
 }
 
 /* Models whose template does not show tools are told of them in the system's text, and how to call them. */
-static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *fault)
+static bool tell_tools(const mo_model *model, json_t *messages, const srv_tools *tools, srv_fault *fault)
 {
     char *json = json_dumps(tools->list, JSON_COMPACT), *text = NULL;
     const bool required = tools->calling == SRV_CALLING_REQUIRED || tools->calling == SRV_CALLING_NAMED;
@@ -47,7 +47,7 @@ static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *faul
     if (!json) {
         return no_memory(fault);
     }
-    const mo_status status = mo_tools_text(json, strlen(json), required, &text, &err);
+    const mo_status status = mo_tools_text(model, json, strlen(json), required, &text, &err);
     free(json);
     if (status != MO_OK) {
         return srv_fault_status(fault, &err, "tools");
@@ -72,7 +72,7 @@ static bool tell_tools(json_t *messages, const srv_tools *tools, srv_fault *faul
     return !failed || no_memory(fault);
 }
 
-/* A call as mo_tools_text() asks for it. */
+/* A call as mo_tools_text() asks for it in the generic way. */
 static json_t *call_text(const json_t *call)
 {
     const json_t *f = json_object_get(call, "function");
@@ -141,10 +141,9 @@ static bool tell_calls(json_t *messages)
 }
 
 /* The server's variables, and the request's over them. */
-static json_t *variables(const srv_parameters *p, const srv_template *template)
+static json_t *variables(const srv_parameters *p, const char *given)
 {
-    json_t *all =
-        template->kwargs ? json_loads(template->kwargs, 0, NULL) : NULL; /* checked when the server began */
+    json_t *all = given ? json_loads(given, 0, NULL) : NULL; /* checked when the server began */
     if (!p->template_kwargs) {
         return all;
     }
@@ -157,12 +156,12 @@ static json_t *variables(const srv_parameters *p, const srv_template *template)
 
 /* What the template gets. */
 static char *context_json(const mo_model *model, const srv_conversation *c, const srv_tools *tools,
-                          const srv_parameters *p, const srv_template *template, srv_fault *fault)
+                          const srv_parameters *p, const char *given, srv_fault *fault)
 {
-    json_t *messages = json_deep_copy(c->messages), *kwargs = variables(p, template);
+    json_t *messages = json_deep_copy(c->messages), *kwargs = variables(p, given);
     bool good = messages ? true : no_memory(fault);
     const bool shown = tools->list && mo_model_shows_tools(model);
-    good = good && (!tools->list || shown || tell_tools(messages, tools, fault));
+    good = good && (!tools->list || shown || tell_tools(model, messages, tools, fault));
     if (good && !mo_model_shows_tools(model) && strcmp(mo_model_tool_format(model), "generic") == 0) {
         good = tell_calls(messages) || no_memory(fault);
     }
@@ -219,10 +218,10 @@ static bool copy_prompt(const mo_prompt *prompt, srv_rendering *out)
 }
 
 bool srv_rendering_make(const mo_model *model, const srv_conversation *conversation, const srv_tools *tools,
-                        const srv_parameters *parameters, const srv_template *template, srv_rendering *out,
+                        const srv_parameters *parameters, const char *given, srv_rendering *out,
                         srv_fault *fault)
 {
-    char *json = context_json(model, conversation, tools, parameters, template, fault);
+    char *json = context_json(model, conversation, tools, parameters, given, fault);
     if (!json) {
         return false;
     }
@@ -232,7 +231,6 @@ bool srv_rendering_make(const mo_model *model, const srv_conversation *conversat
                                                    : MO_THINKING_DEFAULT;
     o.effort = effort_of(model, parameters->effort);
     o.no_prompt = conversation->whole;
-    o.chat_template = template->text;
     mo_error err;
     mo_prompt *prompt = NULL;
     const mo_status status = mo_prompt_open(model, json, strlen(json), &o, &prompt, &err);

@@ -14,15 +14,9 @@ typedef struct srv_rendering {
     bool in_thought; /* it ends inside a thought: the answer goes on with it */
 } srv_rendering;
 
-/* What templates are told beside the conversation; texts are the server's. */
-typedef struct srv_template {
-    const char *kwargs; /* variables, a JSON object; NULL: none */
-    const char *text;   /* a template in the place of the model's own; NULL: its own */
-} srv_template;
-
-/* Renders and tokenizes. False: the conversation makes no sense to the model's template, or memory ran out; fault says so. */
+/* Renders and tokenizes. given: variables for the template, a JSON object; NULL: none. False: the conversation makes no sense to the model's template, or memory ran out; fault says so. */
 bool srv_rendering_make(const mo_model *model, const srv_conversation *conversation, const srv_tools *tools,
-                        const srv_parameters *parameters, const srv_template *template, srv_rendering *out,
+                        const srv_parameters *parameters, const char *given, srv_rendering *out,
                         srv_fault *fault);
 void srv_rendering_free(srv_rendering *r);
 
