@@ -690,56 +690,80 @@ def resident(server):
         return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1)) / 1024
 
 
-def nothing_grows_with_requests():
-    """MO_SOAK requests of every kind by eight clients at once, some of whom leave."""
-    total = int(os.environ.get("MO_SOAK", "600"))
+def open_files(server):
+    return len(os.listdir("/proc/%d/fd" % server.process.pid))
+
+
+def requests_of_every_kind():
+    """Functions of a number: method, path and body. None: the client leaves."""
     talk = {"messages": [{"role": "user", "content": "Tell me about a fox."}], "max_tokens": 4, "temperature": 0}
-    kinds = [("POST", "/completion", generation(4, stream=False)), ("POST", "/v1/chat/completions", talk),
-             ("POST", "/v1/chat/completions", {**talk, "stream": True}), ("POST", "/v1/messages", talk),
-             ("POST", "/api/chat", {"model": "pebble", "messages": talk["messages"], "options": {"num_predict": 4}}),
-             ("POST", "/v1/responses", {"input": "Hi", "max_output_tokens": 4}), ("POST", "/tokenize", {"content": "a fox"}),
-             ("POST", "/v1/chat/completions", "no json"), ("POST", "/v1/chat/completions", {"messages": 1}), ("GET", "/nothing", None),
-             ("GET", "/v1/models", None), ("GET", "/metrics", None), ("GET", "/v1/moraine/status", None), ("GET", "/props", None), None]
-    with Server("--cache-ram", "0", "--parallel", "4") as s:
-        failures = []
+    chat = lambda **more: ("POST", "/v1/chat/completions", {**talk, **more})
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    schema = lambda number: {"type": "object", "properties": {"n": {"enum": [number, number + 1]}}, "required": ["n"]}
+    always = [("POST", "/completion", generation(4, stream=False)), chat(), chat(stream=True), chat(n=2, logprobs=True, top_logprobs=2),
+              chat(tools=[tool], tool_choice="required"), ("POST", "/v1/messages", talk),
+              ("POST", "/api/chat", {"model": "pebble", "messages": talk["messages"], "options": {"num_predict": 4}}),
+              ("POST", "/v1/responses", {"input": "Hi", "max_output_tokens": 4}), ("POST", "/tokenize", {"content": "a fox"}),
+              ("POST", "/v1/chat/completions", "no json"), chat(messages=1), ("GET", "/nothing", None), ("GET", "/v1/models", None),
+              ("GET", "/metrics", None), ("GET", "/v1/moraine/status", None), ("GET", "/v1/moraine/sessions", None), ("GET", "/props", None), None]
+    return [lambda number, one=one: one for one in always] + [
+        lambda number: ("POST", "/completion", generation(4, stream=False, prompt=[5 + number * i % 4000 for i in range(40)])),
+        lambda number: chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema(number)}})]
 
-        def client(first, count):
+
+def soak(server, first, count, failures):
+    """So many requests by a client, from a number on."""
+    kinds = requests_of_every_kind()
+    connection = None
+    for number in range(first, first + count):
+        kind = kinds[number % len(kinds)](number)
+        try:
+            if kind is None:
+                leaving = raw_post(server, "/completion", generation(500))
+                leaving.recv(100)
+                leaving.close()
+                continue
+            connection = connection or http.client.HTTPConnection("127.0.0.1", server.port, timeout=60 * SLOW)
+            connection.request(kind[0], kind[1], json.dumps(kind[2]) if isinstance(kind[2], dict) else kind[2])
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status >= 500:
+                failures.append((kind, answer.status))
+            if answer.will_close:
+                connection.close()
+                connection = None
+        except Exception as error:
+            failures.append((kind, error))
             connection = None
-            for number in range(first, first + count):
-                kind = kinds[number % len(kinds)]
-                try:
-                    if kind is None:  # leaves
-                        leaving = raw_post(s, "/completion", generation(500))
-                        leaving.recv(100)
-                        leaving.close()
-                        continue
-                    connection = connection or http.client.HTTPConnection("127.0.0.1", s.port, timeout=60 * SLOW)
-                    connection.request(kind[0], kind[1], json.dumps(kind[2]) if isinstance(kind[2], dict) else kind[2])
-                    answer = connection.getresponse()
-                    answer.read()
-                    if answer.status >= 500:
-                        failures.append((kind, answer.status))
-                    if answer.will_close:
-                        connection.close()
-                        connection = None
-                except Exception as error:
-                    failures.append((kind, error))
-                    connection = None
+    if connection:
+        connection.close()
 
-        def clients(count):
-            threads = [threading.Thread(target=client, args=(100003 * i, count // 8)) for i in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
 
-        clients(total // 3)
-        before = resident(s)
-        clients(total - total // 3)
-        assert not failures, failures[:5]
-        assert until(lambda: busy(s) == 0)
-        assert resident(s) - before < 24 * SLOW, (before, resident(s))
-        s.stop()
+def nothing_grows_with_requests():
+    """MO_SOAK requests of every kind by eight clients at once, some of whom leave: half of them with nothing kept, half with a cache
+    that is always full."""
+    total = int(os.environ.get("MO_SOAK", "600")) // 2
+    for words in (["--cache-ram", "0"], ["--cache-ram", "4", "--cache-dir", tempfile.mkdtemp(dir=FOLDER), "--cache-dir-mib", "4"]):
+        with Server("--parallel", "4", *words) as s:
+            failures = []
+
+            def clients(begin, count):
+                threads = [threading.Thread(target=soak, args=(s, begin + 100003 * i, count // 8, failures)) for i in range(8)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert not failures, failures[:5]
+                assert until(lambda: busy(s) == 0 and s.get("/v1/moraine/status")["http"]["connections"] == 1), s.get("/v1/moraine/status")
+                return resident(s), open_files(s)
+
+            before, files = clients(0, total // 3)
+            after, files_after = clients(total, total - total // 3)
+            print("# %s: %.1f MiB after %d requests, %.1f MiB after %d; %d and %d open files" %
+                  (words[1] + " MiB of cache", before, total // 3, after, total, files, files_after))
+            assert after - before < 24 * SLOW, (before, after)
+            assert files_after <= files + 2, (files, files_after)
+            s.stop()
 
 
 def bench_measures_a_server():
@@ -781,7 +805,7 @@ def defaults_of_answers_can_be_set():
 
 
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
-         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy", "resident")]
+         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy", "resident", "open_files", "requests_of_every_kind", "soak")]
 
 def run(all_tests):
     """Runs those that are named, or all; how many failed, as an exit code."""

@@ -814,6 +814,15 @@ def an_answer_can_be_stopped_by_its_id(s):
     s.post("/v1/moraine/cancel", {"id": first["id"]})
     rest = answer.read().decode()
     assert '"finish_reason":"stop"' in rest and rest.endswith("data: [DONE]\n\n"), rest[-500:]
+    # Where a dialect has words for it, it does not look complete.
+    connection.request("POST", "/v1/responses", json.dumps({"model": "pebble", "input": "Hi", "stream": True, "ignore_eos": True}))
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data: "):
+        pass
+    s.post("/v1/moraine/cancel", {"id": json.loads(line[6:])["response"]["id"]})
+    last = json.loads(answer.read().decode().strip().split("\n")[-1][6:])
+    assert last["type"] == "response.incomplete" and last["response"]["status"] == "incomplete", last
+    assert last["response"]["incomplete_details"] == {"reason": "cancelled"} and last["response"]["completed_at"] is None, last
     connection.close()
 
 

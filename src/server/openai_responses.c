@@ -37,6 +37,13 @@ static void put_part(const srv_generation *g, const srv_item *item, bool done, s
     srv_put_literal(w, "]}");
 }
 
+/* Did something else than the model end the answer? */
+static bool is_cut(const srv_generation *g)
+{
+    const srv_finish finish = g->choices[0].finish;
+    return finish == SRV_FINISH_LENGTH || (finish == SRV_FINISH_NONE && atomic_load(&g->stopped));
+}
+
 static void put_item(const srv_generation *g, const srv_item *item, bool done, srv_writer *w)
 {
     static const char *const types[] = {"message", "reasoning", "function_call"};
@@ -45,8 +52,7 @@ static void put_item(const srv_generation *g, const srv_item *item, bool done, s
     srv_put_literal(w, ",\"type\":");
     srv_put_cstring(w, types[item->kind]);
     srv_put_literal(w, ",\"status\":");
-    const bool cut =
-        done && g->choices[0].finish == SRV_FINISH_LENGTH && srv_choice_last(&g->choices[0]) == item;
+    const bool cut = done && is_cut(g) && srv_choice_last(&g->choices[0]) == item;
     srv_put_cstring(w, !done ? "in_progress" : cut ? "incomplete" : "completed");
     if (item->kind == SRV_ITEM_CALL) {
         srv_put_literal(w, ",\"call_id\":");
@@ -144,7 +150,7 @@ typedef enum stage { RUNNING, ENDED, FAILED } stage;
 static void put_response(const srv_generation *g, stage at, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
-    const bool cut = at == ENDED && c->finish == SRV_FINISH_LENGTH;
+    const bool cut = at == ENDED && is_cut(g);
     srv_put_literal(w, "{\"id\":");
     srv_put_cstring(w, g->id);
     srv_put_literal(w, ",\"object\":\"response\",\"created_at\":");
@@ -167,8 +173,10 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
         srv_puts(w, i > 0 ? "," : "");
         put_item(g, &c->items[i], true, w);
     }
-    srv_puts(w, cut ? "],\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"error\":"
-                    : "],\"incomplete_details\":null,\"error\":");
+    srv_puts(w, !cut ? "],\"incomplete_details\":null,\"error\":"
+                : c->finish == SRV_FINISH_LENGTH
+                    ? "],\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"error\":"
+                    : "],\"incomplete_details\":{\"reason\":\"cancelled\"},\"error\":");
     if (at == FAILED) {
         srv_put_literal(w, "{\"code\":\"server_error\",\"message\":");
         srv_put_cstring(w, g->fault.message);
@@ -336,8 +344,7 @@ static void response_take(srv_generation *g, size_t choice, const srv_event *eve
 
 static void response_end(srv_generation *g, srv_writer *w)
 {
-    const bool cut = g->choices[0].finish == SRV_FINISH_LENGTH;
-    response_event(g, cut ? "response.incomplete" : "response.completed", ENDED, w);
+    response_event(g, is_cut(g) ? "response.incomplete" : "response.completed", ENDED, w);
 }
 
 static void response_fail(srv_generation *g, const srv_fault *fault, srv_writer *w)
