@@ -1,6 +1,7 @@
 #include "server/pace.h"
 
-enum { FIRST_PIECE = 64, LEAST_PIECE = 8 };
+/* Fewer than the least would hardly be faster where tokens choose experts: the first few bring most of them. */
+enum { FIRST_PIECE = 64, LEAST_PIECE = 16 };
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s)
 {
@@ -21,11 +22,25 @@ static double target(const srv_pace *p)
     return p->bound_s > 2.0 * p->alone_s ? p->bound_s : 2.0 * p->alone_s;
 }
 
+/* Until answers and prompts have met, what prompts alone take says how to begin: half of what fits by that, since few tokens
+ * cost more each than many do. */
+static void guess(srv_pace *p, int64_t prompt, double seconds)
+{
+    const double fits = 0.5 * (double)prompt * p->bound_s / seconds;
+    p->piece = fits > LEAST_PIECE ? fits : LEAST_PIECE;
+    p->piece = p->piece < (double)p->batch ? p->piece : (double)p->batch;
+}
+
 void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
 {
-    if (!answers || seconds <= 0.0) {
+    if (seconds <= 0.0 || (!answers && (p->met || prompt < LEAST_PIECE))) {
         return;
     }
+    if (!answers) {
+        guess(p, prompt, seconds);
+        return;
+    }
+    p->met |= prompt > 0;
     if (!prompt) {
         p->alone_s += p->alone_s > 0.0 ? 0.1 * (seconds - p->alone_s) : seconds;
         return;

@@ -3,6 +3,7 @@
 #ifndef SRV_PACE_H
 #define SRV_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct srv_pace {
@@ -10,6 +11,7 @@ typedef struct srv_pace {
     double bound_s; /* between two tokens of an answer */
     double alone_s; /* what a step without prompts takes now; 0: not known */
     double piece;   /* tokens that were found to fit */
+    bool met;       /* steps with answers and prompts have been measured */
 } srv_pace;
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s);

@@ -1,0 +1,181 @@
+/* The pace of the server's scheduler, on machines that are formulas: how long running answers wait for their tokens while a prompt
+ * of 4096 tokens passes, and how many steps the prompt takes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "server/pace.h"
+
+enum { BATCH = 512, PROMPT = 4096 };
+
+/* Seconds of a step of so many tokens. */
+typedef double (*machine)(double tokens);
+
+static double dense(double tokens)
+{
+    return 0.001 + 0.0002 * tokens;
+}
+
+static double slow(double tokens)
+{
+    return 0.1 + 0.01 * tokens;
+}
+
+/* Of 128 experts a token uses 8: the first tokens of a step bring most of what there is to read. */
+static double experts(double tokens)
+{
+    return 0.002 + 0.002 * 128.0 * (1.0 - pow(1.0 - 8.0 / 128.0, tokens)) + 0.0003 * tokens;
+}
+
+/* A device has another way for steps of more than a few tokens. */
+static double device(double tokens)
+{
+    return 0.003 + (tokens > 8.0 ? 0.01 : 0.0) + 0.00005 * tokens;
+}
+
+static const machine machines[] = {dense, slow, experts, device};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+typedef struct passing {
+    double longest, second; /* seconds between two tokens of an answer */
+    int steps, over;        /* steps; of them longer than the bound */
+} passing;
+
+static double fraction(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (double)*seed / 4294967296.0;
+}
+
+/* A prompt passes beside the answers, on a machine whose steps take up to `noise` more than they should. */
+static passing pass(srv_pace *p, machine m, int answers, double noise, uint32_t *seed)
+{
+    passing out = {0};
+    for (int64_t done = 0; done < PROMPT; out.steps++) {
+        const int64_t rest = PROMPT - done, fits = srv_pace_piece(p, answers);
+        const int64_t piece = fits < rest ? fits : rest;
+        assert_true(piece >= 1 && piece + answers <= BATCH);
+        const double seconds = m((double)(piece + answers)) * (1.0 + noise * fraction(seed));
+        srv_pace_learn(p, answers, piece, seconds);
+        out.second = seconds > out.longest ? out.longest : seconds > out.second ? seconds : out.second;
+        out.longest = seconds > out.longest ? seconds : out.longest;
+        out.over += seconds > p->bound_s;
+        done += piece;
+    }
+    return out;
+}
+
+static void decode(srv_pace *p, machine m, int answers, int steps, double noise, uint32_t *seed)
+{
+    for (int i = 0; i < steps; i++) {
+        srv_pace_learn(p, answers, 0, m(answers) * (1.0 + noise * fraction(seed)));
+    }
+}
+
+/* What an answer must bear: the bound; where a token alone takes as long, twice that; and pieces that cannot be smaller. */
+static double bearable(const srv_pace *p, machine m, int answers)
+{
+    const double least = m(16.0 + answers), alone = 2.0 * m(answers);
+    const double most = least > alone ? least : alone;
+    return most > p->bound_s ? most : p->bound_s;
+}
+
+static void answers_wait_no_longer_than_the_bound(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MACHINES; i++) {
+        for (int answers = 1; answers <= 16; answers *= 4) {
+            uint32_t seed = 1;
+            srv_pace p;
+            srv_pace_init(&p, BATCH, 0.05);
+            srv_pace_learn(&p, 0, BATCH, machines[i](BATCH)); /* somebody's prompt came before */
+            decode(&p, machines[i], answers, 20, 0.0, &seed);
+            const passing first = pass(&p, machines[i], answers, 0.0, &seed);
+            assert_true(first.second <=
+                        1.01 * bearable(&p, machines[i], answers)); /* one step may be a guess */
+            assert_true(first.longest <= 2.0 * bearable(&p, machines[i], answers));
+            const passing next = pass(&p, machines[i], answers, 0.0, &seed);
+            assert_true(next.longest <= 1.01 * bearable(&p, machines[i], answers));
+        }
+    }
+}
+
+/* The bound is made use of: steps take at least half of it, or are whole batches. */
+static void prompts_pass_as_fast_as_the_bound_allows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MACHINES; i++) {
+        uint32_t seed = 1;
+        srv_pace p;
+        srv_pace_init(&p, BATCH, 0.05);
+        decode(&p, machines[i], 2, 20, 0.0, &seed);
+        pass(&p, machines[i], 2, 0.0, &seed);
+        const int64_t piece = srv_pace_piece(&p, 2);
+        assert_true(piece + 2 == BATCH || machines[i]((double)piece + 2.0) >= 0.5 * p.bound_s);
+        const passing next = pass(&p, machines[i], 2, 0.0, &seed);
+        assert_true(next.steps <= 2 * (PROMPT / piece + 1));
+    }
+}
+
+/* Steps that take up to half as long again for no reason: few are over the bound, by no more than that. */
+static void a_machine_that_wavers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MACHINES; i++) {
+        uint32_t seed = 7;
+        srv_pace p;
+        srv_pace_init(&p, BATCH, 0.05);
+        decode(&p, machines[i], 2, 20, 0.5, &seed);
+        pass(&p, machines[i], 2, 0.5, &seed);
+        const passing next = pass(&p, machines[i], 2, 0.5, &seed);
+        assert_true(next.longest <= 2.0 * bearable(&p, machines[i], 2));
+        assert_true(next.steps <= PROMPT / 16);
+    }
+}
+
+/* A step that was held up once does not make prompts slow for long. */
+static void one_bad_step_is_soon_forgotten(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    srv_pace p;
+    srv_pace_init(&p, BATCH, 0.05);
+    decode(&p, dense, 1, 20, 0.0, &seed);
+    pass(&p, dense, 1, 0.0, &seed);
+    const int64_t before = srv_pace_piece(&p, 1);
+    srv_pace_learn(&p, 1, before, 3.0);
+    assert_true(srv_pace_piece(&p, 1) < before);
+    for (int i = 0; i < 6; i++) {
+        const int64_t piece = srv_pace_piece(&p, 1);
+        srv_pace_learn(&p, 1, piece, dense((double)piece + 1.0));
+    }
+    assert_true(srv_pace_piece(&p, 1) >= before * 9 / 10);
+}
+
+/* Without answers that wait, a step is as large as it can be. */
+static void nobody_waits(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, BATCH, 0.05);
+    assert_int_equal(srv_pace_piece(&p, 0), BATCH);
+    srv_pace_learn(&p, 0, BATCH, 10.0);
+    assert_int_equal(srv_pace_piece(&p, 0), BATCH);
+    assert_int_equal(srv_pace_piece(&p, BATCH), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_wait_no_longer_than_the_bound),
+        cmocka_unit_test(prompts_pass_as_fast_as_the_bound_allows),
+        cmocka_unit_test(a_machine_that_wavers),
+        cmocka_unit_test(one_bad_step_is_soon_forgotten),
+        cmocka_unit_test(nobody_waits),
+    };
+    return cmocka_run_group_tests_name("server_pace", tests, NULL, NULL);
+}
