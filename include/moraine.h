@@ -818,6 +818,9 @@ typedef struct mo_feed {
     bool logprobs;          /* the picked token's log probability, */
     int top;                /* and those of the likeliest: so many, at most MO_TOP_MAX */
     const void *adapters;   /* NULL: there are none yet */
+    /* A mask that is made while the step runs, instead of `mask`: called with `user` when the logits are there, by any thread of
+     * the model's, for several feeds at once. It may wait, as the step then does. NULL: no token may be picked. */
+    const uint32_t *(*late_mask)(void *user);
 } mo_feed;
 
 /* Brings the session to the sequence. On failure (also MO_ECANCELLED) it keeps what it can and feeds the rest

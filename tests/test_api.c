@@ -301,6 +301,36 @@ static void one_cancelled(void **state)
 
 /* ---- Masks, log probabilities, refusals ---- */
 
+static const uint32_t *give_mask(void *user)
+{
+    return *(const uint32_t **)user;
+}
+
+/* Asked for when the logits are there; none allows nothing. */
+static void masks_may_come_late(void **state)
+{
+    (void)state;
+    mo_model *model = open_model("none");
+    uint32_t *mask = calloc((size_t)(vocab_of(model) + 31) / 32, sizeof *mask);
+    const uint32_t *given = NULL;
+    talk t;
+    assert_non_null(mask);
+    assert_true(talk_open(model, 1, &t));
+    mo_feed f = feed_of(&t);
+    f.late_mask = give_mask;
+    f.user = &given;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_length(t.session), t.count); /* only the token is missing */
+    mask[2] = 1u << 7;
+    given = mask;
+    assert_int_equal(mo_session_feed(&f, NULL), MO_OK);
+    assert_int_equal(mo_session_computed(t.session), 0);
+    assert_int_equal(t.report.token, 2 * 32 + 7);
+    free(mask);
+    talk_close(&t);
+    mo_model_close(model);
+}
+
 static void masks_and_log_probabilities(void **state)
 {
     (void)state;
@@ -413,9 +443,10 @@ static void structs_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structs_grow),  cmocka_unit_test(sessions_that_are_too_long),
-        cmocka_unit_test(conversations), cmocka_unit_test(masks_and_log_probabilities),
-        cmocka_unit_test(one_cancelled), cmocka_unit_test(eight_threads),
+        cmocka_unit_test(structs_grow),        cmocka_unit_test(sessions_that_are_too_long),
+        cmocka_unit_test(conversations),       cmocka_unit_test(masks_and_log_probabilities),
+        cmocka_unit_test(masks_may_come_late), cmocka_unit_test(one_cancelled),
+        cmocka_unit_test(eight_threads),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

@@ -57,6 +57,8 @@ typedef struct client {
     int calls, call_ends;
     uint64_t *order; /* of ends: a common counter */
     uint64_t place;
+    struct client *beside; /* whose tokens are counted: when this one starts, and at its first token */
+    int at_start, at_first;
 } client;
 
 static double now(void)
@@ -66,10 +68,21 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void look_beside(client *c, const srv_event *event)
+{
+    pthread_mutex_lock(&c->beside->lock);
+    c->at_start = event->kind == SRV_STARTED ? c->beside->count[0] : c->at_start;
+    c->at_first = event->token_count && !c->count[0] ? c->beside->count[0] : c->at_first;
+    pthread_mutex_unlock(&c->beside->lock);
+}
+
 static bool hear(void *user, const srv_event *event)
 {
     client *c = user;
     pthread_mutex_lock(&c->lock);
+    if (c->beside) {
+        look_beside(c, event);
+    }
     c->events_after += c->lasts > 0;
     c->events++;
     c->started += event->kind == SRV_STARTED;
@@ -230,9 +243,11 @@ static void submit(srv_engine *e, client *c, const srv_job_options *o)
     }
 }
 
-/* What a session alone answers, greedily; tokens that end answers do. Returns how many. */
-static int alone(mo_model *model, const int32_t *prompt, int count, int answer, int32_t *out)
+/* What a session alone answers, greedily, under a grammar (NULL: none); tokens that end answers do. Returns how many. */
+static int alone_under(mo_model *model, mo_grammar *grammar, const int32_t *prompt, int count, int answer,
+                       int32_t *out)
 {
+    mo_constraint *constraint = NULL;
     mo_session *session;
     mo_sampler *sampler;
     mo_sampler_options so = mo_sampler_options_default();
@@ -250,7 +265,10 @@ static int alone(mo_model *model, const int32_t *prompt, int count, int answer, 
     so.bias_count = never;
     assert_int_equal(mo_session_open(model, NULL, &session, NULL), MO_OK);
     assert_int_equal(mo_sampler_open(&so, vocab_of(model), &sampler, NULL), MO_OK);
-    while (made < answer) {
+    if (grammar) {
+        assert_int_equal(mo_constraint_open(grammar, &constraint, NULL), MO_OK);
+    }
+    while (made < answer && !(constraint && mo_constraint_ended(constraint))) {
         mo_feed_report report;
         const mo_feed feed = {.size = sizeof feed,
                               .session = session,
@@ -258,18 +276,28 @@ static int alone(mo_model *model, const int32_t *prompt, int count, int answer, 
                               .count = count + made,
                               .report = &report,
                               .report_size = sizeof report,
-                              .sampler = sampler};
+                              .sampler = sampler,
+                              .mask = constraint ? mo_constraint_mask(constraint, NULL) : NULL};
         assert_int_equal(mo_session_feed(&feed, NULL), MO_OK);
         out[made] = tokens[count + made] = report.token;
         made++;
         if (mo_token_ends(model, report.token)) {
             break;
         }
+        if (constraint) {
+            assert_int_equal(mo_constraint_accept(constraint, report.token, NULL), MO_OK);
+        }
     }
+    mo_constraint_close(constraint);
     mo_sampler_close(sampler);
     mo_session_close(session);
     free(bias);
     return made;
+}
+
+static int alone(mo_model *model, const int32_t *prompt, int count, int answer, int32_t *out)
+{
+    return alone_under(model, NULL, prompt, count, answer, out);
 }
 
 /* ---- Same bits -------------------------------------------------------------------------------- */
@@ -608,6 +636,52 @@ static void an_answer_follows_its_grammar(void **state)
     }
     srv_engine_close(e);
     free_client(c);
+    mo_free(prompt);
+    mo_model_close(model);
+}
+
+/* A grammar that can be read in so many ways that a mask takes as long as dozens of steps: meanwhile the other answer goes on,
+ * and both are what they are alone. */
+static void a_slow_mask_holds_up_its_own_answer_alone(void **state)
+{
+    (void)state;
+    static const char gbnf[] = "root ::= a{100}\na ::= b b | b b b | b\nb ::= c c | c\n"
+                               "c ::= d d | d | d d d\nd ::= [a-z ]? | [a-z] [a-z ]";
+    enum { ANSWER = 300, SLOW = 6 };
+    size_t count;
+    int32_t expected[ANSWER], slow_expected[SLOW];
+    mo_error err = {.detail = ""};
+    mo_model *model = open_model(MO_TEST_MODEL, "none", 2);
+    int32_t *prompt = text_of(model, story, &count);
+    mo_grammar *grammar = NULL, *same = NULL;
+    if (mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &grammar, &err) != MO_OK ||
+        mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &same, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    const int whole = alone(model, prompt, (int)count, ANSWER, expected);
+    const int slow_whole = alone_under(model, same, prompt, (int)count, SLOW, slow_expected);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+    client *plain = new_client(), *slow = new_client();
+    srv_job_options o = job_of(plain, prompt, (int)count, ANSWER);
+    submit(e, plain, &o);
+    wait_events(plain, 2);
+    slow->beside = plain;
+    o = job_of(slow, prompt, (int)count, SLOW);
+    o.grammar = grammar;
+    submit(e, slow, &o);
+    wait_last(slow);
+    wait_last(plain);
+    assert_int_equal(slow->last, SRV_DONE);
+    assert_true(slow->at_first - slow->at_start >= 3);
+    assert_int_equal(slow->count[0], slow_whole);
+    assert_memory_equal(slow->tokens[0], slow_expected, sizeof(int32_t) * (size_t)slow_whole);
+    assert_int_equal(plain->count[0], whole);
+    assert_memory_equal(plain->tokens[0], expected, sizeof(int32_t) * (size_t)whole);
+    srv_engine_close(e);
+    mo_grammar_close(grammar);
+    mo_grammar_close(same);
+    free_client(plain);
+    free_client(slow);
     mo_free(prompt);
     mo_model_close(model);
 }
@@ -1321,6 +1395,7 @@ int main(void)
         cmocka_unit_test(log_probabilities_come_with_their_tokens),
         cmocka_unit_test(bias_forbids_and_forces),
         cmocka_unit_test(an_answer_follows_its_grammar),
+        cmocka_unit_test(a_slow_mask_holds_up_its_own_answer_alone),
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),

@@ -114,6 +114,8 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
     s->told = 0;
     s->pick = (mo_pick){.sampler = f->sampler,
                         .mask = f->mask,
+                        .late_mask = f->late_mask,
+                        .user = f->user,
                         .recent = f->tokens,
                         .recent_count = f->count,
                         .logprobs = f->logprobs,

@@ -2,9 +2,13 @@
 
 void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab)
 {
-    pick->token = mo_sampler_pick(pick->sampler, row, pick->mask, pick->recent, (size_t)pick->recent_count);
+    const uint32_t *mask = pick->late_mask ? pick->late_mask(pick->user) : pick->mask;
+    pick->token = -1;
     pick->logprob = 0.0f;
     pick->top_count = 0;
+    if (mask || !pick->late_mask) {
+        pick->token = mo_sampler_pick(pick->sampler, row, mask, pick->recent, (size_t)pick->recent_count);
+    }
     if (pick->logprobs && pick->token >= 0) {
         pick->top_count = pick->top_wanted < vocab ? pick->top_wanted : (int)vocab;
         pick->logprob = mo_logprobs(row, vocab, pick->token, pick->top, pick->top_count);

@@ -7,8 +7,10 @@
 
 typedef struct mo_pick {
     mo_sampler *sampler;
-    const uint32_t *mask;  /* bit t % 32 of word t / 32: may token t be picked? NULL: all may */
-    const int32_t *recent; /* the sequence so far */
+    const uint32_t *mask; /* bit t % 32 of word t / 32: may token t be picked? NULL: all may */
+    const uint32_t *(*late_mask)(void *user); /* NULL, or who says it now */
+    void *user;                               /* of late_mask */
+    const int32_t *recent;                    /* the sequence so far */
     int64_t recent_count;
     bool logprobs; /* the next four are wanted */
     int top_wanted;

@@ -73,6 +73,16 @@ static void on_unwanted(void *user, uint64_t job)
     srv_job_cancel(user, job);
 }
 
+/* ---- What the masks report -------------------------------------------------------------------- */
+
+static void on_mask(void *user)
+{
+    srv_engine *e = user;
+    pthread_mutex_lock(&e->lock);
+    srv_engine_wake(e);
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* ---- Opening and closing ---------------------------------------------------------------------- */
 
 /* Tokens that may not be sampled: always, and where an answer must not end. */
@@ -114,6 +124,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
         if (status != MO_OK) {
             return status;
         }
+        s->masks = e->masks;
         s->tokens = malloc(sizeof *s->tokens * (size_t)e->context);
         if (!s->tokens) {
             return fail(err, MO_ENOMEM, "no memory for a scheduler");
@@ -124,6 +135,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
 
 static void free_engine(srv_engine *e)
 {
+    srv_masks_close(e->masks);
     for (int i = 0; e->sequences && i < e->parallel; i++) {
         mo_session_close(e->sequences[i].session);
         mo_sampler_close(e->sequences[i].sampler);
@@ -152,6 +164,9 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     e->calls = srv_calls_open();
     if (!e->calls) {
         status = fail(err, MO_ENOMEM, "no memory for a scheduler");
+    }
+    if (status == MO_OK) {
+        status = srv_masks_open(on_mask, e, &e->masks, err);
     }
     if (status == MO_OK) {
         status = open_sequences(e, err);

@@ -32,6 +32,7 @@ struct srv_engine {
     mo_snapshot *empty; /* of a session that holds nothing */
     srv_calls *calls;
     srv_teller *teller;
+    srv_masks *masks;
     pthread_t thread;
 
     pthread_mutex_t lock;

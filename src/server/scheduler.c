@@ -86,9 +86,13 @@ static void release(srv_engine *e, srv_sequence *s)
 {
     mo_sampler_close(s->sampler);
     s->sampler = NULL;
+    if (s->constraint) {
+        srv_masks_drop(e->masks, &s->mask);
+    }
     mo_constraint_close(s->constraint);
     s->constraint = NULL;
-    s->mask = NULL;
+    s->mask = (srv_mask){0};
+    s->wants_mask = s->late = false;
     const int64_t held = s->dirty ? 0 : mo_session_length(s->session);
     pthread_mutex_lock(&e->lock);
     s->last_job = s->task->id;
@@ -336,12 +340,6 @@ static void occupy(srv_engine *e, int slot, srv_task *task, int choice)
     s->mark = 0;
 }
 
-static mo_status update_mask(srv_sequence *s, mo_error *err)
-{
-    s->mask = mo_constraint_mask(s->constraint, err);
-    return s->mask ? MO_OK : err->status;
-}
-
 /* What chooses the tokens of the choice. */
 static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *err)
 {
@@ -350,7 +348,7 @@ static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *er
     mo_status status = mo_sampler_open(&options, e->info.vocab, &s->sampler, err);
     if (status == MO_OK && s->task->options.grammar) {
         status = mo_constraint_open(s->task->options.grammar, &s->constraint, err);
-        status = status == MO_OK ? update_mask(s, err) : status;
+        s->wants_mask = status == MO_OK;
     }
     return status;
 }
@@ -464,7 +462,7 @@ static bool in_prompt(const srv_sequence *s)
 /* Would it be fed if there were a step? */
 static bool ready(const srv_sequence *s)
 {
-    return s->task && !s->waits && (in_prompt(s) || !s->task->paused);
+    return s->task && !s->waits && !s->late && (in_prompt(s) || !s->task->paused);
 }
 
 /* Where the prompt's next piece must end at the latest. */
@@ -525,6 +523,24 @@ static bool draws_later(const srv_sequence *s)
     return s->task->options.reasoning_budget == 0;
 }
 
+/* Asks for all that have changed. Not one by one: who changes one waits for those of the same grammar that are made. */
+static void want_masks(srv_engine *e)
+{
+    for (int i = 0; i < e->parallel; i++) {
+        srv_sequence *s = &e->sequences[i];
+        if (s->wants_mask) {
+            srv_masks_want(e->masks, &s->mask, s->constraint);
+            s->wants_mask = false;
+        }
+    }
+}
+
+static const uint32_t *late_mask(void *sequence)
+{
+    srv_sequence *s = sequence;
+    return srv_masks_get(s->masks, &s->mask);
+}
+
 static mo_feed feed_of(srv_sequence *s)
 {
     const int64_t count = in_prompt(s) ? s->held + s->piece : s->count;
@@ -536,7 +552,8 @@ static mo_feed feed_of(srv_sequence *s)
                      .report = &s->report,
                      .report_size = sizeof s->report,
                      .sampler = whole ? s->sampler : NULL,
-                     .mask = whole ? s->mask : NULL,
+                     .late_mask = whole && s->constraint ? late_mask : NULL,
+                     .user = s,
                      .logprobs = whole && s->task->options.logprobs,
                      .top = whole ? s->task->options.top : 0};
 }
@@ -549,6 +566,7 @@ static int build(srv_engine *e, int *answers, int64_t *prompt)
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         s->piece = 0;
+        s->late = s->late && srv_masks_is_late(e->masks, &s->mask);
         if (ready(s) && !in_prompt(s) && count < e->info.batch) {
             e->fed[count++] = i;
         }
@@ -636,8 +654,8 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
     } else if ((task->max_tokens >= 0 && s->generated >= task->max_tokens) ||
                s->prompt + s->generated >= e->context) {
         end_choice(e, s, SRV_FINISH_LENGTH);
-    } else if (s->constraint && update_mask(s, &err) != MO_OK) {
-        end_task(e, task, &err);
+    } else {
+        s->wants_mask = s->constraint != NULL;
     }
 }
 
@@ -677,7 +695,7 @@ static void take_prompt(srv_engine *e, srv_sequence *s, double now)
     }
     if (task->max_tokens == 0) {
         end_choice(e, s, SRV_FINISH_LENGTH);
-    } else if (!draws_later(s)) {
+    } else if (!draws_later(s) && !s->late) {
         take_token(e, s, now);
     }
 }
@@ -690,7 +708,8 @@ static bool never(void *user)
 
 static void take_failure(srv_engine *e, srv_sequence *s)
 {
-    const mo_error err = s->report.error;
+    const mo_error *unmasked = s->constraint ? srv_masks_failure(e->masks, &s->mask) : NULL;
+    const mo_error err = unmasked ? *unmasked : s->report.error;
     srv_prefix_report kept = {0};
     if (e->prefix) {
         srv_prefix_describe(e->prefix, &kept);
@@ -710,7 +729,8 @@ static void take(srv_engine *e, srv_sequence *s, double now)
     if (!s->task) {
         return; /* its task has just ended with another choice */
     }
-    if (s->report.error.status != MO_OK) {
+    s->late = s->constraint && srv_masks_missed(e->masks, &s->mask);
+    if (s->report.error.status != MO_OK && !s->late) {
         take_failure(e, s);
     } else if (s->piece) {
         take_prompt(e, s, now);
@@ -718,7 +738,9 @@ static void take(srv_engine *e, srv_sequence *s, double now)
         pthread_mutex_lock(&e->lock);
         s->held = s->count;
         pthread_mutex_unlock(&e->lock);
-        take_token(e, s, now);
+        if (!s->late) {
+            take_token(e, s, now);
+        }
     }
 }
 
@@ -758,6 +780,11 @@ static void end_thoughts(srv_engine *e)
             settled = true;
         }
         const size_t count = srv_answer_thought_end(s->task->answers[s->choice], &tokens);
+        if (count && s->constraint) {
+            srv_masks_drop(e->masks, &s->mask);
+            s->wants_mask = true;
+            s->late = false;
+        }
         for (size_t j = 0; j < count && s->count < e->context - 1; j++) {
             if (s->constraint && mo_constraint_accept(s->constraint, tokens[j], NULL) != MO_OK) {
                 break; /* what the answer must look like does not let the thought end here */
@@ -768,10 +795,6 @@ static void end_thoughts(srv_engine *e)
                                   .choice = s->choice,
                                   .at = srv_now(),
                                   .token = tokens[j]});
-        }
-        mo_error err;
-        if (count && s->constraint && update_mask(s, &err) != MO_OK) {
-            end_task(e, s->task, &err);
         }
     }
 }
@@ -791,6 +814,7 @@ static bool step(srv_engine *e)
         return false;
     }
     make_room(e, count);
+    srv_masks_begin(e->masks);
     const double begin = srv_now();
     mo_session_feed_all(e->feeds, count, NULL);
     const double now = srv_now();
@@ -873,6 +897,7 @@ void *srv_scheduler_run(void *engine)
         tell_model(e);
         const bool begun = admit(e) || end_stalled(e);
         end_thoughts(e);
+        want_masks(e);
         const bool stepped = step(e);
         say_all(e);
         if (!begun && !stepped) {

@@ -3,6 +3,7 @@
 #ifndef SRV_SEQUENCE_H
 #define SRV_SEQUENCE_H
 
+#include "server/masks.h"
 #include "server/task.h"
 
 typedef struct srv_sequence {
@@ -10,7 +11,10 @@ typedef struct srv_sequence {
     mo_session *session;
     mo_sampler *sampler;
     mo_constraint *constraint; /* NULL: none */
-    const uint32_t *mask;      /* the constraint's, for the next token */
+    srv_masks *masks;
+    srv_mask mask;   /* of the constraint, for the next token */
+    bool wants_mask; /* it is to be made anew */
+    bool late;       /* the session holds everything; the mask was not there when its token was to be drawn */
     mo_feed_report report;
     int32_t *tokens; /* [context] prompt and answer; of a free one what the session holds */
     int64_t mark;    /* the prompt is computed up to here first, and a snapshot kept; 0: none */
