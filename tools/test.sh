@@ -123,7 +123,7 @@ test_gpu_batch:windows_have_holes test_store:every_read_fails_once test_store:st
 test_quantize test_disk:threads_* test_disk:ring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
 test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
 test_gpu_streaming:kinds_of_steps_take_turns test_gpu_streaming:layers_pass_from_disk test_pool test_text:threads_share_a_tokenizer
-test_postfetch test_probe_device test_transport test_plan_run:models_opened_at_once test_server_jobs test_snapshot:threads_share_blocks* test_server_http test_grammar:threads_share_a_grammar"
+test_postfetch test_probe_device test_transport test_plan_run:models_opened_at_once test_server_company test_server_jobs test_server_turns test_server_prefix test_snapshot:threads_share_blocks* test_server_http test_grammar:threads_share_a_grammar"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code. The program and the library
 # are built as well.
 portable="test_product test_synth test_text test_engine:together test_math test_format test_engine:fixed_fingerprints test_pool

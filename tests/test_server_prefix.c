@@ -1,0 +1,414 @@
+/* Nothing is computed twice: turns of conversations, common beginnings, prompts that come together, for attention, windowed and
+ * recurrent families, also after a restart, after being killed, with damaged files and a full disk. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "folder.h"
+#include "server_case.h"
+
+/* The conversation so far, and what the user says next. */
+static int next_turn(int32_t *tokens, int count, const client *c, int64_t vocab, int number)
+{
+    memcpy(tokens + count, c->tokens[0], sizeof *tokens * (size_t)c->count[0]);
+    prompt_of(vocab, 0, 0, number, 12, tokens + count + c->count[0]);
+    return count + c->count[0] + 12;
+}
+
+static void a_second_turn_computes_what_is_new(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        for (int d = 0; d < 2; d++) {
+            int32_t tokens[512], other[300], expected[64];
+            mo_model *model = open_model(families[f], devices[d], 1);
+            const int64_t vocab = vocab_of(model);
+            srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+            prompt_of(vocab, 3, 0, 3, 200, tokens);
+            prompt_of(vocab, 9, 0, 9, 300, other);
+            client *first = ask(e, tokens, 200, 10);
+            assert_int_equal(first->usage.cached_tokens, 0);
+            client *stranger = ask(e, other, 300, 3); /* takes the only sequence */
+            assert_int_equal(stranger->usage.cached_tokens, 0);
+            const int count = next_turn(tokens, 200, first, vocab, 77);
+            client *second = ask(e, tokens, count, 10);
+            assert_int_equal(second->usage.cached_tokens, 200 + first->count[0] - 1);
+            const int made = alone(model, tokens, count, 10, expected);
+            assert_int_equal(second->count[0], made);
+            assert_memory_equal(second->tokens[0], expected, sizeof *expected * (size_t)made);
+            srv_engine_close(e);
+            free_client(first);
+            free_client(stranger);
+            free_client(second);
+            mo_model_close(model);
+        }
+    }
+}
+
+enum { LONG = 8000, NOT_SO_LONG = 1000 };
+
+typedef struct conversation {
+    int32_t *tokens;
+    int count;
+} conversation;
+
+/* The next turn: asks, checks that all but what is new was found, and takes the answer into the conversation. */
+static void take_turn(conversation *talk, srv_engine *e, int64_t vocab, int found, int number)
+{
+    srv_engine_report before, after;
+    srv_engine_describe(e, &before);
+    client *c = ask(e, talk->tokens, talk->count, 8);
+    srv_engine_describe(e, &after);
+    assert_int_equal(c->usage.cached_tokens, found);
+    assert_int_equal(after.prompt_tokens - before.prompt_tokens, (uint64_t)(talk->count - found));
+    talk->count = next_turn(talk->tokens, talk->count, c, vocab, number);
+    free_client(c);
+}
+
+/* Many tokens, somebody else in between who takes the only sequence, then a restart of all: each turn computes what is new. */
+static void turns_of_a_long_conversation(const char *path, const char *device, int length,
+                                         const char *directory)
+{
+    enum { NEW = 12, OTHERS = 300 };
+    int32_t other[OTHERS], expected[8];
+    conversation talk = {malloc(sizeof(int32_t) * (size_t)(length + 200)), length};
+    mo_model_options o = model_settings(device, 1);
+    o.context = length + 200;
+    o.batch = 256;
+    mo_model *model = open_model_with(path, &o);
+    const int64_t vocab = vocab_of(model);
+    const srv_engine_options with = {.parallel = 1, .cache_dir = directory};
+    srv_engine *e = open_engine(model, with);
+    prompt_of(vocab, 3, 0, 3, length, talk.tokens);
+    prompt_of(vocab, 9, 0, 9, OTHERS, other);
+    take_turn(&talk, e, vocab, 0, 77);
+    for (int turn = 1; turn < 4; turn++) {
+        free_client(ask(e, other, OTHERS, 3));
+        if (turn == 2) {
+            srv_engine_close(e);
+            mo_model_close(model);
+            model = open_model_with(path, &o);
+            e = open_engine(model, with);
+        }
+        if (turn < 3) { /* the last token that was sampled had not been fed */
+            take_turn(&talk, e, vocab, talk.count - NEW - 1, 77 + turn);
+        }
+    }
+    client *last = ask(e, talk.tokens, talk.count, 8);
+    assert_int_equal(last->usage.cached_tokens, talk.count - NEW - 1);
+    if (length < LONG) { /* it would be most of the time */
+        const int made = alone(model, talk.tokens, talk.count, 8, expected);
+        assert_int_equal(last->count[0], made);
+        assert_memory_equal(last->tokens[0], expected, sizeof *expected * (size_t)made);
+    }
+    free_client(last);
+    srv_engine_close(e);
+    mo_model_close(model);
+    free(talk.tokens);
+}
+
+static const char *const long_names[] = {"long0", "long1", "long2", "long3", "long4", "long5"};
+
+static void long_conversations(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        turns_of_a_long_conversation(families[f], "none", SANITIZED ? NOT_SO_LONG : LONG,
+                                     in_folder(long_names[f]));
+    }
+}
+
+static void long_conversations_on_a_device(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        turns_of_a_long_conversation(families[f], "sim", NOT_SO_LONG, in_folder(long_names[f + 3]));
+    }
+}
+
+/* The answer comes back changed, as without its thoughts: what was before it is still there. */
+static void a_changed_answer_costs_only_itself(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        int32_t tokens[512];
+        mo_model *model = open_model(families[f], "none", 1);
+        const int64_t vocab = vocab_of(model);
+        srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+        prompt_of(vocab, 3, 0, 3, 200, tokens);
+        client *first = ask(e, tokens, 200, 20);
+        const int count = next_turn(tokens, 200, first, vocab, 77);
+        tokens[200] = (tokens[200] + 1) % (int32_t)vocab;
+        client *second = ask(e, tokens, count, 4);
+        assert_int_equal(second->usage.cached_tokens, 200);
+        srv_engine_close(e);
+        free_client(first);
+        free_client(second);
+        mo_model_close(model);
+    }
+}
+
+static void prompts_that_come_together_are_computed_once(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        int32_t tokens[400];
+        enum { TOGETHER = 4 };
+        client *clients[TOGETHER];
+        mo_model *model = open_model(families[f], "none", TOGETHER);
+        srv_engine *e = open_engine(model, (srv_engine_options){.parallel = TOGETHER});
+        prompt_of(vocab_of(model), 3, 0, 3, 400, tokens);
+        for (int i = 0; i < TOGETHER; i++) {
+            clients[i] = new_client();
+            srv_job_options o = job_of(clients[i], tokens, 400, 5);
+            submit(e, clients[i], &o);
+        }
+        for (int i = 0; i < TOGETHER; i++) {
+            wait_last(clients[i]);
+            assert_memory_equal(clients[i]->tokens[0], clients[0]->tokens[0], 5 * sizeof(int32_t));
+        }
+        srv_engine_report report;
+        srv_engine_describe(e, &report);
+        assert_true(report.prompt_tokens <= 400 + TOGETHER);
+        srv_engine_close(e);
+        for (int i = 0; i < TOGETHER; i++) {
+            free_client(clients[i]);
+        }
+        mo_model_close(model);
+    }
+}
+
+/* A common beginning, as a system prompt: the third client finds it whatever the family. */
+static void a_common_beginning_is_kept(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        int32_t tokens[300];
+        mo_model *model = open_model(families[f], "none", 1);
+        const int64_t vocab = vocab_of(model);
+        srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+        for (int i = 0; i < 3; i++) {
+            prompt_of(vocab, 3, 200, 50 + i, 260, tokens);
+            client *c = ask(e, tokens, 260, 4);
+            if (i == 2) {
+                assert_int_equal(c->usage.cached_tokens, 200);
+            }
+            free_client(c);
+        }
+        srv_engine_close(e);
+        mo_model_close(model);
+    }
+}
+
+static void kept_sessions_outlive_the_process(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        int32_t tokens[512], expected[64];
+        char directory[256];
+        snprintf(directory, sizeof directory, "%s/kept%d", folder, f);
+        mo_model *model = open_model(families[f], "none", 2);
+        const int64_t vocab = vocab_of(model);
+        const srv_engine_options o = {.parallel = 2, .cache_dir = directory};
+        srv_engine *e = open_engine(model, o);
+        prompt_of(vocab, 3, 0, 3, 200, tokens);
+        client *first = ask(e, tokens, 200, 10);
+        srv_engine_close(e);
+        e = open_engine(model, o);
+        srv_engine_report report;
+        srv_engine_describe(e, &report);
+        assert_true(report.disk_kept >= 1);
+        const int count = next_turn(tokens, 200, first, vocab, 77);
+        client *second = ask(e, tokens, count, 10);
+        assert_int_equal(second->usage.cached_tokens, 200 + first->count[0] - 1);
+        const int made = alone(model, tokens, count, 10, expected);
+        assert_memory_equal(second->tokens[0], expected, sizeof *expected * (size_t)made);
+        srv_engine_close(e);
+        free_client(first);
+        free_client(second);
+        mo_model_close(model);
+    }
+}
+
+/* What a process that is killed had reported as kept is there, whole, and whatever else there is does no harm. */
+static void a_killed_process_loses_no_kept_session(void **state)
+{
+    (void)state;
+    char directory[256];
+    snprintf(directory, sizeof directory, "%s/killed", folder);
+    const srv_engine_options o = {.parallel = 1, .cache_dir = directory};
+    for (int round = 0; round < 3; round++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            mo_model *model = open_model(families[round], "none", 1);
+            srv_engine *e = open_engine(model, o);
+            mo_model_info info;
+            uint64_t files = 0;
+            mo_model_describe(model, &info, sizeof info);
+            for (int i = 0;; i++) {
+                int32_t tokens[200];
+                srv_engine_report report;
+                prompt_of(vocab_of(model), i + 20, 200, 1, 200, tokens);
+                client *c = ask(e, tokens, 200, 6);
+                /* The prompt's end is kept too, where it is another one and the answer's end does not serve. */
+                files += info.rewinds || c->count[0] == 1 ? 1 : 2;
+                free_client(c);
+                do {
+                    usleep(1000);
+                    srv_engine_describe(e, &report);
+                } while (report.disk_kept < files);
+                if (write(pipes[1], &i, sizeof i) != sizeof i) {
+                    _exit(1);
+                }
+            }
+        }
+        close(pipes[1]);
+        int last = -1;
+        while (last < 2 && read(pipes[0], &last, sizeof last) == sizeof last) {
+        }
+        assert_int_equal(last, 2);
+        usleep(700 * (useconds_t)round);
+        kill(child, SIGKILL);
+        while (read(pipes[0], &last, sizeof last) == sizeof last) { /* reported before it died */
+        }
+        close(pipes[0]);
+        waitpid(child, NULL, 0);
+        mo_model *model = open_model(families[round], "none", 1);
+        srv_engine *e = open_engine(model, o);
+        for (int i = 0; i <= last; i++) {
+            int32_t tokens[200], expected[8];
+            prompt_of(vocab_of(model), i + 20, 200, 1, 200, tokens);
+            client *c = ask(e, tokens, 200, 6);
+            assert_true(c->usage.cached_tokens >= 199);
+            assert_int_equal(c->count[0], alone(model, tokens, 200, 6, expected));
+            assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+            free_client(c);
+        }
+        srv_engine_close(e);
+        mo_model_close(model);
+    }
+}
+
+/* Every byte of a kept session counts: what is damaged is computed again. */
+static void damaged_sessions_are_computed_again(void **state)
+{
+    (void)state;
+    char directory[256], path[1024];
+    snprintf(directory, sizeof directory, "%s/damaged", folder);
+    mo_model *model = open_model(families[0], "none", 1);
+    const srv_engine_options o = {.parallel = 1, .cache_dir = directory};
+    int32_t tokens[200], expected[8];
+    prompt_of(vocab_of(model), 3, 0, 3, 200, tokens);
+    alone(model, tokens, 200, 6, expected);
+    for (int damage = 0; damage < 6; damage++) {
+        srv_engine *e = open_engine(model, o);
+        client *c = ask(e, tokens, 200, 6);
+        assert_int_equal(c->usage.cached_tokens, 0);
+        assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+        free_client(c);
+        srv_engine_close(e);
+        DIR *d = opendir(directory);
+        int files = 0;
+        for (const struct dirent *f; (f = readdir(d));) {
+            if (!strstr(f->d_name, ".session")) {
+                continue;
+            }
+            struct stat info;
+            files++;
+            snprintf(path, sizeof path, "%s/%s", directory, f->d_name);
+            assert_int_equal(stat(path, &info), 0);
+            if (damage == 5) {
+                assert_int_equal(truncate(path, info.st_size - 1), 0);
+                continue;
+            }
+            FILE *file = fopen(path, "r+b");
+            const long at[] = {0, 20, 60, 400, info.st_size - 1}; /* magic, sizes, key, tokens, state */
+            fseek(file, at[damage], SEEK_SET);
+            const int byte = fgetc(file);
+            fseek(file, at[damage], SEEK_SET);
+            fputc(byte ^ 0x11, file);
+            fclose(file);
+        }
+        closedir(d);
+        assert_true(files > 0);
+    }
+    mo_model_close(model);
+}
+
+static void a_disk_that_is_full_costs_only_the_file(void **state)
+{
+    (void)state;
+    char directory[256];
+    struct rlimit before, small = {.rlim_cur = 8192};
+    snprintf(directory, sizeof directory, "%s/full", folder);
+    mo_model *model = open_model(families[0], "none", 1);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1, .cache_dir = directory});
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int32_t tokens[200];
+    srv_engine_report report;
+    prompt_of(vocab_of(model), 3, 0, 3, 200, tokens);
+    client *c = ask(e, tokens, 200, 6);
+    do {
+        usleep(1000);
+        srv_engine_describe(e, &report);
+    } while (!report.disk_failures);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(report.disk_kept, 0);
+    free_client(c);
+    c = ask(e, tokens, 200, 6); /* it is kept in memory all the same */
+    assert_true(c->usage.cached_tokens >= 199);
+    free_client(c);
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
+static void without_the_cache_everything_is_computed(void **state)
+{
+    (void)state;
+    int32_t tokens[200];
+    mo_model *model = open_model(families[0], "none", 2);
+    prompt_of(vocab_of(model), 3, 0, 3, 200, tokens);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2, .cache_bytes = -1});
+    for (int i = 0; i < 2; i++) {
+        client *c = ask(e, tokens, 200, 4);
+        assert_int_equal(c->usage.cached_tokens, 0);
+        free_client(c);
+    }
+    srv_engine_close(e);
+    e = open_engine(model, (srv_engine_options){.parallel = 2});
+    for (int i = 0; i < 2; i++) {
+        client *c = new_client();
+        srv_job_options o = job_of(c, tokens, 200, 4);
+        o.no_cache = true;
+        submit(e, c, &o);
+        wait_last(c);
+        assert_int_equal(c->usage.cached_tokens, 0);
+        free_client(c);
+    }
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_second_turn_computes_what_is_new),
+        cmocka_unit_test(long_conversations),
+        cmocka_unit_test(long_conversations_on_a_device),
+        cmocka_unit_test(a_changed_answer_costs_only_itself),
+        cmocka_unit_test(prompts_that_come_together_are_computed_once),
+        cmocka_unit_test(a_common_beginning_is_kept),
+        cmocka_unit_test(kept_sessions_outlive_the_process),
+        cmocka_unit_test(a_killed_process_loses_no_kept_session),
+        cmocka_unit_test(damaged_sessions_are_computed_again),
+        cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
+        cmocka_unit_test(without_the_cache_everything_is_computed),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
