@@ -85,8 +85,9 @@ MO_API void mo_log_set(mo_log_fn fn, void *user, mo_log_level level);
 /* Called between pieces of a long work, on the thread that asked for it. Returns false to cancel. */
 typedef bool (*mo_progress_fn)(void *user, int64_t done_bytes, int64_t total_bytes);
 
-/* How keys and values are kept: the default F16, exact F32, or Q8_0 (half of F16's memory, lossy). */
-typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0 } mo_kv_type;
+/* How keys and values are kept: the default F16, exact F32, Q8_0 (half of F16's memory, lossy), or I16 (codes of 16 bits with
+ * a scale for each vector: F16's memory and a tenth of its error). */
+typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0, MO_KV_I16 } mo_kv_type;
 
 /* How weights that stay on disk are read: past the page cache, through it, or as measured when opened. */
 typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;

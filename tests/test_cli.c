@@ -209,7 +209,7 @@ static void test_eval(void **state)
     expect_failure("eval " TINY, 2, "--tokens");
     expect_failure("eval " TINY " ids --tokens ids", 2, "either");
     expect_failure("eval " TINY " ids --window 9 --ctx 8", 2, "--ctx 8");
-    expect_failure("eval " TINY " --tokens ids --kv f8", 2, "f16, f32 or q8_0");
+    expect_failure("eval " TINY " --tokens ids --kv f8", 2, "f16, f32, q8_0 or i16");
     expect_failure("eval " TINY " --tokens ids --isa abacus", 2, "scalar");
     expect_failure("eval " TINY " --tokens ids --ctx 3 --save-logits /dev/full", 1, "/dev/full");
     assert_int_equal(run("eval " TINY " ids"), 0);
@@ -848,7 +848,7 @@ static void test_plan(void **state)
     assert_non_null(strstr(errors, "are needed"));
     expect_failure("plan " PEBBLE " --ram 0", 2, "above 0");
     expect_failure("plan " PEBBLE " --ram much", 2, "a size such as 512M");
-    expect_failure("plan " PEBBLE " --kv f8", 2, "f16, f32 or q8_0");
+    expect_failure("plan " PEBBLE " --kv f8", 2, "f16, f32, q8_0 or i16");
     expect_failure("plan " PEBBLE " --machine none.json", 1, "none.json");
     write_file("odd.json", "{\"speed\": 5}", 12);
     expect_failure("plan " PEBBLE " --machine odd.json", 1, "speed");

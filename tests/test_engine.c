@@ -178,6 +178,7 @@ static void oracle_logits(void **state)
         check_oracle(&models[i], MO_KV_F32, 0, limit);
         check_oracle(&models[i], MO_KV_F32, 1, limit);
         check_oracle(&models[i], MO_KV_F16, 0, models[i].quantized ? 5e-3 : 1e-5);
+        check_oracle(&models[i], MO_KV_I16, 0, models[i].quantized ? 5e-3 : 3e-7);
     }
 }
 
@@ -189,7 +190,7 @@ static void same_bits(void **state)
     for (int i = 0; i < model_count; i++) {
         const oracle *o = &models[i];
         const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
-        for (int kv = MO_KV_F16; kv <= MO_KV_Q8_0; kv++) {
+        for (int kv = MO_KV_F16; kv <= MO_KV_I16; kv++) {
             const mo_kv_type type = (mo_kv_type)kv;
             float *want = logits_of(o, &(setting){.kv = type});
             setting others[8 + 2 * 8] = {
@@ -393,8 +394,9 @@ static void windows_keep_what_they_see(void **state)
         edited[LONG - 5] = (edited[LONG - 5] + 1) % (int32_t)o->vocab;
         mo_model *whole_model = open_model(o->path, &(setting){.context = 1024, .batch = 1024});
         mo_model *model = open_model(o->path, &(setting){.context = 1024, .batch = 16});
-        mo_session *whole = open_session(whole_model, MO_KV_F16);
-        mo_session *session = open_session(model, MO_KV_F16);
+        const mo_kv_type kv = i % 2 ? MO_KV_I16 : MO_KV_F16;
+        mo_session *whole = open_session(whole_model, kv);
+        mo_session *session = open_session(model, kv);
         const uint64_t kept = mo_session_bytes(model, NULL), all = mo_session_bytes(whole_model, NULL);
         assert_true(kept <= all);
         /* Sanitizers take their time: there, only where fewer are kept. */
@@ -886,7 +888,7 @@ static void one_of_two_fails_late(void **state)
 static void two_formats_on_a_device(void **state)
 {
     (void)state;
-    static const mo_kv_type formats[] = {MO_KV_F32, MO_KV_F16, MO_KV_F32, MO_KV_F16};
+    static const mo_kv_type formats[] = {MO_KV_F32, MO_KV_I16, MO_KV_F32, MO_KV_I16};
     for (int m = 0; m < model_count; m++) {
         const oracle *o = &models[m];
         int calls = 0;

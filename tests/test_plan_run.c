@@ -178,10 +178,10 @@ static bool holds(const setting *s)
 /* Other settings for each step of a sweep. */
 static void vary(setting *s, uint64_t *seed)
 {
-    static const mo_kv_type kinds[] = {MO_KV_F16, MO_KV_Q8_0, MO_KV_F32};
+    static const mo_kv_type kinds[] = {MO_KV_F16, MO_KV_Q8_0, MO_KV_F32, MO_KV_I16};
     s->context = 64 + random_below(seed, 600);
     s->batch = 1 + random_below(seed, 96);
-    s->kv = kinds[random_below(seed, 3)];
+    s->kv = kinds[random_below(seed, 4)];
     s->sessions = 1 + (int)random_below(seed, SESSIONS_MOST);
     s->cpu_moe = s->device && random_below(seed, 4) == 0;
     s->positions = random_below(seed, 2) ? s->context + random_below(seed, s->context * s->sessions) : 0;

@@ -235,6 +235,9 @@ static void feeding_with_every_instruction_set(void **state)
     }
     feed_models(NULL, "none", MO_KV_F32);
     feed_models(NULL, "none", MO_KV_Q8_0);
+    for (int i = 0; mo_isa_name(i); i++) {
+        feed_models(mo_isa_name(i), "none", MO_KV_I16);
+    }
 }
 
 static void feeding_on_a_device(void **state)

@@ -62,8 +62,8 @@ static bool within(int value, int most)
 
 mo_status mo_settings_check(const mo_settings *s, mo_error *err)
 {
-    if (!within((int)s->kv, MO_KV_Q8_0)) {
-        return mo_fail(err, MO_EINVAL, "`kv` must be f16, f32 or q8_0, not number %d", (int)s->kv);
+    if (!within((int)s->kv, MO_KV_I16)) {
+        return mo_fail(err, MO_EINVAL, "`kv` must be f16, f32, q8_0 or i16, not number %d", (int)s->kv);
     }
     if (!within((int)s->io, MO_IO_CACHED)) {
         return mo_fail(err, MO_EINVAL, "`io` must be auto, direct or cached, not number %d", (int)s->io);

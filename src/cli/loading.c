@@ -10,14 +10,15 @@
 
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
 {
-    static const char *const names[] = {[MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {
+        [MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0", [MO_KV_I16] = "i16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(l->kv, names[i]) == 0) {
             *out = (mo_kv_type)i;
             return true;
         }
     }
-    fprintf(stderr, "moraine %s: --kv is f16, f32 or q8_0, not %s\n", command, l->kv);
+    fprintf(stderr, "moraine %s: --kv is f16, f32, q8_0 or i16, not %s\n", command, l->kv);
     return false;
 }
 

@@ -88,7 +88,8 @@ typedef struct cli_loading {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "FORMAT",                                                                                           \
-         "how keys and values are kept: f16, f32 (exact) or q8_0 (half the memory, lossy) (f16)",            \
+         "how keys and values are kept: f16, f32 (exact), q8_0 (half the memory, lossy) or i16 (nearly "     \
+         "exact) (f16)",                                                                                     \
          &(l).kv,                                                                                            \
          0,                                                                                                  \
          0},                                                                                                 \

@@ -25,7 +25,8 @@ typedef struct header {
 } header;
 
 static const char session_magic[8] = {'M', 'O', 'S', 'E', 'S', 'S', '0', '1'};
-static const char *const kv_names[] = {[MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
+static const char *const kv_names[] = {
+    [MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0", [MO_KV_I16] = "i16"};
 
 struct cli_session_file {
     const char *command, *path;
@@ -67,7 +68,7 @@ static bool parse(cli_session_file *f, size_t size)
     memcpy(h, f->bytes, sizeof *h);
     const size_t rest = size - sizeof *h;
     const char *text = f->bytes + sizeof *h;
-    if (h->kv > MO_KV_Q8_0 || h->text_bytes > rest || h->state_bytes != rest - h->text_bytes ||
+    if (h->kv > MO_KV_I16 || h->text_bytes > rest || h->state_bytes != rest - h->text_bytes ||
         h->check !=
             check_of(check_of(h->fingerprint, text, h->text_bytes), text + h->text_bytes, h->state_bytes)) {
         return damaged(f, "is damaged or cut short; begin a new session");

@@ -200,21 +200,21 @@ typedef struct mo_op_heads {
     float eps;
 } mo_op_heads;
 
-/* Attention (docs/numerics.md): chunks of 256 positions merged in ascending order, sinks, division, gate, then
- * the mixed row is quantized. */
+/* Attention (docs/numerics.md): chunks of mo_kv_chunk() positions merged in ascending order, sinks, division, gate, then
+ * the mixed row is quantized. Queries are floats for every KV format; where that has codes, this op codes them. */
 typedef struct mo_op_attend {
     mo_daddr q;      /* as mo_op_heads left it */
     mo_daddr sinks;  /* float[heads] or 0 */
     mo_daddr places; /* mo_dplace[tokens] */
     mo_daddr
-        partial; /* space for tokens * chunks * heads * (v_len + 2) floats; of MO_OP_SMALL tokens unless they are apart */
+        partial; /* space for tokens * chunks * heads * mo_kv_partial() floats; of MO_OP_SMALL tokens unless they are apart */
     mo_dacts mixed; /* [tokens][heads * v_len] */
     int64_t window; /* visible positions, the token's own included; 0: all */
     int32_t tokens, layer;
     int32_t heads, kv_heads, k_len, v_len;
     int32_t gated;
     int32_t kv;     /* mo_kv_type */
-    int32_t chunks; /* most chunks that any of the tokens sees */
+    int32_t chunks; /* most chunks of mo_kv_chunk() positions that any of the tokens sees */
     float scale;
     int32_t apart; /* every token is of another session: they have no keys in common */
     int32_t unused;

@@ -1,4 +1,5 @@
 /* The attention mixer: products, rotation and cache, scores over chunks of positions, output. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/forward.h"
@@ -74,36 +75,68 @@ static int64_t first_seen(const mo_attention *a, int64_t position)
     return mo_first_seen(a->window, position);
 }
 
-static void copy_queries(const mo_forward *forward, int64_t t, int h, float *out)
+/* The token's queries of the KV head become rows from `row` on: floats, or codes where the cache has codes. */
+static void lay_queries(const mo_forward *forward, mo_kv_type kv, int64_t t, int h, int64_t row,
+                        const mo_attend_space *s)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    for (int g = 0; g < group; g++) {
-        memcpy(out + g * a->k_len, query_of(forward, t, h * group + g), sizeof(float) * (size_t)a->k_len);
+    for (int g = 0; g < group; g++, row++) {
+        const float *q = query_of(forward, t, h * group + g);
+        if (kv == MO_KV_I16) {
+            mo_heads_code(forward->k, q, a->k_len, a->scale, s->codes + row * 2 * mo_kv_padded((int)a->k_len),
+                          &s->g[row]);
+        } else {
+            memcpy(s->q + row * a->k_len, q, sizeof(float) * (size_t)a->k_len);
+        }
+    }
+}
+
+/* One chunk for `count` tokens, whose queries are rows from `row` on; what it leaves are rows from 0 on. */
+static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const mo_seen *spans, int64_t count,
+                         int64_t row, const mo_attend_space *s)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const int64_t group = a->heads / a->kv_heads;
+    if (kv->type == MO_KV_I16) {
+        forward->k->attend_codes(kv, spans, count, s->codes + row * 2 * mo_kv_padded((int)a->k_len),
+                                 s->g + row, group, s->m, s->l, s->r, s->o, s->scratch);
+    } else {
+        forward->k->attend(kv, spans, count, s->q + row * a->k_len, group, a->scale, s->m, s->l, s->o,
+                           s->scratch);
     }
 }
 
 /* Sinks, division, gate: the finished heads of one token go to the mixed row. */
-static void finish_heads(const mo_forward *forward, int64_t t, int h, float *M, float *L, float *O)
+static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, int h, float *M, float *L,
+                         float *O)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
     for (int g = 0; g < group; g++) {
         const int head = h * group + g;
-        mo_heads_finish(forward->k, &M[g], &L[g], O + g * a->v_len, a->sinks ? &a->sinks[head] : NULL,
+        mo_heads_finish(forward->k, kv, &M[g], &L[g], O + g * a->v_len, a->sinks ? &a->sinks[head] : NULL,
                         a->gated ? query_of(forward, t, head) + a->k_len : NULL, a->v_len,
                         forward->mixed.x + t * forward->mixed.cols + head * a->v_len);
     }
 }
 
 /* Merges `queries` results of a chunk, from row `from` on, into the running ones from row `to` on; the first
- * chunk is taken as it is. */
-static void merge_queries(const mo_forward *forward, bool first, int64_t queries, const mo_attend_space *s,
-                          int64_t from, int64_t to)
+ * chunk is taken as it is, but for codes. */
+static void merge_queries(const mo_forward *forward, mo_kv_type kv, bool first, int64_t queries,
+                          const mo_attend_space *s, int64_t from, int64_t to)
 {
     const int64_t n = forward->layer->attention.v_len;
     for (const int64_t end = from + queries; from < end; from++, to++) {
-        if (first) {
+        if (kv == MO_KV_I16) {
+            if (first) {
+                s->M[to] = -INFINITY;
+                s->L[to] = 0.0f;
+                memset(s->O + to * n, 0, sizeof(float) * (size_t)n);
+            }
+            forward->k->merge_codes(&s->M[to], &s->L[to], s->O + to * n, s->m[from], s->l[from], s->r[from],
+                                    s->o + from * n, n);
+        } else if (first) {
             s->M[to] = s->m[from];
             s->L[to] = s->l[from];
             memcpy(s->O + to * n, s->o + from * n, sizeof(float) * (size_t)n);
@@ -114,15 +147,15 @@ static void merge_queries(const mo_forward *forward, bool first, int64_t queries
     }
 }
 
-/* What tokens p0 .. p0 + count - 1 see of the chunk that begins at c. Those that see something of it follow each
+/* What tokens p0 .. p0 + count - 1 see of the `chunk` positions from c on. Those that see something of them follow each
  * other: their number, and the first of them. */
-static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t p0, int64_t count, mo_seen *spans,
-                             int64_t *first)
+static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t chunk, int64_t p0, int64_t count,
+                             mo_seen *spans, int64_t *first)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t begin = first_seen(a, p0 + i), end = p0 + i + 1;
-        const mo_seen seen = {begin > c ? begin : c, end < c + MO_CHUNK ? end : c + MO_CHUNK};
+        const mo_seen seen = {begin > c ? begin : c, end < c + chunk ? end : c + chunk};
         if (seen.begin < seen.end) {
             *first = found ? *first : i;
             spans[found++] = seen;
@@ -140,22 +173,23 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
     const int64_t p0 = forward->w->position[t];
     const int64_t p1 = p0 + count - 1;
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
+    const int64_t chunk = mo_kv_chunk(kv.type);
     for (int64_t i = 0; i < count; i++) {
-        copy_queries(forward, t + i, h, s->q + i * group * a->k_len);
+        lay_queries(forward, kv.type, t + i, h, i * group, s);
     }
-    for (int64_t c = first_seen(a, p0) / MO_CHUNK * MO_CHUNK; c <= p1; c += MO_CHUNK) {
+    for (int64_t c = first_seen(a, p0) / chunk * chunk; c <= p1; c += chunk) {
         mo_seen spans[MO_QUERY_TILE];
         int64_t first = 0;
-        const int64_t found = seen_of_chunk(a, c, p0, count, spans, &first);
-        forward->k->attend(&kv, spans, found, s->q + first * group * a->k_len, group, a->scale, s->m, s->l,
-                           s->o, s->scratch);
+        const int64_t found = seen_of_chunk(a, c, chunk, p0, count, spans, &first);
+        attend_chunk(forward, &kv, spans, found, first * group, s);
         for (int64_t i = 0; i < found; i++) {
-            const bool begins = first_seen(a, p0 + first + i) / MO_CHUNK * MO_CHUNK == c;
-            merge_queries(forward, begins, group, s, i * group, (first + i) * group);
+            const bool begins = first_seen(a, p0 + first + i) / chunk * chunk == c;
+            merge_queries(forward, kv.type, begins, group, s, i * group, (first + i) * group);
         }
     }
     for (int64_t i = 0; i < count; i++) {
-        finish_heads(forward, t + i, h, s->M + i * group, s->L + i * group, s->O + i * group * a->v_len);
+        finish_heads(forward, kv.type, t + i, h, s->M + i * group, s->L + i * group,
+                     s->O + i * group * a->v_len);
     }
 }
 
@@ -191,11 +225,26 @@ static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Few tokens: chunks in parallel ----------------------------------------------------------- */
 
-/* A chunk's partial result: for each head of the token m, l, then o. */
-static float *partial_of(const mo_forward *forward, int64_t chunk, int head)
+/* From one partial result to the next, whatever the formats of the sessions. */
+static int64_t partial_stride(const mo_forward *forward)
+{
+    return mo_kv_partial(MO_KV_I16, (int)forward->layer->attention.v_len);
+}
+
+/* A chunk's partial result: for each head of the token m, l, of codes r, then o. Here from a row, or back. */
+static void move_partial(const mo_forward *forward, mo_kv_type kv, int64_t chunk, int head,
+                         const mo_attend_space *s, int64_t row, bool back)
 {
     const mo_attention *a = &forward->layer->attention;
-    return forward->w->partial + (chunk * a->heads + head) * (a->v_len + 2);
+    const int64_t singles = mo_kv_partial(kv, 0);
+    float *p = forward->w->partial + (chunk * a->heads + head) * partial_stride(forward);
+    float *single[] = {&s->m[row], &s->l[row], &s->r[row]};
+    for (int64_t i = 0; i < singles; i++) {
+        *(back ? single[i] : &p[i]) = back ? p[i] : *single[i];
+    }
+    p += singles;
+    float *o = s->o + row * a->v_len;
+    memcpy(back ? o : p, back ? p : o, sizeof(float) * (size_t)a->v_len);
 }
 
 static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
@@ -211,18 +260,16 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         while (forward->w->chunk_first[t + 1] <= chunk) {
             t++;
         }
-        const int64_t first = first_seen(a, forward->w->position[t]);
-        const int64_t c = (first / MO_CHUNK + chunk - forward->w->chunk_first[t]) * MO_CHUNK;
-        const int64_t last = forward->w->position[t] + 1;
-        const mo_seen seen = {first > c ? first : c, last < c + MO_CHUNK ? last : c + MO_CHUNK};
         const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
-        copy_queries(forward, t, h, s->q);
-        forward->k->attend(&kv, &seen, 1, s->q, group, a->scale, s->m, s->l, s->o, s->scratch);
+        const int64_t length = mo_kv_chunk(kv.type);
+        const int64_t first = first_seen(a, forward->w->position[t]);
+        const int64_t c = (first / length + chunk - forward->w->chunk_first[t]) * length;
+        const int64_t last = forward->w->position[t] + 1;
+        const mo_seen seen = {first > c ? first : c, last < c + length ? last : c + length};
+        lay_queries(forward, kv.type, t, h, 0, s);
+        attend_chunk(forward, &kv, &seen, 1, 0, s);
         for (int g = 0; g < group; g++) {
-            float *p = partial_of(forward, chunk, h * group + g);
-            p[0] = s->m[g];
-            p[1] = s->l[g];
-            memcpy(p + 2, s->o + g * a->v_len, sizeof(float) * (size_t)a->v_len);
+            move_partial(forward, kv.type, chunk, h * group + g, s, g, false);
         }
     }
 }
@@ -236,16 +283,14 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const int64_t t = i / a->kv_heads;
         const int h = (int)(i % a->kv_heads);
+        const mo_kv_type kv = forward->w->state_of[t]->kv;
         for (int64_t chunk = forward->w->chunk_first[t]; chunk < forward->w->chunk_first[t + 1]; chunk++) {
             for (int g = 0; g < group; g++) {
-                const float *p = partial_of(forward, chunk, h * group + g);
-                s->m[g] = p[0];
-                s->l[g] = p[1];
-                memcpy(s->o + g * a->v_len, p + 2, sizeof(float) * (size_t)a->v_len);
+                move_partial(forward, kv, chunk, h * group + g, s, g, true);
             }
-            merge_queries(forward, chunk == forward->w->chunk_first[t], group, s, 0, 0);
+            merge_queries(forward, kv, chunk == forward->w->chunk_first[t], group, s, 0, 0);
         }
-        finish_heads(forward, t, h, s->M, s->L, s->O);
+        finish_heads(forward, kv, t, h, s->M, s->L, s->O);
     }
 }
 
@@ -259,16 +304,16 @@ static bool count_chunks(mo_forward *forward)
     }
     first[0] = 0;
     for (int64_t t = 0; t < forward->tokens; t++) {
-        const int64_t position = forward->w->position[t];
-        first[t + 1] = first[t] + position / MO_CHUNK - first_seen(a, position) / MO_CHUNK + 1;
+        const int64_t chunk = mo_kv_chunk(forward->w->state_of[t]->kv), position = forward->w->position[t];
+        first[t + 1] = first[t] + position / chunk - first_seen(a, position) / chunk + 1;
     }
-    return first[forward->tokens] * a->heads * (a->v_len + 2) <= forward->w->partial_floats;
+    return first[forward->tokens] * a->heads * partial_stride(forward) <= forward->w->partial_floats;
 }
 
 /* ---- Phases ----------------------------------------------------------------------------------- */
 
-/* Up to so many chunks one thread per KV head is as quick as chunks side by side and a merge. */
-enum { CHUNKS_ALONE = 2 };
+/* Up to so many positions one thread per KV head is as quick as chunks side by side and a merge. */
+enum { POSITIONS_ALONE = 512 };
 
 static int add_attention(mo_forward *forward, mo_phase *phases, int count, bool chunked)
 {
@@ -301,7 +346,7 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
         phases[count++] = (mo_phase){norm_all_heads, forward, n, 1};
     }
     const bool chunked = count_chunks(forward);
-    if (n == 1 && chunked && w->chunk_first[1] <= CHUNKS_ALONE) {
+    if (n == 1 && chunked && w->chunk_first[1] * mo_kv_chunk(w->state_of[0]->kv) <= POSITIONS_ALONE) {
         phases[count++] = (mo_phase){attend_alone, forward, a->kv_heads, 1};
     } else {
         phases[count++] = (mo_phase){prepare_heads, forward, n * a->kv_heads, 1};

@@ -68,7 +68,7 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     }
     memcpy(&h, bytes, sizeof h);
     const uint64_t rest = size - sizeof h;
-    const bool sane = h.kv >= MO_KV_F16 && h.kv <= MO_KV_Q8_0 && h.vocab > 0 && h.vocab < INT32_MAX &&
+    const bool sane = h.kv >= MO_KV_F16 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
                       h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
     if (!sane ||
         rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {

@@ -387,8 +387,10 @@ static int64_t saved_bytes(const mo_state *s, int64_t length)
     int64_t bytes = 0;
     for (int i = 0; i < s->spec->layer_count; i++) {
         const mo_state_layer *l = &s->layers[i];
-        bytes += l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
-                              : (length - first_seen(l, length)) * (mo_kv_block_bytes(l->kv) / MO_KV_BLOCK);
+        bytes += l->recurrent
+                     ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
+                     : (length - first_seen(l, length)) * l->kv.heads *
+                           (mo_kv_bytes(l->kv.type, l->kv.k_len) + mo_kv_bytes(l->kv.type, l->kv.v_len));
     }
     return bytes;
 }
@@ -396,6 +398,21 @@ static int64_t saved_bytes(const mo_state *s, int64_t length)
 size_t mo_state_saved_bytes(const mo_state *s)
 {
     return (size_t)saved_bytes(s, s->length);
+}
+
+/* The key or value of position u between the cache and `at`; the bytes of it. */
+static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *at, bool out)
+{
+    const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
+    if (kv->type == MO_KV_I16 && out) {
+        mo_kv_codes_out(kv, u, value, at);
+    } else if (kv->type == MO_KV_I16) {
+        mo_kv_codes_in(kv, u, value, at);
+    } else {
+        uint8_t *vector = value ? mo_kv_value(kv, u) : mo_kv_key(kv, u);
+        memcpy(out ? at : vector, out ? vector : at, (size_t)bytes);
+    }
+    return bytes;
 }
 
 /* Moves every saved piece between the state and `saved`, in one fixed order. */
@@ -418,12 +435,8 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
         for (int h = 0; h < heads; h++) {
             const mo_kv_head kv = mo_state_head(s, i, h);
             for (int64_t u = first_seen(l, s->length); u < s->length; u++) {
-                uint8_t *k = mo_kv_key(&kv, u);
-                uint8_t *v = mo_kv_value(&kv, u);
-                memcpy(out ? at : k, out ? k : at, (size_t)kv.k_bytes);
-                at += kv.k_bytes;
-                memcpy(out ? at : v, out ? v : at, (size_t)kv.v_bytes);
-                at += kv.v_bytes;
+                at += transfer_vector(&kv, u, false, at, out);
+                at += transfer_vector(&kv, u, true, at, out);
             }
         }
     }

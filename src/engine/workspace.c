@@ -17,7 +17,7 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     e->queries = max64(e->queries, a->heads / a->kv_heads);
     e->k_len = max64(e->k_len, a->k_len);
     e->v_len = max64(e->v_len, a->v_len);
-    e->head_floats = max64(e->head_floats, a->heads * (a->v_len + 2));
+    e->head_floats = max64(e->head_floats, a->heads * (int64_t)mo_kv_partial(MO_KV_I16, (int)a->v_len));
     e->pairs = max64(e->pairs, a->n_rot / 2);
 }
 
@@ -74,7 +74,8 @@ static void *cut_acts(cutter *c, int64_t rows, int64_t cols)
 
 static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_t context, int threads)
 {
-    const int64_t chunks = (context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    const int64_t chunks =
+        (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the format with the shortest */
     const int64_t queries = e->queries * MO_QUERY_TILE;
     w->partial_floats = chunks * e->head_floats;
     w->partial = cut(c, w->partial_floats, sizeof(float));
@@ -84,8 +85,11 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
             .q = cut(c, queries * e->k_len, sizeof(float)),
             .o = cut(c, queries * e->v_len, sizeof(float)),
             .O = cut(c, queries * e->v_len, sizeof(float)),
+            .codes = cut(c, queries * 2 * mo_kv_padded((int)e->k_len), 1),
+            .g = cut(c, queries, sizeof(float)),
             .m = cut(c, queries, sizeof(float)),
             .l = cut(c, queries, sizeof(float)),
+            .r = cut(c, queries, sizeof(float)),
             .M = cut(c, queries, sizeof(float)),
             .L = cut(c, queries, sizeof(float)),
             .scratch = w->scratch ? &w->scratch[i] : NULL,

@@ -15,9 +15,10 @@ enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 
 /* One thread's place for attention: queries, chunk results and the running merge. */
 typedef struct mo_attend_space {
-    float *q, *o, *O;     /* [queries][k_len], [queries][v_len] twice */
-    float *m, *l, *M, *L; /* [queries] */
-    mo_scratch *scratch;  /* the thread's */
+    float *q, *o, *O;             /* [queries][k_len], [queries][v_len] twice */
+    int8_t *codes;                /* [queries][2 * mo_kv_padded(k_len)]: coded queries */
+    float *g, *m, *l, *r, *M, *L; /* [queries] */
+    mo_scratch *scratch;          /* the thread's */
 } mo_attend_space;
 
 typedef struct mo_workspace {
@@ -38,7 +39,7 @@ typedef struct mo_workspace {
     float *y;            /* [batch][D] a mixer's output */
     float *rope;         /* [ropes][2][batch][pairs] */
     int64_t rope_stride; /* floats of one token's c (or s) */
-    float *partial;      /* chunk results: [chunks][heads](m, l, o) */
+    float *partial;      /* chunk results: [chunks][heads](mo_kv_partial() floats) */
     int64_t partial_floats;
     mo_attend_space *attend; /* [threads] */
 
@@ -74,7 +75,7 @@ typedef struct mo_workspace {
 typedef struct mo_extent {
     int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
     int64_t queries, k_len, v_len;            /* attention: query heads per KV head, and lengths */
-    int64_t head_floats;                      /* heads * (v_len + 2): partials of one chunk */
+    int64_t head_floats;                      /* partials of one chunk of any KV format */
     int64_t pairs;                            /* of a rope */
     int64_t experts, used, expert_width, side_width;
 } mo_extent;

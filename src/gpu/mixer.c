@@ -95,7 +95,8 @@ static void attend_all(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
     for (int64_t first = 0; first < p->singles;) {
-        const int64_t space = p->scratch->partial_floats / (p->single_chunks * a->heads * (a->v_len + 2));
+        const int64_t space =
+            p->scratch->partial_floats / (p->single_chunks * a->heads * mo_kv_partial(p->kv, (int)a->v_len));
         const int64_t rest = p->singles - first, most = p->single_chunks == 1 ? rest : space;
         const int64_t count = rest < most ? rest : most;
         add_attend(p, layer, mixed, first, count, p->single_chunks, true);

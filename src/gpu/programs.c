@@ -9,18 +9,19 @@
 
 int64_t mo_gpu_chunks_seen(const mo_forward *forward)
 {
+    const int64_t chunk = mo_kv_chunk(forward->slices[0].state->kv);
     int64_t most = 1;
     for (int64_t t = 0; t < forward->tokens; t++) {
-        const int64_t chunks = forward->w->position[t] / MO_CHUNK + 1;
+        const int64_t chunks = forward->w->position[t] / chunk + 1;
         most = chunks > most ? chunks : most;
     }
     return most;
 }
 
 /* Programs serve all steps up to the next power of two of chunks. */
-static int64_t chunk_bucket(const mo_gpu_programs *g, int64_t chunks)
+static int64_t chunk_bucket(const mo_gpu_programs *g, mo_kv_type kv, int64_t chunks)
 {
-    const int64_t most = (g->scratch->context + MO_CHUNK - 1) / MO_CHUNK;
+    const int64_t chunk = mo_kv_chunk(kv), most = (g->scratch->context + chunk - 1) / chunk;
     int64_t bucket = 1;
     while (bucket < chunks) {
         bucket *= 2;
@@ -127,14 +128,15 @@ static void drop_set(mo_gpu_program_set *set)
 /* What a step has to have in common with the steps that a set was made for. */
 static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number)
 {
-    return (mo_gpu_program_set){.tokens = forward->tokens,
-                                .slices = forward->slice_count,
-                                .chunks = chunk_bucket(g, mo_gpu_chunks_seen(forward)),
-                                .kv = forward->slices[0].state->kv,
-                                .logits = mo_gpu_wants_logits(forward),
-                                .used = number,
-                                .made = number,
-                                .closures = mo_vram_completions(g->experts->vram)};
+    return (mo_gpu_program_set){
+        .tokens = forward->tokens,
+        .slices = forward->slice_count,
+        .chunks = chunk_bucket(g, forward->slices[0].state->kv, mo_gpu_chunks_seen(forward)),
+        .kv = forward->slices[0].state->kv,
+        .logits = mo_gpu_wants_logits(forward),
+        .used = number,
+        .made = number,
+        .closures = mo_vram_completions(g->experts->vram)};
 }
 
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)

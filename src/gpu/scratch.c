@@ -60,13 +60,13 @@ static int64_t max64(int64_t a, int64_t b)
 }
 
 /* What attention leaves of sessions that decode together: 64 of them with 2048 positions take one launch a layer. */
-enum { TOGETHER_CHUNKS = 512 };
+enum { TOGETHER_CHUNKS = 1024 };
 
 static void lay_device(cutter *c, mo_gpu_scratch *r)
 {
     const mo_extent *e = &r->core->extent;
     const int64_t batch = r->batch, width = r->core->spec->width, rows = batch * e->used;
-    const int64_t chunks = (r->context + MO_CHUNK - 1) / MO_CHUNK + 1;
+    const int64_t chunks = (r->context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the shortest */
     r->step = cut(c, mo_gpu_block_of(r, batch).bytes, 1);
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));

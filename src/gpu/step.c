@@ -106,7 +106,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
                     .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
     while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
-        const int64_t chunks = forward->w->position[p.singles++] / MO_CHUNK + 1;
+        const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
         p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
     }
     mo_gpu_ops_begin(&p, 0);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "numeric/codes.h"
+
 static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *x, const float *norm,
                             const float *c, const float *s)
 {
@@ -11,6 +13,17 @@ static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *
     if (h->rotates) {
         k->rope(x, c, s, h->n_rot, h->neox);
     }
+}
+
+static bool write_codes(const mo_kernels *k, const mo_kv_head *kv, int64_t position, bool value,
+                        const float *x, int64_t n)
+{
+    uint8_t row[2 * MO_KV_LONGEST + sizeof(float)];
+    float scale;
+    const bool finite = k->code(x, n, (int8_t *)row, (int8_t *)row + n, &scale);
+    memcpy(row + 2 * n, &scale, sizeof scale);
+    mo_kv_codes_in(kv, position, value, row);
+    return finite;
 }
 
 bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
@@ -27,17 +40,35 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
     if (h->v_norm) {
         k->rms_norm(value, value, NULL, h->v_len, h->eps);
     }
+    if (kv->type == MO_KV_I16) {
+        const bool fits = write_codes(k, kv, position, false, key, h->k_len);
+        return write_codes(k, kv, position, true, value, h->v_len) && fits;
+    }
     return k->kv_write(kv->type, key, h->k_len, mo_kv_key(kv, position)) &&
            k->kv_write(kv->type, value, h->v_len, mo_kv_value(kv, position));
 }
 
-void mo_heads_finish(const mo_kernels *k, float *M, float *L, float *O, const float *sink, const float *gate,
-                     int64_t n, float *out)
+void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g)
+{
+    const int64_t pad = mo_kv_padded((int)n);
+    float s;
+    memset(codes, 0, (size_t)(2 * pad));
+    if (!k->code(q, n, codes, codes + pad, &s)) {
+        s = NAN; /* the result is none either, and is reported where those are looked for */
+    }
+    *g = (s * scale) * MO_CODE_BASE;
+}
+
+void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, float *O, const float *sink,
+                     const float *gate, int64_t n, float *out)
 {
     if (sink) {
         k->attend_merge(M, L, O, *sink, 1.0f, NULL, n);
     }
     k->attend_finish(O, *L, n);
+    if (kv == MO_KV_I16) {
+        k->turn_back(O, n);
+    }
     if (gate) {
         k->sigmoid(out, gate, n);
         k->multiply(out, O, n);

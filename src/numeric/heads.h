@@ -30,9 +30,12 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position);
 
-/* A query head of n values whose chunks are merged into M, L, O: its sink (or NULL), the division, its gate[n] (or NULL).
- * O is changed, out must not overlap it. */
-void mo_heads_finish(const mo_kernels *k, float *M, float *L, float *O, const float *sink, const float *gate,
-                     int64_t n, float *out);
+/* MO_KV_I16: a finished query head as mo_kernels.attend_codes() takes it: 2 * mo_kv_padded(n) codes, and g. */
+void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g);
+
+/* A query head of n values whose chunks are merged into M, L, O: its sink (or NULL), the division, for codes the turn back, its
+ * gate[n] (or NULL). O is changed, out must not overlap it. */
+void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, float *O, const float *sink,
+                     const float *gate, int64_t n, float *out);
 
 #endif

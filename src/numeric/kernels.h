@@ -81,6 +81,20 @@ typedef struct mo_kernels {
     /* O = O / L. */
     void (*attend_finish)(float *O, float L, int64_t n);
 
+    /* Attention by exact sums, of MO_KV_I16 (numeric/codes.h).
+     * Turns a row of at most MO_KV_LONGEST values and codes it into high[n] and low[n]. False when a turned value is not
+     * finite: codes and scale are then 0. */
+    bool (*code)(const float *x, int64_t n, int8_t *high, int8_t *low, float *scale);
+    void (*turn_back)(float *x, int64_t n);
+    /* As attend(), of one chunk of MO_KV_BLOCK positions. Rows of q are a coded query each, high and low plane padded with
+     * zeros to mo_kv_padded(k_len); g is its (scale * attention's scale) * 256. Left are m, l, r and, in rows of v_len, the
+     * integer sums t as floats. */
+    void (*attend_codes)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const int8_t *q,
+                         const float *g, int64_t heads, float *m, float *l, float *r, float *t,
+                         mo_scratch *scratch);
+    /* Merges a later chunk into (M, L, O), which before the first one are -infinity, 0 and zeros. */
+    void (*merge_codes)(float *M, float *L, float *O, float m, float l, float r, const float *t, int64_t n);
+
     /* Causal depthwise convolution at one position: y[c] = fma over taps j ascending of w[j][c] and
      * rows[j][c], from +0. w is transposed to [taps][channels]. */
     void (*convolve)(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels);

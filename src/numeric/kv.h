@@ -5,24 +5,63 @@
  * A block holds the keys of its positions, one KV head after the other, then their values likewise:
  *   keys[heads][128][bytes of a key], values[heads][128][bytes of a value]
  * A head's keys of one block therefore follow each other, and so do its values, at multiples of 128 bytes. Q8_0: a
- * vector is a row of blocks of 32 values, the last may be shorter: an f16 scale, then the codes. */
+ * vector is a row of blocks of 32 values, the last may be shorter: an f16 scale, then the codes.
+ *
+ * I16 (numeric/codes.h): codes of 16 bits in two planes of bytes, one f32 scale per vector. A block begins with the scales,
+ *   key_scales[heads][128], value_scales[heads][128],
+ * then come the keys of every head and the values of every head, the plane of high bytes before that of low ones. Bytes that
+ * one sum runs over are in units of 16, as matrix units want them: a key's unit has 16 of its channels, a value's has one
+ * channel of 16 positions, lengths are padded to whole units:
+ *   keys[k_len / 16][128][16], values[128 / 16][v_len][16]
+ * Inside a value's unit positions are in the order of mo_kv_slot(). What is in the padding, and in the codes and scales of positions
+ * that nobody has written, may be anything. */
 #ifndef MO_NUMERIC_KV_H
 #define MO_NUMERIC_KV_H
+
+#include <stdbool.h>
 
 #include "moraine.h"
 #include "numeric/half.h"
 
 enum {
     MO_KV_BLOCK = 128, /* positions of a block */
-    MO_KV_TYPES = MO_KV_Q8_0 + 1,
+    MO_KV_TYPES = MO_KV_I16 + 1,
+    MO_KV_UNIT = 16,      /* bytes that a sum of I16 takes together */
+    MO_KV_LONGEST = 1024, /* values of a vector of I16 */
     MO_CHUNK =
         256, /* positions of one attention chunk (docs/numerics.md); chunks start at position 0 of the text */
 };
 
-/* Bytes of one head's vector of n values in a format (mo_kv_type). */
+/* Positions of an attention chunk of a format (mo_kv_type), and floats of what one leaves for a query head: m, l, o; of I16
+ * m, l, r and the sums. */
+MO_ANYWHERE int mo_kv_chunk(int type)
+{
+    return type == MO_KV_I16 ? MO_KV_BLOCK : MO_CHUNK;
+}
+MO_ANYWHERE int mo_kv_partial(int type, int v_len)
+{
+    return v_len + (type == MO_KV_I16 ? 3 : 2);
+}
+
+/* Bytes of one head's vector of n values in a format; of I16 as it is saved: both planes, then the scale. */
 MO_ANYWHERE int mo_kv_bytes(int type, int n)
 {
-    return type == MO_KV_F32 ? 4 * n : type == MO_KV_F16 ? 2 * n : n + 2 * ((n + 31) / 32);
+    return type == MO_KV_F32   ? 4 * n
+           : type == MO_KV_F16 ? 2 * n
+           : type == MO_KV_I16 ? 2 * n + 4
+                               : n + 2 * ((n + 31) / 32);
+}
+
+/* A length in whole units. */
+MO_ANYWHERE int mo_kv_padded(int n)
+{
+    return (n + MO_KV_UNIT - 1) / MO_KV_UNIT * MO_KV_UNIT;
+}
+
+/* Bytes that a head's vectors of n values take in a block, without scales. */
+MO_ANYWHERE int mo_kv_area(int type, int n)
+{
+    return MO_KV_BLOCK * (type == MO_KV_I16 ? 2 * mo_kv_padded(n) : mo_kv_bytes(type, n));
 }
 
 /* What the blocks of a layer hold. */
@@ -32,20 +71,52 @@ typedef struct mo_kv_shape {
     int k_len, v_len; /* values of a key, of a value */
 } mo_kv_shape;
 
-MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
+/* Where the scales of a head's keys and values are in a block of I16; the next position's is 4 bytes further. */
+MO_ANYWHERE int mo_kv_key_scales_at(int head)
 {
-    return (int64_t)MO_KV_BLOCK * s.heads * (mo_kv_bytes(s.type, s.k_len) + mo_kv_bytes(s.type, s.v_len));
+    return head * MO_KV_BLOCK * 4;
+}
+MO_ANYWHERE int mo_kv_value_scales_at(mo_kv_shape s, int head)
+{
+    return (s.heads + head) * MO_KV_BLOCK * 4;
 }
 
-/* Where a head's first key and first value are in a block; the next position's is mo_kv_bytes() further. Plain ints, as are
+/* Bytes of the scales at the beginning of a block. */
+MO_ANYWHERE int mo_kv_scale_bytes(mo_kv_shape s)
+{
+    return s.type == MO_KV_I16 ? 2 * s.heads * MO_KV_BLOCK * 4 : 0;
+}
+
+MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
+{
+    return mo_kv_scale_bytes(s) +
+           (int64_t)s.heads * (mo_kv_area(s.type, s.k_len) + mo_kv_area(s.type, s.v_len));
+}
+
+/* Where a head's keys and values are in a block; but for I16 the next position's is mo_kv_bytes() further. Plain ints, as are
  * the bytes of a vector: a block has some hundred kilobytes, and every instruction more delays a GPU's attention. */
 MO_ANYWHERE int mo_kv_keys_at(mo_kv_shape s, int head)
 {
-    return MO_KV_BLOCK * head * mo_kv_bytes(s.type, s.k_len);
+    return mo_kv_scale_bytes(s) + head * mo_kv_area(s.type, s.k_len);
 }
 MO_ANYWHERE int mo_kv_values_at(mo_kv_shape s, int head)
 {
-    return MO_KV_BLOCK * (s.heads * mo_kv_bytes(s.type, s.k_len) + head * mo_kv_bytes(s.type, s.v_len));
+    return mo_kv_scale_bytes(s) + s.heads * mo_kv_area(s.type, s.k_len) + head * mo_kv_area(s.type, s.v_len);
+}
+
+/* In a head's keys (values) of I16: the high byte of channel i of position u of the block; the low one is
+ * MO_KV_BLOCK * mo_kv_padded(length) further. */
+MO_ANYWHERE int mo_kv_slot(int u)
+{
+    return (u >> 1 & 3) * 4 + (u >> 3 & 1) * 2 + (u & 1);
+}
+MO_ANYWHERE int mo_kv_key_code(int u, int i)
+{
+    return (i / MO_KV_UNIT * MO_KV_BLOCK + u) * MO_KV_UNIT + i % MO_KV_UNIT;
+}
+MO_ANYWHERE int mo_kv_value_code(int u, int i, int v_len)
+{
+    return (u / MO_KV_UNIT * mo_kv_padded(v_len) + i) * MO_KV_UNIT + mo_kv_slot(u);
 }
 
 /* Entries of the table of a layer for `context` positions in steps of at most `batch` tokens. A window keeps what
@@ -72,8 +143,9 @@ MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 typedef struct mo_kv_head {
     mo_kv_type type;
     int64_t k_len, v_len;     /* values of a key, of a value */
-    int64_t k_bytes, v_bytes; /* from one position to the next inside a block */
-    int64_t k_at, v_at;       /* the head's first key and value in a block */
+    int64_t k_bytes, v_bytes; /* of a vector: from one position to the next inside a block, but for I16 */
+    int64_t k_at, v_at;       /* the head's keys and values in a block, */
+    int64_t ks_at, vs_at;     /* and their scales (I16) */
     uint8_t *const *blocks;   /* the layer's table */
     int64_t length;           /* of the table */
 } mo_kv_head;
@@ -87,18 +159,25 @@ static inline mo_kv_head mo_kv_head_of(mo_kv_shape s, int head, uint8_t *const *
                         .v_bytes = mo_kv_bytes(s.type, s.v_len),
                         .k_at = mo_kv_keys_at(s, head),
                         .v_at = mo_kv_values_at(s, head),
+                        .ks_at = mo_kv_key_scales_at(head),
+                        .vs_at = mo_kv_value_scales_at(s, head),
                         .blocks = blocks,
                         .length = length};
 }
 
-/* The key, or value, of position u; those of the positions after it follow as far as the block goes. */
+static inline uint8_t *mo_kv_block(const mo_kv_head *kv, int64_t u)
+{
+    return kv->blocks[mo_kv_entry(u, kv->length)];
+}
+
+/* The key, or value, of position u, but for I16; those of the positions after it follow as far as the block goes. */
 static inline uint8_t *mo_kv_key(const mo_kv_head *kv, int64_t u)
 {
-    return kv->blocks[mo_kv_entry(u, kv->length)] + kv->k_at + u % MO_KV_BLOCK * kv->k_bytes;
+    return mo_kv_block(kv, u) + kv->k_at + u % MO_KV_BLOCK * kv->k_bytes;
 }
 static inline uint8_t *mo_kv_value(const mo_kv_head *kv, int64_t u)
 {
-    return kv->blocks[mo_kv_entry(u, kv->length)] + kv->v_at + u % MO_KV_BLOCK * kv->v_bytes;
+    return mo_kv_block(kv, u) + kv->v_at + u % MO_KV_BLOCK * kv->v_bytes;
 }
 
 /* Positions from u on that are in u's block. */
@@ -106,6 +185,11 @@ static inline int64_t mo_kv_run(int64_t u)
 {
     return MO_KV_BLOCK - u % MO_KV_BLOCK;
 }
+
+/* A vector of I16 between its places in the cache and mo_kv_bytes() bytes in a row: hi[n], lo[n], the scale. value: of
+ * position u's value, otherwise of its key. */
+void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row);
+void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row);
 #endif
 
 #endif

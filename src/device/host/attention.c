@@ -1,5 +1,6 @@
 /* Attention on the host. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "device/host/ops.h"
 #include "numeric/heads.h"
@@ -36,6 +37,15 @@ static uint8_t *block_of(mo_op_job *job, const cache *c, int64_t u)
                ? mo_op_part(job, "a block of keys and values", c->blocks[mo_kv_entry(u, c->length)],
                             mo_kv_block_bytes(c->shape))
                : NULL;
+}
+
+/* Vectors of codes have a longest length. */
+static void check_lengths(mo_op_job *job, int kv, int k_len, int v_len)
+{
+    if (kv == MO_KV_I16 && (k_len > MO_KV_LONGEST || v_len > MO_KV_LONGEST)) {
+        mo_op_refuse(job, "has keys of %d and values of %d values; codes are of at most %d", k_len, v_len,
+                     MO_KV_LONGEST);
+    }
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------ */
@@ -93,6 +103,7 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
     p.k_norm = mo_op_floats_or_none(job, "k_norm", o->k_norm, kv_together * o->k_len);
     p.rope = mo_op_floats_or_none(job, "rope", o->rope, 2 * o->rope_rows * o->rope_stride);
     p.bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    check_lengths(job, o->kv, o->k_len, o->v_len);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
     if (o->rope && (o->rope_rows < n || 2 * o->rope_stride < o->n_rot || o->n_rot > o->k_len)) {
         mo_op_refuse(job, "rotates %d values of %" PRId64 " tokens by %" PRId64 " rows of %" PRId64, o->n_rot,
@@ -128,6 +139,49 @@ static int64_t first_seen(const mo_op_attend *o, int64_t position)
     return mo_first_seen(o->window, position);
 }
 
+/* What the token sees of the chunk that begins at `at`. */
+static mo_seen seen_of(const mo_op_attend *o, int64_t position, int64_t at)
+{
+    const int64_t first = first_seen(o, position), last = position + 1, end = at + mo_kv_chunk(o->kv);
+    return (mo_seen){first > at ? first : at, last < end ? last : end};
+}
+
+static void finish_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, float *M, float *L,
+                        float *O)
+{
+    const mo_op_attend *o = p->o;
+    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
+    mo_heads_finish(job->k, (mo_kv_type)o->kv, M, L, O, p->sinks ? &p->sinks[head] : NULL,
+                    o->gated ? q + o->k_len : NULL, o->v_len,
+                    p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len);
+}
+
+/* One query head of one token by codes; `partial` has space for what a chunk leaves. */
+static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
+                         int64_t position)
+{
+    const mo_op_attend *o = p->o;
+    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
+    int8_t codes[2 * MO_KV_LONGEST];
+    float O[MO_KV_LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g;
+    float *part =
+        p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * mo_kv_partial(o->kv, o->v_len);
+    mo_heads_code(job->k, q, o->k_len, o->scale, codes, &g);
+    for (int64_t at = first_seen(o, position) / MO_KV_BLOCK * MO_KV_BLOCK; at <= position;
+         at += MO_KV_BLOCK) {
+        const mo_seen seen = seen_of(o, position, at);
+        uint8_t *block = block_of(job, c, at);
+        if (job->status != MO_OK) {
+            return;
+        }
+        const mo_kv_head kv = mo_kv_head_of(c->shape, head / (o->heads / o->kv_heads), &block, 1);
+        job->k->attend_codes(&kv, &seen, 1, codes, &g, 1, &part[0], &part[1], &part[2], part + 3,
+                             job->scratch);
+        job->k->merge_codes(&M, &L, O, part[0], part[1], part[2], part + 3, o->v_len);
+    }
+    finish_head(job, p, t, head, &M, &L, O);
+}
+
 /* One query head of one token, chunk by chunk; partial results are in the token's part of `partial`: m, l, then o of each
  * chunk and head. */
 static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
@@ -141,7 +195,7 @@ static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
     float *sum = p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
-        const mo_seen seen = {first > at ? first : at, last < at + MO_CHUNK ? last : at + MO_CHUNK};
+        const mo_seen seen = seen_of(o, position, at);
         uint8_t *blocks[2] = {block_of(job, c, seen.begin), block_of(job, c, seen.end - 1)};
         if (job->status != MO_OK) {
             return;
@@ -152,9 +206,7 @@ static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
             k->attend_merge(&sum[0], &sum[1], sum + 2, chunk[0], chunk[1], chunk + 2, o->v_len);
         }
     }
-    mo_heads_finish(k, &sum[0], &sum[1], sum + 2, p->sinks ? &p->sinks[head] : NULL,
-                    o->gated ? q + o->k_len : NULL, o->v_len,
-                    p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len);
+    finish_head(job, p, t, head, &sum[0], &sum[1], sum + 2);
 }
 
 /* Does the token's span fit the chunks that are expected, and the cache? */
@@ -162,7 +214,7 @@ static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, 
 {
     const int64_t capacity = length * MO_KV_BLOCK;
     const int64_t first = first_seen(o, position);
-    const int64_t chunks = position / MO_CHUNK - first / MO_CHUNK + 1;
+    const int64_t chunk = mo_kv_chunk(o->kv), chunks = position / chunk - first / chunk + 1;
     const bool wraps = position >= capacity;
     if (chunks > o->chunks) {
         mo_op_refuse(job, "has a token that sees %" PRId64 " chunks, of %d that are expected", chunks,
@@ -185,16 +237,22 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
     p.q = mo_op_floats(job, "q", o->q, n * o->heads * query_len(o->k_len, o->gated));
     p.sinks = mo_op_floats_or_none(job, "sinks", o->sinks, o->heads);
     const int64_t few = n < MO_OP_SMALL ? n : MO_OP_SMALL;
-    p.partial = mo_op_floats(job, "partial", o->partial, few * o->chunks * o->heads * (o->v_len + 2));
+    p.partial =
+        mo_op_floats(job, "partial", o->partial, few * o->chunks * o->heads * mo_kv_partial(o->kv, o->v_len));
     p.mixed = mo_op_acts(job, "mixed", &o->mixed, n, true, true);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
+    check_lengths(job, o->kv, o->k_len, o->v_len);
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
         const cache c = cache_of(job, &places[t], o->layer, shape);
         if (job->status == MO_OK) {
             check_span(job, o, places[t].position, c.length);
         }
         for (int head = 0; job->status == MO_OK && head < o->heads; head++) {
-            attend_head(job, &p, t, head, &c, places[t].position);
+            if (o->kv == MO_KV_I16) {
+                attend_codes(job, &p, t, head, &c, places[t].position);
+            } else {
+                attend_head(job, &p, t, head, &c, places[t].position);
+            }
         }
         if (job->status == MO_OK) {
             mo_op_quantize(job->k, &p.mixed, t);

@@ -1,5 +1,6 @@
 /* The table of the instruction set i8mm. */
 #include "numeric/arm/lanes_neon.h"
+#include "numeric/arm/planes_neon.h"
 #include "numeric/products.h"
 
 /* Written once for all instruction sets, on the lanes above. */

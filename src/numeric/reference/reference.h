@@ -38,6 +38,13 @@ void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t cou
                          int64_t heads, float scale, float *m, float *l, float *o, mo_scratch *scratch);
 void mo_reference_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);
 void mo_reference_attend_finish(float *O, float L, int64_t n);
+bool mo_reference_code(const float *x, int64_t n, int8_t *high, int8_t *low, float *scale);
+void mo_reference_turn_back(float *x, int64_t n);
+void mo_reference_attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const int8_t *q,
+                               const float *g, int64_t heads, float *m, float *l, float *r, float *t,
+                               mo_scratch *scratch);
+void mo_reference_merge_codes(float *M, float *L, float *O, float m, float l, float r, const float *t,
+                              int64_t n);
 void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps,
                            int64_t channels);
 void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,

@@ -1,0 +1,313 @@
+/* Attention by exact sums on the registers of lanes_*.h, a part of ops_body.h: the steps of reference/codes.c, the sums by the
+ * set's sum_planes() (lanes/planes.h). */
+#ifndef MO_NUMERIC_LANES_CODES_BODY_H
+#define MO_NUMERIC_LANES_CODES_BODY_H
+
+#include "numeric/codes.h"
+#include "numeric/lanes/planes.h"
+
+/* ---- Turning and coding ------------------------------------------------------------------------ */
+
+/* Butterflies of a row, and the root. Each stage takes neighbours and leaves their sums in the first half, their differences in the
+ * second, so that the next distance are neighbours again; after the last stage every value is back in its place. */
+static void butterflies(float *x, int64_t n)
+{
+    const int64_t block = mo_turn_block((int)n);
+    const vf root = vf_set(mo_turn_root((int)block));
+    float other[MO_KV_LONGEST];
+    for (int64_t at = 0; at < n; at += block) {
+        float *from = x + at, *to = other;
+        for (int64_t distance = 1; distance < block; distance *= 2) {
+            int64_t i = 0;
+            for (; i + LANES <= block / 2; i += LANES) {
+                vf a, b;
+                vf_unzip(vf_load(from + 2 * i), vf_load(from + 2 * i + LANES), &a, &b);
+                vf_store(to + i, vf_add(a, b));
+                vf_store(to + block / 2 + i, vf_sub(a, b));
+            }
+            for (; i < block / 2; i++) {
+                const float a = from[2 * i], b = from[2 * i + 1];
+                to[i] = a + b;
+                to[block / 2 + i] = a - b;
+            }
+            float *swap = from;
+            from = to;
+            to = swap;
+        }
+        if (from != x + at) {
+            memcpy(x + at, from, sizeof *x * (size_t)block);
+        }
+    }
+    EACH_LANES(i, n)
+    {
+        put(x + i, vf_mul(get(x + i, n - i), root), n - i);
+    }
+}
+
+static void flip(float *x, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = mo_float_of(mo_bits_of(from[i]) ^ mo_turn_sign((uint32_t)i));
+    }
+}
+
+static void turn_back(float *x, int64_t n)
+{
+    butterflies(x, n);
+    flip(x, x, n);
+}
+
+static bool code(const float *x, int64_t n, int8_t *high, int8_t *low, float *scale)
+{
+    float row[MO_KV_LONGEST];
+    flip(row, x, n);
+    butterflies(row, n);
+    const bool finite = finite_row(row, n);
+    vf most = vf_set(0.0f);
+    EACH_LANES(i, n)
+    {
+        most = vf_max(most, vf_abs(get(row + i, n - i)));
+    }
+    float lane[LANES];
+    vf_store(lane, most);
+    const float amax = largest(lane, LANES);
+    const bool zero = !finite || amax < MO_CODE_TINY;
+    const float inverse = zero ? 0.0f : MO_CODE_MOST / amax;
+    *scale = zero ? 0.0f : amax / MO_CODE_MOST;
+    if (zero) {
+        memset(high, 0, (size_t)n);
+        memset(low, 0, (size_t)n);
+        return finite;
+    }
+    for (int64_t i = 0; i < n; i++) { /* adding 1.5 * 2^23 rounds and leaves the code in the last bits */
+        const uint32_t c = mo_bits_of(row[i] * inverse + MO_SHARE_ROUND) + 128u;
+        high[i] = (int8_t)(uint8_t)(c >> 8);
+        low[i] = (int8_t)(uint8_t)(c ^ 128u);
+    }
+    return true;
+}
+
+/* ---- A chunk ----------------------------------------------------------------------------------- */
+
+enum {
+    CODE_ROWS = 64, /* queries that share a pass over the block */
+    CODE_UNITS = 32 /* of which int32 holds the sum: 512 channels */
+};
+
+/* What one call keeps in its scratch: 112 KiB. */
+typedef struct codes_space {
+    int32_t sum[CODE_ROWS][MO_KV_BLOCK];
+    int32_t more[CODE_ROWS][MO_KV_BLOCK]; /* of the channels from 512 on */
+    float x[CODE_ROWS][MO_KV_BLOCK];      /* scores, then share * s_v */
+    int8_t weight[CODE_ROWS][2][MO_KV_BLOCK];
+} codes_space;
+
+_Static_assert(sizeof(codes_space) <= sizeof(mo_scratch), "a chunk of codes fits the scratch");
+
+typedef uint16_t byte_pairs __attribute__((vector_size(16)));
+
+/* Sixteen weights with their offsets, as fma left them: byte 2 is the high one, byte 1 the low one plus 128. */
+INLINE void pack_weights(const uint32_t *y, int8_t *high, int8_t *low)
+{
+    uint8_t h[MO_KV_UNIT], l[MO_KV_UNIT];
+    byte_pairs p, q;
+    for (int i = 0; i < MO_KV_UNIT; i++) {
+        h[i] = (uint8_t)(y[i] >> 16);
+        l[i] = (uint8_t)(y[i] >> 8 ^ 128u);
+    }
+    memcpy(&p, h, sizeof p);
+    memcpy(&q, l, sizeof q);
+    p = __builtin_shufflevector(p, p, 0, 4, 1, 5, 2, 6, 3, 7); /* the order of mo_kv_slot() */
+    q = __builtin_shufflevector(q, q, 0, 4, 1, 5, 2, 6, 3, 7);
+    memcpy(high, &p, sizeof p);
+    memcpy(low, &q, sizeof q);
+}
+
+static const float weight_offsets[32] = {
+#define OFFSET(u)                                                                                            \
+    (float)(8388608 + 32768 + 4 + 8 * (((u)&1) << 4 | ((u)&2) << 2 | ((u)&4) | ((u)&8) >> 2 | (u) >> 4))
+    OFFSET(0),  OFFSET(1),  OFFSET(2),  OFFSET(3),  OFFSET(4),  OFFSET(5),  OFFSET(6),  OFFSET(7),
+    OFFSET(8),  OFFSET(9),  OFFSET(10), OFFSET(11), OFFSET(12), OFFSET(13), OFFSET(14), OFFSET(15),
+    OFFSET(16), OFFSET(17), OFFSET(18), OFFSET(19), OFFSET(20), OFFSET(21), OFFSET(22), OFFSET(23),
+    OFFSET(24), OFFSET(25), OFFSET(26), OFFSET(27), OFFSET(28), OFFSET(29), OFFSET(30), OFFSET(31),
+#undef OFFSET
+};
+
+/* Positions of a block that a row sees, and the whole units around them. */
+typedef struct code_span {
+    int64_t begin, end, from, to;
+} code_span;
+
+INLINE code_span span_of(mo_seen s)
+{
+    const int64_t begin = s.begin % MO_KV_BLOCK, end = begin + s.end - s.begin;
+    return (code_span){.begin = begin,
+                       .end = end,
+                       .from = begin / MO_KV_UNIT * MO_KV_UNIT,
+                       .to = (end + MO_KV_UNIT - 1) / MO_KV_UNIT * MO_KV_UNIT};
+}
+
+/* Sums to scores; what is not seen becomes -infinity. The largest. */
+INLINE float scale_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
+                          bool wide)
+{
+    if (wide) {
+        for (int64_t i = span.from; i < span.to; i++) {
+            const int32_t a = s->sum[r][i], b = s->more[r][i];
+            x[i] =
+                scales[i] * fmaf(MO_CODE_BASE, (float)((a >> 8) + (b >> 8)), (float)((a & 255) + (b & 255)));
+        }
+    } else {
+        for (int64_t i = span.from; i < span.to; i += LANES) {
+            vf_store(x + i, vf_mul(vf_load(scales + i), vf_of_int(vi_load(s->sum[r] + i))));
+        }
+    }
+    for (int64_t i = span.from; i < span.begin; i++) {
+        x[i] = -INFINITY;
+    }
+    for (int64_t i = span.end; i < span.to; i++) {
+        x[i] = -INFINITY;
+    }
+    return largest(x + span.from, span.to - span.from);
+}
+
+/* Scores to share * s_v, the largest of which is returned; l is the shares' sum. */
+INLINE float share_out(float *x, code_span span, const float *scales, float top, float g, float *l)
+{
+    const float slope = g * MO_SHARE_LOG2E;
+    const vf e = vf_set(slope), least = vf_set(mo_share_least(slope)), none = vf_set(0.0f);
+    vi sum = vi_set(0);
+    vf most = none;
+    for (int64_t i = span.from; i < span.to; i += LANES) {
+        const vf score = vf_load(x + i);
+        const vm seen = vf_less(vf_set(-INFINITY), score);
+        const vf d = vf_max(least, vf_sub(score, vf_set(top)));
+        const vf shifted = vf_fma(d, e, vf_set(MO_SHARE_ROUND));
+        const vf r = vf_fma(d, e, vf_negate(vf_sub(shifted, vf_set(MO_SHARE_ROUND))));
+        vf p = vf_fma(vf_set(MO_SHARE_C4), r, vf_set(MO_SHARE_C3));
+        p = vf_fma(p, r, vf_set(MO_SHARE_C2));
+        p = vf_fma(p, r, vf_set(MO_SHARE_C1));
+        p = vf_fma(p, r, vf_set(1.0f));
+        p = vf_of_bits(vi_add(vi_bits(p), vi_to_exponent(vi_bits(shifted))));
+        p = vf_pick(seen, p, none);
+        const vi counted = vi_bits(vf_fma(p, vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));
+        sum = vi_add(sum, vi_sub(counted, vi_set(0x4B000000)));
+        const vf w =
+            vf_pick(seen, vf_mul(p, vf_load(scales + i)), none); /* a scale nobody wrote may be none */
+        most = vf_max(most, w);
+        vf_store(x + i, w);
+    }
+    float lane[LANES], count[LANES];
+    vf_store(lane, most);
+    vf_store(count, vf_of_bits(sum));
+    uint32_t all = 0;
+    for (int i = 0; i < LANES; i++) {
+        all += mo_bits_of(count[i]);
+    }
+    *l = (float)(int32_t)all * MO_SHARE_BACK;
+    return largest(lane, LANES);
+}
+
+/* The weights of one row; returns r. */
+INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
+{
+    const float *w = s->x[r];
+    const vf inverse = vf_set(most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most);
+    memset(s->weight[r], 0, sizeof s->weight[r]);
+    for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
+        float y[MO_KV_UNIT];
+        uint32_t bits[MO_KV_UNIT];
+        for (int j = 0; j < MO_KV_UNIT; j += LANES) {
+            vf_store(y + j, vf_fma(vf_load(w + i + j), inverse, vf_load(weight_offsets + i % 32 + j)));
+        }
+        memcpy(bits, y, sizeof bits);
+        pack_weights(bits, s->weight[r][0] + i, s->weight[r][1] + i);
+    }
+    return (most * MO_WEIGHT_BACK) * MO_CODE_BASE;
+}
+
+/* t = the weighted sums of the values, 128 channels at a time, over the positions of [from, to). */
+static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *values, int64_t from, int64_t to,
+                       int64_t rows, float *t)
+{
+    const int64_t n = kv->v_len, pad = mo_kv_padded((int)n);
+    const plane_rows a = {
+        .codes = &s->weight[0][0][0] + from, .stride = sizeof s->weight[0], .low = MO_KV_BLOCK, .rows = rows};
+    for (int64_t j = 0; j < n; j += MO_KV_BLOCK) {
+        const int8_t *high = values + from * pad + j * MO_KV_UNIT;
+        const plane_block b = {.high = high, .low = high + MO_KV_BLOCK * pad, .stride = pad * MO_KV_UNIT};
+        const int64_t some = pad - j < MO_KV_BLOCK ? pad - j : MO_KV_BLOCK;
+        sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0]);
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t i = 0; i < some && j + i < n; i += LANES) {
+                put(t + r * n + j + i, vf_of_int(vi_load(s->sum[r] + i)), n - j - i);
+            }
+        }
+    }
+}
+
+/* Rows q + r * 2 * pad of at most CODE_ROWS queries. */
+static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen *seen, const int8_t *q,
+                             const float *g, int64_t rows, float *m, float *l, float *r, float *t)
+{
+    const uint8_t *block = mo_kv_block(kv, seen[0].begin);
+    const int8_t *keys = (const int8_t *)block + kv->k_at;
+    const float *key_scales = (const float *)(const void *)(block + kv->ks_at);
+    const float *value_scales = (const float *)(const void *)(block + kv->vs_at);
+    const int64_t pad = mo_kv_padded((int)kv->k_len), units = pad / MO_KV_UNIT;
+    const bool wide = units > CODE_UNITS;
+    int64_t from = MO_KV_BLOCK, to = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const code_span span = span_of(seen[i]);
+        from = span.from < from ? span.from : from;
+        to = span.to > to ? span.to : to;
+    }
+    const plane_rows a = {.codes = q, .stride = 2 * pad, .low = pad, .rows = rows};
+    const plane_block b = {.high = keys, .low = keys + MO_KV_BLOCK * pad, .stride = MO_KV_BLOCK * MO_KV_UNIT};
+    sum_planes(&a, &b, from, to, wide ? CODE_UNITS : units, s->sum[0]);
+    if (wide) {
+        const int64_t first = CODE_UNITS * MO_KV_UNIT;
+        const plane_rows rest = {.codes = q + first, .stride = 2 * pad, .low = pad, .rows = rows};
+        const plane_block tail = {
+            .high = b.high + first * MO_KV_BLOCK, .low = b.low + first * MO_KV_BLOCK, .stride = b.stride};
+        sum_planes(&rest, &tail, from, to, units - CODE_UNITS, s->more[0]);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const code_span span = span_of(seen[i]);
+        const float top = scale_scores(s, s->x[i], i, span, key_scales, wide);
+        m[i] = g[i] * top;
+        r[i] = weigh_row(s, i, span, share_out(s->x[i], span, value_scales, top, g[i], &l[i]));
+    }
+    sum_values(s, kv, (const int8_t *)block + kv->v_at, from, to, rows, t);
+}
+
+static void attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const int8_t *q,
+                         const float *g, int64_t heads, float *m, float *l, float *r, float *t,
+                         mo_scratch *scratch)
+{
+    codes_space *space = (void *)scratch;
+    const int64_t all = count * heads, stride = 2 * (int64_t)mo_kv_padded((int)kv->k_len);
+    for (int64_t i = 0, some; i < all; i += some) {
+        mo_seen seen[CODE_ROWS];
+        some = all - i < CODE_ROWS ? all - i : CODE_ROWS;
+        for (int64_t j = 0; j < some; j++) {
+            seen[j] = spans[(i + j) / heads];
+        }
+        attend_code_rows(space, kv, seen, q + i * stride, g + i, some, m + i, l + i, r + i,
+                         t + i * kv->v_len);
+    }
+}
+
+static void merge_codes(float *M, float *L, float *O, float m, float l, float r, const float *t, int64_t n)
+{
+    const float top = *M > m ? *M : m;
+    const float a = mo_exp(*M - top), b = mo_exp(m - top);
+    *M = top;
+    *L = fmaf(b, l, a * *L);
+    EACH_LANES(j, n)
+    {
+        put(O + j, vf_fma(vf_set(b * r), get(t + j, n - j), vf_mul(vf_set(a), get(O + j, n - j))), n - j);
+    }
+}
+
+#endif
