@@ -472,6 +472,54 @@ static void hostile_schemas_take_bounded_time(void **state)
     free(text);
 }
 
+/* Masks of all their states can be made, and order and commas are as they are for few. */
+static void optional_properties_come_in_any_number(void **state)
+{
+    static const struct {
+        const char *required;
+        const char *yes[4], *no[4];
+    } cases[] = {
+        {"",
+
+         {"{}", "{'p0': 1}", "{'p3': 1, 'p2999': 2}", "{'p0': 1, 'p1': 2, 'p1500': 3}"},
+         {"{'p3': 1, 'p2': 2}", "{'p3000': 1}", "{'p1': 1, }", "{, 'p1': 1}"}},
+        {"'p1000'",
+
+         {"{'p1000': 1}", "{'p3': 1, 'p1000': 2}", "{'p1000': 1, 'p2999': 2}",
+          "{'p1': 1, 'p1000': 1, 'p1001': 2}"},
+         {"{}", "{'p3': 1}", "{'p1000': 1, 'p3': 1}", "{'p3': 1, 'p2999': 2}"}},
+        {"'p0', 'p1', 'p2999'",
+
+         {"{'p0': 1, 'p1': 2, 'p2999': 3}", "{'p0': 1, 'p1': 2, 'p7': 3, 'p8': 1, 'p2999': 3}",
+          "{'p0': 1, 'p1': 2, 'p2998': 3, 'p2999': 3}", "{'p0': 1, 'p1': 2, 'p2999': 3 }"},
+         {"{'p0': 1, 'p1': 2}", "{'p0': 1, 'p7': 3, 'p1': 2, 'p2999': 3}",
+          "{'p0': 1, 'p1': 2, 'p2999': 3, 'p7': 3}", "{'p00': 1, 'p0': 1, 'p1': 2, 'p2999': 3}"}},
+    };
+    char *text = malloc(1 << 20);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_grammar *g;
+        mo_error err;
+        char *p = text + sprintf(text, "{'type':'object','properties':{");
+        for (int k = 0; k < 3000; k++) {
+            p += sprintf(p, "%s'p%d':{'type':'integer'}", k ? "," : "", k);
+        }
+        sprintf(p, "},'required':[%s],'additionalProperties':false}", cases[i].required);
+        char *schema = quoted(text);
+        check_status(open_schema(schema, true, &g, &err), &err);
+        for (size_t k = 0; k < 8; k++) {
+            char *answer = quoted(k < 4 ? cases[i].yes[k] : cases[i].no[k - 4]);
+            if (toy_matches(g, answer, strlen(answer), k % 2) != (k < 4)) {
+                fail_msg("%zu: %s", i, answer);
+            }
+            free(answer);
+        }
+        mo_grammar_close(g);
+        free(schema);
+    }
+    free(text);
+}
+
 static void memory_may_end_anywhere(void **state)
 {
     (void)state;
@@ -512,6 +560,7 @@ int main(void)
         cmocka_unit_test(what_excludes_itself_is_enforced),
         cmocka_unit_test(errors_name_the_path),
         cmocka_unit_test(hostile_schemas_take_bounded_time),
+        cmocka_unit_test(optional_properties_come_in_any_number),
         cmocka_unit_test(memory_may_end_anywhere),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -441,6 +441,36 @@ def constraints_that_cannot_hold_are_400(s):
     assert s.post("/v1/chat/completions", chat(grammar='root ::= "a"', tools=[TOOL]), 400)["error"]["param"] == "grammar"
 
 
+@test
+def wide_schemas_are_enforced(s):
+    def ask(schema, **more):
+        a = s.post("/v1/chat/completions", chat(json_schema=schema, max_tokens=60, **more))
+        assert "warnings" not in a, a
+        return a["choices"][0]
+    names = ["p%d" % i for i in range(2000)]
+    wide = {"type": "object", "properties": {n: {"type": "integer"} for n in names}, "additionalProperties": False}
+    first = ask({**wide, "required": ["p1500"]})
+    if first["finish_reason"] == "stop":
+        assert "p1500" in json.loads(first["message"]["content"])
+    some = ask({**wide, "additionalProperties": True})
+    assert some["message"]["content"].startswith("{")
+    one = ask({"anyOf": [{"type": "object", "properties": {n: {"const": 1}}, "required": [n], "additionalProperties": False} for n in names]})
+    assert one["finish_reason"] == "stop" and list(json.loads(one["message"]["content"]).values()) == [1]
+
+
+@test
+def constraints_that_no_answer_can_follow_are_400(s):
+    vocabulary = s.ask("/v1/models/pebble", None, "GET")[1]
+    none = {str(i): -100 for i in range(json.loads(vocabulary)["meta"]["n_vocab"])}
+    for stream in (False, True):
+        code, text, _ = s.ask("/v1/chat/completions", chat(logit_bias=none, stream=stream))
+        data = text[6:] if code == 200 else text  # a stream may have begun
+        error = json.loads(data.split("\n\n")[-2][6:] if code == 200 else text)["error"]
+        assert error["type"] == "invalid_request_error" and error["param"] == "logit_bias", (code, text)
+    code, text, _ = s.ask("/v1/chat/completions", chat(grammar='root ::= ("a"? "a"? ("b"? "b"?){0,3000}){0,3000} "c"', max_tokens=300))
+    assert code == 200 or (code == 400 and json.loads(text)["error"]["param"] == "grammar"), (code, text)
+
+
 # ---- Tools
 
 

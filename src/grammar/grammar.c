@@ -140,9 +140,10 @@ static mo_status failure(mo_machine *m, mo_error *err)
 {
     return m->failed == MO_ENOMEM
                ? mo_fail(err, MO_ENOMEM, "no memory for a constraint")
-               : mo_fail(err, MO_ENOSPC,
-                         "the grammar can be read in too many ways here; write it so that fewer alternatives "
-                         "begin alike");
+               : mo_fail(
+                     err, MO_ENOSPC,
+                     "the grammar, or the schema, can be read in too many ways here; write it so that fewer "
+                     "alternatives begin alike");
 }
 
 /* ---- Constraints ---- */

@@ -76,7 +76,7 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
         mo_machine_close(m);
         return mo_fail(err, status, "%s",
                        status == MO_ENOMEM ? "no memory for a grammar"
-                                           : "the grammar can begin in too many ways");
+                                           : "the grammar, or the schema, can begin in too many ways");
     }
     *out = m;
     return MO_OK;
@@ -97,6 +97,7 @@ void mo_machine_close(mo_machine *m)
     free(m->cells);
     free(m->order);
     free(m->queue);
+    free(m->more);
     free(m->gathered);
     free(m);
 }
@@ -117,7 +118,7 @@ static void begin(mo_machine *m)
         memset(m->cells, 0, (m->cell_mask + 1) * sizeof *m->cells);
         m->stamp = 1;
     }
-    m->cell_count = m->queue_count = 0;
+    m->cell_count = m->queue_count = m->queue_first = m->more_count = 0;
     m->accepts = false;
 }
 
@@ -152,7 +153,7 @@ static bool grow_cells(mo_machine *m)
         m->cells[at] = cell;
         m->order[i] = at;
     }
-    m->queue_count = 0; /* their places have changed */
+    m->queue_count = m->queue_first = 0; /* their places have changed */
     for (uint32_t i = 0; i < m->cell_count; i++) {
         if (m->cells[m->order[i]].queued) {
             m->queue[m->queue_count++] = m->order[i];
@@ -165,6 +166,24 @@ static bool grow_cells(mo_machine *m)
 static bool consumes(mo_node_kind kind)
 {
     return kind == MO_NODE_LITERAL || kind == MO_NODE_SET || kind == MO_NODE_TOKEN;
+}
+
+/* More stacks for a cell. They are put together when it is followed: what many alternatives lead to is followed once. */
+static bool arrive(mo_machine *m, mo_cell *cell, uint32_t stacks)
+{
+    if (m->more_count == m->more_space) {
+        const uint32_t space = 2 * m->more_space + 64;
+        mo_arrival *more = realloc(m->more, space * sizeof *more);
+        if (!more) {
+            fail(m, MO_ENOMEM);
+            return false;
+        }
+        m->more = more;
+        m->more_space = space;
+    }
+    m->more[m->more_count++] = (mo_arrival){stacks, cell->more};
+    cell->more = m->more_count;
+    return true;
 }
 
 /* The program may be at this node; of a loop, sub counts the rounds that are done. */
@@ -183,30 +202,41 @@ static void add(mo_machine *m, uint32_t node, uint32_t sub, uint32_t stacks)
         at = (at + 1) & m->cell_mask;
     }
     mo_cell *cell = &m->cells[at];
-    if (cell->stamp == m->stamp) {
-        const uint32_t both = mo_stacks_unite(&m->stacks, cell->item.stacks, stacks);
-        if (both == cell->item.stacks) {
-            return;
-        }
-        cell->item.stacks = both;
-        if (cell->queued || consumes(m->program->nodes[node].kind)) {
-            return;
-        }
-    } else {
+    if (cell->stamp != m->stamp) {
         if (2 * m->cell_count > m->cell_mask) {
             if (grow_cells(m)) {
                 add(m, node, sub, stacks);
             }
             return;
         }
-        *cell = (mo_cell){{node, sub, stacks}, m->stamp, false};
+        *cell = (mo_cell){.item = {node, sub, MO_STACKS_NONE}, .stamp = m->stamp};
         m->order[m->cell_count++] = at;
-        if (consumes(m->program->nodes[node].kind)) {
-            return;
-        }
+    } else if (cell->item.stacks == stacks || (cell->more && m->more[cell->more - 1].stacks == stacks)) {
+        return;
     }
-    cell->queued = true;
-    m->queue[m->queue_count++] = at;
+    if (arrive(m, cell, stacks) && !cell->queued && !consumes(m->program->nodes[node].kind)) {
+        cell->queued = true;
+        m->queue[(m->queue_first + m->queue_count++) & m->cell_mask] = at;
+    }
+}
+
+/* Takes what has arrived at a cell, as one set. */
+static uint32_t take(mo_machine *m, mo_cell *cell)
+{
+    uint32_t i = cell->more;
+    const uint32_t first = m->more[i - 1].stacks, second = m->more[i - 1].next;
+    cell->more = 0;
+    if (second == 0) {
+        return first;
+    }
+    if (m->more[second - 1].next == 0) {
+        return mo_stacks_unite(&m->stacks, first, m->more[second - 1].stacks);
+    }
+    const size_t begin = m->stacks.scratch_used;
+    for (; i != 0; i = m->more[i - 1].next) {
+        mo_stacks_gather(&m->stacks, m->more[i - 1].stacks);
+    }
+    return mo_stacks_gathered(&m->stacks, begin);
 }
 
 /* As add() for a node at its beginning. */
@@ -367,22 +397,32 @@ static uint32_t intern(mo_machine *m, const mo_item *items, uint32_t count, bool
 static uint32_t finish(mo_machine *m)
 {
     while (m->queue_count > 0 && m->failed == MO_OK) {
-        mo_cell *cell = &m->cells[m->queue[--m->queue_count]];
+        mo_cell *cell = &m->cells[m->queue[m->queue_first]];
+        m->queue_first = (m->queue_first + 1) & m->cell_mask;
+        m->queue_count--;
         cell->queued = false;
-        follow(m, cell->item);
+        const uint32_t before = cell->item.stacks, more = take(m, cell);
+        cell->item.stacks = before == MO_STACKS_NONE ? more : mo_stacks_unite(&m->stacks, before, more);
+        if (cell->item.stacks != before && m->stacks.failed == MO_OK) {
+            follow(m, (mo_item){cell->item.node, cell->item.sub, more}); /* the others were */
+        }
         if (m->stacks.failed != MO_OK) {
             fail(m, m->stacks.failed);
         }
     }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < m->cell_count && m->failed == MO_OK; i++) {
+        mo_cell *cell = &m->cells[m->order[i]];
+        if (consumes(m->program->nodes[cell->item.node].kind)) {
+            cell->item.stacks = take(m, cell);
+            m->gathered[count++] = cell->item;
+        }
+    }
+    if (m->stacks.failed != MO_OK) {
+        fail(m, m->stacks.failed);
+    }
     if (m->failed != MO_OK) {
         return MO_STATE_DEAD;
-    }
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < m->cell_count; i++) {
-        const mo_item *item = &m->cells[m->order[i]].item;
-        if (consumes(m->program->nodes[item->node].kind)) {
-            m->gathered[count++] = *item;
-        }
     }
     if (count > 1) {
         qsort(m->gathered, count, sizeof *m->gathered, by_place);

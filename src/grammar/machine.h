@@ -33,10 +33,15 @@ typedef struct mo_state {
 } mo_state;
 
 typedef struct mo_cell { /* of the state under construction */
-    mo_item item;
+    mo_item item;        /* with the stacks that were followed; MO_STACKS_NONE: none yet */
     uint32_t stamp;
+    uint32_t more; /* stacks that came since: a list in `more`; 0: none */
     bool queued;
 } mo_cell;
+
+typedef struct mo_arrival {
+    uint32_t stacks, next; /* next: as mo_cell.more */
+} mo_arrival;
 
 typedef struct mo_machine {
     const mo_program *program;
@@ -53,8 +58,10 @@ typedef struct mo_machine {
     mo_cell *cells; /* a table */
     uint32_t cell_mask, cell_count, stamp;
     uint32_t *order; /* the cells in use */
-    uint32_t *queue;
-    uint32_t queue_count;
+    uint32_t *queue; /* a ring */
+    uint32_t queue_first, queue_count;
+    mo_arrival *more;
+    uint32_t more_count, more_space;
     bool accepts;
     mo_item *gathered;
     mo_status failed; /* MO_ENOMEM or MO_ENOSPC: what was asked for is not to be used */

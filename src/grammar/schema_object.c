@@ -246,28 +246,8 @@ static mo_status write_member(object *o, member *m)
     return status;
 }
 
-/* Any of the optional members low to high - 1, each after a comma. */
-static mo_status write_rest(object *o, size_t low, size_t high, char name[MO_RULE_NAME])
-{
-    mo_writer body = {0};
-    mo_status status = MO_OK;
-    if (high - low <= 8) {
-        for (size_t i = low; i < high; i++) {
-            mo_writer_print(&body, "(\",\" %s %s)? ", o->ws, o->members[i].rule);
-        }
-    } else {
-        char first[MO_RULE_NAME], second[MO_RULE_NAME];
-        const size_t middle = low + (high - low) / 2;
-        status = write_rest(o, low, middle, first);
-        status = status == MO_OK ? write_rest(o, middle, high, second) : status;
-        mo_writer_print(&body, "%s %s", first, second);
-    }
-    mo_schema_name(o->s, name);
-    const mo_status defined = mo_schema_define(o->s, name, &body);
-    return status == MO_OK ? defined : status;
-}
-
-/* At least one of the optional members low to high - 1. Halves keep it short and flat, however many there are. */
+/* At least one of the members low to high - 1, which are optional. Halves keep it short and flat, however many there are: behind any
+ * of them, as many commas may follow as there are levels. */
 static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RULE_NAME])
 {
     if (high - low == 1) {
@@ -275,37 +255,44 @@ static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RUL
         return MO_OK;
     }
     mo_writer body = {0};
-    char first[MO_RULE_NAME], rest[MO_RULE_NAME], second[MO_RULE_NAME];
+    char first[MO_RULE_NAME], second[MO_RULE_NAME];
     const size_t middle = low + (high - low) / 2;
     mo_status status = write_some(o, low, middle, first);
-    status = status == MO_OK ? write_rest(o, middle, high, rest) : status;
     status = status == MO_OK ? write_some(o, middle, high, second) : status;
     if (status != MO_OK) {
         return status;
     }
-    mo_writer_print(&body, "%s %s | %s", first, rest, second);
+    mo_writer_print(&body, "%s (\",\" %s %s)? | %s", first, o->ws, second, second);
     mo_schema_name(o->s, name);
     return mo_schema_define(o->s, name, &body);
 }
 
 /* With a required one the commas are known: those before it bring their own behind them, those after it in front. */
-static void write_around_required(object *o, mo_writer *out)
+static mo_status write_around_required(object *o, mo_writer *out)
 {
     bool past = false;
-    for (size_t i = 0; i < o->count; i++) {
-        const member *m = &o->members[i];
-        if (!past && m->required) {
-            mo_writer_print(out, " %s", m->rule);
-            past = true;
-        } else if (!past) {
-            mo_writer_print(out, " (%s \",\" %s)?", m->rule, o->ws);
-        } else {
-            mo_writer_print(out, m->required ? " \",\" %s %s" : " (\",\" %s %s)?", o->ws, m->rule);
+    mo_status status = MO_OK;
+    for (size_t i = 0; i < o->count && status == MO_OK;) {
+        char some[MO_RULE_NAME];
+        size_t end = i;
+        while (end < o->count && !o->members[end].required) {
+            end++;
         }
+        if (end == i) {
+            mo_writer_print(out, past ? " \",\" %s %s" : " %s%s", past ? o->ws : "", o->members[i].rule);
+            past = true;
+            i++;
+            continue;
+        }
+        status = write_some(o, i, end, some);
+        mo_writer_print(out, past ? " (\",\" %s %s)?" : " (%s \",\" %s)?", past ? o->ws : some,
+                        past ? some : o->ws);
+        i = end;
     }
     if (o->extra) {
         mo_writer_print(out, " (\",\" %s %s)*", o->ws, o->pair);
     }
+    return status;
 }
 
 static mo_status write_optional(object *o, mo_writer *out)
@@ -381,9 +368,9 @@ static mo_status write(object *o, mo_writer *out)
     }
     mo_writer_print(out, "\"{\" %s", o->ws);
     if (o->required > 0) {
-        write_around_required(o, out);
+        status = write_around_required(o, out);
         mo_writer_print(out, " %s \"}\"", o->ws);
-        return MO_OK;
+        return status;
     }
     mo_writer_print(out, " (");
     status = write_optional(o, out);

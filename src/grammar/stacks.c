@@ -211,7 +211,49 @@ uint32_t mo_stacks_unite(mo_stacks *s, uint32_t a, uint32_t b)
 
 static int by_place(const void *a, const void *b)
 {
-    return compare(a, b);
+    const mo_frame *x = a, *y = b;
+    const int order = compare(x, y);
+    return order ? order : (x->below > y->below) - (x->below < y->below);
+}
+
+void mo_stacks_gather(mo_stacks *s, uint32_t set)
+{
+    for (uint32_t i = 0; i < s->sets[set].count && s->failed == MO_OK; i++) {
+        scratch_add(s, s->frames[s->sets[set].at + i]);
+        s->work++;
+    }
+    if (s->work > MO_STACKS_WORK) {
+        fail(s, MO_ENOSPC);
+    }
+}
+
+uint32_t mo_stacks_gathered(mo_stacks *s, size_t begin)
+{
+    const size_t end = s->scratch_used;
+    size_t kept = begin;
+    if (s->failed == MO_OK && end - begin > 1) {
+        qsort(s->scratch + begin, end - begin, sizeof *s->scratch, by_place);
+    }
+    for (size_t i = begin; i < end && s->failed == MO_OK;) {
+        mo_frame frame = s->scratch[i];
+        const size_t inner = s->scratch_used;
+        for (i++; i < end && compare(&frame, &s->scratch[i]) == 0; i++) {
+            const uint32_t below = s->scratch[i].below;
+            if (below != s->scratch[i - 1].below && frame.node != MO_FRAME_END) {
+                if (s->scratch_used == inner) { /* the first that differs brings the one before */
+                    mo_stacks_gather(s, frame.below);
+                }
+                mo_stacks_gather(s, below);
+            }
+        }
+        if (s->scratch_used > inner) {
+            frame.below = mo_stacks_gathered(s, inner);
+        }
+        s->scratch[kept++] = frame;
+    }
+    const uint32_t set = s->failed == MO_OK ? intern(s, s->scratch + begin, (uint32_t)(kept - begin)) : 0;
+    s->scratch_used = begin;
+    return set;
 }
 
 uint32_t mo_stacks_make(mo_stacks *s, mo_frame *frames, uint32_t count)

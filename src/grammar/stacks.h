@@ -58,4 +58,9 @@ uint32_t mo_stacks_unite(mo_stacks *s, uint32_t a, uint32_t b);
 /* A set with these frames, of which some may be alike; 0 when `failed`. Sorts them. */
 uint32_t mo_stacks_make(mo_stacks *s, mo_frame *frames, uint32_t count);
 
+/* The stacks of any number of sets: `begin` is scratch_used before the first was gathered. Takes time by the number of frames,
+ * where one union after the other would take its square. 0 when `failed`. */
+void mo_stacks_gather(mo_stacks *s, uint32_t set);
+uint32_t mo_stacks_gathered(mo_stacks *s, size_t begin);
+
 #endif

@@ -130,8 +130,16 @@ static void complete(srv_generation *g)
     srv_generation_close(g);
 }
 
+/* The field that the grammar comes from. */
+static const char *constraint(const srv_generation *g)
+{
+    return srv_format_asked(&g->format) ? g->format.param : "tools";
+}
+
+/* What the engine could not do. Where no other try can, it is the request's fault, so that clients do not ask again. */
 static void fail(srv_generation *g, const mo_error *err)
 {
+    const bool biased = g->parameters.sampler.bias_count > 0;
     if (g->failed) {
         return; /* the first reason counts */
     }
@@ -141,6 +149,10 @@ static void fail(srv_generation *g, const mo_error *err)
                       "the server is shutting down; the answer is not complete");
     } else if (err->status == MO_ECANCELLED) {
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL, "the request was cancelled");
+    } else if (err->status == MO_EINVAL && (g->grammar || biased)) { /* no token is allowed */
+        srv_fault_set(&g->fault, SRV_FAULT_REQUEST, biased ? "logit_bias" : constraint(g), "%s", err->detail);
+    } else if (err->status == MO_ENOSPC && g->grammar) { /* it cannot be followed */
+        srv_fault_set(&g->fault, SRV_FAULT_REQUEST, constraint(g), "%s", err->detail);
     } else {
         char text[sizeof g->fault.message];
         if (err->status == MO_EIO || err->status == MO_EFORMAT) {

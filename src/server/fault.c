@@ -89,6 +89,7 @@ bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param)
     switch (err->status) {
     case MO_EINVAL:
     case MO_EFORMAT:
+    case MO_ENOSPC: /* of a grammar: a bound that it is over */
     case MO_EUNSUPPORTED: kind = SRV_FAULT_REQUEST; break;
     default: break;
     }

@@ -47,7 +47,7 @@ void srv_fault_name_settings(void (*name)(char *text, size_t size));
  * it. */
 void srv_fault_words(const mo_error *err, const char *path, char *out, size_t size);
 
-/* What a function of the library said: MO_EINVAL, MO_EFORMAT and MO_EUNSUPPORTED are the request's fault, the others ours. */
+/* What a function of the library said: MO_EINVAL, MO_EFORMAT, MO_ENOSPC and MO_EUNSUPPORTED are the request's fault, the others ours. */
 bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param);
 
 /* The prompt is longer than the window: in words that agents look for. */
