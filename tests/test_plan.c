@@ -542,6 +542,18 @@ static void ceiling_from_a_cgroup_v2(void **state)
     assert_int_equal(found(0, -1).available_bytes, 2816 * MIB);
 }
 
+/* 80 MB, of which the program has taken 8. */
+static void a_small_cgroup_leaves_three_quarters(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemAvailable:   16777216 kB\n");
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw\n");
+    put("/sys/fs/cgroup/job/memory.max", "80000000\n");
+    put("/sys/fs/cgroup/job/memory.current", "8000000\n");
+    assert_int_equal(found(0, -1).ram_bytes, 54000000);
+}
+
 static void ceiling_from_a_cgroup_v1(void **state)
 {
     (void)state;
@@ -703,6 +715,23 @@ static void rates_from_json(void **state)
     assert_int_not_equal(mo_rates_load(in_tree("directory"), &r, &err), MO_OK);
 }
 
+/* Whatever was named by mistake: neither the stack nor memory suffers. */
+static void rates_from_anything(void **state)
+{
+    (void)state;
+    enum { DEEP = 60000 };
+    static char text[DEEP + 2];
+    mo_error err;
+    mo_rates r;
+    memset(text, '[', DEEP);
+    assert_int_equal(load_text(text, &r, &err), MO_EFORMAT);
+    assert_says(&err, "levels");
+    assert_int_equal(load_text("{\"device\": [[[[[[[1]]]]]]]}", &r, &err), MO_EFORMAT);
+    assert_says(&err, "device must be a text");
+    assert_int_equal(mo_rates_load("/dev/zero", &r, &err), MO_EFORMAT);
+    assert_says(&err, "larger than 64 KiB");
+}
+
 static void rates_path(void **state)
 {
     (void)state;
@@ -742,10 +771,12 @@ int main(void)
         cmocka_unit_test(sizes_in_words),
         cmocka_unit_test_setup_teardown(ceiling_from_the_machine, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v2, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(a_small_cgroup_leaves_three_quarters, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v1, folder_make, folder_remove),
         cmocka_unit_test(ceiling_of_another_machine),
         cmocka_unit_test_setup_teardown(rates_round_trip, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(rates_from_json, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(rates_from_anything, folder_make, folder_remove),
         cmocka_unit_test(rates_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,11 +13,17 @@
 
 #include "base/cachedir.h"
 #include "base/log.h"
+#include "base/nesting.h"
 #include "base/output.h"
 #include "base/status.h"
 
 #define SIZE_MOST ((double)((int64_t)1 << 60))
 #define RATE_MOST 1e15 /* a petabyte per second: a slip of the keyboard, not a machine */
+
+enum {
+    BYTES_MAX = 1 << 16, /* a hundred times what is written here */
+    LEVELS_MAX = 8,      /* one is used; the parser calls itself for every other */
+};
 
 typedef enum kind { KIND_SIZE, KIND_COUNT, KIND_REAL, KIND_TEXT } kind; /* int64_t, int, double, char[] */
 
@@ -156,26 +162,54 @@ static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_e
     return status;
 }
 
-mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err)
+/* Reads the file into text, which has place for BYTES_MAX + 1 bytes. */
+static mo_status read_file(const char *path, char *text, size_t *length, mo_error *err)
 {
-    json_error_t where;
     FILE *file = fopen(path, "rbe");
     if (!file) {
         return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO,
                        "%s: the rates of a machine cannot be read: %s", path, strerror(errno));
     }
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
-    const bool failed = ferror(file);
+    errno = 0;
+    *length = fread(text, 1, BYTES_MAX + 1, file);
+    const int failed = ferror(file) ? (errno ? errno : EIO) : 0;
     fclose(file);
-    mo_status status;
     if (failed) {
-        status = mo_fail(err, MO_EIO, "%s: the rates of a machine cannot be read", path);
-    } else if (!root) {
-        status = mo_fail(err, MO_EFORMAT, "%s: line %d is not JSON: %s", path, where.line, where.text);
-    } else {
-        status = read_object(path, root, out, err);
+        return mo_fail(err, MO_EIO, "%s: the rates of a machine cannot be read: %s", path, strerror(failed));
     }
+    if (*length > BYTES_MAX) {
+        return mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB, so it does not describe a machine", path,
+                       BYTES_MAX / 1024);
+    }
+    return MO_OK;
+}
+
+static mo_status read_text_of(const char *path, const char *text, size_t length, mo_rates *out, mo_error *err)
+{
+    json_error_t where;
+    if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: a machine is described by one JSON object; this has more than %d levels", path,
+                       LEVELS_MAX);
+    }
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    const mo_status status =
+        root ? read_object(path, root, out, err)
+             : mo_fail(err, MO_EFORMAT, "%s: line %d is not JSON: %s", path, where.line, where.text);
     json_decref(root);
+    return status;
+}
+
+mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err)
+{
+    size_t length = 0;
+    char *text = malloc(BYTES_MAX + 1);
+    if (!text) {
+        return mo_fail(err, MO_ENOMEM, "%s: no memory for the rates of a machine", path);
+    }
+    mo_status status = read_file(path, text, &length, err);
+    status = status == MO_OK ? read_text_of(path, text, length, out, err) : status;
+    free(text);
     return status;
 }
 
