@@ -174,7 +174,7 @@ static void automatic(void **state)
     mo_device_close(forced);
     assert_int_equal(mo_device_choose(NULL, &device, NULL, 0, &err), MO_OK);
     mo_device_close(device);
-    assert_int_equal(mo_device_choose_verbose("none", &device, &err), MO_OK);
+    assert_int_equal(mo_device_choose_verbose("none", &device, why, sizeof why, &err), MO_OK);
     assert_null(device);
 }
 

@@ -68,9 +68,10 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
 static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err)
 {
     mo_device_info info;
-    const mo_status status = ask->to_open
-                                 ? mo_device_choose_verbose(ask->device, &m->device, err)
-                                 : mo_device_choose(ask->device, &m->device, m->why, sizeof m->why, err);
+    /* Who asked for a ceiling of its memory is told in the error. */
+    const bool told = ask->to_open && ask->vram_bytes == 0;
+    const mo_status status = (told ? mo_device_choose_verbose : mo_device_choose)(ask->device, &m->device,
+                                                                                  m->why, sizeof m->why, err);
     if (status == MO_OK && m->device) {
         mo_device_describe(m->device, &info);
         m->device_bytes = info.total_bytes;

@@ -96,7 +96,7 @@ int cli_doctor(int argc, char **argv)
     o.device = device;
     if (mo_doctor_open(&o, &doctor, &err) != MO_OK) {
         cli_say_error("doctor", &err);
-        return CLI_FAILED;
+        return err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     const int wrong = count_wrong(doctor);
     if (json) {

@@ -203,10 +203,10 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
     return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; there are none, sim, cuda and auto", name);
 }
 
-mo_status mo_device_choose_verbose(const char *name, mo_device **out, mo_error *err)
+mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why, size_t why_bytes,
+                                   mo_error *err)
 {
-    char why[MO_DEVICE_WHY];
-    const mo_status status = mo_device_choose(name, out, why, sizeof why, err);
+    const mo_status status = mo_device_choose(name, out, why, why_bytes, err);
     if (status == MO_OK && !*out && *why) {
         mo_log(gpu_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s", why);
     }

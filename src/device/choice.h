@@ -15,7 +15,8 @@ enum { MO_DEVICE_WHY = 256 }; /* bytes that any reason fits into */
  * with commas between. A tool of developers. */
 mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err);
 
-/* mo_device_choose(), and tells the reason in the log, under subsystem "device" and at the level it deserves. */
-mo_status mo_device_choose_verbose(const char *name, mo_device **out, mo_error *err);
+/* mo_device_choose(), and tells the reason in the log as well, under subsystem "device" and at the level it deserves. */
+mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why, size_t why_bytes,
+                                   mo_error *err);
 
 #endif

@@ -59,14 +59,16 @@ static void look_at_memory(mo_visit *v, mo_device *device)
     }
 }
 
-void mo_visit_device(mo_visit *v, const char *name)
+mo_status mo_visit_device(mo_visit *v, const char *name, mo_error *err)
 {
     char why[MO_DEVICE_WHY] = "";
-    mo_error err = {0};
     mo_device *device = NULL;
     unsigned long has = 0, could = 0;
     const int cards = count_cards(v->root, &has, &could);
-    const mo_status status = mo_device_choose(name, &device, why, sizeof why, &err);
+    const mo_status status = mo_device_choose(name, &device, why, sizeof why, err);
+    if (status == MO_EINVAL) {
+        return status;
+    }
     if (device) {
         look_at_memory(v, device);
         mo_device_close(device);
@@ -74,7 +76,7 @@ void mo_visit_device(mo_visit *v, const char *name)
         mo_visit_well(v, "gpu", "there is none that could be used");
     } else if (status != MO_OK || why[0]) {
         mo_visit_wrong(v, "gpu", "nvidia-smi   (says whether the driver works)", "The GPU is not used: %s",
-                       status != MO_OK ? err.detail : why);
+                       status != MO_OK ? err->detail : why);
     } else {
         mo_visit_well(v, "gpu", "not asked for");
     }
@@ -85,4 +87,5 @@ void mo_visit_device(mo_visit *v, const char *name)
             "sit well in it; weights cross so much slower",
             has, could);
     }
+    return MO_OK;
 }

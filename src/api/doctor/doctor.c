@@ -46,7 +46,11 @@ mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_e
     mo_visit_processor(&v);
     mo_visit_memory(&v);
     mo_visit_disk(&v);
-    mo_visit_device(&v, o.device);
+    status = mo_visit_device(&v, o.device, err);
+    if (status != MO_OK) {
+        free(v.list);
+        return status;
+    }
     mo_doctor *d = v.no_memory ? NULL : malloc(sizeof *d);
     if (!d) {
         free(v.list);

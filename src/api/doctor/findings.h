@@ -31,6 +31,7 @@ void mo_visit_wrong(mo_visit *visit, const char *name, const char *mend, const c
 void mo_visit_processor(mo_visit *visit);
 void mo_visit_memory(mo_visit *visit);
 void mo_visit_disk(mo_visit *visit);
-void mo_visit_device(mo_visit *visit, const char *device);
+/* MO_EINVAL: there is no device of that name. */
+mo_status mo_visit_device(mo_visit *visit, const char *device, mo_error *err);
 
 #endif
