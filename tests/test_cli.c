@@ -395,7 +395,7 @@ static void test_bench(void **state)
     expect_failure("bench " TINY " --parallel 2 --prefill 0", 2, "--prefill 1 or more");
     expect_failure("bench " TINY " --parallel 257", 2, "--parallel");
     expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");
-    expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "something to measure");
+    expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "nothing to measure");
     expect_failure("bench --synthetic nothing", 2, "nothing");
 }
 

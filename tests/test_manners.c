@@ -32,15 +32,15 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Starts "moraine ARGUMENTS" in the folder, without a shell between; stdin is a pipe that nobody writes. */
-static pid_t start(const char *arguments)
+/* Starts "BEFORE moraine ARGUMENTS" in the folder, without a shell between; stdin is a pipe that nobody writes. */
+static pid_t start_behind(const char *before, const char *arguments)
 {
     int input[2];
     assert_int_equal(pipe(input), 0);
     const pid_t child = fork();
     if (child == 0) {
         char command[1024];
-        snprintf(command, sizeof command, "exec '%s' %s >out 2>err", MO_PROGRAM, arguments);
+        snprintf(command, sizeof command, "exec %s '%s' %s >out 2>err", before, MO_PROGRAM, arguments);
         dup2(input[0], 0);
         if (chdir(folder) == 0) {
             execl("/bin/sh", "sh", "-c", command, NULL);
@@ -50,6 +50,11 @@ static pid_t start(const char *arguments)
     close(input[0]);
     fcntl(input[1], F_SETFD, FD_CLOEXEC); /* stays open: the end of the test closes it */
     return child;
+}
+
+static pid_t start(const char *arguments)
+{
+    return start_behind("", arguments);
 }
 
 /* Does the process catch the signal? */
@@ -304,6 +309,61 @@ static void peak_memory_is_what_was_planned(void **state)
     assert_int_equal(remove(path), 0);
 }
 
+/* The most memory of "BEFORE moraine ARGUMENTS", which succeeds. */
+static double peak_of(const char *before, const char *arguments)
+{
+    int status;
+    struct rusage usage;
+    const pid_t child = start_behind(before, arguments);
+    assert_int_equal(wait4(child, &status, 0, &usage), child);
+    slurp("out", output, sizeof output);
+    slurp("err", errors, sizeof errors);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fail_msg("%s: status %x, %s", arguments, (unsigned)status, errors);
+    }
+    return 1024.0 * (double)usage.ru_maxrss;
+}
+
+/* What such a group leaves to plans when the program has begun: three quarters of the rest (test_plan's
+ * a_small_cgroup_leaves_three_quarters). Used to the end of context and batch. */
+static void the_built_in_model_needs_less_than_80_mb(void **state)
+{
+    (void)state;
+    const double peak =
+        peak_of("", "bench --device none --ram 48M --ctx 2048 --prefill 2000 --decode 16 --rounds 1");
+    if (!SANITIZED) {
+        print_message("%.1f MB\n", peak / 1e6);
+        assert_true(peak < 80e6);
+        assert_true(peak_of("", "run -q --device none -p 'Tell me a story.' </dev/null") < 80e6);
+    }
+}
+
+/* The program sees the group where it looks for its own: in a mount namespace with other files there. */
+static void an_80_mb_cgroup_runs_the_built_in_model(void **state)
+{
+    (void)state;
+    static const char script[] = "set -e\n"
+                                 "mount -t tmpfs none /sys/fs/cgroup\n"
+                                 "cd /sys/fs/cgroup\n"
+                                 "mkdir -p memory\n"
+                                 "echo 80000000 | tee memory.max memory/memory.limit_in_bytes >/dev/null\n"
+                                 "echo 8000000 | tee memory.current memory/memory.usage_in_bytes >/dev/null\n"
+                                 "cd - >/dev/null\n"
+                                 "exec \"$@\"\n";
+    write_file("grouped.sh", script, sizeof script - 1);
+    assert_int_equal(run("--version && { unshare -rm sh grouped.sh true || echo no namespace; }"), 0);
+    if (strstr(output, "no namespace")) {
+        print_message("not tested: no mount namespace for the test's files: %s", errors);
+        skip();
+    }
+    peak_of("unshare -rm sh grouped.sh", "plan --device none");
+    assert_non_null(strstr(output, "the memory cgroup has 68.7 MiB"));
+    const double peak =
+        peak_of("unshare -rm sh grouped.sh", "run -q --device none -p 'Tell me a story.' </dev/null");
+    assert_true(strlen(output) > 10);
+    assert_true(SANITIZED || peak < 80e6);
+}
+
 /* ---- The doctor -------------------------------------------------------------------------------- */
 
 /* The exit code says whether something was found. */
@@ -318,7 +378,8 @@ static void doctor_says_whether_something_is_wrong(void **state)
     assert_int_equal(run("doctor --help"), 0);
     assert_non_null(strstr(output, "Exit code 0"));
     expect_failure("doctor nosuch.gguf", 1, "nosuch.gguf");
-    expect_failure("doctor --device nosuch x y", 2, "doctor");
+    expect_failure("doctor --device none x y", 2, "doctor");
+    expect_failure("doctor --device nosuch", 2, "\"nosuch\" is no device");
 }
 
 /* ---- Exit codes -------------------------------------------------------------------------------- */
@@ -344,6 +405,9 @@ static void wrong_usage_is_2(void **state)
         {"eval --text x --ram 0", "--ram 0"},
         {"plan --ram 0", "--ram 0"},
         {"run -p x --raw --system y", "--system"},
+        {"bench --prefill 0 --decode 4000 --ctx 300", "4000 tokens do not fit into --ctx 300"},
+        {"bench --parallel 2 --prefill 200 --decode 200 --ctx 300", "400 tokens do not fit into --ctx 300"},
+        {"bench --prefill 0 --decode 0", "nothing to measure"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         expect_failure(wrong[i].arguments, 2, wrong[i].words);
@@ -360,16 +424,21 @@ static void failures_are_1(void **state)
 
 /* ---- Checks before the model is loaded ---------------------------------------------------------- */
 
-/* One sentence, and no time for loading: the model's data are not there. */
+/* One sentence, before loading: under this ceiling nothing can be loaded, and opening the model says that first. */
+#define UNLOADABLE " --ram 1M "
+
 static void what_the_header_settles(void **state)
 {
     (void)state;
+    expect_failure("run -q -p x" UNLOADABLE, 1, "1.00 MiB");
     assert_int_equal(run("synth smollm2-135m --layers 1 -o blank.gguf --force"), 0);
-    expect_failure("run blank.gguf -p x", 1, "has no vocabulary");
-    expect_failure("chat blank.gguf", 1, "has no vocabulary");
-    expect_failure("eval blank.gguf --text blank.gguf", 1, "has no vocabulary");
+    expect_failure("run blank.gguf -p x" UNLOADABLE, 1, "has no vocabulary");
+    expect_failure("chat blank.gguf" UNLOADABLE, 1, "has no vocabulary");
+    expect_failure("eval blank.gguf --text blank.gguf" UNLOADABLE, 1, "has no vocabulary");
+    expect_failure("trace blank.gguf -p x -o x" UNLOADABLE, 1, "has no vocabulary");
+    expect_failure("bench blank.gguf --text blank.gguf" UNLOADABLE, 1, "has no vocabulary");
     make_text("long", 2000);
-    expect_failure("run -q -f long -c 100", 1, "and the context 100 positions");
+    expect_failure("run -q -f long -c 100" UNLOADABLE, 1, "and the context 100 positions");
     expect_failure("run -q -p 'Hello there' -c 1", 1, "context");
     assert_null(strstr(errors, "1 to 1"));
     assert_int_equal(run("run -q -p x -n 1 -c 1000000"), 0);
@@ -395,16 +464,26 @@ static void what_the_files_settle(void **state)
         {"run -q -p x --warm-file nodir/x", "--warm-file nodir/x"},
         {"run -q -f x", "x: No such file"},
         {"run -q -f /dev/zero", "larger than 256 MiB"},
+        {"eval --text long --save-logits astray",
+         "--save-logits astray: is a link to a file that is not there"},
+        {"replay short.trace --svg nodir/x", "--svg nodir/x: its directory"},
+        {"replay short.trace --heat nodir/x", "--heat nodir/x: its directory"},
+        {"replay short.trace --rates nodir/x", "--rates nodir/x"},
     };
     setenv("MORAINE_LOG", "error", 1);
     make_text("long", 100);
+    assert_int_equal(run("--version; ln -s nowhere astray"), 0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(run(wrong[i].arguments), 1);
+        char arguments[256];
+        const bool loads =
+            strncmp(wrong[i].arguments, "probe", 5) != 0 && strncmp(wrong[i].arguments, "replay", 6) != 0;
+        snprintf(arguments, sizeof arguments, "%s%s", wrong[i].arguments, loads ? UNLOADABLE : "");
+        assert_int_equal(run(arguments), 1);
         if (!strstr(errors, wrong[i].words)) {
             fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].arguments, errors, wrong[i].words);
         }
     }
-    assert_false(exists("nodir"));
+    assert_false(exists("nodir") || exists("nowhere"));
     unsetenv("MORAINE_LOG");
 }
 
@@ -425,6 +504,74 @@ static void logits_are_saved_whole_or_not_at_all(void **state)
     assert_int_equal(run(command), 1);
     assert_false(exists("cut"));
     assert_false(exists("cut.part"));
+}
+
+/* As cp does it: the link stays, and what it leads to is replaced. */
+static void logits_are_saved_behind_a_link(void **state)
+{
+    (void)state;
+    write_file("ids", "1 2 3 4 5 6 7 8", 15);
+    assert_int_equal(run("eval --tokens ids --save-logits rows"), 0);
+    assert_int_equal(
+        run("--version; mkdir -p elsewhere; echo old >elsewhere/kept; ln -s elsewhere/kept link"), 0);
+    assert_int_equal(run("eval --tokens ids --save-logits link"), 0);
+    assert_int_equal(run("--version; test -L link && cmp elsewhere/kept rows"), 0);
+    assert_false(exists("elsewhere/kept.part") || exists("link.part"));
+}
+
+/* The answer is there, and so are the results of others; one sentence says what is not, and the code that it failed. */
+static void a_profile_that_cannot_be_written_fails_at_the_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *result;
+    } commands[] = {
+        {"run -q -p x -n 4 --temp 0", "\n"},
+        {"run -q -p x -n 4 --temp 0 --json", "\"answer_tokens\""},
+        {"eval --tokens ids", "perplexity"},
+        {"bench --prefill 8 --decode 2 --rounds 2", "tokens/s"},
+        {"bench --parallel 2 --prefill 8 --decode 2 --rounds 2", "tokens/s"},
+    };
+    char command[512];
+    write_file("ids", "1 2 3 4 5 6 7 8", 15);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(command, sizeof command, "%s --profile off --moe-layer-perf-out /dev/full",
+                 commands[i].arguments);
+        assert_int_equal(run(command), 1);
+        assert_non_null(strstr(output, commands[i].result));
+        const char *said = strstr(errors, "/dev/full: no space is left on the device");
+        assert_non_null(said);
+        assert_null(strstr(said + 1, "/dev/full"));
+    }
+    /* A limit of the file size: one block of 512 bytes. */
+    snprintf(command, sizeof command,
+             "--version; ulimit -f 1; '%s' run -q -p x -n 4 --profile off --moe-layer-perf-out use.json",
+             MO_PROGRAM);
+    assert_int_equal(run(command), 1);
+    assert_non_null(strstr(errors, "use.json"));
+    assert_false(exists("use.json") || exists("use.json.moraine-part"));
+    assert_int_equal(run("run -q -p x -n 4 --profile off --moe-layer-perf-out use.json"), 0);
+    assert_true(exists("use.json"));
+}
+
+/* Why, and that it is standard output. */
+static void standard_output_that_cannot_be_written(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"run -q -p x -n 4", "run -q -p x -n 4 --json",
+                                           "chat -n 4 <question", "machine", "tokenize long"};
+    make_text("long", 2000);
+    write_file("question", "hi\n", 3);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char command[512];
+        snprintf(command, sizeof command, "%s >/dev/full", commands[i]);
+        assert_int_equal(run(command), 1);
+        const char *said =
+            strstr(errors, "moraine: cannot write to standard output: No space left on device\n");
+        assert_non_null(said);
+    }
+    assert_int_equal(run("run -q -p 'Tell me a story.' -n 100 --ignore-eos | true"), 0); /* who went knows */
+    assert_null(strstr(errors, "cannot write"));
 }
 
 static void compared_rows_are_counted(void **state)
@@ -460,7 +607,10 @@ static void useless_options_are_told(void **state)
     assert_int_equal(run("run -q -p x -n 1"), 0);
     assert_int_equal(strlen(errors), 0); /* no seed either */
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    expect_failure("run -q -p x --device auto --vram 1G", 1, "needs a device");
+    expect_failure("run -q -p x --device auto --vram 1G", 1, "needs a device, and there is none: ");
+    assert_true(strlen(strstr(errors, "none: ")) > 20); /* and why */
+    assert_int_equal(run("chat --vram 1G"), 1);
+    assert_non_null(strstr(errors, "needs a device, and there is none: "));
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
@@ -487,12 +637,17 @@ static void eval_takes_a_lone_text(void **state)
     assert_int_equal(run("eval story.txt"), 0);
     assert_non_null(strstr(output, "perplexity"));
     assert_int_equal(run("eval nosuch.gguf"), 2);
+    assert_int_equal(run("eval story.txt -w 1"), 0);
+    assert_non_null(strstr(output, "perplexity      none: every token is the first of its window"));
+    assert_int_equal(run("eval story.txt -w 1 --json"), 0);
+    assert_non_null(strstr(output, "\"perplexity\": null"));
     make_text("brief", 1);
     assert_int_equal(run("bench --text brief --prefill 200 --decode 0 --rounds 1"), 0);
     assert_non_null(strstr(errors, "it is repeated to 200"));
 }
 
-int main(void)
+/* test_manners [NAME]: one test alone. */
+int main(int argc, char **argv)
 {
     signal(SIGINT, SIG_DFL); /* a shell's background job ignores it, and so would what is started here */
     const struct CMUnitTest tests[] = {
@@ -503,17 +658,25 @@ int main(void)
         cmocka_unit_test(trace_keeps_what_it_has),
         cmocka_unit_test(a_mapped_file_is_cut_short),
         cmocka_unit_test(peak_memory_is_what_was_planned),
+        cmocka_unit_test(the_built_in_model_needs_less_than_80_mb),
+        cmocka_unit_test(an_80_mb_cgroup_runs_the_built_in_model),
         cmocka_unit_test(doctor_says_whether_something_is_wrong),
         cmocka_unit_test(wrong_usage_is_2),
         cmocka_unit_test(failures_are_1),
         cmocka_unit_test(what_the_header_settles),
         cmocka_unit_test(what_the_files_settle),
         cmocka_unit_test(logits_are_saved_whole_or_not_at_all),
+        cmocka_unit_test(logits_are_saved_behind_a_link),
+        cmocka_unit_test(a_profile_that_cannot_be_written_fails_at_the_end),
+        cmocka_unit_test(standard_output_that_cannot_be_written),
         cmocka_unit_test(compared_rows_are_counted),
         cmocka_unit_test(ids_have_no_zero_bytes),
         cmocka_unit_test(useless_options_are_told),
         cmocka_unit_test(messages),
         cmocka_unit_test(eval_takes_a_lone_text),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("manners", tests, make_folder, remove_folder);
 }

@@ -30,7 +30,7 @@ FOX = "Tell me a story about a fox."
 ENDLESS = ["--ctx", "8192", "--logit-bias", ",".join("%d:-inf" % i for i in range(4088, 4096))]  # pebble's end tokens never come
 
 environment = {k: v for k, v in os.environ.items() if k not in ("MORAINE_MODEL", "LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR")}
-environment.update(XDG_CACHE_HOME=os.path.join(FOLDER, "cache"), TERM="xterm", LANG="C")
+environment.update(XDG_CACHE_HOME=os.path.join(FOLDER, "cache"), HOME=FOLDER, TERM="xterm", LANG="C")
 
 
 def path(name):
@@ -130,11 +130,19 @@ def test_run_with_nothing_typed():
     assert "prompt is empty" in t.end(1)
 
 
+def test_run_with_a_model_that_is_not_there():
+    """Nobody types a prompt for it: what the model's header and the options settle is said before."""
+    for arguments, code, words in ((["nowhere.gguf"], 1, "no such file"), (["README.md"], 1, "README.md"),
+                                   (["--kv", "f17"], 2, "--kv"), (["--profile", path("none/x")], 1, "--profile")):
+        said = Terminal("-n", "4", *arguments, command="run").end(code)
+        assert words in said and "Ctrl-D" not in said, said
+
+
 def test_empty_prompts():
     """No answer is invented, and no model loaded for it."""
     for arguments, text in ((["-p", ""], None), (["-p", " \n"], None), ([], ""), ([], "\r\n"), ([], b"\xef\xbb\xbf\n"),
                             (["-f", "/dev/null"], None), (["-p", "", "--raw"], None)):
-        ended = run(*arguments, "nowhere.gguf", text=text)
+        ended = run(*arguments, "--ram", "1M", text=text)  # which would say that the model does not fit
         assert ended.returncode == 1 and ended.out == "" and "prompt is empty" in ended.err, (arguments, ended)
 
 
@@ -634,6 +642,34 @@ def test_chat_full_context():
         if way == "/drop":
             assert "forgot the" in seen, seen
         assert after[-1][0] == ("assistant" if len(after) > 1 else "system")
+
+
+def test_chat_nothing_to_forget():
+    t = chat("-n", "4")
+    for command in ("/drop", "/undo"):
+        assert "nothing to forget: nothing was asked yet" in t.say(command), command
+    assert "nothing was answered yet" in t.say("/speed")
+    t.say(FOX)
+    assert "nothing to forget: half of the context is free" in t.say("/drop")
+    t.say("/save " + path("undropped.session"))
+    leave(t)
+    assert len(messages("undropped.session")) == 2
+    t = chat("-n", "4", "--ctx", "64")
+    t.say("fox " * 30)
+    assert "nothing to forget: only the last question" in t.say("/drop")
+    leave(t)
+
+
+def test_chat_files_at_home():
+    """~ is the home directory in /save, /load, /profile and /apply, and a name like any other elsewhere."""
+    t = chat("-n", "4")
+    t.say("hi")
+    assert "saved in " + path("home.session") in t.say("/save ~/home.session")
+    assert "going on with " + path("home.session") in t.say("/load ~/home.session")
+    assert "written to " + path("home.json") in t.say("/profile ~/home.json")
+    assert FOLDER in t.say("/load ~")
+    assert "there is no file ~nobody" in t.say("/load ~nobody")
+    leave(t)
 
 
 def test_chat_message_longer_than_the_context():

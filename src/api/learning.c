@@ -23,6 +23,7 @@ struct mo_learning {
     char profile[PATH_MAX]; /* "": nothing is read or written */
     bool writes;            /* the profile is written at the end */
     char *warm_file, *perf_out;
+    bool perf_failed;           /* and whoever asked was told */
     mo_hot_ram *ram;            /* RAM as a tier of the hot cache, */
     mo_hot_update *hot;         /* and its exchanges */
     mo_store_request *requests; /* what the profile knew when the model was opened; NULL: there was none */
@@ -301,7 +302,7 @@ void mo_learning_close(mo_learning *l)
     if (l->writes && l->profile[0]) {
         save_profile(l);
     }
-    if (l->perf_out && write_perf(l, &err) != MO_OK) {
+    if (l->perf_out && write_perf(l, &err) != MO_OK && !l->perf_failed) {
         say(&err);
     }
     if (l->warm_file && l->store &&
@@ -371,6 +372,7 @@ mo_status mo_learning_apply_json(mo_learning *l, mo_hot_update *hot, const char 
 mo_status mo_learning_request_done(mo_learning *l, mo_hot_update *hot, mo_error *err)
 {
     const mo_status status = l->perf_out ? write_perf(l, err) : MO_OK;
+    l->perf_failed = status != MO_OK;
     return status == MO_OK ? mo_hot_update_request_done(hot ? hot : l->hot, mo_learning_tally(l), err)
                            : status;
 }

@@ -135,8 +135,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
         prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
         decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
-        if (!cli_learning_done("bench", model) || (s->prefill && prefill[r] == 0.0) ||
-            (s->decode && decode[r] == 0.0)) {
+        cli_learning_done("bench", model);
+        if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
             return false;
         }
     }
@@ -351,6 +351,34 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
     return status == MO_OK ? CLI_OK : CLI_FAILED;
 }
 
+/* Is there something to measure, and does it fit? False after saying what is wrong. */
+static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
+{
+    const int64_t longest = parallel                 ? s->prefill + s->decode
+                            : s->prefill > s->decode ? s->prefill
+                                                     : s->decode;
+    if (longest == 0) {
+        fprintf(stderr,
+                "moraine bench: with --prefill 0 and --decode 0 there is nothing to measure; give one "
+                "of them more tokens\n");
+        return false;
+    }
+    if (parallel && s->prefill == 0) {
+        fprintf(stderr,
+                "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
+        return false;
+    }
+    if (context && longest > context) {
+        fprintf(stderr,
+                "moraine bench: %" PRId64 " tokens do not fit into --ctx %" PRId64
+                "; leave it out, or measure "
+                "fewer\n",
+                longest, context);
+        return false;
+    }
+    return true;
+}
+
 int cli_bench(int argc, char **argv)
 {
     cli_loading l = CLI_LOADING_DEFAULT;
@@ -405,14 +433,11 @@ int cli_bench(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if ((first < argc && synthetic) || (layers && !synthetic) || (s.prefill == 0 && s.decode == 0)) {
-        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both, and "
-                        "something to measure\n");
+    if ((first < argc && synthetic) || (layers && !synthetic)) {
+        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both\n");
         return CLI_USAGE;
     }
-    if (parallel && s.prefill == 0) {
-        fprintf(stderr,
-                "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
+    if (!check_lengths(&s, parallel, l.context)) {
         return CLI_USAGE;
     }
     if (server.url) {

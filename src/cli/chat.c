@@ -10,6 +10,7 @@
 #include "conversation.h"
 #include "default_model.h"
 #include "generate.h"
+#include "homepath.h"
 #include "input.h"
 #include "loading.h"
 #include "profile.h"
@@ -67,7 +68,7 @@ static void answer(dialog *chat)
                 (long long)chat->context);
         offer();
     }
-    chat->failed = fflush(stdout) != 0;
+    chat->failed = !cli_stdout_flush();
 }
 
 static void ask(dialog *chat, const char *text)
@@ -129,10 +130,17 @@ static void clear(dialog *chat, const char *argument)
     ask_again(chat);
 }
 
+static void say_nothing_asked(void)
+{
+    fprintf(stderr, "nothing to forget: nothing was asked yet\n");
+}
+
 static void undo(dialog *chat, const char *argument)
 {
     (void)argument;
-    cli_conversation_undo(&chat->c);
+    if (!cli_conversation_undo(&chat->c)) {
+        say_nothing_asked();
+    }
     ask_again(chat);
 }
 
@@ -140,19 +148,33 @@ static void drop(dialog *chat, const char *argument)
 {
     int dropped = 0;
     (void)argument;
+    if (chat->c.count == cli_conversation_fixed(&chat->c)) {
+        say_nothing_asked();
+        ask_again(chat);
+        return;
+    }
     if (chat->pending && !cli_conversation_say(&chat->c, "user", chat->pending)) {
         return;
     }
-    while ((int64_t)prepare(chat) > chat->context / 2 && cli_conversation_drop(&chat->c)) {
+    int64_t needed = (int64_t)prepare(chat);
+    while (needed > chat->context / 2 && cli_conversation_drop(&chat->c)) {
         dropped++;
+        needed = (int64_t)prepare(chat);
     }
     if (chat->pending) {
         cli_conversation_forget(&chat->c, chat->c.count - 1);
     }
-    fprintf(stderr,
-            dropped == 1 ? "forgot the oldest question with its answer\n"
-                         : "forgot the %d oldest questions with their answers\n",
-            dropped);
+    if (dropped > 1) {
+        fprintf(stderr, "forgot the %d oldest questions with their answers\n", dropped);
+    } else if (dropped == 1) {
+        fprintf(stderr, "forgot the oldest question with its answer\n");
+    } else if (needed <= chat->context / 2) {
+        fprintf(stderr, "nothing to forget: half of the context is free\n");
+    } else {
+        fprintf(stderr,
+                "nothing to forget: only the last question with its answer is there; /undo and /clear "
+                "take that too\n");
+    }
     ask_again(chat);
 }
 
@@ -164,6 +186,8 @@ static void print_speed(dialog *chat, const char *argument)
         fprintf(stderr, "prompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s\n",
                 (long long)g->prompt_tokens, (double)g->prompt_tokens / g->prompt_seconds,
                 (long long)g->answer_tokens, (double)g->answer_tokens / g->answer_seconds);
+    } else {
+        fprintf(stderr, "nothing was answered yet\n");
     }
 }
 
@@ -244,6 +268,18 @@ static void help(dialog *chat, const char *argument)
                     "paste it.\n");
 }
 
+/* Runs a command with what follows it, which is the name of a file for all that take something. */
+static void run_with(dialog *chat, const struct command *c, const char *argument)
+{
+    char *path = cli_homepath(argument);
+    if (!path) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return;
+    }
+    c->run(chat, path);
+    free(path);
+}
+
 static void obey(dialog *chat, const char *line)
 {
     const size_t length = strcspn(line, " ");
@@ -258,7 +294,7 @@ static void obey(dialog *chat, const char *line)
         } else if (c->argument && c->argument[0] != '[' && !argument[0]) {
             fprintf(stderr, "%s needs the name of a file\n", c->name);
         } else {
-            c->run(chat, argument);
+            run_with(chat, c, argument);
         }
         return;
     }

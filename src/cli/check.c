@@ -50,6 +50,9 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
         }
         return access(path, W_OK) == 0 || refuse(command, what, path, strerror(errno));
     }
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) { /* nor would cp guess what was meant */
+        return refuse(command, what, path, "is a link to a file that is not there");
+    }
     snprintf(copy, sizeof copy, "%s", path);
     const char *directory = dirname(copy);
     if (stat(directory, &st) != 0 || !S_ISDIR(st.st_mode)) {
@@ -90,29 +93,6 @@ static int64_t positions(const mo_file_info *info, const cli_loading *l)
     return info->context_length < usual ? info->context_length : usual;
 }
 
-/* A text has at most as many tokens as bytes, so that short ones need no counting. */
-static bool prompt_fits(const char *command, const char *path, const cli_loading *l, int64_t most)
-{
-    int32_t *ids = NULL;
-    size_t count = 0;
-    mo_error err;
-    if (!l->prompt || most < 1 || l->prompt_length <= (size_t)most) {
-        return true;
-    }
-    if (mo_tokenize_file(path, l->prompt, l->prompt_length, 0, &ids, &count, &err) != MO_OK) {
-        return true; /* opening the model says why */
-    }
-    mo_free(ids);
-    if (count > (size_t)most) {
-        fprintf(stderr,
-                "moraine %s: the prompt has %zu tokens and the context %" PRId64
-                " positions; shorten it or make --ctx larger\n",
-                command, count, most);
-        return false;
-    }
-    return true;
-}
-
 static bool check_header(const char *command, const char *path, const mo_file *file, const cli_loading *l)
 {
     mo_file_info info;
@@ -134,7 +114,7 @@ static bool check_header(const char *command, const char *path, const mo_file *f
                 " positions this model was made for; text beyond them may make no sense\n",
                 command, l->context, info.context_length);
     }
-    return prompt_fits(command, path, l, positions(&info, l));
+    return true;
 }
 
 int cli_check_model(const char *command, const char *path, const cli_loading *l)
@@ -151,4 +131,37 @@ int cli_check_model(const char *command, const char *path, const cli_loading *l)
     const bool fine = check_header(command, path, file, l);
     mo_file_close(file);
     return fine ? CLI_OK : CLI_FAILED;
+}
+
+/* A text has at most as many tokens as bytes, so that short ones need no counting. */
+static int check_tokens(const char *command, const char *path, int64_t most, const char *text, size_t length)
+{
+    int32_t *ids = NULL;
+    size_t count = 0;
+    mo_error err;
+    if (most < 1 || length <= (size_t)most ||
+        mo_tokenize_file(path, text, length, 0, &ids, &count, &err) != MO_OK) {
+        return CLI_OK; /* opening the model says what is wrong with it */
+    }
+    mo_free(ids);
+    if (count > (size_t)most) {
+        fprintf(stderr,
+                "moraine %s: the prompt has %zu tokens and the context %" PRId64
+                " positions; shorten it or make --ctx larger\n",
+                command, count, most);
+        return CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+int cli_check_prompt(const char *command, const char *path, const cli_loading *l, const char *text,
+                     size_t length)
+{
+    mo_file *file = NULL;
+    mo_file_info info;
+    const bool known = mo_file_open(path, &file, NULL) == MO_OK &&
+                       mo_file_summarize(file, &info, sizeof info, NULL) == MO_OK;
+    const int code = known ? check_tokens(command, path, positions(&info, l), text, length) : CLI_OK;
+    mo_file_close(file);
+    return code;
 }

@@ -277,7 +277,7 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
             ok = evaluate_window(e, model, kv, step);
             e->done += e->count;
         }
-        ok = cli_learning_done("eval", model) && ok;
+        cli_learning_done("eval", model);
     }
     cli_progress_end(&e->progress);
     ok = ok && base_ended(e);
@@ -286,9 +286,15 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
+/* Of one that has been scored. */
 static double perplexity_of(const passage *p)
 {
-    return p->predicted ? exp(p->loss / (double)p->predicted) : 0.0;
+    return exp(p->loss / (double)p->predicted);
+}
+
+static json_t *perplexity_json(const passage *p)
+{
+    return p->predicted ? json_real(perplexity_of(p)) : json_null();
 }
 
 static passage sum_of(const evaluation *e)
@@ -305,8 +311,8 @@ static passage sum_of(const evaluation *e)
 static json_t *passage_json(const passage *p)
 {
     json_t *o =
-        json_pack("{s:o,s:I,s:I,s:f}", "path", cli_json_string(p->path), "tokens", (json_int_t)p->count,
-                  "predicted", (json_int_t)p->predicted, "perplexity", perplexity_of(p));
+        json_pack("{s:o,s:I,s:I,s:o}", "path", cli_json_string(p->path), "tokens", (json_int_t)p->count,
+                  "predicted", (json_int_t)p->predicted, "perplexity", perplexity_json(p));
     if (o && p->routing) {
         json_object_set_new(o, "routing", cli_routing_json(p->routing));
     }
@@ -328,8 +334,8 @@ static int print_json(const evaluation *e)
 {
     const passage all = sum_of(e);
     json_t *texts = json_array(), *overlap = json_array();
-    json_t *root = json_pack("{s:I,s:I,s:f,s:I,s:o}", "tokens", (json_int_t)all.count, "predicted",
-                             (json_int_t)all.predicted, "perplexity", perplexity_of(&all), "window",
+    json_t *root = json_pack("{s:I,s:I,s:o,s:I,s:o}", "tokens", (json_int_t)all.count, "predicted",
+                             (json_int_t)all.predicted, "perplexity", perplexity_json(&all), "window",
                              (json_int_t)e->window, "texts", texts);
     for (int i = 0; i < e->passage_count; i++) {
         json_array_append_new(texts, passage_json(&e->passages[i]));
@@ -351,7 +357,11 @@ static int print_json(const evaluation *e)
 
 static void print_passage(const passage *p)
 {
-    printf("%10" PRId64 "  %10" PRId64 "  %10.4f  %s\n", p->count, p->predicted, perplexity_of(p), p->path);
+    char score[32] = "none";
+    if (p->predicted) {
+        snprintf(score, sizeof score, "%.4f", perplexity_of(p));
+    }
+    printf("%10" PRId64 "  %10" PRId64 "  %10s  %s\n", p->count, p->predicted, score, p->path);
 }
 
 static void print_routing(const evaluation *e)
@@ -388,6 +398,8 @@ static void print_tables(const evaluation *e)
         if (all.predicted) {
             printf("perplexity      %.4f over the %" PRId64 " tokens that are not the first of a window\n",
                    perplexity_of(&all), all.predicted);
+        } else {
+            printf("perplexity      none: every token is the first of its window, which is not scored\n");
         }
     }
     if (e->base) {

@@ -251,7 +251,7 @@ static bool print_text(printer *p, const mo_text *text, bool thought)
         fwrite(text->data, 1, text->length, thought ? stderr : stdout);
     }
     p->thinking = thought;
-    return keep(thought ? &p->g->reasoning : &p->g->answer, text) && fflush(stdout) == 0;
+    return keep(thought ? &p->g->reasoning : &p->g->answer, text) && cli_stdout_flush();
 }
 
 /* The same for what may hold a stop string: only answers do. */
@@ -286,7 +286,7 @@ static bool print_token(printer *p, int32_t token)
         mo_stream_put(p->stream, token, &text, NULL);
     } else if (!p->g->silent) {
         printf("%d ", token);
-        return fflush(stdout) == 0;
+        return cli_stdout_flush();
     }
     return pass_text(p, &text, false);
 }
@@ -419,6 +419,6 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
                                     : CLI_FINISH_FAILED;
     printer_close(&out);
     g->answer_seconds = now() - begun;
-    const bool learned = cli_learning_done(g->command, g->model);
-    return g->finish == CLI_FINISH_FAILED || !learned ? CLI_FAILED : CLI_OK;
+    cli_learning_done(g->command, g->model);
+    return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }

@@ -88,10 +88,13 @@ static void unescape(char *line)
 /* Copies what follows the first `skip` lines of f to a file that then takes the old one's place. */
 static void shorten(const cli_history *h, FILE *f, long skip)
 {
-    char part[PATH_MAX + 8];
+    char real[PATH_MAX], part[PATH_MAX + 8];
     char *line = NULL;
     size_t space = 0;
-    snprintf(part, sizeof part, "%s.part", h->path);
+    if (!realpath(h->path, real)) { /* a link stays one */
+        return;
+    }
+    snprintf(part, sizeof part, "%s.part", real);
     const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out) { /* another chat does it, or nobody can */
@@ -106,7 +109,7 @@ static void shorten(const cli_history *h, FILE *f, long skip)
         ok = i < skip || fputs(line, out) >= 0;
     }
     ok = fclose(out) == 0 && ok;
-    if (!ok || rename(part, h->path) != 0) {
+    if (!ok || rename(part, real) != 0) {
         unlink(part);
     }
     free(line);

@@ -26,12 +26,18 @@ void cli_learning_opened(const char *command, const cli_learning *l, mo_model *m
     }
 }
 
-bool cli_learning_done(const char *command, mo_model *model)
+static bool failed; /* once, in the main thread */
+
+void cli_learning_done(const char *command, mo_model *model)
 {
     mo_error err;
-    const mo_status status = mo_model_request_done(model, &err);
-    if (status != MO_OK) {
+    if (mo_model_request_done(model, &err) != MO_OK && !failed) {
         cli_say_error(command, &err);
+        failed = true;
     }
-    return status == MO_OK;
+}
+
+int cli_learning_code(int code)
+{
+    return code == CLI_OK && failed ? CLI_FAILED : code;
 }

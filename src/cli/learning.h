@@ -105,7 +105,11 @@ void cli_learning_set(const cli_learning *l, mo_model_options *out);
 /* Says which of them change nothing with the model as it was opened. */
 void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model);
 
-/* A request is done: updates. False after saying what went wrong. */
-bool cli_learning_done(const char *command, mo_model *model);
+/* A request is done: updates. What goes wrong is said, once; results are printed all the same, and the program fails at its
+ * end. */
+void cli_learning_done(const char *command, mo_model *model);
+
+/* The exit code of the program: a success that left something unlearned or unwritten is none. */
+int cli_learning_code(int code);
 
 #endif

@@ -147,7 +147,19 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     return true;
 }
 
+int cli_loading_check(const char *command, const char *path, const cli_loading *l)
+{
+    mo_model_options options = mo_model_options_default();
+    return cli_loading_set(command, l, &options) ? cli_check_model(command, path, l) : CLI_USAGE;
+}
+
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code)
+{
+    *code = cli_loading_check(command, path, l);
+    return *code == CLI_OK ? cli_loading_load(command, path, l, code) : NULL;
+}
+
+mo_model *cli_loading_load(const char *command, const char *path, const cli_loading *l, int *code)
 {
     mo_error err;
     mo_model *model = NULL;
@@ -159,10 +171,6 @@ mo_model *cli_loading_open(const char *command, const char *path, const cli_load
     }
     options.progress = on_load;
     options.user = &progress;
-    *code = cli_check_model(command, path, l);
-    if (*code != CLI_OK) {
-        return NULL;
-    }
     cli_progress_begin(&progress, "loading", 0);
     const mo_status status = mo_model_open(path, &options, &model, &err);
     cli_progress_end(&progress);

@@ -16,8 +16,6 @@ typedef struct cli_loading {
     bool own_context;     /* `context` is the command's choice, not the user's */
     bool vocabulary;      /* it needs one */
     mo_thinking thinking; /* what was asked for */
-    const char *prompt;   /* it will feed this text; NULL: not known yet */
-    size_t prompt_length;
     uint64_t ram;
     const char *policy, *predict, *io;
     int64_t readers;
@@ -150,7 +148,12 @@ bool cli_loading_device(const char *command, const cli_loading *l, const char **
 /* Checks the options and puts them where they belong. False after saying what is wrong. */
 bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options *out);
 
-/* Opens the model with a progress bar. NULL after saying what went wrong, with *code set. */
+/* Opens the model with a progress bar, after cli_check_model(). NULL after saying what went wrong, with *code set. */
 mo_model *cli_loading_open(const char *command, const char *path, const cli_loading *l, int *code);
+
+/* The same in two parts, for what is worth knowing before something else is waited for: all that can be checked without
+ * loading, as an exit code, and the loading. */
+int cli_loading_check(const char *command, const char *path, const cli_loading *l);
+mo_model *cli_loading_load(const char *command, const char *path, const cli_loading *l, int *code);
 
 #endif

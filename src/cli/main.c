@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "learning.h"
 #include "messages.h"
 #include "options.h"
 #include "signals.h"
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
 {
     cli_signals_catch(argc > 1 && strcmp(argv[1], "chat") == 0);
     mo_log_set(on_log, NULL, wanted_level());
-    int code = run(argc, argv);
+    int code = cli_learning_code(run(argc, argv));
     code = cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
     return cli_interrupt_code(code);
 }

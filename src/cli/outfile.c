@@ -17,20 +17,25 @@ static bool complain(const cli_outfile *f)
 static void forget(cli_outfile *f)
 {
     cli_signals_discard(NULL);
+    free(f->real);
     free(f->part);
-    f->part = NULL;
+    f->real = f->part = NULL;
     f->stream = NULL;
 }
 
 bool cli_outfile_open(cli_outfile *f, const char *command, const char *path)
 {
     struct stat st;
-    const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    const bool exists = stat(path, &st) == 0, direct = exists && !S_ISREG(st.st_mode);
     *f = (cli_outfile){.command = command, .path = path};
-    if (!direct && asprintf(&f->part, "%s.part", path) < 0) {
-        f->part = NULL;
-        errno = ENOMEM;
-        return complain(f);
+    if (!direct) {
+        f->real = exists ? realpath(path, NULL) : strdup(path);
+        if (!f->real || asprintf(&f->part, "%s.part", f->real) < 0) {
+            f->part = NULL;
+            complain(f);
+            forget(f);
+            return false;
+        }
     }
     f->stream = fopen(f->part ? f->part : path, "wb");
     if (!f->stream) {
@@ -52,7 +57,7 @@ bool cli_outfile_close(cli_outfile *f, bool keep)
     bool fine = true;
     if (f->stream) {
         fine = fclose(f->stream) == 0 || !keep || complain(f);
-        if (keep && fine && f->part && rename(f->part, f->path) != 0) {
+        if (keep && fine && f->part && rename(f->part, f->real) != 0) {
             fine = complain(f);
         }
         if (f->part && !(keep && fine)) {

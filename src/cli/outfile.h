@@ -1,5 +1,5 @@
 /* Outfile: a file of the program's own results, which appears under its name when it is complete; until then it is
- * PATH.part. Pipes and devices are written directly. */
+ * PATH.part. Pipes and devices are written directly; of a link, the file that it leads to is replaced. */
 #ifndef MO_CLI_OUTFILE_H
 #define MO_CLI_OUTFILE_H
 
@@ -8,7 +8,8 @@
 
 typedef struct cli_outfile {
     const char *command, *path;
-    char *part; /* NULL: written directly */
+    char *real; /* the path without links; NULL: written directly */
+    char *part; /* and so is this */
     FILE *stream;
 } cli_outfile;
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "commands.h"
 #include "json.h"
 #include "messages.h"
@@ -292,6 +293,10 @@ static int run(request *r)
     mo_trace_info info = {0};
     row *rows = NULL;
     int code = CLI_FAILED;
+    if (!cli_check_readable("replay", "--rates", r->rates) ||
+        !cli_check_writable("replay", "--svg", r->svg) || !cli_check_writable("replay", "--heat", r->heat)) {
+        return CLI_FAILED;
+    }
     if (mo_trace_open(r->path, &trace, &err) != MO_OK ||
         (r->warm && mo_trace_open(r->warm, &warm, &err) != MO_OK)) {
         say(&err);

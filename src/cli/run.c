@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
 #include "commands.h"
 #include "constraint.h"
 #include "conversation.h"
@@ -176,23 +177,22 @@ static int answer(request *r, cli_generation *g, const cli_session_file *saved, 
 static int run(request *r, const cli_loading *l, const cli_sampling *s, const cli_session_file *saved)
 {
     mo_kv_type kv;
-    int code = CLI_FAILED;
     size_t length = 0;
     cli_generation g;
-    if (!cli_loading_kv("run", l, &kv)) {
-        return CLI_USAGE;
-    }
-    char *text = cli_prompt_read(r->prompt, r->file, &length);
-    if (!text) {
-        return CLI_FAILED;
-    }
     cli_loading settings = *l;
     settings.vocabulary = true;
     settings.thinking = cli_thinking_of(&r->thinking);
-    settings.prompt = text;
-    settings.prompt_length = length;
+    if (!cli_loading_kv("run", l, &kv)) {
+        return CLI_USAGE;
+    }
+    int code = cli_loading_check("run", r->model, &settings); /* nobody types a prompt for nothing */
+    char *text = code == CLI_OK ? cli_prompt_read(r->prompt, r->file, &length) : NULL;
+    if (!text) {
+        return code == CLI_OK ? CLI_FAILED : code;
+    }
+    code = cli_check_prompt("run", r->model, &settings, text, length);
     const double start = now();
-    mo_model *model = cli_loading_open("run", r->model, &settings, &code);
+    mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
     r->load_seconds = now() - start;
     if (model && cli_generation_open(&g, "run", model, kv, s)) {
         g.discover = r->discover;

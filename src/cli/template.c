@@ -9,6 +9,7 @@
 #include "json.h"
 #include "options.h"
 #include "signals.h"
+#include "terminal.h"
 
 /* ---- Members of an object, as they are written ---- */
 
@@ -124,7 +125,7 @@ static bool answer(const char *line, size_t length)
     json_dumpf(out, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(out);
-    return fflush(stdout) == 0; /* whoever asks line by line waits for it */
+    return cli_stdout_flush(); /* whoever asks line by line waits for it */
 }
 
 int cli_template(int argc, char **argv)

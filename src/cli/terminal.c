@@ -173,23 +173,30 @@ void cli_progress_end(cli_progress *p)
     }
 }
 
-bool cli_stdout_finish(void)
+static int
+    stdout_errno; /* of the first flush that failed; what follows it may well succeed, with a hole before it */
+
+bool cli_stdout_flush(void)
 {
     errno = 0;
-    const bool earlier = ferror(stdout) != 0;
     const bool flushed = fflush(stdout) == 0;
-    const int flush_errno = errno;
-    if (flushed && !earlier) {
-        errno = 0;
-        if (close(STDOUT_FILENO) == 0 || errno == EBADF) { /* network file systems report here */
-            return true;
-        }
-        fprintf(stderr, "moraine: cannot finish writing the result: %s\n", strerror(errno));
-        return false;
+    if (!flushed && !stdout_errno) {
+        stdout_errno = errno;
     }
-    if (flush_errno != EPIPE) {
-        fprintf(stderr, "moraine: cannot write the result: %s\n",
-                flush_errno ? strerror(flush_errno) : "an earlier write failed");
+    return flushed;
+}
+
+bool cli_stdout_finish(void)
+{
+    const bool earlier = ferror(stdout) != 0;
+    bool fine = cli_stdout_flush() && !earlier;
+    if (fine && close(STDOUT_FILENO) != 0 && errno != EBADF) { /* network file systems report here */
+        stdout_errno = errno;
+        fine = false;
     }
-    return false;
+    if (!fine && stdout_errno != EPIPE) {
+        fprintf(stderr, "moraine: cannot write to standard output: %s\n",
+                stdout_errno ? strerror(stdout_errno) : "a part of the result is missing");
+    }
+    return fine;
 }

@@ -42,8 +42,11 @@ void cli_progress_begin(cli_progress *p, const char *label, uint64_t total);
 void cli_progress_update(cli_progress *p, uint64_t done); /* cheap; draws ten times a second */
 void cli_progress_end(cli_progress *p);                   /* clears the line */
 
-/* Flushes stdout. False when something could not be written; says so on stderr unless the reader of a
- * pipe has just gone. */
+/* Flushes stdout. False when that fails; cli_stdout_finish() says why. */
+bool cli_stdout_flush(void);
+
+/* Flushes and closes stdout. False when something could not be written, now or before; says so on stderr, with the first
+ * reason, unless the reader of a pipe has gone. */
 bool cli_stdout_finish(void);
 
 #endif
