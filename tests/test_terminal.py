@@ -411,6 +411,19 @@ def test_chat_ctrl_c_twice():
     leave(t)
 
 
+def test_chat_ctrl_c_while_the_prompt_is_written():
+    """A write that a signal cuts short is no lost result: the chat ends with 0."""
+    t = chat("-n", "4")
+    for i in range(300):
+        os.kill(t.child.pid, signal.SIGINT)
+        time.sleep(0.0005 * (i % 5))
+    time.sleep(0.3)
+    t.type("/help\r")  # the prompts before it are those of the signals
+    t.expect("or paste it.")
+    t.prompt()
+    leave(t)
+
+
 def test_chat_ctrl_c_gives_up_a_line():
     t = chat("-n", "4")
     t.type("this is not")

@@ -154,9 +154,13 @@ static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 static const char *edit_line(cli_lines *l)
 {
     int count = 0;
+    const bool failed = ferror(stdout) != 0;
     tell_brackets(l, true);
     const char *line = el_gets(l->edit, &count);
     tell_brackets(l, false);
+    if (!failed) { /* a signal that ends reading may cut a write of the editor's short, which is no lost result */
+        clearerr(stdout);
+    }
     free(l->line);
     l->line = line && count > 0 && !caught ? strdup(line) : NULL;
     return l->line;
