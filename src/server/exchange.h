@@ -1,5 +1,5 @@
 /* Exchange: the side of a request that the listener sees: it is made from what arrives, and its answer is read from it.
- * Handlers use request.h alone; both are made in exchange.c. */
+ * Handlers use request.h alone; both are made of exchange_state.h. */
 #ifndef SRV_EXCHANGE_H
 #define SRV_EXCHANGE_H
 

@@ -1,0 +1,121 @@
+/* Loader: see loader.h. */
+#include "server/loader.h"
+
+#include "server/counters.h"
+#include "server/log.h"
+
+#define USUAL_CACHE_BYTES ((int64_t)1 << 30)
+
+static bool on_progress(void *user, int64_t done, int64_t total)
+{
+    srv_model *model = user;
+    atomic_store(&model->load_permille, total > 0 ? (int)(done * 1000 / total) : 0);
+    return !model->all->stopping; /* a flag that only ever rises */
+}
+
+static mo_status open_model(srv_model *model, mo_error *err)
+{
+    const srv_model_spec *s = &model->spec;
+    mo_model_options o = s->loading;
+    srv_window w;
+    const int64_t cache = s->engine.cache_bytes;
+    const srv_window_wish wish = {.context = s->context,
+                                  .context_all = s->context_all,
+                                  .parallel = s->parallel,
+                                  .kept_bytes = cache < 0    ? 0
+                                                : cache == 0 ? USUAL_CACHE_BYTES
+                                                             : cache};
+    mo_status status = srv_window_choose(model->path, &o, &wish, &w, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    o.context = w.context;
+    o.sessions = w.parallel;
+    o.kept_bytes = w.kept_bytes;
+    o.kept_device_bytes = w.kept_device_bytes;
+    o.progress = on_progress;
+    o.user = model;
+    status = mo_model_open(model->path, &o, &model->mo, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (stat(model->path, &model->opened) != 0) {
+        model->opened = (struct stat){0};
+    }
+    srv_engine_options e = s->engine;
+    e.parallel = w.parallel;
+    e.context = w.context;
+    e.kv = o.kv;
+    e.lossy = o.skip_missing;
+    status = srv_engine_open(model->mo, &e, &model->engine, err);
+    if (status != MO_OK) {
+        mo_model_close(model->mo);
+        model->mo = NULL;
+    }
+    model->window = w;
+    return status;
+}
+
+void srv_loader_unload(srv_models *m, srv_model *model, const char *why)
+{
+    srv_engine_report last;
+    model->state = SRV_MODEL_LEAVING;
+    pthread_mutex_unlock(&m->mutex);
+    srv_engine_describe(model->engine, &last);
+    srv_engine_close(model->engine);
+    mo_model_close(model->mo);
+    srv_log(MO_LOG_INFO, "unloaded",
+            (srv_field[]){SRV_TEXT_FIELD("model", model->id), SRV_TEXT_FIELD("why", why), {0}});
+    pthread_mutex_lock(&m->mutex);
+    srv_counters_add(&model->past, &last);
+    model->mo = NULL;
+    model->engine = NULL;
+    model->wanted_away = false;
+    model->away = NULL;
+    model->keep_s = model->spec.keep_s;
+    model->state = SRV_MODEL_UNLOADED;
+    pthread_cond_broadcast(&m->changed);
+}
+
+mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
+{
+    mo_status status;
+    bool busy;
+    model->state = SRV_MODEL_LOADING;
+    model->load_permille = 0;
+    const int64_t begin = srv_list_now();
+    for (;;) {
+        pthread_mutex_unlock(&m->mutex);
+        status = open_model(model, err);
+        pthread_mutex_lock(&m->mutex);
+        srv_model *victim =
+            status == MO_ENOMEM || status == MO_EDEVICE ? srv_list_victim(m, model, &busy) : NULL;
+        if (!victim || busy || m->stopping) {
+            break;
+        }
+        srv_loader_unload(m, victim, "its memory is needed");
+    }
+    model->failed = status != MO_OK;
+    model->state = status == MO_OK ? SRV_MODEL_LOADED : SRV_MODEL_UNLOADED;
+    model->load_s = (double)(srv_list_now() - begin) * 1e-9;
+    model->used_ns = srv_list_now();
+    pthread_cond_broadcast(&m->changed);
+    if (status == MO_OK) {
+        const srv_window *w = &model->window;
+        srv_log(MO_LOG_INFO, "loaded",
+                (srv_field[]){SRV_TEXT_FIELD("model", model->id),
+                              SRV_REAL_FIELD("seconds", model->load_s),
+                              SRV_INT_FIELD("parallel", w->parallel),
+                              SRV_INT_FIELD("ctx", w->context),
+                              SRV_INT_FIELD("ctx_size", w->context * w->parallel),
+                              SRV_INT_FIELD("made_for", w->made_for),
+                              SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
+                              {0}});
+    } else {
+        char text[1024];
+        srv_fault_words(err, NULL, text, sizeof text);
+        srv_log(MO_LOG_ERROR, "load_failed",
+                (srv_field[]){SRV_TEXT_FIELD("model", model->id), SRV_TEXT_FIELD("message", text), {0}});
+    }
+    return status;
+}
