@@ -6,7 +6,6 @@
 
 #include "numeric/lanes/planes.h"
 
-#define MO_PLANES
 #define PLANES_INLINE static inline __attribute__((always_inline))
 
 enum { PLANE_TILE = 8 }; /* rows of b at a time */

@@ -457,16 +457,7 @@ static void attend_finish(float *O, float L, int64_t n)
     }
 }
 
-#if defined(MO_PLANES)
 #include "numeric/lanes/codes_body.h"
-#define MO_CODES_BODY                                                                                        \
-    .code = code, .turn_back = turn_back, .attend_codes = attend_codes, .merge_codes = merge_codes
-#else
-#define MO_CODES_BODY                                                                                        \
-    .code = mo_reference_code, .turn_back = mo_reference_turn_back,                                          \
-    .attend_codes = mo_reference_attend_codes, .merge_codes = mo_reference_merge_codes
-#endif
-
 /* ---- Linear attention ------------------------------------------------------------------------- */
 
 static void convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels)
@@ -541,7 +532,8 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     .l2_norm = l2_norm, .softmax = softmax, .add = add, .multiply = multiply, .scale = scale_row,            \
     .axpy = axpy, .swiglu = swiglu, .geglu = geglu, .swiglu_oss = swiglu_oss, .silu = silu,                  \
     .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .kv_write = kv_write, .attend = attend,            \
-    .attend_merge = attend_merge, .attend_finish = attend_finish, MO_CODES_BODY, .convolve = convolve,       \
-    .delta = delta, .finite = finite_row
+    .attend_merge = attend_merge, .attend_finish = attend_finish, .code = code, .turn_back = turn_back,      \
+    .attend_codes = attend_codes, .merge_codes = merge_codes, .convolve = convolve, .delta = delta,          \
+    .finite = finite_row
 
 #endif

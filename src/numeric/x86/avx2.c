@@ -1,6 +1,7 @@
-/* The tables of the instruction sets avx2 and avxvnni, which differ in products only. */
+/* The table of the instruction set avx2. */
 #include "numeric/products.h"
 #include "numeric/x86/lanes_avx2.h"
+#include "numeric/x86/planes_avx2.h"
 
 /* Written once for all instruction sets, on the lanes above. */
 #include "numeric/lanes/ops_body.h"
@@ -9,12 +10,5 @@ const mo_kernels mo_kernels_avx2 = {
     .name = "avx2",
     .interleave = 8,
     .product = mo_avx2_product,
-    MO_OPS_BODY,
-};
-
-const mo_kernels mo_kernels_avxvnni = {
-    .name = "avxvnni",
-    .interleave = 8,
-    .product = mo_avxvnni_product,
     MO_OPS_BODY,
 };

@@ -1,6 +1,7 @@
 /* The tables of the instruction sets avx512 and amx, which differ in products only. */
 #include "numeric/products.h"
 #include "numeric/x86/lanes_avx512.h"
+#include "numeric/x86/planes_avx512.h"
 
 /* Written once for all instruction sets, on the lanes above. */
 #include "numeric/lanes/ops_body.h"
