@@ -517,6 +517,50 @@ def a_call_that_is_cut_stays_a_call(s):
 
 
 @test
+def calls_that_come_back_are_the_tokens_they_were(s):
+    def cached(change):
+        body = scripted("@call %s" % time.time(), tools=[TOOL])
+        first = s.post("/v1/chat/completions", body)
+        message = first["choices"][0]["message"]
+        call = message["tool_calls"][0]
+        change(message, call)
+        turn = body["messages"] + [message, {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
+        second = s.post("/v1/chat/completions", {**body, "messages": turn})
+        assert second["choices"][0]["message"]["content"] == "It is sunny in Bern."
+        whole = first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"]
+        return second["usage"]["prompt_tokens_details"]["cached_tokens"] - whole
+
+    def written_anew(message, call):
+        call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]), indent=2)
+
+    def without_thought(message, call):
+        del message["reasoning_content"]
+
+    # All but the token that ended the answer, which was never computed.
+    assert cached(lambda message, call: None) >= -2
+    assert cached(written_anew) >= -2
+    assert cached(without_thought) >= -2
+    # What was changed is rendered anew: the answer's thought is not in it.
+    assert cached(lambda message, call: call["function"].update(arguments='{"city": "Basel", "days": 2}')) < -8
+    assert cached(lambda message, call: message.update(content="I do not look.")) < -8
+    assert cached(lambda message, call: call.update(id="call_unknown")) < -8
+
+    # The next turn finds the tokens of the one before, in the other dialects too.
+    tools = [{"name": "get_weather", "input_schema": WEATHER}]
+    messages = [{"role": "user", "content": "say @call %s again" % time.time()}]
+    total = 0
+    for turn in range(3):
+        a = s.post("/v1/messages", {"model": "scripted", "max_tokens": 200, "messages": messages, "tools": tools})
+        u = a["usage"]
+        assert u["cache_read_input_tokens"] >= total - 2, (turn, total, u)
+        total = u["cache_read_input_tokens"] + u["input_tokens"] + u["output_tokens"]
+        use = a["content"][-1]
+        assert use["type"] == "tool_use", a
+        messages += [{"role": "assistant", "content": [b for b in a["content"] if b["type"] != "thinking"]},
+                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "@call again"}]}]
+
+
+@test
 def several_calls_have_indices(s):
     body = scripted("@two", tools=[TOOL])
     a = s.post("/v1/chat/completions", body)["choices"][0]

@@ -9,6 +9,7 @@
 #include "server/report.h"
 #include "server/running.h"
 #include "server/server.h"
+#include "server/turns.h"
 
 /* ---- The client ---- */
 
@@ -198,6 +199,9 @@ static void take(srv_generation *g, size_t prompt, const srv_event *event)
     }
     srv_choice *c = &g->choices[index];
     const bool fresh = srv_choice_take(c, event);
+    if (event->kind == SRV_CALL && g->turn) {
+        srv_turns_add(srv_server_turns(g->server), event->call_id, g->turn);
+    }
     if (g->voice->keep && event->token_count > 0) {
         g->voice->keep(g, c, event);
         c->failed = c->failed || c->probabilities.failed || c->tokens.failed;

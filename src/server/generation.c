@@ -9,6 +9,8 @@
 #include <time.h>
 
 #include "server/body.h"
+#include "server/recall.h"
+#include "server/server.h"
 #include "server/thinking.h"
 #include "server/unserved.h"
 
@@ -188,10 +190,34 @@ bool srv_generation_render(srv_generation *g, srv_rendering *out)
                               &g->fault);
 }
 
+/* Answers that come back as text are taken as the tokens they were. */
+static void recall(srv_generation *g, srv_rendering *rendered)
+{
+    const srv_recall r = {
+        .model = srv_model_mo(g->held),
+        .model_id = g->model,
+        .engine = srv_model_engine(g->held),
+        .turns = srv_server_turns(g->server),
+        .context = srv_model_context(g->held),
+        .conversation = &g->conversation,
+        .tools = &g->tools,
+        .tools_text = g->tools_text,
+        .parameters = &g->parameters,
+        .kwargs = srv_model_defaults(g->held)->template_kwargs,
+    };
+    if (r.turns && !g->conversation.prefill && g->tools.list) {
+        g->turn = srv_recall_number(&r);
+        srv_recall_tokens(&r, rendered);
+    }
+}
+
 bool srv_generation_chat(srv_generation *g)
 {
     srv_rendering r = {0};
     bool good = srv_generation_render(g, &r);
+    if (good) {
+        recall(g, &r);
+    }
     g->prompts[0] = r.tokens;
     g->prompt_count = 1;
     g->in_thought = r.in_thought;

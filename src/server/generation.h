@@ -58,6 +58,7 @@ struct srv_generation {
     bool several;    /* prompts came as a list */
     bool raw;        /* no chat: text as the model says it */
     bool in_thought; /* the prompt ended inside a thought */
+    uint64_t turn;   /* the conversation's number, for calls that come back; see recall.h */
     mo_grammar *grammar;
     char *tools_text; /* the tools as JSON */
     char *unenforced; /* what of schemas is not enforced, and of a history left out: lines; NULL: nothing */

@@ -18,6 +18,7 @@
 #include "server/log.h"
 #include "server/running.h"
 #include "server/status.h"
+#include "server/turns.h"
 #include "server/warm.h"
 
 enum { PEM_BYTES = 1 << 20, LOOK_MS = 200, LAST_WORDS_S = 2 };
@@ -158,6 +159,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
         status == MO_OK ? srv_keys_open(options->api_keys, options->api_key_path, &s->keys, err) : status;
     status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
     s->server.running = srv_running_open();
+    s->server.turns = srv_turns_open();
     s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
     if (status == MO_OK && !s->server.events) {
         status = fail(err, MO_ENOMEM, "out of memory", NULL);
@@ -183,6 +185,7 @@ void srv_serving_close(srv_serving *s)
     srv_events_close(s->server.events);
     srv_models_close(s->server.models);
     srv_running_close(s->server.running);
+    srv_turns_close(s->server.turns);
     srv_keys_close(s->keys);
     if (s->tls_key) {
         memset(s->tls_key, 0, PEM_BYTES);

@@ -29,6 +29,11 @@ srv_running *srv_server_running(srv_server *server)
     return server->running;
 }
 
+srv_turns *srv_server_turns(srv_server *server)
+{
+    return server->turns;
+}
+
 double srv_server_uptime(const srv_server *server)
 {
     struct timespec t;

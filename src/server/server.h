@@ -8,6 +8,7 @@
 typedef struct srv_http srv_http;
 typedef struct srv_events srv_events;
 typedef struct srv_running srv_running;
+typedef struct srv_turns srv_turns;
 
 enum { SRV_ADDRESSES = 16 };
 
@@ -16,6 +17,7 @@ struct srv_server {
     srv_http *http;
     srv_events *events;
     srv_running *running;
+    srv_turns *turns;
     bool no_slots, no_metrics; /* those endpoints are switched off */
     int64_t begun_ns;
     char addresses[SRV_ADDRESSES][160]; /* where it can be reached */
@@ -26,6 +28,7 @@ srv_models *srv_server_models(srv_server *server);
 srv_http *srv_server_http(srv_server *server);
 srv_events *srv_server_events(srv_server *server);
 srv_running *srv_server_running(srv_server *server);
+srv_turns *srv_server_turns(srv_server *server);
 double srv_server_uptime(const srv_server *server); /* seconds */
 
 #endif
