@@ -144,7 +144,7 @@ def options_that_make_no_sense_are_told():
                         (["--chat-template", "{% if %}"], "--chat-template: "), (["--models-dir", "/nothing"], "/nothing"),
                         (["--models-dir", PEBBLE], "--models-dir"), (["--cors-origins", "foo"], "no origin"),
                         (["--cors-origins", "*,https://chat.example/path"], "no origin"), (["--alias", ",,"], "empty name"), (["-a", "a,"], "empty name"),
-                        (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine")):
+                        ([PEBBLE, PEBBLE], "two models are called pebble"), (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine")):
         ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
         assert ended.returncode in (1, 2) and said in ended.stderr, (words, ended.stderr)
 
@@ -171,7 +171,7 @@ def options_come_from_the_environment():
         s.get("/metrics", status=501)
     with Server("-np", "3", "-c", "3000", env={"LLAMA_ARG_N_PARALLEL": "2"}) as s:
         assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
-    with Server("--ctx", "512", "-m", PEBBLE) as s:
+    with Server("--ctx", "512", "-m", PEBBLE, "--no-webui", "--jinja") as s:
         assert "parallel=4 ctx=512 ctx_size=2048" in s.log(), s.log()
 
 
@@ -423,6 +423,10 @@ def models_of_a_directory_are_loaded_when_asked_for():
         s.post("/models/load", {"model": "none"}, status=404)
         assert s.post("/models/unload", {"model": "new"})["success"]
         assert until(lambda: state()["new"] == "unloaded")
+        os.unlink(os.path.join(folder, "new.gguf"))
+        with open(os.path.join(folder, "new.gguf"), "wb") as f:  # another one in its place
+            f.write(b"no model")
+        assert s.get("/v1/models/new")["meta"]["size"] == 8
         os.unlink(os.path.join(folder, "a.gguf"))
         assert "a" in s.post("/models/load", {"model": "a"}, status=404)["error"]["message"]
         s.get("/health")
@@ -621,6 +625,10 @@ def metrics_count():
         assert re.search(r'moraine_expert_uses_total\{model="pebble",tier="ram"\} [1-9]', text)
         picks = s.get("/v1/moraine/experts")["layers"][0]["picks"]
         assert sum(picks) > 0
+        rate = lambda: float(re.search(r"(?m)^llamacpp:predicted_tokens_seconds (\S+)", s.ask("GET", "/metrics")[1]).group(1))
+        assert rate() == 0  # since the last scrape
+        s.post("/completion", generation(8, stream=False))
+        assert rate() > 0
         now = lambda: s.get("/v1/moraine/status")["models"][0]["now"]["predicted_tokens_s"]
         connection = raw_post(s, "/completion", generation(1900))
         assert until(lambda: now() > 0), s.get("/v1/moraine/status")

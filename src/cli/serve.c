@@ -45,7 +45,7 @@ typedef struct serve_settings {
     uint64_t body_bytes;
     double grace_s;
     const char *log_format, *log_level;
-    bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja;
+    bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja, no_ui;
 } serve_settings;
 
 #define SAMPLING_DEFAULTS(d)                                                                                 \
@@ -194,6 +194,7 @@ static int server_table(serve_settings *s, cli_option *out)
         {"slots", 0, CLI_FLAG, NULL, "/slots is there anyway, unless --no-slots", &s->slots, 0, 0},
         {"no-slots", 0, CLI_FLAG, NULL, "switch /slots off", &s->no_slots, 0, 0},
         {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
+        {"no-ui", 0, CLI_FLAG, NULL, "no page is served anyway; also --no-webui", &s->no_ui, 0, 0},
     };
     memcpy(out, table, sizeof table);
     return sizeof table / sizeof *table;
@@ -270,6 +271,16 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
 }
 
+/* Words that getopt would take for something else, or that have a newer name. */
+static char *usual_word(char *word)
+{
+    static char parallel[] = "--parallel", cache[] = "--cache-ram", no_ui[] = "--no-ui";
+    return strcmp(word, "-np") == 0          ? parallel
+           : strcmp(word, "-cram") == 0      ? cache
+           : strcmp(word, "--no-webui") == 0 ? no_ui
+                                             : word;
+}
+
 /* What the command is given: variables first, so that options win. -np and -cram are not what getopt takes them for. */
 static int collect(int argc, char **argv, const cli_option *options, int count, char **words)
 {
@@ -283,8 +294,7 @@ static int collect(int argc, char **argv, const cli_option *options, int count, 
         }
     }
     for (int i = 1; i < argc && n < WORDS_MAX - 1; i++) {
-        static char parallel[] = "--parallel", cache[] = "--cache-ram";
-        words[n++] = strcmp(argv[i], "-np") == 0 ? parallel : strcmp(argv[i], "-cram") == 0 ? cache : argv[i];
+        words[n++] = usual_word(argv[i]);
     }
     words[n] = NULL;
     return n;

@@ -1,4 +1,5 @@
 /* Holding: those who use a model hold it; who starts and ends the server opens and closes all (models.h). */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "server/keeper.h"
@@ -181,6 +182,15 @@ mo_status srv_models_open(const srv_models_options *options, srv_models **out, m
     pthread_mutex_init(&m->mutex, NULL);
     for (int i = 0; i < options->count; i++) {
         ok = ok && srv_list_add(m, &options->specs[i], options->specs[i].path);
+    }
+    for (int i = 0; ok && i < m->count; i++) {
+        if (srv_list_find(m, m->list[i]->id) != i) {
+            err->status = MO_EINVAL;
+            snprintf(err->detail, sizeof err->detail,
+                     "two models are called %s; a file of models can give them other names", m->list[i]->id);
+            srv_models_close(m);
+            return MO_EINVAL;
+        }
     }
     srv_list_look(m);
     m->has_keeper = ok && pthread_create(&m->keeper, NULL, srv_keeper_run, m) == 0;

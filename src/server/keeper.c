@@ -53,10 +53,8 @@ void *srv_keeper_run(void *user)
 void srv_model_doubt(srv_model *model)
 {
     struct stat now;
-    const struct stat *then = &model->opened;
     const bool there = stat(model->path, &now) == 0;
-    if (there && now.st_size == then->st_size && now.st_ino == then->st_ino &&
-        now.st_mtim.tv_sec == then->st_mtim.tv_sec && now.st_mtim.tv_nsec == then->st_mtim.tv_nsec) {
+    if (there && srv_list_same_file(&now, &model->opened)) {
         return;
     }
     pthread_mutex_lock(&model->all->mutex);

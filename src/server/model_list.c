@@ -141,6 +141,12 @@ int srv_list_find(srv_models *m, const char *name)
     return -1;
 }
 
+bool srv_list_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
 int srv_list_pinned(const srv_models *m)
 {
     int count = 0;

@@ -17,8 +17,9 @@ struct srv_model {
     srv_model_spec spec;
     char *id, *path;
 
-    /* Of the file; read once, by srv_models_describe(). */
+    /* Of the file; read by srv_models_describe(), again when it has changed. Under the models' mutex. */
     bool looked;
+    struct stat seen; /* then */
     char architecture[64], format[16];
     int64_t file_bytes, parameters, made_for, modified;
 
@@ -68,6 +69,9 @@ bool srv_list_add(srv_models *models, const srv_model_spec *spec, const char *pa
 void srv_list_look(srv_models *models);
 /* The index of a name; NULL or "": the first. -1: none. */
 int srv_list_find(srv_models *models, const char *name);
+
+/* Is a file still what it was? Any time. */
+bool srv_list_same_file(const struct stat *a, const struct stat *b);
 
 int srv_list_pinned(const srv_models *models);
 int srv_list_loaded(const srv_models *models);

@@ -50,18 +50,23 @@ static void look_at_file(srv_models *m, srv_model *model)
     model->made_for = info.context_length;
     model->modified = there ? (int64_t)st.st_mtime : 0;
     model->looked = true;
+    model->seen = there ? st : (struct stat){0};
     pthread_mutex_unlock(&m->mutex);
 }
 
 bool srv_models_describe(srv_models *m, int index, srv_model_report *out)
 {
+    struct stat now;
     pthread_mutex_lock(&m->mutex);
     srv_model *model = index >= 0 && index < m->count ? m->list[index] : NULL;
-    const bool look = model && !model->looked;
     pthread_mutex_unlock(&m->mutex);
     if (!model) {
         return false;
     }
+    const bool there = stat(model->path, &now) == 0;
+    pthread_mutex_lock(&m->mutex);
+    const bool look = !model->looked || (there && !srv_list_same_file(&now, &model->seen));
+    pthread_mutex_unlock(&m->mutex);
     if (look) {
         look_at_file(m, model);
     }
@@ -82,10 +87,10 @@ bool srv_models_describe(srv_models *m, int index, srv_model_report *out)
         .file_bytes = model->file_bytes,
         .parameters = model->parameters,
         .modified = model->modified,
-        .architecture = model->architecture,
-        .format = model->format,
         .past_requests = model->past.accepted,
     };
+    memcpy(out->architecture, model->architecture, sizeof out->architecture);
+    memcpy(out->format, model->format, sizeof out->format);
     pthread_mutex_unlock(&m->mutex);
     return true;
 }

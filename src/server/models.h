@@ -102,7 +102,7 @@ typedef struct srv_model_report {
     double keep_s;
     int64_t file_bytes, parameters;
     int64_t modified;                  /* Unix time of the file */
-    const char *architecture, *format; /* the format most bytes have; "" where the file cannot be read */
+    char architecture[64], format[16]; /* the format most bytes have; "" where the file cannot be read */
     uint64_t past_requests;            /* served in earlier times when it was loaded */
 } srv_model_report;
 

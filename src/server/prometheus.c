@@ -54,7 +54,8 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-static void put_compatible(srv_writer *w, const srv_engine_report *t)
+/* `last`: what was told before. */
+static void put_compatible(srv_writer *w, const srv_engine_report *t, const srv_engine_report *last)
 {
     static const struct {
         const char *name, *help;
@@ -73,10 +74,12 @@ static void put_compatible(srv_writer *w, const srv_engine_report *t)
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         one(w, counters[i].name, "counter", counters[i].help, values[i]);
     }
-    one(w, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens per second of prompt time.",
-        ratio((double)t->prompt_tokens, t->prompt_s));
-    one(w, "llamacpp:predicted_tokens_seconds", "gauge", "Tokens per second of answer time.",
-        ratio((double)t->predicted_tokens, t->predicted_s));
+    one(w, "llamacpp:prompt_tokens_seconds", "gauge",
+        "Prompt tokens per second of prompt time, since the last scrape.",
+        ratio((double)(t->prompt_tokens - last->prompt_tokens), t->prompt_s - last->prompt_s));
+    one(w, "llamacpp:predicted_tokens_seconds", "gauge",
+        "Tokens per second of answer time, since the last scrape.",
+        ratio((double)(t->predicted_tokens - last->predicted_tokens), t->predicted_s - last->predicted_s));
     one(w, "llamacpp:requests_processing", "gauge", "Requests being answered.", t->running);
     one(w, "llamacpp:requests_deferred", "gauge", "Requests that wait.", t->queued);
     one(w, "llamacpp:n_busy_slots_per_decode", "gauge", "Sequences of a step, on average.",
@@ -194,9 +197,13 @@ void srv_prometheus_write(srv_server *server, srv_writer *out)
     srv_engine_report totals;
     srv_http_report http;
     srv_models *models = srv_server_models(server);
-    srv_models_totals(models, &totals);
     srv_http_describe(srv_server_http(server), &http);
-    put_compatible(out, &totals);
+    pthread_mutex_lock(&server->scraping);
+    srv_models_totals(models, &totals);
+    const srv_engine_report last = server->scraped;
+    server->scraped = totals;
+    pthread_mutex_unlock(&server->scraping);
+    put_compatible(out, &totals, &last);
     put_jobs(out, &totals);
     put_http(out, &http);
     put_tiers(out, models);

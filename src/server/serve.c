@@ -143,6 +143,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     }
     s->o = *options;
     s->server.begun_ns = now_ns();
+    pthread_mutex_init(&s->server.scraping, NULL);
     s->server.no_slots = options->no_slots;
     s->server.no_metrics = options->no_metrics;
     /* No thread but the one in srv_serving_run() is to get these. */
@@ -186,6 +187,7 @@ void srv_serving_close(srv_serving *s)
     srv_models_close(s->server.models);
     srv_running_close(s->server.running);
     srv_turns_close(s->server.turns);
+    pthread_mutex_destroy(&s->server.scraping);
     srv_keys_close(s->keys);
     if (s->tls_key) {
         memset(s->tls_key, 0, PEM_BYTES);

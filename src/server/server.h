@@ -2,6 +2,8 @@
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
 
+#include <pthread.h>
+
 #include "server/models.h"
 #include "server/routes.h"
 
@@ -20,6 +22,8 @@ struct srv_server {
     srv_turns *turns;
     bool no_slots, no_metrics; /* those endpoints are switched off */
     int64_t begun_ns;
+    pthread_mutex_t scraping;           /* of `scraped` */
+    srv_engine_report scraped;          /* what /metrics said last */
     char addresses[SRV_ADDRESSES][160]; /* where it can be reached */
     int address_count;
 };
