@@ -4,16 +4,9 @@
 #ifndef MO_GRAMMAR_GBNF_H
 #define MO_GRAMMAR_GBNF_H
 
-#include "grammar/syntax.h"
+#include "grammar/gbnf_text.h"
 
 enum { MO_GBNF_BYTES = 2 << 20 }; /* longest text */
-
-/* The token whose text that is, -1: none; and how many tokens there are. */
-typedef struct mo_gbnf_tokens {
-    int32_t (*find)(const void *user, const char *text);
-    const void *user;
-    int32_t count;
-} mo_gbnf_tokens;
 
 /* Parses and checks. MO_EINVAL with line and column (in characters, from 1). root: the rule that begins. tokens may be NULL:
  * no token can be named. Free *out with mo_syntax_free(), on failure it is empty. */
