@@ -58,13 +58,40 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
     }
 }
 
+/* Coded queries, once for all chunks: those of the token's KV head h. */
+static int8_t *codes_of(const mo_forward *forward, int64_t t, int h)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const int64_t head = t * a->heads + h * (a->heads / a->kv_heads);
+    return forward->w->codes + head * 2 * mo_kv_padded((int)a->k_len);
+}
+static float *factors_of(const mo_forward *forward, int64_t t, int h)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return forward->w->g + t * a->heads + h * (a->heads / a->kv_heads);
+}
+
+static void code_queries(const mo_forward *forward, int64_t t, int h, int8_t *codes, float *g)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const int group = a->heads / a->kv_heads;
+    for (int i = 0; i < group; i++, codes += 2 * mo_kv_padded((int)a->k_len)) {
+        mo_heads_code(forward->k, query_of(forward, t, h * group + i), a->k_len, a->scale, codes, &g[i]);
+    }
+}
+
 static void prepare_heads(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     mo_forward *forward = ctx;
     const int heads = forward->layer->attention.kv_heads;
     for (int64_t i = begin; i < end; i++) {
-        prepare_head(forward, i / heads, (int)(i % heads));
+        const int64_t t = i / heads;
+        const int h = (int)(i % heads);
+        prepare_head(forward, t, h);
+        if (forward->chunked && forward->w->state_of[t]->kv == MO_KV_I16) {
+            code_queries(forward, t, h, codes_of(forward, t, h), factors_of(forward, t, h));
+        }
     }
 }
 
@@ -75,35 +102,39 @@ static int64_t first_seen(const mo_attention *a, int64_t position)
     return mo_first_seen(a->window, position);
 }
 
-/* The token's queries of the KV head become rows from `row` on: floats, or codes where the cache has codes. */
-static void lay_queries(const mo_forward *forward, mo_kv_type kv, int64_t t, int h, int64_t row,
-                        const mo_attend_space *s)
+/* Rows of queries, as the cache's format wants them: floats, or codes. */
+typedef struct query_rows {
+    float *x;
+    int8_t *codes;
+    float *g;
+} query_rows;
+
+static void copy_queries(const mo_forward *forward, int64_t t, int h, float *out)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    for (int g = 0; g < group; g++, row++) {
-        const float *q = query_of(forward, t, h * group + g);
-        if (kv == MO_KV_I16) {
-            mo_heads_code(forward->k, q, a->k_len, a->scale, s->codes + row * 2 * mo_kv_padded((int)a->k_len),
-                          &s->g[row]);
-        } else {
-            memcpy(s->q + row * a->k_len, q, sizeof(float) * (size_t)a->k_len);
-        }
+    for (int g = 0; g < group; g++) {
+        memcpy(out + g * a->k_len, query_of(forward, t, h * group + g), sizeof(float) * (size_t)a->k_len);
     }
 }
 
-/* One chunk for `count` tokens, whose queries are rows from `row` on; what it leaves are rows from 0 on. */
+static query_rows queries_from(const mo_forward *forward, const query_rows *q, int64_t row)
+{
+    const int64_t n = forward->layer->attention.k_len;
+    return (query_rows){
+        .x = q->x + row * n, .codes = q->codes + row * 2 * mo_kv_padded((int)n), .g = q->g + row};
+}
+
+/* One chunk for `count` tokens; what it leaves are the first rows of s. */
 static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const mo_seen *spans, int64_t count,
-                         int64_t row, const mo_attend_space *s)
+                         query_rows q, const mo_attend_space *s)
 {
     const mo_attention *a = &forward->layer->attention;
     const int64_t group = a->heads / a->kv_heads;
     if (kv->type == MO_KV_I16) {
-        forward->k->attend_codes(kv, spans, count, s->codes + row * 2 * mo_kv_padded((int)a->k_len),
-                                 s->g + row, group, s->m, s->l, s->r, s->o, s->scratch);
+        forward->k->attend_codes(kv, spans, count, q.codes, q.g, group, s->m, s->l, s->r, s->o, s->scratch);
     } else {
-        forward->k->attend(kv, spans, count, s->q + row * a->k_len, group, a->scale, s->m, s->l, s->o,
-                           s->scratch);
+        forward->k->attend(kv, spans, count, q.x, group, a->scale, s->m, s->l, s->o, s->scratch);
     }
 }
 
@@ -174,14 +205,20 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
     const int64_t p1 = p0 + count - 1;
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
     const int64_t chunk = mo_kv_chunk(kv.type);
+    const query_rows all = {.x = s->q, .codes = s->codes, .g = s->g};
     for (int64_t i = 0; i < count; i++) {
-        lay_queries(forward, kv.type, t + i, h, i * group, s);
+        const query_rows q = queries_from(forward, &all, i * group);
+        if (kv.type == MO_KV_I16) {
+            code_queries(forward, t + i, h, q.codes, q.g);
+        } else {
+            copy_queries(forward, t + i, h, q.x);
+        }
     }
     for (int64_t c = first_seen(a, p0) / chunk * chunk; c <= p1; c += chunk) {
         mo_seen spans[MO_QUERY_TILE];
         int64_t first = 0;
         const int64_t found = seen_of_chunk(a, c, chunk, p0, count, spans, &first);
-        attend_chunk(forward, &kv, spans, found, first * group, s);
+        attend_chunk(forward, &kv, spans, found, queries_from(forward, &all, first * group), s);
         for (int64_t i = 0; i < found; i++) {
             const bool begins = first_seen(a, p0 + first + i) / chunk * chunk == c;
             merge_queries(forward, kv.type, begins, group, s, i * group, (first + i) * group);
@@ -266,8 +303,11 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t c = (first / length + chunk - forward->w->chunk_first[t]) * length;
         const int64_t last = forward->w->position[t] + 1;
         const mo_seen seen = {first > c ? first : c, last < c + length ? last : c + length};
-        lay_queries(forward, kv.type, t, h, 0, s);
-        attend_chunk(forward, &kv, &seen, 1, 0, s);
+        const query_rows q = {.x = s->q, .codes = codes_of(forward, t, h), .g = factors_of(forward, t, h)};
+        if (kv.type != MO_KV_I16) {
+            copy_queries(forward, t, h, s->q);
+        }
+        attend_chunk(forward, &kv, &seen, 1, q, s);
         for (int g = 0; g < group; g++) {
             move_partial(forward, kv.type, chunk, h * group + g, s, g, false);
         }
@@ -299,7 +339,7 @@ static bool count_chunks(mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;
     int64_t *first = forward->w->chunk_first;
-    if (forward->tokens > 8) {
+    if (forward->tokens > MO_CHUNKED_TOKENS) {
         return false;
     }
     first[0] = 0;
@@ -315,11 +355,11 @@ static bool count_chunks(mo_forward *forward)
 /* Up to so many positions one thread per KV head is as quick as chunks side by side and a merge. */
 enum { POSITIONS_ALONE = 512 };
 
-static int add_attention(mo_forward *forward, mo_phase *phases, int count, bool chunked)
+static int add_attention(mo_forward *forward, mo_phase *phases, int count)
 {
     const int64_t n = forward->tokens;
     const int heads = forward->layer->attention.kv_heads;
-    if (chunked) {
+    if (forward->chunked) {
         phases[count++] = (mo_phase){attend_chunks, forward, forward->w->chunk_first[n] * heads, 1};
         phases[count++] = (mo_phase){merge_chunks, forward, n * heads, 1};
     } else {
@@ -345,12 +385,13 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
     if (a->norm_all) {
         phases[count++] = (mo_phase){norm_all_heads, forward, n, 1};
     }
-    const bool chunked = count_chunks(forward);
-    if (n == 1 && chunked && w->chunk_first[1] * mo_kv_chunk(w->state_of[0]->kv) <= POSITIONS_ALONE) {
+    forward->chunked = count_chunks(forward);
+    if (n == 1 && forward->chunked &&
+        w->chunk_first[1] * mo_kv_chunk(w->state_of[0]->kv) <= POSITIONS_ALONE) {
         phases[count++] = (mo_phase){attend_alone, forward, a->kv_heads, 1};
     } else {
         phases[count++] = (mo_phase){prepare_heads, forward, n * a->kv_heads, 1};
-        count = add_attention(forward, phases, count, chunked);
+        count = add_attention(forward, phases, count);
     }
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);

@@ -32,6 +32,7 @@ typedef struct mo_forward {
     int64_t row_count;      /* of the round: rows of experts, in w->rows, */
     int64_t side_count;     /* and tokens of the part beside them */
     int64_t tile;           /* attention: tokens that share a pass over the keys */
+    bool chunked;           /* attention: the step's chunks are made side by side */
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a

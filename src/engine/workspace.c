@@ -18,6 +18,8 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     e->k_len = max64(e->k_len, a->k_len);
     e->v_len = max64(e->v_len, a->v_len);
     e->head_floats = max64(e->head_floats, a->heads * (int64_t)mo_kv_partial(MO_KV_I16, (int)a->v_len));
+    e->heads = max64(e->heads, a->heads);
+    e->code_bytes = max64(e->code_bytes, a->heads * 2 * (int64_t)mo_kv_padded((int)a->k_len));
     e->pairs = max64(e->pairs, a->n_rot / 2);
 }
 
@@ -79,6 +81,8 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
     const int64_t queries = e->queries * MO_QUERY_TILE;
     w->partial_floats = chunks * e->head_floats;
     w->partial = cut(c, w->partial_floats, sizeof(float));
+    w->codes = cut(c, MO_CHUNKED_TOKENS * e->code_bytes, 1);
+    w->g = cut(c, MO_CHUNKED_TOKENS * e->heads, sizeof(float));
     mo_attend_space *spaces = cut(c, threads, sizeof *spaces);
     for (int i = 0; i < threads; i++) {
         const mo_attend_space s = {

@@ -8,8 +8,8 @@
 #include "numeric/acts.h"
 #include "store/store.h"
 
-/* Tokens whose queries share a pass over the keys. */
-enum { MO_QUERY_TILE = 8 };
+/* Tokens whose queries share a pass over the keys; the most tokens whose chunks are made side by side. */
+enum { MO_QUERY_TILE = 8, MO_CHUNKED_TOKENS = 8 };
 /* Tokens of several sessions whose logits one pass over the output matrix makes, and rows of the matrix in a piece of it. */
 enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 
@@ -41,6 +41,8 @@ typedef struct mo_workspace {
     int64_t rope_stride; /* floats of one token's c (or s) */
     float *partial;      /* chunk results: [chunks][heads](mo_kv_partial() floats) */
     int64_t partial_floats;
+    int8_t *codes;           /* [MO_CHUNKED_TOKENS][heads][2 * mo_kv_padded(k_len)]: their coded queries, */
+    float *g;                /* [MO_CHUNKED_TOKENS][heads] */
     mo_attend_space *attend; /* [threads] */
 
     float *scores;       /* [batch][experts] */
@@ -76,6 +78,7 @@ typedef struct mo_extent {
     int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
     int64_t queries, k_len, v_len;            /* attention: query heads per KV head, and lengths */
     int64_t head_floats;                      /* partials of one chunk of any KV format */
+    int64_t heads, code_bytes;                /* attention: query heads, and bytes of them coded */
     int64_t pairs;                            /* of a rope */
     int64_t experts, used, expert_width, side_width;
 } mo_extent;

@@ -1,56 +1,61 @@
 #include "numeric/kv.h"
 
-typedef struct vector {
+/* Where a vector's codes are: runs of `run` bytes, `step` bytes apart, in the plane of high bytes; the low ones are `low` further. */
+typedef struct places {
     uint8_t *codes, *scale;
-    int u, length; /* of the block */
-    int low;       /* from the plane of high bytes to that of low ones */
-    bool value;
-} vector;
+    int64_t length, run, step, low;
+} places;
 
-static vector find(const mo_kv_head *kv, int64_t u, bool value)
+static places find(const mo_kv_head *kv, int64_t u, bool value)
 {
     uint8_t *block = mo_kv_block(kv, u);
     const int at = (int)(u % MO_KV_BLOCK), length = (int)(value ? kv->v_len : kv->k_len);
-    return (vector){.codes = block + (value ? kv->v_at : kv->k_at),
+    const int first = value ? mo_kv_value_code(at, 0, length) : mo_kv_key_code(at, 0);
+    return (places){.codes = block + (value ? kv->v_at : kv->k_at) + first,
                     .scale = block + (value ? kv->vs_at : kv->ks_at) + sizeof(float) * (size_t)at,
-                    .u = at,
                     .length = length,
-                    .low = MO_KV_BLOCK * mo_kv_padded(length),
-                    .value = value};
+                    .run = value ? 1 : MO_KV_UNIT,
+                    .step = value ? MO_KV_UNIT : MO_KV_UNIT * MO_KV_BLOCK,
+                    .low = (int64_t)MO_KV_BLOCK * mo_kv_padded(length)};
 }
 
-static uint8_t *code_of(const vector *v, int i)
+/* One plane between its places and a row. */
+static void write_plane(const places *p, uint8_t *to, const uint8_t *row)
 {
-    return v->codes + (v->value ? mo_kv_value_code(v->u, i, v->length) : mo_kv_key_code(v->u, i));
+    int64_t i = 0;
+    for (; p->run == 1 && i < p->length; i++) {
+        to[i * MO_KV_UNIT] = row[i];
+    }
+    for (; i + MO_KV_UNIT <= p->length; i += MO_KV_UNIT, to += p->step) {
+        memcpy(to, row + i, MO_KV_UNIT);
+    }
+    memcpy(to, row + i, (size_t)(p->length - i));
 }
 
-/* Channels that follow each other in the cache from i on. */
-static int run_of(const vector *v, int i)
+static void read_plane(const places *p, const uint8_t *from, uint8_t *row)
 {
-    const int left = v->length - i;
-    return v->value ? 1 : left < MO_KV_UNIT ? left : MO_KV_UNIT;
+    int64_t i = 0;
+    for (; p->run == 1 && i < p->length; i++) {
+        row[i] = from[i * MO_KV_UNIT];
+    }
+    for (; i + MO_KV_UNIT <= p->length; i += MO_KV_UNIT, from += p->step) {
+        memcpy(row + i, from, MO_KV_UNIT);
+    }
+    memcpy(row + i, from, (size_t)(p->length - i));
 }
 
 void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row)
 {
-    const vector v = find(kv, u, value);
-    for (int i = 0, some; i < v.length; i += some) {
-        uint8_t *to = code_of(&v, i);
-        some = run_of(&v, i);
-        memcpy(to, row + i, (size_t)some);
-        memcpy(to + v.low, row + v.length + i, (size_t)some);
-    }
-    memcpy(v.scale, row + (ptrdiff_t)2 * v.length, sizeof(float));
+    const places p = find(kv, u, value);
+    write_plane(&p, p.codes, row);
+    write_plane(&p, p.codes + p.low, row + p.length);
+    memcpy(p.scale, row + 2 * p.length, sizeof(float));
 }
 
 void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row)
 {
-    const vector v = find(kv, u, value);
-    for (int i = 0, some; i < v.length; i += some) {
-        const uint8_t *from = code_of(&v, i);
-        some = run_of(&v, i);
-        memcpy(row + i, from, (size_t)some);
-        memcpy(row + v.length + i, from + v.low, (size_t)some);
-    }
-    memcpy(row + (ptrdiff_t)2 * v.length, v.scale, sizeof(float));
+    const places p = find(kv, u, value);
+    read_plane(&p, p.codes, row);
+    read_plane(&p, p.codes + p.low, row + p.length);
+    memcpy(row + 2 * p.length, p.scale, sizeof(float));
 }

@@ -54,46 +54,60 @@ PLANES_INLINE void dot_tile(const int8_t *a, const plane_rows *rows, int count, 
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 
-/* Eight bytes of two rows. */
-PLANES_INLINE int8x16_t pair_of(const int8_t *x, const int8_t *y)
+/* A unit of two rows as the multiply takes it: halves of the high plane, halves of the low one. */
+typedef struct plane_pair {
+    int8x16_t high[2], low[2];
+} plane_pair;
+
+_Static_assert(sizeof(plane_pair) * 32 * 32 <= PLANES_SPACE, "32 pairs of 32 units fit");
+
+static void lay_pairs(const plane_rows *a, int64_t pairs, int64_t units, plane_pair *out)
 {
-    return vcombine_s8(vld1_s8(x), vld1_s8(y));
+    for (int64_t p = 0; p < pairs; p++) {
+        const int8_t *x = a->codes + 2 * p * a->stride, *y = x + a->stride;
+        for (int64_t u = 0; u < units; u++, x += 16, y += 16, out++) {
+            const int64x2_t xh = vreinterpretq_s64_s8(vld1q_s8(x)), yh = vreinterpretq_s64_s8(vld1q_s8(y));
+            const int64x2_t xl = vreinterpretq_s64_s8(vld1q_s8(x + a->low));
+            const int64x2_t yl = vreinterpretq_s64_s8(vld1q_s8(y + a->low));
+            out->high[0] = vreinterpretq_s8_s64(vzip1q_s64(xh, yh));
+            out->high[1] = vreinterpretq_s8_s64(vzip2q_s64(xh, yh));
+            out->low[0] = vreinterpretq_s8_s64(vzip1q_s64(xl, yl));
+            out->low[1] = vreinterpretq_s8_s64(vzip2q_s64(xl, yl));
+        }
+    }
 }
 
-/* `pairs` pairs of rows of a with four of b. A vector of sums is two rows of a by two of b. */
-PLANES_INLINE void matrix_tile(const int8_t *a, const plane_rows *rows, int pairs, const plane_block *b,
-                               int64_t at, int64_t units, int32_t *out)
+/* `pairs` pairs of rows of a with `width` pairs of b, eight vectors of sums of each kind; a vector is two rows by two. */
+PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block *b, int64_t at, int width,
+                               int64_t units, int32_t *out)
 {
-    int32x4_t high[2][4], low[2][4];
+    int32x4_t high[4][4], low[4][4];
     for (int p = 0; p < pairs; p++) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < width; i++) {
             high[p][i] = low[p][i] = vdupq_n_s32(0);
         }
     }
     for (int64_t u = 0; u < units; u++) {
-        const int8_t *bh = b->high + u * b->stride + 16 * at, *bl = b->low + u * b->stride + 16 * at;
+        const int64_t from = u * b->stride + 16 * at;
         int64x2x2_t h[4], l[4];
-        for (int i = 0; i < 4; i++) {
-            h[i] = vld2q_s64((const int64_t *)(const void *)(bh + 32 * i));
-        }
-        for (int i = 0; i < 4; i++) {
-            l[i] = vld2q_s64((const int64_t *)(const void *)(bl + 32 * i));
+        for (int i = 0; i < width; i++) {
+            h[i] = vld2q_s64((const int64_t *)(const void *)(b->high + from + 32 * i));
+            l[i] = vld2q_s64((const int64_t *)(const void *)(b->low + from + 32 * i));
         }
         for (int half = 0; half < 2; half++) {
             for (int p = 0; p < pairs; p++) {
-                const int8_t *x = a + 2 * p * rows->stride + 16 * u + 8 * half;
-                const int8x16_t ah = pair_of(x, x + rows->stride);
-                const int8x16_t al = pair_of(x + rows->low, x + rows->stride + rows->low);
-                for (int i = 0; i < 4; i++) {
-                    high[p][i] = vmmlaq_s32(high[p][i], ah, vreinterpretq_s8_s64(h[i].val[half]));
+                const int8x16_t ah = a[p * units + u].high[half], al = a[p * units + u].low[half];
+                for (int i = 0; i < width; i++) {
+                    const int8x16_t bh = vreinterpretq_s8_s64(h[i].val[half]);
+                    high[p][i] = vmmlaq_s32(high[p][i], ah, bh);
                     low[p][i] = vmmlaq_s32(low[p][i], ah, vreinterpretq_s8_s64(l[i].val[half]));
-                    low[p][i] = vmmlaq_s32(low[p][i], al, vreinterpretq_s8_s64(h[i].val[half]));
+                    low[p][i] = vmmlaq_s32(low[p][i], al, bh);
                 }
             }
         }
     }
     for (int p = 0; p < pairs; p++) {
-        for (int i = 0; i < 4; i += 2) {
+        for (int i = 0; i < width; i += 2) {
             const int64x2_t x = vreinterpretq_s64_s32(vaddq_s32(low[p][i], vshlq_n_s32(high[p][i], 8)));
             const int64x2_t y =
                 vreinterpretq_s64_s32(vaddq_s32(low[p][i + 1], vshlq_n_s32(high[p][i + 1], 8)));
@@ -103,31 +117,51 @@ PLANES_INLINE void matrix_tile(const int8_t *a, const plane_rows *rows, int pair
         }
     }
 }
-#endif
 
 static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out)
+                       int32_t *out, void *space)
 {
+    const int64_t pairs = a->rows / 2;
+    plane_pair *laid = space;
+    lay_pairs(a, pairs, units, laid);
+    for (int64_t at = begin; at < end; at += PLANE_TILE) {
+        int64_t p = 0;
+        for (; p + 4 <= pairs; p += 4) {
+            matrix_tile(laid + p * units, 4, b, at, 2, units, out + 2 * p * MO_KV_BLOCK);
+            matrix_tile(laid + p * units, 4, b, at + 4, 2, units, out + 2 * p * MO_KV_BLOCK);
+        }
+        for (; p + 2 <= pairs; p += 2) {
+            matrix_tile(laid + p * units, 2, b, at, 4, units, out + 2 * p * MO_KV_BLOCK);
+        }
+        for (; p < pairs; p++) {
+            matrix_tile(laid + p * units, 1, b, at, 4, units, out + 2 * p * MO_KV_BLOCK);
+        }
+        if (a->rows % 2) {
+            const int64_t last = a->rows - 1;
+            dot_tile(a->codes + last * a->stride, a, 1, b, at, PLANE_TILE, units, out + last * MO_KV_BLOCK);
+        }
+    }
+}
+
+#else
+
+static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
+                       int32_t *out, void *space)
+{
+    (void)space;
     for (int64_t at = begin; at < end; at += PLANE_TILE) {
         int64_t r = 0;
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-        for (; r + 4 <= a->rows; r += 4) {
-            matrix_tile(a->codes + r * a->stride, a, 2, b, at, units, out + r * MO_KV_BLOCK);
-        }
-        for (; r + 2 <= a->rows; r += 2) {
-            matrix_tile(a->codes + r * a->stride, a, 1, b, at, units, out + r * MO_KV_BLOCK);
-        }
-#else
         for (; r + 2 <= a->rows; r += 2) {
             for (int64_t i = at; i < at + PLANE_TILE; i += 4) {
                 dot_tile(a->codes + r * a->stride, a, 2, b, i, 4, units, out + r * MO_KV_BLOCK);
             }
         }
-#endif
         for (; r < a->rows; r++) {
             dot_tile(a->codes + r * a->stride, a, 1, b, at, PLANE_TILE, units, out + r * MO_KV_BLOCK);
         }
     }
 }
+
+#endif
 
 #endif

@@ -94,8 +94,9 @@ enum {
     CODE_UNITS = 32 /* of which int32 holds the sum: 512 channels */
 };
 
-/* What one call keeps in its scratch: 112 KiB. */
+/* What one call keeps in its scratch: 176 KiB. */
 typedef struct codes_space {
+    _Alignas(64) uint8_t space[PLANES_SPACE];
     int32_t sum[CODE_ROWS][MO_KV_BLOCK];
     int32_t more[CODE_ROWS][MO_KV_BLOCK]; /* of the channels from 512 on */
     float x[CODE_ROWS][MO_KV_BLOCK];      /* scores, then share * s_v */
@@ -237,7 +238,7 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
         const int8_t *high = values + from * pad + j * MO_KV_UNIT;
         const plane_block b = {.high = high, .low = high + MO_KV_BLOCK * pad, .stride = pad * MO_KV_UNIT};
         const int64_t some = pad - j < MO_KV_BLOCK ? pad - j : MO_KV_BLOCK;
-        sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0]);
+        sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0], s->space);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = 0; i < some && j + i < n; i += LANES) {
                 put(t + r * n + j + i, vf_of_int(vi_load(s->sum[r] + i)), n - j - i);
@@ -264,13 +265,13 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
     }
     const plane_rows a = {.codes = q, .stride = 2 * pad, .low = pad, .rows = rows};
     const plane_block b = {.high = keys, .low = keys + MO_KV_BLOCK * pad, .stride = MO_KV_BLOCK * MO_KV_UNIT};
-    sum_planes(&a, &b, from, to, wide ? CODE_UNITS : units, s->sum[0]);
+    sum_planes(&a, &b, from, to, wide ? CODE_UNITS : units, s->sum[0], s->space);
     if (wide) {
         const int64_t first = CODE_UNITS * MO_KV_UNIT;
         const plane_rows rest = {.codes = q + first, .stride = 2 * pad, .low = pad, .rows = rows};
         const plane_block tail = {
             .high = b.high + first * MO_KV_BLOCK, .low = b.low + first * MO_KV_BLOCK, .stride = b.stride};
-        sum_planes(&rest, &tail, from, to, units - CODE_UNITS, s->more[0]);
+        sum_planes(&rest, &tail, from, to, units - CODE_UNITS, s->more[0], s->space);
     }
     for (int64_t i = 0; i < rows; i++) {
         const code_span span = span_of(seen[i]);

@@ -63,8 +63,9 @@ PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block
 }
 
 static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out)
+                       int32_t *out, void *space)
 {
+    (void)space;
     for (int64_t r = 0, count; r < a->rows; r += count) {
         plane_words words[PLANE_TOGETHER];
         count = r + PLANE_TOGETHER <= a->rows ? PLANE_TOGETHER : 1;

@@ -61,8 +61,9 @@ PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const
 }
 
 static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out)
+                       int32_t *out, void *space)
 {
+    (void)space;
     for (int64_t r = 0; r < a->rows; r += 2) {
         const bool two = r + 2 <= a->rows;
         int32_t more[2];
