@@ -417,6 +417,48 @@ static void windows_keep_what_they_see(void **state)
     }
 }
 
+/* Sessions of every format that decode together, past the borders of chunks, give what each gives alone. */
+static void formats_share_a_step(void **state)
+{
+    (void)state;
+    enum { BEFORE = 600, MORE = 4, FORMATS = MO_KV_I16 + 1 };
+    for (int i = 0; i < model_count; i += SANITIZED ? 4 : 2) {
+        const oracle *o = &models[i];
+        int32_t tokens[BEFORE + MORE];
+        uint64_t seed = 3;
+        for (int t = 0; t < BEFORE + MORE; t++) {
+            tokens[t] = (int32_t)random_below(&seed, o->vocab);
+        }
+        mo_model *model = open_model(o->path, &(setting){.context = 640, .batch = 256});
+        mo_session *alone[FORMATS], *beside[FORMATS];
+        mo_feed feeds[FORMATS];
+        for (int kv = 0; kv < FORMATS; kv++) {
+            const int64_t before = BEFORE - 130 * kv;
+            alone[kv] = open_session(model, (mo_kv_type)kv);
+            beside[kv] = open_session(model, (mo_kv_type)kv);
+            feed(alone[kv], tokens, before + MORE, 0, NULL);
+            feed(beside[kv], tokens, before, 1 + 100 * kv, NULL);
+            feeds[kv] =
+                (mo_feed){.size = sizeof(mo_feed), .session = beside[kv], .tokens = tokens, .step = 1};
+        }
+        for (int n = 1; n <= MORE; n++) {
+            for (int kv = 0; kv < FORMATS; kv++) {
+                feeds[kv].count = BEFORE - 130 * kv + n;
+            }
+            assert_int_equal(mo_session_feed_all(feeds, FORMATS, NULL), MO_OK);
+        }
+        for (int kv = 0; kv < FORMATS; kv++) {
+            if (memcmp(mo_session_logits(alone[kv]), mo_session_logits(beside[kv]),
+                       sizeof(float) * (size_t)o->vocab) != 0) {
+                fail_msg("%s: other bits with kv %d", o->name, kv);
+            }
+            mo_session_close(alone[kv]);
+            mo_session_close(beside[kv]);
+        }
+        mo_model_close(model);
+    }
+}
+
 static void step_state(mo_engine *engine, mo_state *s, const int32_t *tokens, int64_t count, float *row)
 {
     const mo_slice slice = {
@@ -1041,6 +1083,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(together),
         cmocka_unit_test(snapshots_and_edits),
         cmocka_unit_test(windows_keep_what_they_see),
+        cmocka_unit_test(formats_share_a_step),
         cmocka_unit_test(shared_blocks_are_copied_before_a_step_writes),
         cmocka_unit_test(refusals),
         cmocka_unit_test(cancelled_within_a_layer),
