@@ -539,7 +539,8 @@ def status_is_told_while_the_engine_works():
             slowest = max(slowest, time.monotonic() - began)
         assert slowest < 1 * SLOW, slowest
         slots = s.get("/slots")
-        assert any(slot["is_processing"] and slot["n_prompt_tokens"] == 1900 for slot in slots), slots
+        taken = [slot for slot in slots if slot["is_processing"] and slot["n_prompt_tokens"] == 1900]
+        assert taken and taken[0]["params"]["n_predict"] == 500 and taken[0]["params"]["temperature"] == 0, slots
         assert s.ask("GET", "/slots?fail_on_no_slot=1")[0] in (200, 503)
         for connection in connections:
             connection.close()

@@ -570,7 +570,13 @@ int srv_engine_slots(srv_engine *e, srv_slot_report *out, int limit)
                                    .prompt_done = s->held < s->prompt ? s->held : s->prompt,
                                    .cached_tokens = s->cached,
                                    .generated = s->generated,
-                                   .remaining = most < 0 ? -1 : most - s->generated};
+                                   .remaining = most < 0 ? -1 : most - s->generated,
+                                   .max_tokens = most};
+        if (s->task) {
+            out[i].sampler = s->task->sampler;
+            out[i].sampler.bias = NULL;
+            out[i].sampler.bias_count = 0;
+        }
     }
     pthread_mutex_unlock(&e->lock);
     return e->parallel;

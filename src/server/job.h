@@ -189,6 +189,8 @@ typedef struct srv_slot_report {
     int choice;
     int64_t context;
     int64_t prompt_tokens, prompt_done, cached_tokens, generated, remaining; /* remaining: -1: no limit */
+    int64_t max_tokens;                                                      /* of the job; -1: no limit */
+    mo_sampler_options sampler;                                              /* of the job, without biases */
 } srv_slot_report;
 
 enum { SRV_BUCKETS = 16 };

@@ -189,6 +189,17 @@ static void change_props(srv_server *server, srv_request *q)
 
 /* ---- Slots ---- */
 
+static json_t *slot_parameters_json(const srv_slot_report *s)
+{
+    const mo_sampler_options *o = &s->sampler;
+    return json_pack(
+        "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "temperature", (double)o->temperature,
+        "top_k", (json_int_t)o->top_k, "top_p", (double)o->top_p, "min_p", (double)o->min_p, "seed",
+        (json_int_t)o->seed, "n_predict", (json_int_t)s->max_tokens, "max_tokens", (json_int_t)s->max_tokens,
+        "repeat_penalty", (double)o->repeat_penalty, "repeat_last_n", (json_int_t)o->penalty_last,
+        "presence_penalty", (double)o->presence_penalty, "frequency_penalty", (double)o->frequency_penalty);
+}
+
 static json_t *slot_json(int id, const srv_slot_report *s)
 {
     json_t *slot = json_pack("{s:i, s:I, s:b, s:b}", "id", id, "n_ctx", (json_int_t)s->context,
@@ -203,6 +214,9 @@ static json_t *slot_json(int id, const srv_slot_report *s)
                       "next_token", next);
         json_object_update(slot, more);
         json_decref(more);
+    }
+    if (s->job) {
+        json_object_set_new(slot, "params", slot_parameters_json(s));
     }
     return slot;
 }
