@@ -11,6 +11,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -146,8 +147,19 @@ def killed_at_any_moment_it_finds_what_it_said_was_kept():
     assert found > 0
 
 
+def what_others_are_writing_is_left_alone():
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for pid in (os.getpid(), dead.pid):
+        open(os.path.join(folder, "0123456789abcdef-%d.unfinished" % pid), "w").close()
+    with Server("--cache-dir", folder):
+        assert os.listdir(folder) == ["0123456789abcdef-%d.unfinished" % os.getpid()], os.listdir(folder)
+
+
 TESTS = [a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,
-         a_full_disk_costs_only_what_would_have_been_kept, killed_at_any_moment_it_finds_what_it_said_was_kept]
+         a_full_disk_costs_only_what_would_have_been_kept, killed_at_any_moment_it_finds_what_it_said_was_kept,
+         what_others_are_writing_is_left_alone]
 
 if __name__ == "__main__":
     sys.exit(test_server.run(TESTS))

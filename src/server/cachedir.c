@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,12 +127,20 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
     return MO_OK;
 }
 
+/* Is it being written by another server that lives? */
+static bool is_written(const char *draft)
+{
+    const char *dash = strrchr(draft, '-');
+    const long pid = dash ? strtol(dash + 1, NULL, 10) : 0;
+    return pid > 0 && pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
 static void remove_unfinished(const srv_cachedir *d)
 {
     const int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (ends_with(entry->d_name, unfinished)) {
+        if (ends_with(entry->d_name, unfinished) && !is_written(entry->d_name)) {
             unlinkat(d->fd, entry->d_name, 0);
         }
     }
