@@ -94,7 +94,7 @@ enum {
     CODE_UNITS = 32 /* of which int32 holds the sum: 512 channels */
 };
 
-/* What one call keeps in its scratch: 176 KiB. */
+/* What one call keeps in its scratch: 192 KiB. */
 typedef struct codes_space {
     _Alignas(64) uint8_t space[PLANES_SPACE];
     int32_t sum[CODE_ROWS][MO_KV_BLOCK];

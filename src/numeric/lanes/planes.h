@@ -11,7 +11,7 @@
 
 #include "numeric/kv.h"
 
-enum { PLANES_SPACE = 64 * 1024 };
+enum { PLANES_SPACE = 80 * 1024 };
 
 /* Row r: its high plane at codes + r * stride, its low one `low` bytes further. */
 typedef struct plane_rows {

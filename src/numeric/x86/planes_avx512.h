@@ -1,4 +1,4 @@
-/* Planes on AVX-512 VNNI (contract: lanes/planes.h). A register has a unit of four rows of b, and the unit of a row of a four times. dpbusd wants
+/* Planes on AVX-512 VNNI (contract: lanes/planes.h, as sum_planes_by_dots()). A register has a unit of four rows of b, and the unit of a row of a four times. dpbusd wants
  * one side unsigned: b gets 128 more, and what that adds is known from the sums of a. */
 #ifndef MO_NUMERIC_X86_PLANES_AVX512_H
 #define MO_NUMERIC_X86_PLANES_AVX512_H
@@ -63,10 +63,9 @@ PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const
     }
 }
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
+static void sum_planes_by_dots(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end,
+                               int64_t units, int32_t *out)
 {
-    (void)space;
     for (int64_t r = 0; r < a->rows; r += 2) {
         const bool two = r + 2 <= a->rows;
         int32_t more[2];
