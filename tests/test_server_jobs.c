@@ -226,7 +226,7 @@ static void a_slow_mask_holds_up_its_own_answer_alone(void **state)
     (void)state;
     static const char gbnf[] = "root ::= a{100}\na ::= b b | b b b | b\nb ::= c c | c\n"
                                "c ::= d d | d | d d d\nd ::= [a-z ]? | [a-z] [a-z ]";
-    enum { ANSWER = 300, SLOW = 6 };
+    enum { ANSWER = SANITIZED ? 40 : 300, SLOW = SANITIZED ? 2 : 6 };
     size_t count;
     int32_t expected[ANSWER], slow_expected[SLOW];
     mo_error err = {.detail = ""};
@@ -251,7 +251,7 @@ static void a_slow_mask_holds_up_its_own_answer_alone(void **state)
     wait_last(slow);
     wait_last(plain);
     assert_int_equal(slow->last, SRV_DONE);
-    assert_true(slow->at_first - slow->at_start >= 3);
+    assert_true(SANITIZED || slow->at_first - slow->at_start >= 3); /* they make steps slower than masks */
     assert_int_equal(slow->count[0], slow_whole);
     assert_memory_equal(slow->tokens[0], slow_expected, sizeof(int32_t) * (size_t)slow_whole);
     assert_int_equal(plain->count[0], whole);
@@ -416,7 +416,7 @@ static void a_job_can_be_told_that_it_is_enough(void **state)
     mo_model_close(model);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_forks_with_seeds_of_their_own),
@@ -431,5 +431,8 @@ int main(void)
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
         cmocka_unit_test(a_job_can_be_told_that_it_is_enough),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -212,6 +212,29 @@ static void a_job_that_stays_paused_makes_room_for_those_that_wait(void **state)
     free_client(waits);
 }
 
+/* Closing ends one that is paused and one that waits, in a round in which nothing else happens. */
+static void an_engine_closes_whatever_is_there(void **state)
+{
+    (void)state;
+    crowd w;
+    crowd_open(&w, (srv_engine_options){.parallel = 1});
+    client *paused = new_client(), *waits = new_client();
+    paused->pause_after = 3;
+    srv_job_options o = job_of(paused, w.prompt, 20, 100);
+    submit(w.engine, paused, &o);
+    wait_events(paused, 3);
+    o = job_of(waits, w.prompt, 20, 100);
+    submit(w.engine, waits, &o);
+    usleep(100000); /* the step that ran when it was paused has ended */
+    crowd_close(&w);
+    assert_int_equal(paused->lasts, 1);
+    assert_int_equal(paused->status, MO_ECANCELLED);
+    assert_int_equal(waits->lasts, 1);
+    assert_int_equal(waits->status, MO_ECANCELLED);
+    free_client(paused);
+    free_client(waits);
+}
+
 /* One client with many jobs and one with a single job: the latter has its turn after at most one of the former's. */
 static void clients_take_turns(void **state)
 {
@@ -420,7 +443,7 @@ static void the_hot_cache_changes_while_answers_are_written(void **state)
     free_client(expected);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_queue_has_a_limit),
@@ -428,10 +451,14 @@ int main(void)
         cmocka_unit_test(whoever_leaves_before_his_mask_is_there),
         cmocka_unit_test(a_paused_job_goes_on_where_it_was),
         cmocka_unit_test(a_job_that_stays_paused_makes_room_for_those_that_wait),
+        cmocka_unit_test(an_engine_closes_whatever_is_there),
         cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(answers_go_on_while_a_prompt_passes),
         cmocka_unit_test(work_is_done_between_steps),
         cmocka_unit_test(the_hot_cache_changes_while_answers_are_written),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

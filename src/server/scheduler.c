@@ -871,7 +871,7 @@ static void rest(srv_engine *e)
         until.tv_sec++;
     }
     pthread_mutex_lock(&e->lock);
-    if (e->changes == e->changes_seen) {
+    if (e->changes == e->changes_seen && !e->closing) { /* then this round has ended the last task */
         if (e->tasks) {
             pthread_cond_timedwait(&e->work, &e->lock, &until);
         } else {
