@@ -1,9 +1,12 @@
 /* Jobs of the server: choices, stop strings, limits, log probabilities, grammars, calls, thoughts. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "folder.h"
 #include "scripted.h"
+#include "server/masks.h"
 #include "server_case.h"
 
 /* ---- One job ---------------------------------------------------------------------------------- */
@@ -219,49 +222,113 @@ static void an_answer_follows_its_grammar(void **state)
     mo_model_close(model);
 }
 
-/* A grammar that can be read in so many ways that a mask takes as long as dozens of steps: meanwhile the other answer goes on,
- * and both are what they are alone. */
-static void a_slow_mask_holds_up_its_own_answer_alone(void **state)
+static void send_slow(client *c)
+{
+    client *slow = c->user;
+    submit(c->engine, slow, slow->user);
+}
+
+/* A grammar that can be read in so many ways that a mask takes as long as dozens of steps. */
+static const char slow_gbnf[] = "root ::= a{100}\na ::= b b | b b b | b\nb ::= c c | c\n"
+                                "c ::= d d | d | d d d\nd ::= [a-z ]? | [a-z] [a-z ]";
+
+/* Meanwhile the other answer goes on, and both are what they are alone. */
+static void answers_beside_slow_masks(void **state)
 {
     (void)state;
-    static const char gbnf[] = "root ::= a{100}\na ::= b b | b b b | b\nb ::= c c | c\n"
-                               "c ::= d d | d | d d d\nd ::= [a-z ]? | [a-z] [a-z ]";
     enum { ANSWER = SANITIZED ? 40 : 300, SLOW = SANITIZED ? 2 : 6 };
     size_t count;
-    int32_t expected[ANSWER], slow_expected[SLOW];
+    int32_t expected[SLOW];
     mo_error err = {.detail = ""};
     mo_model *model = open_model(MO_TEST_MODEL, "none", 2);
     int32_t *prompt = text_of(model, story, &count);
     mo_grammar *grammar = NULL, *same = NULL;
-    if (mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &grammar, &err) != MO_OK ||
-        mo_grammar_open(model, gbnf, strlen(gbnf), NULL, &same, &err) != MO_OK) {
+    if (mo_grammar_open(model, slow_gbnf, strlen(slow_gbnf), NULL, &grammar, &err) != MO_OK ||
+        mo_grammar_open(model, slow_gbnf, strlen(slow_gbnf), NULL, &same, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    const int whole = alone(model, prompt, (int)count, ANSWER, expected);
-    const int slow_whole = alone_under(model, same, prompt, (int)count, SLOW, slow_expected);
+    const int made = alone_under(model, same, prompt, (int)count, SLOW, expected);
     srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
-    client *plain = new_client(), *slow = new_client();
-    srv_job_options o = job_of(plain, prompt, (int)count, ANSWER);
-    submit(e, plain, &o);
-    wait_events(plain, 2);
-    slow->beside = plain;
-    o = job_of(slow, prompt, (int)count, SLOW);
-    o.grammar = grammar;
-    submit(e, slow, &o);
+    client *slow = new_client(), *plain[2];
+    srv_job_options with = job_of(slow, prompt, (int)count, SLOW);
+    with.grammar = grammar;
+    slow->user = &with;
+    for (int i = 0; i < 2; i++) { /* first by itself */
+        plain[i] = new_client();
+        plain[i]->user = slow;
+        plain[i]->act = send_slow;
+        plain[i]->act_after = i ? 2 : 0;
+        srv_job_options o = job_of(plain[i], prompt, (int)count, ANSWER);
+        o.ignore_eos = true;
+        submit(e, plain[i], &o);
+        wait_last(plain[i]);
+    }
     wait_last(slow);
-    wait_last(plain);
     assert_int_equal(slow->last, SRV_DONE);
-    assert_true(SANITIZED || slow->at_first - slow->at_start >= 3); /* they make steps slower than masks */
-    assert_int_equal(slow->count[0], slow_whole);
-    assert_memory_equal(slow->tokens[0], slow_expected, sizeof(int32_t) * (size_t)slow_whole);
-    assert_int_equal(plain->count[0], whole);
-    assert_memory_equal(plain->tokens[0], expected, sizeof(int32_t) * (size_t)whole);
+    assert_int_equal(slow->count[0], made);
+    assert_memory_equal(slow->tokens[0], expected, sizeof(int32_t) * (size_t)made);
+    assert_int_equal(plain[1]->count[0], ANSWER);
+    assert_memory_equal(plain[1]->tokens[0], plain[0]->tokens[0], sizeof(int32_t) * ANSWER);
     srv_engine_close(e);
     mo_grammar_close(grammar);
     mo_grammar_close(same);
-    free_client(plain);
+    for (int i = 0; i < 2; i++) {
+        free_client(plain[i]);
+    }
     free_client(slow);
     mo_free(prompt);
+    mo_model_close(model);
+}
+
+static void count_up(void *user)
+{
+    atomic_fetch_add((atomic_int *)user, 1);
+}
+
+/* The last of many slow masks is missed by a step, and told when it is there. One that is dropped is not made. */
+static void nobody_waits_long_for_masks(void **state)
+{
+    (void)state;
+    enum { MANY = 10 };
+    atomic_int told = 0;
+    srv_masks *masks;
+    srv_mask mask[MANY] = {0};
+    mo_grammar *grammars[MANY] = {NULL};
+    mo_constraint *constraints[MANY], *same;
+    mo_model *model = open_model(MO_TEST_MODEL, "none", 1);
+    assert_int_equal(srv_masks_open(count_up, &told, &masks, NULL), MO_OK);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(mo_grammar_open(model, slow_gbnf, strlen(slow_gbnf), NULL, &grammars[i], NULL),
+                         MO_OK);
+        assert_int_equal(mo_constraint_open(grammars[i], &constraints[i], NULL), MO_OK);
+    }
+    for (int i = 0; i < MANY; i++) {
+        srv_masks_want(masks, &mask[i], constraints[i]);
+    }
+    srv_masks_begin(masks);
+    assert_null(srv_masks_get(masks, &mask[MANY - 1]));
+    assert_true(srv_masks_missed(masks, &mask[MANY - 1]));
+    assert_true(srv_masks_is_late(masks, &mask[MANY - 1]));
+    assert_null(srv_masks_failure(masks, &mask[MANY - 1]));
+    for (int i = 2; i < MANY - 1; i++) {
+        srv_masks_drop(masks, &mask[i]);
+    }
+    while (!atomic_load(&told)) {
+        usleep(1000);
+    }
+    const uint32_t *bits = srv_masks_get(masks, &mask[MANY - 1]);
+    assert_non_null(bits);
+    assert_false(srv_masks_missed(masks, &mask[MANY - 1]));
+    assert_int_equal(mo_constraint_open(grammars[0], &same, NULL), MO_OK);
+    assert_memory_equal(bits, mo_constraint_mask(same, NULL), (size_t)(vocab_of(model) + 31) / 32 * 4);
+    mo_constraint_close(same);
+    for (int i = 0; i < MANY; i++) {
+        srv_masks_drop(masks, &mask[i]);
+        mo_constraint_close(constraints[i]);
+        mo_grammar_close(grammars[i]);
+    }
+    srv_masks_close(masks);
+    assert_int_equal(told, 1);
     mo_model_close(model);
 }
 
@@ -425,7 +492,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(log_probabilities_come_with_their_tokens),
         cmocka_unit_test(bias_forbids_and_forces),
         cmocka_unit_test(an_answer_follows_its_grammar),
-        cmocka_unit_test(a_slow_mask_holds_up_its_own_answer_alone),
+        cmocka_unit_test(answers_beside_slow_masks),
+        cmocka_unit_test(nobody_waits_long_for_masks),
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
