@@ -371,9 +371,9 @@ static mo_status locate_rules(parser *p)
 mo_status mo_gbnf_parse(const char *text, size_t length, const char *root, const mo_gbnf_tokens *tokens,
                         mo_syntax_grammar *out, mo_error *err)
 {
-    parser p = {.t = {(const uint8_t *)text, length, 0, tokens, out, err}};
     mo_status status = MO_OK;
     *out = (mo_syntax_grammar){0};
+    parser p = {.t = {(const uint8_t *)text, length, 0, tokens, out, err}};
     if (length > MO_GBNF_BYTES) {
         return mo_fail(err, MO_EINVAL, "the grammar has %zu bytes; at most %d are possible", length,
                        MO_GBNF_BYTES);

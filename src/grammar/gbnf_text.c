@@ -49,10 +49,9 @@ void mo_gbnf_say_wrong(const mo_gbnf_text *t, size_t at, const char *fmt, ...)
     mo_fail(t->err, MO_EINVAL, "line %d, column %d: %s", line, column, what);
 }
 
-mo_status mo_gbnf_no_memory(const mo_gbnf_text *t)
+void mo_gbnf_say_no_memory(const mo_gbnf_text *t)
 {
     mo_fail(t->err, MO_ENOMEM, "no memory for a grammar");
-    return MO_ENOMEM;
 }
 
 /* ---- Nodes ---- */

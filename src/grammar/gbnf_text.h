@@ -34,7 +34,8 @@ void mo_gbnf_say_wrong(const mo_gbnf_text *t, size_t at, const char *fmt, ...) M
 /* The status is here and not in the function, so that analysers see that it is never MO_OK. */
 #define mo_gbnf_wrong_at(t, at, ...) (mo_gbnf_say_wrong(t, at, __VA_ARGS__), MO_EINVAL)
 #define mo_gbnf_wrong(t, ...)        mo_gbnf_wrong_at(t, (t)->at, __VA_ARGS__)
-mo_status mo_gbnf_no_memory(const mo_gbnf_text *t);
+void mo_gbnf_say_no_memory(const mo_gbnf_text *t);
+#define mo_gbnf_no_memory(t) (mo_gbnf_say_no_memory(t), MO_ENOMEM)
 
 mo_status mo_gbnf_node(mo_gbnf_text *t, mo_syntax_kind kind, mo_syntax **out);
 
