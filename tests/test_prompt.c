@@ -116,6 +116,17 @@ static void arguments_become_what_the_template_reads(void **state)
     renders(json, CALLED("5"), "a5");
 }
 
+static void tools_need_no_description(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"messages\": [" USER("a") "], \"tools\": [{\"type\": \"function\", \"function\": "
+                                     "{\"name\": \"f\"}}]}";
+    renders("{% for t in tools %}{{ t.function.name + ':' + t.function.description }}{% endfor %}", json,
+            "f:");
+    renders("{% for t in tools %}{{ t.function | tojson }}{% endfor %}", json, "{\"name\": \"f\"}");
+}
+
 static void null_contents_become_empty_where_null_fails(void **state)
 {
     (void)state;
@@ -379,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_become_what_the_template_reads),
+        cmocka_unit_test(tools_need_no_description),
         cmocka_unit_test(null_contents_become_empty_where_null_fails),
         cmocka_unit_test(parts_become_texts_where_lists_are_not_read),
         cmocka_unit_test(system_messages_join_the_users_where_they_have_no_place),

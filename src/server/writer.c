@@ -109,7 +109,9 @@ void srv_put_escaped(srv_writer *w, const char *text, size_t length)
         }
         begin = ++i;
     }
-    srv_put(w, text + begin, length - begin);
+    if (begin < length) {
+        srv_put(w, text + begin, length - begin);
+    }
 }
 
 void srv_put_string(srv_writer *w, const char *text, size_t length)

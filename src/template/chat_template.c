@@ -109,6 +109,10 @@ static mo_jdict *make_context(mo_work *w, void *user)
         mo_work_fail(w, MO_EINVAL, "the conversation: its messages are not a list");
     }
     mo_messages_fit(w, messages->as.list, &a->needs, &a->facts);
+    const mo_jv *tools = mo_jdict_find(context, "tools");
+    if (tools && tools->kind == MO_J_LIST) {
+        mo_tools_fit(w, tools->as.list, &a->needs, &a->facts);
+    }
     const mo_jv *goes_on = mo_jdict_find(context, "continue_final_message");
     a->goes_on = goes_on && mo_jv_true(*goes_on);
     if (a->goes_on) {
@@ -153,15 +157,17 @@ mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, s
     mo_status status = run(&a, out, err);
     const mo_message_facts facts = a.facts;
     const mo_message_needs plain = a.needs;
-    for (int i = 0; i < 4 && status == MO_EINVAL; i++) {
+    for (int i = 0; i < 5 && status == MO_EINVAL; i++) {
         const bool helps = i == 0   ? facts.null && !plain.no_null
                            : i == 1 ? facts.odd_arguments && !plain.only_objects
-                           : i == 2 ? facts.alias && !plain.no_alias
+                           : i == 2 ? facts.undescribed && !plain.described
+                           : i == 3 ? facts.alias && !plain.no_alias
                                     : facts.system && !plain.no_system;
         a.needs.no_null = a.needs.no_null || i == 0;
         a.needs.only_objects = a.needs.only_objects || i == 1;
-        a.needs.no_alias = a.needs.no_alias || i == 2;
-        a.needs.no_system = a.needs.no_system || i == 3;
+        a.needs.described = a.needs.described || i == 2;
+        a.needs.no_alias = a.needs.no_alias || i == 3;
+        a.needs.no_system = a.needs.no_system || i == 4;
         if (helps && run(&a, out, &again) == MO_OK) {
             status = MO_OK;
         }

@@ -230,3 +230,19 @@ void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *nee
         merge_system(w, messages);
     }
 }
+
+void mo_tools_fit(mo_work *w, mo_jlist *tools, const mo_message_needs *needs, mo_message_facts *facts)
+{
+    for (uint32_t i = 0; i < tools->count; i++) {
+        const mo_jv tool = tools->items[i];
+        const mo_jv *function = tool.kind == MO_J_DICT ? mo_jdict_find(tool.as.dict, "function") : NULL;
+        mo_jdict *owner = function && function->kind == MO_J_DICT ? function->as.dict : NULL;
+        if (!owner || mo_jdict_find(owner, "description")) {
+            continue;
+        }
+        facts->undescribed = true;
+        if (needs->described) {
+            mo_jdict_set_text(w, owner, "description", mo_jv_text(w, ""));
+        }
+    }
+}

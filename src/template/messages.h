@@ -13,15 +13,18 @@ typedef struct mo_message_needs {
     bool no_system;      /* system messages become part of the next user message */
     bool only_objects;   /* arguments that are no object become one that holds them as "input" */
     bool no_null;        /* content is "" where it is null or missing */
+    bool described;      /* tools without a description have an empty one */
     bool no_alias;       /* thoughts are not handed over a second time as "thinking" and "reasoning" */
 } mo_message_needs;
 
 /* What the messages had, so that it is known whether another attempt makes a difference. */
 typedef struct mo_message_facts {
-    bool system, null, alias, odd_arguments;
+    bool system, null, alias, odd_arguments, undescribed;
 } mo_message_facts;
 
 /* Changes the messages in place. The work ends for what is no message: "message 3: it has no role". */
 void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *needs, mo_message_facts *facts);
+/* The same for tools, after the messages. */
+void mo_tools_fit(mo_work *w, mo_jlist *tools, const mo_message_needs *needs, mo_message_facts *facts);
 
 #endif

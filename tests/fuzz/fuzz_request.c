@@ -1,0 +1,550 @@
+/* Fuzzing the server's dialects: a body to one of its endpoints, through everything up to a job, and what the job would say back
+ * to the client. The engine and HTTP are played: no model computes, and the answer is made of the input's last part. What
+ * clients send is never our fault (500), is answered once, and with JSON.
+ *
+ * The first byte chooses the endpoint, the second the model and how the answer ends; then the body; after a line of four
+ * dashes, the answer. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/model.h"
+#include "gguf/read.h"
+#include "server/answer.h"
+#include "server/dialects.h"
+#include "server/running.h"
+#include "server/server.h"
+#include "server/turns.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+/* ---- Models: a vocabulary and a template ---- */
+
+enum { CONTEXT = 4096 };
+
+struct srv_model {
+    mo_model mo;
+    mo_gguf *gguf;
+    srv_defaults defaults;
+};
+
+static const struct {
+    const char *vocabulary, *chat_template;
+} kinds[] = {{"qwen2", "server/hermes"},
+             {"deepseek-v3", "templates/text/deepseek-v3.1"},
+             {"gpt-4o", "templates/text/gpt-oss"},
+             {"glm4", "templates/text/glm-4.6"},
+             {"llama-bpe", NULL}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+static srv_model models[KINDS];
+static srv_server server;
+
+static char *read_text(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, MO_TEST_DATA "/%s.jinja", name);
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+    require(f && text && fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *c)
+{
+    for (int i = 0; i < KINDS; i++) {
+        if (models[i].mo.checkpoint == c) {
+            return models[i].gguf;
+        }
+    }
+    abort();
+}
+
+void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
+{
+    const mo_model_info info = {
+        .vocab = mo_tokenizer_size(model->tokenizer), .context = CONTEXT, .fingerprint = 1};
+    memcpy(out, &info, size < sizeof info ? size : sizeof info);
+}
+
+const char *mo_version(void)
+{
+    return "0";
+}
+
+void mo_free(void *p)
+{
+    free(p);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < KINDS; i++) {
+        srv_model *m = &models[i];
+        char path[512];
+        mo_error err;
+        m->mo.checkpoint = (mo_checkpoint *)m; /* a name for it */
+        snprintf(path, sizeof path, MO_TEST_DATA "/text/synth-%s.gguf", kinds[i].vocabulary);
+        require(mo_gguf_open(path, &m->gguf, &err) == MO_OK);
+        require(mo_tokenizer_create(m->gguf, &m->mo.tokenizer, &err) == MO_OK);
+        require(mo_lexicon_open(m->mo.tokenizer, mo_tokenizer_size(m->mo.tokenizer), &m->mo.lexicon, &err) ==
+                MO_OK);
+        char *text = kinds[i].chat_template ? read_text(kinds[i].chat_template) : NULL;
+        require(mo_model_open_templates(&m->mo, text, &err) == MO_OK);
+        m->mo.chat = mo_chat_detect(m->gguf, m->mo.tokenizer);
+        m->mo.chat = m->mo.chat == MO_CHAT_NONE ? MO_CHAT_CHATML : m->mo.chat;
+        m->mo.dialogue = mo_dialogue_detect(text ? text : "", m->mo.tokenizer);
+        m->defaults = srv_defaults_none();
+        free(text);
+    }
+    server.turns = srv_turns_open();
+    require(server.turns != NULL);
+    return 0;
+}
+
+/* ---- A request ---- */
+
+struct srv_request {
+    mo_text body;
+    const char *answer; /* what the model says */
+    size_t answer_length;
+    srv_model *model;
+    int way;    /* how the answer ends */
+    int status; /* 0: none yet */
+    srv_shape shape;
+    srv_stream_kind kind;
+    srv_writer stream;
+    bool streaming, closed, ended;
+};
+
+mo_text srv_request_body(const srv_request *q)
+{
+    return q->body;
+}
+
+int srv_request_priority(const srv_request *q)
+{
+    (void)q;
+    return 0;
+}
+
+uint64_t srv_request_client_number(const srv_request *q)
+{
+    (void)q;
+    return 1;
+}
+
+int64_t srv_request_begun_ns(const srv_request *q)
+{
+    (void)q;
+    return srv_clock_ns();
+}
+
+void srv_request_on_gone(srv_request *q, void (*fn)(void *user), void *user)
+{
+    (void)q;
+    (void)fn;
+    (void)user;
+}
+
+void srv_stream_on_drained(srv_request *q, void (*fn)(void *user), void *user)
+{
+    (void)q;
+    (void)fn;
+    (void)user;
+}
+
+void srv_request_note(srv_request *q, const srv_answer_note *note)
+{
+    (void)q;
+    (void)note;
+}
+
+static void check_json(const char *text, size_t length)
+{
+    json_error_t err;
+    json_t *value = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
+    require(value != NULL);
+    json_decref(value);
+}
+
+static void replied(srv_request *q, int status)
+{
+    require(!q->status && !q->streaming && !q->ended);
+    require(status != 500); /* nothing that is sent is our fault */
+    q->status = status;
+}
+
+void srv_reply_writer(srv_request *q, int status, const srv_writer *body)
+{
+    require(!body->failed);
+    replied(q, status);
+    check_json(body->data, body->length);
+}
+
+void srv_reply_fault(srv_request *q, const srv_fault *fault)
+{
+    srv_writer w = {0};
+    require(fault->kind != SRV_FAULT_NONE && fault->message[0]);
+    srv_fault_write(fault, q->shape, &w);
+    replied(q, srv_fault_http(fault->kind, q->shape));
+    check_json(w.data, w.length);
+    srv_writer_free(&w);
+}
+
+void srv_stream_open(srv_request *q, srv_stream_kind kind, int heartbeat_ms)
+{
+    (void)heartbeat_ms;
+    replied(q, 200);
+    q->streaming = true;
+    q->kind = kind;
+}
+
+bool srv_stream_write(srv_request *q, const char *bytes, size_t length)
+{
+    require(q->streaming && !q->closed);
+    srv_put(&q->stream, bytes, length);
+    return true;
+}
+
+/* Every line of the stream is an event's name, or JSON. */
+void srv_stream_close(srv_request *q)
+{
+    require(q->streaming && !q->closed);
+    q->closed = true;
+    for (size_t at = 0; at < q->stream.length;) {
+        const char *line = q->stream.data + at;
+        const char *end = memchr(line, '\n', q->stream.length - at);
+        require(end != NULL);
+        const size_t length = (size_t)(end - line);
+        if (q->kind == SRV_STREAM_NDJSON) {
+            check_json(line, length);
+        } else if (length > 6 && memcmp(line, "data: ", 6) == 0 &&
+                   !(length == 12 && memcmp(line, "data: [DONE]", 12) == 0)) {
+            check_json(line + 6, length - 6);
+        } else {
+            require(length == 0 || memcmp(line, "event: ", 7) == 0 || memcmp(line, "data: [DONE]", 12) == 0);
+        }
+        at += length + 1;
+    }
+}
+
+void srv_request_end(srv_request *q)
+{
+    require(!q->ended && q->status && q->streaming == q->closed);
+    q->ended = true;
+}
+
+/* ---- The server ---- */
+
+static srv_request *current;
+
+bool srv_model_hold(srv_server *s, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
+{
+    (void)s;
+    if (name && strcmp(name, "nobody") == 0) {
+        return srv_fault_set(fault, SRV_FAULT_MODEL, "model", "there is none");
+    }
+    *out = q->model;
+    return true;
+}
+
+void srv_model_release(srv_model *model)
+{
+    (void)model;
+}
+
+void srv_model_doubt(srv_model *model)
+{
+    (void)model;
+}
+
+void srv_model_keep(srv_model *model, double seconds)
+{
+    (void)model;
+    (void)seconds;
+}
+
+mo_model *srv_model_mo(const srv_model *model)
+{
+    return (mo_model *)&model->mo;
+}
+
+srv_engine *srv_model_engine(const srv_model *model)
+{
+    return (srv_engine *)model;
+}
+
+const char *srv_model_path(const srv_model *model)
+{
+    (void)model;
+    return "model.gguf";
+}
+
+const char *srv_model_id(const srv_model *model)
+{
+    (void)model;
+    return "model";
+}
+
+int64_t srv_model_context(const srv_model *model)
+{
+    (void)model;
+    return CONTEXT;
+}
+
+const srv_defaults *srv_model_defaults(const srv_model *model)
+{
+    return &model->defaults;
+}
+
+srv_running *srv_server_running(srv_server *s)
+{
+    (void)s;
+    return NULL;
+}
+
+srv_turns *srv_server_turns(srv_server *s)
+{
+    return s->turns;
+}
+
+bool srv_running_add(srv_running *r, const char *id, void (*stop)(void *user, bool ending), void *user)
+{
+    (void)r;
+    (void)id;
+    (void)stop;
+    (void)user;
+    return false;
+}
+
+void srv_running_remove(srv_running *r, const void *user)
+{
+    (void)r;
+    (void)user;
+}
+
+/* ---- The engine ---- */
+
+srv_job_options srv_job_options_default(void)
+{
+    return (srv_job_options){
+        .sampler = mo_sampler_options_default(), .max_tokens = -1, .n = 1, .reasoning_budget = -1};
+}
+
+void mo_sampler_options_init(mo_sampler_options *options, size_t size)
+{
+    memset(options, 0, size);
+    options->size = size;
+}
+
+void srv_engine_describe(srv_engine *engine, srv_engine_report *out)
+{
+    (void)engine;
+    *out = (srv_engine_report){.parallel = 4, .queue = 256, .context = CONTEXT};
+}
+
+void srv_job_cancel(srv_engine *engine, uint64_t job)
+{
+    (void)engine;
+    (void)job;
+}
+
+void srv_job_pause(srv_engine *engine, uint64_t job)
+{
+    (void)engine;
+    (void)job;
+}
+
+void srv_job_resume(srv_engine *engine, uint64_t job)
+{
+    (void)engine;
+    (void)job;
+}
+
+/* The last answer, which comes back where its calls do. */
+static struct {
+    char id[SRV_CALL_ID];
+    int32_t *tokens;
+    size_t count, prompt;
+} last;
+
+bool srv_engine_find_call(srv_engine *engine, const char *call_id, int32_t **tokens, size_t *count,
+                          size_t *prompt)
+{
+    (void)engine;
+    if (!last.tokens || strcmp(call_id, last.id) != 0) {
+        return false;
+    }
+    *tokens = malloc(last.count * sizeof **tokens);
+    require(*tokens != NULL);
+    memcpy(*tokens, last.tokens, last.count * sizeof **tokens);
+    *count = last.count;
+    *prompt = last.prompt;
+    return true;
+}
+
+typedef struct telling {
+    const srv_job_options *o;
+    srv_answer *answer;
+    int choice;
+    srv_usage usage;
+    srv_timings timings;
+} telling;
+
+static void tell(telling *t, srv_event event)
+{
+    event.job = 1;
+    event.choice = t->choice;
+    event.usage = &t->usage;
+    event.timings = &t->timings;
+    t->o->sink(t->o->user, &event);
+}
+
+static void on_answer(void *user, const srv_event *event)
+{
+    telling *t = user;
+    srv_event own = *event;
+    own.completion_tokens = srv_answer_tokens(t->answer);
+    tell(t, own);
+}
+
+/* The answer's text as tokens, each with the probabilities that were asked for. */
+static void say(telling *t, const int32_t *ids, size_t count)
+{
+    mo_logprob top[MO_TOP_MAX];
+    for (int i = 0; i < MO_TOP_MAX; i++) {
+        top[i] = (mo_logprob){.token = 65 + i, .logprob = -1};
+    }
+    const mo_model *model = &current->model->mo;
+    srv_finish finish = (current->way & 1) ? SRV_FINISH_END : SRV_FINISH_LENGTH;
+    if (t->o->max_tokens >= 0 && (int64_t)count > t->o->max_tokens) {
+        count = (size_t)t->o->max_tokens;
+        finish = SRV_FINISH_LENGTH;
+    }
+    mo_error err;
+    require(srv_answer_open(model, t->o, &t->answer, &err) == MO_OK);
+    for (size_t i = 0; i < count && srv_answer_stop(t->answer) < 0; i++) {
+        const srv_token token = {ids[i], -0.5F, top, t->o->logprobs ? t->o->top : 0};
+        require(srv_answer_put(t->answer, &token, mo_token_ends(model, ids[i]), on_answer, t, &err) == MO_OK);
+    }
+    if (srv_answer_stop(t->answer) < 0) {
+        require(srv_answer_end(t->answer, finish == SRV_FINISH_LENGTH, on_answer, t, &err) == MO_OK);
+    }
+    finish = srv_answer_stop(t->answer) >= 0 ? SRV_FINISH_STRING : finish;
+    srv_event end = {.kind = SRV_END,
+                     .text = {"", 0},
+                     .finish = finish,
+                     .stop = srv_answer_stop(t->answer),
+                     .completion_tokens = srv_answer_tokens(t->answer)};
+    end.token_count = srv_answer_rest(t->answer, &end.tokens);
+    t->usage.completion_tokens += srv_answer_tokens(t->answer);
+    tell(t, end);
+    const char *id = srv_answer_call(t->answer, 0);
+    if (id) {
+        const size_t made = (size_t)srv_answer_tokens(t->answer);
+        free(last.tokens);
+        last.tokens = malloc((t->o->count + made) * sizeof *last.tokens);
+        require(last.tokens != NULL);
+        memcpy(last.tokens, t->o->tokens, t->o->count * sizeof *last.tokens);
+        memcpy(last.tokens + t->o->count, srv_answer_all(t->answer), made * sizeof *last.tokens);
+        last.count = t->o->count + made;
+        last.prompt = t->o->count;
+        snprintf(last.id, sizeof last.id, "%s", id);
+    }
+    srv_answer_close(t->answer);
+}
+
+srv_verdict srv_job_submit(srv_engine *engine, const srv_job_options *o, uint64_t *job, mo_error *err)
+{
+    (void)engine;
+    require(o->count > 0 && o->count <= CONTEXT && o->n >= 1 && o->max_tokens >= -1 && o->top >= 0 &&
+            o->top <= MO_TOP_MAX && o->sampler.temperature >= 0);
+    if (o->n > 4) {
+        err->status = MO_EINVAL;
+        snprintf(err->detail, sizeof err->detail, "too many");
+        return SRV_INVALID;
+    }
+    int32_t *ids = NULL;
+    size_t count = 0;
+    require(mo_tokenize(&current->model->mo, current->answer, current->answer_length, MO_TOKEN_NAMES, &ids,
+                        &count, err) == MO_OK);
+    telling t = {.o = o, .usage = {.prompt_tokens = (int64_t)o->count}};
+    *job = 1;
+    tell(&t, (srv_event){.kind = SRV_STARTED, .text = {"", 0}, .stop = -1});
+    if (o->progress) {
+        tell(&t, (srv_event){.kind = SRV_PROGRESS, .text = {"", 0}, .stop = -1});
+    }
+    for (t.choice = 0; t.choice < o->n && !(current->way & 2); t.choice++) {
+        say(&t, ids, count);
+    }
+    t.choice = 0;
+    if (current->way & 2) {
+        const mo_error lost = {MO_ECANCELLED, "cancelled"};
+        tell(&t, (srv_event){.kind = SRV_FAILED, .text = {"", 0}, .stop = -1, .error = &lost});
+    } else {
+        tell(&t, (srv_event){.kind = SRV_DONE, .text = {"", 0}, .stop = -1});
+    }
+    mo_free(ids);
+    return SRV_ACCEPTED;
+}
+
+/* ---- Inputs ---- */
+
+/* One of those that need a model, counted through all tables. */
+static const srv_route *endpoint(unsigned index)
+{
+    static const srv_route *const tables[] = {srv_openai_routes, srv_anthropic_routes, srv_ollama_routes,
+                                              srv_llama_routes};
+    for (;;) {
+        for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+            for (const srv_route *r = tables[i]; r->method; r++) {
+                if (!(r->flags & SRV_QUICK) && index-- == 0) {
+                    return r;
+                }
+            }
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char line[] = "\n----\n";
+    if (size < 2) {
+        return 0;
+    }
+    const srv_route *route = endpoint(data[0]);
+    char *text = malloc(size);
+    require(text != NULL);
+    memcpy(text, data + 2, size - 2);
+    text[size - 2] = 0;
+    const char *cut = strstr(text, line);
+    const char *said = cut ? cut + sizeof line - 1 : "";
+    srv_request q = {.body = {text, cut ? (size_t)(cut - text) : size - 2},
+                     .answer = said,
+                     .answer_length = cut ? size - 2 - (size_t)(said - text) : 0,
+                     .model = &models[data[1] % KINDS],
+                     .way = data[1] / KINDS % 4,
+                     .shape = srv_shape_of(route->path)};
+    if (cut) {
+        text[cut - text] = 0; /* a body is terminated */
+    }
+    current = &q;
+    route->handler(&server, &q);
+    require(q.ended);
+    srv_writer_free(&q.stream);
+    free(text);
+    return 0;
+}
