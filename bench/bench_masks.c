@@ -96,8 +96,6 @@ static mo_tokenizer *make_vocabulary(int32_t count)
     mo_gguf *g = NULL;
     mo_tokenizer *t = NULL;
     mo_error err;
-    uint8_t *bytes = NULL;
-    size_t size;
     if (!tokens || !types || !scores || !texts || !w) {
         fail("no memory");
     }
@@ -121,15 +119,13 @@ static mo_tokenizer *make_vocabulary(int32_t count)
     mo_gguf_put_array(w, "tokenizer.ggml.token_type", MO_VALUE_I32, types, (uint64_t)count);
     mo_gguf_put_array(w, "tokenizer.ggml.scores", MO_VALUE_F32, scores, (uint64_t)count);
     mo_gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 256);
-    if (mo_gguf_writer_layout(w, &err) != MO_OK ||
-        mo_gguf_write_memory(w, 0, NULL, &bytes, &size, &err) != MO_OK ||
-        mo_gguf_open_memory(bytes, size, "made.gguf", &g, &err) != MO_OK ||
+    const mo_gguf_layout *file = mo_gguf_writer_layout(w, &err) == MO_OK ? mo_gguf_writer_file(w) : NULL;
+    if (!file || mo_gguf_open_memory(file->header, file->header_bytes, "made.gguf", &g, &err) != MO_OK ||
         mo_tokenizer_create(g, &t, &err) != MO_OK) {
         fail(err.detail);
     }
     mo_gguf_close(g);
     mo_gguf_writer_destroy(w);
-    free(bytes);
     free(tokens);
     free(types);
     free(scores);

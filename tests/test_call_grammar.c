@@ -14,6 +14,7 @@
 #include "check.h"
 #include "dialogue/call_grammar.h"
 #include "dialogue/reply.h"
+#include "dialogues.h"
 #include "grammar/grammar.h"
 #include "random.h"
 #include "toyvocab.h"
@@ -271,7 +272,7 @@ static void required_calls_follow_their_schemas(void **state)
     for (int s = 0; s < MO_STYLES; s++) {
         for (int v = 0; v < 4; v++) {
             const words *w = &vocabularies[v & 1];
-            mo_dialogue d = mo_dialogue_of((mo_style_id)s, thought_of(s));
+            mo_dialogue d = dialogue_of((mo_style_id)s, thought_of(s));
             d.shows_tools = s != MO_STYLE_GENERIC;
             const bool in_thought = v >= 2 && d.thought;
             const mo_tools_options o = {.size = sizeof o, .required = true, .in_thought = in_thought};
@@ -301,7 +302,7 @@ static void named_and_single_calls(void **state)
     (void)state;
     for (int s = 0; s < MO_STYLES; s++) {
         const words *w = &vocabularies[1];
-        const mo_dialogue d = mo_dialogue_of((mo_style_id)s, thought_of(s));
+        const mo_dialogue d = dialogue_of((mo_style_id)s, thought_of(s));
         const mo_tools_options o = {.size = sizeof o, .name = "now", .single = true};
         mo_grammar *g = grammar_of(&d, w, &o);
         for (int round = 0; round < 10; round++) {
@@ -395,7 +396,7 @@ static void what_models_write_is_allowed(void **state)
     for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
         for (int v = 0; v < 2; v++) {
             const words *w = &vocabularies[v];
-            mo_dialogue d = mo_dialogue_of(written[i].style, thought_of((int)written[i].style));
+            mo_dialogue d = dialogue_of(written[i].style, thought_of((int)written[i].style));
             d.shows_tools = d.id != MO_STYLE_GENERIC;
             const char *text = d.id == MO_STYLE_HARMONY   ? "<|channel|>final<|message|>Hello."
                                : d.id == MO_STYLE_GENERIC ? "{\"response\": \"Hello.\"}"
@@ -435,7 +436,7 @@ static void thoughts_come_first(void **state)
     const char *call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
     char text[256];
     (void)state;
-    const mo_dialogue d = mo_dialogue_of(MO_STYLE_HERMES, "think");
+    const mo_dialogue d = dialogue_of(MO_STYLE_HERMES, "think");
     for (int in_thought = 0; in_thought < 2; in_thought++) {
         const mo_tools_options o = {.size = sizeof o, .required = true, .in_thought = in_thought};
         mo_grammar *g = grammar_of(&d, w, &o);
@@ -454,8 +455,7 @@ static void texts_may_have_a_grammar(void **state)
     (void)state;
     for (int v = 0; v < 2; v++) {
         const words *w = &vocabularies[v];
-        const mo_dialogue d = mo_dialogue_of(MO_STYLE_HERMES, "think"),
-                          h = mo_dialogue_of(MO_STYLE_HARMONY, "");
+        const mo_dialogue d = dialogue_of(MO_STYLE_HERMES, "think"), h = dialogue_of(MO_STYLE_HARMONY, "");
         const mo_tools_options o = {.size = sizeof o, .text_gbnf = own};
         const mo_grammar_options none = {.size = sizeof none};
         mo_grammar *g = grammar_of(&d, w, &o);
@@ -485,7 +485,7 @@ static void texts_may_have_a_grammar(void **state)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
-    const mo_dialogue d = mo_dialogue_of(MO_STYLE_CODER, "");
+    const mo_dialogue d = dialogue_of(MO_STYLE_CODER, "");
     mo_tools_options o = {.size = sizeof o, .name = "other"};
     char *gbnf, *unenforced;
     mo_tools *none, *odd;

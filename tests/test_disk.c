@@ -232,7 +232,7 @@ static void read_at_random(const mo_disk_options *options, int count)
     }
     forbidden = false;
     assert_int_equal(allocations, 0);
-    assert_true(mo_disk_idle(disk));
+    assert_int_equal(mo_disk_ended(disk), count);
     const mo_disk_counters c = mo_disk_count(disk);
     assert_int_equal(c.reads, count);
     assert_int_equal(c.bytes, bytes);
@@ -389,7 +389,7 @@ static int read_six(faults *f, mo_io io, mo_read *reads)
     for (int i = 0; i < 6; i++) {
         wait_for(disk, &reads[i]);
     }
-    assert_true(mo_disk_idle(disk));
+    assert_int_equal(mo_disk_ended(disk), 6);
     const int calls = f->calls;
     for (int i = 0; i < 6; i++) { /* what failed can be read again */
         if (state_of(&reads[i]) == MO_READ_FAILED && f->fail_at >= 0) {
@@ -621,7 +621,7 @@ static void hasten_queued(void **state)
     mo_disk_hasten(disk, &first); /* under way */
     mo_disk_hasten(disk, &reads[3]);
     mo_disk_hasten(disk, &reads[2]);
-    assert_false(mo_disk_idle(disk));
+    assert_int_equal(mo_disk_ended(disk), 0);
     atomic_store(&f.gate, 0);
     for (int i = 1; i < 4; i++) {
         wait_for(disk, &reads[i]);
@@ -632,7 +632,7 @@ static void hasten_queued(void **state)
     assert_int_equal(f.order[2], 3000);
     assert_int_equal(f.order[3], 2000);
     assert_int_equal(f.calls, 4);
-    assert_true(mo_disk_idle(disk));
+    assert_int_equal(mo_disk_ended(disk), 4);
     mo_disk_close(disk);
 }
 
@@ -763,7 +763,7 @@ static void crowd_on(const mo_disk_options *options)
         pthread_join(threads[i], NULL);
         assert_int_equal(crowds[i].wrong, 0);
     }
-    assert_true(mo_disk_idle(disk));
+    assert_int_equal(mo_disk_ended(disk), SUBMITTERS * EACH);
     assert_int_equal(mo_disk_count(disk).reads, SUBMITTERS * EACH);
     mo_disk_close(disk);
 }

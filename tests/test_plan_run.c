@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,28 @@ static oracle oracles[ORACLE_MODELS_MAX];
 static char paths[MODELS_MOST][512];
 static int model_count, oracle_count;
 static char folder[] = "/tmp/moraine-plan-run-XXXXXX";
+
+/* ---- Memory that is counted --------------------------------------------------------------------- */
+
+static _Atomic int64_t held; /* of what was asked for in pages, and not given back */
+
+void *__real_mo_host_alloc_huge(size_t bytes);
+void __real_mo_host_free_huge(void *memory, size_t bytes);
+void *__wrap_mo_host_alloc_huge(size_t bytes);
+void __wrap_mo_host_free_huge(void *memory, size_t bytes);
+
+void *__wrap_mo_host_alloc_huge(size_t bytes)
+{
+    void *memory = __real_mo_host_alloc_huge(bytes);
+    atomic_fetch_add(&held, memory ? (int64_t)bytes : 0);
+    return memory;
+}
+
+void __wrap_mo_host_free_huge(void *memory, size_t bytes)
+{
+    __real_mo_host_free_huge(memory, bytes);
+    atomic_fetch_sub(&held, memory ? (int64_t)bytes : 0);
+}
 
 /* ---- A case, planned and run ------------------------------------------------------------------ */
 
@@ -102,7 +125,7 @@ static mo_status begin_run(const setting *s, run *r, mo_error *err)
     o.io = MO_IO_CACHED;
     o.readers = 2;
     o.learning.profile = "off"; /* nothing of the user's is read or written */
-    *r = (run){.before = mo_host_held()};
+    *r = (run){.before = atomic_load(&held)};
     mo_status status = mo_model_open(s->path, &o, &r->model, err);
     for (int i = 0; i < s->sessions && status == MO_OK; i++) {
         mo_session_options with = mo_session_options_default();
@@ -120,7 +143,7 @@ static int64_t ram_of(const run *r, const setting *s)
 {
     const mo_model *m = r->model;
     const mo_model_spec *spec = m->engine->spec;
-    int64_t bytes = mo_host_held() - r->before;
+    int64_t bytes = atomic_load(&held) - r->before;
     bytes += s->sessions * mo_session_logits_bytes(spec, m->engine->batch, false);
     if (m->gpu) {
         bytes += m->gpu->scratch.pinned.bytes + mo_gpu_map_bytes(spec);

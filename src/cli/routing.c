@@ -139,13 +139,25 @@ static int64_t top_quarter(const layer *l)
     return sum;
 }
 
-bool cli_routing_at(const cli_routing *r, int index, cli_routing_layer *out)
+/* What the picks of one layer look like. */
+typedef struct layer_report {
+    int layer, experts;
+    int64_t picks;
+    int used;           /* experts picked at least once */
+    double entropy;     /* of the picks' distribution over experts, in nats */
+    double perplexity;  /* e to that power: as many experts, used evenly, would have this entropy */
+    double top_quarter; /* share of the picks that the most used quarter of the experts (rounded up) takes */
+    double repeat;      /* share of the picks that are picked again by the next token */
+} layer_report;
+
+/* The index-th routed layer, from 0. False past the last. */
+static bool layer_at(const cli_routing *r, int index, layer_report *out)
 {
     if (index < 0 || index >= r->layer_count) {
         return false;
     }
     const layer *l = &r->layers[index];
-    *out = (cli_routing_layer){.layer = l->number, .experts = l->experts, .picks = picks_of(l)};
+    *out = (layer_report){.layer = l->number, .experts = l->experts, .picks = picks_of(l)};
     for (int e = 0; e < l->experts; e++) {
         const double p = share(l->count[e], out->picks);
         out->used += l->count[e] > 0;
@@ -186,10 +198,10 @@ void cli_routing_print(const cli_routing *r)
 {
     static const char bar[] = "####################";
     const int width = (int)sizeof bar - 1;
-    cli_routing_layer l;
+    layer_report l;
     printf("%s%5s  %9s  %12s  %7s  %10s  %6s  %s%s\n", cli_terminal_bold(), "layer", "picks", "experts used",
            "entropy", "perplexity", "repeat", "top quarter", cli_terminal_plain());
-    for (int i = 0; cli_routing_at(r, i, &l); i++) {
+    for (int i = 0; layer_at(r, i, &l); i++) {
         char used[32];
         snprintf(used, sizeof used, "%d of %d", l.used, l.experts);
         printf("%5d  %9lld  %12s  %7.3f  %10.1f  %4.0f %%  %3.0f %% %.*s\n", l.layer, (long long)l.picks,
@@ -201,8 +213,8 @@ void cli_routing_print(const cli_routing *r)
 json_t *cli_routing_json(const cli_routing *r)
 {
     json_t *list = json_array();
-    cli_routing_layer l;
-    for (int i = 0; cli_routing_at(r, i, &l); i++) {
+    layer_report l;
+    for (int i = 0; layer_at(r, i, &l); i++) {
         json_array_append_new(
             list, json_pack("{s:i,s:i,s:I,s:i,s:f,s:f,s:f,s:f}", "layer", l.layer, "experts", l.experts,
                             "picks", (json_int_t)l.picks, "experts_used", l.used, "entropy", l.entropy,

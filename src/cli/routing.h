@@ -17,20 +17,6 @@ void cli_routing_close(cli_routing *r); /* NULL is allowed */
 void cli_routing_observe(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
                          int used);
 
-/* What the picks of one layer look like. */
-typedef struct cli_routing_layer {
-    int layer, experts;
-    int64_t picks;
-    int used;           /* experts picked at least once */
-    double entropy;     /* of the picks' distribution over experts, in nats */
-    double perplexity;  /* e to that power: as many experts, used evenly, would have this entropy */
-    double top_quarter; /* share of the picks that the most used quarter of the experts (rounded up) takes */
-    double repeat;      /* share of the picks that are picked again by the next token */
-} cli_routing_layer;
-
-/* The index-th routed layer, from 0. False past the last. */
-bool cli_routing_at(const cli_routing *r, int index, cli_routing_layer *out);
-
 /* How alike two texts use a layer: the sum over experts of the smaller of their shares of the picks. 1: alike,
  * 0: no expert in common. Both of the same model. Negative past the last layer. */
 double cli_routing_overlap(const cli_routing *a, const cli_routing *b, int index);

@@ -202,15 +202,12 @@ const char *mo_style_mark(const mo_style *f, mo_role role)
 
 /* ---- Thoughts ---- */
 
-static const struct {
-    const char *name;
-    mo_thought thought;
-} thoughts[] = {
-    {"gemma4", {.open = "<|channel>", .close = "<channel|>", .named = true}},
-    {"seed", {.open = "<seed:think>", .close = "</seed:think>"}},
-    {"mistral", {.open = "[THINK]", .close = "[/THINK]"}},
-    {"granite", {.open = "<think>", .close = "</think>", .around = {"<response>", "</response>"}}},
-    {"think", {.open = "<think>", .close = "</think>"}},
+static const mo_thought thoughts[] = {
+    {.open = "<|channel>", .close = "<channel|>", .named = true}, /* Gemma 4 */
+    {.open = "<seed:think>", .close = "</seed:think>"},
+    {.open = "[THINK]", .close = "[/THINK]"},                                          /* Mistral */
+    {.open = "<think>", .close = "</think>", .around = {"<response>", "</response>"}}, /* Granite */
+    {.open = "<think>", .close = "</think>"},
 };
 
 static bool has(const char *text, const char *mark)
@@ -226,7 +223,7 @@ static bool known(const mo_tokenizer *t, const char *token)
 static const mo_thought *thought_of(const char *template_text, const mo_tokenizer *t)
 {
     for (size_t i = 0; i < sizeof thoughts / sizeof *thoughts; i++) {
-        const mo_thought *h = &thoughts[i].thought;
+        const mo_thought *h = &thoughts[i];
         const bool named = has(template_text, h->close) || known(t, h->close);
         if (named && (!h->around[0] || has(template_text, h->around[0]))) {
             return h;
@@ -279,17 +276,6 @@ mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t)
         d.thought = NULL;
     }
     d.style = &styles[d.id];
-    return d;
-}
-
-mo_dialogue mo_dialogue_of(mo_style_id id, const char *thought)
-{
-    mo_dialogue d = {.id = id, .style = &styles[id], .shows_tools = true};
-    for (size_t i = 0; i < sizeof thoughts / sizeof *thoughts; i++) {
-        if (!strcmp(thoughts[i].name, thought)) {
-            d.thought = &thoughts[i].thought;
-        }
-    }
     return d;
 }
 

@@ -91,10 +91,6 @@ typedef struct mo_dialogue {
 /* Cannot fail: what is not known is the generic way. template: "" where there is none; t may be NULL. */
 mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t);
 
-/* The dialogue of a style with a given way of thinking: "think", "gemma4", "seed", "mistral", "granite", "" (none). For tests
- * and for templates that come without a model. */
-mo_dialogue mo_dialogue_of(mo_style_id id, const char *thought);
-
 const mo_style *mo_style_get(mo_style_id id);
 
 /* The style of calls: the model's own, or the generic one where its template shows no tools. DeepSeek's templates write calls and

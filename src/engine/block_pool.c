@@ -373,14 +373,6 @@ void mo_block_pool_close(mo_block_pool *p, bool keep)
     mo_block_pool_part(p);
 }
 
-bool mo_block_pool_alive(mo_block_pool *p)
-{
-    pthread_mutex_lock(&p->lock);
-    const bool alive = p->alive;
-    pthread_mutex_unlock(&p->lock);
-    return alive;
-}
-
 /* ---- States ------------------------------------------------------------------------------------ */
 
 /* A home of a piece that was planned, or that another state has left and that is long enough. */

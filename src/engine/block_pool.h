@@ -38,8 +38,6 @@ void mo_block_pool_close(mo_block_pool *pool, bool keep);
 /* Somebody refers to the pool, beside its owner. */
 void mo_block_pool_join(mo_block_pool *pool);
 void mo_block_pool_part(mo_block_pool *pool);
-/* False: the memory has been given back. */
-bool mo_block_pool_alive(mo_block_pool *pool);
 
 /* A state enters, with tables of these lengths; *home is its number, for acquiring. MO_ENOMEM or what the source says. */
 mo_status mo_block_pool_enter(mo_block_pool *pool, const mo_block_need *needs, int *home, mo_error *err);

@@ -18,7 +18,8 @@ mo_status mo_cursor_no_memory(mo_cursor *c)
                    c->source->name);
 }
 
-uint64_t mo_cursor_remaining(const mo_cursor *c)
+/* Bytes of the file behind the cursor. */
+static uint64_t remaining(const mo_cursor *c)
 {
     return (uint64_t)c->source->bytes - c->at;
 }
@@ -31,11 +32,11 @@ mo_status mo_cursor_need(mo_cursor *c, uint64_t n)
     if (n > MO_HEADER_LIMIT - c->at) {
         return mo_cursor_damaged(c, "claims more bytes than a header may have");
     }
-    if (n > mo_cursor_remaining(c)) {
+    if (n > remaining(c)) {
         return mo_fail(c->err, MO_EFORMAT,
                        "%s: the file ends inside its header, in %s; the download is probably cut short: at "
                        "least %llu bytes are missing",
-                       c->source->name, c->where, (unsigned long long)(n - mo_cursor_remaining(c)));
+                       c->source->name, c->where, (unsigned long long)(n - remaining(c)));
     }
     size_t want = c->at + (size_t)n;
     if (want > c->capacity) {

@@ -20,8 +20,6 @@ typedef struct mo_cursor {
 mo_status mo_cursor_damaged(mo_cursor *c, const char *what);
 mo_status mo_cursor_no_memory(mo_cursor *c);
 
-uint64_t mo_cursor_remaining(const mo_cursor *c); /* bytes of the file behind the cursor */
-
 /* Makes [at, at + n) readable from c->bytes. */
 mo_status mo_cursor_need(mo_cursor *c, uint64_t n);
 /* Copies n bytes, or only moves over them. */

@@ -48,13 +48,9 @@ const mo_gguf_tensor *mo_gguf_tensor_find(const mo_gguf *g, const char *name); /
  * value is of another kind; the _or forms give `otherwise` for an absent key. *out is untouched on
  * failure. Strings and texts belong to g. */
 
-mo_status mo_gguf_u32(const mo_gguf *g, const char *key, uint32_t *out, mo_error *err);
 mo_status mo_gguf_u32_or(const mo_gguf *g, const char *key, uint32_t otherwise, uint32_t *out, mo_error *err);
-mo_status mo_gguf_i64(const mo_gguf *g, const char *key, int64_t *out, mo_error *err);
 mo_status mo_gguf_i64_or(const mo_gguf *g, const char *key, int64_t otherwise, int64_t *out, mo_error *err);
 mo_status mo_gguf_f32(const mo_gguf *g, const char *key, float *out, mo_error *err);
-mo_status mo_gguf_f32_or(const mo_gguf *g, const char *key, float otherwise, float *out, mo_error *err);
-mo_status mo_gguf_bool(const mo_gguf *g, const char *key, bool *out, mo_error *err);
 mo_status mo_gguf_bool_or(const mo_gguf *g, const char *key, bool otherwise, bool *out, mo_error *err);
 /* Terminated; a string with a NUL inside is refused here (mo_gguf_entry_value gives it whole). */
 mo_status mo_gguf_string(const mo_gguf *g, const char *key, const char **out, mo_error *err);
@@ -63,7 +59,6 @@ mo_status mo_gguf_string_or(const mo_gguf *g, const char *key, const char *other
 
 /* For keys that hold one value for all layers or one per layer: the value for `index`. */
 mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int64_t *out, mo_error *err);
-mo_status mo_gguf_f32_of(const mo_gguf *g, const char *key, uint64_t index, float *out, mo_error *err);
 
 /* The entry of an array of `type` elements: arrays of strings, of f32, ... For integers of any width
  * give MO_VALUE_I64. Elements by mo_gguf_entry_value(). */

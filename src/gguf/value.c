@@ -153,13 +153,16 @@ mo_status mo_gguf_u32_or(const mo_gguf *g, const char *key, uint32_t otherwise, 
     return s;
 }
 
-mo_status mo_gguf_f32_or(const mo_gguf *g, const char *key, float otherwise, float *out, mo_error *err)
+mo_status mo_gguf_f32(const mo_gguf *g, const char *key, float *out, mo_error *err)
 {
     const mo_gguf_entry *e;
     mo_value v = {0};
-    double r = (double)otherwise;
+    double r = 0.0;
     mo_status s = scalar(g, key, "a number", &e, &v, err);
-    if (s == MO_OK && e && (!value_real(&v, &r) || (isfinite(r) && fabs(r) > (double)FLT_MAX))) {
+    if (s == MO_OK && !e) {
+        return absent(g, key, err);
+    }
+    if (s == MO_OK && (!value_real(&v, &r) || (isfinite(r) && fabs(r) > (double)FLT_MAX))) {
         s = unfit(g, e, "a number", err);
     }
     if (s == MO_OK) {
@@ -198,17 +201,10 @@ mo_status mo_gguf_string_or(const mo_gguf *g, const char *key, const char *other
     return s;
 }
 
-/* The required forms: the same, once the key is known to be there. */
-#define REQUIRED(name, type, zero)                                                                           \
-    mo_status mo_gguf_##name(const mo_gguf *g, const char *key, type *out, mo_error *err)                    \
-    {                                                                                                        \
-        return mo_gguf_find(g, key) ? mo_gguf_##name##_or(g, key, zero, out, err) : absent(g, key, err);     \
-    }
-REQUIRED(u32, uint32_t, 0)
-REQUIRED(i64, int64_t, 0)
-REQUIRED(f32, float, 0.0f)
-REQUIRED(bool, bool, false)
-REQUIRED(string, const char *, NULL)
+mo_status mo_gguf_string(const mo_gguf *g, const char *key, const char **out, mo_error *err)
+{
+    return mo_gguf_find(g, key) ? mo_gguf_string_or(g, key, NULL, out, err) : absent(g, key, err);
+}
 
 /* The value for one layer of a key that may be an array. */
 static mo_status value_of(const mo_gguf *g, const char *key, uint64_t index, const mo_gguf_entry **entry,
@@ -242,21 +238,6 @@ mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int6
     }
     *out = flag;
     return MO_OK;
-}
-
-mo_status mo_gguf_f32_of(const mo_gguf *g, const char *key, uint64_t index, float *out, mo_error *err)
-{
-    const mo_gguf_entry *e;
-    mo_value v = {0};
-    double r = 0;
-    mo_status s = value_of(g, key, index, &e, &v, err);
-    if (s == MO_OK && (!value_real(&v, &r) || (isfinite(r) && fabs(r) > (double)FLT_MAX))) {
-        s = unfit(g, e, "a number", err);
-    }
-    if (s == MO_OK) {
-        *out = (float)r;
-    }
-    return s;
 }
 
 mo_status mo_gguf_array(const mo_gguf *g, const char *key, mo_value_type type, const mo_gguf_entry **out,

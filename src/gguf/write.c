@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/output.h"
 #include "base/status.h"
 #include "gguf/header.h"
 
@@ -28,9 +27,7 @@ struct mo_gguf_writer {
     mo_gguf_tensor *tensors;
     int64_t tensor_count, tensor_capacity;
 
-    int64_t tensors_per_part;
-    mo_gguf_part_layout *parts;
-    int part_count;
+    mo_gguf_layout file; /* laid out */
 };
 
 /* ---- Collecting ---- */
@@ -117,10 +114,7 @@ void mo_gguf_writer_destroy(mo_gguf_writer *w)
     if (!w) {
         return;
     }
-    for (int p = 0; p < w->part_count; p++) {
-        free((void *)w->parts[p].header);
-    }
-    free(w->parts);
+    free((void *)w->file.header);
     free(w->tensors);
     free(w->keys);
     free(w->entries.bytes);
@@ -305,13 +299,6 @@ int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, in
     return w->tensor_count++;
 }
 
-void mo_gguf_writer_split(mo_gguf_writer *w, int64_t tensors_per_part)
-{
-    if (healthy(w)) {
-        w->tensors_per_part = tensors_per_part > 0 ? tensors_per_part : 0;
-    }
-}
-
 /* ---- Layout ---- */
 
 static int by_text(const void *a, const void *b)
@@ -353,34 +340,6 @@ static int64_t align_up(const mo_gguf_writer *w, int64_t n)
     return (n + w->alignment - 1) & ~((int64_t)w->alignment - 1);
 }
 
-static bool append_integer_entry(buffer *b, const char *key, mo_value_type type, uint32_t value)
-{
-    return append_text(b, key, strlen(key)) && append_u32(b, type) &&
-           append(b, &value, mo_value_type_bytes(type)); /* little endian: the low bytes come first */
-}
-
-/* The entries of a part: its place among the others, and in the first part the model's own. */
-static bool append_entries(const mo_gguf_writer *w, buffer *b, int no)
-{
-    if (no == 0 && !append(b, w->entries.bytes, w->entries.size)) {
-        return false;
-    }
-    if (w->part_count == 1) {
-        return true;
-    }
-    return (no == 0 || w->alignment == 32 ||
-            append_integer_entry(b, "general.alignment", MO_VALUE_U32, w->alignment)) &&
-           append_integer_entry(b, "split.no", MO_VALUE_U16, (uint32_t)no) &&
-           append_integer_entry(b, "split.count", MO_VALUE_U16, (uint32_t)w->part_count) &&
-           append_integer_entry(b, "split.tensors.count", MO_VALUE_I32, (uint32_t)w->tensor_count);
-}
-
-static int64_t entry_total(const mo_gguf_writer *w, int no)
-{
-    int64_t own = no == 0 ? w->key_count : w->alignment != 32;
-    return w->part_count == 1 ? w->key_count : own + 3;
-}
-
 static bool append_info(buffer *b, const mo_gguf_tensor *t, int64_t relative)
 {
     return append_text(b, t->name, strlen(t->name)) && append_u32(b, (uint32_t)t->dims) &&
@@ -388,16 +347,15 @@ static bool append_info(buffer *b, const mo_gguf_tensor *t, int64_t relative)
            append_u64(b, (uint64_t)relative);
 }
 
-static bool lay_out_part(mo_gguf_writer *w, int no, mo_gguf_part_layout *part)
+static void lay_out(mo_gguf_writer *w)
 {
     static const uint8_t zeros[64];
     buffer b = {0};
     int64_t relative = 0;
-    bool fine = append(&b, "GGUF", 4) && append_u32(&b, 3) && append_u64(&b, (uint64_t)part->tensor_count) &&
-                append_u64(&b, (uint64_t)entry_total(w, no)) && append_entries(w, &b, no);
-    for (int64_t i = 0; i < part->tensor_count && fine; i++) {
-        mo_gguf_tensor *t = &w->tensors[part->first_tensor + i];
-        t->part = no;
+    bool fine = append(&b, "GGUF", 4) && append_u32(&b, 3) && append_u64(&b, (uint64_t)w->tensor_count) &&
+                append_u64(&b, (uint64_t)w->key_count) && append(&b, w->entries.bytes, w->entries.size);
+    for (int64_t i = 0; i < w->tensor_count && fine; i++) {
+        mo_gguf_tensor *t = &w->tensors[i];
         t->offset = relative;
         fine = append_info(&b, t, relative);
         if (INT64_MAX / 2 - relative < t->bytes) {
@@ -411,42 +369,12 @@ static bool lay_out_part(mo_gguf_writer *w, int no, mo_gguf_part_layout *part)
         size_t missing = w->alignment - (b.size & (w->alignment - 1));
         fine = append(&b, zeros, missing < sizeof zeros ? missing : sizeof zeros);
     }
-    for (int64_t i = 0; i < part->tensor_count; i++) {
-        w->tensors[part->first_tensor + i].offset += (int64_t)b.size;
+    for (int64_t i = 0; i < w->tensor_count; i++) {
+        w->tensors[i].offset += (int64_t)b.size;
     }
-    part->header = b.bytes;
-    part->header_bytes = b.size;
-    part->file_bytes = (int64_t)b.size + relative;
-    return fine;
-}
-
-static void lay_out(mo_gguf_writer *w)
-{
-    const int64_t each = w->tensors_per_part ? w->tensors_per_part : w->tensor_count;
-    const int64_t parts = each ? (w->tensor_count + each - 1) / each : 1;
-    if (parts > MO_GGUF_MAX_PARTS) {
-        mo_fail(&w->error, MO_EINVAL, "%lld parts are more than the %d a model may have", (long long)parts,
-                MO_GGUF_MAX_PARTS);
-        return;
-    }
-    w->part_count = parts ? (int)parts : 1;
-    w->parts = calloc((size_t)w->part_count, sizeof *w->parts);
-    if (!w->parts) {
-        w->part_count = 0;
+    w->file = (mo_gguf_layout){b.bytes, b.size, (int64_t)b.size + relative};
+    if (!fine && w->error.status == MO_OK) {
         no_memory(w);
-        return;
-    }
-    for (int p = 0; p < w->part_count; p++) {
-        mo_gguf_part_layout *part = &w->parts[p];
-        part->first_tensor = p * each;
-        part->tensor_count = w->tensor_count - part->first_tensor;
-        part->tensor_count = part->tensor_count < each ? part->tensor_count : each;
-        if (!lay_out_part(w, p, part)) {
-            if (w->error.status == MO_OK) {
-                no_memory(w);
-            }
-            return;
-        }
     }
 }
 
@@ -470,80 +398,7 @@ const mo_gguf_tensor *mo_gguf_writer_tensor(const mo_gguf_writer *w, int64_t ind
     return index >= 0 && index < w->tensor_count ? &w->tensors[index] : NULL;
 }
 
-int mo_gguf_writer_parts(const mo_gguf_writer *w)
+const mo_gguf_layout *mo_gguf_writer_file(const mo_gguf_writer *w)
 {
-    return w->part_count;
-}
-
-const mo_gguf_part_layout *mo_gguf_writer_part(const mo_gguf_writer *w, int part)
-{
-    return part >= 0 && part < w->part_count ? &w->parts[part] : NULL;
-}
-
-/* ---- Whole files ---- */
-
-mo_status mo_gguf_write_memory(const mo_gguf_writer *w, int part, const void *const *data, uint8_t **bytes,
-                               size_t *size, mo_error *err)
-{
-    const mo_gguf_part_layout *p = mo_gguf_writer_part(w, part);
-    if (!p || w->error.status != MO_OK) {
-        return mo_fail(err, MO_EINVAL, "a model file is written before it was laid out");
-    }
-    uint8_t *to = calloc(1, (size_t)p->file_bytes + 1);
-    if (!to) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a model file of %lld bytes", (long long)p->file_bytes);
-    }
-    memcpy(to, p->header, p->header_bytes);
-    for (int64_t i = p->first_tensor; i < p->first_tensor + p->tensor_count; i++) {
-        if (data && data[i]) {
-            memcpy(to + w->tensors[i].offset, data[i], (size_t)w->tensors[i].bytes);
-        }
-    }
-    *bytes = to;
-    *size = (size_t)p->file_bytes;
-    return MO_OK;
-}
-
-static mo_status write_part(const mo_gguf_writer *w, const mo_gguf_part_layout *p, const char *path,
-                            const void *const *data, mo_error *err)
-{
-    mo_output *output;
-    mo_status s = mo_output_create(path, (uint64_t)p->file_bytes, &output, err);
-    if (s != MO_OK) {
-        return s;
-    }
-    s = mo_output_write_at(output, p->header, p->header_bytes, 0, err);
-    for (int64_t i = p->first_tensor; i < p->first_tensor + p->tensor_count && s == MO_OK; i++) {
-        const mo_gguf_tensor *t = &w->tensors[i];
-        if (data && data[i]) {
-            s = mo_output_write_at(output, data[i], (size_t)t->bytes, (uint64_t)t->offset, err);
-        }
-    }
-    if (s == MO_OK) {
-        return mo_output_commit(output, err);
-    }
-    mo_output_abort(output);
-    return s;
-}
-
-mo_status mo_gguf_write_files(const mo_gguf_writer *w, const char *path, const void *const *data,
-                              mo_error *err)
-{
-    if (!w->laid_out || w->error.status != MO_OK) {
-        return mo_fail(err, MO_EINVAL, "%s: a model file is written before it was laid out", path);
-    }
-    for (int p = 0; p < w->part_count; p++) {
-        char name[4096];
-        mo_status s = MO_OK;
-        if (w->part_count > 1) {
-            s = mo_gguf_part_name(path, p, w->part_count, name, sizeof name, err);
-        }
-        if (s == MO_OK) {
-            s = write_part(w, &w->parts[p], w->part_count > 1 ? name : path, data, err);
-        }
-        if (s != MO_OK) {
-            return s;
-        }
-    }
-    return MO_OK;
+    return w->laid_out && w->error.status == MO_OK ? &w->file : NULL;
 }

@@ -1,5 +1,5 @@
-/* Write: making a GGUF file (version 3), whole or split. Keys and tensors are collected first; the
- * layout then fixes every offset, so that tensor data can be written by several threads in any order.
+/* Write: making a GGUF file (version 3). Keys and tensors are collected first; the layout then fixes every
+ * offset, so that tensor data can be written by several threads in any order.
  *
  * The collecting functions never fail at once: the first thing that goes wrong is kept and reported by
  * mo_gguf_writer_layout(); a writer that could not be created (NULL) is such a failure too. One thread
@@ -41,37 +41,22 @@ void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry 
 /* Declares a tensor and returns its number, or -1 after a failure. */
 int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, int dims, const int64_t *size);
 
-/* At most this many tensors to a file: makes a split model when there are more. 0: one file. */
-void mo_gguf_writer_split(mo_gguf_writer *w, int64_t tensors_per_part);
-
 /* Fixes the layout; nothing may be put afterwards. Fails with what went wrong while collecting: a
  * name twice, a row that is no multiple of its block, memory. */
 mo_status mo_gguf_writer_layout(mo_gguf_writer *w, mo_error *err);
 
 /* ---- After the layout ---- */
 
-/* Where a tensor goes (part, offset from the beginning of the file, bytes). */
+/* Where a tensor goes (offset from the beginning of the file, bytes); NULL when there are fewer. */
 const mo_gguf_tensor *mo_gguf_writer_tensor(const mo_gguf_writer *w, int64_t index);
 
-typedef struct mo_gguf_part_layout {
+typedef struct mo_gguf_layout {
     const uint8_t *header; /* belongs to the writer; padded, tensor data follow at header_bytes */
     size_t header_bytes;
-    int64_t file_bytes;
-    int64_t first_tensor, tensor_count;
-} mo_gguf_part_layout;
+    int64_t file_bytes; /* what lies between tensors is zero */
+} mo_gguf_layout;
 
-int mo_gguf_writer_parts(const mo_gguf_writer *w);
-const mo_gguf_part_layout *mo_gguf_writer_part(const mo_gguf_writer *w, int part);
-
-/* ---- Whole files, one thread ----
- * data: one pointer per tensor, NULL for zeros. Bytes between tensors are zero. */
-
-/* A part as one block of memory, which the caller frees with free(). */
-mo_status mo_gguf_write_memory(const mo_gguf_writer *w, int part, const void *const *data, uint8_t **bytes,
-                               size_t *size, mo_error *err);
-
-/* path, or for a split model path as the prefix of the parts' names. On failure no file appears. */
-mo_status mo_gguf_write_files(const mo_gguf_writer *w, const char *path, const void *const *data,
-                              mo_error *err);
+/* NULL when there is no layout. */
+const mo_gguf_layout *mo_gguf_writer_file(const mo_gguf_writer *w);
 
 #endif

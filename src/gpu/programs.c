@@ -29,7 +29,7 @@ static int64_t chunk_bucket(const mo_gpu_programs *g, mo_kv_type kv, int64_t chu
     return bucket < most ? bucket : most;
 }
 
-bool mo_gpu_wants_logits(const mo_forward *forward)
+static bool wants_logits(const mo_forward *forward)
 {
     for (int i = 0; i < forward->slice_count; i++) {
         if (forward->slices[i].logits && forward->slices[i].logits_from < forward->slices[i].count) {
@@ -133,7 +133,7 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
         .slices = forward->slice_count,
         .chunks = chunk_bucket(g, forward->slices[0].state->kv, mo_gpu_chunks_seen(forward)),
         .kv = forward->slices[0].state->kv,
-        .logits = mo_gpu_wants_logits(forward),
+        .logits = wants_logits(forward),
         .used = number,
         .made = number,
         .closures = mo_vram_completions(g->experts->vram)};

@@ -53,9 +53,8 @@ static inline bool mo_gpu_programs_needs_host(const mo_gpu_programs *g, int laye
     return g->core->spec->layers[layer].routed && !mo_vram_complete(g->experts->vram, layer);
 }
 
-/* Chunks of keys that the step's last position sees; whether anybody wants its logits. */
+/* Chunks of keys that the step's last position sees. */
 int64_t mo_gpu_chunks_seen(const mo_forward *forward);
-bool mo_gpu_wants_logits(const mo_forward *forward);
 /* The set for a small step, made where there is none yet, in the place of the one that rested longest; and made
  * anew, now and then, where all experts of a layer have come to slots since: it needs the host no more. `number`: of the
  * step. It is good until the next call. */

@@ -167,11 +167,6 @@ const mo_trie *mo_lexicon_trie(const mo_lexicon *l)
     return &l->trie;
 }
 
-int64_t mo_lexicon_size(const mo_lexicon *l)
-{
-    return l->size;
-}
-
 size_t mo_lexicon_words(const mo_lexicon *l)
 {
     return l->words;

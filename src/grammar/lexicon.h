@@ -35,7 +35,6 @@ mo_status mo_lexicon_fill(mo_lexicon *l, mo_error *err);
 
 const mo_tokenizer *mo_lexicon_tokenizer(const mo_lexicon *l);
 const mo_trie *mo_lexicon_trie(const mo_lexicon *l);  /* of all text tokens */
-int64_t mo_lexicon_size(const mo_lexicon *l);         /* tokens */
 size_t mo_lexicon_words(const mo_lexicon *l);         /* of a mask */
 const uint32_t *mo_lexicon_ends(const mo_lexicon *l); /* masks */
 const uint32_t *mo_lexicon_specials(const mo_lexicon *l);

@@ -484,7 +484,8 @@ uint32_t mo_machine_step_set(mo_machine *m, uint32_t state, uint32_t set)
     return finish(m);
 }
 
-bool mo_token_matches(const mo_token_match *match, int32_t token, bool special, bool end)
+/* Whether the token, which is special or not, satisfies what a token node asks for. */
+static bool token_matches(const mo_token_match *match, int32_t token, bool special, bool end)
 {
     bool named = false;
     for (size_t i = 0; i < match->count && !named; i++) {
@@ -507,7 +508,7 @@ uint32_t mo_machine_step_token(mo_machine *m, uint32_t state, int32_t token, boo
     for (uint32_t i = 0; i < m->states[state].count; i++) {
         const mo_item item = m->items[m->states[state].at + i];
         const mo_node *n = &p->nodes[item.node];
-        if (n->kind == MO_NODE_TOKEN && mo_token_matches(n->as.token, token, special, end)) {
+        if (n->kind == MO_NODE_TOKEN && token_matches(n->as.token, token, special, end)) {
             enter(m, n->next, item.stacks);
             any = true;
         }

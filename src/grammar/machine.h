@@ -85,9 +85,6 @@ static inline uint32_t mo_machine_step(mo_machine *m, uint32_t state, uint8_t by
 /* The state after one character of a set that some items wait for: what only they lead to. */
 uint32_t mo_machine_step_set(mo_machine *m, uint32_t state, uint32_t set);
 
-/* Whether the token, which is special or not, satisfies what a token node asks for. */
-bool mo_token_matches(const mo_token_match *match, int32_t token, bool special, bool end);
-
 /* The state after a token: what its text leads to (`after_text`, or MO_STATE_DEAD) and what it leads to as a token. */
 uint32_t mo_machine_step_token(mo_machine *m, uint32_t state, int32_t token, bool special, bool end,
                                uint32_t after_text);

@@ -79,16 +79,7 @@ static mo_status read_value(const struct variable *v, const char *text, value *o
 
 /* ---- Settings ---- */
 
-mo_postfetch mo_postfetch_default(void)
-{
-    return (mo_postfetch){.mode = MO_POSTFETCH_AUTO,
-                          .block_on_miss = true,
-                          .max_transfers = (int)variables[MAX_TRANSFERS].standard,
-                          .dedicated_streams = true,
-                          .cpu_limit = (int)variables[CPU_LIMIT].standard};
-}
-
-const char *mo_postfetch_text(mo_postfetch_mode mode)
+static const char *mode_text(mo_postfetch_mode mode)
 {
     switch (mode) {
     case MO_POSTFETCH_OFF: return "off";
@@ -103,7 +94,7 @@ const char *mo_postfetch_text(mo_postfetch_mode mode)
 /* What was said twice, and differently. */
 static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetch_notes *notes)
 {
-    const char *mode = mo_postfetch_text(option);
+    const char *mode = mode_text(option);
     if (v[ENABLE].given && (v[ENABLE].number == 1) != (option != MO_POSTFETCH_OFF)) {
         note(notes, "`postfetch` %s is stronger than %s=%d", mode, variables[ENABLE].name,
              (int)v[ENABLE].number);

@@ -28,9 +28,6 @@ typedef struct mo_postfetch_notes {
 /* Like getenv(): the value of a variable, or NULL. */
 typedef const char *(*mo_postfetch_get)(void *user, const char *name);
 
-/* Without any option or variable: automatic, and the defaults above. */
-mo_postfetch mo_postfetch_default(void);
-
 /* From the option and the environment; get NULL: getenv(). LLAMA_POSTFETCH_ENABLE=1 alone means automatic, =0 off, and
  * --postfetch beats both and _FORCE_CPU. A variable that is empty counts as not set. MO_EINVAL names the variable whose
  * value cannot be used. *notes (may be NULL) gets what is overruled or has no effect. On failure *out is untouched. */

@@ -202,17 +202,6 @@ int32_t mo_slots_free(const mo_slots *s)
     return s->vacant_count;
 }
 
-const mo_policy_entry *mo_slots_entry(const mo_slots *s, int32_t brick)
-{
-    assert(brick >= 0 && brick < s->brick_count);
-    return &s->entry[brick];
-}
-
-int32_t mo_slots_victim(const mo_slots *s)
-{
-    return s->vacant_count ? -1 : s->evictable ? next_victim(s) : -2;
-}
-
 /* ---- Changes ------------------------------------------------------------------------------------ */
 
 /* The brick's key has changed, and the heap orders the evictable. */

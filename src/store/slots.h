@@ -32,16 +32,12 @@ void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks);
 /* A profile knows the brick by so many hits, the favourite by `most`. Without effect once it was touched: what
  * really happens counts more. */
 void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most);
-const mo_policy_entry *mo_slots_entry(const mo_slots *s, int32_t brick);
 
 /* Finds a slot for a brick that is not resident: a free one, else that of the resident brick with the lowest
  * key (ties: the lower number) that is neither pinned nor kept, or of that which a policy that learns names;
  * *evicted is that brick, or -1. The brick then holds the slot and is pinned once. -1 when every slot is pinned
  * or kept. */
 int32_t mo_slots_acquire(mo_slots *s, int32_t brick, int32_t *evicted);
-
-/* The brick that mo_slots_acquire() would evict: -1 when a slot is free, -2 when none can be had. */
-int32_t mo_slots_victim(const mo_slots *s);
 
 /* Pins are counted; a pinned brick is not evicted. Both need a resident brick. */
 void mo_slots_pin(mo_slots *s, int32_t brick);

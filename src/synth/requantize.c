@@ -406,7 +406,7 @@ static mo_status append_wave(requantize *r, mo_error *err)
 static mo_status write_all(requantize *r, const char *path, mo_progress_fn progress, void *user,
                            mo_error *err)
 {
-    const mo_gguf_part_layout *file = mo_gguf_writer_part(r->writer, 0);
+    const mo_gguf_layout *file = mo_gguf_writer_file(r->writer);
     mo_status status = mo_output_append(r->output, file->header, file->header_bytes, err);
     r->written = (int64_t)file->header_bytes;
     for (next_wave(r); status == MO_OK && r->piece_count; next_wave(r)) {
@@ -488,7 +488,7 @@ static mo_status convert(requantize *r, const char *path, int threads, mo_progre
         status = open_inputs(r, err);
     }
     if (status == MO_OK) {
-        const int64_t bytes = mo_gguf_writer_part(r->writer, 0)->file_bytes;
+        const int64_t bytes = mo_gguf_writer_file(r->writer)->file_bytes;
         status = mo_output_create(path, (uint64_t)bytes, &r->output, err);
     }
     if (status != MO_OK) {
@@ -504,7 +504,7 @@ static mo_status convert(requantize *r, const char *path, int threads, mo_progre
 
 static void fill_report(const requantize *r, mo_quantize_report *out)
 {
-    *out = (mo_quantize_report){.file_bytes_after = mo_gguf_writer_part(r->writer, 0)->file_bytes};
+    *out = (mo_quantize_report){.file_bytes_after = mo_gguf_writer_file(r->writer)->file_bytes};
     for (int p = 0; p < mo_gguf_parts(r->g); p++) {
         out->file_bytes_before += mo_gguf_part_bytes(r->g, p);
     }

@@ -392,24 +392,6 @@ int64_t mo_shape_tensors(const mo_shape *s, int layers, mo_shape_tensor *out, in
     return count;
 }
 
-int64_t mo_shape_parameters(const mo_shape *s)
-{
-    const family *f = family_of(s);
-    int64_t sum = 0;
-    for (int layer = -1; layer < s->layers; layer++) {
-        for (const rule *const *part = layer < 0 ? f->model : f->layer; *part; part++) {
-            for (const rule *r = *part; r->name; r++) {
-                int64_t values = holds(r->when, s, layer) ? 1 : 0;
-                for (int i = 0; i < 3; i++) {
-                    values *= size_of(r->size[i], s, layer);
-                }
-                sum += values;
-            }
-        }
-    }
-    return sum;
-}
-
 /* ---- Metadata ----------------------------------------------------------------------------------- */
 
 typedef struct key_rule {

@@ -102,7 +102,4 @@ mo_type mo_shape_fallback(mo_type type, int64_t cols);
 /* Does the role's format follow the mix? False for what is always F32. */
 bool mo_shape_mixed(mo_shape_role role);
 
-/* Parameters of the whole published model. */
-int64_t mo_shape_parameters(const mo_shape *s);
-
 #endif

@@ -318,7 +318,7 @@ mo_status mo_synth_plan(const mo_shape *shape, const mo_synth_options *options, 
         return status;
     }
     *out = (mo_synth_info){.title = shape->title, .architecture = shape->architecture, .layers = s.layers};
-    out->file_bytes = mo_gguf_writer_part(s.writer, 0)->file_bytes;
+    out->file_bytes = mo_gguf_writer_file(s.writer)->file_bytes;
     for (int64_t i = 0; i < s.count; i++) {
         out->tensors++;
         out->parameters += s.tensors[i].shape.role == MO_SHAPE_SCALE ? 0 : s.tensors[i].at->values;
@@ -396,7 +396,7 @@ static mo_status report(mo_progress_fn progress, void *user, int64_t done, int64
 static mo_status write_waves(synth *s, mo_pool *pool, const char *path, mo_progress_fn progress, void *user,
                              mo_error *err)
 {
-    const mo_gguf_part_layout *file = mo_gguf_writer_part(s->writer, 0);
+    const mo_gguf_layout *file = mo_gguf_writer_file(s->writer);
     const int64_t wave = (int64_t)s->threads * CHUNKS_PER_THREAD;
     mo_status status = mo_output_write_at(s->output, file->header, file->header_bytes, 0, err);
     for (s->wave = 0; status == MO_OK && s->wave < s->chunks; s->wave += wave) {
@@ -416,7 +416,7 @@ static mo_status write_waves(synth *s, mo_pool *pool, const char *path, mo_progr
 static mo_status write_stream(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
 {
     static const uint8_t zeros[4096];
-    const mo_gguf_part_layout *file = mo_gguf_writer_part(s->writer, 0);
+    const mo_gguf_layout *file = mo_gguf_writer_file(s->writer);
     int64_t done = (int64_t)file->header_bytes;
     mo_status status = mo_output_append(s->output, file->header, file->header_bytes, err);
     for (int64_t i = 0; status == MO_OK && i <= s->chunks; i++) {
@@ -452,7 +452,7 @@ static mo_status make_buffers(synth *s, int threads, mo_error *err)
 
 static mo_status write_file(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
 {
-    const int64_t file_bytes = mo_gguf_writer_part(s->writer, 0)->file_bytes;
+    const int64_t file_bytes = mo_gguf_writer_file(s->writer)->file_bytes;
     mo_pool *pool = NULL;
     mo_status status = mo_pool_create(s->options.threads, &pool, err);
     if (status == MO_OK) {

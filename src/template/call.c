@@ -98,7 +98,7 @@ static void bind(mo_jrun *r, const mo_jfunction *f, const mo_jargs *args, mo_jv 
     }
 }
 
-mo_jv mo_call_function(mo_jrun *r, const mo_jfunction *f, mo_jv self, const mo_jargs *args)
+static mo_jv call_function(mo_jrun *r, const mo_jfunction *f, mo_jv self, const mo_jargs *args)
 {
     mo_jv bound[MOST] = {{.kind = MO_J_ABSENT}};
     if (f->parameters) {
@@ -117,7 +117,7 @@ mo_jv mo_call_filter(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args)
     for (size_t i = 0; tables[i]; i++) {
         const mo_jfunction *f = mo_function_find(tables[i], name);
         if (f) {
-            return mo_call_function(r, f, v, args);
+            return call_function(r, f, v, args);
         }
     }
     mo_work_fail(r->w, MO_EINVAL, "there is no filter named '%.60s'", mo_jstring_text(r->w, name));
@@ -129,7 +129,7 @@ bool mo_call_test(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args)
     if (!f) {
         mo_work_fail(r->w, MO_EINVAL, "there is no test named '%.60s'", mo_jstring_text(r->w, name));
     }
-    return mo_jv_true(mo_call_function(r, f, v, args));
+    return mo_jv_true(call_function(r, f, v, args));
 }
 
 /* ---- Macros ---- */
@@ -187,8 +187,8 @@ mo_jv mo_call_macro(mo_jrun *r, const mo_jmacro *macro, const mo_jargs *args, mo
 mo_jv mo_call(mo_jrun *r, mo_jv callee, const mo_jargs *args)
 {
     switch (callee.kind) {
-    case MO_J_FUNCTION: return mo_call_function(r, callee.as.function, MO_JV_NONE, args);
-    case MO_J_METHOD: return mo_call_function(r, callee.as.method->function, callee.as.method->self, args);
+    case MO_J_FUNCTION: return call_function(r, callee.as.function, MO_JV_NONE, args);
+    case MO_J_METHOD: return call_function(r, callee.as.method->function, callee.as.method->self, args);
     case MO_J_MACRO: return mo_call_macro(r, callee.as.macro, args, (mo_jv){.kind = MO_J_ABSENT});
     case MO_J_LOOP:
         if (!callee.as.loop->node->recursive || args->count != 1) {

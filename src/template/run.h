@@ -71,7 +71,6 @@ void mo_run_body(mo_jrun *r, const mo_jnodes *body);
 /* The output of statements as a text. */
 mo_jstring mo_run_capture(mo_jrun *r, const mo_jnodes *body);
 mo_jv mo_run_loop(mo_jrun *r, const mo_jnode *n, mo_jv over, mo_jframe *around, int depth, bool capture);
-void mo_run_assign(mo_jrun *r, const mo_jnode *target, mo_jv v);
 
 mo_jframe *mo_frame_enter(mo_jrun *r, mo_jframe *parent);
 void mo_frame_set(mo_jrun *r, mo_jframe *f, int symbol, mo_jv v);
@@ -98,7 +97,6 @@ mo_jv mo_negate(mo_jrun *r, mo_jv v);
 mo_jv mo_call(mo_jrun *r, mo_jv callee, const mo_jargs *args);
 /* caller: what {% call %} hands over, or MO_J_ABSENT. */
 mo_jv mo_call_macro(mo_jrun *r, const mo_jmacro *macro, const mo_jargs *args, mo_jv caller);
-mo_jv mo_call_function(mo_jrun *r, const mo_jfunction *f, mo_jv self, const mo_jargs *args);
 mo_jargs mo_call_arguments(mo_jrun *r, const mo_jnode *n);
 mo_jv mo_call_filter(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args);
 bool mo_call_test(mo_jrun *r, mo_jstring name, mo_jv v, const mo_jargs *args);

@@ -35,6 +35,8 @@ static mo_jstring capture_inside(mo_jrun *r, const mo_jnodes *body)
 
 /* ---- Assigning ---- */
 
+static void assign(mo_jrun *r, const mo_jnode *target, mo_jv v);
+
 static void unpack(mo_jrun *r, const mo_jnode *target, mo_jv v)
 {
     const mo_jlist *items = mo_jv_iterate(r->w, v);
@@ -44,11 +46,11 @@ static void unpack(mo_jrun *r, const mo_jnode *target, mo_jv v)
                      items->count < count ? "not enough" : "too many", count, items->count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        mo_run_assign(r, target->list.items[i], items->items[i]);
+        assign(r, target->list.items[i], items->items[i]);
     }
 }
 
-void mo_run_assign(mo_jrun *r, const mo_jnode *target, mo_jv v)
+static void assign(mo_jrun *r, const mo_jnode *target, mo_jv v)
 {
     r->w->line = target->line;
     if (target->kind == MO_NODE_NAME) {
@@ -74,7 +76,7 @@ static mo_jlist *chosen(mo_jrun *r, const mo_jnode *n, mo_jlist *all)
     r->frame = mo_frame_enter(r, outer);
     for (uint32_t i = 0; i < all->count; i++) {
         const mo_jv item = all->items[i];
-        mo_run_assign(r, n->b, item);
+        assign(r, n->b, item);
         if (mo_jv_true(mo_run_eval(r, n->c))) {
             mo_jlist_add(r->w, kept, item);
         }
@@ -103,7 +105,7 @@ static void rounds(mo_jrun *r, const mo_jnode *n, mo_jv over, int depth)
         r->leave = MO_LEAVE_NOT;
         r->frame->count = 0;
         mo_frame_set(r, r->frame, r->tree->loop, (mo_jv){.kind = MO_J_LOOP, .as.loop = loop});
-        mo_run_assign(r, n->b, items->items[loop->at]);
+        assign(r, n->b, items->items[loop->at]);
         mo_run_body(r, &n->list);
     }
     loop->at = items->count - 1; /* whoever kept it sees its last round */
@@ -175,7 +177,7 @@ static void with(mo_jrun *r, const mo_jnode *n)
         r->frame = outer;
         const mo_jv v = mo_run_eval(r, n->others.items[i + 1]);
         r->frame = inner;
-        mo_run_assign(r, n->others.items[i], v);
+        assign(r, n->others.items[i], v);
     }
     r->frame = inner;
     mo_run_body(r, &n->list);
@@ -192,10 +194,10 @@ static void execute(mo_jrun *r, const mo_jnode *n)
     case MO_NODE_PRINT: mo_print_str(r->w, r->out, mo_run_eval(r, n->a)); break;
     case MO_NODE_IF: choose(r, n); break;
     case MO_NODE_FOR: mo_run_loop(r, n, mo_run_eval(r, n->a), r->frame, 0, false); break;
-    case MO_NODE_SET: mo_run_assign(r, n->b, mo_run_eval(r, n->a)); break;
+    case MO_NODE_SET: assign(r, n->b, mo_run_eval(r, n->a)); break;
     case MO_NODE_SET_BLOCK: {
         const mo_jv text = mo_jv_string(capture_inside(r, &n->list));
-        mo_run_assign(r, n->b, n->a ? filtered(r, n->a, text) : text);
+        assign(r, n->b, n->a ? filtered(r, n->a, text) : text);
         break;
     }
     case MO_NODE_MACRO: mo_frame_set(r, r->frame, n->symbol, macro_of(r, n)); break;

@@ -241,30 +241,9 @@ bool mo_token_is_user(const mo_tokenizer *t, int32_t id)
     return in_range(t, id) && t->vocab.kinds[id] == MO_TOKEN_USER;
 }
 
-bool mo_tokenizer_adds_bos(const mo_tokenizer *t)
-{
-    return t->vocab.add_bos;
-}
-
-bool mo_tokenizer_adds_eos(const mo_tokenizer *t)
-{
-    return t->vocab.add_eos;
-}
-
 bool mo_tokenizer_adds_space(const mo_tokenizer *t)
 {
     return t->vocab.add_space_prefix;
-}
-
-const char *mo_tokenizer_model(const mo_tokenizer *t)
-{
-    static const char *const names[] = {"gpt2", "llama", "gemma4"};
-    return names[t->vocab.model];
-}
-
-const char *mo_tokenizer_pre(const mo_tokenizer *t)
-{
-    return t->vocab.pre;
 }
 
 const int32_t *mo_tokenizer_suppressed(const mo_tokenizer *t, size_t *count)

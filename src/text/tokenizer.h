@@ -77,12 +77,7 @@ int32_t mo_token_find(const mo_tokenizer *t, const char *text);     /* by its te
 bool mo_token_is_end(const mo_tokenizer *t, int32_t id);            /* generation stops there */
 bool mo_token_is_control(const mo_tokenizer *t, int32_t id);
 bool mo_token_is_user(const mo_tokenizer *t, int32_t id); /* user-defined: found in any text */
-bool mo_tokenizer_adds_bos(const mo_tokenizer *t);
-bool mo_tokenizer_adds_eos(const mo_tokenizer *t);
-bool mo_tokenizer_adds_space(const mo_tokenizer *t); /* before the first word */
-/* "gpt2", "llama" or "gemma4", and the pre-tokenizer's name ("" where there is none). */
-const char *mo_tokenizer_model(const mo_tokenizer *t);
-const char *mo_tokenizer_pre(const mo_tokenizer *t);
+bool mo_tokenizer_adds_space(const mo_tokenizer *t);      /* before the first word */
 
 /* Ids that must never be sampled; *count may be 0. They belong to t. */
 const int32_t *mo_tokenizer_suppressed(const mo_tokenizer *t, size_t *count);

@@ -39,11 +39,10 @@ static void check_entries(const mo_gguf *g)
         free(full);
         mo_gguf_entry_text(g, e, 4, text, sizeof text);
         mo_gguf_i64_or(g, info.key, 0, &n, &err);
-        mo_gguf_f32_or(g, info.key, 0, &f, &err);
+        mo_gguf_f32(g, info.key, &f, &err);
         mo_gguf_bool_or(g, info.key, false, &b, &err);
         mo_gguf_string_or(g, info.key, "", &s, &err);
         mo_gguf_i64_of(g, info.key, info.count / 2, &n, &err);
-        mo_gguf_f32_of(g, info.key, info.count / 2, &f, &err);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "dialogue/reply.h"
+#include "support/dialogues.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,8 +54,7 @@ static void keep(record *r, const mo_piece *pieces, size_t count)
 static void read(record *r, const uint8_t *data, size_t size, size_t step)
 {
     static const char *const thoughts[] = {"", "think", "gemma4", "mistral", "granite", "seed"};
-    const mo_dialogue d =
-        mo_dialogue_of((mo_style_id)(data[0] % MO_STYLES), thoughts[data[0] / MO_STYLES % 6]);
+    const mo_dialogue d = dialogue_of((mo_style_id)(data[0] % MO_STYLES), thoughts[data[0] / MO_STYLES % 6]);
     const mo_reply_options o = {.size = sizeof o,
                                 .in_thought = data[1] & 1,
                                 .keep_thought = (data[1] & 6) == 6,

@@ -3,24 +3,23 @@
 #include <stdlib.h>
 
 #include "gguf/write.h"
+#include "support/gguf_file.h"
 
 static const char *folder;
 
-static void save(mo_gguf_writer *w, const char *name, int part)
+static void saved(bool good, const char *path)
 {
-    char path[4096];
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    mo_error err;
-    snprintf(path, sizeof path, "%s/%s-%d.gguf", folder, name, part);
-    FILE *f = fopen(path, "wb");
-    if (!f || mo_gguf_writer_layout(w, &err) != MO_OK ||
-        mo_gguf_write_memory(w, part, NULL, &bytes, &size, &err) != MO_OK ||
-        fwrite(bytes, 1, size, f) != size || fclose(f) != 0) {
+    if (!good) {
         fprintf(stderr, "make_corpus: cannot write %s\n", path);
         exit(1);
     }
-    free(bytes);
+}
+
+static void save(mo_gguf_writer *w, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    saved(gguf_save(w, path, NULL), path);
 }
 
 static void values(mo_gguf_writer *w)
@@ -62,7 +61,7 @@ static void seed_values(void)
 {
     mo_gguf_writer *w = mo_gguf_writer_create(64);
     values(w);
-    save(w, "values", 0);
+    save(w, "values");
     mo_gguf_writer_destroy(w);
 }
 
@@ -75,7 +74,7 @@ static void seed_formats(void)
             tensor(w, f->name, f->type, f->block_values, 0, 0);
         }
     }
-    save(w, "formats", 0);
+    save(w, "formats");
     mo_gguf_writer_destroy(w);
 }
 
@@ -93,7 +92,7 @@ static void seed_experts(void)
     tensor(w, "blk.0.ffn_gate_up_exps.weight", MO_F32, 4, 1, 2);
     tensor(w, "blk.0.ffn_gate_exps.input_scale", MO_F32, 2, 0, 0);
     tensor(w, "blk.1.nextn.eh_proj.weight", MO_F32, 8, 4, 0);
-    save(w, "experts", 0);
+    save(w, "experts");
     mo_gguf_writer_destroy(w);
 }
 
@@ -110,7 +109,7 @@ static void seed_older(void)
             tensor(w, name, MO_F16, 4, 2, 0);
         }
     }
-    save(w, "older", 0);
+    save(w, "older");
     mo_gguf_writer_destroy(w);
 }
 
@@ -120,9 +119,9 @@ static void seed_split(void)
     mo_gguf_put_string(w, "general.architecture", "llama");
     tensor(w, "a", MO_F32, 4, 0, 0);
     tensor(w, "b", MO_F32, 4, 0, 0);
-    mo_gguf_writer_split(w, 1);
-    save(w, "split", 0);
-    save(w, "split", 1);
+    char prefix[4096];
+    snprintf(prefix, sizeof prefix, "%s/split", folder);
+    saved(gguf_save_split(w, 0, prefix, 1, NULL), prefix);
     mo_gguf_writer_destroy(w);
 }
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "dialogue/style.h"
 #include "gguf/write.h"
+#include "gguf_file.h"
 
 enum { TOKENS = 4096, HEAD = 64, PIECE = 3 };
 
@@ -306,8 +307,8 @@ static mo_status write_file(const char *path, const vocabulary *v, const weights
         data[i] = tensors[i].data;
     }
     mo_status status = mo_gguf_writer_layout(w, err);
-    if (status == MO_OK) {
-        status = mo_gguf_write_files(w, path, data, err);
+    if (status == MO_OK && !gguf_save(w, path, data)) {
+        status = mo_fail(err, MO_EIO, "%s: cannot be written", path);
     }
     mo_gguf_writer_destroy(w);
     return status;

@@ -19,6 +19,7 @@ static struct {
     mo_gguf *file;
     mo_tokenizer *tokenizer;
     mo_lexicon *lexicon;
+    int32_t size; /* with some that only the model's output has */
 } toy_words;
 
 static inline int toy_words_open(void)
@@ -36,8 +37,9 @@ static inline int toy_words_open(void)
         toy_add(&v, toy_long_tokens[i], 1, -1.0f - (float)i);
     }
     toy_words.file = toy_open(&v);
+    toy_words.size = v.count + 7;
     if (!toy_words.file || mo_tokenizer_create(toy_words.file, &toy_words.tokenizer, &err) != MO_OK ||
-        mo_lexicon_open(toy_words.tokenizer, v.count + 7, &toy_words.lexicon, &err) != MO_OK ||
+        mo_lexicon_open(toy_words.tokenizer, toy_words.size, &toy_words.lexicon, &err) != MO_OK ||
         mo_lexicon_fill(toy_words.lexicon, &err) != MO_OK) {
         return -1;
     }

@@ -53,8 +53,6 @@ static inline mo_gguf *toy_open(const toy *v)
 {
     mo_gguf_writer *w = mo_gguf_writer_create(0);
     mo_error err;
-    uint8_t *bytes = NULL;
-    size_t size;
     mo_gguf *g = NULL;
     if (!w) {
         return NULL;
@@ -86,11 +84,10 @@ static inline mo_gguf *toy_open(const toy *v)
     if (v->more) {
         v->more(w);
     }
-    if (mo_gguf_writer_layout(w, &err) == MO_OK &&
-        mo_gguf_write_memory(w, 0, NULL, &bytes, &size, &err) == MO_OK) {
-        mo_gguf_open_memory(bytes, size, "toy.gguf", &g, &err);
+    if (mo_gguf_writer_layout(w, &err) == MO_OK) { /* without tensors the header is all */
+        const mo_gguf_layout *file = mo_gguf_writer_file(w);
+        mo_gguf_open_memory(file->header, file->header_bytes, "toy.gguf", &g, &err);
     }
-    free(bytes);
     mo_gguf_writer_destroy(w);
     return g;
 }

@@ -300,11 +300,6 @@ static mo_queue *queue_of(const mo_disk *disk)
     return (mo_queue *)&disk->queue;
 }
 
-bool mo_disk_idle(const mo_disk *disk)
-{
-    return mo_queue_idle(queue_of(disk));
-}
-
 mo_disk_counters mo_disk_count(const mo_disk *disk)
 {
     return mo_queue_count(queue_of(disk));

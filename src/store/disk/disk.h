@@ -56,9 +56,6 @@ void mo_disk_hasten(mo_disk *disk, mo_read *read);
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen);
 uint64_t mo_disk_ended(const mo_disk *disk);
 
-/* True when no read is queued or under way. */
-bool mo_disk_idle(const mo_disk *disk);
-
 mo_disk_counters mo_disk_count(const mo_disk *disk);
 
 #endif

@@ -127,14 +127,6 @@ void mo_queue_hasten(mo_queue *q, mo_read *read)
     pthread_mutex_unlock(&q->lock);
 }
 
-bool mo_queue_idle(mo_queue *q)
-{
-    pthread_mutex_lock(&q->lock);
-    const bool idle = q->unfinished == 0;
-    pthread_mutex_unlock(&q->lock);
-    return idle;
-}
-
 mo_disk_counters mo_queue_count(mo_queue *q)
 {
     pthread_mutex_lock(&q->lock);
