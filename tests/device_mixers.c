@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "device_case.h"
+#include "numeric/heads.h"
 #include "numeric/math.h"
 #include "numeric/rope.h"
 
@@ -76,23 +77,57 @@ typedef struct shape {
     int heads, kv_heads, k_len, v_len;
 } shape;
 
-static const shape shapes[] = {{4, 2, 64, 64},   {2, 1, 80, 80},   {6, 2, 96, 96},
-                               {8, 1, 128, 128}, {2, 2, 256, 256}, {4, 1, 96, 64},
-                               {3, 3, 64, 128},  {8, 2, 192, 128}, {5, 1, 20, 12}};
+static const shape shapes[] = {{4, 2, 64, 64},   {2, 1, 80, 80},  {6, 2, 96, 96},  {8, 1, 128, 128},
+                               {2, 2, 256, 256}, {4, 1, 96, 64},  {3, 3, 64, 128}, {8, 2, 192, 128},
+                               {5, 1, 20, 12},   {4, 1, 512, 512}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Rows of a cache that differ from each other: making them takes the time of this test. A prime number, so that no
  * two positions that code could mix up (by a chunk, by a block, by a turn of the table) are alike. */
-enum { DISTINCT = 131 };
+enum { DISTINCT = 131, LONGEST = 512 };
+
+/* A vector as it is saved: that of a cache of codes has places of its own in a block. */
+static bool write_vector(mo_kv_type kv, const float *x, int64_t n, uint8_t *out)
+{
+    if (kv != MO_KV_I16) {
+        return K.kv_write(kv, x, n, out);
+    }
+    float scale;
+    const bool finite = K.code(x, n, (int8_t *)out, (int8_t *)out + n, &scale);
+    memcpy(out + 2 * n, &scale, sizeof scale);
+    return finite;
+}
+
+static void put_vector(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row)
+{
+    if (kv->type == MO_KV_I16) {
+        mo_kv_codes_in(kv, u, value, row);
+    } else if (value) {
+        memcpy(mo_kv_value(kv, u), row, (size_t)kv->v_bytes);
+    } else {
+        memcpy(mo_kv_key(kv, u), row, (size_t)kv->k_bytes);
+    }
+}
+
+static void take_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row)
+{
+    if (kv->type == MO_KV_I16) {
+        mo_kv_codes_out(kv, u, value, row);
+    } else if (value) {
+        memcpy(row, mo_kv_value(kv, u), (size_t)kv->v_bytes);
+    } else {
+        memcpy(row, mo_kv_key(kv, u), (size_t)kv->k_bytes);
+    }
+}
 
 static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour)
 {
-    float x[256];
+    float x[LONGEST];
     box_fill(b, x, n, flavour);
     for (int i = 0; i < n; i++) { /* what F16 holds */
         x[i] = fminf(fmaxf(x[i], -30000.0f), 30000.0f);
     }
-    assert_true(K.kv_write(kv, x, n, out));
+    assert_true(write_vector(kv, x, n, out));
 }
 
 /* The cache of each session: circular where there is a window, otherwise as long as the text. The blocks of every other one are
@@ -115,12 +150,11 @@ static void make_caches(box *b, step *s, const shape *h, mo_kv_type kv, int64_t 
             uint8_t *block = memory + (i % 2 ? e : length - 1 - e) * bytes;
             table[e] = box_address(b, block);
             for (int head = 0; head < h->kv_heads; head++) {
-                uint8_t *keys = block + mo_kv_keys_at(layout, head);
-                uint8_t *values = block + mo_kv_values_at(layout, head);
+                const mo_kv_head part = mo_kv_head_of(layout, head, &block, 1);
                 for (int64_t u = 0; u < MO_KV_BLOCK; u++) {
                     const int64_t row = ((head * length + e) * MO_KV_BLOCK + u) % DISTINCT;
-                    memcpy(keys + u * k_bytes, k + row * k_bytes, (size_t)k_bytes);
-                    memcpy(values + u * v_bytes, v + row * v_bytes, (size_t)v_bytes);
+                    put_vector(&part, u, false, k + row * k_bytes);
+                    put_vector(&part, u, true, v + row * v_bytes);
                 }
             }
         }
@@ -138,16 +172,11 @@ static const mo_dstate *state_at(const box *b, const mo_dplace *place)
     return (const mo_dstate *)box_at(b, place->layers) + LAYER;
 }
 
-/* Where a key, or a value, of position u is. */
-static uint8_t *cache_at(const box *b, const mo_dstate *state, mo_kv_shape layout, bool value, int head,
-                         int64_t u)
+/* The block of position u. */
+static uint8_t *block_at(const box *b, const mo_dstate *state, int64_t u)
 {
     const mo_daddr *table = box_at(b, state->blocks);
-    uint8_t *block = (uint8_t *)box_at(b, table[u / MO_KV_BLOCK % state->length]);
-    return value ? block + mo_kv_values_at(layout, head) +
-                       u % MO_KV_BLOCK * mo_kv_bytes(layout.type, layout.v_len)
-                 : block + mo_kv_keys_at(layout, head) +
-                       u % MO_KV_BLOCK * mo_kv_bytes(layout.type, layout.k_len);
+    return (uint8_t *)box_at(b, table[u / MO_KV_BLOCK % state->length]);
 }
 
 static int64_t query_len(int k_len, int gated)
@@ -195,7 +224,7 @@ static void build_heads(box *b, mo_op *op, int variant)
     o->kv_heads = h.kv_heads;
     o->k_len = h.k_len;
     o->v_len = h.v_len;
-    o->kv = (variant + variant / SHAPES) % 3;
+    o->kv = (variant + variant / SHAPES) % MO_KV_TYPES;
     o->eps = 1e-6f;
     o->gated = kind == 3;
     o->norm_all = kind == 2;
@@ -255,10 +284,13 @@ static void heads_token(const box *b, const mo_op_heads *o, int64_t t)
         if (o->v_norm) {
             K.rms_norm(v + (int64_t)h * o->v_len, v + (int64_t)h * o->v_len, NULL, o->v_len, o->eps);
         }
-        assert_true(K.kv_write(kv, k + (int64_t)h * o->k_len, o->k_len,
-                               cache_at(b, state, layout, false, h, place->position)));
-        assert_true(K.kv_write(kv, v + (int64_t)h * o->v_len, o->v_len,
-                               cache_at(b, state, layout, true, h, place->position)));
+        uint8_t *block = block_at(b, state, place->position), row[4 * LONGEST];
+        const mo_kv_head part = mo_kv_head_of(layout, h, &block, 1);
+        const int64_t u = place->position % MO_KV_BLOCK;
+        assert_true(write_vector(kv, k + (int64_t)h * o->k_len, o->k_len, row));
+        put_vector(&part, u, false, row);
+        assert_true(write_vector(kv, v + (int64_t)h * o->v_len, o->v_len, row));
+        put_vector(&part, u, true, row);
     }
 }
 
@@ -284,7 +316,7 @@ static void build_attend(box *b, mo_op *op, int variant)
     o->kv_heads = h.kv_heads;
     o->k_len = h.k_len;
     o->v_len = h.v_len;
-    o->kv = (variant + variant / SHAPES) % 3;
+    o->kv = (variant + variant / SHAPES) % MO_KV_TYPES;
     o->window = windows[variant / 3 % 5];
     o->gated = variant % 4 == 1 && h.v_len <= h.k_len;
     o->scale = variant % 5 == 2 ? 1.0f : 1.0f / sqrtf((float)h.k_len);
@@ -297,23 +329,40 @@ static void build_attend(box *b, mo_op *op, int variant)
     for (int t = 0; t < s.tokens; t++) {
         const int64_t p = places[t].position;
         const int64_t first = o->window && p >= o->window ? p - o->window + 1 : 0;
-        const int chunks = (int)(p / MO_CHUNK - first / MO_CHUNK + 1);
+        const int chunk = mo_kv_chunk(o->kv), chunks = (int)(p / chunk - first / chunk + 1);
         o->chunks = chunks > o->chunks ? chunks : o->chunks;
     }
     o->chunks += variant % 7 == 0; /* more space than needed */
     const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
-    const int64_t bytes = few * o->chunks * h.heads * (h.v_len + 2);
+    const int64_t bytes = few * o->chunks * h.heads * mo_kv_partial(o->kv, h.v_len);
     float *partial = box_floats(b, bytes);
     box_ignore(b, partial, 4 * bytes);
     o->partial = box_address(b, partial);
     o->mixed = box_acts(b, s.tokens, (int64_t)h.heads * h.v_len);
 }
 
+/* The same of codes. */
+static void attend_codes(const mo_op_attend *o, const mo_kv_head *kv, const float *q, const float *sink,
+                         int64_t first, int64_t last, float *out)
+{
+    float O[LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g, m, l, r, sums[LONGEST];
+    int8_t codes[2 * LONGEST];
+    mo_heads_code(&K, q, o->k_len, o->scale, codes, &g);
+    for (int64_t u = first; u <= last;) {
+        const int64_t edge = (u / MO_KV_BLOCK + 1) * MO_KV_BLOCK, end = edge <= last ? edge : last + 1;
+        K.attend_codes(kv, &(mo_seen){u, end}, 1, codes, &g, 1, &m, &l, &r, sums, NULL);
+        K.merge_codes(&M, &L, O, m, l, r, sums, o->v_len);
+        u = end;
+    }
+    mo_heads_finish(&K, MO_KV_I16, &M, &L, O, sink, o->gated ? q + o->k_len : NULL, o->v_len, out);
+    assert_true(K.finite(out, o->v_len));
+}
+
 /* One query head over the positions [first, last], laid out in order. */
 static void attend_query(const mo_op_attend *o, const mo_kv_head *kv, const float *q, const float *sink,
                          int64_t first, int64_t last, float *out)
 {
-    float M = 0.0f, L = 0.0f, m, l, part[256];
+    float M = 0.0f, L = 0.0f, m, l, part[LONGEST];
     bool any = false;
     for (int64_t u = first; u <= last;) {
         const int64_t edge = (u / MO_CHUNK + 1) * MO_CHUNK, end = edge <= last ? edge : last + 1;
@@ -356,15 +405,20 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
     for (int h = 0; h < o->kv_heads; h++) {
         const mo_kv_head kv = mo_kv_head_of(alone, 0, blocks, length);
         for (int64_t u = first; u <= p; u++) {
-            memcpy(mo_kv_key(&kv, u), cache_at(b, state, layout, false, h, u), (size_t)kv.k_bytes);
-            memcpy(mo_kv_value(&kv, u), cache_at(b, state, layout, true, h, u), (size_t)kv.v_bytes);
+            uint8_t *block = block_at(b, state, u), row[4 * LONGEST];
+            const mo_kv_head part = mo_kv_head_of(layout, h, &block, 1);
+            for (int value = 0; value < 2; value++) {
+                take_vector(&part, u % MO_KV_BLOCK, value, row);
+                put_vector(&kv, u, value, row);
+            }
         }
         const int group = o->heads / o->kv_heads;
         for (int head = h * group; head < (h + 1) * group; head++) {
             const float *q =
                 (const float *)box_at(b, o->q) + (t * o->heads + head) * query_len(o->k_len, o->gated);
-            attend_query(o, &kv, q, sinks ? sinks + head : NULL, first, p,
-                         mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
+            (o->kv == MO_KV_I16 ? attend_codes
+                                : attend_query)(o, &kv, q, sinks ? sinks + head : NULL, first, p,
+                                                mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
         }
     }
     free(memory);

@@ -407,6 +407,15 @@ typedef struct lengths {
     mo_kv_type kv;
 } lengths;
 
+static void put_codes(const mo_kv_head *kv, int64_t u, bool value, const float *x, int n)
+{
+    uint8_t row[2 * 1024 + sizeof(float)];
+    float scale;
+    mo_kernels_scalar.code(x, n, (int8_t *)row, (int8_t *)row + n, &scale);
+    memcpy(row + 2 * n, &scale, sizeof scale);
+    mo_kv_codes_in(kv, u, value, row);
+}
+
 /* Blocks in another order than the table's, or in its own. */
 static void make_cache(const sessions *s, const lengths *n, int64_t window, int batch)
 {
@@ -431,6 +440,11 @@ static void make_cache(const sessions *s, const lengths *n, int64_t window, int 
                 for (int j = 0; j < n->k_len || j < n->v_len; j++) {
                     x[j] = random_normal(&b.seed);
                 }
+                if (n->kv == MO_KV_I16) {
+                    put_codes(&kv, u, false, x, n->k_len);
+                    put_codes(&kv, u, true, x, n->v_len);
+                    continue;
+                }
                 mo_kernels_scalar.kv_write(n->kv, x, n->k_len, mo_kv_key(&kv, u));
                 mo_kernels_scalar.kv_write(n->kv, x, n->v_len, mo_kv_value(&kv, u));
             }
@@ -441,10 +455,14 @@ static void make_cache(const sessions *s, const lengths *n, int64_t window, int 
 
 static lengths draw_lengths(void)
 {
-    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = (mo_kv_type)below(3)};
+    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = (mo_kv_type)below(MO_KV_TYPES)};
     n.heads = n.kv_heads * ONE_OF(1, 2, 3, 8, 9, 16);
     n.k_len = ONE_OF(64, 64, 128, 256, 16, 40, 96);
     n.v_len = n.k_len == 96 ? 64 : n.k_len == 40 ? 24 : n.k_len;
+    if (n.kv == MO_KV_I16 && chance(40)) { /* lengths that have kernels of their own there, and the longest */
+        n.k_len = n.v_len = ONE_OF(80, 96, 512);
+        n.k_len = chance(20) ? 576 : n.k_len;
+    }
     return n;
 }
 
@@ -500,12 +518,12 @@ static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t 
                         .kv = (int)n.kv,
                         .scale = 0.2f};
     o->gated = below(2);
-    o->chunks = (int)(s->last / 256) + 1 + below(3);
+    o->chunks = (int)(s->last / mo_kv_chunk(n.kv)) + 1 + below(3);
     o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
     o->sinks = floats_or_none(n.heads);
     o->apart = s->tokens > MO_OP_SMALL && s->tokens == s->slice_count;
     const int64_t few = s->tokens < MO_OP_SMALL || o->apart ? s->tokens : MO_OP_SMALL;
-    const int64_t room = few * o->chunks * n.heads * (n.v_len + 2) * 4;
+    const int64_t room = few * o->chunks * n.heads * mo_kv_partial(n.kv, n.v_len) * 4;
     o->partial = at(take(room));
     b.ignored = (size_t)(o->partial - at(b.memory));
     b.ignored_bytes = (size_t)room;

@@ -21,10 +21,8 @@ static void everything_on_the_device(void **state)
         expect_same(&models[i], &(setting){.device = device_name, .step = 5, .kv = MO_KV_F32},
                     "five at a time");
         expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_Q8_0}, "as a batch");
-        if (strcmp(device_name, "sim") == 0) {
-            expect_same(&models[i], &(setting){.device = device_name, .step = 1, .kv = MO_KV_I16}, "codes");
-            expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_I16}, "codes as a batch");
-        }
+        expect_same(&models[i], &(setting){.device = device_name, .step = 1, .kv = MO_KV_I16}, "codes");
+        expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_I16}, "codes as a batch");
     }
 }
 

@@ -214,8 +214,7 @@ static void walk_alone(const char *device)
     static const mo_kv_type kinds[] = {MO_KV_F16, MO_KV_F32, MO_KV_Q8_0, MO_KV_I16};
     for (int i = 0; i < FAMILIES; i++) {
         const oracle *o = find_model(families[i]);
-        const int known = !device || strcmp(device, "sim") == 0 ? 4 : 3; /* codes are not for every device */
-        for (int k = 0; o && k < known; k++) {
+        for (int k = 0; o && k < 4; k++) {
             world w;
             const mo_model_options options = settings(device, kinds[k]);
             open_world(&w, o, &options);
@@ -672,7 +671,7 @@ static void bytes_and_other_openings(void **state)
     for (int i = 0; i < FAMILIES; i++) {
         const oracle *o = find_model(families[i]);
         const char *const places[] = {NULL, device_name};
-        const mo_kv_type kv = i % 2 || strcmp(device_name, "sim") != 0 ? MO_KV_Q8_0 : MO_KV_I16;
+        const mo_kv_type kv = i % 2 ? MO_KV_Q8_0 : MO_KV_I16;
         for (int p = 0; o && p < 4; p++) {
             world w;
             mo_error err = {.detail = ""};

@@ -124,12 +124,6 @@ static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_gpu_session *s, mo_er
 mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 {
     mo_gpu *gpu = owner;
-    mo_device_info info;
-    mo_device_describe(gpu->memory.device, &info);
-    if (state->kv == MO_KV_I16 && !info.codes) {
-        return mo_fail(err, MO_EUNSUPPORTED, "%s does not compute with `kv` i16; choose f16, f32 or q8_0",
-                       info.name);
-    }
     mo_gpu_session *s = calloc(1, sizeof *s);
     const int64_t bytes = mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
     mo_dstate *host = calloc(1, (size_t)bytes);

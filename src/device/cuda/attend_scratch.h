@@ -22,6 +22,16 @@ enum {
         MO_CHUNK_LENGTH + 4, /* floats from one row of scores to the next: rows begin in other banks */
 };
 
+/* Shared memory that a block may have. */
+MO_ANYWHERE int mo_attend_shared(int compute)
+{
+    if (compute < 80) {
+        return 64 * 1024;
+    }
+    /* 86, 89 and 120: for desktop computers; 80, 87, 90 and 100 have more. */
+    return compute == 86 || compute == 89 || compute >= 110 ? 99 * 1024 : 160 * 1024;
+}
+
 /* Bytes of one head's vector of n values. */
 MO_ANYWHERE int mo_cache_bytes(int kv, int n)
 {

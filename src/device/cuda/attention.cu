@@ -2,6 +2,7 @@
  * chunk by chunk. Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (attend_tile.cuh), or, for lengths that those do not know, one query head after the other. */
 #include "device/cuda/attend_tile.cuh"
+#include "device/cuda/codes.cuh"
 
 /* ---- From products to cache: one warp per head ------------------------------------------------ */
 
@@ -129,10 +130,17 @@ static __device__ __forceinline__ void return_head(float *x, const float *row, i
     __syncwarp();
 }
 
-static __device__ __forceinline__ void store_head(const mo_op_heads &op, const float *row, int n,
-                                                  uint8_t *out)
+/* A key or a value of position u of a block; the row is changed where codes are made of it. */
+static __device__ __forceinline__ void store_head(const mo_op_heads &op, float *row, bool value, int h,
+                                                  uint8_t *block, int u)
 {
-    if (!mo_cache_write(op.kv, row, n, out) && op.bad) {
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const int n = value ? op.v_len : op.k_len;
+    uint8_t *out =
+        block + (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) + u * mo_cache_bytes(op.kv, n);
+    const bool fits = op.kv == MO_KV_I16 ? mo_planes_write(shape, row, value, h, block, u)
+                                         : mo_cache_write(op.kv, row, n, out);
+    if (!fits && op.bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
     }
 }
@@ -170,10 +178,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
     const held kept = hold(op, op.k_norm, t);
     const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
-    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
-    uint8_t *out = mo_cache_block(state, place.position) +
-                   (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) +
-                   place.position % MO_KV_BLOCK * mo_cache_bytes(op.kv, n);
+    uint8_t *block = mo_cache_block(state, place.position);
     mo_grid_begin();
     const float squares = load_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
@@ -182,8 +187,8 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
         norm_head(row, n, squares, op.eps);
     }
     __syncwarp();
-    store_head(op, row, n, out);
     return_head(x, row, n);
+    store_head(op, row, value, h, block, (int)(place.position % MO_KV_BLOCK));
 }
 
 /* Warps of a token: its query heads, its keys, then its values; a warp does both where values are made of raw keys. */

@@ -51,6 +51,15 @@ template <int LEFT> static inline void mo_async_wait(void)
 
 /* mo_mma_s8() as below, of the lanes of the emulated warp: emulation.h. */
 
+static inline void mo_load_matrices(uint32_t r[4], const uint8_t *row)
+{
+    const int lane = threadIdx.x & 31;
+    for (int i = 0; i < 4; i++) {
+        const uint64_t from = __shfl_sync(MO_FULL, (uint64_t)(uintptr_t)row, 8 * i + lane / 4);
+        r[i] = *(const uint32_t *)(uintptr_t)(from + 4 * (unsigned)(lane % 4));
+    }
+}
+
 static inline uint32_t mo_read_system(const volatile uint32_t *p)
 {
     mo_emulated_yield();
@@ -114,7 +123,7 @@ template <int LEFT> static __device__ __forceinline__ void mo_async_wait(void)
 #endif
 }
 
-/* d += a x b for one warp, integers exact. Only where the architecture has it: kernels for older ones use __dp4a. */
+/* d += a x b for one warp, integers exact: 16 x 32 by 32 x 8. Before 8.0 four smaller ones have its operands as they are. */
 static __device__ __forceinline__ void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
 #if __CUDA_ARCH__ >= 800
@@ -122,7 +131,23 @@ static __device__ __forceinline__ void mo_mma_s8(int32_t d[4], const uint32_t a[
                  "{%0,%1,%2,%3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    for (int i = 0; i < 4; i++) {
+        asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                     : "+r"(d[i % 2 * 2]), "+r"(d[i % 2 * 2 + 1])
+                     : "r"(a[i]), "r"(b[i / 2]));
+    }
 #endif
+}
+
+/* Four matrices of 8 rows of 16 bytes from shared memory: lane l names row l % 8 of matrix l / 8 and gets word l % 4 of row
+ * l / 4 of each. */
+static __device__ __forceinline__ void mo_load_matrices(uint32_t r[4], const uint8_t *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
 }
 
 static __device__ __forceinline__ uint32_t mo_read_system(const volatile uint32_t *p)

@@ -9,7 +9,9 @@ set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
 # capability or above; 90 is both.
 set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
 
-set(MO_CUDA_FILES product experts slab stream choose arrange attention delta grouped restore router)
+# Of these machine code for 9.0 uses what that GPU alone has (wgmma); their PTX does without.
+set(MO_CUDA_GROUP_FILES planes)
+set(MO_CUDA_FILES product experts slab stream choose arrange attention planes delta grouped restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c
@@ -66,7 +68,11 @@ if(MO_CUDA_WANTED AND MO_NVCC)
   set(MO_CUDA_LIST "")
   foreach(file ${MO_CUDA_FILES})
     if(real) # not compressed: a test reads the names of the kernels in it
-      mo_cuda_image(${file} native 0 -no-compress ${real})
+      set(codes ${real})
+      if(file IN_LIST MO_CUDA_GROUP_FILES)
+        string(REPLACE "compute_90,code=sm_90" "compute_90a,code=sm_90a" codes "${real}")
+      endif()
+      mo_cuda_image(${file} native 0 -no-compress ${codes})
     endif()
     foreach(number ${virtual})
       mo_cuda_image(${file} ptx${number} ${number} -gencode arch=compute_${number},code=compute_${number})

@@ -36,21 +36,11 @@ static int heads(const mo_op_heads *o, mo_cuda_launch *out)
 
 /* ---- Attention ---- */
 
-/* Shared memory that a block may have. */
-static int shared_limit(int compute)
-{
-    if (compute < 80) {
-        return 64 * 1024;
-    }
-    /* 86, 89 and 120: for desktop computers; 80, 87, 90 and 100 have more. */
-    return compute == 86 || compute == 89 || compute >= 110 ? 99 * 1024 : 160 * 1024;
-}
-
 static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
 {
     const int small = mo_chunk_lay(o, mo_chunk_piece(o, MO_CHUNK_SMALL)).bytes;
     const int large = mo_chunk_lay(o, mo_chunk_piece(o, MO_CHUNK_LARGE)).bytes;
-    const bool more = large > small && large <= shared_limit(compute);
+    const bool more = large > small && large <= mo_attend_shared(compute);
     const uint32_t threads = pieces(o->v_len, 32) * 32;
     out[0] = (mo_cuda_launch){.kernel = more ? "mo_attend_chunk_large" : "mo_attend_chunk",
                               .prelaunch = true,
@@ -81,7 +71,7 @@ static int tiles(const mo_op_attend *o, int rows, mo_cuda_launch *out)
 
 static int many(const mo_op_attend *o, int compute, mo_cuda_launch *out)
 {
-    const int rows = mo_tile_rows(o, shared_limit(compute));
+    const int rows = mo_tile_rows(o, mo_attend_shared(compute));
     if (rows > 0) {
         return tiles(o, rows, out);
     }
@@ -104,8 +94,13 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
         return -1;
     }
     const bool by_chunks = o->tokens <= MO_OP_SMALL || o->apart;
-    int count = by_chunks ? few(o, compute, out) : many(o, compute, out);
-    const bool codes_missing = !by_chunks || o->v_len % 32 != 0;
+    bool codes_missing = !by_chunks || o->v_len % 32 != 0;
+    int count;
+    if (o->kv == MO_KV_I16) {
+        count = mo_cuda_launch_planes(o, compute, by_chunks, out, &codes_missing);
+    } else {
+        count = by_chunks ? few(o, compute, out) : many(o, compute, out);
+    }
     if (codes_missing && o->mixed.cols % 32 == 0) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",
                                         .prelaunch = true,

@@ -42,7 +42,6 @@ static void describe(mo_device *device, mo_device_info *out)
     const host_device *host = (const host_device *)device;
     const int64_t page = sysconf(_SC_PAGESIZE);
     *out = (mo_device_info){.kind = "host",
-                            .codes = true,
                             .total_bytes = sysconf(_SC_PHYS_PAGES) * page,
                             .free_bytes = sysconf(_SC_AVPHYS_PAGES) * page};
     snprintf(out->name, sizeof out->name, "this process (%s)", host->runner.kernels->name);

@@ -29,8 +29,7 @@ static void describe(mo_device *device, mo_device_info *out)
                             .total_bytes = sim->options.memory_bytes,
                             .free_bytes = sim->options.memory_bytes - now,
                             .link_bytes_s = sim->options.link_bytes_s,
-                            .own_memory = true,
-                            .codes = true};
+                            .own_memory = true};
     snprintf(out->name, sizeof out->name, "simulated GPU (%s)", sim->runner.kernels->name);
 }
 

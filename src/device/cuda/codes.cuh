@@ -1,0 +1,254 @@
+/* Codes: rows of 16-bit codes in two planes of bytes (numerics: attention by integer sums), turned, coded, and multiplied by
+ * the tensor cores; and the cache of keys and values that holds them.
+ *
+ * Keys, values, queries and weights all come as units: 16 bytes along the sum for one row, row after row. Lane (g, q) = (lane / 4,
+ * lane % 4) of a warp takes unit q of row g: 16 numbers of its own, which serve two mma steps of 32. That is another order of the
+ * sum than the unit's, the same on both sides, and integers do not mind. */
+#ifndef MO_DEVICE_CUDA_CODES_CUH
+#define MO_DEVICE_CUDA_CODES_CUH
+
+#include "device/cuda/chunk.cuh"
+#include "device/cuda/planes_scratch.h"
+#include "numeric/codes.h"
+
+/* ---- Products --------------------------------------------------------------------------------- */
+
+/* hh += hi hi, xx += hi lo + lo hi of 16 rows (a: hi and lo of row g and of row g + 8) and 8 rows (b), four units deep. */
+static __device__ __forceinline__ void mo_planes_product(int32_t *hh, int32_t *xx, const uint4 *a_hi,
+                                                         const uint4 *a_lo, const uint4 &b_hi,
+                                                         const uint4 &b_lo)
+{
+    const uint32_t h0[4] = {a_hi[0].x, a_hi[1].x, a_hi[0].y, a_hi[1].y};
+    const uint32_t h1[4] = {a_hi[0].z, a_hi[1].z, a_hi[0].w, a_hi[1].w};
+    const uint32_t l0[4] = {a_lo[0].x, a_lo[1].x, a_lo[0].y, a_lo[1].y};
+    const uint32_t l1[4] = {a_lo[0].z, a_lo[1].z, a_lo[0].w, a_lo[1].w};
+    const uint32_t bh0[2] = {b_hi.x, b_hi.y}, bh1[2] = {b_hi.z, b_hi.w};
+    const uint32_t bl0[2] = {b_lo.x, b_lo.y}, bl1[2] = {b_lo.z, b_lo.w};
+    mo_mma_s8(hh, h0, bh0);
+    mo_mma_s8(xx, h0, bl0);
+    mo_mma_s8(xx, l0, bh0);
+    mo_mma_s8(hh, h1, bh1);
+    mo_mma_s8(xx, h1, bl1);
+    mo_mma_s8(xx, l1, bh1);
+}
+
+/* The exact sum, rounded once, as mo_code_sum(): for keys of up to 512 values and for weights. */
+static __device__ __forceinline__ float mo_planes_sum(int32_t hh, int32_t xx)
+{
+    return (float)(256 * hh + xx);
+}
+
+/* ---- Turning and codes, by one warp ----------------------------------------------------------- */
+
+/* Butterflies over all blocks of a row of n values in shared memory, times the factor. Lane i has values i, i + 32, ... and
+ * touches no others; all lanes of the warp come. */
+static __device__ __forceinline__ void mo_turn_strips(float *row, int n)
+{
+    const int lane = threadIdx.x & 31, block = mo_turn_block(n);
+    const float root = mo_turn_root(block);
+    const bool inside = block <= 32;
+    for (int at = 0; at < n; at += 32) {
+        float v = at + lane < n ? row[at + lane] : 0.0f;
+        for (int h = 1; h < 32 && h < block; h *= 2) {
+            const float other = __shfl_xor_sync(MO_FULL, v, h);
+            v = lane & h ? other - v : v + other;
+        }
+        if (at + lane < n) {
+            row[at + lane] = inside ? v * root : v;
+        }
+    }
+    for (int h = 32; h < block; h *= 2) {
+        const bool last = 2 * h == block;
+        for (int at = 0; at < n / 2; at += 32) { /* pairs */
+            const int i = at / h * 2 * h + at % h + lane;
+            const float a = row[i], c = row[i + h];
+            row[i] = last ? (a + c) * root : a + c;
+            row[i + h] = last ? (a - c) * root : a - c;
+        }
+    }
+}
+
+static __device__ __forceinline__ float mo_turn_flipped(float x, int i)
+{
+    return mo_float_of(mo_bits_of(x) ^ mo_turn_sign((uint32_t)i));
+}
+
+static __device__ __forceinline__ void mo_turn(float *row, int n)
+{
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        row[i] = mo_turn_flipped(row[i], i);
+    }
+    mo_turn_strips(row, n);
+}
+
+static __device__ __forceinline__ void mo_turn_back(float *row, int n)
+{
+    mo_turn_strips(row, n);
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        row[i] = mo_turn_flipped(row[i], i);
+    }
+}
+
+/* How a turned row becomes codes. */
+typedef struct mo_planes_scale {
+    float inverse, s;
+    bool finite;
+} mo_planes_scale;
+
+static __device__ __forceinline__ mo_planes_scale mo_planes_scale_by(float amax, bool finite)
+{
+    const bool zero = amax < MO_CODE_TINY || !finite;
+    mo_planes_scale r;
+    r.finite = finite;
+    r.inverse = zero ? 0.0f : MO_CODE_MOST / amax;
+    r.s = zero ? 0.0f : amax / MO_CODE_MOST;
+    return r;
+}
+
+static __device__ __forceinline__ mo_planes_scale mo_planes_scale_of(const float *row, int n)
+{
+    float amax = 0.0f;
+    bool bad = false;
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        bad |= mo_not_finite(row[i]);
+        amax = fmaxf(amax, fabsf(row[i]));
+    }
+    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+}
+
+static __device__ __forceinline__ int mo_planes_code(mo_planes_scale s, float x)
+{
+    return s.inverse == 0.0f ? 0 : (int)rintf(x * s.inverse);
+}
+
+/* ---- The cache -------------------------------------------------------------------------------- */
+
+/* The keys and values of one KV head in a block, which is a chunk. */
+typedef struct mo_planes_span {
+    const uint8_t *keys, *values; /* their high planes */
+    const float *key_scales, *value_scales;
+} mo_planes_span;
+
+static __device__ __forceinline__ mo_planes_span mo_planes_block(const mo_op_attend &op,
+                                                                 const mo_dstate &state, int kv_head,
+                                                                 int64_t position)
+{
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const uint8_t *block = mo_cache_block(state, position);
+    mo_planes_span s;
+    s.keys = block + mo_kv_keys_at(shape, kv_head);
+    s.values = block + mo_kv_values_at(shape, kv_head);
+    s.key_scales = (const float *)(block + mo_kv_key_scales_at(kv_head));
+    s.value_scales = (const float *)(block + mo_kv_value_scales_at(shape, kv_head));
+    return s;
+}
+
+/* A key, or a value, of n values: turns the row in shared memory and writes its codes. False when it is not finite. */
+static __device__ __forceinline__ bool mo_planes_write(mo_kv_shape shape, float *row, bool value, int head,
+                                                       uint8_t *block, int u)
+{
+    const int n = value ? shape.v_len : shape.k_len, padded = mo_kv_padded(n);
+    uint8_t *out = block + (value ? mo_kv_values_at(shape, head) : mo_kv_keys_at(shape, head));
+    float *scale =
+        (float *)(block + (value ? mo_kv_value_scales_at(shape, head) : mo_kv_key_scales_at(head))) + u;
+    mo_turn(row, n);
+    const mo_planes_scale s = mo_planes_scale_of(row, n);
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        const int c = mo_planes_code(s, row[i]);
+        const int at = value ? mo_kv_value_code(u, i, n) : mo_kv_key_code(u, i);
+        out[at] = (uint8_t)mo_code_high(c);
+        out[at + MO_KV_BLOCK * padded] = (uint8_t)mo_code_low(c);
+    }
+    if ((threadIdx.x & 31) == 0) {
+        *scale = s.s;
+    }
+    return s.finite;
+}
+
+/* Past this multiprocessor's own cache: neighbours may be written by the kernel before. */
+static __device__ __forceinline__ uint4 mo_planes_read(const uint8_t *p)
+{
+    return __ldcg((const uint4 *)p);
+}
+
+/* ---- Weights ---------------------------------------------------------------------------------- */
+
+/* What a query's scores are multiplied by. */
+typedef struct mo_planes_query {
+    float g, e, least;
+} mo_planes_query;
+
+static __device__ __forceinline__ mo_planes_query mo_planes_query_of(float s, float scale)
+{
+    mo_planes_query q;
+    q.g = (s * scale) * MO_CODE_BASE;
+    q.e = q.g * MO_SHARE_LOG2E;
+    q.least = mo_share_least(q.e);
+    return q;
+}
+
+/* rint(p * 2^22) + 0x4B000000 */
+static __device__ __forceinline__ uint32_t mo_planes_count(float p)
+{
+    return mo_bits_of(fmaf(p, MO_SHARE_UNIT, MO_WEIGHT_ROUND));
+}
+
+/* 2^23 + 2^15 + offset: added to a weight times its inverse, leaves lo + 128 in byte 1 and hi in byte 2. */
+static __device__ __forceinline__ float mo_planes_cut(int u)
+{
+    return (MO_WEIGHT_ROUND + 32768.0f) + (float)mo_weight_offset(u);
+}
+
+/* Bytes of four weights, in order. */
+static __device__ __forceinline__ void mo_planes_pack(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
+                                                      uint32_t *hi, uint32_t *lo)
+{
+    const uint32_t ab = __byte_perm(a, b, 0x6521), cd = __byte_perm(c, d, 0x6521);
+    *hi = __byte_perm(ab, cd, 0x7531);
+    *lo = __byte_perm(ab, cd, 0x6420) ^ 0x80808080u;
+}
+
+static __device__ __forceinline__ float mo_planes_inverse(float most)
+{
+    return most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most;
+}
+
+/* What a sum of weights times codes is multiplied by. */
+static __device__ __forceinline__ float mo_planes_back(float most)
+{
+    return (most * MO_WEIGHT_BACK) * MO_CODE_BASE;
+}
+
+/* ---- Ending ----------------------------------------------------------------------------------- */
+
+/* A finished head whose sums O are in shared memory, by one warp: sink, division, turned back, gate, into the mixed row with its
+ * codes where heads end where blocks do. */
+static __device__ __forceinline__ void mo_planes_finish(const mo_op_attend &op, int64_t t, int head, float M,
+                                                        float L, float *O)
+{
+    const int lane = threadIdx.x & 31;
+    mo_join join = {M, 1.0f, 0.0f};
+    if (op.sinks) {
+        join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
+        L = mo_joined(join, L, 1.0f);
+    }
+    for (int j = lane; j < op.v_len; j += 32) {
+        O[j] = (op.sinks ? mo_joined(join, O[j], 0.0f) : O[j]) / L;
+    }
+    mo_turn_back(O, op.v_len);
+    const float *gate = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
+    float *out = mo_at<float>(op.mixed.x) + t * op.mixed.cols + head * op.v_len;
+    for (int at = 0; at < op.v_len; at += 32) {
+        const int j = at + lane;
+        float v = 0.0f;
+        if (j < op.v_len) {
+            v = op.gated ? O[j] * mo_sigmoid(gate[j]) : O[j];
+            out[j] = v;
+        }
+        if (op.v_len % 32 == 0 && op.mixed.cols % 32 == 0) {
+            mo_quantize_block(op.mixed, t, (head * op.v_len + at) / 32, v);
+        }
+    }
+}
+
+#endif

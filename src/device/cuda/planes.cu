@@ -1,0 +1,315 @@
+/* Attention by integer sums (kv i16). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
+ * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
+#include "device/cuda/planes_few.cuh"
+#include "device/cuda/planes_tile.cuh"
+#include "device/cuda/planes_wide.cuh"
+
+/* ---- Where a token looks ---------------------------------------------------------------------- */
+
+typedef struct view {
+    mo_dstate state;
+    int64_t position, first; /* the token's own, and the first it sees */
+    int64_t old;             /* positions before this one were there before the step */
+    int64_t chunk;           /* the first position's chunk */
+    int chunks;
+} view;
+
+static __device__ __forceinline__ view view_of(const mo_op_attend &op, int64_t t)
+{
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    view v;
+    v.state = mo_at<const mo_dstate>(place.layers)[op.layer];
+    v.position = place.position;
+    v.first = mo_first_seen(op.window, place.position);
+    v.old = place.position - place.into;
+    v.chunk = v.first / MO_KV_BLOCK;
+    v.chunks = (int)(place.position / MO_KV_BLOCK - v.chunk) + 1;
+    return v;
+}
+
+/* ---- Few tokens: blocks (chunk, KV head and part of its queries, token) ----------------------- */
+
+/* A chunk's result: for each head m, l, r, then the sums. */
+static __device__ __forceinline__ float *partial_of(const mo_op_attend &op, int64_t t, int chunk, int head)
+{
+    return mo_at<float>(op.partial) +
+           ((t * op.chunks + chunk) * op.heads + head) * (int64_t)(mo_kv_partial(op.kv, op.v_len));
+}
+
+template <int K, int V>
+static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint8_t *space)
+{
+    const int64_t t = blockIdx.z;
+    const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
+    const int most = mo_quotient(group + parts - 1, parts);
+    const int kv_head = mo_quotient(blockIdx.y, parts), first = (blockIdx.y - kv_head * parts) * most;
+    const view v = view_of(op, t); /* a step's places stand from its beginning */
+    if ((int)blockIdx.x >= v.chunks || first >= group) {
+        mo_grid_begin();
+        return;
+    }
+    mo_planes_few f = mo_planes_few_of(op, kv_head, t * group + first, min(most, group - first), most, space);
+    mo_planes_loads<K, V> loads;
+    const int64_t begin = (v.chunk + blockIdx.x) * MO_KV_BLOCK;
+    f.span = mo_planes_block(op, v.state, kv_head, begin);
+    /* What earlier steps left in the cache does not wait for this one's. */
+    const bool old = begin + MO_KV_BLOCK <= v.old;
+    if (old) {
+        mo_planes_ask<K, V>(f, &loads);
+    }
+    mo_grid_begin();
+    if (!old) {
+        mo_planes_ask<K, V>(f, &loads);
+    }
+    if ((int)threadIdx.x < f.rows) {
+        f.from[threadIdx.x] = v.first > begin ? (int)(v.first - begin) : 0;
+        f.to[threadIdx.x] = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
+    }
+    if (op.chunks == 1) {
+        mo_planes_begin(op, f);
+    }
+    mo_planes_queries(op, f);
+    __syncthreads();
+    mo_planes_run<K, V>(op, f, loads);
+    const int head = mo_planes_head(f, 0), padded = mo_kv_padded(op.v_len);
+    if (op.chunks == 1) { /* nothing is left to merge */
+        mo_planes_join(op, f);
+        for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
+            __syncwarp();
+            mo_planes_finish(op, t, head + row, f.M[row], f.L[row], f.O + row * padded);
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < f.rows * (mo_kv_partial(op.kv, op.v_len)); i += MO_PLANES_THREADS) {
+        const int row = mo_quotient(i, mo_kv_partial(op.kv, op.v_len)),
+                  j = i - row * (mo_kv_partial(op.kv, op.v_len));
+        partial_of(op, t, blockIdx.x, head + row)[j] = j == 0   ? f.m[row]
+                                                       : j == 1 ? f.l[row]
+                                                       : j == 2 ? f.r[row]
+                                                                : (float)f.sums[row * padded + j - 3];
+    }
+}
+
+MO_BOUNDED(mo_planes_chunk_64, mo_op_attend, MO_PLANES_THREADS, 3);
+MO_KERNEL(mo_planes_chunk_64, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk<64, 64>(op, space);
+}
+
+MO_BOUNDED(mo_planes_chunk_128, mo_op_attend, MO_PLANES_THREADS, 2);
+MO_KERNEL(mo_planes_chunk_128, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk<128, 128>(op, space);
+}
+
+MO_BOUNDED(mo_planes_chunk_256, mo_op_attend, MO_PLANES_THREADS, 1);
+MO_KERNEL(mo_planes_chunk_256, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk<256, 256>(op, space);
+}
+
+/* Any lengths. */
+MO_BOUNDED(mo_planes_chunk, mo_op_attend, MO_PLANES_THREADS, 2);
+MO_KERNEL(mo_planes_chunk, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_chunk<0, 0>(op, space);
+}
+
+/* ---- Merging: blocks (head, token), a thread per value ---------------------------------------- */
+
+/* The largest of the values of threads before this one and of `before`; all threads of the block. */
+static __device__ __forceinline__ float largest_before(float v, float before, float *warps)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    for (int s = 1; s < 32; s *= 2) {
+        const float other = __shfl_up_sync(MO_FULL, v, s);
+        v = lane >= s && other > v ? other : v;
+    }
+    const float mine = __shfl_up_sync(MO_FULL, v, 1);
+    if (lane == 31) {
+        warps[warp] = v;
+    }
+    __syncthreads();
+    for (int i = 0; i < warp; i++) {
+        before = before > warps[i] ? before : warps[i];
+    }
+    return lane > 0 && mine > before ? mine : before;
+}
+
+/* Value j of a head of n values, turned back by all threads of the block; row: space for as many floats as there are threads. */
+static __device__ __forceinline__ float turned_back(float v, int n, float *row)
+{
+    const int j = threadIdx.x, block = mo_turn_block(n);
+    for (int h = 1; h < 32 && h < block; h *= 2) {
+        const float other = __shfl_xor_sync(MO_FULL, v, h);
+        v = j & h ? other - v : v + other;
+    }
+    for (int h = 32; h < block; h *= 2) {
+        __syncthreads();
+        row[j] = v;
+        __syncthreads();
+        const float other = row[j ^ h];
+        v = j & h ? other - v : v + other;
+    }
+    v = v * mo_turn_root(block);
+    return mo_turn_flipped(v, j);
+}
+
+/* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a chain of two
+ * operations per chunk. */
+MO_BOUNDED(mo_planes_merge, mo_op_attend, 1024, 1);
+MO_KERNEL(mo_planes_merge, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space); /* a, b l and b r of blockDim.x chunks, and a float of each warp */
+    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
+    const int64_t t = blockIdx.y;
+    float *a = (float *)space, *b = a + threads, *l = b + threads, *r = l + threads, *warps = r + threads;
+    const view v = view_of(op, t);
+    mo_grid_begin();
+    const int64_t step = (int64_t)op.heads * (mo_kv_partial(op.kv, op.v_len));
+    const float *o = partial_of(op, t, 0, head) + 3 + min(j, op.v_len - 1);
+    float M = -INFINITY, L = 0.0f, O = 0.0f;
+    for (int base = 0; base < v.chunks; base += threads) {
+        const int count = min(threads, v.chunks - base);
+        const float *p = partial_of(op, t, base + min(j, count - 1), head);
+        const float m = p[0], before = largest_before(m, M, warps);
+        const mo_join join = mo_join_of(before, m);
+        a[j] = join.a;
+        b[j] = join.b;
+        l[j] = p[1];
+        r[j] = join.b * p[2];
+        __syncthreads();
+        MO_UNROLL(8)
+        for (int i = 0; i < count; i++) {
+            L = fmaf(b[i], l[i], a[i] * L);
+            O = fmaf(r[i], o[(base + i) * step], a[i] * O);
+        }
+        for (int i = 0; i < threads / 32; i++) { /* copies of the last chunk change nothing */
+            M = M > warps[i] ? M : warps[i];
+        }
+        __syncthreads();
+    }
+    if (op.sinks) {
+        const mo_join join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
+        L = mo_joined(join, L, 1.0f);
+        O = mo_joined(join, O, 0.0f);
+    }
+    float value = turned_back(j < op.v_len ? O / L : 0.0f, op.v_len, a);
+    if (j < op.v_len) {
+        if (op.gated) {
+            const float *gate =
+                mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
+            value = value * mo_sigmoid(gate[j]);
+        }
+        mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = value;
+    }
+    if (op.v_len % 32 == 0 &&
+        j < op.v_len) { /* blocks of the mixed row are blocks of a head, in whole warps */
+        mo_quantize_block(op.mixed, t, (head * op.v_len + j) / 32, value);
+    }
+}
+
+/* ---- Many tokens, any lengths: blocks (some queries, KV head) --------------------------------- */
+
+/* What each row sees of the chunk that begins at `begin`; tokens [from, to] are of one session. */
+static __device__ __forceinline__ void look(const mo_op_attend &op, const mo_planes_few &f, int64_t from,
+                                            int64_t to, int64_t begin)
+{
+    if ((int)threadIdx.x < f.rows) {
+        const int64_t t = mo_planes_token(f, threadIdx.x);
+        const int64_t p = mo_at<const mo_dplace>(op.places)[t].position;
+        const int64_t first = max(mo_first_seen(op.window, p) - begin, (int64_t)0);
+        const int64_t end = min(p + 1 - begin, (int64_t)MO_KV_BLOCK);
+        const bool sees = t >= from && t <= to && first < end;
+        f.from[threadIdx.x] = sees ? (int)first : 0;
+        f.to[threadIdx.x] = sees ? (int)end : 0;
+    }
+}
+
+MO_BOUNDED(mo_planes_rows, mo_op_attend, MO_PLANES_THREADS, 2);
+MO_KERNEL(mo_planes_rows, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    const int group = op.heads / op.kv_heads, padded = mo_kv_padded(op.v_len);
+    const int64_t all = (int64_t)op.tokens * group;
+    const int most = (int)((all + gridDim.x - 1) / gridDim.x);
+    const int64_t number = (int64_t)(gridDim.x - 1 - blockIdx.x) * most;
+    if (number >= all) {
+        return;
+    }
+    const int rows = (int)min((int64_t)most, all - number);
+    mo_planes_few f = mo_planes_few_of(op, blockIdx.y, number, rows, most, space);
+    const mo_planes_loads<0, 0> loads = {};
+    const mo_dplace *places = mo_at<const mo_dplace>(op.places);
+    mo_planes_begin(op, f);
+    mo_planes_queries(op, f);
+    const int64_t end = mo_planes_token(f, rows - 1);
+    for (int64_t from = mo_planes_token(f, 0), to; from <= end; from = to + 1) {
+        for (to = from; to < end && places[to + 1].slice == places[from].slice;) {
+            to++;
+        }
+        const mo_dstate state = mo_at<const mo_dstate>(places[from].layers)[op.layer];
+        const int64_t start = mo_first_seen(op.window, places[from].position) / MO_KV_BLOCK * MO_KV_BLOCK;
+        for (int64_t begin = start; begin <= places[to].position; begin += MO_KV_BLOCK) {
+            __syncthreads();
+            look(op, f, from, to, begin);
+            f.span = mo_planes_block(op, state, f.kv_head, begin);
+            __syncthreads();
+            mo_planes_run<0, 0>(op, f, loads);
+            mo_planes_join(op, f);
+        }
+    }
+    for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
+        __syncwarp();
+        mo_planes_finish(op, mo_planes_token(f, row), mo_planes_head(f, row), f.M[row], f.L[row],
+                         f.O + row * padded);
+    }
+}
+
+/* ---- Many tokens, the lengths that models have: blocks (tile of tokens, KV head) -------------- */
+
+MO_BOUNDED(mo_planes_tile_64, mo_op_attend, MO_PLANES_TILE_THREADS, 3);
+MO_KERNEL(mo_planes_tile_64, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    planes_attend<64>(op, space);
+}
+
+MO_BOUNDED(mo_planes_tile_80, mo_op_attend, MO_PLANES_TILE_THREADS, 2);
+MO_KERNEL(mo_planes_tile_80, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    planes_attend<80>(op, space);
+}
+
+MO_BOUNDED(mo_planes_tile_96, mo_op_attend, MO_PLANES_TILE_THREADS, 2);
+MO_KERNEL(mo_planes_tile_96, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    planes_attend<96>(op, space);
+}
+
+MO_BOUNDED(mo_planes_tile_128, mo_op_attend, MO_PLANES_TILE_THREADS, 2);
+MO_KERNEL(mo_planes_tile_128, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    planes_attend<128>(op, space);
+}
+
+MO_BOUNDED(mo_planes_tile_256, mo_op_attend, 256, 1);
+MO_KERNEL(mo_planes_tile_256, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    wide_attend<256>(op, space);
+}
+
+MO_BOUNDED(mo_planes_tile_512, mo_op_attend, 512, 1);
+MO_KERNEL(mo_planes_tile_512, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    wide_attend<512>(op, space);
+}

@@ -1,0 +1,96 @@
+/* Planes scratch: how the kernels of attention by integer sums (kv i16) divide their work and the shared memory of a block, counted
+ * alike by the kernels and by those who launch them. */
+#ifndef MO_DEVICE_CUDA_PLANES_SCRATCH_H
+#define MO_DEVICE_CUDA_PLANES_SCRATCH_H
+
+#include "device/op.h"
+#include "numeric/kv.h"
+
+enum {
+    MO_PLANES_THREADS = 256,
+    MO_PLANES_ROWS = 16, /* queries of a block of few: the rows of one mma */
+    MO_PLANES_UNIT =
+        16 * 16 + 32, /* bytes from one unit of 16 rows to the next: units begin in other banks */
+    MO_PLANES_SCORES = MO_KV_BLOCK + 4,
+    MO_PLANES_STATE = 8, /* words per row: g, m, l, r, M, L, from, to */
+    MO_PLANES_TILE_THREADS = 128,
+    MO_PLANES_TILE_ROWS = 64,
+    MO_PLANES_WIDE_PART = 128, /* channels of four warps of a tile with long heads */
+};
+
+/* Where the arrays of a block of few queries begin, in bytes. A warp turns a query in a row of floats where weights, scores and
+ * sums will be: there are `turners` such rows. */
+typedef struct mo_planes_scratch {
+    int q, weights, scores, sums, O, state;
+    int turners;
+    int bytes;
+} mo_planes_scratch;
+
+MO_ANYWHERE mo_planes_scratch mo_planes_lay(int k_len, int v_len, int rows)
+{
+    const int units = mo_kv_padded(k_len) / 16, longest = k_len > v_len ? k_len : v_len;
+    mo_planes_scratch r;
+    r.q = 0;
+    r.weights = 2 * units * MO_PLANES_UNIT;
+    r.scores = r.weights + 2 * (MO_KV_BLOCK / 16) * MO_PLANES_UNIT;
+    r.sums = r.scores + MO_PLANES_ROWS * MO_PLANES_SCORES * 4;
+    r.O = r.sums + rows * mo_kv_padded(v_len) * 4;
+    r.state = r.O + rows * mo_kv_padded(v_len) * 4;
+    r.bytes = r.state + MO_PLANES_ROWS * MO_PLANES_STATE * 4;
+    r.turners = (r.O - r.weights) / (4 * longest);
+    r.turners = r.turners < MO_PLANES_THREADS / 32 ? r.turners : MO_PLANES_THREADS / 32;
+    return r;
+}
+
+/* Queries of a block of few, by the lengths of heads and the shared memory there is. */
+MO_ANYWHERE int mo_planes_rows(int k_len, int v_len, int wanted, int shared_limit)
+{
+    int rows = wanted < MO_PLANES_ROWS ? wanted : MO_PLANES_ROWS;
+    while (rows > 1 && mo_planes_lay(k_len, v_len, rows).bytes > shared_limit) {
+        rows--;
+    }
+    return rows;
+}
+
+/* The same of a tile of many queries with heads of `length` values. Queries have a place of their own where the whole warp group
+ * multiplies them from there; otherwise they pass through that of the values. */
+typedef struct mo_planes_tile_scratch {
+    int keys, values, scales, cuts, q, gates;
+    int bytes;
+} mo_planes_tile_scratch;
+
+MO_ANYWHERE mo_planes_tile_scratch mo_planes_tile_lay(int length, bool queries)
+{
+    mo_planes_tile_scratch r;
+    r.keys = 0;
+    r.values = r.keys + 2 * MO_KV_BLOCK * length;
+    r.scales = r.values + 2 * MO_KV_BLOCK * length;
+    r.cuts = r.scales + 2 * MO_KV_BLOCK * 4;
+    r.gates = r.cuts + 32 * 4;
+    r.q = r.gates + 128;
+    r.bytes = r.q + (queries ? 2 * MO_PLANES_TILE_ROWS * length : 0);
+    return r;
+}
+
+/* The same of a tile with long heads. Sums of its rows pass through the place of keys and values in the end. */
+typedef struct mo_planes_wide_scratch {
+    int keys, values, q, weights, scales, state, gates;
+    int bytes;
+} mo_planes_wide_scratch;
+
+MO_ANYWHERE mo_planes_wide_scratch mo_planes_wide_lay(int length)
+{
+    const int groups = length / MO_PLANES_WIDE_PART, buffer = 2 * MO_KV_BLOCK * length;
+    mo_planes_wide_scratch r;
+    r.keys = 0;
+    r.values = length <= 256 ? buffer : 0;
+    r.q = r.values + buffer;
+    r.weights = r.q + 2 * MO_PLANES_TILE_ROWS * length;
+    r.scales = r.weights + 2 * MO_PLANES_TILE_ROWS * MO_KV_BLOCK;
+    r.state = r.scales + 2 * MO_KV_BLOCK * 4;
+    r.gates = r.state + (3 + 3 * groups) * MO_PLANES_TILE_ROWS * 4 + 32 * 4;
+    r.bytes = r.gates + 16;
+    return r;
+}
+
+#endif
