@@ -204,10 +204,46 @@ def llama_endpoints_are_there():
         code, text, _ = s.ask("GET", "/")
         assert code == 200 and text == "Ollama is running"
         assert s.ask("HEAD", "/")[0] == 200
-    with Server("--no-slots", "--no-metrics") as s:
+        assert "directory" in s.post("/slots/0?action=save", {"filename": "x"}, status=501)["error"]["message"]
+    with Server("--no-slots", "--no-metrics", "--slot-save-path", FOLDER) as s:
         s.get("/slots", status=501)
         s.post("/slots/0?action=save", {"filename": "x"}, status=501)
         s.get("/metrics", status=501)
+
+
+def slots_can_be_saved_and_restored():
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    talk = "Once upon a time there was a fox who went into the wood and met a hen."
+    with Server("--slot-save-path", folder, "--parallel", "1", "--isa", "scalar") as s:
+        assert "holds nothing" in s.post("/slots/0?action=save", {"filename": "a"}, status=400)["error"]["message"]
+        first = s.post("/completion", generation(20, stream=False, prompt=talk))
+        saved = s.post("/slots/0?action=save", {"filename": "talk.bin"})
+        assert saved["id_slot"] == 0 and saved["filename"] == "talk.bin" and saved["n_saved"] > 30 and saved["timings"]["save_ms"] > 0, saved
+        assert saved["n_written"] == os.path.getsize(os.path.join(folder, "talk.bin"))
+        assert s.post("/slots/0?action=erase", {}) == {"id_slot": 0, "n_erased": saved["n_saved"]}
+        assert s.post("/slots/0?action=erase", {})["n_erased"] == 0
+        for name in ("../x", "/etc/x", ".hidden", "", "a/b", "x" * 300, None):
+            assert s.post("/slots/0?action=save", {"filename": name}, status=400)["error"]["param"] == "filename", name
+        assert os.listdir(folder) == ["talk.bin"]
+        s.post("/slots/7?action=restore", {"filename": "talk.bin"}, status=400)
+        s.post("/slots/x?action=restore", {"filename": "talk.bin"}, status=400)
+        assert s.post("/slots/0?action=dance", {"filename": "talk.bin"}, status=400)["error"]["param"] == "action"
+        s.post("/slots/0?action=restore", {"filename": "nothing"}, status=400)
+        connection = raw_post(s, "/completion", generation(2000, prompt="A hen"))
+        assert until(lambda: s.get("/slots")[0]["is_processing"])
+        assert "busy" in s.post("/slots/0?action=restore", {"filename": "talk.bin"}, status=503)["error"]["message"]
+        connection.close()
+        assert until(lambda: busy(s) == 0)
+    with Server("--slot-save-path", folder, "--parallel", "1", "--isa", "scalar") as s:
+        restored = s.post("/slots/0?action=restore", {"filename": "talk.bin"})
+        assert restored["n_restored"] == saved["n_saved"] and restored["n_read"] > 0 and restored["timings"]["restore_ms"] > 0, restored
+        again = s.post("/completion", generation(20, stream=False, prompt=talk))
+        assert again["content"] == first["content"] and again["timings"]["cache_n"] > 10, again["timings"]
+        with open(os.path.join(folder, "talk.bin"), "r+b") as f:
+            f.seek(-100, 2)
+            f.write(b"damage")
+        assert "damaged" in s.post("/slots/0?action=restore", {"filename": "talk.bin"}, status=400)["error"]["message"]
+        s.post("/completion", generation(4, stream=False))
 
 
 def ollama_endpoints_are_there():

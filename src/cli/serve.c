@@ -41,7 +41,7 @@ typedef struct serve_settings {
     const char *tls_key, *tls_certificate;
     const char *api_key, *api_key_file;
     const char *origins, *hosts;
-    const char *models_dir, *models_file, *warm;
+    const char *models_dir, *models_file, *warm, *slot_path;
     uint64_t body_bytes;
     double grace_s;
     const char *log_format, *log_level;
@@ -193,6 +193,8 @@ static int server_table(serve_settings *s, cli_option *out)
         {"no-metrics", 0, CLI_FLAG, NULL, "switch /metrics off", &s->no_metrics, 0, 0},
         {"slots", 0, CLI_FLAG, NULL, "/slots is there anyway, unless --no-slots", &s->slots, 0, 0},
         {"no-slots", 0, CLI_FLAG, NULL, "switch /slots off", &s->no_slots, 0, 0},
+        {"slot-save-path", 0, CLI_TEXT, "DIR",
+         "where clients may save and restore slots by name (they may not)", &s->slot_path, 0, 0},
         {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
         {"no-ui", 0, CLI_FLAG, NULL, "no page is served anyway; also --no-webui", &s->no_ui, 0, 0},
     };
@@ -491,9 +493,11 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         .log_requests = s->log_requests,
         .no_slots = s->no_slots,
         .no_metrics = s->no_metrics,
+        .slot_directory = s->slot_path,
     };
     if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
-        !cli_check_directory("models-dir", s->models_dir)) {
+        !cli_check_directory("models-dir", s->models_dir) ||
+        !cli_check_directory("slot-save-path", s->slot_path)) {
         return CLI_USAGE;
     }
     model_settings first = *common;

@@ -282,34 +282,48 @@ mo_status srv_cachedir_each(srv_cachedir *dir, srv_cachedir_fn fn, void *user, m
     return status;
 }
 
-mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
-                            uint8_t **state, size_t *size, mo_error *err)
+mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **tokens, int64_t *count,
+                               uint8_t **state, size_t *size, mo_error *err)
 {
     header h;
-    int32_t *own;
     int64_t bytes;
     *state = NULL;
-    const int fd = open_session(dir, name, &h, &own, &bytes);
+    const int fd = open_session(dir, name, &h, tokens, &bytes);
     if (fd < 0) {
         return fail(err, MO_EFORMAT, "the kept session is gone, damaged or another model's", name, 0);
     }
     mo_status status = MO_OK;
-    if ((int64_t)h.tokens != count || memcmp(own, tokens, 4 * h.tokens) != 0) {
-        status = fail(err, MO_EFORMAT, "the kept session is another one", name, 0);
-    } else if (!(*state = malloc(h.state_bytes + 1))) {
+    if (!(*state = malloc(h.state_bytes + 1))) {
         status = fail(err, MO_ENOMEM, "no memory to read the kept session", name, 0);
     } else if (!read_all(fd, *state, h.state_bytes) || checksum(2, *state, h.state_bytes) != h.state) {
         status = fail(err, MO_EFORMAT, "the kept session is damaged", name, 0);
     }
     if (status == MO_OK) {
         futimens(fd, NULL); /* it was used; where that cannot be noted it is forgotten sooner */
+        *count = (int64_t)h.tokens;
         *size = h.state_bytes;
     } else {
         free(*state);
+        free(*tokens);
         *state = NULL;
+        *tokens = NULL;
+    }
+    close(fd);
+    return status;
+}
+
+mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
+                            uint8_t **state, size_t *size, mo_error *err)
+{
+    int32_t *own;
+    int64_t own_count;
+    mo_status status = srv_cachedir_read_as(dir, name, &own, &own_count, state, size, err);
+    if (status == MO_OK && (own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
+        free(*state);
+        *state = NULL;
+        status = fail(err, MO_EFORMAT, "the kept session is another one", name, 0);
     }
     free(own);
-    close(fd);
     return status;
 }
 
@@ -332,8 +346,8 @@ static bool write_all(int fd, const void *from, size_t size)
     return true;
 }
 
-mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t count, const uint8_t *state,
-                             size_t size, char name[SRV_CACHEDIR_NAME], int64_t *bytes, mo_error *err)
+mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
+                                const uint8_t *state, size_t size, int64_t *bytes, mo_error *err)
 {
     char draft[64];
     const size_t key_bytes = strlen(dir->key);
@@ -343,7 +357,6 @@ mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t c
                 .beginning = beginning_of(dir->key, key_bytes, tokens, (size_t)count),
                 .state = checksum(2, state, size)};
     memcpy(h.magic, magic, sizeof magic);
-    snprintf(name, SRV_CACHEDIR_NAME, "%016llx%s", (unsigned long long)h.beginning, suffix);
     snprintf(draft, sizeof draft, "%016llx-%ld%s", (unsigned long long)h.beginning, (long)getpid(),
              unfinished);
     *bytes = (int64_t)(sizeof h + key_bytes + 4 * h.tokens + size);
@@ -369,4 +382,12 @@ mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t c
                     number);
     }
     return MO_OK;
+}
+
+mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t count, const uint8_t *state,
+                             size_t size, char name[SRV_CACHEDIR_NAME], int64_t *bytes, mo_error *err)
+{
+    const uint64_t beginning = beginning_of(dir->key, strlen(dir->key), tokens, (size_t)count);
+    snprintf(name, SRV_CACHEDIR_NAME, "%016llx%s", (unsigned long long)beginning, suffix);
+    return srv_cachedir_write_as(dir, name, tokens, count, state, size, bytes, err);
 }

@@ -29,6 +29,12 @@ mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t c
 /* mo_free() *state. MO_EFORMAT: it is damaged or another's. */
 mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                             uint8_t **state, size_t *size, mo_error *err);
+/* The same by a name that somebody chose, which is no path; free() *tokens. Names of other ends than ".session" count neither for
+ * the limit nor in srv_cachedir_each(). */
+mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
+                                const uint8_t *state, size_t size, int64_t *bytes, mo_error *err);
+mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **tokens, int64_t *count,
+                               uint8_t **state, size_t *size, mo_error *err);
 void srv_cachedir_remove(srv_cachedir *dir, const char *name);
 
 #endif

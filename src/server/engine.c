@@ -156,6 +156,14 @@ static void free_engine(srv_engine *e)
     free(e);
 }
 
+void srv_engine_key(const srv_engine *e, bool weights, char *key, size_t size)
+{
+    /* The library's version stands for that of its numerics: a step of another may give other bits. */
+    snprintf(key, size, "moraine %s, model %016llx %016llx, kv %d", mo_version(),
+             (unsigned long long)e->info.fingerprint,
+             (unsigned long long)(weights ? srv_weights(e->info.path) : 0), (int)e->options.kv);
+}
+
 static mo_status open_parts(srv_engine *e, mo_error *err)
 {
     const srv_teller_owner owner = {e, on_unwanted, on_token, on_choice};
@@ -172,11 +180,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
         status = open_sequences(e, err);
     }
     if (status == MO_OK && e->sharing) {
-        /* The library's version stands for that of its numerics: a step of another may give other bits. */
-        snprintf(key, sizeof key, "moraine %s, model %016llx %016llx, kv %d", mo_version(),
-                 (unsigned long long)e->info.fingerprint,
-                 (unsigned long long)(e->options.cache_dir ? srv_weights(e->info.path) : 0),
-                 (int)e->options.kv);
+        srv_engine_key(e, e->options.cache_dir != NULL, key, sizeof key);
         const srv_prefix_options prefix = {.rewinds = e->info.rewinds,
                                            .directory = e->options.cache_dir,
                                            .directory_bytes = e->options.cache_dir_bytes,

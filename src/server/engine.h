@@ -67,6 +67,9 @@ double srv_now(void);
 /* Tells the scheduler that something has changed. Under the lock. */
 void srv_engine_wake(srv_engine *engine);
 
+/* What sessions must have been made with to be of use here; weights: with those of the model's file, part of which is read. */
+void srv_engine_key(const srv_engine *engine, bool weights, char *key, size_t size);
+
 /* The scheduler's thread. */
 void *srv_scheduler_run(void *engine);
 

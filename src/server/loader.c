@@ -13,7 +13,8 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !model->all->stopping; /* a flag that only ever rises */
 }
 
-static mo_status open_model(srv_model *model, mo_error *err)
+/* Without the mutex: nothing of the model that others may read is written here. */
+static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
 {
     const srv_model_spec *s = &model->spec;
     mo_model_options o = s->loading;
@@ -52,7 +53,7 @@ static mo_status open_model(srv_model *model, mo_error *err)
         mo_model_close(model->mo);
         model->mo = NULL;
     }
-    model->window = w;
+    *window = w;
     return status;
 }
 
@@ -80,13 +81,14 @@ void srv_loader_unload(srv_models *m, srv_model *model, const char *why)
 mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
 {
     mo_status status;
+    srv_window window = {0};
     bool busy;
     model->state = SRV_MODEL_LOADING;
     model->load_permille = 0;
     const int64_t begin = srv_list_now();
     for (;;) {
         pthread_mutex_unlock(&m->mutex);
-        status = open_model(model, err);
+        status = open_model(model, &window, err);
         pthread_mutex_lock(&m->mutex);
         srv_model *victim =
             status == MO_ENOMEM || status == MO_EDEVICE ? srv_list_victim(m, model, &busy) : NULL;
@@ -94,6 +96,9 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
             break;
         }
         srv_loader_unload(m, victim, "its memory is needed");
+    }
+    if (status == MO_OK) {
+        model->window = window;
     }
     model->failed = status != MO_OK;
     model->state = status == MO_OK ? SRV_MODEL_LOADED : SRV_MODEL_UNLOADED;

@@ -32,17 +32,10 @@ struct srv_serving {
     bool blocked;
 };
 
-static const srv_route *const tables[] = {srv_health_routes,
-                                          srv_status_routes,
-                                          srv_ollama_status_routes,
-                                          srv_moraine_routes,
-                                          srv_session_routes,
-                                          srv_moe_routes,
-                                          srv_openai_routes,
-                                          srv_anthropic_routes,
-                                          srv_ollama_routes,
-                                          srv_llama_routes,
-                                          NULL};
+static const srv_route *const tables[] = {srv_health_routes,        srv_slot_routes,    srv_status_routes,
+                                          srv_ollama_status_routes, srv_moraine_routes, srv_session_routes,
+                                          srv_moe_routes,           srv_openai_routes,  srv_anthropic_routes,
+                                          srv_ollama_routes,        srv_llama_routes,   NULL};
 
 static int64_t now_ns(void)
 {
@@ -146,6 +139,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     pthread_mutex_init(&s->server.scraping, NULL);
     s->server.no_slots = options->no_slots;
     s->server.no_metrics = options->no_metrics;
+    s->server.slot_directory = options->slot_directory;
     /* No thread but the one in srv_serving_run() is to get these. */
     sigemptyset(&s->signals);
     sigaddset(&s->signals, SIGINT);

@@ -20,7 +20,8 @@ typedef struct srv_server_options {
     double grace_s; /* answers may end for so long when the server is told to stop */
     bool log_requests;
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
-    bool no_slots, no_metrics; /* those endpoints are switched off */
+    bool no_slots, no_metrics;  /* those endpoints are switched off */
+    const char *slot_directory; /* slots are saved there; NULL: they cannot be */
     srv_models_options models;
 } srv_server_options;
 

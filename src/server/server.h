@@ -20,7 +20,8 @@ struct srv_server {
     srv_events *events;
     srv_running *running;
     srv_turns *turns;
-    bool no_slots, no_metrics; /* those endpoints are switched off */
+    bool no_slots, no_metrics;  /* those endpoints are switched off */
+    const char *slot_directory; /* slots are saved there; NULL: they cannot be */
     int64_t begun_ns;
     pthread_mutex_t scraping;           /* of `scraped` */
     srv_engine_report scraped;          /* what /metrics said last */

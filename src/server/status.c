@@ -1,4 +1,4 @@
-/* Status: see status.h. The endpoints of llama-server: models, props, slots. */
+/* Status: see status.h. The endpoints of llama-server: models, props, metrics. */
 #include "server/status.h"
 
 #include <math.h>
@@ -11,8 +11,6 @@
 #include "server/model_json.h"
 #include "server/prometheus.h"
 #include "server/server.h"
-
-enum { SLOTS_MAX = 256 };
 
 static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
 {
@@ -187,81 +185,6 @@ static void change_props(srv_server *server, srv_request *q)
     refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, "settings are given at the server's start and stay as they are");
 }
 
-/* ---- Slots ---- */
-
-static json_t *slot_parameters_json(const srv_slot_report *s)
-{
-    const mo_sampler_options *o = &s->sampler;
-    return json_pack(
-        "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "temperature", (double)o->temperature,
-        "top_k", (json_int_t)o->top_k, "top_p", (double)o->top_p, "min_p", (double)o->min_p, "seed",
-        (json_int_t)o->seed, "n_predict", (json_int_t)s->max_tokens, "max_tokens", (json_int_t)s->max_tokens,
-        "repeat_penalty", (double)o->repeat_penalty, "repeat_last_n", (json_int_t)o->penalty_last,
-        "presence_penalty", (double)o->presence_penalty, "frequency_penalty", (double)o->frequency_penalty);
-}
-
-static json_t *slot_json(int id, const srv_slot_report *s)
-{
-    json_t *slot = json_pack("{s:i, s:I, s:b, s:b}", "id", id, "n_ctx", (json_int_t)s->context,
-                             "is_processing", s->job != 0, "speculative", 0);
-    if (s->job || s->last_job) {
-        json_t *next = json_pack("[{s:b, s:b, s:I, s:I}]", "has_next_token", s->job != 0, "has_new_line", 0,
-                                 "n_remain", (json_int_t)s->remaining, "n_decoded", (json_int_t)s->generated);
-        json_t *more =
-            json_pack("{s:I, s:I, s:I, s:I, s:o}", "id_task", (json_int_t)(s->job ? s->job : s->last_job),
-                      "n_prompt_tokens", (json_int_t)s->prompt_tokens, "n_prompt_tokens_processed",
-                      (json_int_t)s->prompt_done, "n_prompt_tokens_cache", (json_int_t)s->cached_tokens,
-                      "next_token", next);
-        json_object_update(slot, more);
-        json_decref(more);
-    }
-    if (s->job) {
-        json_object_set_new(slot, "params", slot_parameters_json(s));
-    }
-    return slot;
-}
-
-static void slots(srv_server *server, srv_request *q)
-{
-    static const char switched_off[] = "this endpoint was switched off at the server's start";
-    srv_slot_report list[SLOTS_MAX];
-    const char *need = srv_request_query(q, "fail_on_no_slot");
-    bool any_free = false;
-    if (server->no_slots) {
-        refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, switched_off);
-        return;
-    }
-    const int index = asked_model(server, q);
-    if (index < 0) {
-        return;
-    }
-    json_t *all = json_array();
-    srv_model *model = srv_models_peek(srv_server_models(server), index);
-    if (model) {
-        const int count = srv_engine_slots(srv_model_engine(model), list, SLOTS_MAX);
-        for (int i = 0; i < count && i < SLOTS_MAX; i++) {
-            json_array_append_new(all, slot_json(i, &list[i]));
-            any_free = any_free || list[i].job == 0;
-        }
-        srv_models_unpeek(model);
-    }
-    if (need && *need && strcmp(need, "0") != 0 && !any_free) {
-        json_decref(all);
-        refuse(q, SRV_FAULT_UNAVAILABLE, NULL, "no slot is free");
-        return;
-    }
-    srv_reply_json(q, 200, all);
-    srv_request_end(q);
-}
-
-static void change_slot(srv_server *server, srv_request *q)
-{
-    (void)server;
-    refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-           "slots hold nothing of their own: prefixes are kept by themselves, also on disk with a cache "
-           "directory");
-}
-
 /* ---- Metrics ---- */
 
 static void metrics(srv_server *server, srv_request *q)
@@ -285,8 +208,6 @@ const srv_route srv_status_routes[] = {
     {"POST", "[/v1]/models/unload", unload_model, SRV_STATUS},
     {"GET", "/props", props, SRV_STATUS},
     {"POST", "/props", change_props, SRV_STATUS},
-    {"GET", "/slots", slots, SRV_QUICK},
-    {"POST", "/slots/{}", change_slot, SRV_STATUS},
     {"GET", "/metrics", metrics, SRV_STATUS},
     {NULL, NULL, NULL, 0},
 };
