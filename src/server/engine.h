@@ -1,4 +1,5 @@
-/* Engine: what the threads of a model's scheduler share. job.h is its public side, scheduler.c its thread. */
+/* Engine: what the threads of a model's scheduler share. job.h is its public side (jobs.c,
+ * engine_report.c), scheduler.c its thread. */
 #ifndef SRV_ENGINE_H
 #define SRV_ENGINE_H
 

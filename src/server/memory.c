@@ -1,0 +1,64 @@
+/* Memory: what is kept of sessions lies in the memory of those that run, and makes room for them. */
+#include "server/scheduler.h"
+
+/* What the next step needs of blocks. */
+typedef struct room {
+    srv_engine *engine;
+    uint64_t need;
+} room;
+
+static bool has_room(void *user)
+{
+    const room *r = user;
+    mo_kept_report blocks;
+    mo_model_kept(r->engine->model, &blocks, sizeof blocks);
+    return blocks.free_bytes >= (int64_t)r->need &&
+           blocks.snapshot_bytes + blocks.spilled_bytes <= r->engine->options.cache_bytes;
+}
+
+void srv_memory_keep(srv_engine *e, srv_sequence *s, int64_t count)
+{
+    mo_snapshot *snapshot;
+    if (!e->prefix || s->dirty || count < SRV_WORTHWHILE || srv_prefix_has(e->prefix, s->tokens, count) ||
+        mo_snapshot_open(s->session, &snapshot, NULL) != MO_OK) {
+        return; /* it is computed again when it is needed */
+    }
+    srv_prefix_keep(e->prefix, s->tokens, count, snapshot);
+    srv_prefix_make_room(e->prefix, has_room, &(room){.engine = e});
+}
+
+/* Kept sessions may be in memory that those who run need now. */
+void srv_memory_make_room(srv_engine *e, int count)
+{
+    room r = {.engine = e};
+    srv_prefix_report kept = {0};
+    if (e->prefix) {
+        srv_prefix_describe(e->prefix, &kept);
+    }
+    if (!kept.kept) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const srv_sequence *s = &e->sequences[e->fed[i]];
+        r.need += mo_session_need(s->session, e->feeds[i].count - s->held);
+    }
+    srv_prefix_make_room(e->prefix, has_room, &r);
+}
+
+static bool never(void *user)
+{
+    (void)user;
+    return false;
+}
+
+bool srv_memory_drop_kept(srv_engine *e)
+{
+    srv_prefix_report kept = {0};
+    if (e->prefix) {
+        srv_prefix_describe(e->prefix, &kept);
+    }
+    if (kept.kept) {
+        srv_prefix_make_room(e->prefix, never, NULL);
+    }
+    return kept.kept > 0;
+}

@@ -1,0 +1,265 @@
+/* Prefix cache: what prefix.h promises, on the tree and what is kept at its nodes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/prefix_parts.h"
+
+/* ---- Opening and closing ---------------------------------------------------------------------- */
+
+static void found_file(void *user, const char *name, const int32_t *tokens, int64_t length, int64_t bytes)
+{
+    srv_prefix *p = user;
+    srv_node *n = srv_prefix_node(p, tokens, length);
+    if (n && !n->name[0]) {
+        strncpy(n->name, name, sizeof n->name - 1);
+        n->disk_bytes = bytes;
+        srv_prefix_count(p, 0, 0, 1, bytes);
+        srv_prefix_touch(p, n);
+    }
+}
+
+static mo_status open_directory(srv_prefix *p, mo_error *err)
+{
+    mo_status status =
+        srv_cachedir_open(p->options.directory, p->options.key, p->options.directory_bytes, &p->dir, err);
+    if (status == MO_OK) {
+        status = srv_cachedir_each(p->dir, found_file, p, err);
+    }
+    if (status == MO_OK && pthread_create(&p->writer, NULL, srv_prefix_run_writer, p) != 0) {
+        err->status = status = MO_ENOMEM;
+        strcpy(err->detail, "no thread could be started");
+    }
+    if (status != MO_OK) {
+        srv_cachedir_close(p->dir);
+        p->dir = NULL;
+    }
+    return status;
+}
+
+mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, mo_error *err)
+{
+    srv_prefix *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) {
+        err->status = MO_ENOMEM;
+        strcpy(err->detail, "no memory for a prefix cache");
+        return MO_ENOMEM;
+    }
+    p->options = *options;
+    pthread_mutex_init(&p->tree, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->more, NULL);
+    const mo_status status = options->directory ? open_directory(p, err) : MO_OK;
+    p->options.directory = p->options.key = NULL; /* the caller's */
+    if (status != MO_OK) {
+        srv_prefix_close(p);
+        return status;
+    }
+    *out = p;
+    return MO_OK;
+}
+
+void srv_prefix_close(srv_prefix *p)
+{
+    if (!p) {
+        return;
+    }
+    if (p->dir) {
+        pthread_mutex_lock(&p->tree);
+        p->closing = true;
+        pthread_cond_signal(&p->more);
+        pthread_mutex_unlock(&p->tree);
+        pthread_join(p->writer, NULL);
+    }
+    for (srv_node *n = p->oldest, *newer; n; n = newer) {
+        newer = n->newer;
+        srv_prefix_drop_ram(p, n);
+        n->name[0] = 0; /* the file stays */
+    }
+    srv_prefix_tidy(p, &p->root);
+    srv_cachedir_close(p->dir);
+    pthread_mutex_destroy(&p->tree);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->more);
+    free(p);
+}
+
+/* ---- Use -------------------------------------------------------------------------------------- */
+
+/* The node whose snapshot saves most, and how many tokens. */
+static srv_node *find(srv_prefix *p, const int32_t *tokens, int64_t length, int64_t *usable)
+{
+    int64_t matched;
+    srv_node *below;
+    srv_node *at = srv_prefix_walk(p, tokens, length, &matched, &below);
+    srv_node *n = p->options.rewinds && matched > 0 ? srv_node_any_below(below ? below : at) : NULL;
+    *usable = matched;
+    if (!n) {
+        for (n = at; n && !srv_node_has_snapshot(n); n = n->parent) {
+        }
+        *usable = n ? n->depth : 0;
+    }
+    return n && *usable ? n : NULL;
+}
+
+const mo_snapshot *srv_prefix_find(srv_prefix *p, const int32_t *tokens, int64_t length, int64_t *usable)
+{
+    const mo_snapshot *snapshot = NULL;
+    srv_node *n;
+    pthread_mutex_lock(&p->tree);
+    while ((n = find(p, tokens, length, usable)) && !n->held && !srv_prefix_load(p, n)) {
+        srv_prefix_tidy(p, &p->root); /* that one was no good; another may be */
+    }
+    if (n) {
+        srv_prefix_touch(p, n);
+        srv_prefix_shrink(p, n);
+        snapshot = n->held->snapshot;
+    }
+    pthread_mutex_unlock(&p->tree);
+    return snapshot;
+}
+
+int64_t srv_prefix_common(srv_prefix *p, const int32_t *tokens, int64_t length)
+{
+    int64_t matched;
+    srv_node *below;
+    pthread_mutex_lock(&p->tree);
+    srv_prefix_walk(p, tokens, length, &matched, &below);
+    pthread_mutex_unlock(&p->tree);
+    return matched;
+}
+
+bool srv_prefix_has(srv_prefix *p, const int32_t *tokens, int64_t length)
+{
+    int64_t usable;
+    pthread_mutex_lock(&p->tree);
+    srv_node *n = find(p, tokens, length, &usable);
+    const bool has = n && usable == length;
+    if (has) {
+        srv_prefix_touch(p, n);
+    }
+    pthread_mutex_unlock(&p->tree);
+    return has;
+}
+
+void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_snapshot *snapshot)
+{
+    pthread_mutex_lock(&p->tree);
+    srv_node *n = srv_prefix_node(p, tokens, length);
+    if (!n || n->held || !srv_prefix_hold(p, n, snapshot, 0)) {
+        if (!n || n->held) {
+            mo_snapshot_close(snapshot);
+        }
+        srv_prefix_tidy(p, &p->root);
+        pthread_mutex_unlock(&p->tree);
+        return;
+    }
+    srv_prefix_write(p, n, tokens, length);
+    srv_prefix_drop_shorter(p, n);
+    srv_prefix_shrink(p, n);
+    srv_prefix_tidy(p, &p->root);
+    pthread_mutex_unlock(&p->tree);
+}
+
+/* One that a writer holds as well stays where it is, and frees nothing. */
+static bool is_movable(const srv_node *n)
+{
+    return n->held && n->held->holders == 1;
+}
+
+/* Moves a snapshot from a device to RAM, in the place of older ones if need be. */
+static bool spill(srv_prefix *p, srv_node *n)
+{
+    for (srv_node *older = p->oldest; mo_snapshot_spill(n->held->snapshot, NULL) != MO_OK;
+         older = older->newer) {
+        while (older && (older == n || !is_movable(older) || mo_snapshot_on_device(older->held->snapshot))) {
+            older = older->newer;
+        }
+        if (!older) {
+            return false;
+        }
+        srv_prefix_drop_ram(p, older);
+    }
+    return true;
+}
+
+bool srv_prefix_make_room(srv_prefix *p, bool (*enough)(void *user), void *user)
+{
+    bool is_enough = enough(user);
+    if (is_enough) {
+        return true;
+    }
+    pthread_mutex_lock(&p->tree);
+    for (srv_node *n = p->oldest; n && !is_enough; n = n->newer) {
+        if (!is_movable(n)) {
+            continue;
+        }
+        const bool device = mo_snapshot_on_device(n->held->snapshot);
+        if (!device || !spill(p, n)) {
+            srv_prefix_drop_ram(p, n);
+        }
+        is_enough = enough(user);
+    }
+    for (srv_node *n = p->oldest, *newer; n; n = newer) {
+        newer = n->newer;
+        if (!srv_node_has_snapshot(n)) {
+            srv_prefix_unlist(p, n);
+        }
+    }
+    srv_prefix_tidy(p, &p->root);
+    pthread_mutex_unlock(&p->tree);
+    return is_enough;
+}
+
+void srv_prefix_describe(srv_prefix *p, srv_prefix_report *out)
+{
+    pthread_mutex_lock(&p->lock);
+    *out = p->report;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- For people ------------------------------------------------------------------------------- */
+
+int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
+{
+    int found = 0;
+    pthread_mutex_lock(&p->tree);
+    const int64_t now = srv_prefix_now_ns();
+    for (const srv_node *n = p->oldest; n; n = n->newer, found++) {
+        if (found < limit) {
+            srv_prefix_entry *e = &out[found];
+            *e = (srv_prefix_entry){.number = n->number,
+                                    .tokens = n->depth,
+                                    .disk_bytes = n->name[0] ? n->disk_bytes : 0,
+                                    .idle_s = (double)(now - n->used_ns) * 1e-9};
+            if (n->held) {
+                e->device = mo_snapshot_on_device(n->held->snapshot);
+                e->ram = !e->device;
+                e->bytes = mo_snapshot_bytes(n->held->snapshot, &e->all_bytes);
+            }
+        }
+    }
+    pthread_mutex_unlock(&p->tree);
+    return found;
+}
+
+int srv_prefix_drop(srv_prefix *p, uint64_t number)
+{
+    int dropped = 0;
+    pthread_mutex_lock(&p->tree);
+    for (srv_node *n = p->oldest, *newer; n; n = newer) {
+        newer = n->newer;
+        if (number == 0 || n->number == number) {
+            if (n->held) {
+                srv_prefix_unwrite(p, n->held);
+            }
+            srv_prefix_drop_ram(p, n);
+            srv_prefix_drop_disk(p, n);
+            srv_prefix_unlist(p, n);
+            dropped++;
+        }
+    }
+    srv_prefix_tidy(p, &p->root);
+    pthread_mutex_unlock(&p->tree);
+    return dropped;
+}
