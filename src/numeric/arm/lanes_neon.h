@@ -189,6 +189,21 @@ static inline vf vf_max_trees(const vf r[LANES])
     return vpmaxq_f32(vpmaxq_f32(r[0], r[1]), vpmaxq_f32(r[2], r[3]));
 }
 
+/* As in lanes_avx512.h. */
+static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)
+{
+    uint16x8_t two[2]; /* a low byte and a high one each */
+    for (int i = 0; i < 2; i++) {
+        two[i] = vcombine_u16(vshrn_n_u32(vreinterpretq_u32_f32(y[2 * i]), 8),
+                              vshrn_n_u32(vreinterpretq_u32_f32(y[2 * i + 1]), 8));
+    }
+    const uint8x16_t a = vreinterpretq_u8_u16(two[0]), b = vreinterpretq_u8_u16(two[1]);
+    const uint16x8_t h = vreinterpretq_u16_u8(vuzp2q_u8(a, b));
+    const uint16x8_t l = vreinterpretq_u16_u8(veorq_u8(vuzp1q_u8(a, b), vdupq_n_u8(0x80)));
+    vst1q_s8(high, vreinterpretq_s8_u16(vzip1q_u16(h, vextq_u16(h, h, 4))));
+    vst1q_s8(low, vreinterpretq_s8_u16(vzip1q_u16(l, vextq_u16(l, l, 4))));
+}
+
 static inline int8x16_t lanes_codes(const float *x, vf scale)
 {
     int16x4_t part[4];

@@ -105,24 +105,8 @@ typedef struct codes_space {
 
 _Static_assert(sizeof(codes_space) <= sizeof(mo_scratch), "a chunk of codes fits the scratch");
 
-typedef uint16_t byte_pairs __attribute__((vector_size(16)));
-
-/* Sixteen weights with their offsets, as fma left them: byte 2 is the high one, byte 1 the low one plus 128. */
-INLINE void pack_weights(const uint32_t *y, int8_t *high, int8_t *low)
-{
-    uint8_t h[MO_KV_UNIT], l[MO_KV_UNIT];
-    byte_pairs p, q;
-    for (int i = 0; i < MO_KV_UNIT; i++) {
-        h[i] = (uint8_t)(y[i] >> 16);
-        l[i] = (uint8_t)(y[i] >> 8 ^ 128u);
-    }
-    memcpy(&p, h, sizeof p);
-    memcpy(&q, l, sizeof q);
-    p = __builtin_shufflevector(p, p, 0, 4, 1, 5, 2, 6, 3, 7); /* the order of mo_kv_slot() */
-    q = __builtin_shufflevector(q, q, 0, 4, 1, 5, 2, 6, 3, 7);
-    memcpy(high, &p, sizeof p);
-    memcpy(low, &q, sizeof q);
-}
+/* Registers of a unit. */
+enum { UNIT_PARTS = MO_KV_UNIT / LANES };
 
 static const float weight_offsets[32] = {
 #define OFFSET(u)                                                                                            \
@@ -148,20 +132,58 @@ INLINE code_span span_of(mo_seen s)
                        .to = (end + MO_KV_UNIT - 1) / MO_KV_UNIT * MO_KV_UNIT};
 }
 
-/* Sums to scores; what is not seen becomes -infinity. The largest. */
-INLINE float scale_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
-                          bool wide)
+/* The largest lane of several registers. */
+INLINE float largest_of(const vf *parts)
 {
+    vf most = parts[0];
+    for (int j = 1; j < UNIT_PARTS; j++) {
+        most = vf_max(most, parts[j]);
+    }
+    float lane[LANES];
+    vf_store(lane, most);
+    return largest(lane, LANES);
+}
+
+/* Sums to scores, of the units of a span; the largest. */
+INLINE float scale_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales)
+{
+    vf most[UNIT_PARTS];
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        most[j] = vf_set(-INFINITY);
+    }
+    for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
+        UNROLL
+        for (int j = 0; j < UNIT_PARTS; j++) {
+            const int64_t at = i + j * LANES;
+            const vf score = vf_mul(vf_load(scales + at), vf_of_int(vi_load(s->sum[r] + at)));
+            most[j] = vf_max(most[j], score);
+            vf_store(x + at, score);
+        }
+    }
+    return largest_of(most);
+}
+
+/* The same of keys with more than 512 channels. */
+static void scale_wide_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales)
+{
+    for (int64_t i = span.from; i < span.to; i++) {
+        const int32_t a = s->sum[r][i], b = s->more[r][i];
+        x[i] = scales[i] * fmaf(MO_CODE_BASE, (float)((a >> 8) + (b >> 8)), (float)((a & 255) + (b & 255)));
+    }
+}
+
+/* Scores of a row; what it does not see becomes -infinity. The largest. */
+INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
+                       bool wide)
+{
+    float top = -INFINITY;
     if (wide) {
-        for (int64_t i = span.from; i < span.to; i++) {
-            const int32_t a = s->sum[r][i], b = s->more[r][i];
-            x[i] =
-                scales[i] * fmaf(MO_CODE_BASE, (float)((a >> 8) + (b >> 8)), (float)((a & 255) + (b & 255)));
-        }
+        scale_wide_scores(s, x, r, span, scales);
     } else {
-        for (int64_t i = span.from; i < span.to; i += LANES) {
-            vf_store(x + i, vf_mul(vf_load(scales + i), vf_of_int(vi_load(s->sum[r] + i))));
-        }
+        top = scale_scores(s, x, r, span, scales);
+    }
+    if (!wide && span.from == span.begin && span.to == span.end) {
+        return top;
     }
     for (int64_t i = span.from; i < span.begin; i++) {
         x[i] = -INFINITY;
@@ -177,36 +199,44 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
 {
     const float slope = g * MO_SHARE_LOG2E;
     const vf e = vf_set(slope), least = vf_set(mo_share_least(slope)), none = vf_set(0.0f);
-    vi sum = vi_set(0);
-    vf most = none;
-    for (int64_t i = span.from; i < span.to; i += LANES) {
-        const vf score = vf_load(x + i);
-        const vm seen = vf_less(vf_set(-INFINITY), score);
-        const vf d = vf_max(least, vf_sub(score, vf_set(top)));
-        const vf shifted = vf_fma(d, e, vf_set(MO_SHARE_ROUND));
-        const vf r = vf_fma(d, e, vf_negate(vf_sub(shifted, vf_set(MO_SHARE_ROUND))));
-        vf p = vf_fma(vf_set(MO_SHARE_C4), r, vf_set(MO_SHARE_C3));
-        p = vf_fma(p, r, vf_set(MO_SHARE_C2));
-        p = vf_fma(p, r, vf_set(MO_SHARE_C1));
-        p = vf_fma(p, r, vf_set(1.0f));
-        p = vf_of_bits(vi_add(vi_bits(p), vi_to_exponent(vi_bits(shifted))));
-        p = vf_pick(seen, p, none);
-        const vi counted = vi_bits(vf_fma(p, vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));
-        sum = vi_add(sum, vi_sub(counted, vi_set(0x4B000000)));
-        const vf w =
-            vf_pick(seen, vf_mul(p, vf_load(scales + i)), none); /* a scale nobody wrote may be none */
-        most = vf_max(most, w);
-        vf_store(x + i, w);
+    vi sum[UNIT_PARTS];
+    vf most[UNIT_PARTS];
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        sum[j] = vi_set(0);
+        most[j] = none;
     }
-    float lane[LANES], count[LANES];
-    vf_store(lane, most);
-    vf_store(count, vf_of_bits(sum));
+    for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
+        UNROLL
+        for (int j = 0; j < UNIT_PARTS; j++) {
+            const vf score = vf_load(x + i + j * LANES);
+            const vm seen = vf_less(vf_set(-INFINITY), score);
+            const vf d = vf_max(least, vf_sub(score, vf_set(top)));
+            const vf shifted = vf_fma(d, e, vf_set(MO_SHARE_ROUND));
+            const vf r = vf_fma(d, e, vf_sub(vf_set(MO_SHARE_ROUND), shifted));
+            vf p = vf_fma(vf_set(MO_SHARE_C4), r, vf_set(MO_SHARE_C3));
+            p = vf_fma(p, r, vf_set(MO_SHARE_C2));
+            p = vf_fma(p, r, vf_set(MO_SHARE_C1));
+            p = vf_fma(p, r, vf_set(1.0f));
+            p = vf_of_bits(vi_add(vi_bits(p), vi_to_exponent(vi_bits(shifted))));
+            p = vf_pick(seen, p, none);
+            const vi counted = vi_bits(vf_fma(p, vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));
+            sum[j] = vi_add(sum[j], vi_sub(counted, vi_set(0x4B000000)));
+            /* a scale that nobody wrote may be none */
+            const vf w = vf_pick(seen, vf_mul(p, vf_load(scales + i + j * LANES)), none);
+            most[j] = vf_max(most[j], w);
+            vf_store(x + i + j * LANES, w);
+        }
+    }
+    float count[LANES];
     uint32_t all = 0;
-    for (int i = 0; i < LANES; i++) {
-        all += mo_bits_of(count[i]);
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        vf_store(count, vf_of_bits(sum[j]));
+        for (int i = 0; i < LANES; i++) {
+            all += mo_bits_of(count[i]);
+        }
     }
     *l = (float)(int32_t)all * MO_SHARE_BACK;
-    return largest(lane, LANES);
+    return largest_of(most);
 }
 
 /* The weights of one row; returns r. */
@@ -214,15 +244,17 @@ INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
 {
     const float *w = s->x[r];
     const vf inverse = vf_set(most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most);
-    memset(s->weight[r], 0, sizeof s->weight[r]);
+    if (span.to - span.from < MO_KV_BLOCK) {
+        memset(s->weight[r], 0, sizeof s->weight[r]);
+    }
     for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
-        float y[MO_KV_UNIT];
-        uint32_t bits[MO_KV_UNIT];
-        for (int j = 0; j < MO_KV_UNIT; j += LANES) {
-            vf_store(y + j, vf_fma(vf_load(w + i + j), inverse, vf_load(weight_offsets + i % 32 + j)));
+        vf y[UNIT_PARTS];
+        UNROLL
+        for (int j = 0; j < UNIT_PARTS; j++) {
+            const vf offset = vf_load(weight_offsets + i % 32 + j * LANES);
+            y[j] = vf_fma(vf_load(w + i + j * LANES), inverse, offset);
         }
-        memcpy(bits, y, sizeof bits);
-        pack_weights(bits, s->weight[r][0] + i, s->weight[r][1] + i);
+        lanes_weights(y, s->weight[r][0] + i, s->weight[r][1] + i);
     }
     return (most * MO_WEIGHT_BACK) * MO_CODE_BASE;
 }
@@ -275,7 +307,7 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
     }
     for (int64_t i = 0; i < rows; i++) {
         const code_span span = span_of(seen[i]);
-        const float top = scale_scores(s, s->x[i], i, span, key_scales, wide);
+        const float top = score_row(s, s->x[i], i, span, key_scales, wide);
         m[i] = g[i] * top;
         r[i] = weigh_row(s, i, span, share_out(s->x[i], span, value_scales, top, g[i], &l[i]));
     }

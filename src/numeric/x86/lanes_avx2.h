@@ -195,6 +195,20 @@ static inline vf vf_max_trees(const vf r[LANES])
     TREES(_mm256_max_ps, r);
 }
 
+/* As in lanes_avx512.h. */
+static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)
+{
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 5, 9, 13, 2, 6, 10, 14, -1, -1, -1, -1, -1, -1, -1, -1));
+    const __m256i a = _mm256_shuffle_epi8(_mm256_castps_si256(y[0]), order); /* four low, four high ones */
+    const __m256i b = _mm256_shuffle_epi8(_mm256_castps_si256(y[1]), order);
+    const __m128i first = _mm_unpacklo_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i last = _mm_unpacklo_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+    const __m128i l = _mm_unpacklo_epi16(first, last);
+    _mm_storeu_si128((__m128i *)low, _mm_xor_si128(l, _mm_set1_epi8((char)0x80)));
+    _mm_storeu_si128((__m128i *)high, _mm_unpackhi_epi16(first, last));
+}
+
 static inline vi lanes_codes(const float *x, vf scale)
 {
     return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), scale));

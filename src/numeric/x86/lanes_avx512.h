@@ -206,6 +206,18 @@ static inline vf vf_max_trees(const vf r[LANES])
     TREES(_mm512_max_ps, r);
 }
 
+/* The bytes of 16 weights as codes_body.h makes them: byte 2 of a lane is the high one, byte 1 the low one plus 128. Out they go
+ * in the order of mo_kv_slot(): words of the first eight and the last eight in turn. */
+static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)
+{
+    const vi bits = _mm512_castps_si512(y[0]);
+    const __m128i h = _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 16));
+    const __m128i l =
+        _mm_xor_si128(_mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 8)), _mm_set1_epi8((char)0x80));
+    _mm_storeu_si128((__m128i *)high, _mm_unpacklo_epi16(h, _mm_srli_si128(h, 8)));
+    _mm_storeu_si128((__m128i *)low, _mm_unpacklo_epi16(l, _mm_srli_si128(l, 8)));
+}
+
 /* 32 codes rint(x * inverse) and their sums by halves. */
 static inline void lanes_quantize(const float *x, float inverse, int8_t *q, int16_t *half_sum)
 {
