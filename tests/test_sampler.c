@@ -303,6 +303,28 @@ static void what_is_left_is_what_sorting_all_leaves(void **state)
     free(order);
 }
 
+/* Logits that are no numbers come from a caller's own computing: a token comes out all the same. */
+static void no_numbers(void **state)
+{
+    (void)state;
+    enum { MANY = 6000 };
+    float *row = malloc(MANY * sizeof *row);
+    for (int i = 0; i < MANY; i++) {
+        row[i] = i % 2 ? NAN : (float)(i % 10);
+    }
+    for (int i = 0; i < 6; i++) {
+        mo_sampler_options set = plain();
+        mo_sampler *s = NULL;
+        set.top_k = i % 3 == 0 ? 0 : i % 3 == 1 ? 40 : 5000;
+        set.top_p = i < 3 ? 0.9f : 1.0f;
+        assert_int_equal(mo_sampler_open(&set, MANY, &s, NULL), MO_OK);
+        const int32_t token = mo_sampler_pick(s, row, NULL, NULL, 0);
+        assert_true(token >= 0 && token < MANY);
+        mo_sampler_close(s);
+    }
+    free(row);
+}
+
 static void nonsense(void **state)
 {
     (void)state;
@@ -338,6 +360,7 @@ int main(void)
         cmocka_unit_test(penalties_and_bias),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(nonsense),
+        cmocka_unit_test(no_numbers),
         cmocka_unit_test(what_is_left_is_what_sorting_all_leaves),
         cmocka_unit_test(same_seed_same_tokens),
     };

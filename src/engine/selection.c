@@ -56,10 +56,10 @@ int32_t mo_likeliest(const float *logits, int64_t n)
 
 /* ---- Sorting ---------------------------------------------------------------------------------- */
 
-/* Floats in descending order as ascending numbers; both zeros are one. */
+/* Floats in descending order as ascending numbers; both zeros are one, and what is no number comes last. */
 static uint32_t rank_of(float logit)
 {
-    const uint32_t bits = mo_bits_of(logit + 0.0f);
+    const uint32_t bits = mo_bits_of(isnan(logit) ? -INFINITY : logit + 0.0f);
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
@@ -86,13 +86,13 @@ static void sort(mo_ranked *list, mo_ranked *other, int64_t count)
     }
 }
 
-/* Those that are at least so likely, sorted. Returns how many. */
+/* Those that are not less likely, sorted. Returns how many. */
 static int64_t take_above(const float *logits, int64_t vocab, float least, int32_t *tokens, mo_ranked *ranked)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < vocab; i++) {
         ranked[count] = (mo_ranked){rank_of(logits[i]), (int32_t)i};
-        count += logits[i] >= least;
+        count += !(logits[i] < least);
     }
     sort(ranked, ranked + vocab, count);
     for (int64_t i = 0; i < count; i++) {
