@@ -3,6 +3,7 @@
 
 Speaks TAP, as the other test programs do. Python's own library alone: what the official clients expect is tested elsewhere.
 """
+import concurrent.futures
 import http.client
 import json
 import os
@@ -645,6 +646,16 @@ def more_prompts_than_can_wait_are_refused_for_good():
         error = s.post("/v1/completions", {"prompt": ["a", "b", "c", "d"], "max_tokens": 2}, status=400)["error"]
         assert error["param"] == "prompt" and "at most 3" in error["message"], error
         assert len(s.post("/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 2})["choices"]) == 3
+
+
+def greedy_answers_are_equal_alone_and_among_sixteen():
+    with Server("--parallel", "16", "--ctx", "512", "--cache-ram", "0") as s:
+        def answer(i):
+            return s.post("/v1/completions", {"prompt": "The fox number %d" % (i % 12), "max_tokens": 24, "temperature": 0})["choices"][0]["text"]
+        alone = [answer(i) for i in range(16)]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            among = list(pool.map(answer, range(16)))
+        assert among == alone, (alone, among)
 
 
 def requests_are_logged_without_their_words():
