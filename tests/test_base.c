@@ -160,7 +160,7 @@ static void input_refuses(void **state)
     assert_null(in);
     check_says(&err, "missing");
     assert_int_equal(mo_input_open(in_folder("missing/file"), &in, NULL), MO_ENOENT);
-    assert_int_equal(mo_input_open(folder, &in, &err), MO_EINVAL);
+    assert_int_equal(mo_input_open(folder, &in, &err), MO_EUNSUPPORTED);
     check_says(&err, "directory");
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_int_equal(mo_input_open(in_folder("pipe"), &in, &err), MO_EUNSUPPORTED); /* and does not hang */

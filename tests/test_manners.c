@@ -420,6 +420,11 @@ static void failures_are_1(void **state)
     (void)state;
     expect_failure("run /tmp -p x", 1, "is a directory");
     expect_failure("run nosuch.gguf -p x", 1, "no such file");
+    expect_failure("plan .", 1, "is a directory");
+    expect_failure("doctor .", 1, "is a directory");
+    expect_failure("quantize . x.gguf --rest q8_0", 1, "is a directory");
+    expect_failure("quantize nosuch.gguf . --rest q8_0", 1, "the output .: is a directory");
+    expect_failure("synth smollm2-135m --layers 1 -o nodir/x", 1, "the output nodir/x: its directory");
 }
 
 /* ---- Checks before the model is loaded ---------------------------------------------------------- */
@@ -439,6 +444,8 @@ static void what_the_header_settles(void **state)
     expect_failure("bench blank.gguf --text blank.gguf" UNLOADABLE, 1, "has no vocabulary");
     make_text("long", 2000);
     expect_failure("run -q -f long -c 100" UNLOADABLE, 1, "and the context 100 positions");
+    expect_failure("run -q -p x --logit-bias 5:1,4096:1" UNLOADABLE, 1,
+                   "--logit-bias 4096: the vocabulary has 4096 tokens");
     expect_failure("run -q -p 'Hello there' -c 1", 1, "context");
     assert_null(strstr(errors, "1 to 1"));
     assert_int_equal(run("run -q -p x -n 1 -c 1000000"), 0);
@@ -606,6 +613,12 @@ static void useless_options_are_told(void **state)
     assert_non_null(strstr(errors, "--think changes nothing"));
     assert_int_equal(run("run -q -p x -n 1"), 0);
     assert_int_equal(strlen(errors), 0); /* no seed either */
+    assert_int_equal(run("run -q -p x -n 1 --device none --policy lru --readers 2 --postfetch down"), 0);
+    assert_non_null(strstr(errors, "--policy changes nothing: the whole model is in RAM"));
+    assert_non_null(strstr(errors, "--readers changes nothing"));
+    assert_non_null(strstr(errors, "--postfetch changes nothing: no device"));
+    assert_int_equal(run("run -q -p x -n 1 --device none --ram 48M --policy lru --readers 2"), 0);
+    assert_int_equal(strlen(errors), 0);
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     expect_failure("run -q -p x --device auto --vram 1G", 1, "needs a device, and there is none: ");
     assert_true(strlen(strstr(errors, "none: ")) > 20); /* and why */

@@ -837,8 +837,8 @@ static void file_moves_aside(void **state)
     check_says(&err, path);
     assert_true(exists(path));
     assert_int_equal(mo_profile_file_read(in_folder("none.json"), &q, &err), MO_ENOENT);
-    assert_int_equal(mo_profile_file_read(folder, &q, &err), MO_EINVAL);
-    assert_int_equal(mo_profile_file_add(folder, p, NULL, &err), MO_EINVAL); /* nor is a directory */
+    assert_int_equal(mo_profile_file_read(folder, &q, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_profile_file_add(folder, p, NULL, &err), MO_EUNSUPPORTED); /* nor is a directory */
     /* A hundred are enough. */
     for (int i = 6; i <= 100; i++) {
         snprintf(aside, sizeof aside, "%s.aside-%d", path, i);

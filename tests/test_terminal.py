@@ -154,6 +154,8 @@ def test_line_ends_and_byte_order_mark():
         with open(path("prompt"), "wb") as f:
             f.write(text)
         assert plain == answer("-n", "12", "-f", path("prompt")), text
+    for text in ("One\ntwo\r\n", "One\r\ntwo\r", "\ufeffOne\r\ntwo\r\n"):  # as $(cat FILE) gives them
+        assert plain == answer("-n", "12", "-p", text), text
     assert plain != answer("-p", "One two", "-n", "12") or plain != answer("-p", "One", "-n", "12")
     assert answer("-p", "One", "-n", "8", "--raw") == answer("-n", "8", "--raw", text="One\r\n")
 

@@ -40,7 +40,7 @@ static mo_status measure(int fd, const char *path, uint64_t *bytes, mo_error *er
         return mo_fail(err, MO_EIO, "%s: its size cannot be asked for: %s", path, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
-        return mo_fail(err, MO_EINVAL, "%s: is a directory; give the file inside it", path);
+        return mo_fail(err, MO_EUNSUPPORTED, "%s: is a directory; give the file inside it", path);
     }
     off_t end = S_ISREG(st.st_mode) ? st.st_size : S_ISBLK(st.st_mode) ? lseek(fd, 0, SEEK_END) : -1;
     if (end < 0) {

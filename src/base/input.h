@@ -7,7 +7,7 @@
 typedef struct mo_input mo_input;
 
 /* Opens a regular file (or a block device) for reading. On failure *out is NULL and err names the path:
- * MO_ENOENT (no such file), MO_EINVAL (a directory), MO_EUNSUPPORTED (a pipe or device), MO_EIO. */
+ * MO_ENOENT (no such file), MO_EUNSUPPORTED (a directory, pipe or device), MO_EIO. */
 mo_status mo_input_open(const char *path, mo_input **out, mo_error *err);
 
 void mo_input_close(mo_input *input); /* NULL is allowed */

@@ -439,6 +439,8 @@ int cli_chat(int argc, char **argv)
     }
     l.vocabulary = true;
     l.thinking = cli_thinking_of(&r.thinking);
+    l.bias = s.bias;
+    l.discovers = r.discover > 0;
     cli_session_file *saved = NULL;
     code = CLI_OK;
     if (r.session) {

@@ -83,6 +83,34 @@ static bool has_vocabulary(const mo_file *file)
     return false;
 }
 
+/* Logits of the model; 0 when the header does not say. */
+static int64_t vocabulary(const mo_file *file)
+{
+    mo_tensor_info t;
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
+        if (strcmp(t.name, "token_embd.weight") == 0) {
+            return t.size[1];
+        }
+    }
+    return 0;
+}
+
+static bool biases_fit(const char *command, const mo_file *file, const char *bias)
+{
+    const int64_t most = bias ? vocabulary(file) : 0;
+    int32_t id;
+    float value;
+    while (most > 0 && cli_pairs_next(&bias, &id, &value)) {
+        if (id >= most) {
+            fprintf(stderr,
+                    "moraine %s: --logit-bias %" PRId32 ": the vocabulary has %" PRId64 " tokens, from 0\n",
+                    command, id, most);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What a session will hold; 0 when the header does not say. */
 static int64_t positions(const mo_file_info *info, const cli_loading *l)
 {
@@ -103,6 +131,9 @@ static bool check_header(const char *command, const char *path, const mo_file *f
                 "bench "
                 "take such models\n",
                 command, path);
+        return false;
+    }
+    if (!biases_fit(command, file, l->bias)) {
         return false;
     }
     if (mo_file_summarize(file, &info, sizeof info, &err) != MO_OK) {

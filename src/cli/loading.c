@@ -121,9 +121,41 @@ static bool can_think(const mo_model *model)
     return differ;
 }
 
+/* Of the options about experts that come and go, those that were given to a model that is all in RAM. */
+static void tell_resident(const char *command, const cli_loading *l)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } options[] = {
+        {l->policy && strcmp(l->policy, "auto") != 0, "--policy"},
+        {strcmp(l->predict, "off") == 0, "--predict off"},
+        {l->readers > 0, "--readers"},
+        {strcmp(l->io, "auto") != 0, "--io"},
+        {l->skip_missing, "--skip-missing"},
+        {l->discovers, "--discover"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].given) {
+            fprintf(stderr, "moraine %s: note: %s changes nothing: the whole model is in RAM\n", command,
+                    options[i].name);
+        }
+    }
+}
+
 /* Options that change nothing with this model on this machine are not passed over in silence. */
 static void tell_useless(const char *command, const cli_loading *l, mo_model *model)
 {
+    mo_tier_report tiers;
+    mo_device_report device;
+    mo_model_tiers(model, &tiers, sizeof tiers);
+    mo_model_device(model, &device, sizeof device);
+    if (!device.name && strcmp(tiers.mode, "resident") == 0) {
+        tell_resident(command, l);
+    }
+    if (l->postfetch && !device.name) {
+        fprintf(stderr, "moraine %s: note: --postfetch changes nothing: no device is used\n", command);
+    }
     if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
         fprintf(stderr,
                 "moraine %s: note: --%s changes nothing: this model's chat format has no switch for it\n",

@@ -16,6 +16,8 @@ typedef struct cli_loading {
     bool own_context;     /* `context` is the command's choice, not the user's */
     bool vocabulary;      /* it needs one */
     mo_thinking thinking; /* what was asked for */
+    const char *bias;     /* pairs of tokens, which must be in its vocabulary, and numbers; NULL: none */
+    bool discovers;       /* it reads experts ahead of a text */
     uint64_t ram;
     const char *policy, *predict, *io;
     int64_t readers;

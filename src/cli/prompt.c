@@ -10,16 +10,20 @@
 
 #include "infile.h"
 
-/* Removes what an editor or another system puts around a text. */
-static void clean(char *text, size_t *length)
+/* Removes what an editor or another system puts around a text. Of one that was typed as an argument a last newline stays,
+ * unless it comes from such a system. */
+static void clean(char *text, size_t *length, bool typed)
 {
+    const bool marked = *length > 0 && (text[*length - 1] == '\r' ||
+                                        (*length > 1 && memcmp(text + *length - 2, "\r\n", 2) == 0));
+    *length -= *length > 0 && text[*length - 1] == '\r'; /* what $(...) leaves of a last line */
     size_t from = *length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, to = 0;
     for (; from < *length; from++) {
         if (text[from] != '\r' || from + 1 == *length || text[from + 1] != '\n') {
             text[to++] = text[from];
         }
     }
-    to -= to > 0 && text[to - 1] == '\n';
+    to -= (!typed || marked) && to > 0 && text[to - 1] == '\n';
     text[to] = '\0';
     *length = to;
 }
@@ -64,10 +68,13 @@ char *cli_prompt_read(const char *given, const char *file, size_t *length)
     if (given) {
         text = strdup(given);
         *length = strlen(given);
+        if (text) {
+            clean(text, length, true);
+        }
         size_t more_length = 0;
         char *more = stdin_has_text() ? read_beside(&more_length) : NULL;
         if (more) {
-            clean(more, &more_length);
+            clean(more, &more_length, false);
         }
         if (more_length > 0) {
             text = join(text, more, length, more_length);
@@ -80,7 +87,7 @@ char *cli_prompt_read(const char *given, const char *file, size_t *length)
         }
         text = cli_read_file("run", file ? file : "-", length);
         if (text) {
-            clean(text, length);
+            clean(text, length, false);
         }
     }
     if (text && strspn(text, " \t\n\r") == *length) {

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "check.h"
 #include "commands.h"
 #include "messages.h"
 #include "options.h"
@@ -89,6 +90,9 @@ int cli_quantize(int argc, char **argv)
         fprintf(stderr,
                 "moraine quantize: say what to convert: --experts, --rest, --output or --embedding\n");
         return CLI_USAGE;
+    }
+    if (!cli_check_writable("quantize", "the output", argv[first + 1])) {
+        return CLI_FAILED;
     }
     cli_progress_begin(&progress, "quantizing", 0);
     cli_signals_discard_part(argv[first + 1]);

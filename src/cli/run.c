@@ -182,6 +182,8 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     cli_loading settings = *l;
     settings.vocabulary = true;
     settings.thinking = cli_thinking_of(&r->thinking);
+    settings.bias = s->bias;
+    settings.discovers = r->discover > 0;
     if (!cli_loading_kv("run", l, &kv)) {
         return CLI_USAGE;
     }

@@ -504,9 +504,12 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
         first.model = models[i];
         first.alias = i == 0 ? common->alias : NULL;
-        if (cli_check_model("serve", models[i], &first.loading) != CLI_OK ||
-            !set_spec(&first, NULL, &specs[count++])) {
-            return CLI_USAGE;
+        code = cli_check_model("serve", models[i], &first.loading);
+        if (code == CLI_OK && !set_spec(&first, NULL, &specs[count++])) {
+            code = CLI_USAGE;
+        }
+        if (code != CLI_OK) {
+            return code;
         }
     }
     if (s->models_file && !add_sections(s, common, specs, &count)) {

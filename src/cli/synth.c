@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "commands.h"
 #include "messages.h"
 #include "options.h"
@@ -131,5 +132,5 @@ int cli_synth(int argc, char **argv)
         snprintf(default_path, sizeof default_path, "%s.gguf", argv[first]);
         path = default_path;
     }
-    return make(argv[first], path, &chosen);
+    return cli_check_writable("synth", "the output", path) ? make(argv[first], path, &chosen) : CLI_FAILED;
 }

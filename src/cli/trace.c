@@ -211,6 +211,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
     }
     cli_loading settings = *l;
     settings.vocabulary = true;
+    settings.bias = s->bias;
     sampling.quiet = r->quiet;
     for (int i = 0; i < r->texts.count; i++) {
         if (!cli_check_readable("trace", "--text", r->texts.item[i])) {
