@@ -58,6 +58,19 @@ test("tools can be required", async () => {
   await refused(client.messages.create({ ...greedy, tools, tool_choice: { type: "tool", name: "nothing" } }), 400);
 });
 
+test("formats and thinking have their effect, and odd histories are taken", async () => {
+  const a = await client.messages.create({ ...greedy, max_tokens: 50, response_format: { type: "json_schema", json_schema: { schema: { const: [1, 2] } } } });
+  assert.deepEqual(JSON.parse(a.content[0].text), [1, 2]);
+  for (const more of [{ logprobs: true }, { n: 2 }]) await refused(client.messages.create({ ...greedy, ...more }), 400);
+  const content = [
+    { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: { query: "q" } },
+    { type: "web_search_tool_result", tool_use_id: "srvtoolu_1", content: [{ type: "web_search_result", title: "sunny", url: "u", encrypted_content: "", page_age: null }] },
+    { type: "tool_use", id: "toolu_1", name: "get_weather", input: "{\"city\":" },
+  ];
+  const messages = [{ role: "user", content: "x" }, { role: "assistant", content }, { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1", content: "r" }] }];
+  assert.equal((await client.messages.create(say("", { messages }))).content[0].text, "It is sunny in Bern.");
+});
+
 test("tokens are counted", async () => {
   const counted = await client.messages.countTokens({ model: "pebble", messages: greedy.messages });
   const { usage } = await client.messages.create(greedy);

@@ -53,6 +53,16 @@ test("formats hold", async () => {
   assert.equal(typeof JSON.parse(a.message.content).ok, "boolean");
 });
 
+test("a call that is cut is a call without its arguments", async () => {
+  for (let num_predict = 1; num_predict < 30; num_predict += 4) {
+    const asked = { model: "scripted", messages: [{ role: "user", content: "say @call" }], tools, options: { num_predict } };
+    const { message, done_reason } = await client.chat(asked);
+    assert.equal(done_reason, "length");
+    assert.ok("I look.".startsWith(message.content), message.content);
+    for (const call of message.tool_calls ?? []) assert.equal(typeof call.function.arguments, "object");
+  }
+});
+
 test("errors are the client's own", async () => {
   const bad = await refused(client.chat({ model: "pebble", messages, options: { temperature: "hot" } }), 400);
   assert.match(bad.message, /temperature/);

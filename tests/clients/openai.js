@@ -70,6 +70,24 @@ test("tools are called, run and answered", async () => {
   assert.deepEqual(asked, [{ city: "Bern", days: 2 }]);
 });
 
+test("a call that comes back is cached as it was made, and one that is cut stays a call", async () => {
+  const asked = say(`@call ${Date.now()}`, { tools });
+  const first = await client.chat.completions.stream({ ...asked, stream_options: { include_usage: true } }).finalChatCompletion();
+  const { role, content, tool_calls } = first.choices[0].message; // clients drop thoughts
+  const messages = [...asked.messages, { role, content, tool_calls }, { role: "tool", tool_call_id: tool_calls[0].id, content: "sunny" }];
+  const second = await client.chat.completions.create({ ...asked, messages });
+  assert.equal(second.choices[0].message.content, "It is sunny in Bern.");
+  assert.ok(second.usage.prompt_tokens_details.cached_tokens >= first.usage.total_tokens - 2, JSON.stringify([first.usage, second.usage]));
+  let begun = 0;
+  for (let max_tokens = 1; max_tokens < first.usage.completion_tokens; max_tokens += 3) {
+    const cut = (await client.chat.completions.create({ ...asked, max_tokens })).choices[0];
+    assert.equal(cut.finish_reason, "length");
+    assert.ok("I look.".startsWith(cut.message.content ?? ""), cut.message.content);
+    begun += cut.message.tool_calls?.length ?? 0;
+  }
+  assert.ok(begun > 2);
+});
+
 test("required tools are called by any model", async () => {
   for (const tool_choice of ["required", { type: "function", function: { name: "get_weather" } }]) {
     const a = await client.chat.completions.create({ ...greedy, max_tokens: 300, tools, tool_choice });
@@ -140,12 +158,28 @@ test("responses call tools and go on", async () => {
   assert.equal(typeof parsed.output_parsed.ok, "boolean");
 });
 
+test("responses take items of other servers, and name what they leave out", async () => {
+  const input = [
+    { role: "user", content: "x" }, { type: "item_reference", id: "msg_1" },
+    { type: "local_shell_call", id: "s", call_id: "c", status: "completed", action: { type: "exec", command: ["ls"], env: {} } },
+    { type: "local_shell_call_output", id: "c", output: "sunny" },
+  ];
+  const a = await client.responses.create({ model: "scripted", input });
+  assert.equal(a.output_text, "It is sunny in Bern.");
+  assert.match(a.warnings[0], /^input\[1\]/);
+});
+
 test("errors are the client's own", async () => {
   const bad = await refused(client.chat.completions.create({ ...greedy, temperature: "hot" }), 400);
   assert.equal(bad.param, "temperature");
   assert.ok(bad instanceof OpenAI.BadRequestError);
   const long = await refused(client.chat.completions.create({ ...greedy, messages: [{ role: "user", content: "fox ".repeat(5000) }] }), 400);
   assert.equal(long.code, "context_length_exceeded");
+  for (const [field, value] of Object.entries({ best_of: 2, echo: true, suffix: "x", modalities: ["text", "audio"], guided_regex: "a" })) {
+    assert.match((await refused(client.chat.completions.create({ ...greedy, [field]: value }), 400)).message, new RegExp(field));
+  }
+  const none = Object.fromEntries([...Array(4096).keys()].map((i) => [i, -100]));
+  assert.equal((await refused(client.chat.completions.create({ ...greedy, logit_bias: none }), 400)).param, "logit_bias");
   await refused(client.embeddings.create({ model: "pebble", input: "x" }), 501);
 });
 
