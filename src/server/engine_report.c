@@ -28,6 +28,14 @@ void srv_engine_describe(srv_engine *e, srv_engine_report *out)
     out->disk_failures = kept.disk_failures;
 }
 
+void srv_engine_tokens(srv_engine *e, uint64_t *prompt, uint64_t *predicted)
+{
+    pthread_mutex_lock(&e->lock);
+    *prompt = e->counts.prompt_tokens;
+    *predicted = e->counts.predicted_tokens;
+    pthread_mutex_unlock(&e->lock);
+}
+
 int srv_engine_jobs(srv_engine *e, srv_job_report *out, int limit)
 {
     const double now = srv_now();

@@ -222,6 +222,8 @@ typedef struct srv_engine_report {
 } srv_engine_report;
 
 void srv_engine_describe(srv_engine *engine, srv_engine_report *out);
+/* The tokens that were computed of prompts, and generated, so far: for those who ask often. */
+void srv_engine_tokens(srv_engine *engine, uint64_t *prompt, uint64_t *predicted);
 /* At most `limit` are written; they return how many there are. */
 int srv_engine_jobs(srv_engine *engine, srv_job_report *out, int limit);
 int srv_engine_slots(srv_engine *engine, srv_slot_report *out, int limit);

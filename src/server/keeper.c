@@ -9,19 +9,19 @@ static void take_pulse(srv_model *model)
 {
     const int64_t now = srv_list_now();
     const double seconds = (double)(now - model->pulse_ns) * 1e-9;
-    srv_engine_report r;
+    uint64_t prompt, predicted;
     if (model->state != SRV_MODEL_LOADED || seconds < 1.0) {
         return;
     }
-    srv_engine_describe(model->engine, &r);
+    srv_engine_tokens(model->engine, &prompt, &predicted);
     /* An engine that was opened since begins at 0. */
-    const uint64_t prompt = r.prompt_tokens >= model->pulse_prompt ? model->pulse_prompt : 0;
-    const uint64_t predicted = r.predicted_tokens >= model->pulse_predicted ? model->pulse_predicted : 0;
-    model->pulse = (srv_pulse){.prompt_tokens_s = (double)(r.prompt_tokens - prompt) / seconds,
-                               .predicted_tokens_s = (double)(r.predicted_tokens - predicted) / seconds};
+    const bool same = prompt >= model->pulse_prompt && predicted >= model->pulse_predicted;
+    model->pulse = (srv_pulse){
+        .prompt_tokens_s = (double)(prompt - (same ? model->pulse_prompt : 0)) / seconds,
+        .predicted_tokens_s = (double)(predicted - (same ? model->pulse_predicted : 0)) / seconds};
     model->pulse_ns = now;
-    model->pulse_prompt = r.prompt_tokens;
-    model->pulse_predicted = r.predicted_tokens;
+    model->pulse_prompt = prompt;
+    model->pulse_predicted = predicted;
 }
 
 void *srv_keeper_run(void *user)
