@@ -67,6 +67,7 @@ static bool hear(void *user, const srv_event *event)
     c->timings = *event->timings;
     if (event->kind == SRV_DONE || event->kind == SRV_FAILED) {
         c->lasts++;
+        c->ended_at = seconds_now();
         c->last = event->kind;
         c->status = event->error ? event->error->status : MO_OK;
         if (c->order) {
@@ -75,6 +76,9 @@ static bool hear(void *user, const srv_event *event)
     }
     const bool act = c->act_after && c->events == c->act_after;
     const bool stay = !c->leave_after || c->events < c->leave_after;
+    if (!stay) {
+        c->left_at = seconds_now();
+    }
     const bool pause = c->pause_after && c->events == c->pause_after;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);

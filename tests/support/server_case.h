@@ -50,8 +50,9 @@ typedef struct client {
     /* What it does after so many events; 0: never. */
     int pause_after, leave_after, act_after;
     void (*act)(struct client *client);
-    void *user;      /* of act */
-    uint64_t *order; /* of ends: a common counter */
+    void *user;               /* of act */
+    double left_at, ended_at; /* seconds_now(): it was cancelled, or wanted no more; its last event */
+    uint64_t *order;          /* of ends: a common counter */
     uint64_t place;
     struct client *beside; /* whose tokens are counted: when this one starts, and at its first token */
     int at_start, at_first;
