@@ -194,6 +194,22 @@ static void a_second_signal_leaves_nothing_behind(void **state)
     }
 }
 
+/* Nothing half written stays behind, whoever closes the terminal. */
+static void a_lost_terminal_ends_every_command(void **state)
+{
+    (void)state;
+    static const char *const long_ones[] = {
+        "run -p 'Tell me a story.' --ignore-eos -c 100000 </dev/null",
+        "bench --prefill 100000 --rounds 1",
+        "synth qwen3-30b-a3b --layers 6 --threads 1 -o hung",
+        "chat -c 100000 --max-tokens -1",
+    };
+    for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) {
+        expect_end(long_ones[i], 0.3, SIGHUP);
+    }
+    assert_false(exists("hung") || exists("hung.moraine-part"));
+}
+
 /* Who started it so wants it to outlive Ctrl-C. */
 static void an_ignored_signal_stays_ignored(void **state)
 {
@@ -666,6 +682,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signals_end_every_command),
         cmocka_unit_test(a_second_signal_leaves_nothing_behind),
+        cmocka_unit_test(a_lost_terminal_ends_every_command),
         cmocka_unit_test(an_ignored_signal_stays_ignored),
         cmocka_unit_test(trace_into_an_unread_pipe_ends),
         cmocka_unit_test(trace_keeps_what_it_has),

@@ -459,6 +459,26 @@ def test_chat_sigterm():
         assert [r for r, _ in messages("term%d.session" % busy)] == ["user", "assistant"]
 
 
+def test_chat_loses_its_terminal():
+    """While an answer comes: it ends, and the session keeps what was said before."""
+    s = path("lost.session")
+    t = chat("--session", s, *ENDLESS)
+    t.type(FOX + "\r")
+    time.sleep(0.5)
+    t.type("\x03")
+    t.prompt()
+    t.type("And then?\r")
+    time.sleep(0.5)
+    pid = t.child.pid
+    os.close(t.child.fileno())  # what closing a window does
+    for _ in range(100):
+        if os.path.exists(s) and os.waitpid(pid, os.WNOHANG)[0]:
+            break
+        time.sleep(0.05)
+    assert messages("lost.session")[0] == ("user", FOX), messages("lost.session")
+    assert not [n for n in os.listdir(FOLDER) if ".part" in n]
+
+
 def test_chat_ctrl_d():
     t = chat("-n", "4")
     leave(t)

@@ -359,10 +359,10 @@ static int talk(const request *r, cli_generation *g, const cli_session_file *sav
     if ((!saved || go_on_with(&chat, saved, r->session)) &&
         (!r->system || cli_conversation_say(&chat.c, "system", r->system))) {
         code = converse(&chat, r->history);
-    }
-    if (code == CLI_OK && r->session) {
-        cli_signals_patience(); /* what was said until a signal is kept whole */
-        code = cli_session_file_write(r->session, g, &chat.c, false) ? CLI_OK : CLI_FAILED;
+        if (r->session) {
+            cli_signals_patience(); /* what was said until a signal, or until the terminal went, is kept whole */
+            code = cli_session_file_write(r->session, g, &chat.c, false) ? code : CLI_FAILED;
+        }
     }
     cli_conversation_close(&chat.c);
     return code;

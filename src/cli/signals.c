@@ -111,6 +111,7 @@ void cli_signals_catch(bool staying)
     has_deadline = timer_create(CLOCK_MONOTONIC, &event, &deadline) == 0;
     catch_one(SIGINT, on_signal);
     catch_one(SIGTERM, on_signal);
+    catch_one(SIGHUP, on_signal);
 }
 
 bool cli_interrupted(void)

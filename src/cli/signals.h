@@ -1,4 +1,4 @@
-/* Signals: Ctrl-C and SIGTERM, for all commands in one place. The first one asks for an end: it cancels the feed that
+/* Signals: Ctrl-C, SIGTERM and the SIGHUP of a terminal that goes, for all commands in one place. The first one asks for an end: it cancels the feed that
  * runs, and callbacks and loops that look at cli_interrupted() give up. Whatever has not come to its end soon after is
  * ended by a timer, so that no setting makes anybody wait. The exit code is 128 + the signal's number. A second signal
  * ends the program at once, and like the timer it removes what is half written. A signal that was ignored when the
@@ -8,7 +8,7 @@
 
 #include <moraine.h>
 
-/* For main(): catches both from now on. `stays`: Ctrl-C ends what runs and not the command (chat). Signals that tell of
+/* For main(): catches them from now on. `stays`: Ctrl-C ends what runs and not the command (chat). Signals that tell of
  * failed writes are ignored: the write says so itself. */
 void cli_signals_catch(bool stays);
 
@@ -26,7 +26,7 @@ void cli_interrupt_forget(void);
 void cli_interrupt_catch(void);
 void cli_interrupt_release(void);
 
-/* The exit code of a command that returned `code`: 130 or 143 after a signal that was not forgotten, as shells count. */
+/* The exit code of a command that returned `code`: 128 and its number after a signal that was not forgotten, as shells count. */
 int cli_interrupt_code(int code);
 
 /* What follows is short and should not be lost: the timer lets it be. */
