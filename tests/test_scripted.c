@@ -268,6 +268,9 @@ static void tools_are_told_in_the_models_own_way(void **state)
         {"{{ messages }}<" BAR "tool" MARK "calls" MARK "begin" BAR ">```json",
          "function<" BAR "tool" MARK "sep" BAR ">name\n```json\n"},
         {"{{ messages }}", "{\"tool_call\": {\"name\": "},
+        {"<|start|><|channel|><|message|><|end|>",
+         "namespace functions {\n\ntype get_weather = (_: {\ncity?: string,\n}) => any;\n\n} // namespace "
+         "functions"},
     };
     const scripted_script script = {NULL, "No."};
     mo_error err;

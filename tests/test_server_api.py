@@ -23,6 +23,8 @@ PROGRAM = os.path.join(BUILD, "moraine")
 FOLDER = tempfile.mkdtemp(prefix="moraine-api-")
 SLOW = 4 if os.environ.get("MO_SLOW") else 1  # builds with sanitizers
 CALL = '<think>\\nlook\\n</think>\\n\\nI look.\\n<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Bern", "days": 2}}\\n</tool_call>'
+HARMONY = ('<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>'
+           '{"city": "Bern", "days": 2}<|call|>')
 TWO = ('<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Bern", "days": 1}}\\n</tool_call>\\n'
        '<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Z\u00fcrich", "days": 3}}\\n</tool_call>')
 
@@ -42,6 +44,7 @@ def make_models():
     program = os.path.join(BUILD, "tests", "make_scripted_model")
     subprocess.run([program, path("scripted.gguf"), "@tests/data/server/hermes.jinja", "Hello there, friend.", "@call", CALL, "@two", TWO,
                     "sunny", "It is sunny in Bern."], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, path("bare.gguf"), "", HARMONY, "sunny", "<|channel|>final<|message|>It is sunny.<|return|>"], check=True, stdout=subprocess.DEVNULL)
     shutil.copy("models/pebble.gguf", path("pebble.gguf"))
 
 
@@ -49,7 +52,7 @@ class Server:
     def __init__(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
         environment["XDG_CACHE_HOME"] = path("cache")
-        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), "--port", "0", "--profile", "off",
+        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), "--port", "0", "--profile", "off",
                                          "--models-max", "2", "--ctx", "2048", "--threads", "2"], stderr=subprocess.PIPE, env=environment, text=True)
         self.lines, self.port, self.ready = [], None, threading.Event()
         threading.Thread(target=self.read, daemon=True).start()
@@ -877,6 +880,19 @@ def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
     system = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
     told = s.post("/apply-template", {"model": "pebble", "messages": system + messages, "tools": [TOOL]})["prompt"]
     assert "Let me\nsee." in told and "sunny" in told and "Be brief." in told and told.count("<|im_start|>system") == 1, told
+
+
+@test
+def harmony_calls_without_a_template(s):
+    body = {"model": "bare", "messages": HELLO, "tools": [TOOL], "temperature": 0, "max_tokens": 100}
+    prompt = s.post("/apply-template", body)["prompt"]
+    assert "// The weather\ntype get_weather = (_: {\ncity: string,\ndays: number,\n}) => any;" in prompt and "commentary channel" in prompt
+    for choice in ("auto", "required"):
+        a = s.post("/v1/chat/completions", {**body, "tool_choice": choice})["choices"][0]
+        assert a["message"]["reasoning_content"] == "hm" and a["finish_reason"] == "tool_calls", a
+        assert json.loads(a["message"]["tool_calls"][0]["function"]["arguments"]) == {"city": "Bern", "days": 2}
+    turn = HELLO + [a["message"], {"role": "tool", "tool_call_id": a["message"]["tool_calls"][0]["id"], "content": "sunny"}]
+    assert s.post("/v1/chat/completions", {**body, "messages": turn})["choices"][0]["message"]["content"] == "It is sunny."
 
 
 @test

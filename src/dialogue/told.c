@@ -1,9 +1,11 @@
-/* Told: DeepSeek's models were trained on headings for tools and on marks around calls; all others get the generic text. */
+/* Told: DeepSeek's models were trained on headings for tools and on marks around calls, gpt-oss on types of functions and a
+ * channel for calls; all others get the generic text. */
 #include "dialogue/told.h"
 
 #include "base/status.h"
 #include "dialogue/bytes.h"
 #include "dialogue/generic.h"
+#include "dialogue/typescript.h"
 
 static void add_tool(mo_bytes *to, const mo_tools *tools, size_t i)
 {
@@ -36,19 +38,33 @@ static void add_form(mo_bytes *to, const mo_dialogue *d)
                           "parameters.");
 }
 
+static void tell_deepseek(mo_bytes *to, const mo_dialogue *d, const mo_tools *tools)
+{
+    mo_bytes_add_text(to, "## Tools\nYou have access to the following tools:\n\n");
+    for (size_t i = 0; i < mo_tools_count(tools); i++) {
+        add_tool(to, tools, i);
+    }
+    add_form(to, d);
+}
+
+static void tell_harmony(mo_bytes *to, const mo_tools *tools)
+{
+    mo_bytes_add_text(to, "# Tools\n\n## functions\n\n");
+    mo_typescript_tools(to, tools);
+    mo_bytes_add_text(to, "\n\nCalls to these tools must go to the commentary channel: 'functions'.");
+}
+
 mo_status mo_told_text(const mo_dialogue *d, const mo_tools *tools, bool required, char **text, mo_error *err)
 {
     const mo_style_id calls = mo_dialogue_calls(d);
     mo_bytes to = {0};
     *text = NULL;
-    if (calls != MO_STYLE_DEEPSEEK3 && calls != MO_STYLE_DEEPSEEK31) {
-        return mo_generic_text(tools, required, text, err);
+    switch (calls) {
+    case MO_STYLE_DEEPSEEK3:
+    case MO_STYLE_DEEPSEEK31: tell_deepseek(&to, d, tools); break;
+    case MO_STYLE_HARMONY: tell_harmony(&to, tools); break;
+    default: return mo_generic_text(tools, required, text, err);
     }
-    mo_bytes_add_text(&to, "## Tools\nYou have access to the following tools:\n\n");
-    for (size_t i = 0; i < mo_tools_count(tools); i++) {
-        add_tool(&to, tools, i);
-    }
-    add_form(&to, d);
     mo_bytes_add_text(&to, required ? " You must call a tool now." : "");
     if (to.failed) {
         mo_bytes_free(&to);

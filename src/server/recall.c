@@ -239,7 +239,7 @@ static size_t end_of_turn(const mo_model *model, const srv_tokens *t)
     return t->count;
 }
 
-/* The tokens that are known, without the one that ended the answer, and the rest of the rendering. */
+/* The tokens that are known, and the rest of the rendering. */
 static bool put_together(const srv_recall *r, const int32_t *known, size_t count, size_t message,
                          srv_rendering *rendered)
 {
@@ -250,8 +250,10 @@ static bool put_together(const srv_recall *r, const int32_t *known, size_t count
     good = good && whole.tokens.count > turn.tokens.count &&
            memcmp(whole.tokens.ids, turn.tokens.ids, turn.tokens.count * sizeof *known) == 0;
     if (good) {
-        count -= count > 0 && mo_token_ends(model, known[count - 1]);
+        /* The token that ended the answer is in the rendering again, or else it stays. */
         const size_t from = end_of_turn(model, &turn.tokens), rest = whole.tokens.count - from;
+        const bool again = from < turn.tokens.count || whole.tokens.ids[from] == known[count - 1];
+        count -= mo_token_ends(model, known[count - 1]) && again;
         int32_t *all = malloc((count + rest) * sizeof *all);
         if (!all || (int64_t)(count + rest) >= r->context) { /* with its thoughts it may be too long */
             free(all);

@@ -97,7 +97,7 @@ static bool add_line(json_t *message, const char *line)
                                                            : json_string(line)) == 0;
 }
 
-/* Calls and their results for templates that know neither: as the model was asked to write them, and as what a user says. */
+/* Calls and their results for templates, and formats without one, that know neither: as JSON, and as what a user says. */
 static bool tell_calls(json_t *messages)
 {
     bool good = true;
@@ -140,6 +140,19 @@ static bool tell_calls(json_t *messages)
     return good;
 }
 
+/* Formats without a template have a place for roles and texts alone: old thoughts and names are left out, as templates leave them
+ * out. */
+static void keep_texts(json_t *messages)
+{
+    size_t i;
+    json_t *message;
+    json_array_foreach(messages, i, message)
+    {
+        json_object_del(message, "reasoning_content");
+        json_object_del(message, "name");
+    }
+}
+
 /* The server's variables, and the request's over them. */
 static json_t *variables(const srv_parameters *p, const char *given)
 {
@@ -162,8 +175,12 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     bool good = messages ? true : no_memory(fault);
     const bool shown = tools->list && mo_model_shows_tools(model);
     good = good && (!tools->list || shown || tell_tools(model, messages, tools, fault));
-    if (good && !mo_model_shows_tools(model) && strcmp(mo_model_tool_format(model), "generic") == 0) {
+    if (good && !mo_model_shows_tools(model) &&
+        (!mo_model_chat_template(model, NULL) || strcmp(mo_model_tool_format(model), "generic") == 0)) {
         good = tell_calls(messages) || no_memory(fault);
+    }
+    if (!mo_model_chat_template(model, NULL)) {
+        keep_texts(messages);
     }
     json_t *context = good ? json_pack("{s:O}", "messages", messages) : NULL;
     if (context && shown) {
