@@ -487,9 +487,33 @@ static void a_connection_that_ends_is_not_promised(void **state)
     (void)state;
     assert_null(strstr(ask_more("GET /health", "", NULL), "Keep-Alive"));
     assert_null(strstr(ask("GET /health HTTP/1.0\r\n\r\n"), "Keep-Alive"));
-    const char *answer = ask_more("POST /nothing", "Transfer-Encoding: chunked\r\n", NULL);
+    const char *answer =
+        ask("POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n");
     check_answer(answer, 404, NULL);
     assert_null(strstr(answer, "Keep-Alive"));
+}
+
+static void a_client_that_is_refused_while_it_sends_hears_why(void **state)
+{
+    (void)state;
+    static char body[900000];
+    char header[160];
+    memset(body, 'x', sizeof body);
+    const int fd = dial();
+    snprintf(header, sizeof header,
+             "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", sizeof body);
+    for (int i = 0; i < 2; i++) { /* and its connection goes on */
+        send_text(fd, header);
+        for (size_t at = 0; at < sizeof body; at += sizeof body / 9) {
+            send_bytes(fd, body + at, sizeof body / 9);
+            usleep(5000);
+        }
+        check_answer(receive(fd, "null}}", 5), 404, "Keep-Alive");
+    }
+    send_text(fd, "POST /nothing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+                  "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    check_answer(receive(fd, "null}}", 5), 404, "Keep-Alive");
+    close(fd);
 }
 
 static void a_client_that_leaves_is_noticed_while_it_waits(void **state)
@@ -925,6 +949,7 @@ int main(int argc, char **argv)
         UNIT(headers_that_are_too_large_are_refused),
         UNIT(connections_are_used_again),
         UNIT(a_connection_that_ends_is_not_promised),
+        UNIT(a_client_that_is_refused_while_it_sends_hears_why),
         UNIT(a_client_that_leaves_is_noticed_while_it_waits),
         UNIT(a_client_that_leaves_is_noticed_while_it_hears),
         UNIT(many_that_wait_do_not_stop_others),

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "server/listener.h"
 
@@ -121,13 +122,12 @@ static enum MHD_Result take_body(srv_arrival *a, struct MHD_Connection *connecti
     return a->refused && a->body_seen > limit + (4 << 20) ? MHD_NO : MHD_YES;
 }
 
-/* A refused request without a body, or with one that is soon read: then the connection can go on. Other bodies are not waited
- * for, and the connection ends. */
-static bool small_body(const srv_arrival *a)
+/* Is the body of a refused request read all the same? A client that is still sending when its connection ends may never see
+ * the answer. One that asks first does not send, and where bodies end must be certain. */
+static bool reads_body(const srv_arrival *a)
 {
-    const char *length = srv_request_header(a->q, "Content-Length");
-    const bool chunked = srv_request_header(a->q, "Transfer-Encoding") != NULL;
-    return !a->close && !chunked && (!length || strtoll(length, NULL, 10) <= 64 << 10);
+    const char *expects = srv_request_header(a->q, "Expect");
+    return !a->close && !(expects && strcasecmp(expects, "100-continue") == 0);
 }
 
 enum MHD_Result srv_passage_on_access(void *user, struct MHD_Connection *connection, const char *url,
@@ -144,7 +144,7 @@ enum MHD_Result srv_passage_on_access(void *user, struct MHD_Connection *connect
     if (!a->seen) {
         a->seen = true;
         srv_gate_check(a, connection, method, version);
-        if (a->refused && !small_body(a)) {
+        if (a->refused && !reads_body(a)) {
             a->dispatched = a->close = true;
             return send_answer(a, connection);
         }
