@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -51,16 +52,19 @@ def a_lost_device_changes_no_answer():
         expected = [answer[0] for answer in together(s, bodies)]
         after = spoken(s, generation(40, prompt="The hen"))[0]
     lost = 0
-    for work in (2000, 3000, 4500):  # while prompts are read, and while answers stream
+    for work in (2000, 3000, 4500, 7000):  # while prompts are read, and while answers stream
         with Server("--device", "sim", "--cache-dir", tempfile.mkdtemp(dir=FOLDER), wait=False,
                     env={"MORAINE_SIM": "fault=lost:%d" % work}) as s:
-            assert s.ready.wait(60 * SLOW) and not s.ended, s.log()
+            assert s.ready.wait(60 * SLOW), s.log()
+            if s.ended:  # lost while the model was sent: an error, since the device was asked for
+                assert "was lost" in s.log(), s.log()
+                continue
             assert [answer[0] for answer in together(s, bodies)] == expected, (work, s.log())
             assert spoken(s, generation(40, prompt="The hen"))[0] == after
             assert [answer[0] for answer in together(s, bodies)] == expected  # from what was kept
             lost += s.get("/v1/moraine/status")["models"][0]["device"]["lost"]
             s.stop()
-    assert lost >= 2, lost
+    assert lost > 0, lost
 
 
 def a_model_file_that_is_cut_short_fails_requests_until_it_is_whole():
@@ -115,7 +119,7 @@ def a_full_disk_costs_only_what_would_have_been_kept():
         assert s.log().count("sessions are kept in memory only") == 1, s.log()  # once
         again = s.post("/v1/completions", {"prompt": long % 0, "max_tokens": 1})
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 20, again  # in memory they are
-        assert "moraine_disk_failures_total 3" in s.ask("GET", "/metrics")[1]
+        assert re.search(r"(?m)^moraine_disk_failures_total [3-9]", s.ask("GET", "/metrics")[1])
         s.stop()
     assert os.listdir(folder) == [], os.listdir(folder)
 
