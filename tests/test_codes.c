@@ -172,7 +172,7 @@ static void run_chunk(int seed, const mo_kernels *k, results *out)
     const int64_t window = seed % 3 ? 128 : pick(&s, 1, 100), last = pick(&s, 1, 128 - tokens + 1);
     cache c = open_cache(shape, 3);
     const mo_kv_head kv = head_of(&c, seed % 2);
-    mo_seen spans[8];
+    mo_seen spans[8] = {{0, 0}};
     for (int64_t i = 0; i < tokens; i++) {
         const int64_t end = last + i, begin = end > window ? end - window : 0;
         spans[i] = (mo_seen){128 + begin, 128 + end};

@@ -124,7 +124,7 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
 /* Logits of all positions under a setting; free() them. */
 static float *logits_of(const oracle *o, const setting *set)
 {
-    sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab)), .vocab = o->vocab};
+    sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab) + 1), .vocab = o->vocab};
     mo_model *model = open_model(o->path, set);
     mo_session *session = open_session(model, set->kv);
     feed(session, o->tokens, ORACLE_TOKENS, set->step, &s);
