@@ -188,6 +188,14 @@ static inline vf vf_max_trees(const vf r[LANES])
 {
     return vpmaxq_f32(vpmaxq_f32(r[0], r[1]), vpmaxq_f32(r[2], r[3]));
 }
+static inline float vf_largest(vf a)
+{
+    return vmaxvq_f32(a);
+}
+static inline int32_t vi_total(vi a)
+{
+    return vaddvq_s32(a);
+}
 
 /* As in lanes_avx512.h. */
 static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)

@@ -68,9 +68,7 @@ static bool code(const float *x, int64_t n, int8_t *high, int8_t *low, float *sc
     {
         most = vf_max(most, vf_abs(get(row + i, n - i)));
     }
-    float lane[LANES];
-    vf_store(lane, most);
-    const float amax = largest(lane, LANES);
+    const float amax = vf_largest(most);
     const bool zero = !finite || amax < MO_CODE_TINY;
     const float inverse = zero ? 0.0f : MO_CODE_MOST / amax;
     *scale = zero ? 0.0f : amax / MO_CODE_MOST;
@@ -139,9 +137,7 @@ INLINE float largest_of(const vf *parts)
     for (int j = 1; j < UNIT_PARTS; j++) {
         most = vf_max(most, parts[j]);
     }
-    float lane[LANES];
-    vf_store(lane, most);
-    return largest(lane, LANES);
+    return vf_largest(most) + 0.0f;
 }
 
 /* Sums to scores, of the units of a span; the largest. */
@@ -227,15 +223,10 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
             vf_store(x + i + j * LANES, w);
         }
     }
-    float count[LANES];
-    uint32_t all = 0;
-    for (int j = 0; j < UNIT_PARTS; j++) {
-        vf_store(count, vf_of_bits(sum[j]));
-        for (int i = 0; i < LANES; i++) {
-            all += mo_bits_of(count[i]);
-        }
+    for (int j = 1; j < UNIT_PARTS; j++) {
+        sum[0] = vi_add(sum[0], sum[j]);
     }
-    *l = (float)(int32_t)all * MO_SHARE_BACK;
+    *l = (float)vi_total(sum[0]) * MO_SHARE_BACK;
     return largest_of(most);
 }
 

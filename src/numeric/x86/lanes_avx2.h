@@ -194,6 +194,18 @@ static inline vf vf_max_trees(const vf r[LANES])
 {
     TREES(_mm256_max_ps, r);
 }
+static inline float vf_largest(vf a)
+{
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+static inline int32_t vi_total(vi a)
+{
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
+}
 
 /* As in lanes_avx512.h. */
 static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)

@@ -205,6 +205,15 @@ static inline vf vf_max_trees(const vf r[LANES])
 {
     TREES(_mm512_max_ps, r);
 }
+/* Of all lanes: the largest, where none is NaN; the sum, modulo 2^32. */
+static inline float vf_largest(vf a)
+{
+    return _mm512_reduce_max_ps(a);
+}
+static inline int32_t vi_total(vi a)
+{
+    return _mm512_reduce_add_epi32(a);
+}
 
 /* The bytes of 16 weights as codes_body.h makes them: byte 2 of a lane is the high one, byte 1 the low one plus 128. Out they go
  * in the order of mo_kv_slot(): words of the first eight and the last eight in turn. */
