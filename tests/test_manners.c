@@ -597,6 +597,21 @@ static void standard_output_that_cannot_be_written(void **state)
     assert_null(strstr(errors, "cannot write"));
 }
 
+/* What was closed is not taken by a file of the program's own, into which messages or results would go. */
+static void standard_files_that_are_closed(void **state)
+{
+    (void)state;
+    write_file("ids", "1 2 3 4 5 6 7 8", 15);
+    assert_int_equal(run("eval --tokens ids --save-logits open.rows"), 0);
+    assert_int_equal(run("eval --tokens ids --save-logits shut.rows 0<&- 2>&-"), 0);
+    assert_int_equal(run("--version; cmp open.rows shut.rows"), 0);
+    assert_int_equal(run("run -q -p x -n 2 >&-"), 1);
+    assert_non_null(strstr(errors, "cannot write to standard output"));
+    assert_int_equal(run("run -q -n 2 <&-"), 1);
+    assert_non_null(strstr(errors, "the prompt is empty"));
+    assert_int_equal(run("bench --prefill 8 --decode 0 --rounds 1 2>&- | grep -q prefill"), 0);
+}
+
 static void compared_rows_are_counted(void **state)
 {
     (void)state;
@@ -699,6 +714,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(logits_are_saved_behind_a_link),
         cmocka_unit_test(a_profile_that_cannot_be_written_fails_at_the_end),
         cmocka_unit_test(standard_output_that_cannot_be_written),
+        cmocka_unit_test(standard_files_that_are_closed),
         cmocka_unit_test(compared_rows_are_counted),
         cmocka_unit_test(ids_have_no_zero_bytes),
         cmocka_unit_test(useless_options_are_told),

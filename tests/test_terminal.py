@@ -540,6 +540,12 @@ def test_chat_lines_that_go_on():
     assert messages("open.session")[0] == ("user", "never closed"), messages("open.session")
 
 
+def test_chat_of_lines_with_a_nul():
+    ended = run("-n", "4", "--session", path("nul.session"), command="chat", text=b"one\0two\n")
+    assert ended.returncode == 0 and "NUL byte" in ended.err, ended
+    assert messages("nul.session")[0] == ("user", "one")
+
+
 def test_chat_history():
     """Another chat finds what was typed in this one, messages of several lines too; nobody else reads it."""
     shutil.rmtree(os.path.join(FOLDER, "cache"), ignore_errors=True)

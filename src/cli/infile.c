@@ -42,7 +42,7 @@ char *cli_read_file(const char *command, const char *path, size_t *length)
         why = "it is larger than 256 MiB";
     }
     if (why) {
-        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path, why);
+        fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, input ? "standard input" : path, why);
         free(text);
         text = NULL;
     } else if (text) {

@@ -173,6 +173,9 @@ static const char *plain_line(cli_lines *l)
     if (got < 0) {
         return NULL;
     }
+    if (strlen(l->line) < (size_t)got) {
+        fprintf(stderr, "moraine chat: a line has a NUL byte, which no message can hold: it ends there\n");
+    }
     if (!l->begun && strncmp(l->line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
         memmove(l->line, l->line + 3, (size_t)got - 2);
     }

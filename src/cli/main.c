@@ -1,9 +1,12 @@
 /* The program: finds the subcommand and leaves the rest to it. Uses moraine.h alone. */
 #include <moraine.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "learning.h"
@@ -124,8 +127,21 @@ static int run(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
+/* A file that is opened must not become what was closed when the program began: messages would end up in it. Writing to
+ * closed standard output fails as before. */
+static void occupy_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+            const int got = open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+            (void)got; /* the lowest number that is free: fd */
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    occupy_standard_files();
     cli_signals_catch(argc > 1 && strcmp(argv[1], "chat") == 0);
     mo_log_set(on_log, NULL, wanted_level());
     int code = cli_learning_code(run(argc, argv));
