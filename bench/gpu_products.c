@@ -1,6 +1,8 @@
-/* gpu_products [INDEX] [TOKENS]: how fast a GPU's products for few tokens read matrices, at the shapes of gpt-oss-20b and
+/* gpu_products [INDEX] [TOKENS]: how fast a GPU's products for 1 to 64 tokens read matrices, at the shapes of gpt-oss-20b and
  * Qwen3-30B, against a plain copy of its memory. Every figure is the best of several runs of a program of many ops, each on
- * another copy of its matrices, so that no cache holds them. */
+ * another copy of its matrices, so that no cache holds them. Experts: up to 8 tokens row by row, as a worklist; from 2 tokens
+ * on in groups, every token with other experts, drawn at random. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,7 @@
 #include "numeric/format.h"
 #include "numeric/kinds.h"
 
-enum { ROUNDS = 7, OPS = 40, TOKENS_MAX = 8, USED_MAX = 8 };
+enum { ROUNDS = 7, OPS = 40, TOKENS_MAX = 64, WORKLIST_TOKENS = 8, USED_MAX = 8, EXPERTS_MAX = 128 };
 
 #define POOL_BYTES ((int64_t)2 << 30) /* of matrices: far more than any cache */
 #define OUT_FLOATS ((int64_t)TOKENS_MAX * 262144)
@@ -183,19 +185,19 @@ static void bench_product(bench *b, const product *p, int tokens)
 typedef struct experts {
     const char *name;
     mo_type in, down;
-    int width, hidden, used;
+    int width, hidden, experts, used;
     mo_activation activation;
 } experts;
 
 static const experts layers[] = {
-    {"gpt-oss experts (MXFP4)", MO_MXFP4, MO_MXFP4, 2880, 2880, 4, MO_SWIGLU_OSS},
-    {"Qwen3 experts (Q4_K)", MO_Q4_K, MO_Q4_K, 2048, 768, 8, MO_SWIGLU},
-    {"Qwen3 experts (Q4_K, down Q6_K)", MO_Q4_K, MO_Q6_K, 2048, 768, 8, MO_SWIGLU},
+    {"gpt-oss experts (MXFP4)", MO_MXFP4, MO_MXFP4, 2880, 2880, 32, 4, MO_SWIGLU_OSS},
+    {"Qwen3 experts (Q4_K)", MO_Q4_K, MO_Q4_K, 2048, 768, 128, 8, MO_SWIGLU},
+    {"Qwen3 experts (Q4_K, down Q6_K)", MO_Q4_K, MO_Q6_K, 2048, 768, 128, 8, MO_SWIGLU},
 };
 
 typedef struct worklist {
     mo_dwork head;
-    mo_dwork_item item[TOKENS_MAX * USED_MAX];
+    mo_dwork_item item[WORKLIST_TOKENS * USED_MAX];
 } worklist;
 
 static void bench_experts(bench *b, const experts *e, int tokens)
@@ -241,6 +243,94 @@ static void bench_experts(bench *b, const experts *e, int tokens)
     report(b, name, rows * (2 * part + last), 2 * time_ops(b, both, 2 * OPS));
 }
 
+/* ---- Experts in groups ---- */
+
+typedef struct grouping {
+    mo_dgroup part[3][EXPERTS_MAX]; /* of gate, up and down */
+    int32_t pick[TOKENS_MAX * USED_MAX];
+} grouping;
+
+static mo_daddr grouping_at(const bench *b, int i, size_t offset)
+{
+    return b->work + (mo_daddr)((size_t)i * sizeof(grouping) + offset);
+}
+
+/* Draws `used` experts of each token, then lists every expert's tokens. Returns how many experts have any. */
+static int draw(bench *b, const experts *e, int tokens, int64_t up_at, int64_t down_at, int64_t bytes,
+                grouping *g)
+{
+    static uint64_t seed = 5;
+    static uint8_t chosen[TOKENS_MAX][EXPERTS_MAX];
+    int count = 0, rows = 0;
+    memset(chosen, 0, sizeof chosen);
+    for (int t = 0; t < tokens; t++) {
+        for (int left = e->used; left > 0;) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            uint8_t *place = &chosen[t][(seed >> 33) % (uint64_t)e->experts];
+            left -= !*place;
+            *place = 1;
+        }
+    }
+    for (int x = 0; x < e->experts; x++) {
+        mo_dgroup own = {.expert = x, .first = rows};
+        for (int t = 0; t < tokens; t++) {
+            if (chosen[t][x]) {
+                g->pick[rows++] = t;
+                own.count++;
+            }
+        }
+        if (own.count > 0) {
+            const mo_daddr base = next_bytes(b, bytes);
+            const mo_daddr at[3] = {base, base + (mo_daddr)up_at, base + (mo_daddr)down_at};
+            for (int part = 0; part < 3; part++) {
+                g->part[part][count] = own;
+                g->part[part][count].data = at[part];
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+static void bench_groups(bench *b, const experts *e, int tokens)
+{
+    static mo_op ops[3 * OPS];
+    static grouping all[OPS];
+    const int64_t in = e->hidden * mo_format_row_bytes(mo_format_of((uint32_t)e->in), e->width);
+    const int64_t last = e->width * mo_format_row_bytes(mo_format_of((uint32_t)e->down), e->hidden);
+    const int64_t up_at = (in + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    const int rows = tokens * e->used;
+    int64_t distinct = 0;
+    mo_error err = {0};
+    for (int i = 0; i < OPS; i++) {
+        const int count = draw(b, e, tokens, up_at, 2 * up_at, 2 * up_at + last, &all[i]);
+        distinct += count;
+        for (int part = 0; part < 3; part++) {
+            const bool down = part == 2;
+            ops[3 * i + part] =
+                (mo_op){.kind = MO_OP_GROUPED,
+                        .grouped = {.in = down ? acts_at(b->hidden, rows, e->hidden)
+                                               : acts_at(b->acts, tokens, e->width),
+                                    .pick = down ? 0 : grouping_at(b, i, offsetof(grouping, pick)),
+                                    .groups = grouping_at(
+                                        b, i, offsetof(grouping, part) + (size_t)part * sizeof all->part[0]),
+                                    .count = count,
+                                    .rows = rows,
+                                    .most = tokens,
+                                    .matrix = {.type = down ? e->down : e->in,
+                                               .rows = down ? e->width : e->hidden,
+                                               .cols = down ? e->hidden : e->width},
+                                    .y = b->y,
+                                    .stride = down ? e->width : e->hidden}};
+        }
+    }
+    check(mo_copy_in(b->stream, b->work, all, sizeof all, &err), &err);
+    check(mo_dstream_wait(b->stream, &err), &err);
+    char name[96];
+    snprintf(name, sizeof name, "%s: groups", e->name);
+    report(b, name, distinct * (2 * in + last) / OPS, 3 * time_ops(b, ops, 3 * OPS));
+}
+
 int main(int argc, char **argv)
 {
     const int index = argc > 1 ? atoi(argv[1]) : 0, tokens = argc > 2 ? atoi(argv[2]) : 1;
@@ -259,7 +349,8 @@ int main(int argc, char **argv)
     b.acts = allocate(&b, acts_bytes);
     b.hidden = allocate(&b, acts_bytes);
     b.y = allocate(&b, OUT_FLOATS * 4);
-    b.work = allocate(&b, OPS * (int64_t)sizeof(worklist));
+    b.work = allocate(
+        &b, OPS * (int64_t)(sizeof(worklist) > sizeof(grouping) ? sizeof(worklist) : sizeof(grouping)));
     check(mo_device_clear(b.stream, b.acts, (size_t)acts_bytes, &err), &err);
     check(mo_device_clear(b.stream, b.hidden, (size_t)acts_bytes, &err), &err);
     fill_pool(&b);
@@ -271,7 +362,12 @@ int main(int argc, char **argv)
         bench_product(&b, &products[i], tokens);
     }
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        bench_experts(&b, &layers[i], tokens);
+        if (tokens <= WORKLIST_TOKENS) {
+            bench_experts(&b, &layers[i], tokens);
+        }
+        if (tokens > 1) {
+            bench_groups(&b, &layers[i], tokens);
+        }
     }
     const mo_daddr all[] = {b.pool, b.acts, b.hidden, b.y, b.work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

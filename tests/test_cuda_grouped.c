@@ -11,7 +11,7 @@
 
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/tile.h"
+#include "device/cuda/strip.h"
 #include "numeric/half.h"
 #include "numeric/reference/reference.h"
 #include "random.h"
@@ -287,7 +287,7 @@ static void wide_tiles(void **state)
 static void middle_tiles(void **state)
 {
     (void)state;
-    const grouping g = {.groups = 4, .count = {1, 65, 30, 9}, .pick = true, .compute = 80, .sms = 1};
+    const grouping g = {.groups = 4, .count = {1, 65, 60, 39}, .pick = true, .compute = 80, .sms = 1};
     const grouping old = {.groups = 1, .count = {100}, .dress = true, .compute = 75, .sms = 1};
     for (int i = 0; i < TYPES; i++) {
         assert_shape(check_grouped(types[i], 70, odd_cols(types[i]), &g), types[i], "middle");
@@ -295,13 +295,13 @@ static void middle_tiles(void **state)
     }
 }
 
-static void narrow_tiles(void **state)
+static void strips(void **state)
 {
     (void)state;
     const grouping g = {
         .groups = 6, .count = {1, 0, 2, 8, 16, 23}, .pick = true, .dress = true, .compute = 90, .sms = 1};
     for (int i = 0; i < TYPES; i++) {
-        assert_shape(check_grouped(types[i], 67, odd_cols(types[i]), &g), types[i], "narrow");
+        assert_shape(check_grouped(types[i], 67, odd_cols(types[i]), &g), types[i], "strip");
     }
 }
 
@@ -334,7 +334,8 @@ static void short_and_long_rows(void **state)
 }
 
 /* Several matrices of one op, of all folds; and one that is absent. */
-static void check_product(const mo_type *mix, int count, int64_t tokens, int64_t cols, int compute, int sms)
+static const char *check_product(const mo_type *mix, int count, int64_t tokens, int64_t cols, int compute,
+                                 int sms)
 {
     uint64_t seed = 9 + (uint64_t)tokens;
     mo_acts acts = make_acts(tokens, cols, &seed, ORDINARY);
@@ -370,6 +371,7 @@ static void check_product(const mo_type *mix, int count, int64_t tokens, int64_t
         free(y[i]);
     }
     free(acts.x);
+    return kernel;
 }
 
 static void several_matrices(void **state)
@@ -383,6 +385,24 @@ static void several_matrices(void **state)
         check_product(same, 5, tokens[i], 512, 90, 1);
         check_product(mixed, 5, tokens[i], 256, 90, 1);
         check_product(rest, 3, tokens[i], 256, 75, 100);
+    }
+}
+
+/* Strips: every format, one for each warp (rows enough for the one multiprocessor) and one for all (for many). */
+static void strips_of_products(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = {2, 8, 11, 32};
+    for (int i = FLOATS; i < TYPES; i++) {
+        const int64_t cols = odd_cols(types[i]);
+        for (int t = 0; t < 4; t++) {
+            assert_string_equal(check_product(&types[i], 1, tokens[t], cols, 90, 1),
+                                tokens[t] <= 16 ? "mo_strip_product_few" : "mo_strip_product");
+            assert_string_equal(check_product(&types[i], 1, tokens[t], 3 * cols, 75, 1000),
+                                "mo_strip_product_few");
+        }
+        const mo_type both[] = {types[i], types[i]};
+        assert_string_equal(check_product(both, 2, 9, 2 * cols, 90, 1), "mo_strip_product");
     }
 }
 
@@ -419,17 +439,23 @@ static void sizes(void **state)
         const mo_fold fold = mo_tile_fold_of(types[i]);
         assert_true(mo_tile_lay(128, 128, 1, fold, span.chunks).bytes <= 99 * 1024);
         assert_true(mo_tile_lay(64, 64, 1, fold, span.chunks).bytes <= 64 * 1024);
-        assert_true(mo_tile_lay(64, 16, 2, fold, span.chunks).bytes <= 64 * 1024);
+        assert_true(mo_strip_lay(types[i], MO_STRIP_ROWS).bytes <= 64 * 1024);
+        assert_true(mo_strip_lay(types[i], MO_STRIP_SHARED_ROWS).bytes <= 64 * 1024);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),          cmocka_unit_test(refusals),
-        cmocka_unit_test(narrow_tiles),   cmocka_unit_test(middle_tiles),
-        cmocka_unit_test(wide_tiles),     cmocka_unit_test(short_and_long_rows),
-        cmocka_unit_test(hostile_values), cmocka_unit_test(several_matrices),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(strips),
+        cmocka_unit_test(strips_of_products),
+        cmocka_unit_test(middle_tiles),
+        cmocka_unit_test(wide_tiles),
+        cmocka_unit_test(short_and_long_rows),
+        cmocka_unit_test(hostile_values),
+        cmocka_unit_test(several_matrices),
     };
     return cmocka_run_group_tests_name("cuda grouped", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Float tile: F32, F16 and BF16 matrices times several tokens, in the 32-lane order: each warp has a few rows and a few
- * tokens, lane i the elements i, i + 32, ... of all of them. */
+ * tokens, lane i the elements i, i + 32, ... of all of them. Where rows are few, as a router's, a warp has one row and one
+ * token, and the block's warps the tokens of a row. */
 #ifndef MO_DEVICE_CUDA_FLOAT_TILE_CUH
 #define MO_DEVICE_CUDA_FLOAT_TILE_CUH
 
@@ -35,40 +36,18 @@ static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, cons
         const int i = job.first + min(t, job.count - 1);
         tokens[t] = in + (int64_t)(job.pick ? job.pick[i] : i) * job.cols;
     }
-    /* A warp with one row waits for memory more than it computes: it asks for several elements at once. */
-    constexpr int DEEP = ROWS == 1 ? 6 : 1;
-    int i = lane;
-    for (; i + 32 * (DEEP - 1) < job.cols; i += 32 * DEEP) {
-        float w[DEEP][ROWS], x[DEEP][MO_FLOAT_TOKENS];
-#pragma unroll
-        for (int d = 0; d < DEEP; d++) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                w[d][r] = mo_float_weight<TYPE>(rows[r], i + 32 * d);
-            }
-#pragma unroll
-            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
-                x[d][t] = tokens[t][i + 32 * d];
-            }
-        }
-#pragma unroll
-        for (int d = 0; d < DEEP; d++) {
-#pragma unroll
-            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    acc[r][t] = fmaf(w[d][r], x[d][t], acc[r][t]);
-                }
-            }
-        }
-    }
-    for (; i < job.cols; i += 32) { /* the last elements of a lane; others may have one fewer */
+    for (int i = lane; i < job.cols; i += 32) {
+        float w[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float w = mo_float_weight<TYPE>(rows[r], i);
+            w[r] = mo_float_weight<TYPE>(rows[r], i);
+        }
 #pragma unroll
-            for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
-                acc[r][t] = fmaf(w, tokens[t][i], acc[r][t]);
+        for (int t = 0; t < MO_FLOAT_TOKENS; t++) {
+            const float x = tokens[t][i];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                acc[r][t] = fmaf(w[r], x, acc[r][t]);
             }
         }
     }
@@ -86,9 +65,10 @@ static __device__ __forceinline__ void mo_float_run(const mo_tile_job &job, cons
     }
 }
 
-/* job.row is the first row of the thread block; a warp has ROWS of them. */
-template <int ROWS> static __device__ __forceinline__ void mo_float_block(mo_tile_job job, const mo_dacts &in)
+/* job.row is the first row of the thread block; a warp has some of them. */
+static __device__ __forceinline__ void mo_float_block(mo_tile_job job, const mo_dacts &in)
 {
+    constexpr int ROWS = MO_FLOAT_TILE_ROWS / MO_FLOAT_TILE_WARPS;
     job.row += (threadIdx.x >> 5) * ROWS;
     if (job.row >= job.rows) {
         return;
@@ -98,6 +78,60 @@ template <int ROWS> static __device__ __forceinline__ void mo_float_block(mo_til
     case MO_F32: mo_float_run<MO_F32, ROWS>(job, x); break;
     case MO_F16: mo_float_run<MO_F16, ROWS>(job, x); break;
     default: mo_float_run<MO_BF16, ROWS>(job, x); break;
+    }
+}
+
+/* ---- One row, a token for each warp ---- */
+
+/* A lane's sum is a chain: the elements of its next links are asked for together. Weights are there before the step's other
+ * kernels have ended, so those of the first links come while this one waits for them. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_float_chain(const mo_tile_job &job, const mo_dacts &in)
+{
+    constexpr int LINKS = 16;
+    const int lane = threadIdx.x & 31, token = job.first + min((int)threadIdx.x >> 5, job.count - 1);
+    const uint8_t *row = job.data + (int64_t)job.row * job.cols * (TYPE == MO_F32 ? 4 : 2);
+    const float *x = mo_at<const float>(in.x) + (int64_t)token * job.cols;
+    float w[LINKS], v[LINKS], acc = 0.0f;
+#pragma unroll
+    for (int j = 0; j < LINKS; j++) {
+        const int i = lane + 32 * j;
+        w[j] = i < job.cols ? mo_float_weight<TYPE>(row, i) : 0.0f;
+    }
+    mo_grid_begin();
+    for (int first = 0; first < job.cols; first += 32 * LINKS) {
+#pragma unroll
+        for (int j = 0; j < LINKS; j++) {
+            const int i = first + lane + 32 * j;
+            v[j] = i < job.cols ? x[i] : 0.0f;
+        }
+        float now[LINKS];
+#pragma unroll
+        for (int j = 0; j < LINKS; j++) {
+            const int i = first + lane + 32 * (LINKS + j);
+            now[j] = w[j];
+            w[j] = i < job.cols ? mo_float_weight<TYPE>(row, i) : 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < LINKS;
+             j++) { /* absent elements are skipped: adding +0 would change a sum of -0 */
+            acc = first + lane + 32 * j < job.cols ? fmaf(now[j], v[j], acc) : acc;
+        }
+    }
+    float value = mo_lane_sum(acc);
+    if (lane == 0 && (int)threadIdx.x >> 5 < job.count) {
+        value = job.scale ? value * *job.scale : value;
+        value = job.bias ? value + job.bias[job.row] : value;
+        job.y[(int64_t)token * job.stride + job.row] = value;
+    }
+}
+
+static __device__ __forceinline__ void mo_float_row(const mo_tile_job &job, const mo_dacts &in)
+{
+    switch (job.type) {
+    case MO_F32: mo_float_chain<MO_F32>(job, in); break;
+    case MO_F16: mo_float_chain<MO_F16>(job, in); break;
+    default: mo_float_chain<MO_BF16>(job, in); break;
     }
 }
 

@@ -1,9 +1,15 @@
-/* Launches of the matrix-matrix kernels of grouped.cu. */
+/* Launches of matrix-matrix products: strips (strip.cu) for few tokens, tiles (grouped.cu) for more. */
 #include "base/status.h"
-#include "device/cuda/launch.h"
+#include "device/cuda/strip_launch.h"
 #include "device/cuda/tile.h"
 
-enum { GRID_LIMIT = 65535 }; /* of y and z */
+enum {
+    GRID_LIMIT = 65535, /* of y and z */
+    STRIP_GROUP =
+        32, /* tokens of a group, on average, up to which strips are faster (measured, as the next two) */
+    STRIP_PRODUCT = 32, /* tokens of any product */
+    STRIP_MOST = 64,    /* and of one whose rows are few */
+};
 
 typedef struct shape {
     int rows, tokens, ahead, threads; /* as mo_shape in tile.cuh */
@@ -12,12 +18,11 @@ typedef struct shape {
 static const shape shapes[MO_TILE_SHAPES] = {
     [MO_TILE_WIDE] = {128, 128, 1, 256},
     [MO_TILE_MIDDLE] = {64, 64, 1, 128},
-    [MO_TILE_NARROW] = {64, 16, 2, 128},
 };
 
 #define NAMES(op, fold)                                                                                      \
     {                                                                                                        \
-        "mo_" op "_" fold "_wide", "mo_" op "_" fold "_middle", "mo_" op "_" fold "_narrow"                  \
+        "mo_" op "_" fold "_wide", "mo_" op "_" fold "_middle"                                               \
     }
 #define FOLDS(op)                                                                                            \
     {                                                                                                        \
@@ -33,9 +38,6 @@ static const char *const product_names[MO_FOLD_NONE][MO_TILE_SHAPES] = FOLDS("pr
  * row_tiles: of wide tiles, all groups together. */
 static mo_tile_shape choose_shape(int64_t average, int64_t row_tiles, int compute, int sms)
 {
-    if (average <= 16) {
-        return MO_TILE_NARROW;
-    }
     if (compute < 80 || average <= 48 || row_tiles * ((average + 127) / 128) < sms) {
         return MO_TILE_MIDDLE;
     }
@@ -99,6 +101,10 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     }
     const int64_t row_tiles = tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
     const int64_t average = g->most < tiles_of(g->rows, g->count) ? g->most : tiles_of(g->rows, g->count);
+    if (average <= STRIP_GROUP && g->count <= GRID_LIMIT) {
+        mo_cuda_launch_strip_grouped(g, out);
+        return 1;
+    }
     const mo_tile_shape chosen = choose_shape(average, row_tiles, compute, sms);
     const shape *s = &shapes[chosen];
     const int shared =
@@ -140,7 +146,7 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     const bool quantized = fold != MO_FOLD_NONE;
     const mo_tile_shape chosen = choose_shape(p->tokens, wide, compute, sms);
     const bool few = !quantized && few_rows(p, sms);
-    const int rows = quantized ? shapes[chosen].rows : few ? MO_FLOAT_TILE_WARPS : MO_FLOAT_TILE_ROWS;
+    const int rows = quantized ? shapes[chosen].rows : few ? 1 : MO_FLOAT_TILE_ROWS;
     const int tokens = quantized ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
@@ -159,6 +165,18 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     return status < 0 ? -1 : 1;
 }
 
+/* Would tiles, which take all tokens at once, leave multiprocessors without work? */
+static bool suits_strips(const mo_op_product *p, int sms)
+{
+    int64_t tiles = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) != MO_FOLD_NONE) {
+            tiles += tiles_of(p->matrix[i].rows, shapes[MO_TILE_MIDDLE].rows);
+        }
+    }
+    return p->tokens <= STRIP_MOST && tiles < sms;
+}
+
 int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     const mo_op_product *p = &op->product;
@@ -170,8 +188,9 @@ int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_l
             return -1;
         }
     }
-    int count = 0;
-    for (int fold = 0; fold <= MO_FOLD_NONE; fold++) {
+    const bool strips = p->tokens <= STRIP_PRODUCT || suits_strips(p, sms);
+    int count = strips ? mo_cuda_launch_strip_product(p, sms, out) : 0;
+    for (int fold = strips ? MO_FOLD_NONE : 0; fold <= MO_FOLD_NONE; fold++) {
         const int more = launch_fold(p, (mo_fold)fold, compute, sms, out + count, err);
         if (more < 0) {
             return -1;

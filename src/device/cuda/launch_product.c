@@ -24,10 +24,23 @@ static bool is_router(const mo_op_product *p)
     return rows > 0 && rows <= ROUTER_ROWS;
 }
 
+/* Strips read them faster than rows from two tokens on. */
+static bool all_quantized(const mo_op_product *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        const mo_format *f = p->matrix[i].type >= 0 ? mo_format_of((uint32_t)p->matrix[i].type) : NULL;
+        if (p->matrix[i].data && (!f || f->kind != MO_KIND_QUANTIZED)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     const mo_op_product *p = &op->product;
-    if (p->tokens > MO_ROWS_TOKENS || (p->tokens > 1 && is_router(p))) {
+    if (p->tokens > MO_ROWS_TOKENS || (p->tokens > 1 && all_quantized(p)) ||
+        (p->tokens > 1 && is_router(p))) {
         return mo_cuda_launch_product_wide(op, compute, sms, out, err);
     }
     int which = 0;

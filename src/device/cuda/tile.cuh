@@ -22,7 +22,7 @@
 #define MO_TILE_MAGIC_REAL 0x1.8p23f
 
 /* ROWS x TOKENS outputs by DOWN x ACROSS warps; a warp has 16-row pieces and 8-token pieces. AHEAD: steps whose copies
- * are under way; narrow tiles live from reading. */
+ * are under way. */
 template <int ROWS_, int TOKENS_, int DOWN_, int ACROSS_, int AHEAD_> struct mo_shape {
     static constexpr int ROWS = ROWS_, TOKENS = TOKENS_, DOWN = DOWN_, ACROSS = ACROSS_, AHEAD = AHEAD_;
     static constexpr int THREADS = 32 * DOWN * ACROSS;
@@ -30,7 +30,6 @@ template <int ROWS_, int TOKENS_, int DOWN_, int ACROSS_, int AHEAD_> struct mo_
 };
 typedef mo_shape<128, 128, 2, 4, 1> mo_shape_wide;
 typedef mo_shape<64, 64, 2, 2, 1> mo_shape_middle;
-typedef mo_shape<64, 16, 4, 1, 2> mo_shape_narrow;
 
 /* What one thread block computes: rows row .. of a matrix, tokens first .. first + count. It is in shared memory,
  * because registers are for accumulators. */
@@ -312,10 +311,10 @@ template <int FOLD> struct mo_tile_tokens_scale {
     float2 d, s, h;
 };
 
-template <int FOLD, class SHAPE>
+/* PLANE: floats from one kind of scale to the next. */
+template <int FOLD, int PLANE>
 static __device__ __forceinline__ mo_tile_rows_scale<FOLD> mo_tile_row_scales(const float *scales)
 {
-    constexpr int PLANE = MO_TILE_BLOCKS * SHAPE::ROWS;
     mo_tile_rows_scale<FOLD> o = {};
     o.a = *(const float2 *)scales;
     if constexpr (FOLD != MO_FOLD_PLAIN) {
@@ -330,10 +329,9 @@ static __device__ __forceinline__ mo_tile_rows_scale<FOLD> mo_tile_row_scales(co
     return o;
 }
 
-template <int FOLD, class SHAPE>
+template <int FOLD, int PLANE>
 static __device__ __forceinline__ mo_tile_tokens_scale<FOLD> mo_tile_token_scales(const float *scales)
 {
-    constexpr int PLANE = MO_TILE_BLOCKS * SHAPE::TOKENS;
     mo_tile_tokens_scale<FOLD> o = {};
     o.d = *(const float2 *)scales;
     if constexpr (FOLD == MO_FOLD_MINIMUM) {
@@ -376,6 +374,38 @@ static __device__ __forceinline__ float mo_tile_fold(float acc, float low, float
     }
 }
 
+/* M + the sums of one block of 32 for 16 rows and 8 tokens, or of its halves. */
+template <int FOLD>
+static __device__ __forceinline__ void mo_tile_sums(int32_t low[4], int32_t high[4], const uint32_t a[4],
+                                                    const uint32_t b[2], const int32_t magic[4])
+{
+    if constexpr (mo_tile_halves<FOLD>) {
+        mo_tile_mma16(low, a, b[0], magic);
+        mo_tile_mma16(high, a + 2, b[1], magic);
+    } else {
+        mo_tile_mma32(low, a, b, magic);
+        high[0] = high[1] = high[2] = high[3] = 0;
+    }
+}
+
+/* One block of 32 for 16 rows and 8 tokens: outputs of rows g, g, g + 8, g + 8; tokens 2t, 2t + 1, 2t, 2t + 1. */
+template <int FOLD>
+static __device__ __forceinline__ void
+mo_tile_piece(float acc[4], const uint32_t a[4], const uint32_t b[2], const mo_tile_rows_scale<FOLD> &rs,
+              float2 minus, float2 minus_b, const mo_tile_tokens_scale<FOLD> &ts, const int32_t magic[4])
+{
+    int32_t low[4], high[4];
+    mo_tile_sums<FOLD>(low, high, a, b, magic);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const bool odd = i & 1, below = i & 2;
+        acc[i] = mo_tile_fold<FOLD>(
+            acc[i], mo_tile_real(low[i]), mo_tile_real(high[i]), odd ? ts.d.y : ts.d.x, odd ? ts.s.y : ts.s.x,
+            odd ? ts.h.y : ts.h.x, below ? rs.a.y : rs.a.x, below ? rs.b.y : rs.b.x, below ? rs.c.y : rs.c.x,
+            below ? rs.d.y : rs.d.x, below ? minus.y : minus.x, below ? minus_b.y : minus_b.x);
+    }
+}
+
 /* One block of 32 for the warp's outputs: all 16-row pieces, the first N of its 8-token pieces. codes, acts and the
  * scales point at the lane's own. */
 template <int FOLD, class SHAPE, int N>
@@ -398,33 +428,19 @@ static __device__ __forceinline__ void mo_tile_multiply(float (*acc)[SHAPE::N][4
             b[n][0] = pair.x;
             b[n][1] = pair.y;
         }
-        ts[n] = mo_tile_token_scales<FOLD, SHAPE>(token_scale + piece);
+        ts[n] = mo_tile_token_scales<FOLD, MO_TILE_BLOCKS * SHAPE::TOKENS>(token_scale + piece);
     }
 #pragma unroll
     for (int m = 0; m < SHAPE::M; m++) {
         const uint4 words = *(const uint4 *)(codes + 16 * m * MO_TILE_K);
         const uint32_t a[4] = {words.x, words.y, words.z, words.w};
-        const mo_tile_rows_scale<FOLD> rs = mo_tile_row_scales<FOLD, SHAPE>(row_scale + 16 * m);
+        const mo_tile_rows_scale<FOLD> rs =
+            mo_tile_row_scales<FOLD, MO_TILE_BLOCKS * SHAPE::ROWS>(row_scale + 16 * m);
         const float2 minus = make_float2(-MO_TILE_MAGIC_REAL * rs.a.x, -MO_TILE_MAGIC_REAL * rs.a.y);
         const float2 minus_b = make_float2(-MO_TILE_MAGIC_REAL * rs.b.x, -MO_TILE_MAGIC_REAL * rs.b.y);
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            int32_t low[4], high[4] = {0, 0, 0, 0};
-            if constexpr (HALVES) {
-                mo_tile_mma16(low, a, b[n][0], magic);
-                mo_tile_mma16(high, a + 2, b[n][1], magic);
-            } else {
-                mo_tile_mma32(low, a, b[n], magic);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; i++) { /* rows g, g, g + 8, g + 8; tokens 2t, 2t + 1, 2t, 2t + 1 */
-                const bool odd = i & 1, below = i & 2;
-                acc[m][n][i] = mo_tile_fold<FOLD>(
-                    acc[m][n][i], mo_tile_real(low[i]), mo_tile_real(high[i]), odd ? ts[n].d.y : ts[n].d.x,
-                    odd ? ts[n].s.y : ts[n].s.x, odd ? ts[n].h.y : ts[n].h.x, below ? rs.a.y : rs.a.x,
-                    below ? rs.b.y : rs.b.x, below ? rs.c.y : rs.c.x, below ? rs.d.y : rs.d.x,
-                    below ? minus.y : minus.x, below ? minus_b.y : minus_b.x);
-            }
+            mo_tile_piece<FOLD>(acc[m][n], a, b[n], rs, minus, minus_b, ts[n], magic);
         }
     }
 }

@@ -11,7 +11,7 @@ enum {
     MO_TILE_BLOCKS = MO_TILE_K / 32, /* of 32 values in a step */
     MO_TILE_SLACK = 16,              /* bytes that an unaligned read may touch after the raw rows */
     MO_TILE_JOB = 256,               /* bytes for what the thread block has to do */
-    MO_FLOAT_TILE_ROWS = 32,         /* F32, F16, BF16: 8 warps of 4 rows, or of one where rows are few */
+    MO_FLOAT_TILE_ROWS = 32,         /* F32, F16, BF16: 8 warps of 4 rows; where rows are few, a block has one */
     MO_FLOAT_TILE_TOKENS = 8,
     MO_FLOAT_TILE_THREADS = 256,
     MO_FLOAT_TILE_WARPS = MO_FLOAT_TILE_THREADS / 32,
@@ -19,8 +19,7 @@ enum {
 
 typedef enum mo_tile_shape {
     MO_TILE_WIDE,   /* 128 rows x 128 tokens */
-    MO_TILE_MIDDLE, /* 64 x 64 */
-    MO_TILE_NARROW, /* 64 x 16: for few tokens, where reading the matrix is all the work */
+    MO_TILE_MIDDLE, /* 64 x 64; for fewer tokens see strip.h */
     MO_TILE_SHAPES
 } mo_tile_shape;
 
