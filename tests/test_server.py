@@ -841,6 +841,16 @@ def bench_measures_a_server():
     assert ended.returncode == 1 and "cannot be reached" in ended.stderr
 
 
+def bench_measures_a_model_without_a_vocabulary():
+    subprocess.run([PROGRAM, "synth", "smollm2-135m", "--layers", "1", "-o", path("blank.gguf"), "--force"], env=environment, check=True, capture_output=True)
+    with Server("-m", path("blank.gguf"), "--ctx", "512") as s:
+        ended = subprocess.run([PROGRAM, "bench", "--server", "http://127.0.0.1:%d" % s.port, "--prefill", "16", "--decode", "8", "--rounds", "1", "--json"],
+                               env=environment, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 0, ended.stderr
+        found = json.loads(ended.stdout)
+        assert found["tokens"] == 8 and found["first_token_p50_s"] > 0 and found["between_tokens_p99_s"] > 0, found
+
+
 def templates_can_be_given():
     with open(path("t.jinja"), "w") as f:
         f.write("<{{ messages[0].content }}|{{ mood }}>")

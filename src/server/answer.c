@@ -214,8 +214,12 @@ mo_status srv_answer_put(srv_answer *a, const srv_token *token, bool quiet, srv_
     }
     a->thoughts += srv_answer_thinking(a);
     const mo_status status = remember(a, token, err);
-    if (status != MO_OK || quiet || (!a->reply && !a->stream)) {
+    if (status != MO_OK || quiet) {
         return status;
+    }
+    if (!a->reply && !a->stream) { /* the token is all there is to tell */
+        tell(a, (srv_event){.kind = SRV_TEXT, .text = {"", 0}}, fn, user);
+        return MO_OK;
     }
     return take_apart(a, &token->id, false, fn, user, err);
 }

@@ -220,7 +220,8 @@ static void completion_event(srv_generation *g, size_t choice, const srv_event *
 {
     (void)fresh;
     const bool probable = g->parameters.logprobs && event->token_count > 0;
-    if (event->text.length > 0 || event->kind == SRV_PROGRESS || probable) {
+    const bool wordless = event->kind == SRV_TEXT && event->token_count > 0; /* without a vocabulary */
+    if (event->text.length > 0 || event->kind == SRV_PROGRESS || probable || wordless) {
         put_piece(g, choice, event, w);
     }
     if (event->kind == SRV_END) {

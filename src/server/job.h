@@ -15,7 +15,7 @@
 typedef enum srv_event_kind {
     SRV_STARTED, /* it has left the queue; `usage.cached_tokens` is known */
     SRV_PROGRESS, /* more of the prompt has been computed: usage.prompt_done; only where `progress` was asked for */
-    SRV_TEXT,    /* text of the answer */
+    SRV_TEXT,    /* text of the answer; empty, with a token, where the model has no vocabulary */
     SRV_THOUGHT, /* text of the model's reasoning */
     SRV_CALL, /* a tool call begins: text is its name, call its index in the choice, call_id its name for clients */
     SRV_ARGUMENTS, /* text is the next piece of the call's arguments, which are JSON */
