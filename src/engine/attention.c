@@ -152,29 +152,37 @@ static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, in
     }
 }
 
-/* Merges `queries` results of a chunk, from row `from` on, into the running ones from row `to` on; the first
- * chunk is taken as it is, but for codes. */
-static void merge_queries(const mo_forward *forward, mo_kv_type kv, bool first, int64_t queries,
-                          const mo_attend_space *s, int64_t from, int64_t to)
+/* What a chunk leaves of a query head; r of codes alone. */
+typedef struct chunk_result {
+    float m, l, r;
+    const float *o; /* [v_len] */
+} chunk_result;
+
+static chunk_result result_of(const mo_forward *forward, const mo_attend_space *s, int64_t row)
+{
+    return (chunk_result){
+        .m = s->m[row], .l = s->l[row], .r = s->r[row], .o = s->o + row * forward->layer->attention.v_len};
+}
+
+/* Merges it into the running result of row `to`; the first chunk is taken as it is, but for codes. */
+static void merge_query(const mo_forward *forward, mo_kv_type kv, bool first, const chunk_result *c,
+                        const mo_attend_space *s, int64_t to)
 {
     const int64_t n = forward->layer->attention.v_len;
-    for (const int64_t end = from + queries; from < end; from++, to++) {
-        if (kv == MO_KV_I16) {
-            if (first) {
-                s->M[to] = -INFINITY;
-                s->L[to] = 0.0f;
-                memset(s->O + to * n, 0, sizeof(float) * (size_t)n);
-            }
-            forward->k->merge_codes(&s->M[to], &s->L[to], s->O + to * n, s->m[from], s->l[from], s->r[from],
-                                    s->o + from * n, n);
-        } else if (first) {
-            s->M[to] = s->m[from];
-            s->L[to] = s->l[from];
-            memcpy(s->O + to * n, s->o + from * n, sizeof(float) * (size_t)n);
-        } else {
-            forward->k->attend_merge(&s->M[to], &s->L[to], s->O + to * n, s->m[from], s->l[from],
-                                     s->o + from * n, n);
+    float *O = s->O + to * n;
+    if (kv == MO_KV_I16) {
+        if (first) {
+            s->M[to] = -INFINITY;
+            s->L[to] = 0.0f;
+            memset(O, 0, sizeof(float) * (size_t)n);
         }
+        forward->k->merge_codes(&s->M[to], &s->L[to], O, c->m, c->l, c->r, c->o, n);
+    } else if (first) {
+        s->M[to] = c->m;
+        s->L[to] = c->l;
+        memcpy(O, c->o, sizeof(float) * (size_t)n);
+    } else {
+        forward->k->attend_merge(&s->M[to], &s->L[to], O, c->m, c->l, c->o, n);
     }
 }
 
@@ -219,9 +227,10 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
         int64_t first = 0;
         const int64_t found = seen_of_chunk(a, c, chunk, p0, count, spans, &first);
         attend_chunk(forward, &kv, spans, found, queries_from(forward, &all, first * group), s);
-        for (int64_t i = 0; i < found; i++) {
-            const bool begins = first_seen(a, p0 + first + i) / chunk * chunk == c;
-            merge_queries(forward, kv.type, begins, group, s, i * group, (first + i) * group);
+        for (int64_t i = 0; i < found * group; i++) {
+            const bool begins = first_seen(a, p0 + first + i / group) / chunk * chunk == c;
+            const chunk_result result = result_of(forward, s, i);
+            merge_query(forward, kv.type, begins, &result, s, first * group + i);
         }
     }
     for (int64_t i = 0; i < count; i++) {
@@ -262,26 +271,24 @@ static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Few tokens: chunks in parallel ----------------------------------------------------------- */
 
-/* From one partial result to the next, whatever the formats of the sessions. */
+/* From one partial result to the next. */
 static int64_t partial_stride(const mo_forward *forward)
 {
     return mo_kv_partial(MO_KV_I16, (int)forward->layer->attention.v_len);
 }
 
-/* A chunk's partial result: for each head of the token m, l, of codes r, then o. Here from a row, or back. */
-static void move_partial(const mo_forward *forward, mo_kv_type kv, int64_t chunk, int head,
-                         const mo_attend_space *s, int64_t row, bool back)
+/* A chunk's partial result, for each head of the token: m, l, r, then o. */
+static float *partial_at(const mo_forward *forward, int64_t chunk, int head)
 {
-    const mo_attention *a = &forward->layer->attention;
-    const int64_t singles = mo_kv_partial(kv, 0);
-    float *p = forward->w->partial + (chunk * a->heads + head) * partial_stride(forward);
-    float *single[] = {&s->m[row], &s->l[row], &s->r[row]};
-    for (int64_t i = 0; i < singles; i++) {
-        *(back ? single[i] : &p[i]) = back ? p[i] : *single[i];
-    }
-    p += singles;
-    float *o = s->o + row * a->v_len;
-    memcpy(back ? o : p, back ? p : o, sizeof(float) * (size_t)a->v_len);
+    return forward->w->partial + (chunk * forward->layer->attention.heads + head) * partial_stride(forward);
+}
+
+static void keep_partial(const mo_forward *forward, const chunk_result *c, float *out)
+{
+    out[0] = c->m;
+    out[1] = c->l;
+    out[2] = c->r;
+    memcpy(out + 3, c->o, sizeof(float) * (size_t)forward->layer->attention.v_len);
 }
 
 static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
@@ -309,7 +316,8 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         }
         attend_chunk(forward, &kv, &seen, 1, q, s);
         for (int g = 0; g < group; g++) {
-            move_partial(forward, kv.type, chunk, h * group + g, s, g, false);
+            const chunk_result result = result_of(forward, s, g);
+            keep_partial(forward, &result, partial_at(forward, chunk, h * group + g));
         }
     }
 }
@@ -326,9 +334,10 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_kv_type kv = forward->w->state_of[t]->kv;
         for (int64_t chunk = forward->w->chunk_first[t]; chunk < forward->w->chunk_first[t + 1]; chunk++) {
             for (int g = 0; g < group; g++) {
-                move_partial(forward, kv, chunk, h * group + g, s, g, true);
+                const float *p = partial_at(forward, chunk, h * group + g);
+                const chunk_result result = {.m = p[0], .l = p[1], .r = p[2], .o = p + 3};
+                merge_query(forward, kv, chunk == forward->w->chunk_first[t], &result, s, g);
             }
-            merge_queries(forward, kv, chunk == forward->w->chunk_first[t], group, s, 0, 0);
         }
         finish_heads(forward, kv, t, h, s->M, s->L, s->O);
     }
