@@ -206,13 +206,19 @@ static mo_status take_apart(srv_answer *a, const int32_t *token, bool cut, srv_a
     return status;
 }
 
+/* Is it in a thought now? */
+static bool in_thought(const srv_answer *a)
+{
+    return a->reply && mo_reply_in_thought(a->reply);
+}
+
 mo_status srv_answer_put(srv_answer *a, const srv_token *token, bool quiet, srv_answer_fn fn, void *user,
                          mo_error *err)
 {
     if (a->met >= 0) {
         return MO_OK;
     }
-    a->thoughts += srv_answer_thinking(a);
+    a->thoughts += in_thought(a);
     const mo_status status = remember(a, token, err);
     if (status != MO_OK || quiet) {
         return status;
@@ -254,16 +260,11 @@ int64_t srv_answer_thoughts(const srv_answer *answer)
 size_t srv_answer_thought_end(srv_answer *a, const int32_t **tokens)
 {
     size_t count = 0;
-    if (a->budget < 0 || a->thoughts < a->budget || !srv_answer_thinking(a) ||
+    if (a->budget < 0 || a->thoughts < a->budget || !in_thought(a) ||
         mo_reply_thought_end(a->reply, tokens, &count, NULL) != MO_OK) {
         return 0;
     }
     return count;
-}
-
-bool srv_answer_thinking(const srv_answer *answer)
-{
-    return answer->reply && mo_reply_in_thought(answer->reply);
 }
 
 const char *srv_answer_call(const srv_answer *answer, int index)

@@ -32,8 +32,6 @@ size_t srv_answer_rest(srv_answer *answer, const srv_token **tokens);
 /* The tokens that end the thought it is in, once the model has thought as long as it may; otherwise 0. */
 size_t srv_answer_thought_end(srv_answer *answer, const int32_t **tokens);
 
-bool srv_answer_thinking(const srv_answer *answer); /* is it in a thought now? */
-
 enum { SRV_CALL_ID = 64 };
 /* The id of a call it made; NULL: it made fewer. */
 const char *srv_answer_call(const srv_answer *answer, int index);

@@ -30,7 +30,6 @@ void srv_exchange_release(srv_request *q);
 bool srv_exchange_header(srv_request *q, const char *name, const char *value);
 /* More of the body. False when it is larger than `limit`; then it is forgotten. */
 bool srv_exchange_body(srv_request *q, const char *bytes, size_t length, size_t limit);
-size_t srv_exchange_body_bytes(const srv_request *q);
 void srv_exchange_who(srv_request *q, const char *client, const char *key, int priority);
 /* The i-th {} of the pattern; i ascends from 0. */
 bool srv_exchange_part(srv_request *q, const char *text, size_t length);

@@ -97,11 +97,6 @@ bool srv_exchange_body(srv_request *q, const char *bytes, size_t length, size_t 
     return true;
 }
 
-size_t srv_exchange_body_bytes(const srv_request *q)
-{
-    return q->body.length;
-}
-
 /* FNV-1a: clients are told apart, nothing more. */
 static uint64_t hash(uint64_t h, const char *text)
 {

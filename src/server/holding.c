@@ -151,11 +151,6 @@ int64_t srv_model_context(const srv_model *model)
     return model->window.context;
 }
 
-int srv_model_parallel(const srv_model *model)
-{
-    return model->window.parallel;
-}
-
 const srv_defaults *srv_model_defaults(const srv_model *model)
 {
     return &model->spec.defaults;

@@ -6,7 +6,8 @@
 
 #include "server/writer.h"
 
-int64_t srv_metadata_find(const mo_file *file, const char *key)
+/* The index of a key; -1: there is none. */
+static int64_t find(const mo_file *file, const char *key)
 {
     mo_metadata_info info;
     for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
@@ -65,7 +66,7 @@ json_t *srv_metadata_json(const mo_file *file, int64_t index, bool arrays)
 json_t *srv_metadata_text(const mo_file *file, const char *key)
 {
     mo_value value;
-    const int64_t index = srv_metadata_find(file, key);
+    const int64_t index = find(file, key);
     return index >= 0 && mo_file_metadata_value(file, index, 0, &value) && value.type == MO_VALUE_STRING
                ? text_json(value.as.s)
                : NULL;
@@ -74,8 +75,8 @@ json_t *srv_metadata_text(const mo_file *file, const char *key)
 json_t *srv_metadata_token(const mo_file *file, const char *key)
 {
     mo_value id, token;
-    const int64_t index = srv_metadata_find(file, key);
-    const int64_t tokens = srv_metadata_find(file, "tokenizer.ggml.tokens");
+    const int64_t index = find(file, key);
+    const int64_t tokens = find(file, "tokenizer.ggml.tokens");
     if (index < 0 || tokens < 0 || !mo_file_metadata_value(file, index, 0, &id) ||
         (id.type != MO_VALUE_U32 && id.type != MO_VALUE_U64) ||
         !mo_file_metadata_value(file, tokens, id.as.u, &token) || token.type != MO_VALUE_STRING) {

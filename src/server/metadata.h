@@ -6,8 +6,6 @@
 
 #include "moraine_tools.h"
 
-/* The index of a key; -1: there is none. */
-int64_t srv_metadata_find(const mo_file *file, const char *key);
 /* The value: arrays as lists where `arrays`, otherwise as empty ones. Bytes that are no UTF-8 are replaced. */
 json_t *srv_metadata_json(const mo_file *file, int64_t index, bool arrays);
 /* A text; NULL: there is none. A new reference. */

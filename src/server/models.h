@@ -32,7 +32,6 @@ srv_engine *srv_model_engine(const srv_model *model);
 const char *srv_model_path(const srv_model *model);
 const char *srv_model_id(const srv_model *model);  /* to be echoed */
 int64_t srv_model_context(const srv_model *model); /* positions of one sequence */
-int srv_model_parallel(const srv_model *model);
 const srv_defaults *srv_model_defaults(const srv_model *model);
 
 /* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as nobody

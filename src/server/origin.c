@@ -36,7 +36,8 @@ bool srv_host_name(const char *host, char *name, int size)
     return true;
 }
 
-bool srv_host_is_loopback(const char *name)
+/* Is it localhost, 127.*, or ::1? */
+static bool is_loopback(const char *name)
 {
     const size_t length = strlen(name);
     const bool local = length > 10 && strcmp(name + length - 10, ".localhost") == 0;
@@ -63,7 +64,7 @@ bool srv_host_allowed(const srv_origins *origins, const char *host)
     if (!srv_host_name(host, name, sizeof name)) {
         return false;
     }
-    return !origins->loopback || srv_host_is_loopback(name) || listed(origins->hosts, name);
+    return !origins->loopback || is_loopback(name) || listed(origins->hosts, name);
 }
 
 bool srv_origin_allowed(const srv_origins *origins, const char *origin, const char *host, bool *answer)
@@ -87,7 +88,7 @@ bool srv_origin_allowed(const srv_origins *origins, const char *origin, const ch
             strncmp(origin, "vscode-webview://", 17) == 0) { /* no page of the web has it */
             return true;
         }
-        if (origins->loopback && srv_host_name(authority, name, sizeof name) && srv_host_is_loopback(name)) {
+        if (origins->loopback && srv_host_name(authority, name, sizeof name) && is_loopback(name)) {
             return true;
         }
     }

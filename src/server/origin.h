@@ -13,8 +13,6 @@ typedef struct srv_origins {
 
 /* The host of "name", "name:port", "[::1]:port", lower-cased and without brackets, port and a final dot. False: it is none. */
 bool srv_host_name(const char *host, char *name, int size);
-/* Is it localhost, 127.*, or ::1? */
-bool srv_host_is_loopback(const char *name);
 
 /* May it be called by this Host? NULL (HTTP/1.0): yes. */
 bool srv_host_allowed(const srv_origins *origins, const char *host);

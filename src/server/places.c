@@ -3,7 +3,8 @@
 
 #include "server/scheduler.h"
 
-int64_t srv_common(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
+/* The number of tokens that are equal at the beginning. */
+static int64_t common_tokens(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
 {
     const int64_t count = a_count < b_count ? a_count : b_count;
     int64_t i = 0;
@@ -32,7 +33,7 @@ static bool may_begin(void *user, srv_task *task)
         if (!s->task || s->waits || s->held >= s->prompt || s->task->options.no_cache) {
             continue;
         }
-        const int64_t common = srv_common(s->tokens, s->prompt, task->tokens, task->prompt);
+        const int64_t common = common_tokens(s->tokens, s->prompt, task->tokens, task->prompt);
         if (common < SRV_WORTHWHILE || common <= s->held || 2 * common < task->prompt) {
             continue;
         }
@@ -55,7 +56,7 @@ typedef struct source {
 /* What a session that holds these tokens saves of a prompt. */
 static int64_t usable(const srv_engine *e, const srv_sequence *s, const int32_t *tokens, int64_t count)
 {
-    const int64_t common = srv_common(s->tokens, s->held, tokens, count);
+    const int64_t common = common_tokens(s->tokens, s->held, tokens, count);
     return common == s->held || e->info.rewinds ? common : 0;
 }
 

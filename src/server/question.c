@@ -64,11 +64,6 @@ uint64_t srv_request_id(const srv_request *q)
     return q->id;
 }
 
-srv_shape srv_request_shape(const srv_request *q)
-{
-    return q->shape;
-}
-
 int64_t srv_request_begun_ns(const srv_request *q)
 {
     return q->begun_ns;

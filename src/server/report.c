@@ -73,7 +73,8 @@ static void put_token(srv_writer *w, const mo_model *model, int32_t id, float lo
     srv_put_float(w, logprob);
 }
 
-void srv_put_probability(srv_writer *w, const mo_model *model, const srv_token *token)
+/* {"id","token","bytes","logprob","top_logprobs":[...]}. */
+static void put_probability(srv_writer *w, const mo_model *model, const srv_token *token)
 {
     put_token(w, model, token->id, token->logprob);
     srv_put_literal(w, ",\"top_logprobs\":[");
@@ -97,7 +98,7 @@ int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_ev
         if (more || count > 0) {
             srv_put_literal(w, ",");
         }
-        srv_put_probability(w, model, &event->tokens[i]);
+        put_probability(w, model, &event->tokens[i]);
         count++;
     }
     return count;

@@ -11,8 +11,6 @@ void srv_put_usage(srv_writer *w, const srv_usage *usage);
 void srv_put_timings(srv_writer *w, const srv_usage *usage, const srv_timings *timings);
 /* {"total","cache","processed","time_ms"}. */
 void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *timings);
-/* {"id","token","bytes","logprob","top_logprobs":[...]}. */
-void srv_put_probability(srv_writer *w, const mo_model *model, const srv_token *token);
 /* The probabilities of the event's tokens, with commas before, between and, where `more`, in front; ends of answers are left
  * out. Returns how many. */
 int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_event *event, bool more);

@@ -31,7 +31,6 @@ int srv_request_priority(const srv_request *q);       /* the key's */
 /* Requests with the same number share a client's turn: one key and one address. Never 0. */
 uint64_t srv_request_client_number(const srv_request *q);
 uint64_t srv_request_id(const srv_request *q);
-srv_shape srv_request_shape(const srv_request *q);  /* of errors, by the path */
 int64_t srv_request_begun_ns(const srv_request *q); /* by the monotonic clock, when its headers had come */
 
 /* ---- The client ---- */

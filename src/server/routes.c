@@ -26,7 +26,8 @@ static bool match(const char *pattern, const char *path, srv_part *parts, int *c
     return *path == '\0';
 }
 
-bool srv_route_matches(const char *pattern, const char *path, srv_part *parts, int *count)
+/* Does the path match? The parts that the pattern's {} stand for, at most SRV_PARTS, and how many. */
+static bool matches(const char *pattern, const char *path, srv_part *parts, int *count)
 {
     static const char prefix[] = "[/v1]";
     if (strncmp(pattern, prefix, sizeof prefix - 1) == 0) {
@@ -52,7 +53,7 @@ const srv_route *srv_routes_find(const srv_route *const *tables, const char *met
     allow[0] = '\0';
     for (; *tables; tables++) {
         for (const srv_route *r = *tables; r->method; r++) {
-            if (srv_route_matches(r->path, path, parts, count)) {
+            if (matches(r->path, path, parts, count)) {
                 if (strcmp(r->method, method) == 0) {
                     return r;
                 }

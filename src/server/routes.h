@@ -31,9 +31,6 @@ typedef struct srv_part {
 
 enum { SRV_PARTS = 4 };
 
-/* Does the path match? The parts that the pattern's {} stand for, at most SRV_PARTS, and how many. */
-bool srv_route_matches(const char *pattern, const char *path, srv_part *parts, int *count);
-
 /* The route of a method and a path in tables that end with NULL. NULL: none; then `allow` (of `size` bytes) has the methods
  * that the path knows, as "GET, POST", or "". */
 const srv_route *srv_routes_find(const srv_route *const *tables, const char *method, const char *path,

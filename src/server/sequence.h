@@ -35,7 +35,4 @@ typedef struct srv_sequence {
     uint64_t used; /* counts up: when it was last used */
 } srv_sequence;
 
-/* The number of tokens that are equal at the beginning. */
-int64_t srv_common(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count);
-
 #endif
