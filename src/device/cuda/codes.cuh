@@ -41,26 +41,37 @@ static __device__ __forceinline__ float mo_planes_sum(int32_t hh, int32_t xx)
 /* ---- Turning and codes, by one warp ----------------------------------------------------------- */
 
 /* Butterflies over all blocks of a row of n values in shared memory, times the factor. Lane i has values i, i + 32, ... and
- * touches no others; all lanes of the warp come. */
+ * touches no others; all lanes of the warp come. Four values go side by side, so that one's way to another lane is hidden
+ * by the others'. */
 static __device__ __forceinline__ void mo_turn_strips(float *row, int n)
 {
     const int lane = threadIdx.x & 31, block = mo_turn_block(n);
     const float root = mo_turn_root(block);
-    const bool inside = block <= 32;
-    for (int at = 0; at < n; at += 32) {
-        float v = at + lane < n ? row[at + lane] : 0.0f;
-        for (int h = 1; h < 32 && h < block; h *= 2) {
-            const float other = __shfl_xor_sync(MO_FULL, v, h);
-            v = lane & h ? other - v : v + other;
+    for (int at = lane; at - lane < n; at += 128) {
+        float v[4];
+        MO_UNROLL()
+        for (int i = 0; i < 4; i++) {
+            v[i] = at + 32 * i < n ? row[at + 32 * i] : 0.0f;
         }
-        if (at + lane < n) {
-            row[at + lane] = inside ? v * root : v;
+        for (int h = 1; h < 32 && h < block; h *= 2) {
+            MO_UNROLL()
+            for (int i = 0; i < 4; i++) {
+                const float other = __shfl_xor_sync(MO_FULL, v[i], h);
+                v[i] = lane & h ? other - v[i] : v[i] + other;
+            }
+        }
+        MO_UNROLL()
+        for (int i = 0; i < 4; i++) {
+            if (at + 32 * i < n) {
+                row[at + 32 * i] = block <= 32 ? v[i] * root : v[i];
+            }
         }
     }
     for (int h = 32; h < block; h *= 2) {
         const bool last = 2 * h == block;
+        MO_UNROLL(4)
         for (int at = 0; at < n / 2; at += 32) { /* pairs */
-            const int i = at / h * 2 * h + at % h + lane;
+            const int i = 2 * (at & -h) + (at & (h - 1)) + lane;
             const float a = row[i], c = row[i + h];
             row[i] = last ? (a + c) * root : a + c;
             row[i + h] = last ? (a - c) * root : a - c;
@@ -119,6 +130,55 @@ static __device__ __forceinline__ mo_planes_scale mo_planes_scale_of(const float
 static __device__ __forceinline__ int mo_planes_code(mo_planes_scale s, float x)
 {
     return s.inverse == 0.0f ? 0 : (int)rintf(x * s.inverse);
+}
+
+/* Codes of a query of D values, a multiple of 32 with a power of two for its block; x NULL: zeros. Into units `unit` bytes apart, the low plane
+ * `low` bytes further, `out` is its place in the first. Gives their scale. */
+template <int D>
+static __device__ __forceinline__ float mo_planes_code_query(const float *x, uint8_t *out, int unit, int low)
+{
+    constexpr int N = D / 32;
+    const int lane = threadIdx.x & 31;
+    float v[N], amax = 0.0f;
+    bool bad = false;
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        v[i] = x ? mo_turn_flipped(x[32 * i + lane], 32 * i + lane) : 0.0f;
+    }
+    MO_UNROLL()
+    for (int h = 1; h < 32; h *= 2) {
+        MO_UNROLL()
+        for (int i = 0; i < N; i++) {
+            const float other = __shfl_xor_sync(MO_FULL, v[i], h);
+            v[i] = lane & h ? other - v[i] : v[i] + other;
+        }
+    }
+    MO_UNROLL()
+    for (int h = 1; h < N; h *= 2) {
+        MO_UNROLL()
+        for (int i = 0; i < N; i++) {
+            if ((i & h) == 0) {
+                const float a = v[i], c = v[i + h];
+                v[i] = a + c;
+                v[i + h] = a - c;
+            }
+        }
+    }
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        v[i] = v[i] * mo_turn_root(D);
+        bad |= mo_not_finite(v[i]);
+        amax = fmaxf(amax, fabsf(v[i]));
+    }
+    const mo_planes_scale s = mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+    out += lane / 16 * unit + lane % 16;
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        const int c = mo_planes_code(s, v[i]);
+        out[2 * i * unit] = (uint8_t)mo_code_high(c);
+        out[2 * i * unit + low] = (uint8_t)mo_code_low(c);
+    }
+    return s.finite ? s.s : NAN;
 }
 
 /* ---- The cache -------------------------------------------------------------------------------- */

@@ -84,7 +84,7 @@ static int many(const mo_op_attend *o, int compute, mo_cuda_launch *out)
     return 1;
 }
 
-static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_error *err)
+static int attend(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     if (o->v_len > 1024 || o->k_len > 1024) {
         mo_fail(err, MO_EUNSUPPORTED,
@@ -97,7 +97,7 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
     bool codes_missing = !by_chunks || o->v_len % 32 != 0;
     int count;
     if (o->kv == MO_KV_I16) {
-        count = mo_cuda_launch_planes(o, compute, by_chunks, out, &codes_missing);
+        count = mo_cuda_launch_planes(o, compute, sms, by_chunks, out, &codes_missing);
     } else {
         count = by_chunks ? few(o, compute, out) : many(o, compute, out);
     }
@@ -112,10 +112,9 @@ static int attend(const mo_op_attend *o, int compute, mo_cuda_launch *out, mo_er
 
 int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
-    (void)sms;
     switch (op->kind) {
     case MO_OP_HEADS: return op->heads.tokens > 0 ? heads(&op->heads, out) : 0;
-    case MO_OP_ATTEND: return op->attend.tokens > 0 ? attend(&op->attend, compute, out, err) : 0;
+    case MO_OP_ATTEND: return op->attend.tokens > 0 ? attend(&op->attend, compute, sms, out, err) : 0;
     default:
         mo_fail(err, MO_EINVAL, "op %d has no kernel among those of attention", (int)op->kind);
         return -1;

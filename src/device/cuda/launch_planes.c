@@ -22,20 +22,45 @@ static const char *chunk_kernel(const mo_op_attend *o)
     return "mo_planes_chunk";
 }
 
-static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
+/* NULL: none. Worth it where blocks have several chunks each. */
+static const char *stream_kernel(const mo_op_attend *o, int compute)
+{
+    if (compute != 90 || o->k_len != o->v_len) {
+        return NULL;
+    }
+    switch (o->k_len) {
+    case 64: return "mo_planes_stream_64";
+    case 128: return "mo_planes_stream_128";
+    case 256: return "mo_planes_stream_256";
+    default: return NULL;
+    }
+}
+
+static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
 {
     const int group = o->heads / o->kv_heads;
     const uint32_t parts =
         pieces(group, mo_planes_rows(o->k_len, o->v_len, group, mo_attend_shared(compute)));
     const int most = (int)pieces(group, parts);
     const uint32_t values = pieces(o->v_len, 32) * 32, threads = values < 128 ? 128 : values;
-    out[0] =
-        (mo_cuda_launch){.kernel = chunk_kernel(o),
-                         .prelaunch = true,
-                         .grid = {(uint32_t)o->chunks, (uint32_t)o->kv_heads * parts, (uint32_t)o->tokens},
-                         .block = {MO_PLANES_THREADS, 1, 1},
-                         .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, most).bytes};
-    out[1] = (mo_cuda_launch){.kernel = "mo_planes_merge",
+    const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * (o->k_len == 64 ? 2 : 1);
+    const uint32_t side =
+        places / (rows * (uint32_t)o->tokens); /* blocks of a token and head that run at once */
+    const char *stream = stream_kernel(o, compute);
+    if (stream && o->chunks > 1 && (uint32_t)o->chunks > side) {
+        out[0] = (mo_cuda_launch){.kernel = stream,
+                                  .prelaunch = true,
+                                  .grid = {side < 1 ? 1 : side, rows, (uint32_t)o->tokens},
+                                  .block = {MO_PLANES_THREADS, 1, 1},
+                                  .shared = (uint32_t)mo_planes_stream_lay(o->k_len).bytes};
+    } else {
+        out[0] = (mo_cuda_launch){.kernel = chunk_kernel(o),
+                                  .prelaunch = true,
+                                  .grid = {(uint32_t)o->chunks, rows, (uint32_t)o->tokens},
+                                  .block = {MO_PLANES_THREADS, 1, 1},
+                                  .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, most).bytes};
+    }
+    out[1] = (mo_cuda_launch){.kernel = threads > 512 ? "mo_planes_merge_long" : "mo_planes_merge",
                               .prelaunch = true,
                               .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
                               .block = {threads, 1, 1},
@@ -98,10 +123,10 @@ static int many(const mo_op_attend *o, int compute, const tile *t, mo_cuda_launc
     return 1;
 }
 
-int mo_cuda_launch_planes(const mo_op_attend *o, int compute, bool by_chunks, mo_cuda_launch *out,
+int mo_cuda_launch_planes(const mo_op_attend *o, int compute, int sms, bool by_chunks, mo_cuda_launch *out,
                           bool *codes_missing)
 {
     const tile t = tile_of(o, compute);
     *codes_missing = o->v_len % 32 != 0 || (!by_chunks && t.kernel && !t.codes);
-    return by_chunks ? few(o, compute, out) : many(o, compute, &t, out);
+    return by_chunks ? few(o, compute, sms, out) : many(o, compute, &t, out);
 }

@@ -1,6 +1,6 @@
 /* Attention by integer sums (kv i16). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
-#include "device/cuda/planes_few.cuh"
+#include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
 #include "device/cuda/planes_wide.cuh"
 
@@ -54,21 +54,23 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint
     f.span = mo_planes_block(op, v.state, kv_head, begin);
     /* What earlier steps left in the cache does not wait for this one's. */
     const bool old = begin + MO_KV_BLOCK <= v.old;
+    const int from = v.first > begin ? (int)(v.first - begin) : 0;
+    const int to = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
     if (old) {
-        mo_planes_ask<K, V>(f, &loads);
+        mo_planes_ask<K, V>(f, from, to, &loads);
     }
     mo_grid_begin();
     if (!old) {
-        mo_planes_ask<K, V>(f, &loads);
+        mo_planes_ask<K, V>(f, from, to, &loads);
     }
     if ((int)threadIdx.x < f.rows) {
-        f.from[threadIdx.x] = v.first > begin ? (int)(v.first - begin) : 0;
-        f.to[threadIdx.x] = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
+        f.from[threadIdx.x] = from;
+        f.to[threadIdx.x] = to;
     }
     if (op.chunks == 1) {
         mo_planes_begin(op, f);
     }
-    mo_planes_queries(op, f);
+    mo_planes_queries<K>(op, f);
     __syncthreads();
     mo_planes_run<K, V>(op, f, loads);
     const int head = mo_planes_head(f, 0), padded = mo_kv_padded(op.v_len);
@@ -119,6 +121,112 @@ MO_KERNEL(mo_planes_chunk, mo_op_attend)
     attend_chunk<0, 0>(op, space);
 }
 
+/* ---- Few tokens after many: blocks (some chunks, KV head and part of its queries, token) ------- */
+
+template <int D> static __device__ __forceinline__ void attend_stream(const mo_op_attend &op, uint8_t *space)
+{
+    constexpr int SLOTS = MO_PLANES_SLOTS(D);
+    const mo_planes_stream_scratch lay = mo_planes_stream_lay(D);
+    const int64_t t = blockIdx.z;
+    const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
+    const int most = mo_quotient(group + parts - 1, parts);
+    const int kv_head = mo_quotient(blockIdx.y, parts), row = (blockIdx.y - kv_head * parts) * most;
+    const view v = view_of(op, t);
+    const int per = mo_quotient(v.chunks + gridDim.x - 1, gridDim.x), chunk = blockIdx.x * per;
+    planes_stream<D, SLOTS> s;
+    s.state = v.state;
+    s.begin = (v.chunk + chunk) * MO_KV_BLOCK;
+    s.count = min(per, v.chunks - chunk);
+    s.kv_head = kv_head;
+    s.slots = space + lay.slots;
+    s.gates = (uint64_t *)(space + lay.gates);
+    if (s.count <= 0 || row >= group) {
+        mo_grid_begin();
+        return;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        planes_gate_at(s.gates + i);
+    }
+    __syncthreads();
+    /* What earlier steps left in the cache does not wait for this one's. */
+    const int old = (int)max((int64_t)0, min((v.old - s.begin) / MO_KV_BLOCK, (int64_t)s.count));
+    const int early = min(2 * old, SLOTS);
+    for (int i = 0; i < early; i++) {
+        stream_bring(op, s, i);
+    }
+    mo_grid_begin();
+    for (int i = early; i < SLOTS; i++) {
+        stream_bring(op, s, i);
+    }
+    mo_planes_few f;
+    f.kv_head = kv_head;
+    f.group = group;
+    f.rows = min(most, group - row);
+    f.first = t * group + row;
+    f.q = space + lay.q;
+    f.weights = space + lay.weights;
+    f.scores = (float *)(space + lay.scores);
+    mo_planes_state_at(&f, (float *)(space + lay.state));
+    mo_planes_queries<D>(op, f);
+    __syncthreads();
+    const int warp = threadIdx.x / 32; /* has rows warp and warp + 8 */
+    const mo_planes_query queries[2] = {mo_planes_query_of(f.s[warp], op.scale),
+                                        mo_planes_query_of(f.s[warp + 8], op.scale)};
+    for (int c = 0; c < s.count; c++) {
+        const int64_t begin = s.begin + (int64_t)c * MO_KV_BLOCK;
+        float *partial = partial_of(op, t, chunk + c, mo_planes_head(f, 0));
+        const uint8_t *keys = stream_wait<SLOTS - 2>(s, 2 * c);
+        stream_scores<D>(f, keys, (const float *)(keys + planes_stream<D, SLOTS>::CODES));
+        if ((int)threadIdx.x < f.rows) {
+            f.from[threadIdx.x] = v.first > begin ? (int)(v.first - begin) : 0;
+            f.to[threadIdx.x] = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
+        }
+        __syncthreads(); /* scores are there; everybody is done with the keys, and with the values before */
+        if (c > 0) {
+            stream_bring(op, s, 2 * c - 1 + SLOTS);
+        }
+        stream_bring(op, s, 2 * c + SLOTS);
+        const uint8_t *values = stream_wait<SLOTS - 1>(s, 2 * c + 1);
+        f.span.value_scales = (const float *)(values + planes_stream<D, SLOTS>::CODES);
+        MO_UNROLL()
+        for (int i = 0; i < 2; i++) {
+            const int r = warp + 8 * i;
+            if (r < f.rows) {
+                mo_planes_weights<true>(f, queries[i], r);
+            }
+            if (r < f.rows && (threadIdx.x & 31) == 0) {
+                float *out = partial + r * mo_kv_partial(op.kv, D);
+                out[0] = f.m[r];
+                out[1] = f.l[r];
+                out[2] = f.r[r];
+            }
+        }
+        __syncthreads(); /* weights are there */
+        stream_values<D>(f, values, partial + 3, mo_kv_partial(op.kv, D));
+    }
+}
+
+MO_BOUNDED(mo_planes_stream_64, mo_op_attend, MO_PLANES_THREADS, 2);
+MO_KERNEL(mo_planes_stream_64, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_stream<64>(op, space);
+}
+
+MO_BOUNDED(mo_planes_stream_128, mo_op_attend, MO_PLANES_THREADS, 1);
+MO_KERNEL(mo_planes_stream_128, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_stream<128>(op, space);
+}
+
+MO_BOUNDED(mo_planes_stream_256, mo_op_attend, MO_PLANES_THREADS, 1);
+MO_KERNEL(mo_planes_stream_256, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    attend_stream<256>(op, space);
+}
+
 /* ---- Merging: blocks (head, token), a thread per value ---------------------------------------- */
 
 /* The largest of the values of threads before this one and of `before`; all threads of the block. */
@@ -160,33 +268,50 @@ static __device__ __forceinline__ float turned_back(float v, int n, float *row)
 }
 
 /* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a chain of two
- * operations per chunk. */
-MO_BOUNDED(mo_planes_merge, mo_op_attend, 1024, 1);
-MO_KERNEL(mo_planes_merge, mo_op_attend)
+ * operations per chunk. The sums of the next chunks are on their way meanwhile. */
+enum { PART = 8 }; /* a text that has just begun need not go through all of them */
+
+template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_attend &op, uint8_t *space)
 {
-    MO_DYNAMIC_SHARED(space); /* a, b l and b r of blockDim.x chunks, and a float of each warp */
+    /* In shared memory: a, b, l and b r of blockDim.x chunks, and a float of each warp. */
     const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
     const int64_t t = blockIdx.y;
-    float *a = (float *)space, *b = a + threads, *l = b + threads, *r = l + threads, *warps = r + threads;
+    float4 *joins = (float4 *)space;
+    float *warps = (float *)(joins + threads), *row = (float *)space;
     const view v = view_of(op, t);
     mo_grid_begin();
-    const int64_t step = (int64_t)op.heads * (mo_kv_partial(op.kv, op.v_len));
-    const float *o = partial_of(op, t, 0, head) + 3 + min(j, op.v_len - 1);
-    float M = -INFINITY, L = 0.0f, O = 0.0f;
+    const int64_t step = (int64_t)op.heads * mo_kv_partial(op.kv, op.v_len);
+    const float *next = partial_of(op, t, 0, head) + 3 + min(j, op.v_len - 1);
+    int left = v.chunks; /* to be asked for */
+    float M = -INFINITY, L = 0.0f, O = 0.0f, ahead[AHEAD];
+    MO_UNROLL()
+    for (int part = 0; part < AHEAD && part < v.chunks; part += PART) {
+        MO_UNROLL()
+        for (int i = part; i < part + PART; i++, left--, next += step) {
+            ahead[i] = left > 0 ? *next : 0.0f;
+        }
+    }
     for (int base = 0; base < v.chunks; base += threads) {
         const int count = min(threads, v.chunks - base);
         const float *p = partial_of(op, t, base + min(j, count - 1), head);
         const float m = p[0], before = largest_before(m, M, warps);
         const mo_join join = mo_join_of(before, m);
-        a[j] = join.a;
-        b[j] = join.b;
-        l[j] = p[1];
-        r[j] = join.b * p[2];
+        joins[j] = make_float4(join.a, join.b, p[1], join.b * p[2]);
         __syncthreads();
-        MO_UNROLL(8)
-        for (int i = 0; i < count; i++) {
-            L = fmaf(b[i], l[i], a[i] * L);
-            O = fmaf(r[i], o[(base + i) * step], a[i] * O);
+        for (int first = 0; first < count; first += AHEAD) { /* threads are a multiple of AHEAD */
+            MO_UNROLL()
+            for (int part = 0; part < AHEAD && first + part < count; part += PART) {
+                MO_UNROLL()
+                for (int i = part; i < part + PART; i++, left--, next += step) {
+                    const float sum = ahead[i];
+                    ahead[i] = left > 0 ? *next : 0.0f;
+                    if (first + i < count) {
+                        const float4 by = joins[first + i];
+                        L = fmaf(by.y, by.z, by.x * L);
+                        O = fmaf(by.w, sum, by.x * O);
+                    }
+                }
+            }
         }
         for (int i = 0; i < threads / 32; i++) { /* copies of the last chunk change nothing */
             M = M > warps[i] ? M : warps[i];
@@ -198,7 +323,7 @@ MO_KERNEL(mo_planes_merge, mo_op_attend)
         L = mo_joined(join, L, 1.0f);
         O = mo_joined(join, O, 0.0f);
     }
-    float value = turned_back(j < op.v_len ? O / L : 0.0f, op.v_len, a);
+    float value = turned_back(j < op.v_len ? O / L : 0.0f, op.v_len, row);
     if (j < op.v_len) {
         if (op.gated) {
             const float *gate =
@@ -211,6 +336,21 @@ MO_KERNEL(mo_planes_merge, mo_op_attend)
         j < op.v_len) { /* blocks of the mixed row are blocks of a head, in whole warps */
         mo_quantize_block(op.mixed, t, (head * op.v_len + j) / 32, value);
     }
+}
+
+MO_BOUNDED(mo_planes_merge, mo_op_attend, 512, 1);
+MO_KERNEL(mo_planes_merge, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    merge<32>(op, space);
+}
+
+/* For more than 512 values. */
+MO_BOUNDED(mo_planes_merge_long, mo_op_attend, 1024, 1);
+MO_KERNEL(mo_planes_merge_long, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    merge<8>(op, space);
 }
 
 /* ---- Many tokens, any lengths: blocks (some queries, KV head) --------------------------------- */
@@ -246,7 +386,7 @@ MO_KERNEL(mo_planes_rows, mo_op_attend)
     const mo_planes_loads<0, 0> loads = {};
     const mo_dplace *places = mo_at<const mo_dplace>(op.places);
     mo_planes_begin(op, f);
-    mo_planes_queries(op, f);
+    mo_planes_queries<0>(op, f);
     const int64_t end = mo_planes_token(f, rows - 1);
     for (int64_t from = mo_planes_token(f, 0), to; from <= end; from = to + 1) {
         for (to = from; to < end && places[to + 1].slice == places[from].slice;) {

@@ -20,6 +20,18 @@ typedef struct mo_planes_few {
     int *from, *to;               /* positions of the chunk that are seen; to 0: none */
 } mo_planes_few;
 
+static __device__ __forceinline__ void mo_planes_state_at(mo_planes_few *f, float *state)
+{
+    f->s = state;
+    f->m = f->s + MO_PLANES_ROWS;
+    f->l = f->m + MO_PLANES_ROWS;
+    f->r = f->l + MO_PLANES_ROWS;
+    f->M = f->r + MO_PLANES_ROWS;
+    f->L = f->M + MO_PLANES_ROWS;
+    f->from = (int *)(f->L + MO_PLANES_ROWS);
+    f->to = f->from + MO_PLANES_ROWS;
+}
+
 static __device__ __forceinline__ mo_planes_few mo_planes_few_of(const mo_op_attend &op, int kv_head,
                                                                  int64_t first, int rows, int most,
                                                                  uint8_t *space)
@@ -36,14 +48,7 @@ static __device__ __forceinline__ mo_planes_few mo_planes_few_of(const mo_op_att
     f.scores = (float *)(space + lay.scores);
     f.sums = (int32_t *)(space + lay.sums);
     f.O = (float *)(space + lay.O);
-    f.s = (float *)(space + lay.state);
-    f.m = f.s + MO_PLANES_ROWS;
-    f.l = f.m + MO_PLANES_ROWS;
-    f.r = f.l + MO_PLANES_ROWS;
-    f.M = f.r + MO_PLANES_ROWS;
-    f.L = f.M + MO_PLANES_ROWS;
-    f.from = (int *)(f.L + MO_PLANES_ROWS);
-    f.to = f.from + MO_PLANES_ROWS;
+    mo_planes_state_at(&f, (float *)(space + lay.state));
     return f;
 }
 
@@ -58,18 +63,37 @@ static __device__ __forceinline__ int mo_planes_head(const mo_planes_few &f, int
 
 /* ---- Queries ---------------------------------------------------------------------------------- */
 
+static __device__ __forceinline__ const float *mo_planes_query_at(const mo_op_attend &op,
+                                                                  const mo_planes_few &f, int row)
+{
+    return mo_at<const float>(op.q) + (mo_planes_token(f, row) * op.heads + mo_planes_head(f, row)) *
+                                          (int64_t)(op.k_len * (op.gated ? 2 : 1));
+}
+
 /* Codes of the queries; of rows that are none, 0. A barrier follows. */
+template <int K>
 static __device__ __forceinline__ void mo_planes_queries(const mo_op_attend &op, const mo_planes_few &f)
 {
+    if constexpr (K > 0) {
+        MO_UNROLL()
+        for (int i = 0; i < 2; i++) {
+            const int row = threadIdx.x / 32 + i * (MO_PLANES_THREADS / 32);
+            const float *x = row < f.rows ? mo_planes_query_at(op, f, row) : NULL;
+            const float s =
+                mo_planes_code_query<K>(x, f.q + 16 * row, MO_PLANES_UNIT, K / 16 * MO_PLANES_UNIT);
+            if ((threadIdx.x & 31) == 0) {
+                f.s[row] = s;
+            }
+        }
+        return;
+    }
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const int padded = mo_kv_padded(op.k_len), low = padded / 16 * MO_PLANES_UNIT;
     float *row = (float *)f.weights + warp * op.k_len;
     for (int i = warp; i < MO_PLANES_ROWS && warp < f.turners; i += f.turners) {
         mo_planes_scale s = {0.0f, 0.0f, true};
         if (i < f.rows) {
-            const float *x =
-                mo_at<const float>(op.q) + (mo_planes_token(f, i) * op.heads + mo_planes_head(f, i)) *
-                                               (int64_t)(op.k_len * (op.gated ? 2 : 1));
+            const float *x = mo_planes_query_at(op, f, i);
             for (int j = lane; j < op.k_len; j += 32) {
                 row[j] = x[j];
             }
@@ -118,37 +142,31 @@ static __device__ __forceinline__ uint4 mo_planes_value(const uint8_t *plane, in
     return mo_planes_read(plane + (unit * padded + j) * 16);
 }
 
+/* Of positions [from, to) of the chunk, in whole units; others are weighted with 0 or not looked at. */
 template <int K, int V>
-static __device__ __forceinline__ void mo_planes_ask(const mo_planes_few &f, mo_planes_loads<K, V> *loads)
+static __device__ __forceinline__ void mo_planes_ask(const mo_planes_few &f, int from, int to,
+                                                     mo_planes_loads<K, V> *loads)
 {
     if constexpr (K > 0) {
         constexpr int KP = (K + 15) / 16 * 16, VP = (V + 15) / 16 * 16;
         typedef mo_planes_loads<K, V> L;
-        const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4;
+        const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4, q = threadIdx.x & 3;
+        const bool mine = 16 * warp < to && 16 * warp + 16 > from;
         MO_UNROLL()
-        for (int t = 0; t < 2; t++) {
-            MO_UNROLL()
-            for (int d = 0; d < L::DEEP; d++) {
-                MO_UNROLL()
-                for (int p = 0; p < 2; p++) {
-                    loads->keys[t][d][p] = mo_planes_key(f.span.keys + p * (MO_KV_BLOCK * KP), KP / 16, d,
-                                                         16 * warp + 8 * t + g);
-                }
-            }
+        for (int i = 0; i < 4 * L::DEEP; i++) {
+            const int t = i / 2 % 2, d = i / 4, p = i % 2;
+            loads->keys[t][d][p] =
+                mine ? mo_planes_key(f.span.keys + p * (MO_KV_BLOCK * KP), KP / 16, d, 16 * warp + 8 * t + g)
+                     : mo_planes_nothing();
         }
         MO_UNROLL()
-        for (int t = 0; t < L::TILES; t++) {
-            const int tile = warp + 8 * t;
-            MO_UNROLL()
-            for (int d = 0; d < 2; d++) {
-                MO_UNROLL()
-                for (int p = 0; p < 2; p++) {
-                    loads->values[t][d][p] =
-                        8 * tile < VP
-                            ? mo_planes_value(f.span.values + p * (MO_KV_BLOCK * VP), VP, d, 8 * tile + g)
-                            : mo_planes_nothing();
-                }
-            }
+        for (int i = 0; i < 4 * L::TILES; i++) {
+            const int t = i / 4, d = i / 2 % 2, p = i % 2, j = 8 * (warp + 8 * t);
+            const int u = 16 * (4 * d + q); /* of the lane's unit */
+            loads->values[t][d][p] =
+                j < VP && u < to && u + 16 > from
+                    ? mo_planes_value(f.span.values + p * (MO_KV_BLOCK * VP), VP, d, j + g)
+                    : mo_planes_nothing();
         }
     }
 }
@@ -208,13 +226,14 @@ static __device__ __forceinline__ void mo_planes_scores(const mo_op_attend &op, 
     }
 }
 
-/* Weights of a query, by one warp: a lane has the four positions whose bytes are neighbours in a unit. Leaves m, l and r. */
-static __device__ __forceinline__ void mo_planes_weights(const mo_op_attend &op, const mo_planes_few &f,
+/* Weights of a query, by one warp: a lane has the four positions whose bytes are neighbours in a unit. Leaves m, l and r. SHARED: the
+ * values' scales are in shared memory. */
+template <bool SHARED>
+static __device__ __forceinline__ void mo_planes_weights(const mo_planes_few &f, const mo_planes_query &query,
                                                          int row)
 {
     const int lane = threadIdx.x & 31, unit = lane / 4, first = 16 * unit + 2 * (lane & 3);
     const int from = f.from[row], to = f.to[row];
-    const mo_planes_query query = mo_planes_query_of(f.s[row], op.scale);
     float x[4], w[4], top = -INFINITY, most = 0.0f;
     bool seen[4];
     uint32_t share = 0;
@@ -228,10 +247,10 @@ static __device__ __forceinline__ void mo_planes_weights(const mo_op_attend &op,
     top = mo_warp_max(top) + 0.0f;
     MO_UNROLL()
     for (int i = 0; i < 4; i++) {
-        const int u = first + i / 2 * 8 + i % 2;
+        const float *scale = f.span.value_scales + first + i / 2 * 8 + i % 2;
         const float p = seen[i] && x[i] != -INFINITY ? mo_share(x[i] - top, query.e, query.least) : 0.0f;
         share += mo_planes_count(p);
-        w[i] = seen[i] ? p * __ldcg(f.span.value_scales + u) : 0.0f;
+        w[i] = seen[i] ? p * (SHARED ? *scale : __ldcg(scale)) : 0.0f;
         most = fmaxf(most, w[i]);
     }
     most = mo_warp_max(most);
@@ -303,7 +322,7 @@ static __device__ __forceinline__ void mo_planes_run(const mo_op_attend &op, con
     mo_planes_scores<K, V>(op, f, loads);
     __syncthreads();
     for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
-        mo_planes_weights(op, f, row);
+        mo_planes_weights<false>(f, mo_planes_query_of(f.s[row], op.scale), row);
     }
     __syncthreads();
     mo_planes_values<K, V>(op, f, loads);

@@ -74,11 +74,11 @@ static __device__ __forceinline__ void planes_bring(const planes_gate &gate, voi
 #endif
 }
 
-/* What was sent is there for everybody after this, a __syncthreads() and planes_pass(). */
-static __device__ __forceinline__ void planes_arrive(void)
+/* What was sent, but for the last LEFT, is there for everybody after this, a __syncthreads() and planes_pass(). */
+template <int LEFT> static __device__ __forceinline__ void planes_arrive(void)
 {
 #if !MO_PLANES_BULK
-    mo_async_wait<0>();
+    mo_async_wait<LEFT>();
 #endif
 }
 
@@ -188,6 +188,22 @@ static __device__ __forceinline__ void planes_step(int32_t *hh, int32_t *xx, con
     mo_mma_s8(hh, a_hi, b_hi);
     mo_mma_s8(xx, a_hi, b_lo);
     mo_mma_s8(xx, a_lo, b_hi);
+}
+
+/* Two units of 16 rows from `row` on, as an operand. */
+static __device__ __forceinline__ void planes_rows_operand(uint32_t *a, const uint8_t *units, int unit,
+                                                           int row)
+{
+    const int lane = threadIdx.x & 31;
+    mo_load_matrices(a, units + lane / 16 * unit + 16 * (row + lane / 8 % 2 * 8 + lane % 8));
+}
+
+/* Two units of 8 rows from `row` on, of the high plane and of the low one `low` bytes further. */
+static __device__ __forceinline__ void planes_columns_operand(uint32_t *both, const uint8_t *units, int unit,
+                                                              int low, int row)
+{
+    const int lane = threadIdx.x & 31;
+    mo_load_matrices(both, units + lane / 16 * low + lane / 8 % 2 * unit + 16 * (row + lane % 8));
 }
 
 #endif

@@ -93,4 +93,32 @@ MO_ANYWHERE mo_planes_wide_scratch mo_planes_wide_lay(int length)
     return r;
 }
 
+/* Of a block that takes chunk after chunk for few queries: slots, then as mo_planes_lay() has it up to its scores. */
+typedef struct mo_planes_stream_scratch {
+    int slots, q, weights, scores, state, gates;
+    int bytes;
+} mo_planes_stream_scratch;
+
+/* Bytes of keys or values of a chunk with their scales. */
+MO_ANYWHERE int mo_planes_slot(int length)
+{
+    return 2 * MO_KV_BLOCK * length + 4 * MO_KV_BLOCK;
+}
+
+/* How many are there or on their way: two blocks of heads of 64 values share a multiprocessor. */
+#define MO_PLANES_SLOTS(length) ((length) == 64 ? 5 : (length) == 128 ? 6 : 3)
+
+MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length)
+{
+    mo_planes_stream_scratch r;
+    r.slots = 0;
+    r.q = MO_PLANES_SLOTS(length) * mo_planes_slot(length);
+    r.weights = r.q + 2 * (length / 16) * MO_PLANES_UNIT;
+    r.scores = r.weights + 2 * (MO_KV_BLOCK / 16) * MO_PLANES_UNIT;
+    r.state = r.scores + MO_PLANES_ROWS * MO_PLANES_SCORES * 4;
+    r.gates = r.state + MO_PLANES_ROWS * MO_PLANES_STATE * 4;
+    r.bytes = r.gates + 8 * 8;
+    return r;
+}
+
 #endif

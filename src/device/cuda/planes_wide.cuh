@@ -33,64 +33,17 @@ template <int D>
 static __device__ __forceinline__ void wide_code_queries(const mo_op_attend &op, const planes_wide<D> &t)
 {
     typedef planes_wide<D> T;
-    const int lane = threadIdx.x & 31;
     MO_UNROLL(2)
     for (int row = threadIdx.x / 32; row < T::ROWS; row += T::THREADS / 32) {
-        const bool here = row < t.rows.count;
-        const float *x = planes_query(op, t.rows, here ? row : 0);
-        float v[D / 32], amax = 0.0f;
-        bool bad = false;
-        MO_UNROLL()
-        for (int i = 0; i < D / 32; i++) {
-            v[i] = here ? mo_turn_flipped(x[32 * i + lane], 32 * i + lane) : 0.0f;
-        }
-        MO_UNROLL()
-        for (int h = 1; h < 32; h *= 2) {
-            MO_UNROLL()
-            for (int i = 0; i < D / 32; i++) {
-                const float other = __shfl_xor_sync(MO_FULL, v[i], h);
-                v[i] = lane & h ? other - v[i] : v[i] + other;
-            }
-        }
-        MO_UNROLL()
-        for (int h = 1; h < D / 32; h *= 2) {
-            MO_UNROLL()
-            for (int i = 0; i < D / 32; i++) {
-                if ((i & h) == 0) {
-                    const float a = v[i], c = v[i + h];
-                    v[i] = a + c;
-                    v[i + h] = a - c;
-                }
-            }
-        }
-        MO_UNROLL()
-        for (int i = 0; i < D / 32; i++) {
-            v[i] = v[i] * mo_turn_root(D);
-            bad |= mo_not_finite(v[i]);
-            amax = fmaxf(amax, fabsf(v[i]));
-        }
-        const mo_planes_scale s = mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
-        uint8_t *out = t.q + lane / 16 * T::ROW_UNIT + 16 * row + lane % 16;
-        MO_UNROLL()
-        for (int i = 0; i < D / 32; i++) {
-            const int c = mo_planes_code(s, v[i]);
-            out[2 * i * T::ROW_UNIT] = (uint8_t)mo_code_high(c);
-            out[(2 * i + T::UNITS) * T::ROW_UNIT] = (uint8_t)mo_code_low(c);
-        }
-        if (lane == 0) {
-            t.s[row] = s.finite ? s.s : NAN;
+        const float *x = row < t.rows.count ? planes_query(op, t.rows, row) : NULL;
+        const float s = mo_planes_code_query<D>(x, t.q + 16 * row, T::ROW_UNIT, T::UNITS * T::ROW_UNIT);
+        if ((threadIdx.x & 31) == 0) {
+            t.s[row] = s;
         }
     }
 }
 
 /* ---- A chunk ---------------------------------------------------------------------------------- */
-
-/* Two units of the warp's 16 rows, as an operand. */
-static __device__ __forceinline__ void wide_rows(uint32_t *a, const uint8_t *units, int row_unit, int row)
-{
-    const int lane = threadIdx.x & 31;
-    mo_load_matrices(a, units + lane / 16 * row_unit + 16 * (row + lane / 8 % 2 * 8 + lane % 8));
-}
 
 /* Sums of the group's rows with COLUMNS rows of units at b, 32 of them at a time where the group multiplies: hh and xx have four numbers for
  * each eight columns. a: units of all 64 rows. The low planes are a_low and b_low bytes further. */
@@ -115,7 +68,7 @@ static __device__ __forceinline__ void wide_products(int32_t *hh, int32_t *xx, c
     planes_products_sent();
     planes_products_end<16>(hh, xx);
 #else
-    const int lane = threadIdx.x & 31, row = threadIdx.x / 32 % 4 * 16;
+    const int row = threadIdx.x / 32 % 4 * 16;
     MO_UNROLL()
     for (int i = 0; i < COLUMNS / 2; i++) {
         hh[i] = xx[i] = 0;
@@ -123,13 +76,12 @@ static __device__ __forceinline__ void wide_products(int32_t *hh, int32_t *xx, c
     MO_UNROLL(2)
     for (int d = 0; d < STEPS; d++) {
         uint32_t hi[4], lo[4];
-        wide_rows(hi, a + 2 * d * A_UNIT, A_UNIT, row);
-        wide_rows(lo, a + a_low + 2 * d * A_UNIT, A_UNIT, row);
+        planes_rows_operand(hi, a + 2 * d * A_UNIT, A_UNIT, row);
+        planes_rows_operand(lo, a + a_low + 2 * d * A_UNIT, A_UNIT, row);
         MO_UNROLL()
         for (int n = 0; n < COLUMNS / 8; n++) {
             uint32_t both[4]; /* high plane: two units, then the low one */
-            mo_load_matrices(both, b + lane / 16 * b_low + (2 * d + lane / 8 % 2) * b_unit +
-                                       16 * (8 * n + lane % 8));
+            planes_columns_operand(both, b + 2 * d * b_unit, b_unit, b_low, 8 * n);
             planes_step(hh + 4 * n, xx + 4 * n, hi, lo, both, both + 2);
         }
     }
@@ -332,7 +284,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             views[i].from = (int)max(mo_first_seen(op.window, position) - begin, (int64_t)0);
             views[i].to = here ? (int)min(position + 1 - begin, (int64_t)MO_KV_BLOCK) : 0;
         }
-        planes_arrive();
+        planes_arrive<0>();
         __syncthreads(); /* everybody is done with the values before */
         if (T::APART) {
             wide_bring<D>(t, span, true);
@@ -343,7 +295,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             __syncthreads();
             wide_bring<D>(t, span, true);
         }
-        planes_arrive();
+        planes_arrive<0>();
         __syncthreads(); /* everybody is done with the keys */
         if (T::APART && begin + MO_KV_BLOCK <= p1) {
             wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK), false);
