@@ -132,19 +132,10 @@ static __device__ __forceinline__ int mo_planes_code(mo_planes_scale s, float x)
     return s.inverse == 0.0f ? 0 : (int)rintf(x * s.inverse);
 }
 
-/* Codes of a query of D values, a multiple of 32 with a power of two for its block; x NULL: zeros. Into units `unit` bytes apart, the low plane
- * `low` bytes further, `out` is its place in the first. Gives their scale. */
-template <int D>
-static __device__ __forceinline__ float mo_planes_code_query(const float *x, uint8_t *out, int unit, int low)
+/* The same of a row of 32 * N values, N a power of two, whose values i, i + 32, ... lane i holds. */
+template <int N> static __device__ __forceinline__ void mo_turn_held(float *v)
 {
-    constexpr int N = D / 32;
     const int lane = threadIdx.x & 31;
-    float v[N], amax = 0.0f;
-    bool bad = false;
-    MO_UNROLL()
-    for (int i = 0; i < N; i++) {
-        v[i] = x ? mo_turn_flipped(x[32 * i + lane], 32 * i + lane) : 0.0f;
-    }
     MO_UNROLL()
     for (int h = 1; h < 32; h *= 2) {
         MO_UNROLL()
@@ -166,11 +157,42 @@ static __device__ __forceinline__ float mo_planes_code_query(const float *x, uin
     }
     MO_UNROLL()
     for (int i = 0; i < N; i++) {
-        v[i] = v[i] * mo_turn_root(D);
+        v[i] = v[i] * mo_turn_root(32 * N);
+    }
+}
+
+/* Turns a row that the lanes hold and says how it becomes codes. */
+template <int N> static __device__ __forceinline__ mo_planes_scale mo_planes_turn_held(float *v)
+{
+    const int lane = threadIdx.x & 31;
+    float amax = 0.0f;
+    bool bad = false;
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        v[i] = mo_turn_flipped(v[i], 32 * i + lane);
+    }
+    mo_turn_held<N>(v);
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
         bad |= mo_not_finite(v[i]);
         amax = fmaxf(amax, fabsf(v[i]));
     }
-    const mo_planes_scale s = mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+}
+
+/* Codes of a query of D values, 32 times a power of two; x NULL: zeros. Into units `unit` bytes apart, the low plane `low` bytes further,
+ * `out` is its place in the first. Gives their scale. */
+template <int D>
+static __device__ __forceinline__ float mo_planes_code_query(const float *x, uint8_t *out, int unit, int low)
+{
+    constexpr int N = D / 32;
+    const int lane = threadIdx.x & 31;
+    float v[N];
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        v[i] = x ? x[32 * i + lane] : 0.0f;
+    }
+    const mo_planes_scale s = mo_planes_turn_held<N>(v);
     out += lane / 16 * unit + lane % 16;
     MO_UNROLL()
     for (int i = 0; i < N; i++) {
@@ -203,24 +225,54 @@ static __device__ __forceinline__ mo_planes_span mo_planes_block(const mo_op_att
     return s;
 }
 
-/* A key, or a value, of n values: turns the row in shared memory and writes its codes. False when it is not finite. */
+/* Codes of value i of a row into the cache: those of a key, or of a value, of position u of a block; out is the head's. */
+static __device__ __forceinline__ void mo_planes_put(uint8_t *out, bool value, int n, int u, int i, int c)
+{
+    const int at = value ? mo_kv_value_code(u, i, n) : mo_kv_key_code(u, i);
+    out[at] = (uint8_t)mo_code_high(c);
+    out[at + MO_KV_BLOCK * mo_kv_padded(n)] = (uint8_t)mo_code_low(c);
+}
+
+template <int N>
+static __device__ __forceinline__ mo_planes_scale mo_planes_write_held(const float *row, uint8_t *out,
+                                                                       bool value, int u)
+{
+    const int lane = threadIdx.x & 31;
+    float v[N];
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        v[i] = row[32 * i + lane];
+    }
+    const mo_planes_scale s = mo_planes_turn_held<N>(v);
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        mo_planes_put(out, value, 32 * N, u, 32 * i + lane, mo_planes_code(s, v[i]));
+    }
+    return s;
+}
+
+/* A row in shared memory as a key, or a value, of position u of a block: turned, perhaps in its place, and coded. False when it is
+ * not finite. */
 static __device__ __forceinline__ bool mo_planes_write(mo_kv_shape shape, float *row, bool value, int head,
                                                        uint8_t *block, int u)
 {
-    const int n = value ? shape.v_len : shape.k_len, padded = mo_kv_padded(n);
+    const int n = value ? shape.v_len : shape.k_len, lane = threadIdx.x & 31;
     uint8_t *out = block + (value ? mo_kv_values_at(shape, head) : mo_kv_keys_at(shape, head));
-    float *scale =
-        (float *)(block + (value ? mo_kv_value_scales_at(shape, head) : mo_kv_key_scales_at(head))) + u;
-    mo_turn(row, n);
-    const mo_planes_scale s = mo_planes_scale_of(row, n);
-    for (int i = threadIdx.x & 31; i < n; i += 32) {
-        const int c = mo_planes_code(s, row[i]);
-        const int at = value ? mo_kv_value_code(u, i, n) : mo_kv_key_code(u, i);
-        out[at] = (uint8_t)mo_code_high(c);
-        out[at + MO_KV_BLOCK * padded] = (uint8_t)mo_code_low(c);
+    mo_planes_scale s;
+    if (n == 128) {
+        s = mo_planes_write_held<4>(row, out, value, u);
+    } else if (n == 64) {
+        s = mo_planes_write_held<2>(row, out, value, u);
+    } else {
+        mo_turn(row, n);
+        s = mo_planes_scale_of(row, n);
+        for (int i = lane; i < n; i += 32) {
+            mo_planes_put(out, value, n, u, i, mo_planes_code(s, row[i]));
+        }
     }
-    if ((threadIdx.x & 31) == 0) {
-        *scale = s.s;
+    if (lane == 0) {
+        ((float *)(block + (value ? mo_kv_value_scales_at(shape, head) : mo_kv_key_scales_at(head))))[u] =
+            s.s;
     }
     return s.finite;
 }
@@ -281,8 +333,27 @@ static __device__ __forceinline__ float mo_planes_back(float most)
 
 /* ---- Ending ----------------------------------------------------------------------------------- */
 
-/* A finished head whose sums O are in shared memory, by one warp: sink, division, turned back, gate, into the mixed row with its
- * codes where heads end where blocks do. */
+/* Values of a finished head, from `at` on one in each lane: the gate, into the mixed row, with its codes where heads end where blocks
+ * do. */
+static __device__ __forceinline__ void mo_planes_leave(const mo_op_attend &op, int64_t t, int head, int at,
+                                                       float v)
+{
+    const int j = at + (threadIdx.x & 31);
+    if (j < op.v_len) {
+        if (op.gated) {
+            const float *gate =
+                mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
+            v = v * mo_sigmoid(gate[j]);
+        }
+        mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = v;
+    }
+    if (op.v_len % 32 == 0) {
+        mo_quantize_block(op.mixed, t, (head * op.v_len + at) / 32, v);
+    }
+}
+
+/* A finished head whose sums O are in shared memory, by one warp: sink, division, turned back, gate. V: its length, 0: any. */
+template <int V>
 static __device__ __forceinline__ void mo_planes_finish(const mo_op_attend &op, int64_t t, int head, float M,
                                                         float L, float *O)
 {
@@ -292,21 +363,25 @@ static __device__ __forceinline__ void mo_planes_finish(const mo_op_attend &op, 
         join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
         L = mo_joined(join, L, 1.0f);
     }
-    for (int j = lane; j < op.v_len; j += 32) {
-        O[j] = (op.sinks ? mo_joined(join, O[j], 0.0f) : O[j]) / L;
-    }
-    mo_turn_back(O, op.v_len);
-    const float *gate = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
-    float *out = mo_at<float>(op.mixed.x) + t * op.mixed.cols + head * op.v_len;
-    for (int at = 0; at < op.v_len; at += 32) {
-        const int j = at + lane;
-        float v = 0.0f;
-        if (j < op.v_len) {
-            v = op.gated ? O[j] * mo_sigmoid(gate[j]) : O[j];
-            out[j] = v;
+    if constexpr (V > 0) {
+        float v[V / 32];
+        MO_UNROLL()
+        for (int i = 0; i < V / 32; i++) {
+            const float o = O[32 * i + lane];
+            v[i] = (op.sinks ? mo_joined(join, o, 0.0f) : o) / L;
         }
-        if (op.v_len % 32 == 0 && op.mixed.cols % 32 == 0) {
-            mo_quantize_block(op.mixed, t, (head * op.v_len + at) / 32, v);
+        mo_turn_held<V / 32>(v);
+        MO_UNROLL()
+        for (int i = 0; i < V / 32; i++) {
+            mo_planes_leave(op, t, head, 32 * i, mo_turn_flipped(v[i], 32 * i + lane));
+        }
+    } else {
+        for (int j = lane; j < op.v_len; j += 32) {
+            O[j] = (op.sinks ? mo_joined(join, O[j], 0.0f) : O[j]) / L;
+        }
+        mo_turn_back(O, op.v_len);
+        for (int at = 0; at < op.v_len; at += 32) {
+            mo_planes_leave(op, t, head, at, at + lane < op.v_len ? O[at + lane] : 0.0f);
         }
     }
 }

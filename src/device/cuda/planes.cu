@@ -78,7 +78,7 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint
         mo_planes_join(op, f);
         for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
             __syncwarp();
-            mo_planes_finish(op, t, head + row, f.M[row], f.L[row], f.O + row * padded);
+            mo_planes_finish<V>(op, t, head + row, f.M[row], f.L[row], f.O + row * padded);
         }
         return;
     }
@@ -405,8 +405,8 @@ MO_KERNEL(mo_planes_rows, mo_op_attend)
     }
     for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
         __syncwarp();
-        mo_planes_finish(op, mo_planes_token(f, row), mo_planes_head(f, row), f.M[row], f.L[row],
-                         f.O + row * padded);
+        mo_planes_finish<0>(op, mo_planes_token(f, row), mo_planes_head(f, row), f.M[row], f.L[row],
+                            f.O + row * padded);
     }
 }
 

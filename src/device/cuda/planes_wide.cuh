@@ -363,8 +363,8 @@ template <int D> static __device__ __forceinline__ void wide_attend(const mo_op_
     }
     __syncthreads();
     for (int r = threadIdx.x / 32; r < t.rows.count; r += T::THREADS / 32) {
-        mo_planes_finish(op, t.rows.token + r / t.rows.group, planes_row_head(t.rows, r), t.M[r], t.L[r],
-                         sums + r * D);
+        mo_planes_finish<D>(op, t.rows.token + r / t.rows.group, planes_row_head(t.rows, r), t.M[r], t.L[r],
+                            sums + r * D);
     }
 }
 
