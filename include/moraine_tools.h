@@ -471,6 +471,9 @@ typedef struct mo_probe_report {
     int disk_count;
 
     mo_probe_device_report device;
+
+    double product_bytes_s; /* weights that products read, in the slowest of the common formats */
+    double slot_bytes_s;    /* the same of weights that stay as the file has them */
 } mo_probe_report;
 
 /* Measures. Some ten seconds and 600 MiB of memory; other load on the machine shows in the result. */

@@ -109,6 +109,8 @@ static void print_table(const mo_probe_report *r)
     print_copies(&r->device);
     printf("GB/s with so many reads under way; in brackets the processor time, of one core\n\n");
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
+    printf("products           %.1f GB/s of weights kept in RAM, %.1f of those read on demand\n",
+           r->product_bytes_s * 1e-9, r->slot_bytes_s * 1e-9);
     printf("disk               %.2f GB/s, reads of 1 MiB %s, %d %s\n", r->disk_bytes_s * 1e-9,
            r->direct ? "past the page cache" : "through the page cache", r->readers,
            r->io_uring       ? "by io_uring"
@@ -173,14 +175,14 @@ static json_t *device_json(const mo_probe_device_report *d)
 
 static int print_json(const mo_probe_report *r, const char *saved)
 {
-    return cli_json_print(json_pack("{s:i, s:I, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}",
-                                    "threads", r->threads, "ram_bytes", (json_int_t)r->ram_bytes,
-                                    "ram_bytes_s", r->ram_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
-                                    r->direct, "io_uring", r->io_uring, "readers", r->readers, "reason",
-                                    cli_json_string(r->disk_reason), "memory", memory_json(r), "disk",
-                                    disk_json(r), "device", device_json(&r->device), "why_no_device",
-                                    r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",
-                                    saved ? cli_json_string(saved) : NULL));
+    return cli_json_print(json_pack(
+        "{s:i, s:I, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}", "threads", r->threads,
+        "ram_bytes", (json_int_t)r->ram_bytes, "ram_bytes_s", r->ram_bytes_s, "product_bytes_s",
+        r->product_bytes_s, "slot_bytes_s", r->slot_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
+        r->direct, "io_uring", r->io_uring, "readers", r->readers, "reason", cli_json_string(r->disk_reason),
+        "memory", memory_json(r), "disk", disk_json(r), "device", device_json(&r->device), "why_no_device",
+        r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",
+        saved ? cli_json_string(saved) : NULL));
 }
 
 /* ---- */

@@ -39,6 +39,7 @@ static const struct field {
     {"threads", KIND_COUNT, offsetof(mo_rates, threads), 0, 65536, false},
     {"ram_bytes_s", KIND_REAL, offsetof(mo_rates, ram_bytes_s), 0, RATE_MOST, true},
     {"compute_share", KIND_REAL, offsetof(mo_rates, compute_share), 0, 1, true},
+    {"slot_share", KIND_REAL, offsetof(mo_rates, slot_share), 0, 1, false},
     {"disk_bytes_s", KIND_REAL, offsetof(mo_rates, disk_bytes_s), 0, RATE_MOST, true},
     {"link_bytes_s", KIND_REAL, offsetof(mo_rates, link_bytes_s), 0, RATE_MOST, false},
     {"link_pageable_bytes_s", KIND_REAL, offsetof(mo_rates, link_pageable_bytes_s), 0, RATE_MOST, false},

@@ -10,9 +10,10 @@ typedef struct mo_rates {
     int64_t vram_bytes; /* of the device that a process may use, a reserve not yet taken off; 0: no device */
     int threads;        /* that compute; 0: not known */
     double ram_bytes_s; /* read rate of those threads together */
-    double compute_share;         /* of that rate which products reach, 0..1 */
-    double disk_bytes_s;          /* reads as the store makes them */
-    double link_bytes_s;          /* host to device, from pinned memory; 0: not known, or no device */
+    double compute_share; /* of that rate which products reach, 0..1 */
+    double slot_share;    /* the same of experts that stay as the file has them; 0: as compute_share */
+    double disk_bytes_s;  /* reads as the store makes them */
+    double link_bytes_s;  /* host to device, from pinned memory; 0: not known, or no device */
     double link_pageable_bytes_s; /* the same from ordinary memory */
     double vram_bytes_s;          /* products reading the device's memory */
     double host_bytes_s;          /* of memory, threads and copies reading it at once; 0: as ram_bytes_s */

@@ -8,10 +8,12 @@
 #include "base/sweep.h"
 #include "plan/probe/device.h"
 #include "plan/probe/file.h"
+#include "plan/probe/product.h"
 #include "store/disk/choice.h"
 #include "store/disk/pace.h"
 #include "store/disk/uring.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,9 @@
 #define POINT_MS     250
 /* Sweeps per number of threads; the best counts, since others may use the machine. */
 #define SWEEPS 4
+/* Of a token's time that goes into products, at least: the rest is attention, norms, choices, and threads that wait for each
+ * other. */
+#define TOKEN_SHARE 0.9
 /* A layer's misses: eight experts of three matrices. */
 #define ENGINE_IN_FLIGHT 24
 #define ENGINE_BLOCK     ((int64_t)1 << 20)
@@ -105,6 +110,22 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     return MO_OK;
 }
 
+static mo_status measure_products(mo_probe_report *r, int threads, const uint8_t *memory, int64_t bytes,
+                                  mo_error *err)
+{
+    mo_pool *pool;
+    mo_status status = mo_pool_create(threads, &pool, err);
+    if (status) {
+        return status;
+    }
+    status = mo_probe_product(pool, true, memory, bytes, &r->product_bytes_s, err);
+    if (!status) {
+        status = mo_probe_product(pool, false, memory, bytes, &r->slot_bytes_s, err);
+    }
+    mo_pool_destroy(pool);
+    return status;
+}
+
 static mo_status measure_memory(probe *p, const int *counts, int count, mo_error *err)
 {
     mo_probe_report *r = p->report;
@@ -124,6 +145,12 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
         if (!status) {
             status = measure_threads(p, counts[i], memory, bytes, i == count - 1, err);
         }
+    }
+    if (!status) {
+        status = next(p, "products", err);
+    }
+    if (!status) {
+        status = measure_products(r, counts[count - 1], memory, bytes, err);
     }
     mo_host_free_huge(memory, (size_t)bytes);
     for (int i = 0; i < r->memory_count / 2; i++) { /* told in rising order */
@@ -320,7 +347,7 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
     const int count = thread_counts(report.threads, counts);
     probe p = {.options = options,
                .report = &report,
-               .total = count + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
+               .total = count + 1 + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
     mo_status status = measure_files(&p, err); /* first: a wrong path shows at once */
     if (!status) {
         status = measure_memory(&p, counts, count, err);
@@ -343,6 +370,10 @@ mo_rates mo_probe_rates(const mo_probe_report *report)
     rates.threads = report->threads;
     rates.ram_bytes_s = report->ram_bytes_s;
     rates.disk_bytes_s = report->disk_bytes_s;
+    if (report->product_bytes_s > 0 && report->ram_bytes_s > 0) {
+        rates.compute_share = fmin(1, TOKEN_SHARE * report->product_bytes_s / report->ram_bytes_s);
+        rates.slot_share = fmin(1, TOKEN_SHARE * report->slot_bytes_s / report->ram_bytes_s);
+    }
     const mo_probe_device_report *d = &report->device;
     if (d->name[0]) {
         memcpy(rates.device, d->name, sizeof rates.device);
