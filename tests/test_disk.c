@@ -898,7 +898,9 @@ static void probe_measures(void **state)
     const mo_rates rates = mo_probe_rates(&report);
     assert_true(rates.measured && rates.ram_bytes_s > 0 && rates.disk_bytes_s > 0 && rates.threads == 2);
     assert_true(report.product_bytes_s > 0 && rates.compute_share > 0 && rates.compute_share <= 1);
-    assert_true(rates.ram_bytes_s * rates.compute_share < report.product_bytes_s); /* a token is more than its products */
+    assert_true(report.slot_bytes_s > 0 && rates.slot_share > 0 && rates.slot_share <= 1);
+    /* A token is more than its products. */
+    assert_true(rates.ram_bytes_s * rates.compute_share < report.product_bytes_s);
     const int steps = p.calls;
     for (int k = 0; k < steps; k += 3) {
         p = (patience){.most = k};

@@ -11,7 +11,7 @@ enum {
     MO_TILE_BLOCKS = MO_TILE_K / 32, /* of 32 values in a step */
     MO_TILE_SLACK = 16,              /* bytes that an unaligned read may touch after the raw rows */
     MO_TILE_JOB = 256,               /* bytes for what the thread block has to do */
-    MO_FLOAT_TILE_ROWS = 32,         /* F32, F16, BF16: 8 warps of 4 rows; where rows are few, a block has one */
+    MO_FLOAT_TILE_ROWS = 32, /* F32, F16, BF16: 8 warps of 4 rows; where rows are few, a block has one */
     MO_FLOAT_TILE_TOKENS = 8,
     MO_FLOAT_TILE_THREADS = 256,
     MO_FLOAT_TILE_WARPS = MO_FLOAT_TILE_THREADS / 32,
