@@ -57,7 +57,4 @@ typedef struct mo_postfetch_capacity {
 mo_status mo_postfetch_size(const mo_postfetch *settings, const mo_postfetch_facts *facts,
                             mo_postfetch_capacity *out, mo_postfetch_notes *notes, mo_error *err);
 
-/* "down", "expert", "auto" or "off". A constant. */
-const char *mo_postfetch_text(mo_postfetch_mode mode);
-
 #endif
