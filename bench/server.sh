@@ -17,7 +17,7 @@ trap 'kill "${servers[@]}" 2>/dev/null || true; wait 2>/dev/null || true' EXIT
 
 field() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p"; }
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
-ratio() { awk "BEGIN {printf \"%.2f\", $1 / $2}"; }
+ratio() { awk "BEGIN {if ($2 > 0) printf \"%.2f\", $1 / $2; else printf \"none\"}"; }
 
 start() { # model, positions of a sequence: ours on 8071, theirs on 8072
     "$program" serve "$1" --port 8071 --parallel $slots --ctx "$2" --threads "$threads" --profile off >"$scratch/ours.log" 2>&1 &
@@ -32,12 +32,14 @@ start() { # model, positions of a sequence: ours on 8071, theirs on 8072
     done
 }
 stop() {
-    kill "${servers[@]}"
+    kill "${servers[@]}" 2>/dev/null || true # one may have ended by itself
     wait "${servers[@]}" 2>/dev/null || true
     servers=()
 }
+# A server that ends, as llama-server does where a model has no vocabulary, has no figures: 0 is printed for it.
 ask() { # port, streams, prompt, answer
-    "$program" bench --server "http://127.0.0.1:$1" --parallel "$2" --prefill "$3" --decode "$4" --rounds 1 --json
+    "$program" bench --server "http://127.0.0.1:$1" --parallel "$2" --prefill "$3" --decode "$4" --rounds 1 --json 2>/dev/null ||
+        echo '{"together_tps": 0, "first_token_p50_s": 0, "first_token_p99_s": 0, "between_tokens_p99_s": 0}'
 }
 
 streams() { # model, positions, prompt, answer
