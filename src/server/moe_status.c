@@ -5,29 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/asked_model.h"
 #include "server/server.h"
 #include "server/status.h"
-
-static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
-{
-    srv_fault fault;
-    srv_fault_set(&fault, kind, param, "%s", message);
-    srv_reply_fault(q, &fault);
-    srv_request_end(q);
-}
-
-/* The model that ?model= names, or the first, if it is loaded; NULL after answering. */
-static srv_model *asked(srv_server *server, srv_request *q, int *index)
-{
-    srv_models *models = srv_server_models(server);
-    *index = srv_models_find(models, srv_request_query(q, "model"));
-    srv_model *model = srv_models_peek(models, *index);
-    if (!model) {
-        refuse(q, *index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
-               *index < 0 ? "there is no model of that name" : "the model is not loaded");
-    }
-    return model;
-}
 
 static void reply_profile(srv_request *q, mo_model *model)
 {
@@ -37,7 +17,7 @@ static void reply_profile(srv_request *q, mo_model *model)
         srv_reply(q, 200, NULL, json, strlen(json));
         srv_request_end(q);
     } else {
-        refuse(q, SRV_FAULT_SERVER, NULL, err.detail);
+        srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
     }
     mo_free(json);
 }
@@ -45,7 +25,7 @@ static void reply_profile(srv_request *q, mo_model *model)
 static void get_perf(srv_server *server, srv_request *q)
 {
     int index;
-    srv_model *model = asked(server, q, &index);
+    srv_model *model = srv_asked_model(server, q, &index);
     if (model) {
         reply_profile(q, srv_model_mo(model));
         srv_models_unpeek(model);
@@ -57,16 +37,16 @@ static void set_perf(srv_server *server, srv_request *q)
     const mo_text body = srv_request_body(q);
     int index;
     mo_error err;
-    srv_model *model = asked(server, q, &index);
+    srv_model *model = srv_asked_model(server, q, &index);
     if (!model) {
         return;
     }
     json_t *root = json_loadb(body.data, body.length, 0, NULL);
     const char *mode = json_string_value(json_object_get(root, "mode"));
     if (!mode || (strcmp(mode, "full") != 0 && strcmp(mode, "update") != 0 && strcmp(mode, "off") != 0)) {
-        refuse(q, SRV_FAULT_REQUEST, "mode", "full, update or off is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "mode", "full, update or off is needed");
     } else if (mo_model_profile_reset(srv_model_mo(model), mode, &err) != MO_OK) {
-        refuse(q, SRV_FAULT_SERVER, NULL, err.detail);
+        srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
     } else {
         reply_profile(q, srv_model_mo(model));
     }
@@ -134,7 +114,7 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
     *keep = false;
     if (body.length == 0 && !query && strcmp(srv_request_method(q), "GET") == 0) {
         if (mo_model_profile(model, &json, &err) != MO_OK) {
-            refuse(q, SRV_FAULT_SERVER, NULL, err.detail);
+            srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
         }
         return json;
     }
@@ -147,7 +127,8 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
     }
     json_decref(root);
     if (!json) {
-        refuse(q, SRV_FAULT_REQUEST, NULL, "a profile is needed: JSON as GET /moe-layer-perf gives it");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL,
+                          "a profile is needed: JSON as GET /moe-layer-perf gives it");
     }
     return json;
 }
@@ -187,7 +168,7 @@ static void apply_profile(srv_server *server, srv_request *q)
 {
     bool keep;
     int index;
-    srv_model *model = asked(server, q, &index);
+    srv_model *model = srv_asked_model(server, q, &index);
     char *json = model ? read_profile(q, srv_model_mo(model), &keep) : NULL;
     if (json) {
         application a = {.model = srv_model_mo(model), .json = json};
@@ -195,7 +176,7 @@ static void apply_profile(srv_server *server, srv_request *q)
         if (a.status != MO_OK) {
             const bool theirs =
                 a.status == MO_EFORMAT || a.status == MO_EINVAL || a.status == MO_EUNSUPPORTED;
-            refuse(q, theirs ? SRV_FAULT_REQUEST : SRV_FAULT_SERVER, NULL, a.err.detail);
+            srv_reply_refusal(q, theirs ? SRV_FAULT_REQUEST : SRV_FAULT_SERVER, NULL, a.err.detail);
         } else {
             reply_applied(server, q, index, &a, keep);
         }

@@ -9,14 +9,6 @@
 #include "server/status.h"
 #include "server/status_json.h"
 
-static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
-{
-    srv_fault fault;
-    srv_fault_set(&fault, kind, param, "%s", message);
-    srv_reply_fault(q, &fault);
-    srv_request_end(q);
-}
-
 static void status(srv_server *server, srv_request *q)
 {
     srv_reply_json(q, 200, srv_status_json(server, true));
@@ -34,9 +26,9 @@ static void cancel(srv_server *server, srv_request *q)
     json_t *root = json_loadb(body.data, body.length, 0, NULL);
     const char *id = json_string_value(json_object_get(root, "id"));
     if (!id) {
-        refuse(q, SRV_FAULT_REQUEST, "id", "the id of an answer is needed, as its client got it");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "id", "the id of an answer is needed, as its client got it");
     } else if (!srv_running_stop(srv_server_running(server), id)) {
-        refuse(q, SRV_FAULT_NOT_FOUND, "id", "no such answer is being made");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, "id", "no such answer is being made");
     } else {
         srv_reply_json(q, 200, json_pack("{s:s, s:b}", "id", id, "cancelled", 1));
         srv_request_end(q);
@@ -75,7 +67,7 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
 {
     const char *text = srv_request_query(q, name);
     if (text && *text && !read_size(text, out)) {
-        refuse(q, SRV_FAULT_REQUEST, name, "a size such as 6G or a number is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, name, "a size such as 6G or a number is needed");
         return false;
     }
     return true;
@@ -91,7 +83,7 @@ static void plan(srv_server *server, srv_request *q)
     int64_t parallel;
     mo_plan_options o = mo_plan_options_default();
     if (index < 0 || !srv_models_describe(models, index, &r)) {
-        refuse(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
+        srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
     const mo_model_options *loading = srv_models_loading(models, index);
@@ -112,7 +104,7 @@ static void plan(srv_server *server, srv_request *q)
         return;
     }
     if (parallel < 1 || parallel > 256) {
-        refuse(q, SRV_FAULT_REQUEST, "parallel", "a number from 1 to 256 is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "parallel", "a number from 1 to 256 is needed");
         return;
     }
     o.sessions = (int)parallel;
@@ -126,7 +118,7 @@ static void plan(srv_server *server, srv_request *q)
     if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
         char text[1024];
         srv_fault_words(&err, r.path, text, sizeof text);
-        refuse(q, SRV_FAULT_REQUEST, NULL, text);
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text);
         return;
     }
     srv_reply_json(q, 200, srv_plan_json(&report));
@@ -161,8 +153,8 @@ static void experts(srv_server *server, srv_request *q)
     char *places = malloc(LAYER_EXPERTS + 1);
     mo_model_info info;
     if (!model || !list || !places) {
-        refuse(q, index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
-               index < 0 ? "there is no model of that name" : "the model is not loaded");
+        srv_reply_refusal(q, index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
+                          index < 0 ? "there is no model of that name" : "the model is not loaded");
     } else {
         json_t *layers = json_array();
         mo_model_describe(srv_model_mo(model), &info, sizeof info);

@@ -70,3 +70,11 @@ void srv_reply_fault(srv_request *q, const srv_fault *fault)
     srv_reply(q, srv_fault_http(fault->kind, q->shape), NULL, w.data ? w.data : "", w.failed ? 0 : w.length);
     srv_writer_free(&w);
 }
+
+void srv_reply_refusal(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
+{
+    srv_fault fault;
+    srv_fault_set(&fault, kind, param, "%s", message);
+    srv_reply_fault(q, &fault);
+    srv_request_end(q);
+}

@@ -55,6 +55,8 @@ void srv_reply_writer(srv_request *q, int status, const srv_writer *body);
 void srv_reply_json(srv_request *q, int status, json_t *json);
 /* In the shape of the path. */
 void srv_reply_fault(srv_request *q, const srv_fault *fault);
+/* The same of a fault that is made here, and ends the request. */
+void srv_reply_refusal(srv_request *q, srv_fault_kind kind, const char *param, const char *message);
 
 /* ---- A stream: headers at once, bytes as they come ---- */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/asked_model.h"
 #include "server/kept.h"
 #include "server/running.h"
 #include "server/server.h"
@@ -10,27 +11,6 @@
 #include "server/status_json.h"
 
 enum { KEPT_MAX = 4096, ANSWERS_MAX = 256 };
-
-static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
-{
-    srv_fault fault;
-    srv_fault_set(&fault, kind, param, "%s", message);
-    srv_reply_fault(q, &fault);
-    srv_request_end(q);
-}
-
-/* The model that ?model= names, or the first, held; NULL after answering. */
-static srv_model *asked_model(srv_server *server, srv_request *q)
-{
-    srv_models *models = srv_server_models(server);
-    const int index = srv_models_find(models, srv_request_query(q, "model"));
-    srv_model *model = srv_models_peek(models, index);
-    if (!model) {
-        refuse(q, index < 0 ? SRV_FAULT_MODEL : SRV_FAULT_UNAVAILABLE, NULL,
-               index < 0 ? "there is no model of that name" : "the model is not loaded");
-    }
-    return model;
-}
 
 static json_t *kept_json(const srv_kept_report *k)
 {
@@ -82,7 +62,7 @@ static srv_kept_report *read_kept(srv_engine *engine, int *count)
 
 static void list_sessions(srv_server *server, srv_request *q)
 {
-    srv_model *model = asked_model(server, q);
+    srv_model *model = srv_asked_model(server, q, NULL);
     int count;
     if (!model) {
         return;
@@ -107,7 +87,7 @@ static void list_sessions(srv_server *server, srv_request *q)
 
 static void one_session(srv_server *server, srv_request *q)
 {
-    srv_model *model = asked_model(server, q);
+    srv_model *model = srv_asked_model(server, q, NULL);
     json_t *found = NULL;
     int count;
     if (!model) {
@@ -120,7 +100,7 @@ static void one_session(srv_server *server, srv_request *q)
     free(list);
     srv_models_unpeek(model);
     if (!found) {
-        refuse(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
         return;
     }
     srv_reply_json(q, 200, found);
@@ -130,14 +110,14 @@ static void one_session(srv_server *server, srv_request *q)
 static void drop_sessions(srv_server *server, srv_request *q)
 {
     const char *id = srv_request_part(q, 0);
-    srv_model *model = asked_model(server, q);
+    srv_model *model = srv_asked_model(server, q, NULL);
     if (!model) {
         return;
     }
     const int dropped = srv_engine_drop_kept(srv_model_engine(model), *id ? id : NULL);
     srv_models_unpeek(model);
     if (*id && dropped == 0) {
-        refuse(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
         return;
     }
     srv_reply_json(q, 200, json_pack("{s:i}", "dropped", dropped));

@@ -4,30 +4,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/asked_model.h"
 #include "server/server.h"
 #include "server/slot_file.h"
 #include "server/status.h"
 
 enum { SLOTS_MAX = 256, FILE_NAME_MAX = 200 };
-
-static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
-{
-    srv_fault fault;
-    srv_fault_set(&fault, kind, param, "%s", message);
-    srv_reply_fault(q, &fault);
-    srv_request_end(q);
-}
-
-/* The index of the model that ?model= names, or of the first; answers where there is none. */
-static int asked_model(srv_server *server, srv_request *q)
-{
-    const char *name = srv_request_query(q, "model");
-    const int index = srv_models_find(srv_server_models(server), name);
-    if (index < 0) {
-        refuse(q, SRV_FAULT_MODEL, NULL, name ? "there is no model of that name" : "there is no model");
-    }
-    return index;
-}
 
 /* ---- What they do ---- */
 
@@ -70,10 +52,10 @@ static void slots(srv_server *server, srv_request *q)
     const char *need = srv_request_query(q, "fail_on_no_slot");
     bool any_free = false;
     if (server->no_slots) {
-        refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, switched_off);
+        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, switched_off);
         return;
     }
-    const int index = asked_model(server, q);
+    const int index = srv_asked_index(server, q);
     if (index < 0) {
         return;
     }
@@ -89,7 +71,7 @@ static void slots(srv_server *server, srv_request *q)
     }
     if (need && *need && strcmp(need, "0") != 0 && !any_free) {
         json_decref(all);
-        refuse(q, SRV_FAULT_UNAVAILABLE, NULL, "no slot is free");
+        srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, "no slot is free");
         return;
     }
     srv_reply_json(q, 200, all);
@@ -111,11 +93,11 @@ static void refuse_deed(srv_request *q, const mo_error *err)
     char text[1024];
     srv_fault_words(err, NULL, text, sizeof text);
     switch (err->status) {
-    case MO_ECANCELLED: refuse(q, SRV_FAULT_UNAVAILABLE, NULL, text); break;
-    case MO_EUNSUPPORTED: refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, text); break;
+    case MO_ECANCELLED: srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, text); break;
+    case MO_EUNSUPPORTED: srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, text); break;
     case MO_EINVAL:
-    case MO_EFORMAT: refuse(q, SRV_FAULT_REQUEST, NULL, text); break;
-    default: refuse(q, SRV_FAULT_SERVER, NULL, text); break;
+    case MO_EFORMAT: srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text); break;
+    default: srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, text); break;
     }
 }
 
@@ -171,29 +153,30 @@ static void change_slot(srv_server *server, srv_request *q)
         known = known || strcmp(action, actions[i]) == 0;
     }
     if (server->no_slots || !server->slot_directory) {
-        refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-               server->no_slots
-                   ? "this endpoint was switched off at the server's start"
-                   : "slots can be saved and restored when the server was started with a directory for it; "
-                     "prefixes are kept by themselves");
+        srv_reply_refusal(
+            q, SRV_FAULT_NOT_SUPPORTED, NULL,
+            server->no_slots
+                ? "this endpoint was switched off at the server's start"
+                : "slots can be saved and restored when the server was started with a directory for it; "
+                  "prefixes are kept by themselves");
         return;
     }
     if (!known) {
-        refuse(q, SRV_FAULT_REQUEST, "action", "save, restore or erase is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "action", "save, restore or erase is needed");
         return;
     }
     const mo_text body = srv_request_body(q);
     json_t *root = json_loadb(body.data, body.length, 0, NULL);
     const char *name = json_string_value(json_object_get(root, "filename"));
     const int index =
-        strlen(part) < 4 && strspn(part, "0123456789") == strlen(part) ? asked_model(server, q) : -2;
+        strlen(part) < 4 && strspn(part, "0123456789") == strlen(part) ? srv_asked_index(server, q) : -2;
     srv_model *model = index >= 0 ? srv_models_peek(srv_server_models(server), index) : NULL;
     if (index == -2) {
-        refuse(q, SRV_FAULT_REQUEST, NULL, "a slot is named by its number");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "a slot is named by its number");
     } else if (index >= 0 && !model) {
-        refuse(q, SRV_FAULT_UNAVAILABLE, NULL, "the model is not loaded");
+        srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, "the model is not loaded");
     } else if (model && strcmp(action, "erase") != 0 && !is_file_name(name)) {
-        refuse(q, SRV_FAULT_REQUEST, "filename", "the name of a file is needed, without a path");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "filename", "the name of a file is needed, without a path");
     } else if (model) {
         act(server, q, srv_model_engine(model), atoi(part), action, name);
     }

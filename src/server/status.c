@@ -1,5 +1,6 @@
 /* Status: see status.h. The endpoints of llama-server: models, props, metrics. */
 #include "server/status.h"
+#include "server/asked_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,25 +12,6 @@
 #include "server/model_json.h"
 #include "server/prometheus.h"
 #include "server/server.h"
-
-static void refuse(srv_request *q, srv_fault_kind kind, const char *param, const char *message)
-{
-    srv_fault fault;
-    srv_fault_set(&fault, kind, param, "%s", message);
-    srv_reply_fault(q, &fault);
-    srv_request_end(q);
-}
-
-/* The index of the model that ?model= names, or of the first; answers where there is none. */
-static int asked_model(srv_server *server, srv_request *q)
-{
-    const char *name = srv_request_query(q, "model");
-    const int index = srv_models_find(srv_server_models(server), name);
-    if (index < 0) {
-        refuse(q, SRV_FAULT_MODEL, NULL, name ? "there is no model of that name" : "there is no model");
-    }
-    return index;
-}
 
 /* ---- Models ---- */
 
@@ -54,7 +36,7 @@ static void one_model(srv_server *server, srv_request *q)
     srv_model_report r;
     const int index = srv_models_find(models, srv_request_part(q, 0));
     if (index < 0 || !srv_models_describe(models, index, &r)) {
-        refuse(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
+        srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
     srv_reply_json(q, 200, srv_model_json_openai(models, index, &r));
@@ -69,7 +51,7 @@ static json_t *read_name(srv_request *q, const char **name)
     *name = json_string_value(json_object_get(root, "model"));
     if (!*name) {
         json_decref(root);
-        refuse(q, SRV_FAULT_REQUEST, "model", "the name of a model is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "the name of a model is needed");
         return NULL;
     }
     return root;
@@ -85,7 +67,7 @@ static void load_model(srv_server *server, srv_request *q)
         return;
     }
     if (srv_models_find(srv_server_models(server), name) < 0) {
-        refuse(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
+        srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
     } else if (srv_model_hold(server, name, q, &model, &fault)) {
         srv_model_release(model);
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
@@ -106,9 +88,9 @@ static void unload_model(srv_server *server, srv_request *q)
     }
     const int index = srv_models_find(srv_server_models(server), name);
     if (index < 0) {
-        refuse(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
+        srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
     } else if (!srv_models_unload(srv_server_models(server), index)) {
-        refuse(q, SRV_FAULT_REQUEST, "model", "it is not loaded, or it is pinned");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "it is not loaded, or it is pinned");
     } else {
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
         srv_request_end(q);
@@ -145,7 +127,7 @@ static void props(srv_server *server, srv_request *q)
     srv_model_report r;
     mo_file *file = NULL;
     char build[64];
-    const int index = asked_model(server, q);
+    const int index = srv_asked_index(server, q);
     if (index < 0) {
         return;
     }
@@ -182,7 +164,8 @@ static void props(srv_server *server, srv_request *q)
 static void change_props(srv_server *server, srv_request *q)
 {
     (void)server;
-    refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, "settings are given at the server's start and stay as they are");
+    srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                      "settings are given at the server's start and stay as they are");
 }
 
 /* ---- Metrics ---- */
@@ -190,7 +173,8 @@ static void change_props(srv_server *server, srv_request *q)
 static void metrics(srv_server *server, srv_request *q)
 {
     if (server->no_metrics) {
-        refuse(q, SRV_FAULT_NOT_SUPPORTED, NULL, "this endpoint was switched off at the server's start");
+        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                          "this endpoint was switched off at the server's start");
         return;
     }
     srv_writer w = {0};

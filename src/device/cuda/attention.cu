@@ -3,6 +3,7 @@
  * (attend_tile.cuh), or, for lengths that those do not know, one query head after the other. */
 #include "device/cuda/attend_tile.cuh"
 #include "device/cuda/codes.cuh"
+#include "device/cuda/view.cuh"
 
 /* ---- From products to cache: one warp per head ------------------------------------------------ */
 
@@ -218,27 +219,6 @@ MO_KERNEL(mo_heads, mo_op_heads)
 
 /* ---- Where a token looks ---------------------------------------------------------------------- */
 
-typedef struct view {
-    mo_dstate state;
-    int64_t position, first; /* the token's own, and the first it sees */
-    int64_t old;             /* positions before this one were there before the step */
-    int64_t chunk;           /* the first position's chunk */
-    int chunks;
-} view;
-
-static __device__ __forceinline__ view view_of(const mo_op_attend &op, int64_t t)
-{
-    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
-    view v;
-    v.state = mo_at<const mo_dstate>(place.layers)[op.layer];
-    v.position = place.position;
-    v.first = mo_first_seen(op.window, place.position);
-    v.old = place.position - place.into;
-    v.chunk = v.first / MO_CHUNK_LENGTH;
-    v.chunks = (int)(place.position / MO_CHUNK_LENGTH - v.chunk) + 1;
-    return v;
-}
-
 static __device__ __forceinline__ int query_stride(const mo_op_attend &op)
 {
     return op.k_len * (op.gated ? 2 : 1);
@@ -271,7 +251,7 @@ static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int6
 }
 
 /* Sets c to chunk number `index` of the view. */
-static __device__ __forceinline__ void enter_chunk(const mo_op_attend &op, mo_chunk &c, const view &v,
+static __device__ __forceinline__ void enter_chunk(const mo_op_attend &op, mo_chunk &c, const mo_view &v,
                                                    int kv_head, int64_t index)
 {
     const int64_t begin = index * MO_CHUNK_LENGTH;
@@ -317,7 +297,7 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
     const int64_t t = blockIdx.z;
     const int group = mo_quotient(op.heads, op.kv_heads);
     const int head = blockIdx.y, kv_head = mo_quotient(head, group);
-    const view v = view_of(op, t); /* a step's places stand from its beginning */
+    const mo_view v = mo_view_of(op, t, MO_CHUNK_LENGTH); /* a step's places stand from its beginning */
     const int some = queries_at_once(op, group, v.chunks);
     const int first = (head - kv_head * group) * some;
     if ((int)blockIdx.x >= v.chunks || first >= group) {
@@ -376,7 +356,7 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
     const int64_t t = blockIdx.y;
     float *m = (float *)space, *l = m + threads, *a = l + threads, *b = a + threads;
-    const view v = view_of(op, t);
+    const mo_view v = mo_view_of(op, t, MO_CHUNK_LENGTH);
     mo_grid_begin();
     const int64_t step = (int64_t)op.heads * (op.v_len + 2);
     const float *o = partial_of(op, t, 0, head) + 2 + min(j, op.v_len - 1);
@@ -457,7 +437,7 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     const mo_chunk_scratch lay = mo_chunk_lay(&op, piece);
     float *M = (float *)(space + lay.M), *L = (float *)(space + lay.L), *O = (float *)(space + lay.O);
     const int begin = kv_head * group + first;
-    const view v = view_of(op, t);
+    const mo_view v = mo_view_of(op, t, MO_CHUNK_LENGTH);
     mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
     if (c.kv == MO_KV_Q8_0) {
         mo_chunk_queries(c);

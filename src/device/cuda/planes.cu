@@ -3,29 +3,7 @@
 #include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
 #include "device/cuda/planes_wide.cuh"
-
-/* ---- Where a token looks ---------------------------------------------------------------------- */
-
-typedef struct view {
-    mo_dstate state;
-    int64_t position, first; /* the token's own, and the first it sees */
-    int64_t old;             /* positions before this one were there before the step */
-    int64_t chunk;           /* the first position's chunk */
-    int chunks;
-} view;
-
-static __device__ __forceinline__ view view_of(const mo_op_attend &op, int64_t t)
-{
-    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
-    view v;
-    v.state = mo_at<const mo_dstate>(place.layers)[op.layer];
-    v.position = place.position;
-    v.first = mo_first_seen(op.window, place.position);
-    v.old = place.position - place.into;
-    v.chunk = v.first / MO_KV_BLOCK;
-    v.chunks = (int)(place.position / MO_KV_BLOCK - v.chunk) + 1;
-    return v;
-}
+#include "device/cuda/view.cuh"
 
 /* ---- Few tokens: blocks (chunk, KV head and part of its queries, token) ----------------------- */
 
@@ -43,7 +21,7 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint
     const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
     const int most = mo_quotient(group + parts - 1, parts);
     const int kv_head = mo_quotient(blockIdx.y, parts), first = (blockIdx.y - kv_head * parts) * most;
-    const view v = view_of(op, t); /* a step's places stand from its beginning */
+    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK); /* a step's places stand from its beginning */
     if ((int)blockIdx.x >= v.chunks || first >= group) {
         mo_grid_begin();
         return;
@@ -131,7 +109,7 @@ template <int D> static __device__ __forceinline__ void attend_stream(const mo_o
     const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
     const int most = mo_quotient(group + parts - 1, parts);
     const int kv_head = mo_quotient(blockIdx.y, parts), row = (blockIdx.y - kv_head * parts) * most;
-    const view v = view_of(op, t);
+    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
     const int per = mo_quotient(v.chunks + gridDim.x - 1, gridDim.x), chunk = blockIdx.x * per;
     planes_stream<D, SLOTS> s;
     s.state = v.state;
@@ -278,7 +256,7 @@ template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_at
     const int64_t t = blockIdx.y;
     float4 *joins = (float4 *)space;
     float *warps = (float *)(joins + threads), *row = (float *)space;
-    const view v = view_of(op, t);
+    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
     mo_grid_begin();
     const int64_t step = (int64_t)op.heads * mo_kv_partial(op.kv, op.v_len);
     const float *next = partial_of(op, t, 0, head) + 3 + min(j, op.v_len - 1);

@@ -69,11 +69,11 @@ mo_status mo_probe_product(mo_pool *pool, bool interleaved, const uint8_t *memor
         bytes / mo_format_row_bytes(mo_format_of(MO_MXFP4), COLS); /* the most: they are the shortest */
     const size_t acts_bytes = mo_acts_bytes(1, COLS),
                  scratch_bytes = sizeof(mo_scratch) * (size_t)mo_pool_threads(pool);
-    const size_t room = acts_bytes + scratch_bytes + sizeof(float) * (size_t)rows;
-    uint8_t *own = mo_host_alloc_huge(room);
+    const size_t size = acts_bytes + scratch_bytes + sizeof(float) * (size_t)rows;
+    uint8_t *own = mo_host_alloc_huge(size);
     if (!own) {
         return mo_fail(err, MO_ENOMEM, "no %zu KiB of memory to measure products with; end other programs",
-                       room >> 10);
+                       size >> 10);
     }
     mo_acts acts = mo_acts_lay(own, 1, COLS);
     work w = {.kernels = kernels,
@@ -81,13 +81,13 @@ mo_status mo_probe_product(mo_pool *pool, bool interleaved, const uint8_t *memor
               .acts = &acts,
               .scratch = (mo_scratch *)(own + acts_bytes),
               .y = (float *)(own + acts_bytes + scratch_bytes)};
-    memset(own, 0, room);
+    memset(own, 0, size);
     fill(&acts, kernels);
     *bytes_s = 0;
     for (int i = 0; i < FORMATS; i++) {
         const double rate = rate_of(pool, &w, formats[i], bytes);
         *bytes_s = i == 0 || rate < *bytes_s ? rate : *bytes_s;
     }
-    mo_host_free_huge(own, room);
+    mo_host_free_huge(own, size);
     return MO_OK;
 }

@@ -1,0 +1,13 @@
+/* The model that a request asks about by ?model=, or the first. */
+#ifndef SRV_ASKED_MODEL_H
+#define SRV_ASKED_MODEL_H
+
+#include "server/server.h"
+
+/* Its index; negative after answering that there is none. */
+int srv_asked_index(srv_server *server, srv_request *q);
+
+/* The model itself if it is loaded, held, and its index (or NULL); NULL after answering. */
+srv_model *srv_asked_model(srv_server *server, srv_request *q, int *index);
+
+#endif
