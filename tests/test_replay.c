@@ -505,9 +505,15 @@ static void phases(void **state)
     assert_true(p->bytes_needed == 200 && p->bytes_read == 200);
     assert_true(g->passes == 2 && g->tokens == 2 && g->needed == 4 && g->hits == 3);
     assert_true(g->bytes_needed == 300 && g->bytes_read == 100);
-    /* Core 1000 / 500 a pass; a brick computes at 500 bytes a second and is read at 100. */
-    assert_true(fabs(p->seconds - (2.0 + 1.0 + 1.0)) < 1e-9);
-    assert_true(fabs(g->seconds - (2.0 + 0.2 + 0.1) - (2.0 + 1.0 + 0.1)) < 1e-9);
+    /* Core 1000 / 500 a pass; a brick computes at 500 bytes a second and is read at 100; a quarter of the shorter is not hidden. */
+    assert_true(fabs(p->seconds - (2.0 + 1.0 + 0.2 / 4 + 1.0 + 0.2 / 4)) < 1e-9);
+    assert_true(fabs(g->seconds - (2.0 + 0.2 + 0.1) - (2.0 + 1.0 + 0.2 / 4 + 0.1)) < 1e-9);
+    /* Experts in slots may have a rate of their own. */
+    mo_replay_setup slower = {.policy = mo_policy_find("lru"), .budget_bytes = 600, .rates = rates};
+    slower.rates.slot_share = rates.compute_share / 2;
+    mo_replay_report twice;
+    assert_int_equal(mo_replay_run(&t, &slower, &twice, &err), MO_OK);
+    assert_true(fabs(twice.phase[MO_TRACE_PROMPT].seconds - (2.0 + 1.0 + 0.4 / 4 + 1.0 + 0.4 / 4)) < 1e-9);
     /* Two sizes share a budget: 300 of 600 is two slots of each. */
     const mo_replay_report half = replay(&t, mo_policy_find("lru"), 300, 0);
     assert_true(half.slots == 4 && half.slot_bytes == 300);

@@ -303,19 +303,14 @@ static int64_t rounded(double bytes)
     return bytes < (double)INT64_MAX ? (int64_t)llround(bytes) : INT64_MAX;
 }
 
-/* What of a layer's shorter part, products or reads, is not hidden behind the longer one: reads begin when the experts are
- * chosen, and the last one to come is computed alone. Measured: a fifth to a quarter. */
-#define UNHIDDEN 0.25
-
 /* The core's products, and for every layer the longer of its experts' products and the reads of those that are missing,
  * with a part of the shorter; a streamed layer costs what its read takes longer than its products.
  * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
  * knows better. Every sum is made so that it falls when more is in RAM, in floating point too. */
 static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
 {
-    const double compute = r->ram_bytes_s * r->compute_share, disk = r->disk_bytes_s;
-    const double slots = r->slot_share > 0 ? r->ram_bytes_s * fmin(r->slot_share, r->compute_share) : compute;
-    const double experts = p->mode == MO_PLAN_RESIDENT ? compute : slots;
+    const double compute = mo_rates_products(r), disk = r->disk_bytes_s;
+    const double experts = p->mode == MO_PLAN_RESIDENT ? compute : mo_rates_slots(r);
     const double core = (double)m->core_bytes + (double)p->table;
     double missing = 0, asked = 0, layers = 0;
     for (int i = 0; i < m->class_count; i++) {
@@ -324,7 +319,7 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hi
         const double there = p->mode == MO_PLAN_RESIDENT ? (double)c->bricks : (double)p->class_slots[i];
         const double share = hits ? hits[i] : there / (double)c->bricks;
         const double absent = c->bricks ? bytes * (1 - share) : 0;
-        layers += fmax(bytes / experts, absent / disk) + UNHIDDEN * fmin(bytes / experts, absent / disk);
+        layers += mo_rates_layer(bytes / experts, absent / disk);
         missing += absent;
         asked += bytes;
         if (p->mode != MO_PLAN_RESIDENT) {

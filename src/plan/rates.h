@@ -26,6 +26,25 @@ typedef struct mo_rates {
 #define MO_RATES_LINK_GUESS 6e9
 #define MO_RATES_VRAM_GUESS 200e9
 
+/* Bytes a second of products: with weights that stay in RAM, and with experts that stay as the file has them. */
+static inline double mo_rates_products(const mo_rates *r)
+{
+    return r->ram_bytes_s * r->compute_share;
+}
+static inline double mo_rates_slots(const mo_rates *r)
+{
+    const double share =
+        r->slot_share > 0 && r->slot_share < r->compute_share ? r->slot_share : r->compute_share;
+    return r->ram_bytes_s * share;
+}
+
+/* Seconds of a layer's experts, of which some are read while others are multiplied. A quarter of the shorter part is not
+ * hidden behind the longer one: reads begin when the experts are chosen, and the last one to come is computed alone. */
+static inline double mo_rates_layer(double computing, double reading)
+{
+    return computing > reading ? computing + reading / 4 : reading + computing / 4;
+}
+
 /* Modest defaults for a machine nobody has measured. */
 mo_rates mo_rates_default(void);
 /* Reads {"ram_bytes": ..., "disk_bytes_s": ..., ...}; every field may be left out and is then the default's,

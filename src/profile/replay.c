@@ -358,20 +358,19 @@ static void count(replay *r, const cursor *w, int missing)
     const mo_trace_shape *s = &r->trace->shape;
     const mo_rates *rates = &r->options->rates;
     mo_replay_phase *p = &r->out->phase[r->trace->steps[w->step].phase];
-    const double compute = rates->ram_bytes_s * rates->compute_share;
     const int64_t bytes = s->brick_bytes[w->layer];
-    const double computing = (double)(w->count * bytes) / compute;
+    const double computing = (double)(w->count * bytes) / mo_rates_slots(rates);
     const double reading = (double)(missing * bytes) / rates->disk_bytes_s;
     if (w->layer == 0) {
         p->passes++;
         p->tokens += w->tokens;
-        p->seconds += (double)s->core_bytes / compute;
+        p->seconds += (double)s->core_bytes / mo_rates_products(rates);
     }
     p->needed += w->count;
     p->hits += w->count - missing;
     p->bytes_needed += w->count * bytes;
     p->bytes_read += missing * bytes;
-    p->seconds += computing > reading ? computing : reading;
+    p->seconds += mo_rates_layer(computing, reading);
 }
 
 static mo_status prepare(replay *r)
