@@ -25,7 +25,7 @@
 
 /* ---- Files ---- */
 
-/* Every model of the families; those that the tree leaves out are found in the folder MO_ORACLE names. */
+/* Every model of the families; those that the tree leaves out are found in the folder MO_TEST_ORACLE names. */
 static const char *const models[] = {
     "llama",          "llama-moe", "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
     "olmoe",          "gpt-oss",   "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
@@ -36,13 +36,14 @@ enum { MODELS = sizeof models / sizeof *models };
 /* False when the tree does not have it. */
 static bool model_path(const char *name, char path[512])
 {
-    const char *more = getenv("MO_ORACLE");
+    static const char *const under[] = {"", "more/", "iq/"};
+    const char *more = getenv("MO_TEST_ORACLE");
     snprintf(path, 512, "%s/oracle/%s.gguf", MO_TEST_DATA, name);
     if (access(path, R_OK) != 0) {
         snprintf(path, 512, "%s/%s.gguf", MO_TEST_DATA, name);
     }
-    if (access(path, R_OK) != 0 && more) {
-        snprintf(path, 512, "%s/%s.gguf", more, name);
+    for (int i = 0; i < 3 && access(path, R_OK) != 0 && more; i++) {
+        snprintf(path, 512, "%s/%s%s.gguf", more, under[i], name);
     }
     return access(path, R_OK) == 0;
 }
@@ -391,7 +392,7 @@ static void test_every_way(void **state)
         mo_checkpoint_free(mapped);
     }
     if (skipped) {
-        print_message("%d of %d models are not in the tree; MO_ORACLE may name their folder\n", skipped,
+        print_message("%d of %d models are not in the tree; MO_TEST_ORACLE may name their folder\n", skipped,
                       MODELS);
     }
     mo_pool_destroy(pool);

@@ -1,4 +1,5 @@
-/* Oracle: the tiny models of tests/data/oracle with the values expected of them, read from index.txt. */
+/* Oracle: tiny models with the values expected of them, as tests/data/oracle/index.txt lists them. Files that the tree leaves
+ * out are looked for in the folder that MO_TEST_ORACLE names (and its folders more/ and iq/). */
 #ifndef MO_TESTS_ORACLE_H
 #define MO_TESTS_ORACLE_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ORACLE_TOKENS = 48, ORACLE_GREEDY = 32, ORACLE_MODELS_MAX = 32 };
+enum { ORACLE_TOKENS = 48, ORACLE_GREEDY = 32, ORACLE_MODELS_MAX = 48 };
 
 typedef struct oracle {
     char name[64];
@@ -21,7 +22,7 @@ typedef struct oracle {
     bool quantized; /* the expected values belong to the same weights without rounding of activations */
 } oracle;
 
-/* Reads every model whose file is there; returns how many. Ends the program when the data are damaged. */
+/* Reads every model whose file is there; returns how many, and prints how many are not. Ends the program when the data are damaged. */
 int oracle_read(oracle *out);
 void oracle_free(oracle *o, int count);
 
