@@ -29,7 +29,7 @@
 static const char *const models[] = {
     "llama",          "llama-moe", "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
     "olmoe",          "gpt-oss",   "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
-    "qwen3next-mixq", "gemma4",    "qwen3moe-q4k", "llama31",
+    "qwen3next-mixq", "gemma4",    "qwen3moe-q4k", "llama31",   "glm4moe",
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -424,6 +424,27 @@ static void test_weight(void **state)
 }
 
 /* ---- What the families say ---- */
+
+static void test_glm(void **state)
+{
+    (void)state;
+    mo_checkpoint *m = load_named("glm4moe", false, 0);
+    const mo_model_spec *spec = mo_checkpoint_spec(m);
+    assert_int_equal(spec->layer_count, 3);
+    assert_int_equal(spec->mtp_layers, 1); /* whose tensors are in the file and are left there */
+    assert_true(spec->layers[0].dense && !spec->layers[0].routed);
+    for (int n = 1; n < 3; n++) {
+        const mo_layer *l = &spec->layers[n];
+        assert_true(l->routed && !l->dense && l->attention.neox);
+        assert_int_equal(l->attention.n_rot * 2, l->attention.k_len);
+        assert_int_equal(l->moe.router.gating, MO_GATING_SIGMOID);
+        assert_non_null(l->moe.router.select_bias);
+        assert_true(l->moe.router.normalize);
+        assert_true(mo_linear_present(&l->moe.shared.up) && !mo_linear_present(&l->moe.shared_gate));
+        assert_non_null(l->attention.q.bias);
+    }
+    mo_checkpoint_free(m);
+}
 
 static void test_families(void **state)
 {
@@ -1063,7 +1084,7 @@ static void test_list(void **state)
     for (const mo_family *f; (f = mo_family_at(count)); count++) {
         assert_ptr_equal(mo_family_find(f->architecture), f);
     }
-    assert_int_equal(count, 10);
+    assert_int_equal(count, 11);
     assert_null(mo_family_find("glm"));
     assert_null(mo_family_at(-1));
 }
@@ -1071,18 +1092,19 @@ static void test_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),         cmocka_unit_test(test_every_way),
-        cmocka_unit_test(test_weight),       cmocka_unit_test(test_families),
-        cmocka_unit_test(test_hybrids),      cmocka_unit_test(test_dense_layer),
-        cmocka_unit_test(test_taps),         cmocka_unit_test(test_bricks),
-        cmocka_unit_test(test_split),        cmocka_unit_test(test_merged),
-        cmocka_unit_test(test_lone),         cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_older_delta),  cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_missing),      cmocka_unit_test(test_misshapen),
-        cmocka_unit_test(test_keys),         cmocka_unit_test(test_nextn),
-        cmocka_unit_test(test_bad_exponent), cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_no_file),      cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_cut_short),    cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_list),        cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_weight),      cmocka_unit_test(test_families),
+        cmocka_unit_test(test_glm),         cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_dense_layer), cmocka_unit_test(test_taps),
+        cmocka_unit_test(test_bricks),      cmocka_unit_test(test_split),
+        cmocka_unit_test(test_merged),      cmocka_unit_test(test_lone),
+        cmocka_unit_test(test_fused),       cmocka_unit_test(test_older_delta),
+        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_misshapen),   cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_nextn),       cmocka_unit_test(test_bad_exponent),
+        cmocka_unit_test(test_integers),    cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_progress),    cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -7,8 +7,9 @@
 
 /* The one place where a family is registered. */
 static const mo_family *const families[] = {
-    &mo_family_llama,   &mo_family_qwen3,     &mo_family_qwen3moe, &mo_family_qwen2moe,  &mo_family_olmoe,
-    &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,   &mo_family_qwen35moe, &mo_family_gemma4,
+    &mo_family_llama,     &mo_family_qwen3,   &mo_family_qwen3moe,  &mo_family_qwen2moe,
+    &mo_family_olmoe,     &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,
+    &mo_family_qwen35moe, &mo_family_gemma4,  &mo_family_glm4moe,
 };
 
 const mo_family *mo_family_at(int index)
@@ -83,6 +84,19 @@ static void check_delta(mo_binder *b, int n, const mo_delta *d)
     }
 }
 
+static void check_router(mo_binder *b, int n, const mo_moe *moe)
+{
+    const mo_router *r = &moe->router;
+    const int size = r->groups ? moe->experts / r->groups : 0;
+    if (r->groups && (moe->experts % r->groups || r->groups_used < 1 || r->groups_used * size < moe->used)) {
+        mo_bind_fail(
+            b, MO_EFORMAT,
+            "%s: layer %d chooses %d of %d experts from %d of %d groups, which do not give that many; fetch "
+            "or convert the model again",
+            mo_gguf_part_path(b->gguf, 0), n, moe->used, moe->experts, r->groups_used, r->groups);
+    }
+}
+
 static void check_spec(mo_binder *b, const mo_model_spec *spec)
 {
     for (int n = 0; n < spec->layer_count && b->status == MO_OK; n++) {
@@ -91,6 +105,9 @@ static void check_spec(mo_binder *b, const mo_model_spec *spec)
             check_attention(b, n, &layer->attention);
         } else {
             check_delta(b, n, &layer->delta);
+        }
+        if (layer->routed) {
+            check_router(b, n, &layer->moe);
         }
     }
 }
@@ -122,6 +139,7 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
         return;
     }
     *spec = (mo_model_spec){.layer_count = keys.layers,
+                            .mtp_layers = keys.mtp_layers,
                             .width = keys.width,
                             .vocab = keys.vocab,
                             .context = keys.context,

@@ -30,6 +30,7 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec);
 int64_t mo_part_int(mo_binder *b, const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise,
                     int64_t low, int64_t high);
 double mo_part_real(mo_binder *b, const mo_keys *k, const char *suffix, double otherwise);
+bool mo_part_flag(mo_binder *b, const mo_keys *k, const char *suffix, bool otherwise);
 
 /* The rotation that the common keys describe, for heads of which n_rot values turn. With rope_freqs.weight
  * when `factors` is set and the file has it. */
@@ -55,13 +56,21 @@ int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n);
 /* Router and bricks: softmax over all experts, normalized or not. hidden: values of an expert. */
 void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe);
 
-/* The shared expert (ffn_*_shexp) behind its own sigmoid gate. */
+/* What files with a choice say of the router mo_part_moe() has bound: the gating function (`otherwise` where the key is absent; 0:
+ * it must be there), whether weights are normalized, their scale, groups of experts, and exp_probs_b.bias where the file has it. */
+void mo_part_router(mo_binder *b, const mo_keys *k, int n, int otherwise, mo_moe *moe);
+
+/* The shared expert (ffn_*_shexp), behind a sigmoid gate of its own or as it is. */
 void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);
+void mo_part_shared_ungated(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);
+
+/* How many layers at the beginning are dense, of a model whose others are routed. */
+int mo_part_dense_layers(mo_binder *b, const mo_keys *k);
 
 /* ---- The families, one file each ---- */
 
 extern const mo_family mo_family_llama, mo_family_qwen3, mo_family_qwen3moe, mo_family_qwen2moe,
     mo_family_olmoe, mo_family_gpt_oss, mo_family_qwen3next, mo_family_qwen35, mo_family_qwen35moe,
-    mo_family_gemma4;
+    mo_family_gemma4, mo_family_glm4moe;
 
 #endif

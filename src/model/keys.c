@@ -114,6 +114,7 @@ static mo_status read_layers(mo_keys *k, mo_error *err)
     }
     if (status == MO_OK) {
         k->layers = (int)(blocks - nextn);
+        k->mtp_layers = (int)nextn;
     }
     return status;
 }

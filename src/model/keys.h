@@ -8,7 +8,8 @@
 typedef struct mo_keys {
     const mo_gguf *gguf;
     const char *architecture;
-    int layers; /* of the trunk: block_count less the layers that predict further tokens */
+    int layers;     /* of the trunk: block_count less the layers that predict further tokens */
+    int mtp_layers; /* those, which follow the others in the file */
     int64_t width, context, vocab;
     int64_t ffn_width;   /* dense feed-forward; 0 when absent or per layer */
     int heads, kv_heads; /* of layer 0; others by mo_keys_int() */

@@ -443,6 +443,10 @@ static mo_status load(loader *l, const char *path, mo_error *err)
         return MO_OK;
     }
     mo_bind_finish(&l->binder);
+    if (m->spec.mtp_layers) {
+        mo_log(MO_LOG_INFO, "model", "%s: the %d layer%s that would predict further tokens %s not used", path,
+               m->spec.mtp_layers, m->spec.mtp_layers > 1 ? "s" : "", m->spec.mtp_layers > 1 ? "are" : "is");
+    }
     mo_log(MO_LOG_DEBUG, "model", "%s: %zu pieces, %llu bytes read", path, l->pieces.count,
            (unsigned long long)l->pieces.total);
     return l->binder.status;

@@ -24,6 +24,19 @@ double mo_part_real(mo_binder *b, const mo_keys *k, const char *suffix, double o
     return r;
 }
 
+bool mo_part_flag(mo_binder *b, const mo_keys *k, const char *suffix, bool otherwise)
+{
+    char key[256];
+    bool yes = otherwise;
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, b->err);
+    }
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_bool_or(k->gguf, key, otherwise, &yes, b->err);
+    }
+    return yes;
+}
+
 /* ---- Rotation ---- */
 
 static const char *scaling_type(mo_binder *b)
@@ -137,11 +150,39 @@ void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool nor
     mo_bind_bricks(b, n, k->width, moe);
 }
 
-void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe)
+void mo_part_router(mo_binder *b, const mo_keys *k, int n, int otherwise, mo_moe *moe)
+{
+    mo_router *r = &moe->router;
+    r->gating = (mo_gating)mo_part_int(b, k, "expert_gating_func", 0, otherwise, MO_GATING_SOFTMAX,
+                                       MO_GATING_SOFTMAX_SELECTED);
+    r->normalize = mo_part_flag(b, k, "expert_weights_norm", false);
+    const double scale = mo_part_real(b, k, "expert_weights_scale", 0.0);
+    r->scale = scale == 0.0 ? 1.0f : (float)scale;
+    r->groups = (int)mo_part_int(b, k, "expert_group_count", 0, 0, 0, MO_EXPERT_GROUPS_MAX);
+    r->groups_used = (int)mo_part_int(b, k, "expert_group_used_count", 0, 0, 0, r->groups);
+    if (r->groups <= 1) {
+        r->groups = r->groups_used = 0;
+    }
+    if (k->experts > 0) {
+        mo_bind_optional(b, &r->select_bias, k->experts, "blk.%d.exp_probs_b.bias", n);
+    }
+}
+
+void mo_part_shared_ungated(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe)
 {
     moe->shared.activation = MO_SWIGLU;
-    mo_bind_unscaled(b, &moe->shared_gate, width, 1, "blk.%d.ffn_gate_inp_shexp", n);
     mo_bind_linear(b, &moe->shared.gate, width, hidden, "blk.%d.ffn_gate_shexp", n);
     mo_bind_linear(b, &moe->shared.up, width, hidden, "blk.%d.ffn_up_shexp", n);
     mo_bind_linear(b, &moe->shared.down, hidden, width, "blk.%d.ffn_down_shexp", n);
+}
+
+void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe)
+{
+    mo_bind_unscaled(b, &moe->shared_gate, width, 1, "blk.%d.ffn_gate_inp_shexp", n);
+    mo_part_shared_ungated(b, n, width, hidden, moe);
+}
+
+int mo_part_dense_layers(mo_binder *b, const mo_keys *k)
+{
+    return (int)mo_part_int(b, k, "leading_dense_block_count", 0, 0, 0, k->layers);
 }

@@ -7,8 +7,8 @@
 #include "numeric/rope.h"
 #include "numeric/weights.h"
 
-/* Most experts of a layer; families refuse more. */
-enum { MO_EXPERTS_MAX = 1024 };
+/* Most experts of a layer, and most groups of them; families refuse more. */
+enum { MO_EXPERTS_MAX = 1024, MO_EXPERT_GROUPS_MAX = 64 };
 
 /* A matrix, and what is done to its finished product: times the outer scale, then plus the bias. */
 typedef struct mo_linear {
@@ -110,6 +110,7 @@ typedef struct mo_layer {
 /* A whole model. */
 typedef struct mo_model_spec {
     int layer_count;
+    int mtp_layers;                /* layers of the file that would predict further tokens: left out */
     int64_t width, vocab, context; /* D, tokens, positions it was made for */
     float eps;
     float embed_scale; /* 1, or sqrt(D) */

@@ -59,6 +59,11 @@ static const mo_shape shapes[] = {
     {.name = "smollm2-1.7b", .title = "SmolLM2 1.7B", .architecture = "llama", .layers = 24, .width = 2048,
      .heads = 32, .kv_heads = 32, .head = 64, .rotated = 64, .ffn = 8192, .vocabulary = 49152,
      .context = 8192, .rope_base = 130000.0f, .epsilon = 1e-5f, .tied = true},
+    {.name = "glm-4.5-air", .title = "GLM 4.5 Air", .architecture = "glm4moe", .layers = 46, .width = 4096,
+     .heads = 96, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 128, .experts_used = 8,
+     .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 1408, .vocabulary = 151552, .context = 131072,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 1.0f},
 };
 /* clang-format on */
 
@@ -118,6 +123,8 @@ typedef enum when {
     WINDOWED,  /* the layer attends within a window */
     DENSE,     /* the model has no experts */
     SPARSE,    /* it has */
+    LEADING,   /* the layer is one of the dense ones at the beginning */
+    ROUTED,    /* it is one of the others */
 } when;
 
 typedef struct rule {
@@ -254,6 +261,28 @@ static const rule llama_ffn[] = {
     END,
 };
 
+/* Dense layers at the beginning, then experts with a shared one that every token runs. */
+static const rule lead_ffn[] = {
+    {"ffn_gate.weight", MO_SHAPE_MATRIX, LEADING, {WIDTH, FFN}},
+    {"ffn_up.weight", MO_SHAPE_MATRIX, LEADING, {WIDTH, FFN}},
+    {"ffn_down.weight", MO_SHAPE_DOWN, LEADING, {FFN, WIDTH}},
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ROUTED, {WIDTH, EXPERTS}},
+    {"ffn_gate_exps.weight", MO_SHAPE_EXPERT, ROUTED, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_up_exps.weight", MO_SHAPE_EXPERT, ROUTED, {WIDTH, EXPERT_FFN, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, ROUTED, {EXPERT_FFN, WIDTH, EXPERTS}},
+    END,
+};
+static const rule select_bias[] = {
+    {"exp_probs_b.bias", MO_SHAPE_BIAS, ROUTED, {EXPERTS}},
+    END,
+};
+static const rule lead_shared[] = {
+    {"ffn_gate_shexp.weight", MO_SHAPE_MATRIX, ROUTED, {WIDTH, SHARED_FFN}},
+    {"ffn_up_shexp.weight", MO_SHAPE_MATRIX, ROUTED, {WIDTH, SHARED_FFN}},
+    {"ffn_down_shexp.weight", MO_SHAPE_DOWN, ROUTED, {SHARED_FFN, WIDTH}},
+    END,
+};
+
 static const rule gemma_attention[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"attn_q.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, QUERIES}},
@@ -296,6 +325,8 @@ static const family families[] = {
     {"qwen2moe", {spec}, {attention, attention_bias, ffn_norm, experts, shared}},
     {"olmoe", {spec}, {attention, whole_norm, ffn_norm, experts}},
     {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
+    {"glm4moe", {spec},
+     {attention, attention_bias, post_attention_norm, lead_ffn, select_bias, lead_shared}},
 };
 /* clang-format on */
 
@@ -318,6 +349,8 @@ static bool holds(when w, const mo_shape *s, int layer)
     case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
     case SPARSE: return s->experts != 0;
+    case LEADING: return layer < s->dense_layers;
+    case ROUTED: return layer >= s->dense_layers;
     default: return true;
     }
 }
@@ -424,6 +457,12 @@ static const key_rule key_rules[] = {
     INTEGER("expert_used_count", experts_used),
     INTEGER("expert_feed_forward_length", expert_ffn),
     INTEGER("expert_shared_feed_forward_length", shared_ffn),
+    INTEGER("expert_shared_count", shared_count),
+    INTEGER("expert_gating_func", gating),
+    REAL("expert_weights_scale", weights_scale),
+    INTEGER("expert_group_count", groups),
+    INTEGER("expert_group_used_count", groups_used),
+    INTEGER("leading_dense_block_count", dense_layers),
     INTEGER("ssm.conv_kernel", conv_kernel),
     INTEGER("ssm.state_size", state),
     INTEGER("ssm.group_count", key_groups),
@@ -474,6 +513,10 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     if (s->state) {
         snprintf(key, sizeof key, "%s.full_attention_interval", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
+    }
+    if (s->normalized) {
+        snprintf(key, sizeof key, "%s.expert_weights_norm", s->architecture);
+        mo_gguf_put_bool(w, key, true);
     }
     if (s->yarn_factor > 0.0f) {
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);

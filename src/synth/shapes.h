@@ -28,6 +28,14 @@ typedef struct mo_shape {
     mo_mix mix;
     bool tied; /* the output matrix is the embedding */
 
+    /* Routed models: dense layers at the beginning, and how experts are chosen. */
+    int32_t dense_layers;
+    int32_t shared_count; /* the width of the shared expert in experts' widths, where a file says it so */
+    int32_t gating;       /* mo_gating, where a file says it */
+    bool normalized;      /* the file says that weights are normalized, where it says gating */
+    float weights_scale;  /* of the weights */
+    int32_t groups, groups_used;
+
     int32_t full_interval; /* every so many layers one with full attention; 0: all */
 
     /* Layers without full attention: the gated delta rule ... */

@@ -1,0 +1,119 @@
+/* Every family of which the tree has no oracle model, with a tiny model of its published shape: logits as they were recorded when the
+ * family agreed with its oracle, and the same bits in other steps, from disk and on a device. */
+#include "folder.h"
+#include "gpu_case.h"
+#include "sanitized.h"
+#include "synth/synth.h"
+#include "tiny_shape.h"
+
+enum { TOKENS = 20, VOCABULARY = 300 };
+
+static const struct {
+    const char *shape;
+    uint64_t f32, i16; /* fingerprints of the logits, by the format of the cache */
+} families[] = {
+#include "family_fingerprints.inc"
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static int32_t text[TOKENS];
+
+static uint64_t fingerprint(const float *rows)
+{
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < (size_t)TOKENS * VOCABULARY; i++) {
+        uint32_t bits;
+        memcpy(&bits, &rows[i], sizeof bits);
+        hash = (hash ^ bits) * 0x100000001B3u;
+    }
+    return hash;
+}
+
+/* Writes the tiny model of a shape; */
+static void make(const char *name, char path[256])
+{
+    const mo_shape *published = mo_shape_named(name);
+    mo_error err = {.detail = ""};
+    mo_synth_options options = mo_synth_options_default();
+    options.threads = 1;
+    options.overwrite = true;
+    options.type = "F32";
+    assert_non_null(published);
+    const mo_shape tiny = tiny_shape(published);
+    snprintf(path, 256, "%s/%s.gguf", folder, name);
+    if (mo_synth_write(&tiny, path, &options, NULL, NULL, &err) != MO_OK) {
+        fail_msg("%s: %s", name, err.detail);
+    }
+}
+
+static void expect(const char *name, const char *path, const setting *set, const float *want,
+                   const char *what)
+{
+    float *got = logits_of(path, text, TOKENS, VOCABULARY, set);
+    if (memcmp(got, want, sizeof(float) * TOKENS * VOCABULARY) != 0) {
+        fail_msg("%s: other bits %s", name, what);
+    }
+    free(got);
+}
+
+static void logits_are_the_recorded_ones(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int i = 0; i < FAMILIES; i++) {
+        char path[256];
+        uint64_t hash[2];
+        make(families[i].shape, path);
+        for (int n = 0; n < 2; n++) {
+            const setting set = {.kv = n ? MO_KV_I16 : MO_KV_F32};
+            float *rows = logits_of(path, text, TOKENS, VOCABULARY, &set);
+            hash[n] = fingerprint(rows);
+            free(rows);
+        }
+        if (hash[0] != families[i].f32 || hash[1] != families[i].i16) {
+            wrong++;
+            print_message("    {\"%s\", 0x%016llxu, 0x%016llxu},\n", families[i].shape,
+                          (unsigned long long)hash[0], (unsigned long long)hash[1]);
+        }
+        unlink(path);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Token by token, with few experts in RAM, and on a device that has all, some or none of the experts. */
+static void bits_are_the_same_everywhere(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FAMILIES; i++) {
+        const char *name = families[i].shape;
+        char path[256];
+        make(name, path);
+        const bool routed = mo_shape_named(name)->experts > 0;
+        float *want = logits_of(path, text, TOKENS, VOCABULARY, &(setting){.kv = MO_KV_I16});
+        expect(name, path, &(setting){.kv = MO_KV_I16, .step = 1}, want, "token by token");
+        expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim"}, want, "on a device");
+        expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim", .step = 1}, want,
+               "on a device, token by token");
+        if (routed && !(SANITIZED && i % 2)) {
+            expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim", .cpu_moe = true, .step = 1}, want,
+                   "with the CPU's experts");
+        }
+        free(want);
+        unlink(path);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_the_recorded_ones),
+        cmocka_unit_test(bits_are_the_same_everywhere),
+    };
+    for (int t = 0; t < TOKENS; t++) {
+        text[t] = (7 + 31 * t) % VOCABULARY;
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests_name("families", tests, folder_make, folder_remove_empty);
+}
