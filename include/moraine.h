@@ -266,6 +266,7 @@ typedef struct mo_tier_report {
     uint64_t disk_reads, disk_bytes, disk_busy_ns;
     double disk_probed_bytes_s; /* what mo_probe() found; 0: it has not been run */
     const char *disk_method; /* such as "direct reads, threads of 4"; "" when nothing is read; the model's */
+    double ram_probed_bytes_s; /* likewise: what products of the CPU reach */
 } mo_tier_report;
 
 MO_API void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size);
@@ -334,6 +335,7 @@ typedef struct mo_device_report {
     double round_trip_s;             /* as the device was probed: its part of every core_ns; 0: not known */
     uint64_t updates;                /* of the hot cache, by its rate */
     uint64_t exchanged, exchange_failed; /* experts in slots, by updates and by hand; copies that failed */
+    double link_probed_bytes_s;          /* what mo_probe() found; 0: it has not been run for this device */
 } mo_device_report;
 
 MO_API void mo_model_device(mo_model *model, mo_device_report *out, size_t size);
@@ -347,6 +349,8 @@ typedef enum mo_expert_place { MO_EXPERT_DISK, MO_EXPERT_RAM, MO_EXPERT_DEVICE }
 typedef struct mo_expert_report {
     mo_expert_place place;
     uint64_t picks; /* tokens that chose it, as the profile counts them; 0 where it does not */
+    uint64_t hits;  /* of them found it in the upper tier: on the device, without one in RAM */
+    int64_t bytes;  /* of its weights */
 } mo_expert_report;
 
 /* The experts of a layer: of the first `count` is told where they are. Returns how many the layer has; 0: none. */

@@ -397,6 +397,9 @@ typedef struct mo_plan_report {
 MO_API mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out,
                               size_t size, mo_error *err);
 
+/* A report of that size as one line of JSON, as `moraine plan --json` prints it; mo_free() *json. */
+MO_API mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
+
 /* ---- Probing: the rates that plans are made with ------------------------------------------- */
 
 typedef struct mo_probe_options {

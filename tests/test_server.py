@@ -274,13 +274,13 @@ def our_endpoints_are_there():
         model = status["models"][0]
         assert model["id"] == "pebble" and model["state"] == "loaded" and model["engine"]["parallel"] == 4
         assert model["tiers"]["mode"] == "resident" and model["tiers"]["planned_bytes"] > 0
-        plan = s.get("/v1/moraine/plan?ram=1G&ctx=1024&parallel=2")
-        assert plan["context"] == 1024 and plan["ram_bytes"]["ceiling"] <= 1 << 30 and plan["tokens_per_second"] > 0
+        assert model["now"]["predicted_tokens_s"] == 0 and [w["name"] for w in model["wires"]] == ["disk", "ram"]
         refusal = s.get("/v1/moraine/plan?ram=1M", status=400)["error"]["message"]
         assert refusal.startswith("pebble.gguf: ") and "--ram" in refusal and "`" not in refusal, refusal
         assert s.get("/v1/moraine/plan?ram=much", status=400)["error"]["param"] == "ram"
         experts = s.get("/v1/moraine/experts")
         assert len(experts["layers"]) == 7 and experts["layers"][0]["places"] == "1" * 64 and len(experts["layers"][0]["picks"]) == 64
+        assert experts["layers"][0]["expert_bytes"] * 7 * 64 == model["tiers"]["expert_bytes"] and len(experts["layers"][0]["hits"]) == 64
         assert "error" in s.post("/v1/moraine/cancel", {"id": "chatcmpl-none"}, status=404)
         connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=10)
         connection.request("GET", "/v1/moraine/events")
@@ -289,6 +289,63 @@ def our_endpoints_are_there():
         line = answer.readline()
         assert line.startswith(b"data: ") and json.loads(line[6:])["models"][0]["id"] == "pebble"
         connection.close()
+
+
+def plans_are_those_of_the_command():
+    read = lambda text: json.loads(text, parse_float=lambda digits: "%.12g" % float(digits))
+    with Server("--device", "none") as s:
+        for query, arguments in (("ram=60M&ctx=1024&batch=256", ["--ram", "60M", "--ctx", "1024", "--batch", "256"]),
+                                 ("ram=1G&ctx=2048&batch=512", ["--ram", "1G", "--ctx", "2048", "--batch", "512"])):
+            told = read(s.ask("GET", "/v1/moraine/plan?parallel=1&" + query)[1])
+            command = subprocess.run([PROGRAM, "plan", "models/pebble.gguf", "--json", "--device", "none", *arguments], env=environment,
+                                     capture_output=True, check=True)
+            planned = read(command.stdout)
+            for name in ("model", "ceiling", "available_bytes", "kv"):
+                planned.pop(name)
+            assert {name: told[name] for name in planned} == planned, (told, planned)
+        one, four = (s.get("/v1/moraine/plan?ram=1G&parallel=%d" % n) for n in (1, 4))
+        assert four["ram_bytes"]["kv"] > 3 * one["ram_bytes"]["kv"] and four["parallel"] == 4, (one, four)
+        mine, ceiling = s.get("/v1/moraine/plan"), s.get("/v1/moraine/status")["models"][0]["tiers"]["ceiling_bytes"]
+        assert mine["context"] == 2048 and mine["ceiling_bytes"] == ceiling, (mine, ceiling)
+
+
+def listen(server, where, until):
+    """The events of a stream, {name or "": [data]}, until the condition holds."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", where)
+    answer, heard, name = connection.getresponse(), {}, ""
+    while not until(heard):
+        line = answer.readline().decode().rstrip("\n")
+        if line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            heard.setdefault(name, []).append(json.loads(line[6:]))
+            name = ""
+    connection.close()
+    return heard
+
+
+def events_tell_of_experts_and_of_the_log():
+    with Server("--ram", "52M", "--log-requests") as s:
+        def heard_enough(heard):
+            if len(heard.get("experts", [])) == 1 and not asked:
+                asked.append(s.post("/completion", {"prompt": "Once upon a time", "n_predict": 40, "ignore_eos": True}))
+            lines = [line["text"] for event in heard.get("log", []) for line in event["lines"]]
+            used = sum(int(c, 36) for event in heard.get("experts", []) for layer in event["models"][0]["layers"] for c in layer["used"])
+            return asked and used > 0 and any(" request " in line for line in lines)
+        asked = []
+        heard = listen(s, "/v1/moraine/events?experts=1&log=1", heard_enough)
+        first, last = heard["experts"][0]["models"][0]["layers"], heard["experts"][-1]["models"][0]["layers"]
+        assert len(first) == 7 and all(len(layer[name]) == 64 for layer in first for name in ("places", "used", "missed"))
+        assert set(first[0]["used"]) == {"0"}
+        assert {c for event in heard["experts"] for layer in event["models"][0]["layers"] for c in layer["places"]} == {"0", "1"}
+        assert any(set(layer["missed"]) != {"0"} for event in heard["experts"] for layer in event["models"][0]["layers"])
+        numbers = [line["number"] for event in heard["log"] for line in event["lines"]]
+        assert numbers == list(range(1, len(numbers) + 1)) and "listening" in heard["log"][0]["lines"][0]["text"]
+        assert last is not first and "models" in heard[""][0]
+        wires = {w["name"]: w for w in s.get("/v1/moraine/status")["models"][0]["wires"]}
+        assert until(lambda: {w["name"]: w["bytes"] for w in s.get("/v1/moraine/status")["models"][0]["wires"]}["disk"] > 0), wires
+        assert set(listen(s, "/v1/moraine/events", lambda heard: heard)) == {""}
 
 
 def sessions_can_be_seen_and_forgotten():
@@ -872,7 +929,7 @@ def defaults_of_answers_can_be_set():
 
 
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
-         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "busy", "resident", "open_files", "requests_of_every_kind", "soak")]
+         and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "listen", "busy", "resident", "open_files", "requests_of_every_kind", "soak")]
 
 def run(all_tests):
     """Runs those that are named, or all; how many failed, as an exit code."""

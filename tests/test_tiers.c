@@ -236,7 +236,8 @@ static void experts_are_told_with_their_places(void **state)
     free(rows);
     usleep(250000); /* places are looked at now and then */
     mo_expert_report list[256];
-    uint64_t picks = 0;
+    uint64_t picks = 0, hits = 0;
+    int64_t bytes = 0;
     int in_ram = 0, all = 0;
     mo_model_info info;
     mo_counter_report counters;
@@ -248,6 +249,8 @@ static void experts_are_told_with_their_places(void **state)
         for (int e = 0; e < count; e++) {
             in_ram += list[e].place == MO_EXPERT_RAM;
             picks += list[e].picks;
+            hits += list[e].hits;
+            bytes += list[e].bytes;
         }
         all += count;
     }
@@ -255,6 +258,8 @@ static void experts_are_told_with_their_places(void **state)
     assert_int_equal(in_ram, r.filled);
     assert_true(in_ram < all);
     assert_int_equal(picks, counters.expert_picks);
+    assert_true(hits > 0 && hits < picks);
+    assert_int_equal(bytes, r.expert_bytes);
     mo_model_close(model);
 }
 

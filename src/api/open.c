@@ -193,7 +193,9 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
 {
     const mo_rates *rates = &options->means->rates;
     uint64_t hot_bytes = 0;
-    *out = (mo_opened){.probed_disk_bytes_s = rates->measured ? rates->disk_bytes_s : 0.0};
+    *out =
+        (mo_opened){.probed_disk_bytes_s = rates->measured ? rates->disk_bytes_s : 0.0,
+                    .probed_ram_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0.0};
     mo_status status = plan_and_hold(path, options, out, err);
     if (status == MO_OK) {
         status = plan_hot_set(options, out, &hot_bytes, err);

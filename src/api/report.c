@@ -85,6 +85,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
     }
     out->skipped = tiers ? tiers->skipped : 0;
     out->disk_probed_bytes_s = model->opened.probed_disk_bytes_s;
+    out->ram_probed_bytes_s = model->opened.probed_ram_bytes_s;
 }
 
 static mo_expert_place place_of(const mo_model *m, int layer, int expert)
@@ -227,6 +228,7 @@ void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
     if (model->gpu) {
         mo_gpu_report(model->gpu, &report);
         report.name = model->device_name;
+        report.link_probed_bytes_s = model->probed_link_bytes_s;
         report.lost = atomic_load(&model->engine->accelerator) == NULL;
     }
     mo_report_write(out, size, &report, sizeof report);
@@ -246,16 +248,25 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
     return found;
 }
 
-/* Picks of an expert in every phase, wherever it was found. Under the profile's lock. */
-static uint64_t picks_of(const mo_tally_layer *l, int expert)
+/* Picks of an expert in every phase that found it there. Under the profile's lock. */
+static uint64_t picks_of(const mo_tally_layer *l, mo_found found, int expert)
 {
     uint64_t sum = 0;
     for (int phase = 0; l && expert < l->experts && phase < MO_PROFILE_PHASES; phase++) {
-        for (int found = 0; found < MO_FOUNDS; found++) {
-            sum += atomic_load_explicit(&l->hits[phase][found][expert], memory_order_relaxed);
-        }
+        sum += atomic_load_explicit(&l->hits[phase][found][expert], memory_order_relaxed);
     }
     return sum;
+}
+
+static int64_t matrix_bytes(const mo_linear *l)
+{
+    return mo_linear_present(l) ? l->w.rows * mo_format_row_bytes(mo_format_of(l->w.type), l->w.cols) : 0;
+}
+
+static int64_t expert_bytes(const mo_model *model, int layer, int expert)
+{
+    const mo_brick *b = &model->engine->spec->layers[layer].moe.bricks[expert];
+    return matrix_bytes(&b->gate) + matrix_bytes(&b->up) + matrix_bytes(&b->down);
 }
 
 int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t size, int count)
@@ -273,8 +284,11 @@ int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t s
     const mo_tally_layer *counts = tally ? mo_tally_find(tally, layer) : NULL;
     const mo_reports *r = look(model);
     for (int e = 0; e < experts && e < count; e++) {
+        const uint64_t hits = picks_of(counts, MO_FOUND_HOT, e);
         const mo_expert_report one = {.place = (mo_expert_place)r->places[first + (size_t)e],
-                                      .picks = picks_of(counts, e)};
+                                      .picks = hits + picks_of(counts, MO_FOUND_COLD, e),
+                                      .hits = hits,
+                                      .bytes = expert_bytes(model, layer, e)};
         mo_report_write((char *)out + (size_t)e * size, size, &one, sizeof one);
     }
     unlock(model);

@@ -262,100 +262,20 @@ static int print_table(const char *path, const mo_plan_report *r, const char *kv
 
 /* ---- JSON ---- */
 
-static json_t *ram_json(const mo_plan_report *r)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)r->core_bytes, "vectors",
-                     (json_int_t)r->vector_bytes, "embedding", (json_int_t)r->table_bytes, "experts",
-                     (json_int_t)r->slot_bytes, "kv", (json_int_t)r->kv_bytes, "work",
-                     (json_int_t)r->work_bytes, "staging", (json_int_t)r->staging_bytes, "other",
-                     (json_int_t)r->other_bytes);
-}
-
-static json_t *classes_json(const mo_plan_report *r)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < r->class_count; i++) {
-        const mo_plan_report_class *c = &r->classes[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)c->bytes,
-                                              "slot_bytes", (json_int_t)c->slot_bytes, "experts",
-                                              (json_int_t)c->experts, "slots", (json_int_t)c->slots,
-                                              "device_slot_bytes", (json_int_t)c->device_slot_bytes,
-                                              "device_slots", (json_int_t)c->device_slots));
-    }
-    return list;
-}
-
-static json_t *token_json(const mo_plan_report *r)
-{
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f}", "ram_bytes", (json_int_t)r->token_ram_bytes,
-                     "disk_bytes", (json_int_t)r->token_disk_bytes, "hit_rate", r->hit_rate, "core_seconds",
-                     r->core_seconds, "expert_seconds", r->expert_seconds, "disk_seconds", r->disk_seconds);
-}
-
-/* null without a device; why_no_device then says why. */
-static json_t *device_json(const mo_plan_report *r)
-{
-    const mo_plan_report_device *d = &r->device;
-    if (d->ceiling_bytes == 0) {
-        return json_null();
-    }
-    json_t *bytes =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "core", (json_int_t)d->core_bytes, "vectors",
-                  (json_int_t)d->vector_bytes, "experts", (json_int_t)d->slot_bytes, "kv",
-                  (json_int_t)d->kv_bytes, "work", (json_int_t)d->work_bytes, "staging",
-                  (json_int_t)d->staging_bytes, "layer_buffers", (json_int_t)d->layer_buffer_bytes);
-    json_t *token =
-        json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "device_bytes", (json_int_t)d->token_bytes,
-                  "link_bytes", (json_int_t)d->token_link_bytes, "hit_rate", d->hit_rate, "core_seconds",
-                  d->core_seconds, "hit_seconds", d->hit_seconds, "miss_seconds", d->miss_seconds,
-                  "link_seconds", d->link_seconds, "overhead_seconds", d->overhead_seconds);
-    json_t *rates = json_pack("{s:f, s:f, s:f, s:b}", "memory_bytes_s", d->memory_bytes_s, "link_bytes_s",
-                              d->link_bytes_s, "host_bytes_s", d->host_bytes_s, "measured", (int)d->measured);
-    return json_pack("{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o}",
-                     "name", cli_json_string(d->name), "ceiling_bytes", (json_int_t)d->ceiling_bytes,
-                     "ceiling", cli_json_string(d->why), "used_bytes", (json_int_t)d->used_bytes,
-                     "least_bytes", (json_int_t)d->least_bytes, "whole_bytes", (json_int_t)d->whole_bytes,
-                     "bytes", bytes, "slots", (json_int_t)d->slots, "layers", d->layers, "streamed_layers",
-                     d->streamed_layers, "cpu_layers", d->cpu_layers, "layer_buffers", d->layer_buffers,
-                     "fetch", (int)d->fetch, "fetch_share", d->fetch_share, "fetch_reason",
-                     cli_json_string(d->lane), "token", token, "rates", rates);
-}
-
-/* null where there is none. */
-static json_t *hot_json(const mo_plan_report *r)
-{
-    const mo_plan_report_hot *h = &r->hot;
-    if (h->budget_bytes == 0) {
-        return json_null();
-    }
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:f}", "place",
-                     r->device.ceiling_bytes ? "device" : "ram", "budget_bytes", (json_int_t)h->budget_bytes,
-                     "used_bytes", (json_int_t)h->used_bytes, "experts", (json_int_t)h->experts, "filled",
-                     (json_int_t)h->filled, "layers", h->layers, "whole_layers", h->whole_layers, "moves",
-                     h->moves, "hit_rate", h->hit_rate, "tokens_per_second", h->tokens_per_second);
-}
-
 static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 {
-    json_t *disk = json_pack("{s:I, s:I, s:I}", "layers", (json_int_t)r->disk_core_bytes, "experts",
-                             (json_int_t)r->disk_expert_bytes, "embedding", (json_int_t)r->disk_table_bytes);
-    json_t *rates =
-        json_pack("{s:f, s:f, s:f, s:b}", "ram_bytes_s", r->ram_bytes_s, "compute_share", r->compute_share,
-                  "disk_bytes_s", r->disk_bytes_s, "measured", (int)r->measured);
-    return cli_json_print(json_pack(
-        "{s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, "
-        "s:s, "
-        "s:o, s:f, s:o, s:I, s:o, s:o, s:o}",
-        "model", cli_json_string(path), "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes,
-        "ceiling", cli_json_string(r->why), "available_bytes", (json_int_t)r->available_bytes, "used_bytes",
-        (json_int_t)r->used_bytes, "least_bytes", (json_int_t)r->least_bytes, "whole_bytes",
-        (json_int_t)r->whole_bytes, "ram_bytes", ram_json(r), "disk_bytes", disk, "layers", r->layers,
-        "routed_layers", r->routed_layers, "experts", r->experts, "experts_used", r->experts_used,
-        "streamed_layers", r->streamed_layers, "layer_buffers", r->layer_buffers, "classes", classes_json(r),
-        "context", (json_int_t)r->context, "batch", (json_int_t)r->batch, "kv", kv, "token", token_json(r),
-        "tokens_per_second", r->tokens_per_second, "rates", rates, "device_bytes",
-        (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache", hot_json(r), "why_no_device",
-        r->device.ceiling_bytes == 0 && r->device.why[0] ? cli_json_string(r->device.why) : json_null()));
+    mo_error err;
+    char *text = NULL;
+    if (mo_plan_json(r, sizeof *r, &text, &err) != MO_OK) {
+        cli_say_error("plan", &err);
+        return CLI_FAILED;
+    }
+    json_t *plan = json_loads(text, 0, NULL),
+           *root = json_pack("{s:o, s:s}", "model", cli_json_string(path), "kv", kv);
+    mo_free(text);
+    json_object_update(root, plan);
+    json_decref(plan);
+    return cli_json_print(root);
 }
 
 /* ---- Command ---- */

@@ -6,85 +6,167 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/expert_map.h"
+#include "server/log.h"
 #include "server/status_json.h"
 
 enum { LISTENERS_MAX = 64, PERIOD_MS = 250 };
+
+typedef struct listener {
+    srv_request *request;
+    bool experts, log;  /* wants these too */
+    bool fresh;         /* has heard nothing yet */
+    uint64_t next_line; /* of the log */
+} listener;
 
 struct srv_events {
     srv_server *server;
     pthread_t thread;
     pthread_mutex_t mutex; /* of the list and `closing` */
     pthread_cond_t came;
-    srv_request *listeners[LISTENERS_MAX];
-    bool fresh[LISTENERS_MAX]; /* has heard nothing yet */
+    listener listeners[LISTENERS_MAX];
     int count;
     bool closing;
+    srv_expert_map *map; /* the thread's */
+    bool map_known;      /* somebody listened to it at the last round */
 };
+
+/* What one round tells, and whether it is news. */
+typedef struct round {
+    srv_writer status, experts, text;
+    bool status_changed, experts_changed;
+} round;
 
 /* With the mutex held. */
 static void drop_gone(srv_events *e)
 {
     for (int i = 0; i < e->count;) {
-        if (srv_request_gone(e->listeners[i]) || e->closing) {
-            srv_stream_close(e->listeners[i]);
-            srv_request_end(e->listeners[i]);
-            e->count--;
-            e->listeners[i] = e->listeners[e->count];
-            e->fresh[i] = e->fresh[e->count];
+        if (srv_request_gone(e->listeners[i].request) || e->closing) {
+            srv_stream_close(e->listeners[i].request);
+            srv_request_end(e->listeners[i].request);
+            e->listeners[i] = e->listeners[--e->count];
         } else {
             i++;
         }
     }
 }
 
-/* With the mutex held: tells those who have not heard it. */
-static void tell(srv_events *e, const char *text, bool changed)
+static void put_line(void *user, uint64_t number, const char *text, size_t length)
 {
-    srv_writer w = {0};
-    srv_put_literal(&w, "data: ");
-    srv_puts(&w, text);
-    srv_put_literal(&w, "\n\n");
-    for (int i = 0; i < e->count && !w.failed; i++) {
-        if (changed || e->fresh[i]) {
-            srv_stream_write(e->listeners[i], w.data, w.length);
-            e->fresh[i] = false;
+    srv_writer *w = user;
+    srv_puts(w, w->length ? "," : "event: log\ndata: {\"lines\":[");
+    srv_put_literal(w, "{\"number\":");
+    srv_put_int(w, (int64_t)number);
+    srv_put_literal(w, ",\"text\":");
+    srv_put_string(w, text, length);
+    srv_put_literal(w, "}");
+}
+
+static void tell_log(listener *l, srv_writer *w)
+{
+    srv_writer_empty(w);
+    l->next_line = srv_log_read(l->next_line, put_line, w);
+    if (w->length > 0) {
+        srv_put_literal(w, "]}\n\n");
+        if (!w->failed) {
+            srv_stream_write(l->request, w->data, w->length);
         }
     }
-    srv_writer_free(&w);
+}
+
+/* With the mutex held: tells each what it has not heard. Nobody who is slow piles it up: see srv_stream_write(). */
+static void tell(srv_events *e, round *r)
+{
+    for (int i = 0; i < e->count; i++) {
+        listener *l = &e->listeners[i];
+        if (!r->status.failed && (r->status_changed || l->fresh)) {
+            srv_stream_write(l->request, r->status.data, r->status.length);
+        }
+        if (l->experts && !r->experts.failed && r->experts.length > 0 && (r->experts_changed || l->fresh)) {
+            srv_stream_write(l->request, r->experts.data, r->experts.length);
+        }
+        if (l->log) {
+            tell_log(l, &r->text);
+        }
+        l->fresh = false;
+    }
+}
+
+static bool same(const srv_writer *a, const srv_writer *b)
+{
+    return a->length == b->length && !a->failed && !b->failed && memcmp(a->data, b->data, a->length) == 0;
+}
+
+/* Writes into `w` through the scratch text; true: it is not what it was. */
+static bool renew(srv_writer *w, srv_writer *text)
+{
+    const bool changed = !same(w, text);
+    const srv_writer old = *w;
+    *w = *text;
+    *text = old;
+    return changed;
+}
+
+static void look(srv_events *e, round *r, bool experts)
+{
+    json_t *root = srv_status_json(e->server, false);
+    char *status = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    srv_writer_empty(&r->text);
+    srv_put_literal(&r->text, "data: ");
+    srv_puts(&r->text, status ? status : "{}");
+    srv_put_literal(&r->text, "\n\n");
+    free(status);
+    r->status_changed = renew(&r->status, &r->text);
+    srv_writer_empty(&r->text);
+    if (experts) {
+        srv_put_literal(&r->text, "event: experts\ndata: ");
+        srv_expert_map_write(e->map, e->server, !e->map_known, &r->text);
+        srv_put_literal(&r->text, "\n\n");
+    }
+    e->map_known = experts;
+    r->experts_changed = renew(&r->experts, &r->text);
+}
+
+/* With the mutex held. */
+static void rest(srv_events *e)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PERIOD_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (!e->closing && pthread_cond_timedwait(&e->came, &e->mutex, &until) == 0) {
+    }
 }
 
 static void *run(void *user)
 {
     srv_events *e = user;
-    char *last = NULL;
+    round r = {0};
     pthread_mutex_lock(&e->mutex);
     while (!e->closing) {
+        bool experts = false;
         if (e->count == 0) {
+            e->map_known = false;
             pthread_cond_wait(&e->came, &e->mutex);
             continue;
         }
+        for (int i = 0; i < e->count; i++) {
+            experts = experts || e->listeners[i].experts;
+        }
         pthread_mutex_unlock(&e->mutex);
-        json_t *root = srv_status_json(e->server, false);
-        char *text = json_dumps(root, JSON_COMPACT);
-        json_decref(root);
+        look(e, &r, experts);
         pthread_mutex_lock(&e->mutex);
         drop_gone(e);
-        if (text) {
-            tell(e, text, !last || strcmp(last, text) != 0);
-            free(last);
-            last = text;
-        }
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += PERIOD_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        while (!e->closing && pthread_cond_timedwait(&e->came, &e->mutex, &until) == 0) {
-        }
+        tell(e, &r);
+        rest(e);
     }
     drop_gone(e);
     pthread_mutex_unlock(&e->mutex);
-    free(last);
+    srv_writer_free(&r.status);
+    srv_writer_free(&r.experts);
+    srv_writer_free(&r.text);
     return NULL;
 }
 
@@ -95,6 +177,11 @@ srv_events *srv_events_open(srv_server *server)
         return NULL;
     }
     e->server = server;
+    e->map = srv_expert_map_open();
+    if (!e->map) {
+        free(e);
+        return NULL;
+    }
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -104,6 +191,7 @@ srv_events *srv_events_open(srv_server *server)
     if (pthread_create(&e->thread, NULL, run, e) != 0) {
         pthread_cond_destroy(&e->came);
         pthread_mutex_destroy(&e->mutex);
+        srv_expert_map_close(e->map);
         free(e);
         return NULL;
     }
@@ -128,18 +216,18 @@ void srv_events_close(srv_events *e)
         srv_events_end(e);
         pthread_cond_destroy(&e->came);
         pthread_mutex_destroy(&e->mutex);
+        srv_expert_map_close(e->map);
         free(e);
     }
 }
 
-void srv_events_add(srv_events *e, srv_request *q)
+void srv_events_add(srv_events *e, srv_request *q, bool experts, bool log)
 {
     pthread_mutex_lock(&e->mutex);
     const bool room = e->count < LISTENERS_MAX && !e->closing;
     if (room) {
         srv_stream_open(q, SRV_STREAM_SSE, 0);
-        e->listeners[e->count] = q;
-        e->fresh[e->count++] = true;
+        e->listeners[e->count++] = (listener){.request = q, .experts = experts, .log = log, .fresh = true};
         pthread_cond_broadcast(&e->came);
     }
     pthread_mutex_unlock(&e->mutex);

@@ -10,7 +10,7 @@ srv_events *srv_events_open(srv_server *server); /* NULL: out of memory */
 /* Ends the streams; new listeners are refused. */
 void srv_events_end(srv_events *events);
 void srv_events_close(srv_events *events);
-/* Takes the request over. */
-void srv_events_add(srv_events *events, srv_request *q);
+/* Takes the request over. `experts`, `log`: it also wants the map of the experts, and lines of the log. */
+void srv_events_add(srv_events *events, srv_request *q, bool experts, bool log);
 
 #endif

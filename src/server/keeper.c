@@ -9,19 +9,13 @@ static void take_pulse(srv_model *model)
 {
     const int64_t now = srv_list_now();
     const double seconds = (double)(now - model->pulse_ns) * 1e-9;
-    uint64_t prompt, predicted;
+    srv_pulse_counts counts;
     if (model->state != SRV_MODEL_LOADED || seconds < 1.0) {
         return;
     }
-    srv_engine_tokens(model->engine, &prompt, &predicted);
-    /* An engine that was opened since begins at 0. */
-    const bool same = prompt >= model->pulse_prompt && predicted >= model->pulse_predicted;
-    model->pulse = (srv_pulse){
-        .prompt_tokens_s = (double)(prompt - (same ? model->pulse_prompt : 0)) / seconds,
-        .predicted_tokens_s = (double)(predicted - (same ? model->pulse_predicted : 0)) / seconds};
+    srv_pulse_count(model->mo, model->engine, &counts);
+    model->pulse = srv_pulse_between(&model->pulse.all, &counts, seconds);
     model->pulse_ns = now;
-    model->pulse_prompt = prompt;
-    model->pulse_predicted = predicted;
 }
 
 void *srv_keeper_run(void *user)

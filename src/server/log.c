@@ -1,6 +1,7 @@
 /* Log: see log.h. */
 #include "server/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,45 @@
 static srv_log_format log_format;
 static mo_log_level log_level = MO_LOG_INFO;
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
+
+/* The last lines, for those who watch the server from afar: number n is at n modulo LINES. */
+enum { LINES = 256, LINE_BYTES = 512 };
+static struct {
+    pthread_mutex_t mutex;
+    uint64_t next;
+    uint16_t length[LINES];
+    char text[LINES][LINE_BYTES];
+} kept = {.mutex = PTHREAD_MUTEX_INITIALIZER, .next = 1};
+
+/* Never in the middle of a character. */
+static size_t fitting(const char *text, size_t length)
+{
+    size_t n = length < LINE_BYTES ? length : LINE_BYTES;
+    while (n < length && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) {
+        n--;
+    }
+    return n;
+}
+
+static void keep_line(const srv_writer *w)
+{
+    pthread_mutex_lock(&kept.mutex);
+    const size_t at = kept.next++ % LINES, n = fitting(w->data, w->length);
+    memcpy(kept.text[at], w->data, n);
+    kept.length[at] = (uint16_t)n;
+    pthread_mutex_unlock(&kept.mutex);
+}
+
+uint64_t srv_log_read(uint64_t from, srv_log_line fn, void *user)
+{
+    pthread_mutex_lock(&kept.mutex);
+    const uint64_t next = kept.next, oldest = next > LINES ? next - LINES : 1;
+    for (uint64_t n = from > oldest ? from : oldest; n < next; n++) {
+        fn(user, n, kept.text[n % LINES], kept.length[n % LINES]);
+    }
+    pthread_mutex_unlock(&kept.mutex);
+    return next;
+}
 
 void srv_log_set(srv_log_format format, mo_log_level level)
 {
@@ -119,6 +159,9 @@ void srv_log(mo_log_level level, const char *event, const srv_field *fields)
     }
     if (log_format == SRV_LOG_JSON) {
         srv_put_literal(&w, "}");
+    }
+    if (!w.failed) {
+        keep_line(&w);
     }
     put_line(&w);
     srv_writer_free(&w);

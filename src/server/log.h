@@ -30,4 +30,10 @@ void srv_log(mo_log_level level, const char *event, const srv_field *fields);
 /* With a message alone. */
 void srv_say(mo_log_level level, const char *event, const char *format, ...) MO_PRINTF(3, 4);
 
+/* Hears of the last lines, the oldest first, as they were written; the text is the log's until it returns. */
+typedef void (*srv_log_line)(void *user, uint64_t number, const char *text, size_t length);
+/* Tells the kept lines from this number on (the first is 1) and returns the number of the next one to come. Of long lines the
+ * beginning is kept. Any thread; fn must not log. */
+uint64_t srv_log_read(uint64_t from, srv_log_line fn, void *user);
+
 #endif

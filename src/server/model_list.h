@@ -37,8 +37,7 @@ struct srv_model {
     struct stat opened;     /* its file when it was loaded */
     const char *away;       /* why it is wanted away; NULL: somebody asked */
     srv_pulse pulse;
-    int64_t pulse_ns; /* when these were counted: */
-    uint64_t pulse_prompt, pulse_predicted;
+    int64_t pulse_ns; /* when it was taken */
 
     /* Constant while it is loaded. */
     mo_model *mo;

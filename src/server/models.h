@@ -8,6 +8,7 @@
 #include "server/defaults.h"
 #include "server/fault.h"
 #include "server/job.h"
+#include "server/pulse.h"
 #include "server/request.h"
 #include "server/routes.h"
 
@@ -38,10 +39,7 @@ const srv_defaults *srv_model_defaults(const srv_model *model);
  * holds it, also a pinned one, and loaded anew by the next request. Any thread, also a sink. */
 void srv_model_doubt(srv_model *model);
 
-/* Tokens of all its sequences in the last second. */
-typedef struct srv_pulse {
-    double prompt_tokens_s, predicted_tokens_s;
-} srv_pulse;
+/* All its sequences in the last second. */
 srv_pulse srv_model_pulse(const srv_model *model);
 
 /* How long it stays after its last use: Ollama's keep_alive. Negative: for ever; 0: it is unloaded when nobody holds it. */

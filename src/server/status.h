@@ -9,6 +9,7 @@ extern const srv_route srv_status_routes[];        /* status.c: models, props, m
 extern const srv_route srv_slot_routes[];          /* slots.c: /slots */
 extern const srv_route srv_ollama_status_routes[]; /* ollama_status.c: version, tags, ps, show */
 extern const srv_route srv_moraine_routes[];       /* moraine_status.c: /v1/moraine/... */
+extern const srv_route srv_plan_routes[];          /* plan_status.c: /v1/moraine/plan */
 extern const srv_route srv_session_routes[];       /* sessions.c: /v1/moraine/sessions */
 extern const srv_route srv_moe_routes[];           /* moe_status.c: /moe-layer-perf, /moe-hot-cache */
 

@@ -6,11 +6,6 @@
 
 enum { JOBS_MAX = 256 };
 
-static json_t *whole(int64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : 0;
@@ -39,6 +34,20 @@ static json_t *tiers_json(mo_model *model)
                      t.disk_method ? t.disk_method : "");
 }
 
+static double seconds(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+json_t *srv_lanes_json(const mo_device_layer *l)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "served", (json_int_t)l->served,
+                     "fetched", (json_int_t)l->fetched, "core_s", seconds(l->core_ns), "turn_s",
+                     seconds(l->turn_ns), "cpu_s", seconds(l->cpu_ns), "fetch_s", seconds(l->fetch_ns),
+                     "hidden_s", seconds(l->hidden_ns), "host_wait_s", seconds(l->host_wait_ns),
+                     "device_wait_s", seconds(l->device_wait_ns), "region_s", seconds(l->region_ns));
+}
+
 static json_t *device_json(mo_model *model)
 {
     mo_device_report d;
@@ -46,13 +55,47 @@ static json_t *device_json(mo_model *model)
     if (!d.name) {
         return json_null();
     }
-    return json_pack("{s:s, s:b, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I}", "name",
-                     d.name, "lost", d.lost, "limit_bytes", (json_int_t)d.limit_bytes, "peak_bytes",
+    return json_pack("{s:s, s:b, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f, "
+                     "s:f, s:f, s:o}",
+                     "name", d.name, "lost", d.lost, "limit_bytes", (json_int_t)d.limit_bytes, "peak_bytes",
                      (json_int_t)d.peak_bytes, "slots", (int)d.slots, "filled", (int)d.filled, "slot_bytes",
                      (json_int_t)d.slot_bytes, "steps", (json_int_t)d.steps, "experts", (json_int_t)d.asked,
                      "hits", (json_int_t)d.hits, "hit_rate", ratio((double)d.hits, (double)d.asked), "by_cpu",
                      (json_int_t)d.by_cpu, "fetched", (json_int_t)d.fetched, "fetched_bytes",
-                     (json_int_t)d.fetched_bytes, "cpu_bytes", (json_int_t)d.cpu_bytes);
+                     (json_int_t)d.fetched_bytes, "cpu_bytes", (json_int_t)d.cpu_bytes, "step_s",
+                     seconds(d.step_ns), "idle_s", seconds(d.idle_ns), "layer_p50_s", d.layer_p50_s,
+                     "layer_p99_s", d.layer_p99_s, "lanes", srv_lanes_json(&d.lanes));
+}
+
+static json_t *wire_json(const char *name, uint64_t bytes, double bytes_s, double probed)
+{
+    return json_pack("{s:s, s:I, s:f, s:f}", "name", name, "bytes", (json_int_t)bytes, "bytes_s", bytes_s,
+                     "probed_bytes_s", probed);
+}
+
+/* From disk, from RAM to the CPU, and to the device if there is one. */
+static json_t *wires_json(mo_model *model, const srv_pulse *p)
+{
+    mo_tier_report t;
+    mo_device_report d;
+    mo_model_tiers(model, &t, sizeof t);
+    mo_model_device(model, &d, sizeof d);
+    json_t *list = json_array();
+    json_array_append_new(list, wire_json("disk", p->all.disk_bytes, p->disk_bytes_s, t.disk_probed_bytes_s));
+    json_array_append_new(list, wire_json("ram", p->all.ram_bytes, p->ram_bytes_s, t.ram_probed_bytes_s));
+    if (d.name) {
+        json_array_append_new(list,
+                              wire_json("link", p->all.link_bytes, p->link_bytes_s, d.link_probed_bytes_s));
+    }
+    return list;
+}
+
+static json_t *now_json(const srv_pulse *p)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "prompt_tokens_s", p->prompt_tokens_s,
+                     "predicted_tokens_s", p->predicted_tokens_s, "experts_per_token", p->experts_per_token,
+                     "hits_per_token", p->hits_per_token, "disk_bytes_per_token", p->disk_bytes_per_token,
+                     "link_bytes_per_token", p->link_bytes_per_token);
 }
 
 json_t *srv_jobs_json(srv_engine *engine)
@@ -103,13 +146,13 @@ static json_t *loaded_json(srv_model *model)
     mo_counter_report counters;
     mo_model_describe(mo, &info, sizeof info);
     mo_model_counters(mo, &counters, sizeof counters);
-    return json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:{s:f, s:f}, s:o, s:o, s:o}", "architecture",
-        info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers, "experts",
-        info.experts, "experts_used", info.experts_used, "bytes_per_token", (json_int_t)info.bytes_per_token,
-        "expert_picks", (json_int_t)counters.expert_picks, "experts_run", (json_int_t)counters.experts_run,
-        "now", "prompt_tokens_s", pulse.prompt_tokens_s, "predicted_tokens_s", pulse.predicted_tokens_s,
-        "tiers", tiers_json(mo), "device", device_json(mo), "engine", engine_json(srv_model_engine(model)));
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "architecture",
+                     info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers,
+                     "experts", info.experts, "experts_used", info.experts_used, "bytes_per_token",
+                     (json_int_t)info.bytes_per_token, "expert_picks", (json_int_t)counters.expert_picks,
+                     "experts_run", (json_int_t)counters.experts_run, "now", now_json(&pulse), "wires",
+                     wires_json(mo, &pulse), "tiers", tiers_json(mo), "device", device_json(mo), "engine",
+                     engine_json(srv_model_engine(model)));
 }
 
 static json_t *model_json(srv_models *models, int index)
@@ -154,30 +197,5 @@ json_t *srv_status_json(srv_server *server, bool uptime)
     if (uptime) {
         json_object_set_new(root, "uptime_s", json_real(srv_server_uptime(server)));
     }
-    return root;
-}
-
-json_t *srv_plan_json(const mo_plan_report *p)
-{
-    json_t *ram = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ceiling", (json_int_t)p->ceiling_bytes, "used",
-        (json_int_t)p->used_bytes, "core", (json_int_t)p->core_bytes, "kv", (json_int_t)p->kv_bytes, "work",
-        (json_int_t)p->work_bytes, "slots", (json_int_t)p->slot_bytes, "least", (json_int_t)p->least_bytes,
-        "whole", (json_int_t)p->whole_bytes, "available", (json_int_t)p->available_bytes);
-    json_t *disk = json_pack("{s:I, s:I, s:I}", "core", (json_int_t)p->disk_core_bytes, "table",
-                             (json_int_t)p->disk_table_bytes, "experts", (json_int_t)p->disk_expert_bytes);
-    json_t *device = json_null();
-    if (p->device.name[0]) {
-        device = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s}", "name", p->device.name,
-                           "ceiling", (json_int_t)p->device.ceiling_bytes, "used",
-                           (json_int_t)p->device.used_bytes, "core", (json_int_t)p->device.core_bytes, "kv",
-                           (json_int_t)p->device.kv_bytes, "slots", (json_int_t)p->device.slot_bytes, "least",
-                           (json_int_t)p->device.least_bytes, "whole", (json_int_t)p->device.whole_bytes,
-                           "hit_rate", p->device.hit_rate, "why", p->device.why);
-    }
-    json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:f, s:f, s:b}", "mode", p->mode, "why", p->why,
-                             "ram_bytes", ram, "disk_bytes", disk, "device", device, "hit_rate", p->hit_rate,
-                             "tokens_per_second", p->tokens_per_second, "measured", p->measured);
-    json_object_set_new(root, "context", whole(p->context));
     return root;
 }

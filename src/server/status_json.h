@@ -4,13 +4,14 @@
 
 #include <jansson.h>
 
-#include "moraine_tools.h"
+#include "moraine.h"
 #include "server/job.h"
 #include "server/routes.h"
 
 /* All of it. `uptime`: with what changes by itself. */
 json_t *srv_status_json(srv_server *server, bool uptime);
-json_t *srv_plan_json(const mo_plan_report *plan);
+/* Where the time of layers that needed the host went. */
+json_t *srv_lanes_json(const mo_device_layer *lanes);
 /* What an engine works on and what waits. */
 json_t *srv_jobs_json(srv_engine *engine);
 
