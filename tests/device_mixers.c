@@ -1,4 +1,4 @@
-/* Cases of the mixers' ops: attention and the delta rule. The references go other ways than the engine: keys and
+/* Cases of the mixers' ops: attention, the delta rule and the short convolution. The references go other ways than the engine: keys and
  * values are laid out in order, a convolution runs over one long row of inputs. */
 #include <math.h>
 #include <setjmp.h>
@@ -488,7 +488,7 @@ static void convolve_slice(const box *b, const mo_op_convolve *o, const mo_dslic
         for (int j = 0; j < o->taps; j++) {
             rows[j] = inputs + (t + j) * channels;
         }
-        K.convolve(y, rows, box_at(b, o->weight), o->taps, channels);
+        K.convolve(y, rows, box_at(b, o->weight), o->taps, channels, channels);
         K.silu(y, y, channels);
         for (int h = 0; h < 2 * o->k_heads; h++) {
             K.l2_norm(y + (int64_t)h * o->head, y + (int64_t)h * o->head, o->head, o->eps);
@@ -585,10 +585,73 @@ static void reference_recur(box *b, const mo_op *op)
     }
 }
 
+/* ---- Short convolution ------------------------------------------------------------------------ */
+
+static void build_short_conv(box *b, mo_op *op, int variant)
+{
+    static const int shapes_of[][2] = {{64, 3}, {32, 2}, {160, 4},
+                                       {96, 3}, {20, 3}, {257, 8}}; /* channels, taps */
+    const int channels = shapes_of[variant % 6][0], taps = shapes_of[variant % 6][1];
+    mo_op_short_conv *o = &op->short_conv;
+    step s = make_step(b, variant);
+    op->kind = MO_OP_SHORT_CONV;
+    for (int i = 0; i < s.slices; i++) {
+        s.state[i]->conv = box_address(b, box_filled(b, (int64_t)(taps - 1) * channels, variant));
+    }
+    o->tokens = s.tokens;
+    o->slice_count = s.slices;
+    o->layer = LAYER;
+    o->channels = channels;
+    o->taps = taps;
+    o->in = box_address(b, box_filled(b, (int64_t)s.tokens * 3 * channels, variant));
+    o->weight = box_address(b, box_filled(b, (int64_t)taps * channels, 0));
+    o->places = places_of(b, &s);
+    o->slices = slices_of(b, &s);
+    o->mixed = box_acts(b, s.tokens, channels);
+}
+
+/* Over one long row of inputs. */
+static void short_conv_slice(const box *b, const mo_op_short_conv *o, const mo_dslice *slice)
+{
+    const int64_t n = o->channels, keep = o->taps - 1;
+    const mo_dstate *state = (const mo_dstate *)box_at(b, slice->layers) + LAYER;
+    const mo_acts mixed = box_acts_at(b, &o->mixed);
+    const size_t row_bytes = sizeof(float) * (size_t)n;
+    float *conv = box_at(b, state->conv);
+    float *inputs = malloc(row_bytes * (size_t)(keep + slice->count));
+    memcpy(inputs, conv, row_bytes * (size_t)keep);
+    for (int64_t t = 0; t < slice->count; t++) {
+        const float *in = (const float *)box_at(b, o->in) + (slice->first + t) * 3 * n;
+        const float *rows[16];
+        float *y = mixed.x + (slice->first + t) * n;
+        for (int64_t i = 0; i < n; i++) {
+            inputs[(keep + t) * n + i] = in[i] * in[2 * n + i];
+        }
+        for (int j = 0; j < o->taps; j++) {
+            rows[j] = inputs + (t + j) * n;
+        }
+        K.convolve(y, rows, box_at(b, o->weight), o->taps, n, n);
+        K.multiply(y, in + n, n);
+        assert_true(K.finite(y, n));
+        box_quantize(&mixed, slice->first + t);
+    }
+    memcpy(conv, inputs + slice->count * n, row_bytes * (size_t)keep);
+    free(inputs);
+}
+
+static void reference_short_conv(box *b, const mo_op *op)
+{
+    const mo_dslice *slices = box_at(b, op->short_conv.slices);
+    for (int i = 0; i < op->short_conv.slice_count; i++) {
+        short_conv_slice(b, &op->short_conv, &slices[i]);
+    }
+}
+
 const device_case mixer_cases[] = {
     {"heads", 90, build_heads, reference_heads},
     {"attend", 99, build_attend, reference_attend},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
+    {"short conv", 66, build_short_conv, reference_short_conv},
     {NULL, 0, NULL, NULL},
 };

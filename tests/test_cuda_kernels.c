@@ -239,6 +239,16 @@ static void draw_delta(mo_op *op)
     op->recur.paired = ONE_OF(0, 1);
 }
 
+static void draw_short_conv(mo_op_short_conv *o)
+{
+    *o = (mo_op_short_conv){.in = place(), .weight = place(), .places = place(), .slices = place()};
+    o->channels = ONE_OF(48, 1024, 2048);
+    o->taps = ONE_OF(3, 4);
+    o->tokens = any_tokens();
+    o->slice_count = 1;
+    o->mixed = acts(o->channels);
+}
+
 static void draw_choose(mo_op_choose *o)
 {
     *o =
@@ -316,6 +326,7 @@ static void draw(mo_op *op)
     case MO_OP_ATTEND: draw_attention(op); break;
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: draw_delta(op); break;
+    case MO_OP_SHORT_CONV: draw_short_conv(&op->short_conv); break;
     case MO_OP_CHOOSE: draw_choose(&op->choose); break;
     case MO_OP_ARRANGE: draw_arrange(&op->arrange); break;
     case MO_OP_EXPERTS_IN:

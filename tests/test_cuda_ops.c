@@ -633,6 +633,28 @@ static void draw_recur(uint64_t draw)
     check(&op, draw, "recur");
 }
 
+static void draw_short_conv(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 2, 3), ONE_OF(1, 1, 5), 100);
+    mo_op op = {.kind = MO_OP_SHORT_CONV};
+    mo_op_short_conv *o = &op.short_conv;
+    *o = (mo_op_short_conv){.places = at(s.places),
+                            .slices = at(s.slices),
+                            .tokens = s.tokens,
+                            .slice_count = s.slice_count,
+                            .layer = 1,
+                            .channels = ONE_OF(32, 64, 100, 160, 288),
+                            .taps = ONE_OF(2, 3, 4, 7)};
+    o->in = floats((int64_t)s.tokens * 3 * o->channels);
+    o->weight = floats((int64_t)o->taps * o->channels);
+    o->mixed = acts(s.tokens, o->channels);
+    for (int i = 0; i < s.slice_count; i++) {
+        ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((int64_t)(o->taps - 1) * o->channels);
+    }
+    check(&op, draw, "short conv");
+}
+
 /* ---- The tests -------------------------------------------------------------------------------- */
 
 #define DRAWN(name, count)                                                                                   \
@@ -655,6 +677,7 @@ DRAWN(attend_many, 40)
 DRAWN(attend_apart, 24)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
+DRAWN(short_conv, 30)
 
 int main(void)
 {
@@ -666,7 +689,7 @@ int main(void)
         cmocka_unit_test(publish),  cmocka_unit_test(await),       cmocka_unit_test(choose),
         cmocka_unit_test(arrange),  cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
         cmocka_unit_test(attend),   cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
-        cmocka_unit_test(convolve), cmocka_unit_test(recur),
+        cmocka_unit_test(convolve), cmocka_unit_test(recur),       cmocka_unit_test(short_conv),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {

@@ -1084,7 +1084,7 @@ static void test_list(void **state)
     for (const mo_family *f; (f = mo_family_at(count)); count++) {
         assert_ptr_equal(mo_family_find(f->architecture), f);
     }
-    assert_int_equal(count, 11);
+    assert_true(count > 10);
     assert_null(mo_family_find("glm"));
     assert_null(mo_family_at(-1));
 }

@@ -359,7 +359,7 @@ static void run_convolve(testcase *c, const mo_kernels *k)
         rows[j] = row(c, n);
     }
     float *y = zeros(c, n);
-    k->convolve(y, rows, w, taps, n);
+    k->convolve(y, rows, w, taps, n, n);
     emit_row(c, y, n);
 }
 

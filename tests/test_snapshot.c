@@ -520,8 +520,8 @@ static void the_first_positions_alone(void **state)
         const mo_model_spec *spec = w.model->engine->spec;
         bool recurrent = false, windows = false;
         for (int l = 0; l < spec->layer_count; l++) {
-            recurrent |= spec->layers[l].mixer == MO_MIXER_DELTA;
-            windows |= spec->layers[l].mixer != MO_MIXER_DELTA && spec->layers[l].attention.window > 0;
+            recurrent |= spec->layers[l].mixer != MO_MIXER_ATTENTION;
+            windows |= spec->layers[l].mixer == MO_MIXER_ATTENTION && spec->layers[l].attention.window > 0;
         }
         assert_true(recurrent ? least == 400 : windows ? least > 1 && least < 400 : least == 1);
         assert_true(feed_text(&w, to, 2, 90, 0));

@@ -72,7 +72,8 @@ static void shapes_have_the_published_size(void **state)
         {"qwen3-next-80b-a3b", 79.7}, {"qwen3.6-35b-a3b", 34.7},   {"mixtral-8x7b", 46.7},
         {"olmoe-1b-7b", 6.92},        {"gemma-4-26b-a4b", 25.2},   {"llama-3-8b", 8.03},
         {"llama-3-70b", 70.6},        {"qwen1.5-moe-a2.7b", 14.3}, {"smollm2-135m", 0.1345},
-        {"smollm2-1.7b", 1.711},      {"glm-4.5-air", 106.9},
+        {"smollm2-1.7b", 1.711},      {"glm-4.5-air", 106.9},      {"lfm2-8b-a1b", 8.34},
+        {"lfm2-1.2b", 1.17},
     };
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         mo_synth_info info;

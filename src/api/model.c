@@ -331,8 +331,8 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
     };
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
-        info.rewinds &=
-            l->mixer != MO_MIXER_DELTA && (l->attention.window == 0 || l->attention.window >= info.context);
+        info.rewinds &= l->mixer == MO_MIXER_ATTENTION &&
+                        (l->attention.window == 0 || l->attention.window >= info.context);
         if (f->layers[i].routed) {
             info.experts = f->layers[i].moe.experts;
             info.experts_used = f->layers[i].moe.used;

@@ -220,6 +220,10 @@ static void check_op(const mo_op *op)
         assert(op->recur.v_heads % op->recur.k_heads == 0 && op->recur.head > 0);
         assert(op->recur.mixed.cols == op->recur.v_heads * op->recur.head);
         break;
+    case MO_OP_SHORT_CONV:
+        assert(op->short_conv.tokens >= 0 && op->short_conv.slice_count >= 0 && op->short_conv.channels > 0);
+        assert(op->short_conv.mixed.cols == op->short_conv.channels);
+        break;
     case MO_OP_CHOOSE:
         assert(op->choose.tokens >= 0 && op->choose.experts > 0 && op->choose.experts <= MO_OP_EXPERTS);
         assert(op->choose.used > 0 && op->choose.used <= MO_OP_USED && op->choose.used <= op->choose.experts);

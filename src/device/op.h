@@ -53,7 +53,7 @@ typedef struct mo_dstate {
     mo_daddr first;
     int64_t stride;
     mo_daddr conv;  /* float[taps - 1][channels], oldest first */
-    mo_daddr delta; /* float[v_heads][head][head] */
+    mo_daddr delta; /* float[v_heads][head][head]; short convolution: none */
 } mo_dstate;
 
 /* Where a token of the step belongs. */
@@ -102,6 +102,7 @@ typedef enum mo_op_kind {
     MO_OP_ATTEND,       /* attention */
     MO_OP_CONVOLVE,     /* delta rule: causal convolution */
     MO_OP_RECUR,        /* delta rule: the recurrence */
+    MO_OP_SHORT_CONV,   /* short convolution */
     MO_OP_CHOOSE,       /* the router's choice */
     MO_OP_ARRANGE,      /* what was chosen, expert by expert */
     MO_OP_EXPERTS_IN,   /* gate, up, activation of a worklist's rows */
@@ -248,6 +249,17 @@ typedef struct mo_op_recur {
     float eps, scale;
 } mo_op_recur;
 
+/* As mo_short_convolve() in numeric/short_conv.h, then the mixed row is quantized. */
+typedef struct mo_op_short_conv {
+    mo_daddr in;     /* float[tokens][3 * channels]: b, c, x */
+    mo_daddr weight; /* float[taps][channels] */
+    mo_daddr places, slices;
+    mo_dacts mixed; /* [tokens][channels] */
+    int32_t tokens, slice_count, layer;
+    int32_t channels, taps;
+    int32_t unused;
+} mo_op_short_conv;
+
 /* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order. */
 typedef struct mo_op_choose {
     mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
@@ -353,6 +365,7 @@ typedef struct mo_op {
         mo_op_attend attend;
         mo_op_convolve convolve;
         mo_op_recur recur;
+        mo_op_short_conv short_conv;
         mo_op_choose choose;
         mo_op_arrange arrange;
         mo_op_experts experts; /* in and down */

@@ -48,22 +48,13 @@ static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static int64_t first_of(const mo_forward *forward, int64_t slice)
-{
-    int64_t first = 0;
-    for (int64_t i = 0; i < slice; i++) {
-        first += forward->slices[i].count;
-    }
-    return first;
-}
-
 static void keep_inputs(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const mo_forward *forward = ctx;
     const mo_delta_rule d = rule_of(forward);
     for (int64_t i = begin; i < end; i++) {
-        mo_delta_keep(&d, before(forward, first_of(forward, i)), forward->slices[i].count,
+        mo_delta_keep(&d, before(forward, mo_forward_first(forward, i)), forward->slices[i].count,
                       forward->slices[i].state->layers[forward->index].conv);
     }
 }
@@ -72,7 +63,7 @@ static void keep_inputs(void *ctx, int64_t begin, int64_t end, int thread)
 static void recur_head(const mo_forward *forward, int64_t slice, int h)
 {
     const mo_delta_rule d = rule_of(forward);
-    const int64_t n = d.head, first = first_of(forward, slice);
+    const int64_t n = d.head, first = mo_forward_first(forward, slice);
     const float scale = 1.0f / sqrtf((float)n);
     float *state = forward->slices[slice].state->layers[forward->index].delta + h * n * n;
     for (int64_t t = first; t < first + forward->slices[slice].count; t++) {

@@ -69,6 +69,7 @@ mo_phase mo_forward_mixed(mo_forward *forward);
 /* Append phases from the mixer's normed input to x += mixer(...); return the new count. */
 int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count);
+int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count);
 
 /* Appends the phases that norm the feed-forward part's input and, for routed layers, choose the experts. */
 int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);
@@ -76,6 +77,16 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);
 /* Sorts the chosen experts' tokens (after mo_forward_route has run) and computes the feed-forward part: gate and
  * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
+
+/* The step's first token of a slice. */
+static inline int64_t mo_forward_first(const mo_forward *forward, int64_t slice)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < slice; i++) {
+        first += forward->slices[i].count;
+    }
+    return first;
+}
 
 /* Does any slice listen? */
 static inline bool mo_forward_listens(const mo_forward *forward)

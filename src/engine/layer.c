@@ -53,6 +53,16 @@ static mo_status stopped(const mo_forward *forward, mo_error *err)
     return forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
 }
 
+static int add_mixer(mo_forward *forward, mo_phase *phases, int count)
+{
+    switch (forward->layer->mixer) {
+    case MO_MIXER_ATTENTION: return mo_forward_attention(forward, phases, count);
+    case MO_MIXER_DELTA: return mo_forward_delta(forward, phases, count);
+    case MO_MIXER_SHORT_CONV: return mo_forward_short_conv(forward, phases, count);
+    }
+    return count;
+}
+
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
 {
     mo_tiers *tiers = forward->engine->tiers;
@@ -64,8 +74,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
         return status;
     }
     phases[count++] = mo_forward_mixer_input(forward);
-    count = forward->layer->mixer == MO_MIXER_ATTENTION ? mo_forward_attention(forward, phases, count)
-                                                        : mo_forward_delta(forward, phases, count);
+    count = add_mixer(forward, phases, count);
     count = mo_forward_route(forward, phases, count);
     mo_forward_run(forward, phases, count);
     status = stopped(forward, err); /* then the choice of experts is not there either */

@@ -12,17 +12,24 @@ static int64_t delta_channels(const mo_delta *d)
     return (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
 }
 
+static mo_state_layer recurrent(int64_t conv, int64_t delta)
+{
+    return (mo_state_layer){.length = 1,
+                            .recurrent = true,
+                            .conv_values = conv,
+                            .delta_at = (conv * 4 + 63) / 64 * 64,
+                            .delta_values = delta};
+}
+
 /* A layer of a state, without its table. */
 static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t context, int64_t batch)
 {
     if (layer->mixer == MO_MIXER_DELTA) {
         const mo_delta *d = &layer->delta;
-        const int64_t conv = (d->taps - 1) * delta_channels(d);
-        return (mo_state_layer){.length = 1,
-                                .recurrent = true,
-                                .conv_values = conv,
-                                .delta_at = (conv * 4 + 63) / 64 * 64,
-                                .delta_values = (int64_t)d->v_heads * d->head * d->head};
+        return recurrent((d->taps - 1) * delta_channels(d), (int64_t)d->v_heads * d->head * d->head);
+    }
+    if (layer->mixer == MO_MIXER_SHORT_CONV) {
+        return recurrent((layer->short_conv.taps - 1) * layer->short_conv.channels, 0);
     }
     const mo_attention *a = &layer->attention;
     const int64_t length = mo_kv_table_length(context, a->window, batch);

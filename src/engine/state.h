@@ -1,5 +1,5 @@
 /* State: what a conversation leaves in a model's layers: keys and values (all positions, or a window's) in blocks of
- * 128 positions behind a table (numeric/kv.h), and the recurrent state of delta layers, which is one block. Blocks are
+ * 128 positions behind a table (numeric/kv.h), and the recurrent state of other layers, which is one block. Blocks are
  * taken from a pool as positions are written, and states and snapshots of a pool share them: a shared block is copied
  * before it is written. */
 #ifndef MO_ENGINE_STATE_H
@@ -17,9 +17,9 @@ typedef struct mo_state_layer {
     mo_kv_shape kv;
     int64_t window; /* positions that a token sees; 0: all */
     bool circular;  /* fewer positions than the context: older ones are overwritten */
-    /* Delta rule: both in the layer's only block, NULL before the first step. */
+    /* Delta rule, short convolution: both in the layer's only block, NULL before the first step. */
     float *conv;  /* [taps - 1][channels], oldest first */
-    float *delta; /* [v_heads][head][head] */
+    float *delta; /* [v_heads][head][head]; short convolution: none */
     int64_t conv_values, delta_values;
     int64_t delta_at; /* bytes before it in the block */
 } mo_state_layer;

@@ -33,16 +33,27 @@ static void extend_delta(mo_extent *e, const mo_delta *d)
     e->mixed = max64(e->mixed, values);
 }
 
+static void extend_short_conv(mo_extent *e, const mo_short_conv *s)
+{
+    e->mixer_q = max64(e->mixer_q, 3 * s->channels);
+    e->mixed = max64(e->mixed, s->channels);
+}
+
+static void extend_mixer(mo_extent *e, const mo_layer *l)
+{
+    switch (l->mixer) {
+    case MO_MIXER_ATTENTION: extend_attention(e, &l->attention); break;
+    case MO_MIXER_DELTA: extend_delta(e, &l->delta); break;
+    case MO_MIXER_SHORT_CONV: extend_short_conv(e, &l->short_conv); break;
+    }
+}
+
 mo_extent mo_extent_of(const mo_model_spec *spec)
 {
     mo_extent e = {.queries = 1, .used = 1, .experts = 1, .pairs = 1};
     for (int i = 0; i < spec->layer_count; i++) {
         const mo_layer *l = &spec->layers[i];
-        if (l->mixer == MO_MIXER_ATTENTION) {
-            extend_attention(&e, &l->attention);
-        } else {
-            extend_delta(&e, &l->delta);
-        }
+        extend_mixer(&e, l);
         if (l->routed) {
             e.experts = max64(e.experts, l->moe.experts);
             e.used = max64(e.used, l->moe.used);

@@ -34,7 +34,8 @@ typedef struct mo_workspace {
     float *x; /* [batch][D] the residual stream */
     /* Acts [batch][D]: what mixers and experts read; what a dense part beside them reads; gemma4's router. */
     void *in, *in_dense, *in_router;
-    float *q, *k, *v;    /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha */
+    float *q, *k,
+        *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x */
     void *mixed;         /* acts [batch][widest mixer] */
     float *y;            /* [batch][D] a mixer's output */
     float *rope;         /* [ropes][2][batch][pairs] */

@@ -177,15 +177,22 @@ static void put_delta(packer *p, const mo_delta *d, mo_gpu_layer *out)
     out->delta_norm = put_vector(p, d->norm, d->head);
 }
 
+static void put_short_conv(packer *p, const mo_short_conv *s, mo_gpu_layer *out)
+{
+    out->q = put_linear(p, &s->in);
+    out->out = put_linear(p, &s->out);
+    out->conv = put_vector(p, s->conv, s->taps * s->channels);
+}
+
 static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer *out)
 {
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
     out->mixer_norm = put_vector(p, l->mixer_norm, width);
     out->post_mixer_norm = put_vector(p, l->post_mixer_norm, width);
-    if (l->mixer == MO_MIXER_ATTENTION) {
-        put_attention(p, &l->attention, out);
-    } else {
-        put_delta(p, &l->delta, out);
+    switch (l->mixer) {
+    case MO_MIXER_ATTENTION: put_attention(p, &l->attention, out); break;
+    case MO_MIXER_DELTA: put_delta(p, &l->delta, out); break;
+    case MO_MIXER_SHORT_CONV: put_short_conv(p, &l->short_conv, out); break;
     }
     out->ffn_norm = put_vector(p, l->ffn_norm, width);
     out->moe_norm = put_vector(p, l->moe_norm, width);

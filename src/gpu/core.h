@@ -10,7 +10,7 @@
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
 typedef struct mo_gpu_layer {
-    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out */
+    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out */
     mo_dmatrix ba, beta, alpha; /* delta */
     mo_daddr conv, a, dt, delta_norm;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;

@@ -169,6 +169,27 @@ static void mix_delta(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
 }
 
+static void mix_short_conv(mo_gpu_ops *p, int layer)
+{
+    const mo_short_conv *s = &p->core->spec->layers[layer].short_conv;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
+    const mo_dacts mixed = mo_dacts_lay(p->scratch->mixed, p->tokens, s->channels);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mo_gpu_in_of(p)), &c->q, p->scratch->q, 3 * s->channels);
+    mo_gpu_op_add(p, MO_OP_SHORT_CONV)->short_conv =
+        (mo_op_short_conv){.in = p->scratch->q,
+                           .weight = c->conv,
+                           .places = mo_gpu_block_at(p, b.places),
+                           .slices = mo_gpu_block_at(p, b.slices),
+                           .mixed = mixed,
+                           .tokens = (int32_t)p->tokens,
+                           .slice_count = (int32_t)p->slices,
+                           .layer = layer,
+                           .channels = (int32_t)s->channels,
+                           .taps = s->taps};
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+}
+
 /* ---- Routing --------------------------------------------------------------------------------- */
 
 static void choose(mo_gpu_ops *p, int layer)
@@ -198,10 +219,10 @@ static void choose(mo_gpu_ops *p, int layer)
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
 {
     const mo_layer *l = &p->core->spec->layers[layer];
-    if (l->mixer == MO_MIXER_ATTENTION) {
-        mix_attention(p, layer);
-    } else {
-        mix_delta(p, layer);
+    switch (l->mixer) {
+    case MO_MIXER_ATTENTION: mix_attention(p, layer); break;
+    case MO_MIXER_DELTA: mix_delta(p, layer); break;
+    case MO_MIXER_SHORT_CONV: mix_short_conv(p, layer); break;
     }
     add_mixer(p, layer);
     if (l->routed) {

@@ -7,9 +7,9 @@
 
 /* The one place where a family is registered. */
 static const mo_family *const families[] = {
-    &mo_family_llama,     &mo_family_qwen3,   &mo_family_qwen3moe,  &mo_family_qwen2moe,
-    &mo_family_olmoe,     &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,
-    &mo_family_qwen35moe, &mo_family_gemma4,  &mo_family_glm4moe,
+    &mo_family_llama,   &mo_family_qwen3,     &mo_family_qwen3moe, &mo_family_qwen2moe,  &mo_family_olmoe,
+    &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,   &mo_family_qwen35moe, &mo_family_gemma4,
+    &mo_family_glm4moe, &mo_family_lfm2,      &mo_family_lfm2moe,
 };
 
 const mo_family *mo_family_at(int index)
@@ -101,10 +101,10 @@ static void check_spec(mo_binder *b, const mo_model_spec *spec)
 {
     for (int n = 0; n < spec->layer_count && b->status == MO_OK; n++) {
         const mo_layer *layer = &spec->layers[n];
-        if (layer->mixer == MO_MIXER_ATTENTION) {
-            check_attention(b, n, &layer->attention);
-        } else {
-            check_delta(b, n, &layer->delta);
+        switch (layer->mixer) {
+        case MO_MIXER_ATTENTION: check_attention(b, n, &layer->attention); break;
+        case MO_MIXER_DELTA: check_delta(b, n, &layer->delta); break;
+        case MO_MIXER_SHORT_CONV: break;
         }
         if (layer->routed) {
             check_router(b, n, &layer->moe);
@@ -147,7 +147,8 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
                             .embed_scale = 1.0f};
     spec->layers = mo_bind_alloc(b, (size_t)keys.layers, sizeof *spec->layers);
     mo_bind_table(b, &spec->embed, keys.width, keys.vocab, "token_embd");
-    mo_bind_vector(b, &spec->out_norm, keys.width, "output_norm.weight");
+    mo_bind_vector(b, &spec->out_norm, keys.width, "%s",
+                   family->out_norm ? family->out_norm : "output_norm.weight");
     if (b->status == MO_OK) {
         bind_output(b, family, spec);
     }

@@ -12,6 +12,7 @@ typedef struct mo_family {
      * differs from the common shape. Failures go to the binder. */
     void (*describe)(mo_binder *b, const mo_keys *keys, mo_model_spec *spec);
     bool own_output; /* output.weight must be there; otherwise the embedding serves where it is missing */
+    const char *out_norm; /* the tensor of the norm before the output; NULL: output_norm.weight */
 } mo_family;
 
 /* NULL when Moraine does not know the architecture. */
@@ -71,6 +72,6 @@ int mo_part_dense_layers(mo_binder *b, const mo_keys *k);
 
 extern const mo_family mo_family_llama, mo_family_qwen3, mo_family_qwen3moe, mo_family_qwen2moe,
     mo_family_olmoe, mo_family_gpt_oss, mo_family_qwen3next, mo_family_qwen35, mo_family_qwen35moe,
-    mo_family_gemma4, mo_family_glm4moe;
+    mo_family_gemma4, mo_family_glm4moe, mo_family_lfm2, mo_family_lfm2moe;
 
 #endif

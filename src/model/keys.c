@@ -140,7 +140,7 @@ static mo_status read_heads(mo_keys *k, mo_error *err)
     int64_t heads = 1, kv_heads = 1;
     mo_status status = need(k, "attention.head_count", 1, HEADS_MAX, &heads, err);
     if (status == MO_OK) {
-        status = mo_keys_int(k, "attention.head_count_kv", 0, heads, 1, heads, &kv_heads, err);
+        status = mo_keys_int(k, "attention.head_count_kv", 0, heads, 0, heads, &kv_heads, err);
     }
     if (status == MO_OK) {
         k->heads = (int)heads;

@@ -12,7 +12,7 @@ typedef struct mo_keys {
     int mtp_layers; /* those, which follow the others in the file */
     int64_t width, context, vocab;
     int64_t ffn_width;   /* dense feed-forward; 0 when absent or per layer */
-    int heads, kv_heads; /* of layer 0; others by mo_keys_int() */
+    int heads, kv_heads; /* of layer 0; others by mo_keys_int(). No kv_heads: the layer has another mixer */
     int64_t k_len, v_len;
     float eps;
     int64_t n_rot;

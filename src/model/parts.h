@@ -55,6 +55,16 @@ typedef struct mo_delta {
     mo_linear out;
 } mo_delta;
 
+/* The short convolution: rows of `in` are b, c and x, as many of each as there are channels. The convolution runs over
+ * b * x, and its result is times c. */
+typedef struct mo_short_conv {
+    int taps;
+    int64_t channels;
+    mo_linear in;
+    const float *conv; /* [taps][channels], tap 0 the oldest */
+    mo_linear out;
+} mo_short_conv;
+
 typedef struct mo_ffn {
     mo_activation activation;
     mo_linear gate, up, down;
@@ -86,7 +96,7 @@ typedef struct mo_moe {
     mo_linear shared_gate; /* [D -> 1], through a sigmoid; absent: 1 */
 } mo_moe;
 
-typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA } mo_mixer;
+typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA, MO_MIXER_SHORT_CONV } mo_mixer;
 
 /* A layer: x += post_mixer_norm(mixer(norm(x))), then the feed-forward part. With both dense and experts
  * (gemma4) each has its own norms before and after, and their sum goes through post_ffn_norm. */
@@ -94,6 +104,7 @@ typedef struct mo_layer {
     mo_mixer mixer;
     mo_attention attention;
     mo_delta delta;
+    mo_short_conv short_conv;
     const float *mixer_norm;
     const float *post_mixer_norm; /* NULL: none */
 

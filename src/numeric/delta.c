@@ -13,7 +13,7 @@ void mo_delta_convolve(const mo_kernels *k, const mo_delta_rule *d, const float 
         const int64_t back = d->taps - 1 - j;
         rows[j] = into >= back ? before - back * channels : kept + (into + j) * channels;
     }
-    k->convolve(after, rows, d->conv, d->taps, channels);
+    k->convolve(after, rows, d->conv, d->taps, channels, channels);
     k->silu(after, after, channels);
     for (int h = 0; h < 2 * d->k_heads; h++) {
         k->l2_norm(after + h * d->head, after + h * d->head, d->head, d->eps);

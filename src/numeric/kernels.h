@@ -95,9 +95,10 @@ typedef struct mo_kernels {
     /* Merges a later chunk into (M, L, O), which before the first one are -infinity, 0 and zeros. */
     void (*merge_codes)(float *M, float *L, float *O, float m, float l, float r, const float *t, int64_t n);
 
-    /* Causal depthwise convolution at one position: y[c] = fma over taps j ascending of w[j][c] and
-     * rows[j][c], from +0. w is transposed to [taps][channels]. */
-    void (*convolve)(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels);
+    /* Causal depthwise convolution of n channels at one position: y[c] = fma over taps j ascending of
+     * w[j * stride + c] and rows[j][c], from +0. */
+    void (*convolve)(float *y, const float *const *rows, const float *w, int64_t taps, int64_t stride,
+                     int64_t n);
 
     /* One token of the gated delta rule for one value head (numerics: Other operations). state is
      * [k_len][v_len]; out[v_len] is already multiplied by scale. */

@@ -64,6 +64,14 @@ static const mo_shape shapes[] = {
      .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 1408, .vocabulary = 151552, .context = 131072,
      .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1, .gating = 2,
      .normalized = true, .weights_scale = 1.0f},
+    {.name = "lfm2-8b-a1b", .title = "LFM2 8B A1B", .architecture = "lfm2moe", .layers = 24, .width = 2048,
+     .heads = 32, .kv_heads = 8, .head = 64, .rotated = 64, .experts = 32, .experts_used = 4,
+     .expert_ffn = 1792, .ffn = 7168, .vocabulary = 65536, .context = 128000, .rope_base = 1e6f,
+     .epsilon = 1e-5f, .tied = true, .dense_layers = 2, .gating = 2, .attends = 0x244444, .short_taps = 3},
+    {.name = "lfm2-1.2b", .title = "LFM2 1.2B", .architecture = "lfm2", .layers = 16, .width = 2048,
+     .heads = 32, .kv_heads = 8, .head = 64, .rotated = 64, .ffn = 8192, .vocabulary = 65536,
+     .context = 128000, .rope_base = 1e6f, .epsilon = 1e-5f, .tied = true, .attends = 0x5524,
+     .short_taps = 3},
 };
 /* clang-format on */
 
@@ -85,6 +93,9 @@ const mo_shape *mo_shape_named(const char *name)
 /* Is this layer one of full attention? */
 static bool is_full(const mo_shape *s, int layer)
 {
+    if (s->attends) {
+        return s->attends >> layer % 64 & 1;
+    }
     return s->full_interval == 0 || (layer + 1) % s->full_interval == 0;
 }
 
@@ -111,6 +122,8 @@ typedef enum dim {
     STATE,
     VALUE_HEADS,
     VALUE_HEADS_2,
+    SHORT_TAPS,
+    WIDTH_3,
     ONE,
 } dim;
 
@@ -120,6 +133,7 @@ typedef enum when {
     UNTIED,    /* the output is a matrix of its own */
     ATTENTION, /* the layer attends */
     DELTA,     /* the layer follows the delta rule */
+    SHORT,     /* the layer is a short convolution */
     WINDOWED,  /* the layer attends within a window */
     DENSE,     /* the model has no experts */
     SPARSE,    /* it has */
@@ -145,6 +159,12 @@ typedef struct rule {
 static const rule spec[] = {
     {"token_embd.weight", MO_SHAPE_EMBEDDING, ALWAYS, {WIDTH, VOCABULARY}},
     {"output_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"output.weight", MO_SHAPE_OUTPUT, UNTIED, {WIDTH, VOCABULARY}},
+    END,
+};
+static const rule lfm2_spec[] = {
+    {"token_embd.weight", MO_SHAPE_EMBEDDING, ALWAYS, {WIDTH, VOCABULARY}},
+    {"token_embd_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"output.weight", MO_SHAPE_OUTPUT, UNTIED, {WIDTH, VOCABULARY}},
     END,
 };
@@ -209,6 +229,22 @@ static const rule delta_joint[] = {
 static const rule delta_apart[] = {
     {"ssm_beta.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
     {"ssm_alpha.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
+    END,
+};
+
+/* Attention in some layers; the others are of another kind. */
+static const rule some_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, QUERIES}},
+    {"attn_k.weight", MO_SHAPE_KEY, ATTENTION, {WIDTH, KEYS}},
+    {"attn_v.weight", MO_SHAPE_VALUE, ATTENTION, {WIDTH, KEYS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ATTENTION, {QUERIES, WIDTH}},
+    END,
+};
+static const rule short_conv[] = {
+    {"shortconv.in_proj.weight", MO_SHAPE_MATRIX, SHORT, {WIDTH, WIDTH_3}},
+    {"shortconv.conv.weight", MO_SHAPE_CONV, SHORT, {SHORT_TAPS, WIDTH}},
+    {"shortconv.out_proj.weight", MO_SHAPE_BACK, SHORT, {WIDTH, WIDTH}},
     END,
 };
 
@@ -327,6 +363,8 @@ static const family families[] = {
     {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
     {"glm4moe", {spec},
      {attention, attention_bias, post_attention_norm, lead_ffn, select_bias, lead_shared}},
+    {"lfm2moe", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, lead_ffn, select_bias}},
+    {"lfm2", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, dense}},
 };
 /* clang-format on */
 
@@ -344,8 +382,9 @@ static bool holds(when w, const mo_shape *s, int layer)
 {
     switch (w) {
     case UNTIED: return !s->tied;
-    case ATTENTION: return s->state == 0 || is_full(s, layer);
+    case ATTENTION: return (s->state == 0 && s->short_taps == 0) || is_full(s, layer);
     case DELTA: return s->state != 0 && !is_full(s, layer);
+    case SHORT: return s->short_taps != 0 && !is_full(s, layer);
     case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
     case SPARSE: return s->experts != 0;
@@ -381,6 +420,8 @@ static int64_t size_of(dim d, const mo_shape *s, int layer)
     case STATE: return s->state;
     case VALUE_HEADS: return s->value_heads;
     case VALUE_HEADS_2: return 2 * (int64_t)s->value_heads;
+    case SHORT_TAPS: return s->short_taps;
+    case WIDTH_3: return 3 * (int64_t)s->width;
     default: return 1;
     }
 }
@@ -463,6 +504,7 @@ static const key_rule key_rules[] = {
     INTEGER("expert_group_count", groups),
     INTEGER("expert_group_used_count", groups_used),
     INTEGER("leading_dense_block_count", dense_layers),
+    INTEGER("shortconv.l_cache", short_taps),
     INTEGER("ssm.conv_kernel", conv_kernel),
     INTEGER("ssm.state_size", state),
     INTEGER("ssm.group_count", key_groups),
@@ -500,17 +542,32 @@ static void put_layer_patterns(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_u32(w, key, 0);
 }
 
+/* No KV heads say that a layer does not attend. */
+static void put_kv_heads(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    int32_t kv_heads[MAX_LAYERS];
+    const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
+    for (int i = 0; i < known; i++) {
+        kv_heads[i] = is_full(s, i) ? s->kv_heads : 0;
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_I32, kv_heads, (uint64_t)known);
+}
+
 /* What one architecture alone has. */
 static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
     if (s->window_head) {
         put_layer_patterns(s, layers, w);
+    } else if (s->attends) {
+        put_kv_heads(s, layers, w);
     } else {
         snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->kv_heads);
     }
-    if (s->state) {
+    if (s->state && s->full_interval) {
         snprintf(key, sizeof key, "%s.full_attention_interval", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
     }

@@ -37,6 +37,9 @@ typedef struct mo_shape {
     int32_t groups, groups_used;
 
     int32_t full_interval; /* every so many layers one with full attention; 0: all */
+    uint64_t attends;      /* or a bit for each layer that attends, where others have no KV heads */
+
+    int32_t short_taps; /* of a short convolution, in layers that do not attend */
 
     /* Layers without full attention: the gated delta rule ... */
     int32_t conv_kernel, state, key_groups, value_heads, inner;

@@ -134,11 +134,11 @@ static mo_chat_format by_architecture(const char *architecture)
         const char *name;
         mo_chat_format format;
     } table[] = {
-        {"gpt-oss", MO_CHAT_HARMONY},     {"gemma4", MO_CHAT_GEMMA4}, {"gemma", MO_CHAT_GEMMA},
-        {"gemma2", MO_CHAT_GEMMA},        {"gemma3", MO_CHAT_GEMMA},  {"glm4moe", MO_CHAT_GLM45},
-        {"qwen2moe", MO_CHAT_CHATML},     {"qwen3", MO_CHAT_QWEN3},   {"qwen3moe", MO_CHAT_QWEN3},
-        {"qwen3next", MO_CHAT_CHATML},    {"qwen35", MO_CHAT_QWEN35}, {"qwen35moe", MO_CHAT_QWEN35},
-        {"deepseek2", MO_CHAT_DEEPSEEK3},
+        {"gpt-oss", MO_CHAT_HARMONY},  {"gemma4", MO_CHAT_GEMMA4},  {"gemma", MO_CHAT_GEMMA},
+        {"gemma2", MO_CHAT_GEMMA},     {"gemma3", MO_CHAT_GEMMA},   {"glm4moe", MO_CHAT_GLM45},
+        {"qwen2moe", MO_CHAT_CHATML},  {"qwen3", MO_CHAT_QWEN3},    {"qwen3moe", MO_CHAT_QWEN3},
+        {"qwen3next", MO_CHAT_CHATML}, {"qwen35", MO_CHAT_QWEN35},  {"qwen35moe", MO_CHAT_QWEN35},
+        {"lfm2", MO_CHAT_CHATML},      {"lfm2moe", MO_CHAT_CHATML}, {"deepseek2", MO_CHAT_DEEPSEEK3},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!strcmp(table[i].name, architecture)) {

@@ -86,6 +86,7 @@ static const pre table[] = {
     {"llama-bpe", true, true, {LLAMA3("\\p{N}{1,3}")}},
     {"llama3", true, true, {LLAMA3("\\p{N}{1,3}")}},
     {"llama-v3", true, true, {LLAMA3("\\p{N}{1,3}")}},
+    {"lfm2", true, true, {LLAMA3("\\p{N}{1,3}")}},
     {"glm4", false, false, {LLAMA3("\\p{N}{1,3}")}},
     {"chatglm-bpe", false, false, {LLAMA3("\\p{N}{1,3}")}},
     {"qwen2", false, false, {LLAMA3("\\p{N}")}},

@@ -22,6 +22,7 @@ ABSENT(mo_cuda_launch_stream)
 ABSENT(mo_cuda_launch_choose)
 ABSENT(mo_cuda_launch_attention)
 ABSENT(mo_cuda_launch_delta)
+ABSENT(mo_cuda_launch_short_conv)
 ABSENT(mo_cuda_launch_arrange)
 ABSENT(mo_cuda_launch_restore)
 

@@ -21,6 +21,7 @@ static inline mo_shape tiny_shape(const mo_shape *published)
     s.experts = s.experts ? 6 : 0;
     s.experts_used = s.experts ? 2 : 0;
     s.full_interval = s.full_interval ? 2 : 0;
+    s.attends = s.attends ? 0x4 : 0;
     if (s.state) {
         s.state = 32, s.key_groups = 2, s.value_heads = 4, s.inner = 128;
     }

@@ -33,6 +33,7 @@ int mo_cuda_launch_planes(const mo_op_attend *o, int compute, int sms, bool by_c
                           bool *codes_missing);
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
+int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
 /* Any op, by the function above that knows it. */

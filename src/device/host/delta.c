@@ -34,21 +34,11 @@ static void convolve(mo_op_job *job, const convolve_parts *p, const mo_dplace *p
                       p->after + t * p->channels);
 }
 
-static bool slice_fits(mo_op_job *job, const mo_dslice *s, int tokens)
-{
-    if (s->first < 0 || s->count < 0 || s->first + (int64_t)s->count > tokens) {
-        mo_op_refuse(job, "has a slice of tokens %d to %d in a step of %d", s->first, s->first + s->count,
-                     tokens);
-        return false;
-    }
-    return true;
-}
-
 /* The last taps-1 inputs of the slice stay for its next step. */
 static void keep_inputs(mo_op_job *job, const convolve_parts *p, const mo_dslice *slice)
 {
     float *kept = conv_of(job, p, slice->layers);
-    if (job->status == MO_OK && slice_fits(job, slice, p->o->tokens)) {
+    if (job->status == MO_OK && mo_op_slice_fits(job, slice, p->o->tokens)) {
         mo_delta_keep(&p->rule, p->before + slice->first * p->channels, slice->count, kept);
     }
 }
@@ -111,7 +101,7 @@ static void recur_slice(mo_op_job *job, const recur_parts *p, const mo_dslice *s
     const mo_op_recur *o = p->o;
     const int64_t square = (int64_t)o->head * o->head;
     const mo_dstate s = mo_op_layer(job, slice->layers, o->layer);
-    if (job->status != MO_OK || !slice_fits(job, slice, o->tokens)) {
+    if (job->status != MO_OK || !mo_op_slice_fits(job, slice, o->tokens)) {
         return;
     }
     float *delta = mo_op_floats(job, "layers.delta", s.delta, o->v_heads * square);

@@ -90,6 +90,17 @@ mo_dstate mo_op_layer(mo_op_job *job, mo_daddr layers, int layer)
     return state ? *state : (mo_dstate){0};
 }
 
+bool mo_op_slice_fits(mo_op_job *job, const mo_dslice *slice, int tokens)
+{
+    const int64_t end = slice->first + (int64_t)slice->count;
+    if (slice->first < 0 || slice->count < 0 || end > tokens) {
+        mo_op_refuse(job, "has a slice of tokens %d to %lld in a step of %d", slice->first, (long long)end,
+                     tokens);
+        return false;
+    }
+    return true;
+}
+
 void mo_op_set_bad(uint32_t *bad, uint32_t value)
 {
     if (bad) {

@@ -49,6 +49,9 @@ void mo_op_quantize(const mo_kernels *k, const mo_acts *a, int64_t row);
 /* A layer of a session's state, read from device memory. */
 mo_dstate mo_op_layer(mo_op_job *job, mo_daddr layers, int layer);
 
+/* Are the slice's tokens among the step's? Fails the job otherwise. */
+bool mo_op_slice_fits(mo_op_job *job, const mo_dslice *slice, int tokens);
+
 /* Sets a flag of op.h's `bad` kind; NULL is allowed. */
 void mo_op_set_bad(uint32_t *bad, uint32_t value);
 

@@ -34,6 +34,7 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o);
 mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o);
 mo_status mo_op_host_convolve(mo_op_job *job, const mo_op_convolve *o);
 mo_status mo_op_host_recur(mo_op_job *job, const mo_op_recur *o);
+mo_status mo_op_host_short_conv(mo_op_job *job, const mo_op_short_conv *o);
 mo_status mo_op_host_choose(mo_op_job *job, const mo_op_choose *o);
 mo_status mo_op_host_arrange(mo_op_job *job, const mo_op_arrange *o);
 mo_status mo_op_host_experts_in(mo_op_job *job, const mo_op_experts *o);

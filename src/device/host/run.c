@@ -12,7 +12,7 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_CONVOLVE] = "convolve", [MO_OP_RECUR] = "recur",           [MO_OP_CHOOSE] = "choose",
     [MO_OP_ARRANGE] = "arrange",   [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
     [MO_OP_LOGITS] = "logits",     [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
-    [MO_OP_RESTORE] = "restore",
+    [MO_OP_RESTORE] = "restore",   [MO_OP_SHORT_CONV] = "short conv",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
@@ -28,6 +28,7 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_ATTEND: return mo_op_host_attend(&job, &op->attend);
     case MO_OP_CONVOLVE: return mo_op_host_convolve(&job, &op->convolve);
     case MO_OP_RECUR: return mo_op_host_recur(&job, &op->recur);
+    case MO_OP_SHORT_CONV: return mo_op_host_short_conv(&job, &op->short_conv);
     case MO_OP_CHOOSE: return mo_op_host_choose(&job, &op->choose);
     case MO_OP_ARRANGE: return mo_op_host_arrange(&job, &op->arrange);
     case MO_OP_EXPERTS_IN: return mo_op_host_experts_in(&job, &op->experts);

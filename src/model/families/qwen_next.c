@@ -2,6 +2,7 @@
  * post_attention_norm is the norm before the feed-forward part. The two generations differ in how value heads
  * belong to key heads, and in the tensors of beta and alpha. */
 #include "model/family.h"
+#include "numeric/delta.h"
 
 typedef struct delta_shape {
     int64_t taps, head, k_heads, v_heads;
@@ -10,7 +11,7 @@ typedef struct delta_shape {
 static delta_shape read_shape(mo_binder *b, const mo_keys *k)
 {
     const delta_shape s = {
-        .taps = mo_part_int(b, k, "ssm.conv_kernel", 0, 0, 1, 64),
+        .taps = mo_part_int(b, k, "ssm.conv_kernel", 0, 0, 2, MO_DELTA_TAPS),
         .head = mo_part_int(b, k, "ssm.state_size", 0, 0, 1, 1024),
         .k_heads = mo_part_int(b, k, "ssm.group_count", 0, 0, 1, 4096),
         .v_heads = mo_part_int(b, k, "ssm.time_step_rank", 0, 0, 1, 4096),

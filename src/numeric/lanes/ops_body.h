@@ -460,15 +460,16 @@ static void attend_finish(float *O, float L, int64_t n)
 #include "numeric/lanes/codes_body.h"
 /* ---- Linear attention ------------------------------------------------------------------------- */
 
-static void convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels)
+static void convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t stride,
+                     int64_t n)
 {
-    EACH_LANES(c, channels)
+    EACH_LANES(c, n)
     {
         vf acc = vf_set(0.0f);
         for (int64_t j = 0; j < taps; j++) {
-            acc = vf_fma(get(w + j * channels + c, channels - c), get(rows[j] + c, channels - c), acc);
+            acc = vf_fma(get(w + j * stride + c, n - c), get(rows[j] + c, n - c), acc);
         }
-        put(y + c, acc, channels - c);
+        put(y + c, acc, n - c);
     }
 }
 

@@ -301,12 +301,13 @@ void mo_reference_attend_finish(float *O, float L, int64_t n)
 
 /* ---- Linear attention ------------------------------------------------------------------------- */
 
-void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t channels)
+void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t stride,
+                           int64_t n)
 {
-    for (int64_t c = 0; c < channels; c++) {
+    for (int64_t c = 0; c < n; c++) {
         float acc = 0.0f;
         for (int64_t j = 0; j < taps; j++) {
-            acc = fmaf(w[j * channels + c], rows[j][c], acc);
+            acc = fmaf(w[j * stride + c], rows[j][c], acc);
         }
         y[c] = acc;
     }

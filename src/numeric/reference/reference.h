@@ -45,8 +45,8 @@ void mo_reference_attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64
                                mo_scratch *scratch);
 void mo_reference_merge_codes(float *M, float *L, float *O, float m, float l, float r, const float *t,
                               int64_t n);
-void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps,
-                           int64_t channels);
+void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t stride,
+                           int64_t n);
 void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
                         const float *v, float decay, float beta, float scale, float *out);
 bool mo_reference_finite(const float *x, int64_t n);

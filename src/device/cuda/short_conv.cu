@@ -1,0 +1,68 @@
+/* The short convolution: b * x, causal convolution, times c. */
+#include "device/cuda/row.cuh"
+
+/* b * x of a token's channel; in points at b. */
+static __device__ __forceinline__ float input_of(const float *in, int64_t channels)
+{
+    return in[0] * in[2 * channels];
+}
+
+/* Blocks (channels, token), a thread per channel; a warp holds a block of codes. */
+MO_KERNEL(mo_short_conv, mo_op_short_conv)
+{
+    const int64_t channels = op.channels, t = blockIdx.y;
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+    float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + i;
+    mo_grid_begin();
+    if (i / 32 * 32 >= channels) {
+        return;
+    }
+    float v = 0.0f;
+    if (i < channels) {
+        const float *in = mo_at<const float>(op.in) + t * 3 * channels + i;
+        const float *weight = mo_at<const float>(op.weight) + i;
+        const float newest = input_of(in, channels);
+        MO_UNROLL(4)
+        for (int j = 0; j < op.taps; j++) {
+            const int back = op.taps - 1 - j;
+            const float x = back == 0            ? newest
+                            : place.into >= back ? input_of(in - back * 3 * channels, channels)
+                                                 : conv[(place.into + j) * channels];
+            v = fmaf(weight[j * channels], x, v);
+        }
+        v = v * in[channels];
+        mo_at<float>(op.mixed.x)[t * channels + i] = v;
+        if (op.tokens == op.slice_count) { /* one token per slice: nobody else reads what it looks back to */
+            for (int j = 0; j + 1 < op.taps; j++) {
+                conv[j * channels] = j + 2 < op.taps ? conv[(j + 1) * channels] : newest;
+            }
+        }
+    }
+    if (channels % 32 == 0) {
+        mo_quantize_block(op.mixed, t, (int)(i / 32), v);
+    }
+}
+
+/* What the next step of each slice looks back to: blocks (channels, slice). */
+MO_KERNEL(mo_short_conv_keep, mo_op_short_conv)
+{
+    const int64_t channels = op.channels;
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    mo_grid_begin();
+    if (i >= channels) {
+        return;
+    }
+    float *kept = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].conv) + i;
+    const float *in = mo_at<const float>(op.in) + i;
+    const int keep = op.taps - 1;
+    const int stay = keep > slice.count ? keep - slice.count : 0;
+    for (int j = 0; j < stay; j++) {
+        kept[j * channels] = kept[(j + keep - stay) * channels];
+    }
+    for (int j = stay; j < keep; j++) {
+        const int64_t t = (int64_t)slice.first + slice.count - keep + j;
+        kept[j * channels] = input_of(in + t * 3 * channels, channels);
+    }
+}
