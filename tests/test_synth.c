@@ -68,12 +68,34 @@ static void shapes_have_the_published_size(void **state)
         const char *name;
         double billions;
     } published[] = {
-        {"gpt-oss-20b", 20.9},        {"gpt-oss-120b", 116.8},     {"qwen3-30b-a3b", 30.5},
-        {"qwen3-next-80b-a3b", 79.7}, {"qwen3.6-35b-a3b", 34.7},   {"mixtral-8x7b", 46.7},
-        {"olmoe-1b-7b", 6.92},        {"gemma-4-26b-a4b", 25.2},   {"llama-3-8b", 8.03},
-        {"llama-3-70b", 70.6},        {"qwen1.5-moe-a2.7b", 14.3}, {"smollm2-135m", 0.1345},
-        {"smollm2-1.7b", 1.711},      {"glm-4.5-air", 106.9},      {"lfm2-8b-a1b", 8.34},
+        /* clang-format off */
+        {"gpt-oss-20b", 20.9},
+        {"gpt-oss-120b", 116.8},
+        {"qwen3-30b-a3b", 30.5},
+        {"qwen3-next-80b-a3b", 79.7},
+        {"qwen3.6-35b-a3b", 34.7},
+        {"mixtral-8x7b", 46.7},
+        {"olmoe-1b-7b", 6.92},
+        {"gemma-4-26b-a4b", 25.2},
+        {"llama-3-8b", 8.03},
+        {"llama-3-70b", 70.6},
+        {"qwen1.5-moe-a2.7b", 14.3},
+        {"smollm2-135m", 0.1345},
+        {"smollm2-1.7b", 1.711},
+        {"glm-4.5-air", 106.9},
+        {"lfm2-8b-a1b", 8.34},
         {"lfm2-1.2b", 1.17},
+        {"minimax-m2", 228.7},
+        {"ernie-4.5-21b-a3b", 21.8},
+        {"granite-3.1-3b-a800m", 3.30},
+        {"ling-mini-2.0", 16.26},
+        {"dots.llm1", 142.8},
+        {"qwen2.5-7b", 7.616},
+        {"gemma-3-4b", 3.88},
+        {"glm-4-9b", 9.40},
+        {"granite-3.3-8b", 8.17},
+        {"ernie-4.5-0.3b", 0.3607},
+        /* clang-format on */
     };
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         mo_synth_info info;

@@ -127,6 +127,12 @@ static const vectors files[] = {
     {"synth-deepseek-coder", "tok-synth-deepseek-coder", {324}},
     {"synth-deepseek-llm", "tok-synth-deepseek-llm", {369, 370, 387}},
     {"synth-gemma4", "tok-synth-gemma4", {0}},
+    {"synth-refact", "tok-synth-refact", {0}},
+    {"synth-dbrx", "tok-synth-dbrx", {0}},
+    {"synth-hunyuan", "tok-synth-hunyuan", {0}},
+    {"synth-bailingmoe2", "tok-synth-bailingmoe2", {0}},
+    {"synth-minimax-m2", "tok-synth-minimax-m2", {73, 79, 96, 139, 146, 180}},
+    {"synth-lfm2", "tok-synth-lfm2", {0}},
 };
 
 enum { FILES = sizeof files / sizeof *files };
@@ -178,11 +184,13 @@ static void vectors_are_equal(void **state)
     mo_tokenizer *t = open_file(f->name);
     json_t *j = load_vectors(f->json);
     const json_t *list = json_object_get(j, "vectors");
-    json_t *texts = load_vectors("texts"); /* the same for every vocabulary */
-    assert_int_equal(json_array_size(list), 419);
+    json_t *texts = load_vectors("texts"); /* the same for every vocabulary that has no texts of its own */
+    const bool own = json_object_get(json_array_get(list, 0), "text") != NULL;
+    assert_true(own ? json_array_size(list) > 100 : json_array_size(list) == 419);
     assert_int_equal(json_array_size(texts), 419);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i), *text = json_array_get(texts, i);
+        const json_t *v = json_array_get(list, i);
+        const json_t *text = own ? json_object_get(v, "text") : json_array_get(texts, i);
         const json_t *plain = json_object_get(v, "ids"), *special = json_object_get(v, "ids_special");
         const char *s = json_string_value(text);
         const size_t length = json_string_length(text);

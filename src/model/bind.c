@@ -254,6 +254,26 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
     bind_bias(b, out, r, name);
 }
 
+void mo_bind_factor(mo_binder *b, mo_linear *of, float factor)
+{
+    bool scaled = false;
+    if (!good(b) || factor == 1.0f) {
+        return;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        mo_binding *w = &b->bindings[i];
+        if (w->vector && (w->vector == &of->scale || w->vector == &of->bias)) {
+            w->times = factor;
+            scaled |= w->vector == &of->scale;
+        }
+    }
+    float *scale = scaled ? NULL : mo_bind_alloc(b, 1, sizeof *scale);
+    if (scale) {
+        *scale = factor;
+        of->scale = scale;
+    }
+}
+
 void mo_bind_linear(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, const char *fmt, ...)
 {
     const request r = {.cols = cols, .rows = rows, .total = rows, .scaled = true};

@@ -26,6 +26,7 @@ typedef struct mo_binding {
     int64_t first, stride; /* inside the tensor: bytes for a matrix, values for a vector */
     mo_weights *matrix;    /* whose data is set, or */
     const float **vector;  /* what is pointed at floats; the whole tensor is loaded, once */
+    float times;           /* a vector that is loaded times this; 0: as it is */
     int64_t taps;          /* a vector of shape [taps, n] that is stored as [taps][n]; 0: as it is */
     const int32_t
         *rows; /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
@@ -91,6 +92,9 @@ void mo_bind_rows(mo_binder *b, mo_linear *out, int64_t cols, int64_t row, int64
  * bias is refused: no file has one. */
 void mo_bind_gather(mo_binder *b, mo_linear *out, int64_t cols, const int32_t *order, int64_t rows,
                     int64_t total, const char *fmt, ...) MO_PRINTF(7, 8);
+
+/* A matrix that was bound: its product with scale and bias is multiplied by the factor, at no further cost where the file has a scale. */
+void mo_bind_factor(mo_binder *b, mo_linear *of, float factor);
 
 /* A vector of n values, named with its suffix ("blk.0.attn_norm.weight"). */
 void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);

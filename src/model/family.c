@@ -6,11 +6,33 @@
 #include "base/status.h"
 
 /* The one place where a family is registered. */
+/* clang-format off */
 static const mo_family *const families[] = {
-    &mo_family_llama,   &mo_family_qwen3,     &mo_family_qwen3moe, &mo_family_qwen2moe,  &mo_family_olmoe,
-    &mo_family_gpt_oss, &mo_family_qwen3next, &mo_family_qwen35,   &mo_family_qwen35moe, &mo_family_gemma4,
-    &mo_family_glm4moe, &mo_family_lfm2,      &mo_family_lfm2moe,
+    &mo_family_llama,
+    &mo_family_qwen3,
+    &mo_family_qwen3moe,
+    &mo_family_qwen2moe,
+    &mo_family_olmoe,
+    &mo_family_gpt_oss,
+    &mo_family_qwen3next,
+    &mo_family_qwen35,
+    &mo_family_qwen35moe,
+    &mo_family_gemma4,
+    &mo_family_glm4moe,
+    &mo_family_lfm2,
+    &mo_family_lfm2moe,
+    &mo_family_glm4,
+    &mo_family_qwen2,
+    &mo_family_granite,
+    &mo_family_granitemoe,
+    &mo_family_minimax_m2,
+    &mo_family_ernie4_5,
+    &mo_family_ernie4_5_moe,
+    &mo_family_dots1,
+    &mo_family_bailingmoe2,
+    &mo_family_gemma3,
 };
+/* clang-format on */
 
 const mo_family *mo_family_at(int index)
 {
@@ -31,7 +53,7 @@ const mo_family *mo_family_find(const char *architecture)
 static const mo_family *family_of(mo_binder *b)
 {
     const char *architecture = "";
-    char known[256] = "";
+    char known[512] = "";
     if (b->status == MO_OK) {
         b->status = mo_gguf_string(b->gguf, "general.architecture", &architecture, b->err);
     }

@@ -51,6 +51,9 @@ void mo_part_head_norms(mo_binder *b, int n, mo_attention *a);
 /* ffn_gate, ffn_up, ffn_down. */
 void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activation activation, mo_ffn *ffn);
 
+/* ffn_up of gate and up together, the gate's rows first, and ffn_down. */
+void mo_part_fused_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_ffn *ffn);
+
 /* The dense feed-forward width of layer n. */
 int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n);
 
@@ -70,8 +73,31 @@ int mo_part_dense_layers(mo_binder *b, const mo_keys *k);
 
 /* ---- The families, one file each ---- */
 
-extern const mo_family mo_family_llama, mo_family_qwen3, mo_family_qwen3moe, mo_family_qwen2moe,
-    mo_family_olmoe, mo_family_gpt_oss, mo_family_qwen3next, mo_family_qwen35, mo_family_qwen35moe,
-    mo_family_gemma4, mo_family_glm4moe, mo_family_lfm2, mo_family_lfm2moe;
+/* clang-format off */
+extern const mo_family
+    mo_family_llama,
+    mo_family_qwen3,
+    mo_family_qwen3moe,
+    mo_family_qwen2moe,
+    mo_family_olmoe,
+    mo_family_gpt_oss,
+    mo_family_qwen3next,
+    mo_family_qwen35,
+    mo_family_qwen35moe,
+    mo_family_gemma4,
+    mo_family_glm4moe,
+    mo_family_lfm2,
+    mo_family_lfm2moe,
+    mo_family_glm4,
+    mo_family_qwen2,
+    mo_family_granite,
+    mo_family_granitemoe,
+    mo_family_minimax_m2,
+    mo_family_ernie4_5,
+    mo_family_ernie4_5_moe,
+    mo_family_dots1,
+    mo_family_bailingmoe2,
+    mo_family_gemma3;
+/* clang-format on */
 
 #endif

@@ -129,6 +129,14 @@ void mo_part_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_activati
     mo_bind_linear(b, &ffn->down, hidden, width, "blk.%d.ffn_down", n);
 }
 
+void mo_part_fused_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_ffn *ffn)
+{
+    ffn->activation = MO_SWIGLU;
+    mo_bind_rows(b, &ffn->gate, width, 0, hidden, 2 * hidden, "blk.%d.ffn_up", n);
+    mo_bind_rows(b, &ffn->up, width, hidden, hidden, 2 * hidden, "blk.%d.ffn_up", n);
+    mo_bind_linear(b, &ffn->down, hidden, width, "blk.%d.ffn_down", n);
+}
+
 void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe)
 {
     if (k->experts < 1 || hidden < 1) {

@@ -169,6 +169,9 @@ static mo_status load_vector(const reader *l, const mo_load_piece *p, uint8_t *s
                               values + at / f->block_bytes * f->block_values);
         }
     }
+    for (int64_t i = 0; status == MO_OK && p->binding->times != 0.0f && i < t->values; i++) {
+        values[i] *= p->binding->times;
+    }
     if (status == MO_OK && p->binding->taps) {
         status = transpose(values, p->binding->taps, t->values / p->binding->taps, err);
     }

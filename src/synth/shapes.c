@@ -72,6 +72,46 @@ static const mo_shape shapes[] = {
      .heads = 32, .kv_heads = 8, .head = 64, .rotated = 64, .ffn = 8192, .vocabulary = 65536,
      .context = 128000, .rope_base = 1e6f, .epsilon = 1e-5f, .tied = true, .attends = 0x5524,
      .short_taps = 3},
+    {.name = "minimax-m2", .title = "MiniMax M2", .architecture = "minimax-m2", .layers = 62, .width = 3072,
+     .heads = 48, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 1536, .ffn = 1536, .vocabulary = 200064, .context = 196608, .rope_base = 5e6f,
+     .epsilon = 1e-6f, .gating = 2},
+    {.name = "ernie-4.5-21b-a3b", .title = "ERNIE 4.5 21B A3B", .architecture = "ernie4_5-moe", .layers = 28,
+     .width = 2560, .heads = 20, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 64,
+     .experts_used = 6, .expert_ffn = 1536, .ffn = 12288, .shared_ffn = 3072, .vocabulary = 103424,
+     .context = 131072, .rope_base = 500000.0f, .epsilon = 1e-5f, .tied = true, .dense_layers = 1},
+    {.name = "granite-3.1-3b-a800m", .title = "Granite 3.1 3B A800M", .architecture = "granitemoe",
+     .layers = 32, .width = 1536, .heads = 24, .kv_heads = 8, .head = 64, .rotated = 64, .experts = 40,
+     .experts_used = 8, .ffn = 512, .vocabulary = 49155, .context = 131072, .rope_base = 1e7f,
+     .epsilon = 1e-6f, .tied = true, .embedding_scale = 12.0f, .residual_scale = 0.22f,
+     .attention_scale = 0.015625f, .logit_scale = 6.0f},
+    {.name = "ling-mini-2.0", .title = "Ling mini 2.0", .architecture = "bailingmoe2", .layers = 20,
+     .width = 2048, .heads = 16, .kv_heads = 4, .head = 128, .rotated = 64, .experts = 256,
+     .experts_used = 8, .expert_ffn = 512, .ffn = 5120, .shared_ffn = 512, .vocabulary = 157184,
+     .context = 32768, .rope_base = 600000.0f, .epsilon = 1e-6f, .dense_layers = 1, .shared_count = 1,
+     .gating = 2, .normalized = true, .weights_scale = 2.5f, .groups = 8, .groups_used = 4},
+    {.name = "dots.llm1", .title = "dots.llm1", .architecture = "dots1", .layers = 62, .width = 4096,
+     .heads = 32, .kv_heads = 32, .head = 128, .rotated = 128, .experts = 128, .experts_used = 6,
+     .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 2816, .vocabulary = 152064, .context = 32768,
+     .rope_base = 1e7f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 2, .gating = 2,
+     .normalized = true, .weights_scale = 2.5f},
+    {.name = "qwen2.5-7b", .title = "Qwen2.5 7B", .architecture = "qwen2", .layers = 28, .width = 3584,
+     .heads = 28, .kv_heads = 4, .head = 128, .rotated = 128, .ffn = 18944, .vocabulary = 152064,
+     .context = 131072, .rope_base = 1e6f, .epsilon = 1e-6f},
+    {.name = "gemma-3-4b", .title = "Gemma 3 4B", .architecture = "gemma3", .layers = 34, .width = 2560,
+     .heads = 8, .kv_heads = 4, .head = 256, .rotated = 256, .ffn = 10240, .vocabulary = 262208,
+     .context = 131072, .rope_base = 1e6f, .epsilon = 1e-6f, .tied = true, .linear_factor = 8.0f,
+     .full_interval = 6, .window = 1024},
+    {.name = "glm-4-9b", .title = "GLM 4 9B", .architecture = "glm4", .layers = 40, .width = 4096,
+     .heads = 32, .kv_heads = 2, .head = 128, .rotated = 64, .ffn = 13696, .vocabulary = 151552,
+     .context = 32768, .rope_base = 10000.0f, .epsilon = 1e-5f},
+    {.name = "granite-3.3-8b", .title = "Granite 3.3 8B", .architecture = "granite", .layers = 40,
+     .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 12800,
+     .vocabulary = 49159, .context = 131072, .rope_base = 1e7f, .epsilon = 1e-5f, .tied = true,
+     .embedding_scale = 12.0f, .residual_scale = 0.22f, .attention_scale = 0.0078125f, .logit_scale = 16.0f},
+    {.name = "ernie-4.5-0.3b", .title = "ERNIE 4.5 0.3B", .architecture = "ernie4_5", .layers = 18,
+     .width = 1024, .heads = 16, .kv_heads = 2, .head = 128, .rotated = 128, .ffn = 3072,
+     .vocabulary = 103424, .context = 131072, .rope_base = 500000.0f, .epsilon = 1e-5f, .tied = true},
 };
 /* clang-format on */
 
@@ -113,6 +153,8 @@ typedef enum dim {
     EXPERT_FFN,
     EXPERT_FFN_2, /* gate and up in one */
     FFN,
+    FFN_2,
+    QUERIES_KEYS_VALUES,
     SHARED_FFN,
     VOCABULARY,
     HALF_ROTATED,
@@ -206,6 +248,13 @@ static const rule whole_norm[] = {
     END,
 };
 
+static const rule fused_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_qkv.weight", MO_SHAPE_FUSED, ALWAYS, {WIDTH, QUERIES_KEYS_VALUES}},
+    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {QUERIES, WIDTH}},
+    END,
+};
+
 /* Layers that take turns: gated attention and the gated delta rule. */
 static const rule hybrid[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
@@ -260,6 +309,17 @@ static const rule dense[] = {
     {"ffn_gate.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, FFN}},
     {"ffn_up.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, FFN}},
     {"ffn_down.weight", MO_SHAPE_DOWN, ALWAYS, {FFN, WIDTH}},
+    END,
+};
+static const rule fused_dense[] = {
+    {"ffn_up.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, FFN_2}},
+    {"ffn_down.weight", MO_SHAPE_DOWN, ALWAYS, {FFN, WIDTH}},
+    END,
+};
+/* Parts whose results are normed before they join the stream. */
+static const rule post_norms[] = {
+    {"post_attention_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
+    {"post_ffw_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
     END,
 };
 static const rule experts[] = {
@@ -365,6 +425,16 @@ static const family families[] = {
      {attention, attention_bias, post_attention_norm, lead_ffn, select_bias, lead_shared}},
     {"lfm2moe", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, lead_ffn, select_bias}},
     {"lfm2", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, dense}},
+    {"minimax-m2", {spec}, {attention, whole_norm, ffn_norm, experts, select_bias}},
+    {"ernie4_5-moe", {spec}, {attention, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"granitemoe", {spec}, {attention, ffn_norm, experts}},
+    {"bailingmoe2", {spec}, {fused_attention, head_norm, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"dots1", {spec}, {attention, head_norm, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"qwen2", {spec}, {attention, attention_bias, ffn_norm, dense}},
+    {"gemma3", {spec}, {attention, head_norm, post_norms, ffn_norm, dense}},
+    {"glm4", {spec}, {attention, attention_bias, post_norms, ffn_norm, fused_dense}},
+    {"granite", {spec}, {attention, ffn_norm, dense}},
+    {"ernie4_5", {spec}, {attention, ffn_norm, dense}},
 };
 /* clang-format on */
 
@@ -411,6 +481,8 @@ static int64_t size_of(dim d, const mo_shape *s, int layer)
     case EXPERT_FFN: return expert_ffn;
     case EXPERT_FFN_2: return 2 * expert_ffn;
     case FFN: return s->ffn;
+    case FFN_2: return 2 * (int64_t)s->ffn;
+    case QUERIES_KEYS_VALUES: return (s->heads + 2 * kv_heads) * head;
     case SHARED_FFN: return s->shared_ffn;
     case VOCABULARY: return s->vocabulary;
     case HALF_ROTATED: return s->rotated / 2;
@@ -505,6 +577,11 @@ static const key_rule key_rules[] = {
     INTEGER("expert_group_used_count", groups_used),
     INTEGER("leading_dense_block_count", dense_layers),
     INTEGER("shortconv.l_cache", short_taps),
+    REAL("embedding_scale", embedding_scale),
+    REAL("residual_scale", residual_scale),
+    REAL("attention.scale", attention_scale),
+    REAL("logit_scale", logit_scale),
+    REAL("rope.scaling.factor", linear_factor),
     INTEGER("ssm.conv_kernel", conv_kernel),
     INTEGER("ssm.state_size", state),
     INTEGER("ssm.group_count", key_groups),
@@ -571,6 +648,13 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
         snprintf(key, sizeof key, "%s.full_attention_interval", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
     }
+    if (s->window && s->full_interval && !s->window_head) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->architecture);
+        mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
+    }
+    if (strcmp(s->architecture, "ernie4_5-moe") == 0) {
+        mo_gguf_put_u32(w, "ernie4_5-moe.interleave_moe_layer_step", 1);
+    }
     if (s->normalized) {
         snprintf(key, sizeof key, "%s.expert_weights_norm", s->architecture);
         mo_gguf_put_bool(w, key, true);
@@ -578,6 +662,9 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     if (s->yarn_factor > 0.0f) {
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
         mo_gguf_put_string(w, key, "yarn");
+    } else if (s->linear_factor > 0.0f) {
+        snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
+        mo_gguf_put_string(w, key, "linear");
     }
     if (strcmp(s->architecture, "qwen35moe") == 0) {
         static const int32_t sections[4] = {11, 11, 10, 0};

@@ -36,6 +36,12 @@ typedef struct mo_shape {
     float weights_scale;  /* of the weights */
     int32_t groups, groups_used;
 
+    /* What is multiplied by numbers of the file: 0 for models that have none. */
+    float embedding_scale, residual_scale, attention_scale, logit_scale;
+    float linear_factor; /* of positions, which are divided by it */
+    bool norm_bias;      /* norms, attention and output have biases */
+    bool long_rope;      /* factors of each pair for short and for long contexts */
+
     int32_t full_interval; /* every so many layers one with full attention; 0: all */
     uint64_t attends;      /* or a bit for each layer that attends, where others have no KV heads */
 

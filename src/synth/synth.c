@@ -84,7 +84,7 @@ static mo_status check_options(synth *s, mo_error *err)
 
 static bool is_gemma(const mo_shape *shape)
 {
-    return strcmp(shape->architecture, "gemma4") == 0;
+    return strncmp(shape->architecture, "gemma", 5) == 0;
 }
 
 /* NVFP4 files keep the size of a matrix in a scale tensor, because the format's own scales are coarse
@@ -175,8 +175,10 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     case MO_SHAPE_ROUTER: return set_router(s, t, err);
     case MO_SHAPE_ROPE_FACTORS: return set_rope_factors(s, t, err);
     case MO_SHAPE_NORM: centre = is_gemma(shape) && t->shape.layer < 0 ? 4.0f : 1.0f; break;
-    case MO_SHAPE_HEAD_NORM: /* Gemma does not divide scores by the head's size */
-        centre = is_gemma(shape) ? (float)(1.0 / sqrt(sqrt((double)t->shape.size[0]))) : 1.0f;
+    case MO_SHAPE_HEAD_NORM: /* Gemma 4 does not divide scores by the head's size */
+        centre = strcmp(shape->architecture, "gemma4") == 0
+                     ? (float)(1.0 / sqrt(sqrt((double)t->shape.size[0])))
+                     : 1.0f;
         break;
     case MO_SHAPE_POST_NORM: centre = 1.0f; break;
     case MO_SHAPE_ROUTER_SCALE: centre = (float)sqrt((double)shape->width); break;

@@ -41,6 +41,11 @@ struct mo_split_scratch {
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" S "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"       \
                 "|" SPACES
 
+/* As LLAMA3 but for newlines, which are taken one by one. */
+#define BAILING                                                                                              \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" S "\\p{L}\\p{N}]+[\\r\\n]*|" S "*[\\r\\n]|" S   \
+                "+(?!" NS ")|" S "+"
+
 /* Words of capitals and small letters; letters without case, and marks, are both. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -92,6 +97,12 @@ static const pre table[] = {
     {"qwen2", false, false, {LLAMA3("\\p{N}")}},
     {"deepseek-r1-qwen", false, false, {LLAMA3("\\p{N}")}},
     {"qwen35", false, false, {QWEN35}},
+    {"hunyuan", false, false, {LLAMA3("\\p{N}")}},
+    {"bailingmoe2", false, false, {BAILING}},
+    {"bailingmoe", false, false, {BAILING}},
+    {"dbrx", false, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"lfm2", true, true, {LLAMA3("\\p{N}{1,3}")}},
+    {"refact", false, false, {"\\p{N}", GPT2}},
     {"smollm", false, false, {"\\p{N}", GPT2}},
     {"gpt-2", false, false, {GPT2}},
     {"olmo", false, false, {GPT2}},
@@ -99,7 +110,12 @@ static const pre table[] = {
      false,
      false,
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
+    {"hunyuan-dense",
+     false,
+     false,
+     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
     {"gpt-4o", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"minimax-m2", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {"tekken", true, true, {CASED("", "\\p{N}")}},
     {"deepseek-coder", false, false, {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", EAST_ASIA "+", "\\p{N}"}},
     {"deepseek-llm",

@@ -13,10 +13,11 @@ static inline mo_shape tiny_shape(const mo_shape *published)
     s.heads = 4;
     s.kv_heads = 2;
     s.head = 64;
-    s.rotated = 32;
+    s.rotated = published->rotated == published->head ? 64 : 32;
     s.vocabulary = 300;
     s.ffn = s.ffn ? 288 : 0;
     s.expert_ffn = s.expert_ffn ? 96 : 0;
+    s.ffn = published->ffn == published->expert_ffn ? s.expert_ffn : s.ffn;
     s.shared_ffn = s.shared_ffn ? 64 : 0;
     s.experts = s.experts ? 6 : 0;
     s.experts_used = s.experts ? 2 : 0;
@@ -31,6 +32,9 @@ static inline mo_shape tiny_shape(const mo_shape *published)
     s.dense_layers = s.dense_layers ? 1 : 0;
     if (s.shared_count) {
         s.shared_ffn = 96, s.shared_count = 1;
+    }
+    if (s.window && !s.window_head) {
+        s.window = 8;
     }
     if (s.groups) {
         s.groups = 3, s.groups_used = 2;

@@ -1,4 +1,4 @@
-/* glm4moe: GLM-4.5, 4.6 and 4.7 and their Air models. Half of each head rotates; the first layers are dense, the others have experts
+/* glm4moe: GLM-4.5, 4.6 and 4.7 and their Air models; glm4: the dense GLM-4. Half of each head rotates; the first layers are dense, the others have experts
  * and a shared one beside them. post_attention_norm is the norm before the feed-forward part. Layers that predict further tokens
  * follow the others in the file and are not described. */
 #include "model/family.h"
@@ -14,7 +14,7 @@ static void describe_attention(mo_binder *b, const mo_keys *k, const mo_rope *ro
     }
 }
 
-static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+static void describe_glm4moe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     const mo_rope *rope = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
     const int dense = mo_part_dense_layers(b, k);
@@ -39,4 +39,23 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     }
 }
 
-const mo_family mo_family_glm4moe = {.architecture = "glm4moe", .describe = describe};
+/* Norms before and after every part; neighbours rotate; gate and up are one matrix. */
+static void describe_glm4(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    const mo_rope *rope = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        mo_layer *layer = &spec->layers[n];
+        mo_part_heads(b, k, n, &layer->attention);
+        layer->attention.rope = rope;
+        mo_part_attention(b, n, k->width, false, &layer->attention);
+        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+        mo_bind_vector(b, &layer->post_mixer_norm, k->width, "blk.%d.post_attention_norm.weight", n);
+        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
+        mo_bind_vector(b, &layer->post_ffn_norm, k->width, "blk.%d.post_ffw_norm.weight", n);
+        layer->dense = true;
+        mo_part_fused_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), &layer->ffn);
+    }
+}
+
+const mo_family mo_family_glm4moe = {.architecture = "glm4moe", .describe = describe_glm4moe};
+const mo_family mo_family_glm4 = {.architecture = "glm4", .describe = describe_glm4};

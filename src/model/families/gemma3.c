@@ -1,0 +1,51 @@
+/* gemma3: five layers with a window, then one that sees everything and turns more slowly; norms before and after every part. */
+#include <math.h>
+
+#include "model/family.h"
+
+/* Windowed layers turn at a base of their own, without scaling. */
+static const mo_rope *windowed_rope(mo_binder *b, const mo_keys *k)
+{
+    const mo_rope_setup setup = {
+        .n_rot = k->n_rot, .base = mo_part_real(b, k, "rope.freq_base_swa", 10000.0), .factor = 1.0};
+    return mo_bind_rope(b, &setup, false);
+}
+
+static bool windowed(mo_binder *b, const mo_keys *k, int n)
+{
+    bool yes = false;
+    if (b->status == MO_OK && k->window > 0) {
+        b->status = mo_keys_windowed(k, n, 6, &yes, b->err);
+    }
+    return yes;
+}
+
+static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    const mo_rope *full = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
+    const mo_rope *near = windowed_rope(b, k);
+    /* The 27B alone divides scores by the width per head instead of the head's length; no key says so. */
+    const int64_t divisor = k->layers == 62 ? k->width / k->heads : k->k_len;
+    spec->embed_scale = sqrtf((float)k->width);
+    spec->softcap = (float)mo_part_real(b, k, "final_logit_softcapping", 0.0);
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        mo_layer *layer = &spec->layers[n];
+        mo_attention *a = &layer->attention;
+        const bool window = windowed(b, k, n);
+        mo_part_heads(b, k, n, a);
+        a->rope = window ? near : full;
+        a->window = window ? k->window : 0;
+        a->neox = true;
+        a->scale = 1.0f / sqrtf((float)divisor);
+        mo_part_attention(b, n, k->width, false, a);
+        mo_part_head_norms(b, n, a);
+        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+        mo_bind_vector(b, &layer->post_mixer_norm, k->width, "blk.%d.post_attention_norm.weight", n);
+        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
+        mo_bind_vector(b, &layer->post_ffn_norm, k->width, "blk.%d.post_ffw_norm.weight", n);
+        layer->dense = true;
+        mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_GEGLU, &layer->ffn);
+    }
+}
+
+const mo_family mo_family_gemma3 = {.architecture = "gemma3", .describe = describe};

@@ -1,0 +1,71 @@
+/* granite and granitemoe: llama's layers, with four multipliers: of the embedding, of what every part adds to the stream, of the
+ * scores, and of the logits, which are divided. Multipliers become scales of matrices that are there anyway. */
+#include "model/family.h"
+
+/* Shared with nobody: what the keys say; 0 and 1 are the same as no key. */
+typedef struct multipliers {
+    float embedding, residual, attention, logits;
+} multipliers;
+
+static multipliers read_multipliers(mo_binder *b, const mo_keys *k)
+{
+    const multipliers m = {.embedding = (float)mo_part_real(b, k, "embedding_scale", 0.0),
+                           .residual = (float)mo_part_real(b, k, "residual_scale", 0.0),
+                           .attention = (float)mo_part_real(b, k, "attention.scale", 0.0),
+                           .logits = (float)mo_part_real(b, k, "logit_scale", 0.0)};
+    if (b->status == MO_OK && m.logits == 0.0f) {
+        mo_bind_fail(
+            b, MO_EFORMAT,
+            "%s: key %s.logit_scale is missing; the converter left it out, so fetch or convert the model "
+            "again",
+            mo_gguf_part_path(b->gguf, 0), k->architecture);
+    }
+    return m;
+}
+
+static void describe_ffn(mo_binder *b, const mo_keys *k, int n, float residual, mo_layer *layer)
+{
+    const int64_t hidden = mo_part_ffn_width(b, k, n);
+    layer->routed = k->experts > 0;
+    layer->dense = !layer->routed;
+    if (layer->dense) {
+        mo_part_ffn(b, n, k->width, hidden, MO_SWIGLU, &layer->ffn);
+        mo_bind_factor(b, &layer->ffn.down, residual);
+        return;
+    }
+    mo_part_moe(b, k, n, hidden, true, &layer->moe);
+    layer->moe.router.scale = residual; /* as if every expert's output were multiplied */
+    if (k->shared_width > 0) {
+        mo_part_shared_ungated(b, n, k->width, k->shared_width, &layer->moe);
+        mo_bind_factor(b, &layer->moe.shared.down, residual);
+    }
+}
+
+static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    const multipliers m = read_multipliers(b, k);
+    const float residual = m.residual == 0.0f ? 1.0f : m.residual;
+    const bool turns = mo_part_flag(b, k, "rope.scaling.finetuned", true);
+    const mo_rope *rope = turns ? mo_part_rope(b, k, k->n_rot, k->rope_base, true) : NULL;
+    if (b->status != MO_OK) {
+        return;
+    }
+    spec->embed_scale = m.embedding == 0.0f ? 1.0f : m.embedding;
+    mo_bind_factor(b, &spec->output, 1.0f / m.logits);
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        mo_layer *layer = &spec->layers[n];
+        mo_part_heads(b, k, n, &layer->attention);
+        layer->attention.rope = rope;
+        if (m.attention != 0.0f) {
+            layer->attention.scale = m.attention;
+        }
+        mo_part_attention(b, n, k->width, false, &layer->attention);
+        mo_bind_factor(b, &layer->attention.out, residual);
+        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
+        describe_ffn(b, k, n, residual, layer);
+    }
+}
+
+const mo_family mo_family_granite = {.architecture = "granite", .describe = describe};
+const mo_family mo_family_granitemoe = {.architecture = "granitemoe", .describe = describe};
