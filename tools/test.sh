@@ -167,6 +167,7 @@ all)
     launch native test_server_api.py tests/test_server_api.py build
     launch native test_server_faults.py tests/test_server_faults.py build
     launch native test_clients.py tests/test_clients.py build
+    launch native test_page.py tests/test_page.py build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)

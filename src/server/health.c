@@ -14,17 +14,7 @@ static void health(srv_server *server, srv_request *q)
     srv_request_end(q);
 }
 
-/* How front ends of Ollama look whether one is there. */
-static void root(srv_server *server, srv_request *q)
-{
-    static const char text[] = "Ollama is running";
-    (void)server;
-    srv_reply(q, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
-    srv_request_end(q);
-}
-
 const srv_route srv_health_routes[] = {
     {"GET", "[/v1]/health", health, SRV_QUICK | SRV_PUBLIC},
-    {"GET", "/", root, SRV_QUICK | SRV_PUBLIC},
     {NULL, NULL, NULL, 0},
 };

@@ -32,19 +32,13 @@ struct srv_serving {
     bool blocked;
 };
 
-static const srv_route *const tables[] = {srv_health_routes,
-                                          srv_slot_routes,
-                                          srv_status_routes,
-                                          srv_ollama_status_routes,
-                                          srv_moraine_routes,
-                                          srv_plan_routes,
-                                          srv_session_routes,
-                                          srv_moe_routes,
-                                          srv_openai_routes,
-                                          srv_anthropic_routes,
-                                          srv_ollama_routes,
-                                          srv_llama_routes,
-                                          NULL};
+static const srv_route *const tables[] = {srv_health_routes,  srv_slot_routes,
+                                          srv_status_routes,  srv_ollama_status_routes,
+                                          srv_moraine_routes, srv_plan_routes,
+                                          srv_session_routes, srv_moe_routes,
+                                          srv_openai_routes,  srv_anthropic_routes,
+                                          srv_ollama_routes,  srv_llama_routes,
+                                          srv_page_routes,    NULL};
 
 static int64_t now_ns(void)
 {

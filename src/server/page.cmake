@@ -1,0 +1,49 @@
+# The page for browsers: web/, bundled by esbuild with the libraries of Debian's packages, compressed, and put into the
+# program by page_files.c. No Node is needed.
+#
+# MO_PAGE: AUTO makes it where esbuild and the libraries are; ON insists; OFF leaves it out.
+target_sources(mo_server PRIVATE server/page_files.c server/page.c)
+set(MO_PAGE AUTO CACHE STRING "make the page for browsers a part of the program: AUTO, ON or OFF")
+set_property(CACHE MO_PAGE PROPERTY STRINGS AUTO ON OFF)
+if(MO_PAGE)
+  set(nodejs /usr/share/nodejs)
+  set(katex /usr/share/javascript/katex/katex.mjs)
+  find_program(MO_ESBUILD esbuild NO_CMAKE_FIND_ROOT_PATH)
+  find_program(MO_GZIP gzip NO_CMAKE_FIND_ROOT_PATH)
+  set(missing "")
+  foreach(pair "esbuild|${MO_ESBUILD}" "gzip|${MO_GZIP}" "node-marked|${nodejs}/marked/lib/marked.esm.js"
+          "node-highlight.js|${nodejs}/highlight.js/lib/highlight.js"
+          "libjs-katex|${katex}")
+    string(REGEX REPLACE "\\|.*" "" package "${pair}")
+    string(REGEX REPLACE ".*\\|" "" file "${pair}")
+    if(NOT EXISTS "${file}")
+      list(APPEND missing ${package})
+    endif()
+  endforeach()
+  if(missing AND NOT MO_PAGE STREQUAL AUTO)
+    message(FATAL_ERROR "MO_PAGE=${MO_PAGE}, but these packages are missing: ${missing}")
+  endif()
+endif()
+if(MO_PAGE AND NOT missing)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/page)
+  set(web ${PROJECT_SOURCE_DIR}/web)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${web}/*.ts ${web}/*.css ${web}/*.html ${web}/*.svg)
+  set(bundles page.js code.js math.js page.css)
+  list(TRANSFORM bundles PREPEND ${folder}/ OUTPUT_VARIABLE outputs)
+  # The newest syntax that browsers of the last three years read, so that nothing is translated.
+  add_custom_command(OUTPUT ${outputs} ${folder}/index.html ${folder}/icon.svg ${folder}/page.js.gz ${folder}/code.js.gz
+                            ${folder}/math.js.gz ${folder}/page.css.gz ${folder}/icon.svg.gz
+    COMMAND ${CMAKE_COMMAND} -E env NODE_PATH=${nodejs} ${MO_ESBUILD} ${web}/page.ts ${web}/code.ts ${web}/math.ts ${web}/page.css
+            --bundle --minify --format=esm --charset=utf8 --legal-comments=none --target=es2022 --log-level=warning
+            --alias:katex=${katex} --outdir=${folder}
+    COMMAND ${CMAKE_COMMAND} -E copy ${web}/index.html ${web}/icon.svg ${folder}
+    COMMAND ${MO_GZIP} -9 -n -k -f page.js code.js math.js page.css icon.svg
+    WORKING_DIRECTORY ${folder} DEPENDS ${sources} VERBATIM COMMENT "esbuild page")
+  file(MAKE_DIRECTORY ${folder})
+  set_property(SOURCE server/page_files.c PROPERTY OBJECT_DEPENDS ${folder}/index.html ${folder}/page.js.gz ${folder}/code.js.gz
+               ${folder}/math.js.gz ${folder}/page.css.gz ${folder}/icon.svg.gz)
+  set_property(SOURCE server/page_files.c PROPERTY COMPILE_DEFINITIONS "MO_PAGE_FOLDER=\"${folder}\"")
+  message(STATUS "page: ${MO_ESBUILD}")
+else()
+  message(STATUS "page: none${missing}")
+endif()

@@ -1,0 +1,243 @@
+// chat.js: conversations in a real browser.
+import { answered, assert, inSlices, main, open, picture, say, test } from "./check.js";
+
+test("a conversation of two turns, with its cost", async () => {
+  const page = await open("pebble");
+  const first = await say(page, "Tell me a story about a fox.");
+  assert.ok(first.length > 40, first);
+  assert.match(await page.innerText(".message.assistant .note"), /pebble · \d+ tokens · [\d.]+ tokens\/s · \d+ of \d+ prompt tokens cached/);
+  await say(page, "And another one about a hare.");
+  assert.equal(await page.locator(".message").count(), 4);
+  const cached = /(\d+) of (\d+) prompt/.exec(await page.innerText(".message.assistant:last-child .note"));
+  assert.ok(Number(cached[1]) > 20, `cached ${cached[1]}`);
+});
+
+test("an answer is shown while it is made, and whole in the end", async () => {
+  const page = await open("calls");
+  await page.fill("#message", "hello");
+  await page.press("#message", "Enter");
+  const some = await inSlices("calls", page, ".message.assistant.running .prose p", () => page.innerText(".message.assistant .prose"));
+  const all = await answered(page);
+  assert.ok(some.length > 0 && some.length < all.length && all.startsWith(some), `${some.length} of ${all.length}`);
+});
+
+test("a running answer is stopped and stays", async () => {
+  const page = await open("calls");
+  await page.fill("#message", "hello");
+  await page.press("#message", "Enter");
+  await inSlices("calls", page, ".message.assistant.running .prose p", () => page.click("[aria-label=Stop]"));
+  const text = await answered(page);
+  assert.match(text, /^Man/);
+  assert.ok(text.length < 900, text.length);
+  assert.match(await page.innerText(".message.assistant .note"), /stopped/);
+});
+
+test("an edit makes a branch, and both can be shown", async () => {
+  const page = await open("scripted");
+  await say(page, "hello");
+  await page.hover(".message.user");
+  await page.click(".message.user [aria-label=Edit]");
+  await page.fill(".edit-field", "@markdown instead");
+  await page.click("text=Send as a branch");
+  await page.waitForSelector("math");
+  assert.equal(await page.innerText(".message.user .branches"), "2/2");
+  await page.click(".message.user [aria-label='Previous version']");
+  assert.equal(await page.innerText(".message.user .said"), "hello");
+  assert.match(await page.innerText(".message.assistant .prose"), /Hello there/);
+});
+
+test("another answer and a continued one", async () => {
+  const page = await open("pebble");
+  await page.click("[aria-label='Settings of this conversation']");
+  await page.fill("#set-max_tokens", "8");
+  await page.press("#set-max_tokens", "Escape");
+  const first = await say(page, "Tell me a story about a fox.");
+  assert.match(await page.innerText(".message.assistant .note"), /cut by the limit/);
+  await page.click("[aria-label='Continue this answer']");
+  await page.waitForFunction((n) => document.querySelector(".message.assistant .prose").textContent.length > n && document.querySelector(".message.assistant .note"), first.length);
+  const more = await answered(page);
+  assert.ok(more.startsWith(first.trimEnd()), `${first} | ${more}`);
+  await page.click("[aria-label='Answer again']");
+  await page.waitForSelector(".message.assistant .branches");
+  assert.equal(await page.innerText(".message.assistant .branches"), "2/2");
+});
+
+test("an edited answer is gone on with, and in place what follows stays", async () => {
+  const page = await open("pebble");
+  await page.click("[aria-label='Settings of this conversation']");
+  await page.fill("#set-max_tokens", "12");
+  await page.press("#set-max_tokens", "Escape");
+  await say(page, "Tell me a story about a fox.");
+  await say(page, "Go on.");
+  await page.hover(".message.assistant");
+  await page.click(".message.assistant >> nth=0 >> [aria-label=Edit]");
+  await page.fill(".edit-field", "There was a hare.");
+  await page.click("text=Save, keep what follows");
+  assert.equal(await page.locator(".message").count(), 4);
+  assert.match(await page.innerText(".message.assistant >> nth=0 >> .prose"), /There was a hare/);
+  await page.click(".message.assistant >> nth=0 >> [aria-label=Edit]");
+  await page.fill(".edit-field", "Once upon a time");
+  await page.click("text=Save and continue");
+  await answered(page);
+  assert.equal(await page.locator(".message").count(), 2);
+  assert.match(await page.innerText(".message.assistant .prose"), /^Once upon a time.+/);
+});
+
+test("a reload keeps the conversation, and search finds it", async () => {
+  const page = await open("scripted");
+  assert.match(await say(page, "hello marmot"), /Hello there/);
+  await page.waitForTimeout(600);
+  await page.reload();
+  await page.waitForSelector(".message.assistant .note");
+  assert.equal(await page.innerText(".message.user .said"), "hello marmot");
+  await page.click("text=New conversation");
+  await page.fill("[type=search]", "MARMOT there");
+  assert.equal(await page.locator(".conversation").count(), 1);
+  await page.fill("[type=search]", "badger");
+  assert.equal(await page.locator(".conversation").count(), 0);
+});
+
+test("what was exported is imported", async () => {
+  const page = await open("scripted");
+  await say(page, "hello marmot");
+  await page.waitForTimeout(600);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Export all")]);
+  const file = await download.path();
+  const other = await open("scripted");
+  await other.waitForSelector(".welcome");
+  await other.setInputFiles(".sidebar-foot input", file);
+  await other.click(".conversation");
+  assert.equal(await other.innerText(".message.user .said"), "hello marmot");
+  await other.setInputFiles(".sidebar-foot input", { name: "x.json", mimeType: "application/json", buffer: Buffer.from('{"a": 1}') });
+  await other.waitForSelector(".sidebar .fault:not([hidden]):has-text('no file of exported conversations')");
+});
+
+test("Markdown with hostile HTML stays harmless", async () => {
+  const page = await open("scripted");
+  let dialogs = 0;
+  page.on("dialog", (d) => (dialogs++, d.dismiss()));
+  await say(page, "@hostile");
+  await page.waitForTimeout(300);
+  const prose = page.locator(".message.assistant .prose");
+  assert.match(await prose.innerText(), /<img src=x onerror=/);
+  assert.equal(await prose.locator("img, script, iframe, style, form, svg, object, [onerror], [onclick], [style], [href^='javascript']").count(), 0);
+  for (const link of await prose.locator("a[href]").all()) {
+    assert.match(await link.getAttribute("href"), /^https?:/);
+    assert.match(await link.getAttribute("rel"), /noopener/);
+  }
+  assert.equal(dialogs, 0);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+});
+
+test("Markdown, code with colours and a copy button, mathematics", async () => {
+  const page = await open("scripted", { permissions: ["clipboard-read", "clipboard-write"] });
+  await say(page, "@markdown");
+  await page.waitForSelector(".prose math mfrac");
+  await page.waitForSelector(".prose .hljs-keyword");
+  assert.equal(await page.innerText(".prose h2"), "A heading");
+  assert.equal(await page.locator(".prose table td").count(), 2);
+  await page.click("[aria-label='Copy code']");
+  assert.equal((await page.evaluate(() => navigator.clipboard.readText())).trim(), "def f(x):\n    return x + 1");
+  await picture(page, "chat-light");
+});
+
+test("thoughts are folded, calls are shown and get a result", async () => {
+  const page = await open("calls");
+  await page.click("[aria-label='Settings of this conversation']");
+  await page.fill("#set-tools", JSON.stringify([{ type: "function", function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } } } } }]));
+  await page.press("#set-tools", "Escape");
+  await say(page, "@call the weather");
+  assert.match(await page.innerText(".call"), /get_weather[^]*Bern/);
+  assert.equal(await page.locator(".thought[open]").count(), 0);
+  await page.click(".thought summary");
+  assert.match(await page.innerText(".thought-text"), /look/);
+  await page.fill(".call-result textarea", "sunny");
+  await page.click("text=Give result");
+  await page.waitForFunction(() => document.querySelectorAll(".message").length === 4);
+  assert.match(await answered(page), /sunny in Bern/);
+});
+
+test("files are added as text", async () => {
+  const page = await open("pebble");
+  await page.setInputFiles(".composer input[type=file]", [{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("a hare\n") }, { name: "x.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0, 1, 2]) }]);
+  await page.waitForSelector(".chip");
+  assert.match(await page.innerText(".chips"), /notes\.txt[^]*x\.bin is no text/);
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "What is this?")]);
+  assert.match(request.postDataJSON().messages[0].content, /notes\.txt:\n```\na hare\n```\n\nWhat is this\?/);
+});
+
+test("system text and sampling of a conversation reach the server, and another has its own", async () => {
+  const page = await open("pebble");
+  await page.click("[aria-label='Settings of this conversation']");
+  await page.fill("#set-system", "You are a marmot.");
+  await page.fill("#set-temperature", "0");
+  await page.fill("#set-max_tokens", "4");
+  await page.press("#set-max_tokens", "Escape");
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "Hello")]);
+  const body = request.postDataJSON();
+  assert.deepEqual([body.messages[0], body.temperature, body.max_tokens], [{ role: "system", content: "You are a marmot." }, 0, 4]);
+  await page.click("text=New conversation");
+  await page.click("[aria-label='Settings of this conversation']");
+  assert.equal(await page.inputValue("#set-system"), "");
+});
+
+test("the prompt's progress is shown", async () => {
+  const page = await open("pebble");
+  await page.fill("#message", "The fox saw the hare and went home again. ".repeat(160));
+  await page.press("#message", "Enter");
+  const text = await inSlices("pebble", page, ".progress", () => page.innerText(".progress"));
+  assert.match(text, /Reading [\d,]+ of [\d,]+ tokens/);
+  await page.click("[aria-label=Stop]");
+  await answered(page);
+});
+
+test("a key is asked for, and kept for the next request", async () => {
+  const page = await open("locked");
+  await page.waitForSelector("dialog");
+  await page.fill("#key", "wrong");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("text=not right");
+  await page.fill("#key", "secret");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#model option", { state: "attached" });
+  await say(page, "Hello");
+  await page.reload();
+  await page.waitForSelector("#model option", { state: "attached" });
+  page.wrong = page.wrong.filter((line) => !line.includes("401")); // the browser notes each
+});
+
+test("keyboard alone suffices", async () => {
+  const page = await open("scripted");
+  await page.waitForFunction(() => document.activeElement?.id === "message");
+  await page.keyboard.type("hello one");
+  await page.keyboard.press("Enter");
+  await answered(page);
+  await page.waitForFunction(() => document.activeElement?.id === "message");
+  const reach = async (label, back) => {
+    for (let i = 0; i < 60; i++) {
+      const now = await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent);
+      if (now === label) {
+        return;
+      }
+      await page.keyboard.press(back ? "Shift+Tab" : "Tab");
+    }
+    assert.fail(`${label} cannot be reached`);
+  };
+  await reach("Edit", true);
+  await page.keyboard.press("Enter");
+  await page.keyboard.type(" and more");
+  await page.keyboard.press("Escape");
+  await reach("Settings of this conversation", true);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#set-system");
+  await page.keyboard.type("Be brief.");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Settings of this conversation");
+  await page.keyboard.press("Alt+n");
+  await page.waitForSelector(".welcome");
+  await reach("hello onejust now", true);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".message.user");
+});
+
+await main();

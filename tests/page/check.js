@@ -1,0 +1,96 @@
+// check.js: what the tests of the page share: a browser, pages that are watched, TAP.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+export { assert };
+export const servers = JSON.parse(process.env.MO_SERVERS);
+const pids = JSON.parse(process.env.MO_PIDS);
+export const pictures = process.env.MO_PICTURES;
+const slow = Number(process.env.MO_SLOW ?? 1);
+mkdirSync(pictures, { recursive: true });
+
+const browser = await chromium.launch({ executablePath: process.env.MO_CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--enable-precise-memory-info"] });
+
+// A page of a server in a context of its own. What it must never do is noted: errors, and requests to others.
+export async function open(server, { hash = "", width = 1280, height = 800, dark = false, ...more } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", ...more });
+  context.setDefaultTimeout(20_000 * slow);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && wrong.push(`console: ${m.text()}`));
+  page.on("request", (q) => !q.url().startsWith(servers[server]) && !/^(blob|data):/.test(q.url()) && wrong.push(`request: ${q.url()}`));
+  page.wrong = wrong;
+  await page.goto(servers[server] + hash);
+  return page;
+}
+
+export async function picture(page, name) {
+  await page.screenshot({ path: `${pictures}/${name}.png` });
+}
+
+// Says something and waits for the whole answer; gives its text.
+export async function say(page, text) {
+  await page.fill("#message", text);
+  await page.press("#message", "Enter");
+  return answered(page);
+}
+
+export async function answered(page) {
+  await page.waitForSelector(".message.assistant:last-child .note, .message.assistant:last-child .fault");
+  return page.innerText(".message.assistant:last-child .prose");
+}
+
+// Runs the server in short slices until the page shows `selector`, then `look` while it stands still: nothing depends on who is
+// faster.
+export async function inSlices(server, page, selector, look) {
+  const end = Date.now() + 20_000 * slow;
+  try {
+    for (;;) {
+      process.kill(pids[server], "SIGSTOP");
+      await page.waitForTimeout(60);
+      if (await page.$(selector)) {
+        return await look();
+      }
+      assert.ok(Date.now() < end, `${selector} did not come`);
+      process.kill(pids[server], "SIGCONT");
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  } finally {
+    process.kill(pids[server], "SIGCONT");
+  }
+}
+
+const tests = [];
+export function test(name, run) {
+  tests.push({ name, run });
+}
+
+// Runs them one after the other; a name in the arguments chooses. A test that notes something wrong on a page has failed.
+export async function main() {
+  const chosen = tests.filter((t) => process.argv.length < 3 || process.argv.includes(t.name));
+  let failures = 0;
+  console.log(`1..${chosen.length}`);
+  for (const [i, t] of chosen.entries()) {
+    const begun = Date.now();
+    try {
+      await t.run();
+      for (const context of browser.contexts()) {
+        for (const page of context.pages()) {
+          assert.deepEqual(page.wrong ?? [], []);
+        }
+      }
+      console.log(`ok ${i + 1} - ${t.name}`);
+    } catch (problem) {
+      failures++;
+      console.log(`not ok ${i + 1} - ${t.name}`);
+      console.log(`# ${String(problem?.stack ?? problem).slice(0, 2000).replaceAll("\n", "\n# ")}`);
+      await browser.contexts()[0]?.pages()[0]?.screenshot({ path: `${pictures}/failed-${t.name.replaceAll(/\W+/g, "-")}.png` });
+    }
+    console.log(`# ${((Date.now() - begun) / 1000).toFixed(1)} s`);
+    await Promise.all(browser.contexts().map((c) => c.close()));
+  }
+  await browser.close();
+  process.exitCode = failures ? 1 : 0;
+}

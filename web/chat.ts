@@ -1,0 +1,269 @@
+// The conversation that is open: its messages, what is written, and answers on their way.
+
+import { answer, type Progress } from "./answer";
+import { Composer } from "./composer";
+import type { Attachment, Conversation, Message } from "./conversation";
+import { add, choose, freshConversation, path } from "./conversation";
+import { announce, fill, h, iconButton } from "./dom";
+import { Library } from "./library";
+import { MessageView } from "./message";
+import { loadModels, modelSelect, preferredModel, samplingDefaults } from "./models";
+import { settingsPanel } from "./settings";
+import { Sidebar } from "./sidebar";
+
+interface Run {
+    stop: AbortController;
+    message: Message;
+    progress: Progress | null;
+}
+
+export class Chat {
+    readonly element: HTMLElement;
+    private readonly library = new Library();
+    private readonly sidebar = new Sidebar(this.library, { open: (c) => this.open(c), fresh: () => this.fresh(), removed: (c) => this.removed(c) });
+    private readonly thread = h("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Messages", tabindex: 0 });
+    private readonly bar = h("div", { class: "chat-bar" });
+    private readonly panel = h("div", { class: "panel", hidden: true });
+    private readonly composer = new Composer((text, files) => this.say(text, files), () => this.stop());
+    private views = new Map<string, MessageView>();
+    private runs = new Map<string, Run>();
+    private current = freshConversation("");
+    private follows = true; // the end of the thread stays in sight
+    private drawing = 0;
+
+    constructor(private readonly showRouting: (m: Message) => void) {
+        const main = h("section", { class: "chat-main" }, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
+        this.element = h("div", { class: "chat" }, this.sidebar.element, main, this.panel);
+        this.composer.acceptDrops(main);
+        this.thread.addEventListener("scroll", () => (this.follows = this.thread.scrollHeight - this.thread.scrollTop - this.thread.clientHeight < 60));
+    }
+
+    async start(): Promise<void> {
+        this.render();
+        await this.library.open();
+        const kept = this.library.all.get(localStorage.getItem("moraine-open") ?? "");
+        for (const c of this.library.all.values()) { // what was cut off when the page was closed
+            for (const m of Object.values(c.messages)) {
+                m.ended = m.role === "assistant" ? (m.ended ?? "stopped") : undefined;
+            }
+        }
+        try {
+            await loadModels();
+        } catch (e) {
+            fill(this.bar, h("p", { class: "fault", role: "alert" }, `The server does not answer: ${e instanceof Error ? e.message : e}`));
+        }
+        if (kept) {
+            this.open(kept);
+        } else {
+            this.fresh();
+        }
+    }
+
+    focus(): void {
+        this.composer.field.focus();
+    }
+
+    fresh(): void {
+        this.open(freshConversation(preferredModel()));
+        this.focus();
+    }
+
+    private open(c: Conversation): void {
+        this.current = c;
+        this.follows = true;
+        localStorage.setItem("moraine-open", c.id);
+        this.element.classList.remove("sidebar-open");
+        this.views.clear();
+        this.closeSettings();
+        this.render();
+    }
+
+    private removed(c: Conversation): void {
+        this.runs.get(c.id)?.stop.abort();
+        if (c.id === this.current.id) {
+            this.fresh();
+        } else {
+            this.sidebar.show(this.current.id);
+        }
+    }
+
+    // ---- Drawing
+
+    private render(): void {
+        const c = this.current;
+        const run = this.runs.get(c.id);
+        const shown = path(c).map((m) => {
+            const view = this.views.get(m.id) ?? new MessageView(c, m, this.actions);
+            this.views.set(m.id, view);
+            view.update(run?.message === m, run?.progress ?? null);
+            return view.element;
+        });
+        fill(this.thread, h("div", { class: "thread-column" }, ...(shown.length > 0 ? shown : [this.welcome()])));
+        this.renderBar();
+        this.composer.setRunning(run !== undefined);
+        this.sidebar.show(c.id);
+        this.scroll();
+    }
+
+    private renderBar(): void {
+        const c = this.current;
+        fill(
+            this.bar,
+            iconButton("menu", "Conversations", () => this.element.classList.toggle("sidebar-open"), { class: "icon-button only-narrow", "aria-controls": "sidebar" }),
+            h("h1", { class: "chat-title" }, c.title || "New conversation"),
+            modelSelect("model", c.model, (id) => ((c.model = id), this.keep())),
+            iconButton("tune", "Settings of this conversation", () => (this.panel.hidden ? void this.openSettings() : this.closeSettings())),
+        );
+    }
+
+    private welcome(): HTMLElement {
+        const tries = ["Tell me a short story about a glacier.", "What is a mixture of experts?", "Write a function that reverses a list."];
+        return h(
+            "div",
+            { class: "welcome" },
+            h("h2", {}, "What shall we talk about?"),
+            h("p", {}, "Everything stays on this machine. The page asks this server and nobody else."),
+            h("div", { class: "tries" }, ...tries.map((text) => h("button", { type: "button", class: "try", onclick: () => this.say(text, []) }, text))),
+        );
+    }
+
+    private scroll(): void {
+        if (this.follows) {
+            this.thread.scrollTop = this.thread.scrollHeight;
+        }
+    }
+
+    /** The running answer, once per frame however many words came. */
+    private redraw(c: Conversation): void {
+        this.library.save(c);
+        if (c !== this.current || this.drawing) {
+            return;
+        }
+        this.drawing = requestAnimationFrame(() => {
+            this.drawing = 0;
+            const run = this.runs.get(this.current.id);
+            if (run) {
+                this.views.get(run.message.id)?.update(true, run.progress);
+                this.scroll();
+            }
+        });
+    }
+
+    private keep(): void {
+        if (this.current.leaf !== null) {
+            this.library.save(this.current);
+        }
+    }
+
+    // ---- Talking
+
+    private say(text: string, files: Attachment[]): void {
+        const c = this.current;
+        if (this.runs.has(c.id)) {
+            return;
+        }
+        this.follows = true;
+        add(c, c.leaf, { role: "user", text, ...(files.length ? { attachments: files } : {}) });
+        this.reply(c);
+    }
+
+    private reply(c: Conversation): void {
+        void this.run(c, add(c, c.leaf, { role: "assistant", text: "", model: c.model }));
+    }
+
+    private async run(c: Conversation, m: Message): Promise<void> {
+        const run: Run = { stop: new AbortController(), message: m, progress: null };
+        this.runs.set(c.id, run);
+        this.render();
+        announce("Answering");
+        await answer(
+            c,
+            m,
+            {
+                changed: () => this.redraw(c),
+                progress: (p) => {
+                    run.progress = p;
+                    this.redraw(c);
+                },
+            },
+            run.stop.signal,
+        );
+        this.runs.delete(c.id);
+        c.changed = Date.now();
+        this.library.save(c);
+        announce(m.error ? `The answer failed: ${m.error}` : m.ended === "stopped" ? "Stopped" : `Answer complete: ${m.text.slice(0, 300)}`);
+        if (c === this.current) {
+            this.render();
+        } else {
+            this.sidebar.show(this.current.id);
+        }
+    }
+
+    private stop(): void {
+        this.runs.get(this.current.id)?.stop.abort();
+    }
+
+    private readonly actions = {
+        branch: (m: Message) => {
+            choose(this.current, m);
+            this.keep();
+            this.render();
+        },
+        edit: (m: Message, text: string, resend: boolean) => {
+            const c = this.current;
+            if (!resend || this.runs.has(c.id)) {
+                m.text = text; // in place: what follows stays
+            } else if (m.role === "assistant") {
+                const { id: _id, parent, created: _created, cost: _cost, ...rest } = m;
+                void this.run(c, add(c, parent, { ...rest, text }));
+            } else {
+                const { id: _id, parent, created: _created, ...rest } = m;
+                add(c, parent, { ...rest, text });
+                this.reply(c);
+            }
+            this.keep();
+        },
+        again: (m: Message) => {
+            const c = this.current;
+            if (!this.runs.has(c.id)) {
+                void this.run(c, add(c, m.parent, { role: "assistant", text: "", model: c.model }));
+            }
+        },
+        goOn: (m: Message) => {
+            const c = this.current;
+            if (!this.runs.has(c.id)) {
+                c.leaf = m.id;
+                void this.run(c, m);
+            }
+        },
+        toolResult: (m: Message, call: string, text: string) => {
+            const c = this.current;
+            const result = add(c, c.leaf, { role: "tool", text, callId: call });
+            const answered = new Set(path(c).map((x) => x.callId));
+            this.library.save(c);
+            if ((m.calls ?? []).every((x) => answered.has(x.id)) && result) {
+                this.reply(c);
+            } else {
+                this.render();
+            }
+        },
+        routing: (m: Message) => this.showRouting(m),
+    };
+
+    // ---- Settings
+
+    private async openSettings(): Promise<void> {
+        const c = this.current;
+        const panel = settingsPanel(c, await samplingDefaults(c.model), () => this.keep(), () => this.closeSettings());
+        fill(this.panel, panel);
+        this.panel.hidden = false;
+        panel.querySelector("textarea")?.focus();
+    }
+
+    private closeSettings(): void {
+        if (!this.panel.hidden) {
+            this.panel.hidden = true;
+            this.bar.querySelector<HTMLButtonElement>("button:last-child")?.focus();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+// The server's key: asked for when it is needed, kept in this browser if the person wants that.
+
+import { h } from "./dom";
+
+const NAME = "moraine-key";
+let current = "";
+let asking: Promise<boolean> | null = null;
+
+export function knownKey(): string {
+    current = current || sessionStorage.getItem(NAME) || localStorage.getItem(NAME) || "";
+    return current;
+}
+
+function keep(key: string, always: boolean): void {
+    current = key;
+    localStorage.removeItem(NAME);
+    sessionStorage.removeItem(NAME);
+    (always ? localStorage : sessionStorage).setItem(NAME, key);
+}
+
+/** Asks once for all requests that wait. False: there will be none. */
+export function askForKey(wrong: boolean): Promise<boolean> {
+    asking = asking ?? show(wrong).finally(() => (asking = null));
+    return asking;
+}
+
+function show(wrong: boolean): Promise<boolean> {
+    return new Promise((resolve) => {
+        const field = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
+        const always = h("input", { type: "checkbox", id: "key-kept" });
+        const dialog = h(
+            "dialog",
+            { class: "dialog", "aria-labelledby": "key-title" },
+            h(
+                "form",
+                { method: "dialog" },
+                h("h2", { id: "key-title" }, "This server wants a key"),
+                h("p", {}, wrong ? "The key that was shown is not right. Try another one." : "Whoever started the server gave it with --api-key or in a file."),
+                h("label", { for: "key" }, "Key"),
+                field,
+                h("label", { class: "check" }, always, "Keep it in this browser"),
+                h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => dialog.close("") }, "Not now"), h("button", { type: "submit", value: "use", class: "button primary" }, "Use it")),
+            ),
+        );
+        dialog.addEventListener("close", () => {
+            const given = dialog.returnValue === "use" && field.value !== "";
+            if (given) {
+                keep(field.value, always.checked);
+            }
+            dialog.remove();
+            resolve(given);
+        });
+        document.body.append(dialog);
+        dialog.showModal();
+    });
+}

@@ -1,0 +1,48 @@
+// The models that the server offers, and which one is meant.
+
+import { h } from "./dom";
+import { get } from "./server";
+
+export interface Model {
+    id: string;
+    meta?: { n_ctx: number; size: number };
+    status?: { value: string };
+}
+
+const NAME = "moraine-model";
+let list: Model[] = [];
+
+export async function loadModels(): Promise<Model[]> {
+    list = (await get<{ data: Model[] }>("v1/models")).data;
+    return list;
+}
+
+export function preferredModel(): string {
+    const kept = localStorage.getItem(NAME) ?? "";
+    return list.some((m) => m.id === kept) ? kept : (list[0]?.id ?? "");
+}
+
+/** The sampling that the server would use. */
+export async function samplingDefaults(model: string): Promise<Record<string, number>> {
+    try {
+        const props = await get<any>(`props?model=${encodeURIComponent(model)}`);
+        return props.default_generation_settings.params;
+    } catch {
+        return {};
+    }
+}
+
+/** A choice of all models. Where the wanted one is not there any more it is shown as such. */
+export function modelSelect(id: string, wanted: string, chosen: (id: string) => void): HTMLSelectElement {
+    const names = list.map((m) => m.id);
+    const select = h("select", { id, "aria-label": "Model", onchange: () => pick() }, ...names.map((name) => h("option", { value: name }, name)));
+    const pick = (): void => {
+        localStorage.setItem(NAME, select.value);
+        chosen(select.value);
+    };
+    if (wanted && !names.includes(wanted)) {
+        select.append(h("option", { value: wanted }, `${wanted} (not there)`));
+    }
+    select.value = wanted || preferredModel();
+    return select;
+}
