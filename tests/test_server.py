@@ -381,6 +381,31 @@ def sessions_can_be_seen_and_forgotten():
         connection.close()
 
 
+def responses_are_found_after_a_restart_by_their_owner():
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    keys = path("two-keys")
+    with open(keys, "w") as f:
+        f.write("one name=first\ntwo name=second\n")
+    arguments = ("--cache-dir", folder, "--api-key-file", keys)
+    mine, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
+    with Server(*arguments) as s:
+        first = s.post("/v1/responses", {"input": "Tell me of a fox.", "max_output_tokens": 8, "temperature": 0}, headers=mine)
+        last = s.post("/v1/responses", {"input": "And of a hen.", "previous_response_id": first["id"], "max_output_tokens": 8}, headers=mine)
+        assert s.post("/v1/responses", {"input": "x", "previous_response_id": first["id"]}, status=400, headers=other)
+    with Server(*arguments) as s:
+        assert s.get("/v1/responses/" + first["id"], headers=mine) == first
+        s.get("/v1/responses/" + first["id"], status=404, headers=other)
+        assert s.ask("DELETE", "/v1/responses/" + first["id"], headers=other)[0] == 404
+        assert s.ask("DELETE", "/v1/responses/" + first["id"], headers=mine)[0] == 200
+        s.get("/v1/responses/" + first["id"], status=404, headers=mine)
+        s.post("/v1/responses", {"input": "On.", "previous_response_id": last["id"], "max_output_tokens": 4}, headers=mine)
+        assert len(s.get("/v1/responses/%s/input_items" % last["id"], headers=mine)["data"]) == 3
+        with open(os.path.join(folder, "responses", last["id"] + ".json"), "w") as f:
+            f.write('{"owner": "first", "respon')
+    with Server(*arguments) as s:
+        s.get("/v1/responses/" + last["id"], status=404, headers=mine)
+
+
 def profiles_can_be_read_and_applied():
     with Server() as s:
         profile = s.get("/moe-layer-perf")

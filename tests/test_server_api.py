@@ -673,6 +673,39 @@ def responses_stream_events_that_the_accumulator_reads(s):
 
 
 @test
+def responses_are_kept_and_gone_on_from(s):
+    flat_tool = {"type": "function", **TOOL["function"]}
+    first = s.post("/v1/responses", {"model": "scripted", "input": "say @call", "tools": [flat_tool]})
+    assert first["store"] is True and first["previous_response_id"] is None
+    assert s.post("/v1/responses", {"input": "x", "store": False})["store"] is False
+    assert json.loads(s.ask("/v1/responses/" + first["id"], None, "GET")[1]) == first
+    result = {"type": "function_call_output", "call_id": first["output"][2]["call_id"], "output": "sunny"}
+    second = s.post("/v1/responses", {"model": "scripted", "previous_response_id": first["id"], "input": [result], "tools": [flat_tool]})
+    assert second["output"][0]["content"][0]["text"] == "It is sunny in Bern." and second["previous_response_id"] == first["id"]
+    history = {"model": "scripted", "tools": [flat_tool], "input": [{"role": "user", "content": "say @call"}] + first["output"] + [result]}
+    assert s.post("/v1/responses", history)["usage"]["input_tokens"] == second["usage"]["input_tokens"]
+    counted = s.post("/v1/responses/input_tokens", {"model": "scripted", "previous_response_id": first["id"], "input": [result], "tools": [flat_tool]})
+    assert counted == s.post("/v1/responses/input_tokens", history)
+    items = json.loads(s.ask("/v1/responses/%s/input_items?order=asc" % second["id"], None, "GET")[1])
+    assert [i["type"] for i in items["data"]] == ["message", "reasoning", "message", "function_call", "function_call_output"]
+    assert items["data"][0]["content"] == [{"type": "input_text", "text": "say @call"}] and items["has_more"] is False
+    page = json.loads(s.ask("/v1/responses/%s/input_items?limit=2&after=%s" % (second["id"], items["last_id"]), None, "GET")[1])
+    assert [i["id"] for i in page["data"]] == [items["data"][3]["id"], items["data"][2]["id"]] and page["has_more"] is True
+    referring = s.post("/v1/responses", {"model": "scripted", "tools": [flat_tool],
+                                         "input": [{"role": "user", "content": "say @call"}] + [{"type": "item_reference", "id": i["id"]} for i in first["output"]] + [result]})
+    assert referring["usage"]["input_tokens"] == second["usage"]["input_tokens"] and "warnings" not in referring
+    code, text, _ = s.ask("/v1/responses/" + first["id"], None, "DELETE")
+    assert code == 200 and json.loads(text) == {"id": first["id"], "object": "response", "deleted": True}
+    assert s.ask("/v1/responses/" + first["id"], None, "GET")[0] == 404 and s.ask("/v1/responses/" + first["id"], None, "DELETE")[0] == 404
+    s.post("/v1/responses", {"model": "scripted", "previous_response_id": second["id"], "input": "hi"})
+    for wrong in ({"previous_response_id": first["id"], "input": "x"}, {"previous_response_id": 7, "input": "x"},
+                  {"previous_response_id": "../../etc/passwd", "input": "x"}):
+        assert s.post("/v1/responses", wrong, 400)["error"]["param"] == "previous_response_id"
+    assert s.post("/v1/responses", {"previous_response_id": second["id"], "input": []}, 400)["error"]["param"] == "input"
+    assert s.ask("/v1/responses/%s/input_items?limit=0" % second["id"], None, "GET")[0] == 400
+
+
+@test
 def embeddings_are_refused_where_a_model_has_none(s):
     assert s.post("/v1/embeddings", {"input": "x"}, 501)["error"]["type"] == "not_supported_error"
     assert isinstance(s.post("/api/embed", {"input": "x"}, 501)["error"], str)

@@ -494,6 +494,7 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         .no_slots = s->no_slots,
         .no_metrics = s->no_metrics,
         .slot_directory = s->slot_path,
+        .response_directory = common->cache_dir,
     };
     if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
         !cli_check_directory("models-dir", s->models_dir) ||

@@ -11,8 +11,10 @@ typedef struct srv_conversation {
     json_t *
         messages; /* {"role","content","name","tool_calls","tool_call_id","reasoning_content"}; content is a text, null, or
                          a list of {"type":"text","text"} */
-    bool prefill;        /* the last message is the beginning of the answer */
-    bool whole;          /* add_generation_prompt is false: the rendering ends with the last message */
+    bool prefill; /* the last message is the beginning of the answer */
+    bool whole;   /* add_generation_prompt is false: the rendering ends with the last message */
+    const json_t
+        *before; /* items of responses that were said before those of the request; borrowed; NULL: none */
     srv_writer left_out; /* what had to be left out of a history, a line each */
 } srv_conversation;
 

@@ -166,9 +166,24 @@ static bool read_item(const srv_place *item, srv_conversation *out)
     return srv_wrong(&type, "items of type %.64s are not supported", kind.data);
 }
 
+static bool read_items(const srv_place *list, srv_conversation *out)
+{
+    if (srv_count(list) > SRV_MESSAGES_MAX) {
+        return srv_wrong(list, "has more than %d items", SRV_MESSAGES_MAX);
+    }
+    for (size_t i = 0; i < srv_count(list); i++) {
+        const srv_place item = srv_element(list, i);
+        if (!read_item(&item, out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool srv_conversation_responses(const srv_place *root, srv_conversation *out)
 {
     const srv_place input = srv_member(root, "input"), instructions = srv_member(root, "instructions");
+    srv_place earlier = srv_member(root, "previous_response_id");
     mo_text text = {"", 0};
     if (!srv_read_text(instructions, &text)) {
         return false;
@@ -182,22 +197,22 @@ bool srv_conversation_responses(const srv_place *root, srv_conversation *out)
             return false;
         }
     }
+    earlier.value = out->before;
+    if (out->before && !read_items(&earlier, out)) {
+        return false;
+    }
     if (json_is_string(input.value)) {
         srv_read_text(input, &text);
-        return srv_conversation_plain(&input, (mo_text){"", 0}, text, out);
+        return srv_conversation_plain(&input, (mo_text){"", 0}, text, out) &&
+               (!out->before || srv_conversation_finish(root, out));
     }
     if (!json_is_array(input.value)) {
         return srv_wrong_type(&input, "a string or a list of items");
     }
-    if (srv_count(&input) > SRV_MESSAGES_MAX) {
-        return srv_wrong(&input, "has more than %d items", SRV_MESSAGES_MAX);
+    if (!read_items(&input, out)) {
+        return false;
     }
-    for (size_t i = 0; i < srv_count(&input); i++) {
-        const srv_place item = srv_element(&input, i);
-        if (!read_item(&item, out)) {
-            return false;
-        }
-    }
-    return json_array_size(out->messages) > 0 ? srv_conversation_finish(root, out)
-                                              : srv_wrong(&input, "must have at least one item");
+    return srv_count(&input) > 0 && json_array_size(out->messages) > 0
+               ? srv_conversation_finish(root, out)
+               : srv_wrong(&input, "must have at least one item");
 }

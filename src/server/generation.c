@@ -94,6 +94,7 @@ void srv_generation_close(srv_generation *g)
     srv_format_free(&g->format);
     srv_conversation_free(&g->conversation);
     srv_parameters_free(&g->parameters);
+    json_decref(g->history.before);
     json_decref(g->root);
     pthread_mutex_destroy(&g->lock);
     free(g);

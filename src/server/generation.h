@@ -51,6 +51,11 @@ struct srv_generation {
     srv_tools tools;
     srv_format format;
     srv_conversation conversation;
+    struct {
+        json_t *before; /* items that were said before the request's own; NULL: none */
+        size_t bytes;   /* of these */
+        bool store;     /* the answer is kept */
+    } history;          /* of the responses API: see response_history.h */
 
     /* What the engine is asked. */
     srv_tokens prompts[SRV_PROMPTS_MAX];

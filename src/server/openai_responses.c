@@ -7,6 +7,7 @@
 #include "server/dialects.h"
 #include "server/identity.h"
 #include "server/report.h"
+#include "server/response_history.h"
 
 /* ---- Items ---- */
 
@@ -140,8 +141,11 @@ static void put_request(const srv_generation *g, srv_writer *w)
     put_json(json_object_get(g->root, "reasoning"), "null", w);
     srv_put_literal(w, ",\"text\":{\"format\":");
     put_json(format, "{\"type\":\"text\"}", w);
-    srv_put_literal(
-        w, "},\"previous_response_id\":null,\"store\":false,\"truncation\":\"disabled\",\"metadata\":");
+    srv_put_literal(w, "},\"previous_response_id\":");
+    put_json(json_object_get(g->root, "previous_response_id"), "null", w);
+    srv_put_literal(w, ",\"store\":");
+    srv_put_bool(w, g->history.store);
+    srv_put_literal(w, ",\"truncation\":\"disabled\",\"metadata\":");
     put_json(json_object_get(g->root, "metadata"), "{}", w);
 }
 
@@ -202,12 +206,22 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
     srv_put_literal(w, "}");
 }
 
+/* The last word, which is kept. */
+static void put_ended(srv_generation *g, srv_writer *w)
+{
+    const size_t begin = w->length;
+    put_response(g, ENDED, w);
+    if (!w->failed) {
+        srv_response_history_keep(g, w->data + begin, w->length - begin);
+    }
+}
+
 static void response_whole(srv_generation *g, srv_writer *w)
 {
     for (size_t i = 0; i < g->choices[0].count; i++) {
         name_item(&g->choices[0].items[i]);
     }
-    put_response(g, ENDED, w);
+    put_ended(g, w);
 }
 
 /* ---- Streams ---- */
@@ -232,7 +246,11 @@ static void response_event(srv_generation *g, const char *type, stage at, srv_wr
 {
     open_event(g, type, w);
     srv_put_literal(w, ",\"response\":");
-    put_response(g, at, w);
+    if (at == ENDED) {
+        put_ended(g, w);
+    } else {
+        put_response(g, at, w);
+    }
     close_event(w);
 }
 
@@ -384,16 +402,11 @@ static bool read_include(const srv_place *root, srv_parameters *p)
 bool srv_responses_read(srv_generation *g)
 {
     const srv_place root = srv_place_root(g->root, &g->fault);
-    const srv_place previous = srv_member(&root, "previous_response_id"),
-                    conversation = srv_member(&root, "conversation");
+    const srv_place conversation = srv_member(&root, "conversation");
     const srv_place background = srv_member(&root, "background");
     bool later = false;
-    if (previous.value) {
-        return srv_wrong(&previous, "answers are not kept here; send the whole conversation as input");
-    }
     if (conversation.value) {
-        return srv_wrong(&conversation,
-                         "conversations are not kept here; send the whole conversation as input");
+        return srv_wrong(&conversation, "is not supported; go on from an answer by previous_response_id");
     }
     if (!srv_read_bool(background, &later)) {
         return false;
@@ -403,7 +416,7 @@ bool srv_responses_read(srv_generation *g)
     }
     return srv_generation_parameters(g, &root) && read_include(&root, &g->parameters) &&
            srv_tools_read(&root, SRV_DIALECT_RESPONSES, &g->tools) &&
-           srv_format_read(&root, SRV_DIALECT_RESPONSES, &g->format) &&
+           srv_format_read(&root, SRV_DIALECT_RESPONSES, &g->format) && srv_response_history_read(g, &root) &&
            srv_conversation_responses(&root, &g->conversation);
 }
 

@@ -16,6 +16,8 @@
 #include "server/events.h"
 #include "server/http.h"
 #include "server/log.h"
+#include "server/response_history.h"
+#include "server/response_store.h"
 #include "server/running.h"
 #include "server/status.h"
 #include "server/turns.h"
@@ -32,13 +34,11 @@ struct srv_serving {
     bool blocked;
 };
 
-static const srv_route *const tables[] = {srv_health_routes,  srv_slot_routes,
-                                          srv_status_routes,  srv_ollama_status_routes,
-                                          srv_moraine_routes, srv_plan_routes,
-                                          srv_session_routes, srv_moe_routes,
-                                          srv_openai_routes,  srv_anthropic_routes,
-                                          srv_ollama_routes,  srv_llama_routes,
-                                          srv_page_routes,    NULL};
+static const srv_route *const tables[] = {srv_health_routes,        srv_slot_routes,      srv_status_routes,
+                                          srv_ollama_status_routes, srv_moraine_routes,   srv_plan_routes,
+                                          srv_session_routes,       srv_moe_routes,       srv_openai_routes,
+                                          srv_response_routes,      srv_anthropic_routes, srv_ollama_routes,
+                                          srv_llama_routes,         srv_page_routes,      NULL};
 
 static int64_t now_ns(void)
 {
@@ -158,6 +158,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
     s->server.running = srv_running_open();
     s->server.turns = srv_turns_open();
+    s->server.responses = srv_response_store_open(options->response_directory);
     s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
     if (status == MO_OK && !s->server.events) {
         status = fail(err, MO_ENOMEM, "out of memory", NULL);
@@ -184,6 +185,7 @@ void srv_serving_close(srv_serving *s)
     srv_models_close(s->server.models);
     srv_running_close(s->server.running);
     srv_turns_close(s->server.turns);
+    srv_response_store_close(s->server.responses);
     pthread_mutex_destroy(&s->server.scraping);
     srv_keys_close(s->keys);
     if (s->tls_key) {

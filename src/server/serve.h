@@ -22,6 +22,8 @@ typedef struct srv_server_options {
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
     bool no_slots, no_metrics;  /* those endpoints are switched off */
     const char *slot_directory; /* slots are saved there; NULL: they cannot be */
+    const char
+        *response_directory; /* answers of the responses API are kept there too; NULL: in memory alone */
     srv_models_options models;
 } srv_server_options;
 

@@ -34,6 +34,11 @@ srv_turns *srv_server_turns(srv_server *server)
     return server->turns;
 }
 
+srv_response_store *srv_server_responses(srv_server *server)
+{
+    return server->responses;
+}
+
 double srv_server_uptime(const srv_server *server)
 {
     struct timespec t;

@@ -11,6 +11,7 @@ typedef struct srv_http srv_http;
 typedef struct srv_events srv_events;
 typedef struct srv_running srv_running;
 typedef struct srv_turns srv_turns;
+typedef struct srv_response_store srv_response_store;
 
 enum { SRV_ADDRESSES = 16 };
 
@@ -20,8 +21,9 @@ struct srv_server {
     srv_events *events;
     srv_running *running;
     srv_turns *turns;
-    bool no_slots, no_metrics;  /* those endpoints are switched off */
-    const char *slot_directory; /* slots are saved there; NULL: they cannot be */
+    srv_response_store *responses; /* NULL: none are kept */
+    bool no_slots, no_metrics;     /* those endpoints are switched off */
+    const char *slot_directory;    /* slots are saved there; NULL: they cannot be */
     int64_t begun_ns;
     pthread_mutex_t scraping;           /* of `scraped` */
     srv_engine_report scraped;          /* what /metrics said last */
@@ -34,6 +36,7 @@ srv_http *srv_server_http(srv_server *server);
 srv_events *srv_server_events(srv_server *server);
 srv_running *srv_server_running(srv_server *server);
 srv_turns *srv_server_turns(srv_server *server);
+srv_response_store *srv_server_responses(srv_server *server);
 double srv_server_uptime(const srv_server *server); /* seconds */
 
 #endif

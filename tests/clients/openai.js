@@ -158,6 +158,23 @@ test("responses call tools and go on", async () => {
   assert.equal(typeof parsed.output_parsed.ok, "boolean");
 });
 
+test("responses are kept, gone on from, listed and deleted", async () => {
+  const flat = [{ type: "function", name: "get_weather", description: "The weather", parameters: weather, strict: true }];
+  const first = await client.responses.create({ model: "scripted", input: "say @call", tools: flat });
+  const answer = { type: "function_call_output", call_id: first.output[2].call_id, output: "sunny" };
+  const second = await client.responses.stream({ model: "scripted", previous_response_id: first.id, input: [answer], tools: flat }).finalResponse();
+  assert.equal(second.output_text, "It is sunny in Bern.");
+  assert.equal(second.previous_response_id, first.id);
+  assert.equal((await client.responses.retrieve(second.id)).output_text, second.output_text);
+  const types = [];
+  for await (const item of client.responses.inputItems.list(second.id, { order: "asc", limit: 2 })) types.push(item.type);
+  assert.deepEqual(types, ["message", "reasoning", "message", "function_call", "function_call_output"]);
+  await client.responses.delete(second.id);
+  await refused(client.responses.retrieve(second.id), 404);
+  const unkept = await client.responses.create({ model: "scripted", input: "hi", store: false });
+  await refused(client.responses.create({ model: "scripted", previous_response_id: unkept.id, input: "x" }), 400);
+});
+
 test("responses take items of other servers, and name what they leave out", async () => {
   const input = [
     { role: "user", content: "x" }, { type: "item_reference", id: "msg_1" },
