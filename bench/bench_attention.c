@@ -113,7 +113,7 @@ static void measure(work *w, int n)
     static const struct {
         mo_kv_type kv;
         const char *name;
-    } formats[] = {{MO_KV_F16, "f16"}, {MO_KV_Q8_0, "q8_0"}, {MO_KV_I16, "i16"}};
+    } formats[] = {{MO_KV_I16, "i16"}, {MO_KV_Q8_0, "q8_0"}, {MO_KV_F32, "f32"}};
     static const int rows[] = {1, 2, 4, 8, 16, 64};
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
         const double write = fill_cache(w, formats[f].kv, n);

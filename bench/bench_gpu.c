@@ -212,7 +212,7 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
                                        .accelerator = mo_gpu_accelerator(gpu),
                                        .tiers = tiers};
     check(mo_engine_create(model, &options, &engine, &err), &err);
-    check(mo_engine_session_open(engine, MO_KV_F16, tokens, &session, &err), &err);
+    check(mo_engine_session_open(engine, MO_KV_I16, tokens, &session, &err), &err);
     for (int64_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)(i * 7919 % engine->spec->vocab);
     }
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
         mo_pool_destroy(pool);
         return 0;
     }
-    check(mo_state_init(&state, gpu->core.spec, MO_KV_F16, options.context, 8, &err), &err);
+    check(mo_state_init(&state, gpu->core.spec, MO_KV_I16, options.context, 8, &err), &err);
     check(mo_gpu_session_open(gpu, &state, &err), &err);
     check(mo_gpu_session_ready(gpu, &state, 0, end, &err), &err);
     check(mo_event_create(device, &from, &err), &err);

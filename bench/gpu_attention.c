@@ -237,7 +237,7 @@ static double time_ops(bench *b, const mo_op *ops, int count)
 
 static const char *format_name(mo_kv_type kv)
 {
-    return kv == MO_KV_F16 ? "f16" : kv == MO_KV_F32 ? "f32" : kv == MO_KV_Q8_0 ? "q8_0" : "i16";
+    return kv == MO_KV_F32 ? "f32" : kv == MO_KV_Q8_0 ? "q8_0" : "i16";
 }
 
 static void bench_prompt(bench *b, const shape *s, mo_kv_type kv, int64_t tokens, int64_t before)
@@ -274,7 +274,7 @@ static void bench_token(bench *b, const shape *s, mo_kv_type kv, int64_t before)
 
 int main(int argc, char **argv)
 {
-    static const mo_kv_type formats[] = {MO_KV_I16, MO_KV_F16};
+    static const mo_kv_type formats[] = {MO_KV_I16, MO_KV_Q8_0};
     static const int64_t prompts[] = {512, 2048, 8192, 16384}, befores[] = {1024, 8192, 32768, 131072};
     bench b = {0};
     mo_error err = {0};

@@ -37,6 +37,6 @@ complete -c moraine -n '__moraine_at --device' -f -a 'none cuda auto sim'
 complete -c moraine -n '__moraine_at --postfetch' -f -a 'down expert auto off'
 complete -c moraine -n '__moraine_at --log-format' -f -a 'text json'
 complete -c moraine -n '__moraine_at --log-level' -f -a 'error warning info debug'
-complete -c moraine -n '__moraine_at --kv' -f -a 'f16 f32 q8_0 i16'
+complete -c moraine -n '__moraine_at --kv' -f -a 'i16 f32 q8_0'
 complete -c moraine -n '__moraine_at --profile --history' -a 'off'
 complete -c moraine -n '__moraine_command synth; or __moraine_at --synthetic' -f -a $shapes

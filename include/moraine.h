@@ -69,6 +69,10 @@ MO_API const char *mo_version(void);
  * major number and the same or an earlier minor one; while the major number is 0, for the same minor number. */
 MO_API mo_status mo_version_check(int header_version, mo_error *err);
 
+/* Of the definition of every number (docs/numerics.md): what was computed by another one has other bits, and states that
+ * were saved with it are refused. */
+MO_API int mo_numerics_version(void);
+
 /* ---- Log -------------------------------------------------------------------------------------- */
 
 typedef enum mo_log_level { MO_LOG_ERROR, MO_LOG_WARN, MO_LOG_INFO, MO_LOG_DEBUG } mo_log_level;
@@ -85,9 +89,10 @@ MO_API void mo_log_set(mo_log_fn fn, void *user, mo_log_level level);
 /* Called between pieces of a long work, on the thread that asked for it. Returns false to cancel. */
 typedef bool (*mo_progress_fn)(void *user, int64_t done_bytes, int64_t total_bytes);
 
-/* How keys and values are kept: the default F16, exact F32, Q8_0 (half of F16's memory, lossy), or I16 (codes of 16 bits with
- * a scale for each vector: F16's memory and a tenth of its error). */
-typedef enum mo_kv_type { MO_KV_F16, MO_KV_F32, MO_KV_Q8_0, MO_KV_I16 } mo_kv_type;
+/* How keys and values are kept: I16 (the default: codes of 16 bits with a scale for each vector, summed exactly), F32 (as they
+ * are, for comparisons: twice the memory, and slow), or Q8_0 (half of I16's memory, lossy). F16 is another word for I16, which has
+ * its memory and a tenth of its error. */
+typedef enum mo_kv_type { MO_KV_I16, MO_KV_F32, MO_KV_Q8_0, MO_KV_F16 = MO_KV_I16 } mo_kv_type;
 
 /* How weights that stay on disk are read: past the page cache, through it, or as measured when opened. */
 typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;

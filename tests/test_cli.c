@@ -196,6 +196,14 @@ static void test_eval(void **state)
     char command[512];
     snprintf(command, sizeof command, "cmp '%s/a' '%s/b'", folder, folder);
     assert_int_equal(system(command), 0);
+    /* The old name of a format: said once, and the same numbers. */
+    assert_int_equal(run("eval " TINY " --tokens ids --save-logits c"), 0);
+    assert_int_equal(run("eval " TINY " --tokens ids --save-logits d --kv f16"), 0);
+    const char *note = strstr(errors, "--kv f16 is another word for i16");
+    assert_non_null(note);
+    assert_null(strstr(note + 1, "--kv f16"));
+    snprintf(command, sizeof command, "cmp '%s/c' '%s/d'", folder, folder);
+    assert_int_equal(system(command), 0);
     assert_int_equal(run("eval " TINY " --tokens ids --compare a --kv q8_0 --json"), 0);
     json_t *root = parse_output();
     assert_true(json_real_value(json_object_get(root, "kl_divergence")) < 0.05);
@@ -210,7 +218,7 @@ static void test_eval(void **state)
     expect_failure("eval " TINY, 2, "--tokens");
     expect_failure("eval " TINY " ids --tokens ids", 2, "either");
     expect_failure("eval " TINY " ids --window 9 --ctx 8", 2, "--ctx 8");
-    expect_failure("eval " TINY " --tokens ids --kv f8", 2, "f16, f32, q8_0 or i16");
+    expect_failure("eval " TINY " --tokens ids --kv f8", 2, "i16, f32 or q8_0");
     expect_failure("eval " TINY " --tokens ids --isa abacus", 2, "scalar");
     expect_failure("eval " TINY " --tokens ids --ctx 3 --save-logits /dev/full", 1, "/dev/full");
     assert_int_equal(run("eval " TINY " ids"), 0);
@@ -848,7 +856,7 @@ static void test_plan(void **state)
     assert_non_null(strstr(errors, "are needed"));
     expect_failure("plan " PEBBLE " --ram 0", 2, "above 0");
     expect_failure("plan " PEBBLE " --ram much", 2, "a size such as 512M");
-    expect_failure("plan " PEBBLE " --kv f8", 2, "f16, f32, q8_0 or i16");
+    expect_failure("plan " PEBBLE " --kv f8", 2, "i16, f32 or q8_0");
     expect_failure("plan " PEBBLE " --machine none.json", 1, "none.json");
     write_file("odd.json", "{\"speed\": 5}", 12);
     expect_failure("plan " PEBBLE " --machine odd.json", 1, "speed");

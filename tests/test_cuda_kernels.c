@@ -177,7 +177,7 @@ static void draw_attention(mo_op *op)
     const int kv_heads = heads / ONE_OF(1, 2, 4);
     const int k_len = ONE_OF(32, 64, 80, 96, 128, 256, 512, 576);
     const int v_len = random_below(&seed, 4) ? k_len : ONE_OF(32, 64, 128, 256);
-    const int kv = ONE_OF(MO_KV_F16, MO_KV_F32, MO_KV_Q8_0, MO_KV_I16);
+    const int kv = ONE_OF(MO_KV_I16, MO_KV_F32, MO_KV_Q8_0);
     if (op->kind == MO_OP_HEADS) {
         op->heads = (mo_op_heads){
             .q = place(), .k = place(), .v = place(), .q_norm = place_or_none(), .k_norm = place_or_none()};

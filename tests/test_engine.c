@@ -177,7 +177,6 @@ static void oracle_logits(void **state)
         const double limit = models[i].quantized ? 5e-3 : 1e-6;
         check_oracle(&models[i], MO_KV_F32, 0, limit);
         check_oracle(&models[i], MO_KV_F32, 1, limit);
-        check_oracle(&models[i], MO_KV_F16, 0, models[i].quantized ? 5e-3 : 1e-5);
         check_oracle(&models[i], MO_KV_I16, 0, models[i].quantized ? 5e-3 : 3e-7);
     }
 }
@@ -190,7 +189,7 @@ static void same_bits(void **state)
     for (int i = 0; i < model_count; i++) {
         const oracle *o = &models[i];
         const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
-        for (int kv = MO_KV_F16; kv <= MO_KV_I16; kv++) {
+        for (int kv = 0; kv < MO_KV_TYPES; kv++) {
             const mo_kv_type type = (mo_kv_type)kv;
             float *want = logits_of(o, &(setting){.kv = type});
             setting others[8 + 2 * 8] = {
@@ -228,9 +227,9 @@ static void together(void **state)
         const oracle *o = &models[i];
         const setting set = {.batch = 16};
         mo_model *model = open_model(o->path, &set);
-        mo_session *alone = open_session(model, MO_KV_F16);
-        mo_session *a = open_session(model, MO_KV_F16);
-        mo_session *b = open_session(model, MO_KV_F16);
+        mo_session *alone = open_session(model, MO_KV_I16);
+        mo_session *a = open_session(model, MO_KV_I16);
+        mo_session *b = open_session(model, MO_KV_I16);
         sink want = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         sink got_a = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         sink got_b = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
@@ -263,6 +262,24 @@ static void together(void **state)
     }
 }
 
+/* States that older versions wrote, or others with another definition of the numbers: refused, with a sentence that says so. */
+static void refuse_other_numerics(const uint8_t *good, size_t size)
+{
+    enum { DIGITS_AT = 6, NUMERICS_AT = 8 };
+    for (int older = 0; older < 2; older++) {
+        uint8_t *bytes = malloc(size);
+        mo_snapshot *none = NULL;
+        mo_error err = {.detail = ""};
+        memcpy(bytes, good, size);
+        bytes[older ? DIGITS_AT + 1 : NUMERICS_AT] = older ? '1' : 77;
+        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &none, &err), MO_EFORMAT);
+        assert_null(none);
+        assert_non_null(
+            strstr(err.detail, older ? "version 1 of the numerics" : "version 77 of the numerics"));
+        free(bytes);
+    }
+}
+
 /* Saved at a position, restored elsewhere (through bytes too), edited and fed again. */
 static void snapshots_and_edits(void **state)
 {
@@ -272,8 +289,8 @@ static void snapshots_and_edits(void **state)
         const setting set = {.batch = 16};
         const size_t row = sizeof(float) * (size_t)o->vocab;
         mo_model *model = open_model(o->path, &set);
-        mo_session *a = open_session(model, MO_KV_F16);
-        mo_session *b = open_session(model, MO_KV_F16);
+        mo_session *a = open_session(model, MO_KV_I16);
+        mo_session *b = open_session(model, MO_KV_I16);
         float *want = malloc(row);
         mo_snapshot *snapshot = NULL, *again = NULL;
         uint8_t *bytes = NULL;
@@ -289,6 +306,8 @@ static void snapshots_and_edits(void **state)
             mo_snapshot *none = NULL;
             assert_int_not_equal(mo_snapshot_open_bytes(bytes, cut, &none, NULL), MO_OK);
         }
+
+        refuse_other_numerics(bytes, size);
 
         /* Another text in between must leave nothing behind. */
         int32_t other[ORACLE_TOKENS];
@@ -394,7 +413,7 @@ static void windows_keep_what_they_see(void **state)
         edited[LONG - 5] = (edited[LONG - 5] + 1) % (int32_t)o->vocab;
         mo_model *whole_model = open_model(o->path, &(setting){.context = 1024, .batch = 1024});
         mo_model *model = open_model(o->path, &(setting){.context = 1024, .batch = 16});
-        const mo_kv_type kv = i % 2 ? MO_KV_I16 : MO_KV_F16;
+        const mo_kv_type kv = i % 2 ? MO_KV_I16 : MO_KV_F32;
         mo_session *whole = open_session(whole_model, kv);
         mo_session *session = open_session(model, kv);
         const uint64_t kept = mo_session_bytes(model, NULL), all = mo_session_bytes(whole_model, NULL);
@@ -421,7 +440,7 @@ static void windows_keep_what_they_see(void **state)
 static void formats_share_a_step(void **state)
 {
     (void)state;
-    enum { BEFORE = 600, MORE = 4, FORMATS = MO_KV_I16 + 1 };
+    enum { BEFORE = 600, MORE = 4, FORMATS = MO_KV_TYPES };
     for (int i = 0; i < model_count; i += SANITIZED ? 4 : 2) {
         const oracle *o = &models[i];
         int32_t tokens[BEFORE + MORE];
@@ -493,8 +512,8 @@ static void shared_blocks_are_copied_before_a_step_writes(void **state)
             for (int t = 0; t < MORE; t++) {
                 more[j][t] = (int32_t)random_below(&seed, o->vocab);
             }
-            assert_int_equal(mo_state_init_in(&s[j], pool, e->spec, MO_KV_F16, 256, e->batch, NULL), MO_OK);
-            assert_int_equal(mo_state_init(&alone, e->spec, MO_KV_F16, 256, e->batch, NULL), MO_OK);
+            assert_int_equal(mo_state_init_in(&s[j], pool, e->spec, MO_KV_I16, 256, e->batch, NULL), MO_OK);
+            assert_int_equal(mo_state_init(&alone, e->spec, MO_KV_I16, 256, e->batch, NULL), MO_OK);
             step_state(e, &alone, text, BEGIN, got);
             step_state(e, &alone, more[j], MORE - 1, got);
             step_state(e, &alone, more[j] + MORE - 1, 1, want + j * o->vocab);
@@ -556,7 +575,7 @@ static void decoding_allocates_nothing(void **state)
     for (int i = 0; i < model_count; i++) {
         const oracle *o = &models[i];
         mo_model *model = open_model(o->path, &(setting){.batch = 16});
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         mo_sampler *sampler = NULL;
         const mo_sampler_options settings = mo_sampler_options_default();
         assert_int_equal(mo_sampler_open(&settings, o->vocab, &sampler, NULL), MO_OK);
@@ -651,13 +670,13 @@ static void a_removed_file_is_not_missed(void **state)
     const oracle *o = &models[0];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/model.gguf", folder);
-    float *want = logits_of(o, &(setting){.kv = MO_KV_F16});
+    float *want = logits_of(o, &(setting){.kv = MO_KV_I16});
     for (int map = 0; map < 2; map++) {
         snprintf(command, sizeof command, "cp '%s' '%s'", o->path, path);
         assert_int_equal(system(command), 0);
         mo_model *model = open_model(path, &(setting){.map = map});
         assert_int_equal(remove(path), 0);
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         feed(session, o->tokens, ORACLE_TOKENS, 0, NULL);
         assert_memory_equal(mo_session_logits(session), want + (ORACLE_TOKENS - 1) * o->vocab,
                             sizeof(float) * (size_t)o->vocab);
@@ -677,7 +696,7 @@ static void refusals(void **state)
     const size_t row = sizeof(float) * (size_t)o->vocab;
     mo_error err = {.detail = ""};
     mo_model *model = open_model(o->path, &set);
-    mo_session *a = open_session(model, MO_KV_F16);
+    mo_session *a = open_session(model, MO_KV_I16);
     mo_session *none = NULL;
     int32_t many[300] = {0};
     int64_t reached = 0;
@@ -702,7 +721,7 @@ static void refusals(void **state)
     assert_int_equal(
         mo_session_open(
             model,
-            &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_F16, .context = 1 << 20},
+            &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_I16, .context = 1 << 20},
             &none, &err),
         MO_EINVAL);
     assert_null(none);
@@ -762,7 +781,7 @@ static void cancelled_within_a_layer(void **state)
         const oracle *o = &models[m];
         const size_t row = sizeof(float) * (size_t)o->vocab;
         mo_model *model = open_model(o->path, &set);
-        mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+        mo_session *a = open_session(model, MO_KV_I16), *b = open_session(model, MO_KV_I16);
         mo_model_info info;
         mo_error err;
         mo_model_describe(model, &info, sizeof info);
@@ -796,29 +815,24 @@ static void fixed_fingerprints(void **state)
     (void)state;
     static const struct {
         const char *name;
-        uint64_t f16, i16; /* by the format of the cache */
+        uint64_t logits; /* with the default cache */
     } expected[] = {
 #include "engine_fingerprints.inc"
     };
     for (int i = 0; i < model_count; i++) {
-        uint64_t hash[2];
-        for (int n = 0; n < 2; n++) {
-            float *rows = logits_of(&models[i], &(setting){.kv = n ? MO_KV_I16 : MO_KV_F16});
-            hash[n] = fingerprint(rows, sizeof(float) * (size_t)(ORACLE_TOKENS * models[i].vocab));
-            free(rows);
-        }
+        float *rows = logits_of(&models[i], &(setting){.kv = MO_KV_I16});
+        const uint64_t hash = fingerprint(rows, sizeof(float) * (size_t)(ORACLE_TOKENS * models[i].vocab));
+        free(rows);
         if (getenv("MO_PRINT_FINGERPRINTS")) {
-            printf("    {\"%s\", 0x%016llxu, 0x%016llxu},\n", models[i].name, (unsigned long long)hash[0],
-                   (unsigned long long)hash[1]);
+            printf("    {\"%s\", 0x%016llxu},\n", models[i].name, (unsigned long long)hash);
             continue;
         }
         bool known = false;
         for (size_t n = 0; n < sizeof expected / sizeof *expected; n++) {
             if (strcmp(expected[n].name, models[i].name) == 0) {
                 known = true;
-                if (expected[n].f16 != hash[0] || expected[n].i16 != hash[1]) {
-                    fail_msg("%s: fingerprints %016llx %016llx", models[i].name, (unsigned long long)hash[0],
-                             (unsigned long long)hash[1]);
+                if (expected[n].logits != hash) {
+                    fail_msg("%s: fingerprint %016llx", models[i].name, (unsigned long long)hash);
                 }
             }
         }
@@ -884,8 +898,8 @@ static int32_t damage_token(const mo_model *model, const oracle *o, const char *
 static void fail_late(const oracle *o, const char *path, int32_t bad)
 {
     mo_model *model = open_model(path, &(setting){.batch = 16});
-    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
-    mo_session *alone = open_session(model, MO_KV_F16);
+    mo_session *a = open_session(model, MO_KV_I16), *b = open_session(model, MO_KV_I16);
+    mo_session *alone = open_session(model, MO_KV_I16);
     int calls = 0;
     int32_t damaged[ORACLE_TOKENS];
     mo_feed_report reports[2];
@@ -916,7 +930,7 @@ static void one_of_two_fails_late(void **state)
     snprintf(path, sizeof path, "%s/model.gguf", folder);
     for (int m = 0; m < model_count; m++) {
         mo_model *model = open_model(models[m].path, &(setting){.batch = 16});
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         const bool wanted = session->state.recurrent;
         const int32_t bad = wanted ? damage_token(model, &models[m], path) : 0;
         mo_session_close(session);
@@ -986,7 +1000,7 @@ static void cancelled_while_another_begins(void **state)
     const oracle *o = &models[0];
     const struct timespec moment = {.tv_nsec = 1000 * 1000};
     mo_model *model = open_model(o->path, &(setting){.batch = 16});
-    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+    mo_session *a = open_session(model, MO_KV_I16), *b = open_session(model, MO_KV_I16);
     mo_feed_report reports[2];
     int calls = 0;
     mo_feed feeds[2] = {counted_feed(a, o->tokens, &calls, &reports[0]),
@@ -1054,7 +1068,7 @@ static void feeds_that_make_no_sense_together(void **state)
     const oracle *o = &models[0];
     const mo_sampler_options sampling = mo_sampler_options_default();
     mo_model *model = open_model(o->path, &(setting){.batch = 16});
-    mo_session *a = open_session(model, MO_KV_F16), *b = open_session(model, MO_KV_F16);
+    mo_session *a = open_session(model, MO_KV_I16), *b = open_session(model, MO_KV_I16);
     mo_sampler *samplers[2];
     mo_feed_report reports[2];
     int calls = 0;

@@ -77,7 +77,7 @@ static mo_device_report run_with_rates(const oracle *o, double cpu, double link,
 {
     mo_device_report report;
     mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true});
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
     for (int64_t t = 1; t <= ORACLE_TOKENS; t++) {
         model->gpu->lanes.cpu_rate = mo_lane_rate_of(1.0 / cpu);
@@ -190,7 +190,7 @@ static int check_clock(mo_model *model, uint64_t steps, mo_device_report *r, mo_
 static void feed_alone(mo_model *model, const oracle *o, int64_t step)
 {
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     feed(session, o->tokens, ORACLE_TOKENS, step, &s);
     mo_session_close(session);
     free(s.rows);
@@ -323,7 +323,7 @@ static void sessions_share_the_device(void **state)
         const int64_t vram = vram_for(o, 0.5, 64) + ((int64_t)8 << 20);
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
         mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
-        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        mo_session *one = open_session(model, MO_KV_I16), *two = open_session(model, MO_KV_I16);
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         sink other = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         const mo_feed feeds[] = {{.size = sizeof(mo_feed),
@@ -368,7 +368,7 @@ static void many_sessions_decode_together(void **state)
         mo_session *sessions[SESSIONS];
         mo_feed feeds[SESSIONS];
         for (int j = 0; j < SESSIONS; j++) {
-            sessions[j] = open_session(model, MO_KV_F16);
+            sessions[j] = open_session(model, MO_KV_I16);
             feeds[j] = (mo_feed){.size = sizeof(mo_feed),
                                  .session = sessions[j],
                                  .tokens = o->tokens,
@@ -402,14 +402,14 @@ static void states_are_saved_and_restored(void **state)
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         mo_model *model = open_model(o->path, &(setting){.device = device_name});
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         feed(session, o->tokens, 20, 4, &s);
         assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
         feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
         const setting places[] = {{.device = device_name}, {.device = NULL}};
         for (int j = 0; j < 2; j++) {
             mo_model *again = open_model(o->path, &places[j]);
-            mo_session *next = open_session(again, MO_KV_F16);
+            mo_session *next = open_session(again, MO_KV_I16);
             memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
             assert_int_equal(mo_session_restore(next, snapshot, &err), MO_OK);
             feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
@@ -482,7 +482,7 @@ static void fallbacks_say_why(void **state)
                                                            .ram = (plan.least_bytes + plan.whole_bytes) / 2,
                                                            .cpu_moe = true,
                                                            .postfetch = MO_POSTFETCH_DOWN});
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     sink s = {.rows = calloc((size_t)TOKENS * 4096, sizeof(float)), .vocab = 4096};
     feed(session, tokens, TOKENS, 1, &s);
     check_clock(model, TOKENS, &r, layers);
@@ -536,7 +536,7 @@ static void a_refused_program_costs_only_speed(void **state)
         unsetenv("MORAINE_SIM");
         warnings = 0;
         mo_log_set(keep_warning, NULL, MO_LOG_WARN);
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         feed(session, o->tokens, ORACLE_TOKENS, cases[i].step, &s);
         mo_log_set(NULL, NULL, MO_LOG_WARN);
@@ -548,7 +548,7 @@ static void a_refused_program_costs_only_speed(void **state)
             strstr(warning, "cannot be built on the device: the simulated GPU was told to refuse"));
         assert_non_null(strstr(warning, "the CPU takes over, more slowly"));
         mo_session_close(session);
-        mo_session *next = open_session(model, MO_KV_F16); /* the CPU's */
+        mo_session *next = open_session(model, MO_KV_I16); /* the CPU's */
         feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         mo_session_close(next);
@@ -614,14 +614,14 @@ static void a_device_lost_while_sessions_open(void **state)
             mo_model *model = open_model(o->path, &(setting){.device = "sim", .cpu_moe = after % 2});
             mo_session *sessions[3] = {NULL};
             if (beside) {
-                sessions[0] = open_session(model, MO_KV_F16);
+                sessions[0] = open_session(model, MO_KV_I16);
                 feed(sessions[0], o->tokens, ORACLE_TOKENS / 2, 1, &s);
             }
             warnings = 0;
             mo_log_set(count_warnings, NULL, MO_LOG_WARN);
             mo_sim_arm(model->device, MO_SIM_LOST, after);
             for (int j = beside; j < 3; j++) {
-                sessions[j] = open_session(model, MO_KV_F16);
+                sessions[j] = open_session(model, MO_KV_I16);
             }
             mo_model_device(model, &report, sizeof report);
             assert_int_equal(report.lost, after < 3 - beside); /* a copy for each session */
@@ -697,7 +697,7 @@ static void a_failed_restore_leaves_nothing(void **state)
         middle = want + (SHORT - 1) * vocab;
         const float *last_other = want_other + (ORACLE_TOKENS - 1) * vocab;
         mo_model *model = open_model(o->path, &(setting){.device = "sim"});
-        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        mo_session *one = open_session(model, MO_KV_I16), *two = open_session(model, MO_KV_I16);
         expect_last(one, other, ORACLE_TOKENS, last_other, vocab);
         snapshot = copy_of(one);
         for (int after = 0; after < 40; after++) {
@@ -775,7 +775,7 @@ static void a_model_of_true_size(void **state)
     }
     mo_device_report report;
     mo_model *model = open_model(path, &(setting){.device = device_name, .threads = -1});
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     mo_model_info info;
     mo_model_describe(model, &info, sizeof info);
     const int64_t vocab = info.vocab;

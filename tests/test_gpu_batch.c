@@ -249,7 +249,7 @@ static place open_place(mo_checkpoint *model, const setting *options)
                                     .context = CONTEXT,
                                     .accelerator = mo_gpu_accelerator(p.gpu)};
     check(mo_engine_create(model, &with, &p.engine, &err), &err);
-    check(mo_engine_session_open(p.engine, MO_KV_F16, CONTEXT, &p.session, &err), &err);
+    check(mo_engine_session_open(p.engine, MO_KV_I16, CONTEXT, &p.session, &err), &err);
     count_anew();
     return p;
 }
@@ -283,7 +283,7 @@ static void begin_anew(place *p, int from, int to)
 {
     mo_error err = {.detail = ""};
     mo_session_close(p->session);
-    check(mo_engine_session_open(p->engine, MO_KV_F16, CONTEXT, &p->session, &err), &err);
+    check(mo_engine_session_open(p->engine, MO_KV_I16, CONTEXT, &p->session, &err), &err);
     count_anew();
     seen.fail_from = from;
     seen.fail_to = to;

@@ -39,7 +39,7 @@ static int64_t search_least(const char *path)
         fail_msg("%s", err.detail);
     }
     mo_device_report report = {0};
-    setting s = {.device = device_name, .kv = MO_KV_F16};
+    setting s = {.device = device_name, .kv = MO_KV_I16};
     int64_t low = 0, high = plan.device.least_bytes;
     while (strcmp(device_name, "sim") == 0 && high - low > 4096) {
         s.vram = (low + high) / 2;
@@ -66,7 +66,7 @@ static int64_t least_vram(const char *path, mo_device_report *report)
         known[i].bytes = search_least(path);
         known[i].path = path;
     }
-    const setting s = {.device = device_name, .vram = known[i].bytes, .kv = MO_KV_F16};
+    const setting s = {.device = device_name, .vram = known[i].bytes, .kv = MO_KV_I16};
     assert_true(opens(path, &s, report));
     return s.vram;
 }
@@ -83,7 +83,7 @@ static void no_cliff(void **state)
         assert_true(report.streamed_layers + report.host_layers > 0 || strcmp(device_name, "sim") != 0);
         for (int64_t vram = least; report.streamed_layers + report.host_layers > 0;
              vram += buffers / 4 + 4096) {
-            const setting s = {.device = device_name, .vram = vram, .kv = MO_KV_F16};
+            const setting s = {.device = device_name, .vram = vram, .kv = MO_KV_I16};
             assert_true(opens(models[i].path, &s, &report));
             assert_true(report.peak_bytes <= vram);
         }
@@ -135,7 +135,7 @@ static void kinds_of_steps_take_turns(void **state)
         float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
-        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        mo_session *one = open_session(model, MO_KV_I16), *two = open_session(model, MO_KV_I16);
         feed(one, o->tokens, 16, 16, &s);
         feed(one, o->tokens, 20, 1, &s);
         assert_int_equal(mo_snapshot_open(one, &snapshot, &err), MO_OK);
@@ -210,7 +210,7 @@ static void passages_are_counted(void **state)
     setenv("MORAINE_SIM", "link=1e12", 1);
     const int64_t vram = least_vram(o->path, &report);
     mo_model *model = open_model(o->path, &(setting){.device = device_name, .vram = vram});
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
     feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
     mo_model_device(model, &report, sizeof report);
@@ -244,7 +244,7 @@ static void plans_come_true(void **state)
         for (int j = 0; j <= 6; j++) {
             ask.vram_bytes = least + (whole - least) * j / 6;
             assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, sizeof plan, &err), MO_OK);
-            const setting s = {.device = "sim", .vram = ask.vram_bytes, .kv = MO_KV_F16};
+            const setting s = {.device = "sim", .vram = ask.vram_bytes, .kv = MO_KV_I16};
             assert_true(opens(models[i].path, &s, &report));
             assert_true(report.streamed_layers + report.host_layers <= plan.device.streamed_layers);
             assert_true(report.slots >= plan.device.slots);
@@ -306,12 +306,12 @@ static void lost_while_a_session_opens(void **state)
                 o->path, &(setting){.device = "sim", .vram = ceilings[n / 4], .ram = n % 2 ? ram : 0});
             sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
             if (n / 2 % 2) {
-                mo_session *before = open_session(model, MO_KV_F16);
+                mo_session *before = open_session(model, MO_KV_I16);
                 feed(before, o->tokens, 3, 1, &s);
                 mo_session_close(before);
             }
             mo_sim_arm(model->device, MO_SIM_LOST, 0);
-            mo_session *session = open_session(model, MO_KV_F16);
+            mo_session *session = open_session(model, MO_KV_I16);
             mo_model_device(model, &report, sizeof report);
             assert_true(report.lost);
             expect_despite_faults(o, session, want, false);
@@ -367,7 +367,7 @@ static bool refuses_a_program(const oracle *o, int64_t vram, int after, const fl
     setenv("MORAINE_SIM", text, 1);
     mo_model *model = open_model(o->path, &(setting){.device = "sim", .vram = vram});
     unsetenv("MORAINE_SIM");
-    mo_session *session = open_session(model, MO_KV_F16);
+    mo_session *session = open_session(model, MO_KV_I16);
     sink s = {.rows = calloc((size_t)(COUNT * o->vocab), sizeof(float)), .vocab = o->vocab};
     const mo_feed f = {.size = sizeof(mo_feed),
                        .session = session,

@@ -34,7 +34,7 @@ static void *come_and_go(void *ctx)
     const int64_t count = 3, vocab = g->o->vocab;
     sink s = {.rows = calloc((size_t)(count * vocab), sizeof(float)), .vocab = vocab};
     for (int i = 0; !atomic_load(&g->over); i++) {
-        mo_session *session = open_session(g->model, MO_KV_F16);
+        mo_session *session = open_session(g->model, MO_KV_I16);
         if (i % 2 == 0) {
             feed(session, g->o->tokens, count, 0, &s);
             g->differs |= memcmp(s.rows, g->want, sizeof(float) * (size_t)(count * vocab)) != 0;
@@ -77,7 +77,7 @@ static void sessions_come_and_go(void **state)
         assert_int_equal(pthread_create(&thread, NULL, come_and_go, &g), 0);
         assert_int_equal(pthread_create(&reports, NULL, read_reports, &reader), 0);
         for (int i = 0; i < TEXTS && atomic_load(&g.before) < GUESTS; i++) {
-            mo_session *session = open_session(model, MO_KV_F16);
+            mo_session *session = open_session(model, MO_KV_I16);
             feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
             assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
             mo_session_close(session);
@@ -133,7 +133,7 @@ static void a_device_lost_by_another_session(void **state)
         feeder f[2];
         pthread_t thread;
         for (int i = 0; i < 2; i++) {
-            f[i] = (feeder){.o = o, .session = open_session(model, MO_KV_F16)};
+            f[i] = (feeder){.o = o, .session = open_session(model, MO_KV_I16)};
             f[i].s = (sink){.rows = calloc(1, bytes), .vocab = o->vocab};
         }
         assert_int_equal(pthread_create(&thread, NULL, feed_all_tokens, &f[1]), 0);
@@ -185,7 +185,7 @@ static void reports_wait_for_no_step(void **state)
     for (int i = 0; i < 2; i++) {
         mo_error err = {.detail = ""};
         mo_model *model = open_model(o->path, &(setting){.device = device_name, .cpu_moe = true});
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         asking a = {.model = model};
         const mo_feed f = {.size = sizeof f,
                            .session = session,
@@ -214,7 +214,7 @@ static void a_cancelled_step_ends_between_layers(void **state)
     for (int i = 0; i < 2; i++) {
         mo_error err = {.detail = ""};
         mo_model *model = open_model(o->path, &(setting){.device = devices[i]});
-        mo_session *session = open_session(model, MO_KV_F16);
+        mo_session *session = open_session(model, MO_KV_I16);
         sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
         feed(session, o->tokens, 10, 0, &s);
         asking a = {.model = model, .cancels = session, .at = 0};
@@ -246,7 +246,7 @@ static void a_step_goes_on_for_the_others(void **state)
     for (int i = 0; i < 2; i++) {
         mo_error err = {.detail = ""};
         mo_model *model = open_model(o->path, &(setting){.device = devices[i]});
-        mo_session *one = open_session(model, MO_KV_F16), *two = open_session(model, MO_KV_F16);
+        mo_session *one = open_session(model, MO_KV_I16), *two = open_session(model, MO_KV_I16);
         asking a = {.model = model, .cancels = two, .at = 0};
         const mo_feed feeds[] = {{.size = sizeof(mo_feed),
                                   .session = one,

@@ -625,7 +625,7 @@ static void unusable_profiles(void **state)
     mo_session *session = NULL;
     check_status(
         mo_session_open(
-            model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_F16, .context = 16},
+            model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = MO_KV_I16, .context = 16},
             &session, &err),
         &err);
     const int32_t some[2] = {1, 2};

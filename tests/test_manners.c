@@ -142,7 +142,7 @@ static void signals_end_every_command(void **state)
         "bench --prefill 30000 --device sim --rounds 64",
         "bench --parallel 8 --prefill 4000 --decode 200 --rounds 64",
         "bench --parallel 40 --prefill 16 --decode 4000 --rounds 64",
-        "run -p 'Tell me a story.' --ignore-eos -c 100000 --mmap --kv i16",
+        "run -p 'Tell me a story.' --ignore-eos -c 100000 --mmap --kv f32",
         "replay trace --step 1 --budget 10%,15%,20%,25%,30%,40%,50%,60%,70%,80%",
         "probe --dry",
         "synth qwen3-30b-a3b --layers 6 --threads 1 -o made",

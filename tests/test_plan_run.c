@@ -201,7 +201,7 @@ static bool holds(const setting *s)
 /* Other settings for each step of a sweep. */
 static void vary(setting *s, uint64_t *seed)
 {
-    static const mo_kv_type kinds[] = {MO_KV_F16, MO_KV_Q8_0, MO_KV_F32, MO_KV_I16};
+    static const mo_kv_type kinds[] = {MO_KV_I16, MO_KV_Q8_0, MO_KV_F32, MO_KV_I16};
     s->context = 64 + random_below(seed, 600);
     s->batch = 1 + random_below(seed, 96);
     s->kv = kinds[random_below(seed, 4)];

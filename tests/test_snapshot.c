@@ -211,10 +211,10 @@ static void *walk(void *user)
 
 static void walk_alone(const char *device)
 {
-    static const mo_kv_type kinds[] = {MO_KV_F16, MO_KV_F32, MO_KV_Q8_0, MO_KV_I16};
+    static const mo_kv_type kinds[] = {MO_KV_I16, MO_KV_F32, MO_KV_Q8_0};
     for (int i = 0; i < FAMILIES; i++) {
         const oracle *o = find_model(families[i]);
-        for (int k = 0; o && k < 4; k++) {
+        for (int k = 0; o && k < 3; k++) {
             world w;
             const mo_model_options options = settings(device, kinds[k]);
             open_world(&w, o, &options);
@@ -255,7 +255,7 @@ static void several_threads(const char *device)
         world w;
         walker me[THREADS];
         pthread_t threads[THREADS];
-        mo_model_options options = settings(device, MO_KV_F16);
+        mo_model_options options = settings(device, MO_KV_I16);
         options.sessions = SESSIONS * THREADS;
         open_world(&w, o, &options);
         for (int t = 0; t < THREADS; t++) {
@@ -297,7 +297,7 @@ static void sixteen_take_little_more_than_one(const char *device)
         int32_t *text = malloc(sizeof *text * (LONG + 1));
         uint64_t seed = 3;
         mo_error err = {.detail = ""};
-        mo_model_options options = settings(device, MO_KV_F16);
+        mo_model_options options = settings(device, MO_KV_I16);
         options.context = LONG + 100;
         options.batch = 512;
         options.sessions = MANY;
@@ -307,7 +307,7 @@ static void sixteen_take_little_more_than_one(const char *device)
         }
         mo_model *model = open_with(o, &options);
         for (int j = 0; j < MANY; j++) {
-            s[j] = open_session(model, MO_KV_F16);
+            s[j] = open_session(model, MO_KV_I16);
         }
         mo_feed f = {.size = sizeof f, .session = s[0], .tokens = text, .count = LONG};
         assert_int_equal(mo_session_feed(&f, &err), MO_OK);
@@ -353,10 +353,10 @@ static void bytes_of_a_snapshot_are_told(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     world w;
-    const mo_model_options options = settings(NULL, MO_KV_F16);
+    const mo_model_options options = settings(NULL, MO_KV_I16);
     uint64_t all, alone;
     open_world(&w, o, &options);
-    mo_session *s = open_session(w.model, MO_KV_F16);
+    mo_session *s = open_session(w.model, MO_KV_I16);
     assert_true(feed_text(&w, s, 0, 200, 0));
     const int64_t held = kept(w.model).session_bytes;
     mo_snapshot *snapshot = open_snapshot(s);
@@ -387,7 +387,7 @@ static void out_of_blocks(const char *device)
     for (int i = 0; i < FAMILIES; i++) {
         const oracle *o = find_model(families[i]);
         world w;
-        mo_model_options options = settings(device, MO_KV_F16);
+        mo_model_options options = settings(device, MO_KV_I16);
         mo_error err = {.detail = ""};
         mo_snapshot *hoard[64] = {NULL};
         int hoarded = 0;
@@ -397,10 +397,10 @@ static void out_of_blocks(const char *device)
         options.sessions = 2;
         options.kept_bytes = options.kept_device_bytes = 1 << 20;
         open_world(&w, o, &options);
-        mo_session *s = open_session(w.model, MO_KV_F16), *beside = open_session(w.model, MO_KV_F16);
+        mo_session *s = open_session(w.model, MO_KV_I16), *beside = open_session(w.model, MO_KV_I16);
         assert_true(feed_text(&w, s, 0, 130, 0));
         assert_true(feed_text(&w, beside, 1, 140, 0));
-        mo_session *third = open_session(w.model, MO_KV_F16); /* beyond the plan; it hoards */
+        mo_session *third = open_session(w.model, MO_KV_I16); /* beyond the plan; it hoards */
         uint64_t seed = 5;
         mo_status status = MO_OK;
         while (status == MO_OK) {
@@ -474,10 +474,10 @@ static void unplanned_snapshots_take_more_memory(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     world w;
-    const mo_model_options options = settings(NULL, MO_KV_F16);
+    const mo_model_options options = settings(NULL, MO_KV_I16);
     mo_snapshot *snapshots[12];
     open_world(&w, o, &options);
-    mo_session *s = open_session(w.model, MO_KV_F16);
+    mo_session *s = open_session(w.model, MO_KV_I16);
     const int64_t total = kept(w.model).total_bytes;
     for (int i = 0; i < 12; i++) {
         assert_true(feed_text(&w, s, i % TEXTS, 1, 0)); /* forgets the rest */
@@ -508,12 +508,12 @@ static void the_first_positions_alone(void **state)
         const oracle *o = find_model(families[i]);
         world w;
         mo_error err = {.detail = ""};
-        const mo_model_options options = settings(NULL, MO_KV_F16);
+        const mo_model_options options = settings(NULL, MO_KV_I16);
         if (!o) {
             continue;
         }
         open_world(&w, o, &options);
-        mo_session *s = open_session(w.model, MO_KV_F16), *to = open_session(w.model, MO_KV_F16);
+        mo_session *s = open_session(w.model, MO_KV_I16), *to = open_session(w.model, MO_KV_I16);
         assert_true(feed_text(&w, s, 0, 400, 0));
         mo_snapshot *snapshot = open_snapshot(s);
         const int64_t least = mo_snapshot_least(snapshot);
@@ -553,7 +553,7 @@ static void sessions_of_other_sizes(void **state)
         const oracle *o = find_model(families[i]);
         world w;
         mo_error err = {.detail = ""};
-        const mo_model_options options = settings(NULL, MO_KV_F16);
+        const mo_model_options options = settings(NULL, MO_KV_I16);
         static const int64_t contexts[] = {CONTEXT, 300, 220, 330};
         if (!o) {
             continue;
@@ -594,13 +594,13 @@ static void snapshots_are_spilled(void **state)
         const oracle *o = find_model(families[i]);
         world w;
         mo_error err = {.detail = ""};
-        mo_model_options options = settings(device_name, MO_KV_F16);
+        mo_model_options options = settings(device_name, MO_KV_I16);
         if (!o) {
             continue;
         }
         options.kept_bytes = options.kept_device_bytes = (int64_t)8 << 20;
         open_world(&w, o, &options);
-        mo_session *s = open_session(w.model, MO_KV_F16);
+        mo_session *s = open_session(w.model, MO_KV_I16);
         assert_true(feed_text(&w, s, 0, 300, 0));
         mo_snapshot *snapshot = open_snapshot(s);
         assert_true(mo_snapshot_on_device(snapshot));
@@ -611,7 +611,7 @@ static void snapshots_are_spilled(void **state)
         assert_false(mo_snapshot_on_device(snapshot));
         assert_int_equal(kept(w.model).snapshot_bytes, 0);
         assert_true(kept(w.model).spilled_bytes > 0);
-        s = open_session(w.model, MO_KV_F16);
+        s = open_session(w.model, MO_KV_I16);
         assert_int_equal(mo_session_restore(s, snapshot, &err), MO_OK);
         mo_snapshot *again = open_snapshot(s);
         mo_snapshot_close(snapshot);
@@ -639,10 +639,10 @@ static void a_lost_device_takes_its_snapshots(void **state)
         if (!o || strcmp(device_name, "sim") != 0) {
             continue;
         }
-        mo_model_options options = settings(device_name, MO_KV_F16);
+        mo_model_options options = settings(device_name, MO_KV_I16);
         options.kept_bytes = (int64_t)8 << 20;
         open_world(&w, o, &options);
-        mo_session *s = open_session(w.model, MO_KV_F16);
+        mo_session *s = open_session(w.model, MO_KV_I16);
         assert_true(feed_text(&w, s, 0, 200, 0));
         mo_snapshot *there = open_snapshot(s), *here = open_snapshot(s);
         assert_int_equal(mo_snapshot_spill(here, &err), MO_OK);

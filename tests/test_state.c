@@ -18,7 +18,7 @@ static void a_block_holds_each_vector_once(void **test)
 {
     (void)test;
     static const mo_kv_shape shapes[] = {
-        {MO_KV_F16, 1, 64, 64}, {MO_KV_F32, 3, 5, 7}, {MO_KV_Q8_0, 2, 128, 96}, {MO_KV_Q8_0, 4, 20, 33}};
+        {MO_KV_F32, 1, 64, 64}, {MO_KV_F32, 3, 5, 7}, {MO_KV_Q8_0, 2, 128, 96}, {MO_KV_Q8_0, 4, 20, 33}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const mo_kv_shape s = shapes[i];
         const int64_t bytes = mo_kv_block_bytes(s);
@@ -61,6 +61,17 @@ static void fill_spec(mo_model_spec *spec, mo_layer layers[LAYERS], bool recurre
     *spec = (mo_model_spec){.layer_count = LAYERS, .layers = layers};
 }
 
+static void write_vector(const mo_kv_head *kv, int64_t u, bool value, uint64_t *seed)
+{
+    const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
+    uint8_t row[256];
+    assert_true(bytes <= (int64_t)sizeof row);
+    for (int64_t j = 0; j < bytes; j++) {
+        row[j] = (uint8_t)random_next(seed);
+    }
+    mo_kv_codes_in(kv, u, value, row);
+}
+
 /* What a step leaves: `count` positions more, of bytes that depend on the text so far. */
 static void grow(mo_state *s, int64_t count, uint64_t text)
 {
@@ -77,12 +88,8 @@ static void grow(mo_state *s, int64_t count, uint64_t text)
         for (int h = 0; !l->recurrent && h < l->kv.heads; h++) {
             const mo_kv_head kv = mo_state_head(s, i, h);
             for (int64_t u = s->length; u < s->length + count; u++) {
-                for (int64_t j = 0; j < kv.k_bytes; j++) {
-                    mo_kv_key(&kv, u)[j] = (uint8_t)random_next(&seed);
-                }
-                for (int64_t j = 0; j < kv.v_bytes; j++) {
-                    mo_kv_value(&kv, u)[j] = (uint8_t)random_next(&seed);
-                }
+                write_vector(&kv, u, false, &seed);
+                write_vector(&kv, u, true, &seed);
             }
         }
     }
@@ -121,7 +128,7 @@ static void share(mo_state *to, mo_state *from)
 
 static void open_state(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec)
 {
-    assert_int_equal(mo_state_init_in(s, pool, spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
+    assert_int_equal(mo_state_init_in(s, pool, spec, MO_KV_I16, CONTEXT, BATCH, NULL), MO_OK);
 }
 
 /* ---- Sharing ----------------------------------------------------------------------------------- */
@@ -150,7 +157,7 @@ static void forks_do_not_see_each_other(void **test)
         mo_block_pool *pool = open_pool(&spec, &(mo_state_size){.sessions = 3});
         for (int i = 0; i < 3; i++) {
             open_state(&s[i], pool, &spec);
-            assert_int_equal(mo_state_init(&alone[i], &spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
+            assert_int_equal(mo_state_init(&alone[i], &spec, MO_KV_I16, CONTEXT, BATCH, NULL), MO_OK);
         }
         for (int i = 0; i < 5; i++) {
             grow(&s[0], BATCH, (uint64_t)i);
@@ -339,7 +346,7 @@ static void states_beyond_the_plan_bring_their_own(void **test)
         mo_blocks kept;
         for (int i = 0; i < 5; i++) {
             const int64_t context = i < 2 ? CONTEXT : 200 + 150 * ((i + round) % 4);
-            assert_int_equal(mo_state_init_in(&s[i], pool, &spec, MO_KV_F16, context, BATCH, NULL), MO_OK);
+            assert_int_equal(mo_state_init_in(&s[i], pool, &spec, MO_KV_I16, context, BATCH, NULL), MO_OK);
             grow(&s[i], BATCH, (uint64_t)i);
         }
         assert_true(mo_block_pool_count(pool).total > mo_state_pool_bytes(&spec, &size));
@@ -369,8 +376,8 @@ static void saved_windows_go_back_as_far_as_they_see(void **test)
     mo_layer layers[LAYERS];
     mo_state a, b;
     fill_spec(&spec, layers, false);
-    assert_int_equal(mo_state_init(&a, &spec, MO_KV_F16, CONTEXT, BATCH, NULL), MO_OK);
-    assert_int_equal(mo_state_init(&b, &spec, MO_KV_F16, 700, 300, NULL), MO_OK);
+    assert_int_equal(mo_state_init(&a, &spec, MO_KV_I16, CONTEXT, BATCH, NULL), MO_OK);
+    assert_int_equal(mo_state_init(&b, &spec, MO_KV_I16, 700, 300, NULL), MO_OK);
     for (int i = 0; i < 10; i++) {
         grow(&a, BATCH, (uint64_t)i);
     }

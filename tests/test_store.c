@@ -104,7 +104,7 @@ static void rig_open(rig *r, const char *path, const setting *s)
     const mo_engine_options options = {
         .kernels = kernels, .pool = r->pool, .batch = 32, .context = 256, .tiers = r->tiers};
     check_status(mo_engine_create(r->model, &options, &r->engine, &r->err), &r->err);
-    check_status(mo_engine_session_open(r->engine, MO_KV_F16, 256, &r->session, &r->err), &r->err);
+    check_status(mo_engine_session_open(r->engine, MO_KV_I16, 256, &r->session, &r->err), &r->err);
 }
 
 static void rig_close(rig *r)

@@ -248,7 +248,7 @@ def test_session_of_another_model():
     other = path("other.gguf")
     subprocess.run([PROGRAM, "quantize", "models/pebble.gguf", other, "--rest", "f16"], env=environment, check=True,
                    capture_output=True)
-    for arguments, words in (([other], "another model"), (["--kv", "f32"], "--kv f16"), (["--ctx", "16"], "--ctx 16")):
+    for arguments, words in (([other], "another model"), (["--kv", "f32"], "--kv i16"), (["--ctx", "16"], "--ctx 16")):
         ended = run("-p", "x", "-n", "4", "--session", s, *arguments)
         assert ended.returncode == 1 and words in ended.err and ended.out == "", ended
         with open(s, "rb") as f:
@@ -268,6 +268,10 @@ def test_damaged_sessions():
             f.write(bad)
         ended = run("-p", "x", "-n", "4", "--session", s, "nowhere.gguf")  # before a model is looked for
         assert ended.returncode == 1 and ended.out == "" and s in ended.err, ended
+    with open(s, "wb") as f:
+        f.write(good[:6] + b"01" + good[8:])
+    ended = run("-p", "x", "-n", "4", "--session", s, "nowhere.gguf")
+    assert ended.returncode == 1 and "another version of moraine" in ended.err, ended
     ended = run("-p", "x", "--session", FOLDER, "nowhere.gguf")
     assert ended.returncode == 1 and FOLDER in ended.err, ended
     ended = run("-p", "x", "--session", path("none/x"), "nowhere.gguf")

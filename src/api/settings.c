@@ -1,6 +1,7 @@
 #include "api/settings.h"
 
 #include "base/status.h"
+#include "numeric/kv.h"
 #include "store/disk/read.h"
 
 enum { THREADS_MOST = 1024, BATCH_MOST = 65536, CONTEXT_MOST = 1 << 24 };
@@ -62,8 +63,8 @@ static bool within(int value, int most)
 
 mo_status mo_settings_check(const mo_settings *s, mo_error *err)
 {
-    if (!within((int)s->kv, MO_KV_I16)) {
-        return mo_fail(err, MO_EINVAL, "`kv` must be f16, f32, q8_0 or i16, not number %d", (int)s->kv);
+    if (!within((int)s->kv, MO_KV_TYPES - 1)) {
+        return mo_fail(err, MO_EINVAL, "`kv` must be i16, f32 or q8_0, not number %d", (int)s->kv);
     }
     if (!within((int)s->io, MO_IO_CACHED)) {
         return mo_fail(err, MO_EINVAL, "`io` must be auto, direct or cached, not number %d", (int)s->io);

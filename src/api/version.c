@@ -3,6 +3,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
+#include "numeric/version.h"
 
 const char *mo_version(void)
 {
@@ -18,6 +19,11 @@ mo_status mo_version_check(int header_version, mo_error *err)
                 : mo_fail(err, MO_EUNSUPPORTED,
                           "the program was compiled for moraine %d.%d, the library is %s; build it again",
                           major, minor, mo_version());
+}
+
+int mo_numerics_version(void)
+{
+    return MO_NUMERICS;
 }
 
 void mo_free(void *memory)

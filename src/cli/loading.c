@@ -8,17 +8,35 @@
 #include "signals.h"
 #include "terminal.h"
 
+/* Once, however often a command asks. */
+static void note_f16(const char *command)
+{
+    static bool said;
+    if (!said) {
+        fprintf(stderr,
+                "moraine %s: --kv f16 is another word for i16 now: the same memory, a tenth of the error, "
+                "and sums "
+                "that matrix units can make\n",
+                command);
+    }
+    said = true;
+}
+
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
 {
-    static const char *const names[] = {
-        [MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0", [MO_KV_I16] = "i16"};
+    static const char *const names[] = {[MO_KV_I16] = "i16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
+    if (strcmp(l->kv, "f16") == 0) {
+        note_f16(command);
+        *out = MO_KV_I16;
+        return true;
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(l->kv, names[i]) == 0) {
             *out = (mo_kv_type)i;
             return true;
         }
     }
-    fprintf(stderr, "moraine %s: --kv is f16, f32, q8_0 or i16, not %s\n", command, l->kv);
+    fprintf(stderr, "moraine %s: --kv is i16, f32 or q8_0, not %s\n", command, l->kv);
     return false;
 }
 

@@ -31,7 +31,7 @@ typedef struct cli_loading {
 
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
-        .kv = "f16", .predict = "on", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,            \
+        .kv = "i16", .predict = "on", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,            \
         .learning = CLI_LEARNING_DEFAULT                                                                     \
     }
 
@@ -88,8 +88,8 @@ typedef struct cli_loading {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "FORMAT",                                                                                           \
-         "how keys and values are kept: f16, f32 (exact), q8_0 (half the memory, lossy) or i16 (nearly "     \
-         "exact) (f16)",                                                                                     \
+         "how keys and values are kept: i16 (nearly exact), f32 (exact, slow) or q8_0 (half the memory, "    \
+         "lossy) (i16)",                                                                                     \
          &(l).kv,                                                                                            \
          0,                                                                                                  \
          0},                                                                                                 \

@@ -310,8 +310,7 @@ int cli_plan(int argc, char **argv)
          "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
         {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (512)", &l.batch, 1,
          65536},
-        {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: f16, f32, q8_0 or i16 (f16)", &l.kv, 0,
-         0},
+        {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: i16, f32 or q8_0 (i16)", &l.kv, 0, 0},
         {"machine", 0, CLI_TEXT, "FILE",
          "plan for another machine: JSON with ram_bytes, ram_bytes_s, disk_bytes_s and others, as moraine "
          "probe "

@@ -24,9 +24,9 @@ typedef struct header {
     uint64_t check; /* of both */
 } header;
 
-static const char session_magic[8] = {'M', 'O', 'S', 'E', 'S', 'S', '0', '1'};
-static const char *const kv_names[] = {
-    [MO_KV_F16] = "f16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0", [MO_KV_I16] = "i16"};
+static const char session_magic[8] = {'M', 'O', 'S', 'E', 'S', 'S', '0', '2'};
+enum { SESSION_KIND = 6 }; /* bytes of it that all versions have */
+static const char *const kv_names[] = {[MO_KV_I16] = "i16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
 
 struct cli_session_file {
     const char *command, *path;
@@ -63,12 +63,17 @@ static bool parse(cli_session_file *f, size_t size)
 {
     header *h = &f->head;
     if (size < sizeof *h || memcmp(f->bytes, session_magic, sizeof session_magic) != 0) {
-        return damaged(f, "is not a session file, or one of another version; name another file");
+        return damaged(
+            f, size >= SESSION_KIND && memcmp(f->bytes, session_magic, SESSION_KIND) == 0
+                   ? "is a session of another version of moraine, whose numbers differ; begin a new one "
+                     "in another file"
+                   : "is not a session file; name another file");
     }
     memcpy(h, f->bytes, sizeof *h);
     const size_t rest = size - sizeof *h;
     const char *text = f->bytes + sizeof *h;
-    if (h->kv > MO_KV_I16 || h->text_bytes > rest || h->state_bytes != rest - h->text_bytes ||
+    if (h->kv >= sizeof kv_names / sizeof *kv_names || h->text_bytes > rest ||
+        h->state_bytes != rest - h->text_bytes ||
         h->check !=
             check_of(check_of(h->fingerprint, text, h->text_bytes), text + h->text_bytes, h->state_bytes)) {
         return damaged(f, "is damaged or cut short; begin a new session");
@@ -258,7 +263,7 @@ static const char *foreign(const char *path)
         return strerror(errno);
     }
     const bool session = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
-                         memcmp(magic, session_magic, sizeof magic) == 0;
+                         memcmp(magic, session_magic, SESSION_KIND) == 0; /* of any version */
     close(fd);
     return session ? NULL : "it is there and is not a session file; name another, or remove it";
 }

@@ -5,20 +5,24 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "engine/snapshot.h"
+#include "numeric/version.h"
 
 typedef struct header {
     char magic[8];
+    int64_t numerics; /* MO_NUMERICS of who wrote it */
     int64_t kv, vocab, layers, length;
     uint64_t state_bytes;
     uint64_t has_logits;
 } header;
 
-static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
+static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '2'};
+static const char older_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
 
 static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_bytes, uint8_t **bytes,
                       size_t *size, mo_error *err)
 {
-    header h = {.kv = s->kv,
+    header h = {.numerics = MO_NUMERICS,
+                .kv = s->kv,
                 .vocab = s->vocab,
                 .layers = s->layers,
                 .length = s->mark.length,
@@ -58,17 +62,32 @@ mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size,
     return status;
 }
 
+/* Its keys and values are not what this version would have computed, and may be laid out otherwise. */
+static mo_status of_other_numerics(int64_t version, mo_error *err)
+{
+    return mo_fail(
+        err, MO_EFORMAT,
+        "the saved state was computed by version %lld of the numerics, this library has version %d; "
+        "begin a new session and feed its tokens again",
+        (long long)version, MO_NUMERICS);
+}
+
 mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
     header h;
     *out = NULL;
     if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
-        return mo_fail(err, MO_EFORMAT, "this is not a saved state of a session, or one of another version");
+        return size >= sizeof older_magic && memcmp(bytes, older_magic, sizeof older_magic) == 0
+                   ? of_other_numerics(1, err)
+                   : mo_fail(err, MO_EFORMAT, "this is not a saved state of a session");
     }
     memcpy(&h, bytes, sizeof h);
+    if (h.numerics != MO_NUMERICS) {
+        return of_other_numerics(h.numerics, err);
+    }
     const uint64_t rest = size - sizeof h;
-    const bool sane = h.kv >= MO_KV_F16 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
+    const bool sane = h.kv >= 0 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
                       h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
     if (!sane ||
         rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {

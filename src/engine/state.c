@@ -110,7 +110,7 @@ int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t bat
 {
     int64_t entries = 0;
     for (int i = 0; i < spec->layer_count; i++) {
-        entries += describe(&spec->layers[i], MO_KV_F16, context, batch).length;
+        entries += describe(&spec->layers[i], MO_KV_I16, context, batch).length;
     }
     return entries;
 }

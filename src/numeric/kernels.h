@@ -68,7 +68,7 @@ typedef struct mo_kernels {
     void (*rope)(float *x, const float *c, const float *s, int64_t n_rot, bool neox);
 
     /* Writes one head's key or value into the cache; false when a value is not finite in the format
-     * (F16 overflow): the caller reports it and names --kv f32. */
+     * (Q8_0's scale overflows): the caller reports it and names --kv f32. */
     bool (*kv_write)(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
 
     /* One chunk of attention for the queries of `count` tokens, `heads` of each that share the KV head; each token

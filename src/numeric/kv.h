@@ -25,7 +25,7 @@
 
 enum {
     MO_KV_BLOCK = 128, /* positions of a block */
-    MO_KV_TYPES = MO_KV_I16 + 1,
+    MO_KV_TYPES = MO_KV_Q8_0 + 1,
     MO_KV_UNIT = 16,      /* bytes that a sum of I16 takes together */
     MO_KV_LONGEST = 1024, /* values of a vector of I16 */
     MO_CHUNK =
@@ -46,10 +46,7 @@ MO_ANYWHERE int mo_kv_partial(int type, int v_len)
 /* Bytes of one head's vector of n values in a format; of I16 as it is saved: both planes, then the scale. */
 MO_ANYWHERE int mo_kv_bytes(int type, int n)
 {
-    return type == MO_KV_F32   ? 4 * n
-           : type == MO_KV_F16 ? 2 * n
-           : type == MO_KV_I16 ? 2 * n + 4
-                               : n + 2 * ((n + 31) / 32);
+    return type == MO_KV_F32 ? 4 * n : type == MO_KV_I16 ? 2 * n + 4 : n + 2 * ((n + 31) / 32);
 }
 
 /* A length in whole units. */

@@ -157,9 +157,9 @@ static void free_engine(srv_engine *e)
 
 void srv_engine_key(const srv_engine *e, bool weights, char *key, size_t size)
 {
-    /* The library's version stands for that of its numerics: a step of another may give other bits. */
-    snprintf(key, size, "moraine %s, model %016llx %016llx, kv %d", mo_version(),
-             (unsigned long long)e->info.fingerprint,
+    /* A step of another version may give other bits. */
+    snprintf(key, size, "moraine %s, numerics %d, model %016llx %016llx, kv %d", mo_version(),
+             mo_numerics_version(), (unsigned long long)e->info.fingerprint,
              (unsigned long long)(weights ? srv_weights(e->info.path) : 0), (int)e->options.kv);
 }
 

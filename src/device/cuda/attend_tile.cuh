@@ -16,9 +16,9 @@ enum { ROW_ABSENT, ROW_FIRST, ROW_JOINS };
 template <int LENGTH, int ROWS> struct tile {
     static constexpr int KEYS = MO_TILE_KEYS;
     static constexpr int TR = 4,
-                         TK = ROWS * KEYS / MO_TILE_THREADS / TR;        /* scores of a thread: rows x keys */
-    static constexpr int VR = ROWS * LENGTH / MO_TILE_THREADS / 4;       /* values of a thread: rows x 4 */
-    static constexpr int RAW = LENGTH * KEYS * 2 / 16 / MO_TILE_THREADS; /* F16: 16-byte pieces of a thread */
+                         TK = ROWS * KEYS / MO_TILE_THREADS / TR;      /* scores of a thread: rows x keys */
+    static constexpr int VR = ROWS * LENGTH / MO_TILE_THREADS / 4;     /* values of a thread: rows x 4 */
+    static constexpr int PIECES = LENGTH * KEYS / 8 / MO_TILE_THREADS; /* of a thread, see tile_piece() */
     static constexpr float UNSEEN = -1.0f;
     float *q;     /* [LENGTH][ROWS], or codes [LENGTH / 4][ROWS] */
     float *dq;    /* [LENGTH / 32][ROWS] scales of codes */
@@ -95,8 +95,8 @@ static __device__ __forceinline__ void tile_load_query_codes(const mo_op_attend 
 
 /* ---- Keys and values -------------------------------------------------------------------------- */
 
-/* Thread's piece i of the tile's bytes in F16: eight elements of a position. Neighbouring lanes take four pieces of each
- * of eight positions, so that reads come in runs of 64 bytes and, with the swizzle, writes of columns miss each other. */
+/* Thread's piece i of the tile: eight elements of a position. Neighbouring lanes take four pieces of each
+ * of eight positions, so that reads come in runs and, with the swizzle, writes of columns miss each other. */
 template <int LENGTH> static __device__ __forceinline__ void tile_piece(int i, int *u, int *e)
 {
     const int lane = threadIdx.x & 31;
@@ -108,21 +108,6 @@ template <int LENGTH> static __device__ __forceinline__ void tile_piece(int i, i
 static __device__ __forceinline__ int tile_column(int e, int u)
 {
     return e * MO_TILE_KEYS + (u ^ (e / 8 % 4 * 8));
-}
-
-template <int LENGTH, int ROWS>
-static __device__ __forceinline__ void tile_fetch(const tile_chunk &c, bool values, int first, uint4 *raw)
-{
-    const uint8_t *from = values ? mo_span_values(c.span, first, 0) : mo_span_keys(c.span, first);
-    MO_UNROLL()
-    for (int i = 0; i < tile<LENGTH, ROWS>::RAW; i++) {
-        int u, e;
-        tile_piece<LENGTH>(i, &u, &e);
-        raw[i] = make_uint4(0, 0, 0, 0);
-        if (first + u >= c.from && first + u < c.to) {
-            raw[i] = *(const uint4 *)(from + (int64_t)(first + u) * (2 * LENGTH) + 2 * e);
-        }
-    }
 }
 
 /* Eight elements of position u of the tile, from e on. */
@@ -141,31 +126,11 @@ static __device__ __forceinline__ void tile_put(const tile<LENGTH, ROWS> &t, boo
     }
 }
 
-template <int LENGTH, int ROWS>
-static __device__ __forceinline__ void tile_store_f16(const tile<LENGTH, ROWS> &t, bool values,
-                                                      const uint4 *raw)
-{
-    MO_UNROLL()
-    for (int i = 0; i < tile<LENGTH, ROWS>::RAW; i++) {
-        int u, e;
-        tile_piece<LENGTH>(i, &u, &e);
-        const uint32_t words[4] = {raw[i].x, raw[i].y, raw[i].z, raw[i].w};
-        float x[8];
-        MO_UNROLL()
-        for (int j = 0; j < 4; j++) {
-            x[2 * j] = mo_half((uint16_t)words[j]);
-            x[2 * j + 1] = mo_half((uint16_t)(words[j] >> 16));
-        }
-        tile_put(t, values, u, e, x);
-    }
-}
-
-/* The other formats come without having been asked for before. */
 template <int KV, int LENGTH, int ROWS>
 static __device__ __forceinline__ void tile_store(const tile<LENGTH, ROWS> &t, const tile_chunk &c,
                                                   bool values, int first)
 {
-    for (int i = 0; i < tile<LENGTH, ROWS>::RAW; i++) {
+    for (int i = 0; i < tile<LENGTH, ROWS>::PIECES; i++) {
         int u, e;
         tile_piece<LENGTH>(i, &u, &e);
         const bool seen = first + u >= c.from && first + u < c.to;
@@ -449,20 +414,16 @@ static __device__ __forceinline__ void tile_values(const tile<LENGTH, ROWS> &t, 
 /* ---- A chunk ---------------------------------------------------------------------------------- */
 
 /* All of one chunk: acc becomes the chunk's o of this thread's rows and values. Keys, then values, 64 positions at a
- * time; while one stage is computed, the next one's bytes are on their way. */
+ * time. */
 template <int LENGTH, int ROWS>
 static __device__ __forceinline__ void tile_run(const mo_op_attend &op, const tile<LENGTH, ROWS> &t,
                                                 const tile_chunk &c, float *acc)
 {
     typedef tile<LENGTH, ROWS> T;
     const int begin = c.from / T::KEYS, count = (c.to - 1) / T::KEYS - begin + 1;
-    uint4 raw[T::RAW];
     MO_UNROLL()
     for (int i = 0; i < T::VR * 4; i++) {
         acc[i] = 0.0f;
-    }
-    if (op.kv == MO_KV_F16) {
-        tile_fetch<LENGTH, ROWS>(c, false, begin * T::KEYS, raw);
     }
     for (int stage = 0; stage < 2 * count; stage++) {
         const bool values = stage >= count;
@@ -471,9 +432,7 @@ static __device__ __forceinline__ void tile_run(const mo_op_attend &op, const ti
         if (stage == count) {
             tile_weights(t);
         }
-        if (op.kv == MO_KV_F16) {
-            tile_store_f16(t, values, raw);
-        } else if (op.kv == MO_KV_F32) {
+        if (op.kv == MO_KV_F32) {
             tile_store<MO_KV_F32>(t, c, values, first);
         } else if (values) {
             tile_store<MO_KV_Q8_0>(t, c, values, first);
@@ -481,9 +440,6 @@ static __device__ __forceinline__ void tile_run(const mo_op_attend &op, const ti
             tile_store_codes(t, c, first);
         }
         __syncthreads();
-        if (op.kv == MO_KV_F16 && stage + 1 < 2 * count) {
-            tile_fetch<LENGTH, ROWS>(c, stage + 1 >= count, (begin + (stage + 1) % count) * T::KEYS, raw);
-        }
         if (!values) {
             tile_scores(op, t, first);
         } else if (c.whole) {

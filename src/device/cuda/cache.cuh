@@ -61,9 +61,6 @@ template <int KV> static __device__ __forceinline__ float mo_cache_value(const u
     if (KV == MO_KV_F32) {
         return ((const float *)p)[i];
     }
-    if (KV == MO_KV_F16) {
-        return mo_half(((const uint16_t *)p)[i]);
-    }
     const uint8_t *block = p + i / 32 * 34;
     return mo_half(mo_read_u16(block)) * (float)(int8_t)block[2 + i % 32];
 }
@@ -102,10 +99,6 @@ static __device__ __forceinline__ bool mo_cache_write(int kv, const float *x, in
         bad |= mo_not_finite(x[i]);
         if (kv == MO_KV_F32) {
             ((float *)out)[i] = x[i];
-        } else if (kv == MO_KV_F16) {
-            const uint16_t h = mo_f32_to_f16(x[i]);
-            bad |= (h & 0x7C00) == 0x7C00;
-            ((uint16_t *)out)[i] = h;
         }
     }
     const bool finite = __ballot_sync(MO_FULL, bad) == 0;

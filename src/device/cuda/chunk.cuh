@@ -1,10 +1,9 @@
 /* Chunk: attention of a few queries that share a KV head over one chunk of 256 positions, by 256 threads: scores,
  * weights with their sum, then the weighted values, each in the definition's order.
  *
- * Scores of F16 and F32 keys: a warp takes 8, 16 or 32 keys at a time. Lane i multiplies elements i, i + 32, ... of each
- * key, as the definition's lane i does, and the keys' sums over 32 lanes are made together: at each step of the tree half
- * of the keys go to one half of the lanes, so that in the end a lane, or the first of 2 or 4 neighbours, holds the score
- * of one key. Keys in Q8_0: a thread per key. */
+ * Scores of F32 keys: a warp takes 32 keys at a time. Lane i multiplies elements i, i + 32, ... of each key, as the
+ * definition's lane i does, and the keys' sums over 32 lanes are made together: at each step of the tree half of the keys
+ * go to one half of the lanes, so that in the end a lane holds the score of one key. Keys in Q8_0: a thread per key. */
 #ifndef MO_DEVICE_CUDA_CHUNK_CUH
 #define MO_DEVICE_CUDA_CHUNK_CUH
 
@@ -67,58 +66,7 @@ template <int KEYS, int STEP> static __device__ __forceinline__ void mo_tree_ste
     }
 }
 
-/* Keys of 32 * PARTS elements: as many keys as fit are held in registers while all queries pass. Warps take turns, so that
- * few keys are many warps' work. */
-template <int KV, int PARTS> static __device__ __forceinline__ void mo_chunk_scores_of(const mo_chunk &c)
-{
-    constexpr int KEYS = 64 / PARTS > 32 ? 32 : 64 / PARTS;
-    const int lane = threadIdx.x & 31;
-    for (int u = threadIdx.x / 32 * KEYS; u < c.to; u += MO_CHUNK_THREADS / 32 * KEYS) {
-        if (u + KEYS <= c.from) {
-            continue;
-        }
-        const uint8_t *keys = mo_span_keys(c.span, u); /* KEYS divides a block */
-        float key[KEYS][PARTS];
-        MO_UNROLL()
-        for (int i = 0; i < KEYS; i++) {
-            const bool seen = u + i >= c.from && u + i < c.to;
-            MO_UNROLL()
-            for (int j = 0; j < PARTS; j++) {
-                key[i][j] =
-                    seen ? mo_cache_value<KV>(keys + (int64_t)(u + i) * c.k_bytes, lane + 32 * j) : 0.0f;
-            }
-        }
-        float next[PARTS];
-        MO_UNROLL()
-        for (int j = 0; j < PARTS; j++) {
-            next[j] = c.q[lane + 32 * j];
-        }
-        for (int q = 0; q < c.queries; q++) {
-            float x[PARTS], sum[KEYS];
-            const float *after = c.q + min(q + 1, c.queries - 1) * c.q_stride;
-            MO_UNROLL()
-            for (int j = 0; j < PARTS; j++) {
-                x[j] = next[j];
-                next[j] = after[lane + 32 * j];
-            }
-            MO_UNROLL()
-            for (int i = 0; i < KEYS; i++) {
-                sum[i] = 0.0f;
-                MO_UNROLL()
-                for (int j = 0; j < PARTS; j++) {
-                    sum[i] = fmaf(x[j], key[i][j], sum[i]);
-                }
-            }
-            mo_tree_step<KEYS, 16>(sum);
-            if (lane % (32 / KEYS) == 0) {
-                c.p[q * MO_CHUNK_LENGTH + u + lane * KEYS / 32] = c.scale * sum[0];
-            }
-        }
-    }
-}
-
-/* Keys of any length. */
-template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(const mo_chunk &c)
+static __device__ __forceinline__ void mo_chunk_scores_f32(const mo_chunk &c)
 {
     const int lane = threadIdx.x & 31;
     const int u = threadIdx.x / 32 * 32;
@@ -137,7 +85,8 @@ template <int KV> static __device__ __forceinline__ void mo_chunk_scores_any(con
             MO_UNROLL()
             for (int i = 0; i < 32; i++) {
                 if (u + i >= c.from && u + i < c.to) {
-                    sum[i] = fmaf(x, mo_cache_value<KV>(keys + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
+                    sum[i] =
+                        fmaf(x, mo_cache_value<MO_KV_F32>(keys + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
                 }
             }
         }
@@ -208,16 +157,8 @@ static __device__ __forceinline__ void mo_chunk_scores(const mo_chunk &c)
 {
     if (c.kv == MO_KV_Q8_0) {
         mo_chunk_scores_q8(c);
-    } else if (c.kv == MO_KV_F32) {
-        mo_chunk_scores_any<MO_KV_F32>(c);
-    } else if (c.k_len == 64) {
-        mo_chunk_scores_of<MO_KV_F16, 2>(c);
-    } else if (c.k_len == 128) {
-        mo_chunk_scores_of<MO_KV_F16, 4>(c);
-    } else if (c.k_len == 256) {
-        mo_chunk_scores_of<MO_KV_F16, 8>(c);
     } else {
-        mo_chunk_scores_any<MO_KV_F16>(c);
+        mo_chunk_scores_f32(c);
     }
 }
 
@@ -400,9 +341,7 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
         }
         mo_async_wait<0>();
         __syncthreads();
-        if (c.kv == MO_KV_F16) {
-            mo_chunk_add_of<MO_KV_F16>(c, first, count, first == start);
-        } else if (c.kv == MO_KV_F32) {
+        if (c.kv == MO_KV_F32) {
             mo_chunk_add_of<MO_KV_F32>(c, first, count, first == start);
         } else {
             mo_chunk_add_of<MO_KV_Q8_0>(c, first, count, first == start);

@@ -41,14 +41,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
         p[i] = t[i];
     }
 }
-static inline vf vf_load_f16(const uint8_t *p)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
-}
-static inline void vf_store_f16(uint8_t *p, vf a)
-{
-    vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(a)));
-}
 static inline vf vf_load_i8(const int8_t *p)
 {
     uint32_t four;

@@ -95,13 +95,6 @@ static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float *out)
     if (type == MO_KV_F32) {
         memcpy(out, p, sizeof *out * (size_t)n);
         i = n;
-    } else if (type == MO_KV_F16) {
-        for (; i + LANES <= n; i += LANES) {
-            vf_store(out + i, vf_load_f16(p + 2 * i));
-        }
-        for (; i < n; i++) {
-            out[i] = mo_f16_to_f32(mo_read_u16(p + 2 * i));
-        }
     } else {
         for (; i + 32 <= n; i += 32, p += 34) {
             const vf d = vf_set(mo_f16_to_f32(mo_read_u16(p)));
@@ -214,13 +207,11 @@ INLINE vf load_bytes(const uint8_t *p)
 /* Turns `count` keys of floats so that each lane has a position; absent ones are 0. */
 static void turn_floats(attend_space *s, const attend_round *a, const uint8_t *key, int64_t count)
 {
-    const bool half = a->kv->type == MO_KV_F16;
     for (int64_t i = 0; i < a->kv->k_len; i += LANES) {
         vf row[LANES], zipped[LANES];
         UNROLL
         for (int u = 0; u < LANES; u++) {
-            const uint8_t *p = key + u * a->kv->k_bytes + (half ? 2 : 4) * i;
-            row[u] = u >= count ? vf_set(0.0f) : half ? vf_load_f16(p) : load_bytes(p);
+            row[u] = u < count ? load_bytes(key + u * a->kv->k_bytes + 4 * i) : vf_set(0.0f);
         }
         UNROLL
         for (int width = 1; width < LANES; width *= 2) { /* rows u and u + LANES/2 become 2u and 2u + 1 */

@@ -417,13 +417,6 @@ static bool kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out)
     bool finite = finite_row(x, n);
     if (type == MO_KV_F32) {
         memcpy(out, x, sizeof *x * (size_t)n);
-    } else if (type == MO_KV_F16) {
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES) {
-            vf_store_f16(out + 2 * i, vf_load(x + i));
-            finite = finite && !vf_any_wild(vf_load_f16(out + 2 * i));
-        }
-        finite = mo_reference_kv_write(type, x + i, n - i, out + 2 * i) && finite;
     } else {
         for (int64_t i = 0; finite && i < n; i += 32) {
             finite = write_block(x + i, n - i < 32 ? n - i : 32, out + i / 32 * 34);

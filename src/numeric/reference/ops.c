@@ -187,12 +187,6 @@ bool mo_reference_kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *
     bool finite = mo_reference_finite(x, n);
     if (type == MO_KV_F32) {
         memcpy(out, x, sizeof(float) * (size_t)n);
-    } else if (type == MO_KV_F16) {
-        for (int64_t i = 0; i < n; i++) {
-            const uint16_t h = mo_f32_to_f16(x[i]);
-            finite = finite && (h & 0x7C00) != 0x7C00;
-            write_u16(out + 2 * i, h);
-        }
     } else {
         for (int64_t i = 0; finite && i < n; i += 32) {
             finite = write_block(x + i, n - i < 32 ? n - i : 32, out + i / 32 * 34);
@@ -208,9 +202,6 @@ static float read_value(mo_kv_type type, const uint8_t *p, int64_t i)
     if (type == MO_KV_F32) {
         memcpy(&x, p + 4 * i, sizeof x);
         return x;
-    }
-    if (type == MO_KV_F16) {
-        return mo_f16_to_f32(mo_read_u16(p + 2 * i));
     }
     const uint8_t *block = p + i / 32 * 34;
     return mo_f16_to_f32(mo_read_u16(block)) * (float)(int8_t)block[2 + i % 32];

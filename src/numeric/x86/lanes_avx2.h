@@ -36,14 +36,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
 {
     _mm256_maskstore_ps(p, vm_first(n), a);
 }
-static inline vf vf_load_f16(const uint8_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-static inline void vf_store_f16(uint8_t *p, vf a)
-{
-    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
 static inline vf vf_load_i8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));

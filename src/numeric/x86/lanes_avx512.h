@@ -43,14 +43,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
 {
     _mm512_mask_storeu_ps(p, vm_first(n), a);
 }
-static inline vf vf_load_f16(const uint8_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-static inline void vf_store_f16(uint8_t *p, vf a)
-{
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
 static inline vf vf_load_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
