@@ -950,6 +950,22 @@ def an_answer_can_be_stopped_by_its_id(s):
 
 
 @test
+def the_experts_of_an_answer_can_be_asked_for(s):
+    answer = s.post("/v1/chat/completions", chat(trace=True))
+    trace = json.loads(s.ask("/v1/moraine/trace/" + answer["id"], None, "GET")[1])
+    assert trace["id"] == answer["id"] and trace["model"] == "pebble" and trace["ended"] and not trace["truncated"]
+    assert trace["experts"] == 64 and trace["experts_used"] == 6 and trace["layers"] == list(range(7))
+    # The last token is said, and not fed.
+    assert len(trace["tokens"]) == len(trace["routes"]) == answer["usage"]["completion_tokens"] - 1
+    assert answer["choices"][0]["message"]["content"].startswith("".join(t["text"] for t in trace["tokens"]).strip()[:40])
+    assert all(len(token) == 7 and all(len(set(layer)) == 6 and max(layer) < 64 for layer in token) for token in trace["routes"])
+    again = s.post("/v1/chat/completions", chat(trace=True))
+    assert json.loads(s.ask("/v1/moraine/trace/" + again["id"], None, "GET")[1])["routes"] == trace["routes"]
+    assert s.ask("/v1/moraine/trace/" + s.post("/v1/chat/completions", chat())["id"], None, "GET")[0] == 404
+    assert "trace" in s.post("/api/generate", {"model": "pebble", "prompt": "x", "stream": False, "options": {"trace": True}}, 400)["error"]
+
+
+@test
 def company_changes_no_answer(s):
     alone = [s.post("/v1/chat/completions", chat(messages=[{"role": "user", "content": "Tale %d." % i}]))["choices"] for i in range(6)]
     together = [None] * 6

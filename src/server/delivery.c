@@ -9,6 +9,7 @@
 #include "server/report.h"
 #include "server/running.h"
 #include "server/server.h"
+#include "server/trace.h"
 #include "server/turns.h"
 
 /* ---- The client ---- */
@@ -308,6 +309,8 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.priority = srv_request_priority(g->request);
     o.client = srv_request_client_number(g->request);
     o.reasoning_budget = p->thought_limit;
+    o.routes = g->trace && prompt == 0 ? srv_trace_note : NULL;
+    o.routes_user = g->trace;
     o.sink = sink;
     o.user = &g->running[prompt];
     g->running[prompt] = (struct srv_generation_job){.generation = g, .prompt = prompt};
@@ -339,9 +342,24 @@ static bool fits_queue(srv_generation *g)
                          g->prompt_count, r.queue);
 }
 
+/* Where it was asked for; of several answers the first is traced. */
+static bool begin_trace(srv_generation *g)
+{
+    if (!g->parameters.trace) {
+        return true;
+    }
+    if (!g->id[0]) {
+        return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "trace",
+                             "answers of this endpoint have no id to ask by");
+    }
+    g->trace = srv_traces_begin(srv_server_traces(g->server), g->id, srv_request_key(g->request), g->model,
+                                srv_model_mo(g->held));
+    return g->trace || srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+}
+
 void srv_generation_start(srv_generation *g)
 {
-    if (g->prompt_count > 1 && !fits_queue(g)) {
+    if ((g->prompt_count > 1 && !fits_queue(g)) || !begin_trace(g)) {
         srv_generation_refuse(g);
         return;
     }

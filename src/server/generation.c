@@ -12,6 +12,7 @@
 #include "server/recall.h"
 #include "server/server.h"
 #include "server/thinking.h"
+#include "server/trace.h"
 #include "server/unserved.h"
 
 /* ---- Open and close ---- */
@@ -74,6 +75,10 @@ srv_generation *srv_generation_open(srv_server *server, srv_request *request, sr
 
 void srv_generation_close(srv_generation *g)
 {
+    if (g->trace) {
+        srv_trace_end(g->trace);
+        srv_trace_release(g->trace);
+    }
     srv_request_end(g->request); /* nobody is told of a client that leaves, or reads again, after this */
     for (size_t i = 0; i < g->prompt_count; i++) {
         free(g->prompts[i].ids);

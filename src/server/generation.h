@@ -94,9 +94,10 @@ struct srv_generation {
     } running[SRV_PROMPTS_MAX];
     size_t running_count;
     bool starting, streaming, failed;
-    bool listed;         /* others can stop it */
-    atomic_bool stopped; /* by somebody who wanted it so: what there is, is the answer */
-    atomic_bool ending;  /* by the server's end: it is not complete */
+    struct srv_trace *trace; /* NULL: not wanted */
+    bool listed;             /* others can stop it */
+    atomic_bool stopped;     /* by somebody who wanted it so: what there is, is the answer */
+    atomic_bool ending;      /* by the server's end: it is not complete */
     atomic_bool gone;
     atomic_uint drained;
     srv_writer out;

@@ -78,6 +78,10 @@ typedef struct srv_event {
 /* Returning false cancels the job: its client is gone. */
 typedef bool (*srv_sink)(void *user, const srv_event *event);
 
+/* Hears which experts a layer chose for a token of the answer, on the engine's thread; it must not wait. */
+typedef void (*srv_routes_fn)(void *user, int layer, int64_t position, int32_t token, const int32_t *ids,
+                              int used);
+
 /* ---- Jobs ------------------------------------------------------------------------------------- */
 
 typedef struct srv_job_options {
@@ -103,6 +107,8 @@ typedef struct srv_job_options {
     int64_t reasoning_budget; /* tokens of thought, after which its end is forced; 0: none; -1: any number */
     srv_sink sink;
     void *user;
+    srv_routes_fn routes; /* of the first choice; NULL: nobody wants them */
+    void *routes_user;
 } srv_job_options;
 
 /* All zeros but for max_tokens, reasoning_budget (-1) and the sampler's defaults. */

@@ -10,6 +10,7 @@
 #include "server/server.h"
 #include "server/status.h"
 #include "server/status_json.h"
+#include "server/trace.h"
 
 static void status(srv_server *server, srv_request *q)
 {
@@ -114,10 +115,34 @@ static void experts(srv_server *server, srv_request *q)
     srv_models_unpeek(model);
 }
 
+/* ---- Traces ---- */
+
+static void trace(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    srv_trace *t = srv_traces_find(srv_server_traces(server), srv_request_part(q, 0), srv_request_key(q));
+    srv_writer w = {0};
+    if (!t) {
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL,
+                          "no trace of an answer of that id is kept; ask for it by \"trace\": true");
+        return;
+    }
+    srv_model *model = srv_models_peek(models, srv_models_find(models, srv_trace_model(t)));
+    srv_trace_write(t, model ? srv_model_mo(model) : NULL, &w);
+    srv_reply_writer(q, 200, &w);
+    srv_request_end(q);
+    srv_writer_free(&w);
+    srv_trace_release(t);
+    if (model) {
+        srv_models_unpeek(model);
+    }
+}
+
 const srv_route srv_moraine_routes[] = {
     {"GET", "[/v1]/moraine/status", status, SRV_STATUS},
     {"GET", "[/v1]/moraine/events", events, SRV_QUICK},
     {"GET", "[/v1]/moraine/experts", experts, SRV_STATUS},
+    {"GET", "[/v1]/moraine/trace/{}", trace, SRV_STATUS},
     {"POST", "[/v1]/moraine/cancel", cancel, SRV_STATUS},
     {NULL, NULL, NULL, 0},
 };

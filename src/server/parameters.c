@@ -349,7 +349,8 @@ static bool read_extras(const srv_place *object, srv_parameters *p)
            srv_read_int(srv_member(object, "id_slot"), -1, INT32_MAX, &slot) &&
            srv_read_bool(srv_member(object, "return_tokens"), &p->return_tokens) &&
            srv_read_bool(srv_member(object, "timings_per_token"), &p->timings_per_token) &&
-           srv_read_bool(srv_member(object, "return_progress"), &p->return_progress);
+           srv_read_bool(srv_member(object, "return_progress"), &p->return_progress) &&
+           srv_read_bool(srv_member(object, "trace"), &p->trace);
 }
 
 bool srv_parameters_read(const srv_place *object, srv_dialect dialect, const mo_model *model,

@@ -35,6 +35,7 @@ typedef struct srv_parameters {
     bool stream, include_usage;
     bool cache_prompt;
     bool return_tokens, timings_per_token, return_progress;
+    bool trace; /* which experts its tokens used can be asked for */
     bool ignore_eos;
     bool post_sampling_probs;
     int64_t heartbeat_ms;    /* of a stream; 0: the server's, -1: none */

@@ -10,7 +10,4 @@ bool srv_response_history_read(srv_generation *g, const srv_place *root);
 /* Keeps the answer, whose JSON this is, if that was not declined. */
 void srv_response_history_keep(srv_generation *g, const char *response, size_t length);
 
-/* GET and DELETE of kept responses. */
-extern const srv_route srv_response_routes[];
-
 #endif

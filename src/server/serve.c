@@ -16,10 +16,10 @@
 #include "server/events.h"
 #include "server/http.h"
 #include "server/log.h"
-#include "server/response_history.h"
 #include "server/response_store.h"
 #include "server/running.h"
 #include "server/status.h"
+#include "server/trace.h"
 #include "server/turns.h"
 #include "server/warm.h"
 
@@ -158,9 +158,10 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
     s->server.running = srv_running_open();
     s->server.turns = srv_turns_open();
+    s->server.traces = srv_traces_open();
     s->server.responses = srv_response_store_open(options->response_directory);
     s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
-    if (status == MO_OK && !s->server.events) {
+    if (status == MO_OK && (!s->server.events || !s->server.traces)) {
         status = fail(err, MO_ENOMEM, "out of memory", NULL);
     }
     status = status == MO_OK ? open_http(s, err) : status;
@@ -186,6 +187,7 @@ void srv_serving_close(srv_serving *s)
     srv_running_close(s->server.running);
     srv_turns_close(s->server.turns);
     srv_response_store_close(s->server.responses);
+    srv_traces_close(s->server.traces);
     pthread_mutex_destroy(&s->server.scraping);
     srv_keys_close(s->keys);
     if (s->tls_key) {

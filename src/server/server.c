@@ -39,6 +39,11 @@ srv_response_store *srv_server_responses(srv_server *server)
     return server->responses;
 }
 
+srv_traces *srv_server_traces(srv_server *server)
+{
+    return server->traces;
+}
+
 double srv_server_uptime(const srv_server *server)
 {
     struct timespec t;

@@ -12,6 +12,7 @@ typedef struct srv_events srv_events;
 typedef struct srv_running srv_running;
 typedef struct srv_turns srv_turns;
 typedef struct srv_response_store srv_response_store;
+typedef struct srv_traces srv_traces;
 
 enum { SRV_ADDRESSES = 16 };
 
@@ -21,6 +22,7 @@ struct srv_server {
     srv_events *events;
     srv_running *running;
     srv_turns *turns;
+    srv_traces *traces;
     srv_response_store *responses; /* NULL: none are kept */
     bool no_slots, no_metrics;     /* those endpoints are switched off */
     const char *slot_directory;    /* slots are saved there; NULL: they cannot be */
@@ -37,6 +39,7 @@ srv_events *srv_server_events(srv_server *server);
 srv_running *srv_server_running(srv_server *server);
 srv_turns *srv_server_turns(srv_server *server);
 srv_response_store *srv_server_responses(srv_server *server);
+srv_traces *srv_server_traces(srv_server *server);
 double srv_server_uptime(const srv_server *server); /* seconds */
 
 #endif

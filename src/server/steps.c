@@ -88,11 +88,21 @@ static const uint32_t *late_mask(void *sequence)
     return srv_masks_get(s->masks, &s->mask);
 }
 
+static void tell_routes(void *sequence, int layer, int64_t position, const int32_t *ids, const float *weights,
+                        int used)
+{
+    const srv_sequence *s = sequence;
+    const srv_job_options *o = &s->task->options;
+    (void)weights;
+    o->routes(o->routes_user, layer, position, s->tokens[position], ids, used);
+}
+
 static mo_feed feed_of(srv_sequence *s)
 {
     const int64_t count = srv_sequence_in_prompt(s) ? s->held + s->piece : s->count;
     const bool whole = count == s->count && s->task->max_tokens != 0 &&
                        !(srv_sequence_in_prompt(s) && srv_sequence_draws_later(s));
+    const bool traced = s->task->options.routes && s->choice == 0 && !srv_sequence_in_prompt(s);
     return (mo_feed){.size = sizeof(mo_feed),
                      .session = s->session,
                      .tokens = s->tokens,
@@ -101,6 +111,7 @@ static mo_feed feed_of(srv_sequence *s)
                      .report_size = sizeof s->report,
                      .sampler = whole ? s->sampler : NULL,
                      .late_mask = whole && s->constraint ? late_mask : NULL,
+                     .routes = traced ? tell_routes : NULL,
                      .user = s,
                      .logprobs = whole && s->task->options.logprobs,
                      .top = whole ? s->task->options.top : 0};

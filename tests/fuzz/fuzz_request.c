@@ -14,9 +14,25 @@
 #include "gguf/read.h"
 #include "server/answer.h"
 #include "server/dialects.h"
+#include "server/response_store.h"
 #include "server/running.h"
 #include "server/server.h"
+#include "server/trace.h"
 #include "server/turns.h"
+
+/* An answer that requests can go on from. */
+static void keep_response(void)
+{
+    static const char
+        items[] = "[{\"id\":\"msg_1\",\"role\":\"user\",\"content\":\"hi\"}]",
+        answer[] =
+            "{\"output\":[{\"id\":\"fc_1\",\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\","
+            "\"arguments\":\"{}\"}]}";
+    const srv_kept_response kept = {.response = json_loads(answer, 0, NULL),
+                                    .input = json_loads(items, 0, NULL)};
+    require(kept.response && kept.input);
+    srv_response_store_add(server.responses, "resp_1", "", &kept);
+}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,6 +86,13 @@ const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *c)
     abort();
 }
 
+int mo_model_layer_experts(const mo_model *model, int layer)
+{
+    (void)model;
+    (void)layer;
+    return 0;
+}
+
 void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
 {
     const mo_model_info info = {
@@ -110,7 +133,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         free(text);
     }
     server.turns = srv_turns_open();
-    require(server.turns != NULL);
+    server.traces = srv_traces_open();
+    server.responses = srv_response_store_open(NULL);
+    require(server.turns && server.traces && server.responses);
+    keep_response();
     return 0;
 }
 
@@ -132,6 +158,12 @@ struct srv_request {
 mo_text srv_request_body(const srv_request *q)
 {
     return q->body;
+}
+
+const char *srv_request_key(const srv_request *q)
+{
+    (void)q;
+    return "";
 }
 
 int srv_request_priority(const srv_request *q)
@@ -319,6 +351,16 @@ srv_running *srv_server_running(srv_server *s)
 srv_turns *srv_server_turns(srv_server *s)
 {
     return s->turns;
+}
+
+srv_traces *srv_server_traces(srv_server *s)
+{
+    return s->traces;
+}
+
+srv_response_store *srv_server_responses(srv_server *s)
+{
+    return s->responses;
 }
 
 bool srv_running_add(srv_running *r, const char *id, void (*stop)(void *user, bool ending), void *user)
