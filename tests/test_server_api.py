@@ -928,6 +928,12 @@ def harmony_calls_without_a_template(s):
     assert s.post("/v1/chat/completions", {**body, "messages": turn})["choices"][0]["message"]["content"] == "It is sunny."
 
 
+def cancel_any(s):
+    """Stops the answers that run, whose ids not every dialect tells."""
+    ids = json.loads(s.ask("/v1/moraine/sessions?model=pebble", None, "GET")[1])["answers"]
+    return [s.post("/v1/moraine/cancel", {"id": one}) for one in ids]
+
+
 @test
 def an_answer_can_be_stopped_by_its_id(s):
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60 * SLOW)
@@ -946,6 +952,19 @@ def an_answer_can_be_stopped_by_its_id(s):
     last = json.loads(answer.read().decode().strip().split("\n")[-1][6:])
     assert last["type"] == "response.incomplete" and last["response"]["status"] == "incomplete", last
     assert last["response"]["incomplete_details"] == {"reason": "cancelled"} and last["response"]["completed_at"] is None, last
+    connection.request("POST", "/v1/messages", json.dumps({"model": "pebble", "messages": HELLO, "max_tokens": 2000, "stream": True, "ignore_eos": True}))
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data: "):
+        pass
+    s.post("/v1/moraine/cancel", {"id": json.loads(line[6:])["message"]["id"]})
+    ended = [json.loads(line[6:]) for line in answer.read().decode().split("\n") if line.startswith("data: ")]
+    assert ended[-2]["type"] == "message_delta" and ended[-2]["delta"]["stop_reason"] == "max_tokens" and ended[-2]["usage"]["output_tokens"] < 2000
+    connection.request("POST", "/completion", json.dumps({"model": "pebble", "prompt": "Hi", "stream": True, "ignore_eos": True, "n_predict": -1}))
+    answer = connection.getresponse()
+    answer.readline()
+    assert cancel_any(s)
+    last = json.loads(answer.read().decode().strip().split("\n")[-1][6:])
+    assert last["stop"] is True and last["stop_type"] == "none", last
     connection.close()
 
 
