@@ -45,6 +45,8 @@ def make_models():
     subprocess.run([program, path("scripted.gguf"), "@tests/data/server/hermes.jinja", "Hello there, friend.", "@call", CALL, "@two", TWO,
                     "sunny", "It is sunny in Bern."], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, path("bare.gguf"), "", HARMONY, "sunny", "<|channel|>final<|message|>It is sunny.<|return|>"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, path("broken.gguf"), "{% for %}<|im_start|>{{ tools }}", "Hello there, friend.", "sunny", "It is sunny."], check=True,
+                   stdout=subprocess.DEVNULL)
     shutil.copy("models/pebble.gguf", path("pebble.gguf"))
 
 
@@ -52,7 +54,7 @@ class Server:
     def __init__(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
         environment["XDG_CACHE_HOME"] = path("cache")
-        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), "--port", "0", "--profile", "off",
+        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), path("broken.gguf"), "--port", "0", "--profile", "off",
                                          "--models-max", "2", "--ctx", "2048", "--threads", "2"], stderr=subprocess.PIPE, env=environment, text=True)
         self.lines, self.port, self.ready = [], None, threading.Event()
         threading.Thread(target=self.read, daemon=True).start()
@@ -913,6 +915,22 @@ def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
     system = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
     told = s.post("/apply-template", {"model": "pebble", "messages": system + messages, "tools": [TOOL]})["prompt"]
     assert "Let me\nsee." in told and "sunny" in told and "Be brief." in told and told.count("<|im_start|>system") == 1, told
+
+
+@test
+def any_history_is_taken_where_a_template_cannot_be_read(s):
+    call = {"id": "call_12345", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Bern"}'}}
+    messages = [{"role": "system", "content": "Be brief."}, *HELLO,
+                {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call], "name": "me"},
+                {"role": "tool", "tool_call_id": "call_12345", "content": [{"type": "text", "text": "rain"}, {"type": "text", "text": "later"}]},
+                {"role": "developer", "content": "Be kind."}, {"role": "user", "content": "And now?", "name": "you"}, {"role": "user", "content": "sunny?"}]
+    for more in ({}, {"tools": [TOOL]}, {"tools": [TOOL], "tool_choice": "none"}, {"reasoning_effort": "minimal"}, {"reasoning_effort": "none"}):
+        prompt = s.post("/apply-template", {"model": "broken", "messages": messages, **more})["prompt"]
+        for part in ("Be brief.", "fox", '"arguments": {"city": "Bern"}', "rain\nlater", "Be kind.", "And now?", "sunny?"):
+            assert part in prompt, (part, prompt)
+        assert prompt.count("<|im_start|>system") == 1 and "hm" not in prompt and ("The weather" in prompt) == ("tools" in more), prompt
+    answer = s.post("/v1/chat/completions", {"model": "broken", "messages": messages, "temperature": 0, "max_tokens": 20})
+    assert answer["choices"][0]["message"]["content"] == "It is sunny."
 
 
 @test
