@@ -63,17 +63,18 @@ static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_
     return o;
 }
 
-/* What the loaded model holds would not be there twice: *held is added to the ceiling that is asked about. */
-static void leave_out(srv_models *models, int index, mo_plan_options *o, int64_t *held)
+/* What the loaded model holds would not be there twice: *held and *device_held are added to the ceilings that are asked about. */
+static void leave_out(srv_models *models, int index, mo_plan_options *o, int64_t *held, int64_t *device_held)
 {
     srv_model *model = srv_models_peek(models, index);
-    *held = 0;
+    *held = *device_held = 0;
     if (model) {
         mo_tier_report tiers;
         mo_device_report device;
         mo_model_tiers(srv_model_mo(model), &tiers, sizeof tiers);
         mo_model_device(srv_model_mo(model), &device, sizeof device);
         *held = tiers.planned_bytes;
+        *device_held = device.peak_bytes; /* all of it is allocated when a model is opened */
         o->ram_bytes = o->ram_bytes ? o->ram_bytes : tiers.ceiling_bytes;
         o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
         srv_models_unpeek(model);
@@ -134,17 +135,18 @@ static void plan(srv_server *server, srv_request *q)
     srv_model_report r;
     mo_plan_report report;
     mo_error err;
-    int64_t held;
+    int64_t held, device_held;
     if (index < 0 || !srv_models_describe(models, index, &r)) {
         srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
     mo_plan_options o = as_loaded(models, index, &r);
-    leave_out(models, index, &o, &held);
+    leave_out(models, index, &o, &held, &device_held);
     if (!read_questions(q, &o)) {
         return;
     }
     o.ram_bytes += o.ram_bytes ? held : 0;
+    o.vram_bytes += o.vram_bytes ? device_held : 0;
     if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
         char text[1024];
         srv_fault_words(&err, r.path, text, sizeof text);
@@ -154,6 +156,11 @@ static void plan(srv_server *server, srv_request *q)
     if (held) { /* the library counts it as another model's */
         snprintf(report.why, sizeof report.why, "a RAM ceiling of %.1f MiB, as asked or as the model has it",
                  (double)report.ceiling_bytes / (1 << 20));
+    }
+    if (device_held && report.device.name[0]) {
+        snprintf(report.device.why, sizeof report.device.why,
+                 "a ceiling of %.1f MiB, as asked or as the model has it",
+                 (double)report.device.ceiling_bytes / (1 << 20));
     }
     reply_plan(q, r.id, &o, &report);
 }
