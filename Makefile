@@ -40,8 +40,9 @@ gpu-test: all ## the device suites on this machine's GPU
 gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
 	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
 
-soak: all ## many requests of every kind to a server, which must not grow (SOAK_REQUESTS=100000)
+soak: all ## many requests of every kind to a server, and an hour of its page: neither may grow (SOAK_REQUESTS=100000, SOAK_MINUTES=60)
 	@MO_SOAK=$${SOAK_REQUESTS:-100000} tests/test_server.py $(BUILD) nothing_grows_with_requests
+	@MO_SOAK=$${SOAK_MINUTES:-60} tests/test_page.py $(BUILD) views.js "a page that is left open does not grow"
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -66,9 +66,10 @@ export async function answer(c: Conversation, m: Message, listener: Listener, st
             stream: true,
             stream_options: { include_usage: true },
             return_progress: true,
+            trace: true, // so that its routing can be shown
         };
         const response = await send("v1/chat/completions", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: stop });
-        for await (const text of events(response)) {
+        for await (const { data: text } of events(response)) {
             if (text === "[DONE]") {
                 break;
             }

@@ -31,7 +31,7 @@ export class Chat {
     private follows = true; // the end of the thread stays in sight
     private drawing = 0;
 
-    constructor(private readonly showRouting: (m: Message) => void) {
+    constructor(private readonly showRouting: (answer: string) => void) {
         const main = h("section", { class: "chat-main" }, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
         this.element = h("div", { class: "chat" }, this.sidebar.element, main, this.panel);
         this.composer.acceptDrops(main);
@@ -247,7 +247,7 @@ export class Chat {
                 this.render();
             }
         },
-        routing: (m: Message) => this.showRouting(m),
+        routing: (m: Message) => this.showRouting(m.answerId ?? ""),
     };
 
     // ---- Settings

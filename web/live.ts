@@ -1,6 +1,7 @@
 // How the server is, as it tells by itself, at most four times a second. Nothing is asked while no view listens or the page
 // is hidden.
 
+import type { LayerEvent } from "./expert_map";
 import { events, send } from "./server";
 
 export interface Phase {
@@ -10,6 +11,19 @@ export interface Phase {
     hit_rate: number;
     disk_bytes: number;
     wait_s: number;
+}
+
+/** Seconds over `served` layers. */
+export interface Lanes {
+    served: number;
+    core_s: number;
+    turn_s: number;
+    cpu_s: number;
+    fetch_s: number;
+    hidden_s: number;
+    host_wait_s: number;
+    device_wait_s: number;
+    region_s: number;
 }
 
 export interface LiveModel {
@@ -24,7 +38,9 @@ export interface LiveModel {
     experts?: number;
     experts_used?: number;
     bytes_per_token?: number;
-    now?: { prompt_tokens_s: number; predicted_tokens_s: number };
+    made_for?: number;
+    now?: { prompt_tokens_s: number; predicted_tokens_s: number; experts_per_token: number; hits_per_token: number; disk_bytes_per_token: number; link_bytes_per_token: number };
+    wires?: { name: string; bytes: number; bytes_s: number; probed_bytes_s: number }[];
     tiers?: {
         mode: string;
         policy: string;
@@ -55,6 +71,9 @@ export interface LiveModel {
         fetched: number;
         fetched_bytes: number;
         cpu_bytes: number;
+        layer_p50_s: number;
+        layer_p99_s: number;
+        lanes: Lanes;
     } | null;
     engine?: {
         parallel: number;
@@ -80,52 +99,96 @@ export interface Status {
     http: { connections: number; busy: number; requests: number };
 }
 
-type Listener = (status: Status) => void;
-const listeners = new Set<Listener>();
+export interface LogLine {
+    number: number;
+    text: string;
+}
+
+type ExpertModels = { model: string; layers: LayerEvent[] }[];
+type Listener<T> = (value: T) => void;
+
+/** Those who listen to one kind of events. */
+class Channel<T> {
+    readonly listeners = new Set<Listener<T>>();
+
+    /** Calls back until the returned function is called. */
+    add(listener: Listener<T>): () => void {
+        this.listeners.add(listener);
+        adjust();
+        return () => {
+            this.listeners.delete(listener);
+            adjust();
+        };
+    }
+
+    tell(value: T): void {
+        this.listeners.forEach((listener) => listener(value));
+    }
+}
+
+const statuses = new Channel<Status>(), experts = new Channel<ExpertModels>(), logs = new Channel<LogLine[]>();
 let last: Status | null = null;
 let stream: AbortController | null = null;
+let query = "";
 
-/** Calls back with every status until the returned function is called. */
-export function listen(listener: Listener): () => void {
-    listeners.add(listener);
+export function listen(listener: Listener<Status>): () => void {
     if (last) {
         listener(last);
     }
-    adjust();
-    return () => {
-        listeners.delete(listener);
-        adjust();
-    };
+    return statuses.add(listener);
+}
+
+export function listenExperts(listener: Listener<ExpertModels>): () => void {
+    return experts.add(listener);
+}
+
+export function listenLog(listener: Listener<LogLine[]>): () => void {
+    return logs.add(listener);
 }
 
 document.addEventListener("visibilitychange", adjust);
 
+/** The stream carries what is listened to and no more. */
 function adjust(): void {
-    const wanted = listeners.size > 0 && !document.hidden;
-    if (wanted && !stream) {
-        stream = new AbortController();
-        void follow(stream.signal);
-    } else if (!wanted && stream) {
-        stream.abort();
+    const some = statuses.listeners.size + experts.listeners.size + logs.listeners.size > 0;
+    const wanted = some && !document.hidden ? `?experts=${Number(experts.listeners.size > 0)}&log=${Number(logs.listeners.size > 0)}` : "";
+    if (wanted !== query) {
+        query = wanted;
+        stream?.abort();
         stream = null;
+        if (wanted) {
+            stream = new AbortController();
+            void follow(wanted, stream.signal);
+        }
+    }
+}
+
+function take(kind: string, value: any): void {
+    if (kind === "experts") {
+        experts.tell(value.models);
+    } else if (kind === "log") {
+        logs.tell(value.lines);
+    } else {
+        last = value as Status;
+        statuses.tell(last);
     }
 }
 
 /** Listens, and comes back when the server was away. */
-async function follow(signal: AbortSignal): Promise<void> {
+async function follow(what: string, signal: AbortSignal): Promise<void> {
     let pause = 500;
     while (!signal.aborted) {
         try {
-            for await (const text of events(await send("v1/moraine/events", { signal }))) {
+            for await (const { kind, data } of events(await send(`v1/moraine/events${what}`, { signal }))) {
                 pause = 500;
-                last = JSON.parse(text) as Status;
                 document.documentElement.classList.remove("away");
-                listeners.forEach((listener) => listener(last!));
+                take(kind, JSON.parse(data));
             }
         } catch {
-            if (signal.aborted) {
-                return;
-            }
+            // said below
+        }
+        if (signal.aborted) {
+            return;
         }
         document.documentElement.classList.add("away");
         await new Promise((resolve) => setTimeout(resolve, pause));

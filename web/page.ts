@@ -2,7 +2,10 @@
 
 import { Chat } from "./chat";
 import { byId, fill, h } from "./dom";
+import { Experts } from "./experts";
 import { listen } from "./live";
+import { Machine } from "./machine";
+import { Profiles } from "./profile";
 import { applyTheme, themeButton } from "./theme";
 import { digits } from "./units";
 
@@ -14,9 +17,17 @@ interface View {
 }
 
 applyTheme();
-const chat = new Chat(() => {});
+const experts = new Experts();
+const chat = new Chat((answer) => {
+    location.hash = "experts";
+    go();
+    experts.replayOf(answer);
+});
 const views: Record<string, View> = {
     chat: { element: chat.element, focus: () => chat.focus() },
+    experts,
+    machine: new Machine(),
+    profile: new Profiles(),
 };
 const names = Object.keys(views);
 let current = "";
@@ -61,6 +72,6 @@ void chat.start().then(() => {
     // After the key, if one was needed: the chat's start asks for it.
     listen((status) => {
         const now = status.models.reduce((sum, m) => sum + (m.now?.predicted_tokens_s ?? 0), 0);
-        fill(speed, ...(now > 0 ? [h("b", {}, digits(now)), " tokens/s"] : []));
+        fill(speed, ...(now > 0 ? [h("b", {}, digits(now)), h("span", {}, " tokens/s")] : []));
     });
 });

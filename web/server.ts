@@ -52,10 +52,16 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
     return (await send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
 }
 
-/** The data of a stream's events as they come, until it ends. */
-export async function* events(response: Response): AsyncGenerator<string> {
+export interface ServerEvent {
+    kind: string; // "" where the stream does not say
+    data: string;
+}
+
+/** A stream's events as they come, until it ends. */
+export async function* events(response: Response): AsyncGenerator<ServerEvent> {
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
+    let kind = "";
     try {
         for (;;) {
             const { done, value } = await reader.read();
@@ -66,8 +72,11 @@ export async function* events(response: Response): AsyncGenerator<string> {
             const lines = rest.split("\n");
             rest = lines.pop()!;
             for (const line of lines) {
-                if (line.startsWith("data:")) {
-                    yield line.slice(5).trim();
+                if (line.startsWith("event:")) {
+                    kind = line.slice(6).trim();
+                } else if (line.startsWith("data:")) {
+                    yield { kind, data: line.slice(5).trim() };
+                    kind = "";
                 }
             }
         }

@@ -1,0 +1,220 @@
+// views.js: experts, machine and profile in a real browser; who cannot see or use a mouse; pictures of all views.
+import { execFile } from "node:child_process";
+import { createRequire } from "node:module";
+import { promisify } from "node:util";
+import { assert, main, open, picture, say, servers, test } from "./check.js";
+
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const run = promisify(execFile);
+
+// So many tokens are generated, whatever they say.
+async function busy(server, tokens = 200) {
+  const answer = await fetch(`${servers[server]}v1/completions`, { method: "POST", body: JSON.stringify({ prompt: "The fox", max_tokens: tokens, ignore_eos: true }) });
+  assert.equal(answer.status, 200);
+  await answer.json();
+}
+
+async function pixels(page) {
+  return page.evaluate(() => document.querySelector(".grid-canvas").toDataURL());
+}
+
+for (const [server, tiers] of [["pebble", ["RAM", "disk"]], ["sim", ["VRAM", "RAM", "disk"]]]) {
+  test(`the map of experts changes while ${server} writes`, async () => {
+    const page = await open(server, { hash: "#experts" });
+    await page.waitForSelector(".legend .ram");
+    for (const tier of tiers) {
+      assert.match(await page.innerText(".legend"), new RegExp(`${tier} \\d+`));
+    }
+    const before = await pixels(page);
+    await busy(server);
+    await page.waitForFunction((old) => document.querySelector(".grid-canvas").toDataURL() !== old, before);
+    await page.waitForFunction(() => /of the latest choices [\d.]+ %/i.test(document.querySelector(".lead").textContent));
+    await picture(page, `experts-${server}`);
+  });
+}
+
+test("an expert tells its name, bytes and hits, by mouse and by keys", async () => {
+  const page = await open("pebble", { hash: "#experts" });
+  await page.waitForSelector(".legend .ram");
+  await busy("pebble", 20);
+  const words = /blk\.\d+ expert \d+, (on disk|in RAM), 27\.0 KiB; chosen \d+ times, found \d+ times/;
+  await page.hover(".grid-canvas", { position: { x: 300, y: 40 } });
+  await page.waitForFunction(() => /found/.test(document.querySelector(".tip").textContent));
+  assert.match(await page.innerText(".tip"), words);
+  await page.mouse.move(5, 5);
+  await page.focus(".grid-canvas");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  await page.waitForFunction(() => /blk\.1 expert 0/.test(document.querySelector("#announcements").textContent));
+  await page.click(".as-table summary");
+  await busy("pebble", 20);
+  await page.waitForFunction(() => document.querySelectorAll(".numbers tbody tr").length === 7);
+});
+
+test("the routing of an answer is shown again", async () => {
+  const page = await open("pebble");
+  await say(page, "Tell me a story about a fox.");
+  await page.click("[aria-label='Replay its routing']");
+  await page.waitForSelector(".replay .token.now");
+  await page.waitForFunction(() => /Token [2-9]/.test(document.querySelector(".replay [role=status]").textContent));
+  await page.click(".replay .button");
+  await page.focus(".replay input");
+  await page.keyboard.press("End");
+  const last = /Token (\d+) of (\d+)/.exec(await page.innerText(".replay [role=status]"));
+  assert.equal(last[1], last[2]);
+  await picture(page, "routing");
+});
+
+test("the machine shows plan, wires, tokens, lanes, sessions and the log", async () => {
+  const page = await open("sim", { hash: "#machine" });
+  await page.waitForSelector(".plan .bar");
+  await busy("sim");
+  await page.waitForFunction(() => /Device, its own part/.test(document.querySelector(".lanes").textContent));
+  assert.deepEqual((await page.locator(".card:has(#plan-title) .bar-title b").allInnerTexts()).map((t) => t.split(",")[0]), ["VRAM", "RAM", "Disk"]);
+  assert.equal(await page.locator(".wire").count(), 3);
+  assert.match(await page.innerText(".log"), /ready at=http/);
+  await page.waitForFunction(() => /prompt tokens?/.test(document.querySelector("[aria-labelledby=sessions-title]").textContent));
+  assert.ok((await page.getAttribute(".series-line", "d")).length > 10);
+});
+
+test("what if: the sliders agree with moraine plan", async () => {
+  for (const [server, more] of [["pebble", []], ["sim", ["--device", "sim", "--vram", "28M"]]]) {
+    const page = await open(server, { hash: "#machine" });
+    await page.waitForSelector("#if-ram");
+    const answer = (query) => page.waitForFunction((q) => document.querySelector(".what-if .plan").dataset.query?.includes(q) && !document.querySelector(".what-if[aria-busy]"), query);
+    await page.focus("#if-parallel");
+    await page.keyboard.press("Home");
+    await answer("parallel=1");
+    await page.focus("#if-batch");
+    await page.keyboard.press("ArrowLeft");
+    await answer("batch=256");
+    for (const key of ["PageUp", "PageDown", "PageDown"]) {
+      const old = await page.getAttribute(".what-if .plan", "data-query");
+      await page.focus("#if-ram");
+      await page.keyboard.press(key);
+      await page.waitForFunction((q) => document.querySelector(".what-if .plan").dataset.query !== q && !document.querySelector(".what-if[aria-busy]"), old);
+      const asked = new URLSearchParams(await page.getAttribute(".what-if .plan", "data-query"));
+      const { stdout } = await run(process.env.MO_PROGRAM, ["plan", "--json", "--ram", asked.get("ram"), "--ctx", asked.get("ctx"), "--batch", asked.get("batch"), ...(more.length ? more : ["--device", "none"])]);
+      const plan = JSON.parse(stdout);
+      const shown = Number(await page.getAttribute(".what-if .plan", "data-speed"));
+      assert.ok(Math.abs(shown / plan.tokens_per_second - 1) < 1e-9, `${server} ${asked}: ${shown} and ${plan.tokens_per_second}; ${await page.innerText(".what-if .plan")}`);
+    }
+    await page.focus("#if-parallel");
+    await page.keyboard.press("End");
+    await page.focus("#if-ram");
+    await page.keyboard.press("Home");
+    await page.waitForSelector(".what-if .fault");
+    page.wrong = page.wrong.filter((line) => !line.includes("400")); // a refused plan, which the browser notes
+    assert.match(await page.innerText(".what-if .fault"), /are needed/);
+  }
+});
+
+test("profiles are learned, kept, compared and applied", async () => {
+  const page = await open("pebble", { hash: "#profile" });
+  await page.waitForSelector("#mode");
+  await busy("pebble", 40);
+  await page.waitForFunction(() => /choices counted in 7 layers/.test(document.querySelector(".lead").textContent));
+  await page.click("text=Keep for comparing");
+  await page.click("text=Begin anew");
+  await page.waitForSelector("text=Counting begins anew");
+  await page.waitForFunction(() => /Nothing has been counted/.test(document.querySelector(".lead").textContent));
+  await busy("pebble", 60);
+  await page.waitForSelector(".pair .grid-canvas");
+  await page.waitForFunction(() => /would serve \d/.test(document.querySelector(".cover")?.textContent ?? ""));
+  const [file] = await Promise.all([page.waitForEvent("download"), page.click("text=Save as a file")]);
+  await page.setInputFiles(".compare input[type=file]", await file.path());
+  await page.waitForFunction(() => document.querySelectorAll("#compare-b option").length === 3);
+  await page.click("button:text-is('Apply')");
+  await page.waitForFunction(() => /Applied: \d+ of \d+/.test(document.querySelector(".data-view > [role=status]").textContent));
+  await page.click(".as-table summary");
+  assert.equal(await page.locator(".as-table tbody tr").count(), 7);
+});
+
+for (const dark of [false, true]) {
+  test(`axe-core finds no serious fault, ${dark ? "dark" : "light"}`, async () => {
+    for (const view of ["chat", "experts", "machine", "profile"]) {
+      const page = await open("pebble", { hash: `#${view}`, dark, bypassCSP: true });
+      if (view === "chat") {
+        await say(page, "Tell me a story about a fox.");
+        await page.click("[aria-label='Settings of this conversation']");
+        await page.waitForSelector("#set-system");
+      } else {
+        await busy("pebble", 30);
+        await page.waitForSelector(view === "machine" ? ".what-if .bar" : ".grid-canvas");
+      }
+      await page.addScriptTag({ path: axe });
+      const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+      const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
+      assert.deepEqual(serious.map((v) => `${view}: ${v.id}: ${v.nodes.map((n) => n.target.join(" ")).slice(0, 4)}`), []);
+      await page.context().close();
+    }
+  });
+}
+
+test("pictures: light, dark and narrow", async () => {
+  for (const [name, options] of [["light", {}], ["dark", { dark: true }], ["narrow", { width: 390, height: 780, dark: true, hasTouch: true }]]) {
+    for (const view of ["chat", "experts", "machine", "profile"]) {
+      const page = await open("sim", { hash: `#${view}`, ...options });
+      if (view === "chat") {
+        await say(page, "Tell me a story about a fox.");
+      } else {
+        await page.waitForSelector(view === "machine" ? ".what-if .bar" : ".grid-canvas");
+        await busy("sim", 60);
+      }
+      await page.waitForTimeout(300);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(wide <= 0, `${view} is ${wide} pixels too wide`);
+      await picture(page, `${view}-${name}`);
+      assert.deepEqual(page.wrong, []);
+      await page.context().close();
+    }
+  }
+});
+
+test("a server that goes away and comes back", async () => {
+  const page = await open("pebble", { hash: "#experts" });
+  await page.waitForSelector(".legend .ram");
+  await page.route("**/v1/moraine/events**", (route) => route.abort());
+  await page.goto(`${servers.pebble}#machine`);
+  await page.waitForSelector(".away");
+  await page.unroute("**/v1/moraine/events**");
+  await page.waitForSelector("html:not(.away)");
+  await page.waitForSelector(".plan .bar");
+  page.wrong = page.wrong.filter((line) => !line.includes("ERR_FAILED"));
+});
+
+// A page left open with the map live must neither grow nor slow. MO_SOAK: minutes; without it a short form.
+test("a page that is left open does not grow", async () => {
+  const page = await open("pebble", { hash: "#experts" });
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const measure = async () => {
+    await session.send("HeapProfiler.collectGarbage");
+    const { metrics } = await session.send("Performance.getMetrics");
+    const value = (name) => metrics.find((m) => m.name === name).value;
+    return { heap: value("JSHeapUsedSize"), nodes: value("Nodes"), listeners: value("JSEventListeners") };
+  };
+  const views = ["machine", "profile", "chat", "experts"];
+  const round = async () => {
+    for (const view of views) {
+      await page.evaluate((hash) => (location.hash = hash), view);
+      await busy("pebble", 60);
+      await page.waitForTimeout(400);
+    }
+  };
+  const minutes = Number(process.env.MO_SOAK ?? 0);
+  for (let i = 0; i < 3; i++) {
+    await round();
+  }
+  const first = await measure();
+  const end = Date.now() + minutes * 60_000;
+  for (let i = 0; i < 5 || Date.now() < end; i++) {
+    await round();
+  }
+  const last = await measure();
+  console.log(`# heap ${(first.heap / 1e6).toFixed(2)} then ${(last.heap / 1e6).toFixed(2)} MB, nodes ${first.nodes} then ${last.nodes}, listeners ${first.listeners} then ${last.listeners}`);
+  assert.ok(last.heap < first.heap + 1.5e6, "the heap grew");
+  assert.ok(last.nodes < first.nodes + 400 && last.listeners < first.listeners + 60, "elements or listeners stay");
+});
+
+await main();
