@@ -11,7 +11,7 @@
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 
 /* Under sanitizers, which take their time: the same variants on fewer models. */
-enum { MODEL_STEP = SANITIZED_THREADS ? 6 : SANITIZED ? 2 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
+enum { MODEL_STEP = SANITIZED_THREADS ? 9 : SANITIZED ? 3 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
 
 static void everything_on_the_device(void **state)
 {
