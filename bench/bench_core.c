@@ -30,9 +30,10 @@ static const shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static const mo_type types[] = {MO_Q8_0,   MO_MXFP4, MO_Q4_K, MO_Q6_K, MO_Q5_K, MO_Q3_K,
-                                MO_Q2_K,   MO_Q4_0,  MO_Q4_1, MO_Q5_0, MO_Q5_1, MO_IQ4_NL,
-                                MO_IQ4_XS, MO_NVFP4, MO_BF16, MO_F16,  MO_F32};
+static const mo_type types[] = {MO_Q8_0,  MO_MXFP4,   MO_Q4_K,  MO_Q6_K,  MO_Q5_K,   MO_Q3_K,    MO_Q2_K,
+                                MO_Q4_0,  MO_Q4_1,    MO_Q5_0,  MO_Q5_1,  MO_IQ4_NL, MO_IQ4_XS,  MO_NVFP4,
+                                MO_BF16,  MO_F16,     MO_F32,   MO_IQ1_S, MO_IQ1_M,  MO_IQ2_XXS, MO_IQ2_XS,
+                                MO_IQ2_S, MO_IQ3_XXS, MO_IQ3_S, MO_TQ1_0, MO_TQ2_0,  MO_Q1_0,    MO_Q2_0};
 enum { TYPES = sizeof types / sizeof *types };
 
 typedef struct settings {
@@ -138,6 +139,36 @@ static mo_acts make_acts(int64_t rows, int64_t cols, void **memory)
     return a;
 }
 
+/* Noise in which every byte is harmless as part of a scale: no format sees a NaN or a subnormal. */
+static void fill(uint8_t *p, size_t bytes)
+{
+    uint32_t seed = 7;
+    for (size_t i = 0; i < bytes; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = (uint8_t)(0x20 | seed >> 27);
+    }
+}
+
+/* Formats that look up codes need bytes of every value, or they would meet few entries of their tables: noise, and then the
+ * scales. */
+static void fill_small(mo_type type, uint8_t *p, size_t bytes)
+{
+    const int size = mo_format_of(type)->block_bytes;
+    uint64_t seed = 7;
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t word = seed ^ seed >> 29;
+        memcpy(p + i, &word, 8);
+    }
+    for (size_t at = 0; at + (size_t)size <= bytes; at += (size_t)size) {
+        if (type == MO_IQ1_M) { /* its last byte has the upper bits of the scale */
+            p[at + 55] = (uint8_t)((p[at + 55] & 15) | 0x20);
+        } else {
+            p[at + (type == MO_TQ1_0 ? 53 : type == MO_TQ2_0 ? 65 : 1)] = 0x2A;
+        }
+    }
+}
+
 /* Vector: passes over copies of the matrix that fill the buffer, a read sweep before each one. */
 static void measure_vector(bench *b, work *w, const shape *s, bool grouped)
 {
@@ -182,6 +213,10 @@ static void measure(bench *b, const shape *s, mo_type type, const mo_kernels *k,
     work w = {.k = k, .acts = acts, .y = b->y, .scratch = b->scratch};
     w.one = (mo_weights){.data = b->weights, .type = type, .rows = s->rows, .cols = s->cols};
     w.matrix_bytes = s->rows * mo_format_row_bytes(f, s->cols);
+    const size_t whole = b->set.bytes > (size_t)w.matrix_bytes ? b->set.bytes : (size_t)w.matrix_bytes;
+    if (mo_format_by_row(type)) {
+        fill_small(type, b->weights, whole);
+    }
     for (int grouped = 0; grouped < 2; grouped++) {
         if (grouped) {
             if (!k->interleave || !mo_weights_units(type)) {
@@ -196,6 +231,9 @@ static void measure(bench *b, const shape *s, mo_type type, const mo_kernels *k,
         if (!b->set.products_only_vector) {
             measure_matrix(b, &w, s, grouped);
         }
+    }
+    if (mo_format_by_row(type)) {
+        fill(b->weights, whole);
     }
 }
 
@@ -222,16 +260,6 @@ static void measure_all(bench *b)
             }
         }
         mo_host_free_huge(memory, mo_acts_bytes(TOKENS, s->cols));
-    }
-}
-
-/* Noise in which every byte is harmless as part of a scale: no format sees a NaN or a subnormal. */
-static void fill(uint8_t *p, size_t bytes)
-{
-    uint32_t seed = 7;
-    for (size_t i = 0; i < bytes; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        p[i] = (uint8_t)(0x20 | seed >> 27);
     }
 }
 

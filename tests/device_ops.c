@@ -220,7 +220,7 @@ static void build_product(box *b, mo_op *op, int variant)
     if (f->kind == MO_KIND_FLOAT) {
         cols = box_pick(b, 1, b->small ? 100 : 300);
     } else if (f->block_values < 256) {
-        cols = cols / f->block_values * 32 * (type == MO_NVFP4 ? 2 : 1) * box_pick(b, 1, 3);
+        cols *= box_pick(b, 1, 3);
     }
     op->kind = MO_OP_PRODUCT;
     o->tokens = tokens_of(b, variant + round);
@@ -253,8 +253,8 @@ static void reference_product(box *b, const mo_op *op)
 static int64_t grouped_cols(box *b, mo_type type)
 {
     const mo_format *f = mo_format_of((uint32_t)type);
-    return f->block_values == 256 ? 256 * box_pick(b, 1, b->small ? 1 : 3)
-                                  : 64 * box_pick(b, 1, b->small ? 2 : 9);
+    const int each = f->block_values > 64 ? f->block_values : 64;
+    return each * (each == 256 ? box_pick(b, 1, b->small ? 1 : 3) : box_pick(b, 1, b->small ? 2 : 9));
 }
 
 static void build_grouped(box *b, mo_op *op, int variant)
@@ -590,9 +590,10 @@ static void build_experts(box *b, mo_op *op, int variant, bool down)
     const int64_t rows = (int64_t)tokens * used;
     const int block = mo_format_of((uint32_t)type)->block_values;
     const bool super = block == 256;
-    const int64_t n = super ? 256 * box_pick(b, 1, b->small ? 1 : 2) : 64 * box_pick(b, 1, b->small ? 2 : 4);
+    const int64_t n = super ? 256 * box_pick(b, 1, b->small ? 1 : 2)
+                            : (block == 128 ? 128 : 64) * box_pick(b, 1, b->small ? 2 : 4);
     const int64_t width =
-        down && super ? 256 : (down && block == 64 ? 64 : 32) * box_pick(b, 1, b->small ? 2 : 5);
+        down && super ? 256 : (down && block > 32 ? block : 32) * box_pick(b, 1, b->small ? 2 : 5);
     op->kind = down ? MO_OP_EXPERTS_DOWN : MO_OP_EXPERTS_IN;
     o->activation = kind == BLOCK_EXTREME ? MO_SWIGLU_OSS : variant % 3; /* the one with limits */
     o->most = (int32_t)rows;

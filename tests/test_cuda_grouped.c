@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "blocks.h"
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/strip.h"
@@ -44,9 +45,10 @@ static uint16_t random_half(uint64_t *seed, flavour kind)
 static void fill_block(mo_type type, uint8_t *p, uint64_t *seed, flavour kind)
 {
     static const int halves[MO_TYPE_LIMIT][2] = {
-        [MO_Q4_0] = {0, 0}, [MO_Q4_1] = {0, 2},     [MO_Q5_0] = {0, 0},     [MO_Q5_1] = {0, 2},
-        [MO_Q8_0] = {0, 0}, [MO_Q2_K] = {80, 82},   [MO_Q3_K] = {108, 108}, [MO_Q4_K] = {0, 2},
-        [MO_Q5_K] = {0, 2}, [MO_Q6_K] = {208, 208}, [MO_IQ4_NL] = {0, 0},   [MO_IQ4_XS] = {0, 0},
+        [MO_Q4_0] = {0, 0},    [MO_Q4_1] = {0, 2},     [MO_Q5_0] = {0, 0},     [MO_Q5_1] = {0, 2},
+        [MO_Q8_0] = {0, 0},    [MO_Q2_K] = {80, 82},   [MO_Q3_K] = {108, 108}, [MO_Q4_K] = {0, 2},
+        [MO_Q5_K] = {0, 2},    [MO_Q6_K] = {208, 208}, [MO_IQ4_NL] = {0, 0},   [MO_IQ4_XS] = {0, 0},
+        [MO_TQ1_0] = {52, 52}, [MO_TQ2_0] = {64, 64},
     };
     const mo_format *f = mo_format_of(type);
     if (f->kind == MO_KIND_FLOAT) {
@@ -63,6 +65,8 @@ static void fill_block(mo_type type, uint8_t *p, uint64_t *seed, flavour kind)
     if (type == MO_MXFP4) {
         static const int base[FLAVOURS] = {[ORDINARY] = 120, [TINY] = 0, [EXTREME] = 197};
         p[0] = (uint8_t)(base[kind] + (int)random_below(seed, 4));
+    } else if (type == MO_IQ1_M) {
+        block_put_iq1_m(p, random_half(seed, kind));
     } else if (type != MO_NVFP4) {
         for (int i = 0; i < 2; i++) {
             const uint16_t half = random_half(seed, kind);
@@ -262,7 +266,7 @@ static const char *check_grouped(mo_type type, int64_t rows, int64_t cols, const
 static int64_t odd_cols(mo_type type)
 {
     const int block = mo_format_of(type)->block_values;
-    return block == 256 ? 512 : block == 64 ? 192 : block == 32 ? 416 : 171;
+    return block == 256 ? 512 : block == 128 ? 384 : block == 64 ? 192 : block == 32 ? 416 : 171;
 }
 
 static void assert_shape(const char *kernel, mo_type type, const char *shape)

@@ -14,7 +14,7 @@
 #include "numeric/quantize/quantize.h"
 #include "numeric/weights.h"
 
-enum { ROWS = 16, COLS = 512, TYPES = 16 };
+enum { ROWS = 16, COLS = 512, TYPES = 16, SMALL_TYPES = 11 };
 
 typedef struct stored {
     char name[16];
@@ -27,40 +27,63 @@ typedef struct stored {
 static uint8_t *bin;
 static stored types[TYPES];
 static int type_count;
+/* Formats that are read and not written. */
+static uint8_t *small_bin;
+static stored small_types[SMALL_TYPES];
+static int small_count;
 
-static int load(void **state)
+static uint8_t *load_bin(const char *path)
 {
-    (void)state;
-    FILE *f = fopen(MO_TEST_DATA "/quants.bin", "rb");
+    FILE *f = fopen(path, "rb");
     if (!f || fseek(f, 0, SEEK_END)) {
-        return -1;
+        return NULL;
     }
     const long bytes = ftell(f);
     rewind(f);
-    bin = malloc((size_t)bytes);
-    const bool whole = bin && fread(bin, 1, (size_t)bytes, f) == (size_t)bytes;
+    uint8_t *data = malloc((size_t)bytes);
+    if (data && fread(data, 1, (size_t)bytes, f) != (size_t)bytes) {
+        free(data);
+        data = NULL;
+    }
     fclose(f);
-    FILE *index = fopen(MO_TEST_DATA "/quants.txt", "r");
+    return data;
+}
+
+static int load_index(const char *path, stored *out, int limit)
+{
+    FILE *index = fopen(path, "r");
     char line[512];
-    while (index && fgets(line, sizeof line, index) && type_count < TYPES) {
-        stored *t = &types[type_count];
-        type_count += sscanf(line,
-                             "type %15s %u %ld %ld raw %ld %ld f32 %ld %ld random_raw %ld %ld "
-                             "random_f32 %ld %ld",
-                             t->name, &t->type, &t->block_values, &t->block_bytes, &t->raw, &t->raw_bytes,
-                             &t->f32, &t->f32_bytes, &t->random_raw, &t->random_raw_bytes, &t->random_f32,
-                             &t->random_f32_bytes) == 12;
+    int count = 0;
+    while (index && fgets(line, sizeof line, index) && count < limit) {
+        stored *t = &out[count];
+        count += sscanf(line,
+                        "type %15s %u %ld %ld raw %ld %ld f32 %ld %ld random_raw %ld %ld "
+                        "random_f32 %ld %ld",
+                        t->name, &t->type, &t->block_values, &t->block_bytes, &t->raw, &t->raw_bytes, &t->f32,
+                        &t->f32_bytes, &t->random_raw, &t->random_raw_bytes, &t->random_f32,
+                        &t->random_f32_bytes) == 12;
     }
     if (index) {
         fclose(index);
     }
-    return whole && type_count == TYPES ? 0 : -1;
+    return count;
+}
+
+static int load(void **state)
+{
+    (void)state;
+    bin = load_bin(MO_TEST_DATA "/quants.bin");
+    small_bin = load_bin(MO_TEST_DATA "/quants-iq.bin");
+    type_count = load_index(MO_TEST_DATA "/quants.txt", types, TYPES);
+    small_count = load_index(MO_TEST_DATA "/quants-iq.txt", small_types, SMALL_TYPES);
+    return bin && small_bin && type_count == TYPES && small_count == SMALL_TYPES ? 0 : -1;
 }
 
 static int unload(void **state)
 {
     (void)state;
     free(bin);
+    free(small_bin);
     return 0;
 }
 
@@ -79,44 +102,56 @@ static uint32_t random_u32(void)
 
 /* ---- Sizes and names -------------------------------------------------------------------------- */
 
+static void check_sizes(const stored *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const mo_format *f = mo_format_of(list[i].type);
+        assert_non_null(f);
+        assert_string_equal(f->name, list[i].name);
+        assert_ptr_equal(f, mo_format_named(list[i].name));
+        assert_int_equal(f->block_values, list[i].block_values);
+        assert_int_equal(f->block_bytes, list[i].block_bytes);
+        assert_int_equal(mo_format_row_bytes(f, COLS) * ROWS, list[i].raw_bytes);
+        assert_true(f->block_bytes <= MO_BLOCK_BYTES_MAX);
+    }
+}
+
 static void sizes_are_those_of_the_file(void **state)
 {
     (void)state;
-    for (int i = 0; i < type_count; i++) {
-        const mo_format *f = mo_format_of(types[i].type);
-        assert_non_null(f);
-        assert_string_equal(f->name, types[i].name);
-        assert_ptr_equal(f, mo_format_named(types[i].name));
-        assert_int_equal(f->block_values, types[i].block_values);
-        assert_int_equal(f->block_bytes, types[i].block_bytes);
-        assert_int_equal(mo_format_row_bytes(f, COLS) * ROWS, types[i].raw_bytes);
-        assert_true(f->block_bytes <= MO_BLOCK_BYTES_MAX);
-    }
+    check_sizes(types, type_count);
+    check_sizes(small_types, small_count);
     assert_ptr_equal(mo_format_named("q4_k"), mo_format_of(MO_Q4_K));
     assert_null(mo_format_named("q4"));
-    assert_null(mo_format_of(16)); /* exists elsewhere, not here */
+    assert_null(mo_format_of(31)); /* retired */
     assert_null(mo_format_of(MO_TYPE_LIMIT));
     assert_null(mo_format_of(UINT32_MAX));
 }
 
 /* ---- Decoding --------------------------------------------------------------------------------- */
 
-static void decodes_exactly(void **state)
+static void check_values(const uint8_t *data, const stored *list, int count)
 {
-    (void)state;
-    for (int i = 0; i < type_count; i++) {
-        const stored *t = &types[i];
+    for (int i = 0; i < count; i++) {
+        const stored *t = &list[i];
         float *out = malloc((size_t)t->f32_bytes);
-        mo_row_dequantize((mo_type)t->type, bin + t->raw, t->f32_bytes / 4, out);
-        if (memcmp(out, bin + t->f32, (size_t)t->f32_bytes) != 0) {
+        mo_row_dequantize((mo_type)t->type, data + t->raw, t->f32_bytes / 4, out);
+        if (memcmp(out, data + t->f32, (size_t)t->f32_bytes) != 0) {
             fail_msg("%s: quantized blocks decode differently", t->name);
         }
-        mo_row_dequantize((mo_type)t->type, bin + t->random_raw, t->random_f32_bytes / 4, out);
-        if (memcmp(out, bin + t->random_f32, (size_t)t->random_f32_bytes) != 0) {
+        mo_row_dequantize((mo_type)t->type, data + t->random_raw, t->random_f32_bytes / 4, out);
+        if (memcmp(out, data + t->random_f32, (size_t)t->random_f32_bytes) != 0) {
             fail_msg("%s: random blocks decode differently", t->name);
         }
         free(out);
     }
+}
+
+static void decodes_exactly(void **state)
+{
+    (void)state;
+    check_values(bin, types, type_count);
+    check_values(small_bin, small_types, small_count);
 }
 
 /* ---- Halves ----------------------------------------------------------------------------------- */
@@ -392,7 +427,8 @@ static void quantize_says_what_is_wrong(void **state)
     uint8_t out[64];
     mo_error err;
     assert_int_equal(mo_row_quantize(MO_I32, x, 32, out, &err), MO_EINVAL);
-    assert_int_equal(mo_row_quantize((mo_type)16, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize((mo_type)31, x, 32, out, &err), MO_EINVAL);
+    assert_int_equal(mo_row_quantize(MO_Q2_0, x, 0, out, &err), MO_EINVAL); /* read, not written */
     assert_int_equal(mo_row_quantize(MO_Q8_0, x, 31, out, &err), MO_EINVAL);
     assert_int_equal(mo_row_quantize(MO_Q8_0, x, -32, out, &err), MO_EINVAL);
     x[7] = NAN;

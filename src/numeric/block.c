@@ -1,5 +1,6 @@
 #include "numeric/block.h"
 
+#include "numeric/block_small.h"
 #include "numeric/half.h"
 
 const int8_t mo_table_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -209,7 +210,13 @@ void mo_block_decode(mo_type type, const uint8_t *row, int64_t b, mo_block *out)
     case MO_Q5_K: decode_q45_k(p, j, p + 16, p + 48, out); break;
     case MO_Q6_K: decode_q6_k(p, j, out); break;
     case MO_IQ4_XS: decode_iq4_xs(p, j, out); break;
-    default: memset(out, 0, sizeof *out); break; /* not quantized: callers ask the format first */
+    default:
+        if (mo_format_by_row(type)) {
+            mo_block_decode_small(type, p, j, out);
+        } else {
+            memset(out, 0, sizeof *out); /* not quantized: callers ask the format first */
+        }
+        break;
     }
 }
 

@@ -13,9 +13,10 @@
 static const mo_format formats[MO_TYPE_LIMIT] = {MO_FLOAT_FORMATS(FLOAT) MO_INTEGER_FORMATS(INTEGER)
                                                      MO_QUANTIZED_FORMATS(BLOCKS)};
 
-/* Units cover a block without a gap; what functions over types assume of it. */
+/* Units, where there are any, cover a block without a gap; what functions over types assume of it. */
 #define CHECK(name, number, log2, bytes, fold, at0, count0, size0, at1, count1, size1)                       \
-    _Static_assert((at0) == 0 && (count0) * (size0) == (at1) && (at1) + (count1) * (size1) == (bytes),       \
+    _Static_assert((count0) + (count1) == 0 ||                                                               \
+                       ((at0) == 0 && (count0) * (size0) == (at1) && (at1) + (count1) * (size1) == (bytes)), \
                    #name ": units and block");                                                               \
     _Static_assert((log2) >= 5 && (log2) <= 8 && (bytes) <= MO_BLOCK_BYTES_MAX && (number) < MO_TYPE_LIMIT,  \
                    #name ": size and number");

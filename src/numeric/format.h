@@ -34,6 +34,12 @@ static inline int64_t mo_format_row_bytes(const mo_format *f, int64_t cols)
     return cols / f->block_values * f->block_bytes;
 }
 
+/* Can mo_row_quantize() make it? Formats of one to three bits, but for Q2_K and Q3_K, are read and not written. */
+static inline bool mo_format_is_written(mo_type type)
+{
+    return !mo_format_by_row(type);
+}
+
 /* Can blocks of this type hold what no product allows, so that mo_format_check() has to look at them? */
 static inline bool mo_format_needs_check(mo_type type)
 {

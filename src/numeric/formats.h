@@ -22,7 +22,8 @@
  *
  * Units: into what pieces interleaving cuts a block (numeric/weights.h), as offset in the block, count, bytes of
  * one; they cover it without a gap. Codes travel in words of four, because the dot-product instructions take four
- * codes per lane; scales travel in the size in which they are read. */
+ * codes per lane; scales travel in the size in which they are read. A format without units is never interleaved: its
+ * codes are looked up row by row. */
 #define MO_QUANTIZED_FORMATS(X)                                                                              \
     X(Q4_0, 2, 5, 18, PLAIN, 0, 1, 2, 2, 4, 4)                                                               \
     X(Q4_1, 3, 5, 20, MINIMUM, 0, 2, 2, 4, 4, 4)                                                             \
@@ -37,14 +38,25 @@
     X(IQ4_NL, 20, 5, 18, PLAIN, 0, 1, 2, 2, 4, 4)                                                            \
     X(IQ4_XS, 23, 8, 136, SCALED, 0, 2, 2, 4, 33, 4)                                                         \
     X(MXFP4, 39, 5, 17, PLAIN, 0, 1, 1, 1, 4, 4)                                                             \
-    X(NVFP4, 40, 6, 36, TWO_STEPS, 0, 9, 4, 36, 0, 4)
+    X(NVFP4, 40, 6, 36, TWO_STEPS, 0, 9, 4, 36, 0, 4)                                                        \
+    X(IQ1_S, 19, 8, 50, SCALED, 0, 0, 4, 0, 0, 4)                                                            \
+    X(IQ1_M, 29, 8, 56, HALVES, 0, 0, 4, 0, 0, 4)                                                            \
+    X(IQ2_XXS, 16, 8, 66, SCALED, 0, 0, 4, 0, 0, 4)                                                          \
+    X(IQ2_XS, 17, 8, 74, HALVES, 0, 0, 4, 0, 0, 4)                                                           \
+    X(IQ2_S, 22, 8, 82, HALVES, 0, 0, 4, 0, 0, 4)                                                            \
+    X(IQ3_XXS, 18, 8, 98, SCALED, 0, 0, 4, 0, 0, 4)                                                          \
+    X(IQ3_S, 21, 8, 110, SCALED, 0, 0, 4, 0, 0, 4)                                                           \
+    X(TQ1_0, 34, 8, 54, PLAIN, 0, 0, 4, 0, 0, 4)                                                             \
+    X(TQ2_0, 35, 8, 66, PLAIN, 0, 0, 4, 0, 0, 4)                                                             \
+    X(Q1_0, 41, 7, 18, PLAIN, 0, 0, 4, 0, 0, 4)                                                              \
+    X(Q2_0, 42, 6, 18, PLAIN, 0, 0, 4, 0, 0, 4)
 
 enum { MO_BLOCK_BYTES_MAX = 256 }; /* most bytes of a block */
 
 #define MO_NUMBERED(name, number, ...) MO_##name = (number),
 typedef enum mo_type {
     MO_FLOAT_FORMATS(MO_NUMBERED) MO_INTEGER_FORMATS(MO_NUMBERED) MO_QUANTIZED_FORMATS(MO_NUMBERED)
-        MO_TYPE_LIMIT = 41
+        MO_TYPE_LIMIT = 43
 } mo_type;
 #undef MO_NUMBERED
 
@@ -125,6 +137,15 @@ MO_CONSTANT bool mo_format_is_float(int type)
     return type == MO_F32 || type == MO_F16 || type == MO_BF16;
 }
 
+/* Has the format units, so that rows can be interleaved? A bit of a mask for each. */
+MO_CONSTANT bool mo_format_has_units(int type)
+{
+#define MO_UNITS_BIT(name, number, log2, bytes, fold, at0, count0, ...) | (uint64_t)((count0) > 0) << (number)
+    const uint64_t mask = 0 MO_QUANTIZED_FORMATS(MO_UNITS_BIT);
+#undef MO_UNITS_BIT
+    return (mask >> type & 1) != 0;
+}
+
 MO_CONSTANT mo_fold mo_format_fold(int type)
 {
     switch (type) {
@@ -134,6 +155,13 @@ MO_CONSTANT mo_fold mo_format_fold(int type)
 #undef MO_FOLD_OF
     default: return MO_FOLD_NONE;
     }
+}
+
+/* Formats whose codes are taken apart row by row: IQ1 to IQ3, whose codes are in tables (numeric/grids.h), and the
+ * smallest of the plain ones. */
+MO_CONSTANT bool mo_format_by_row(int type)
+{
+    return mo_format_fold(type) != MO_FOLD_NONE && !mo_format_has_units(type);
 }
 
 #endif

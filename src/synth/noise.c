@@ -67,6 +67,34 @@ static double step_rms(int count)
     return sqrt(((double)count * count - 1.0) / 12.0);
 }
 
+/* Of the odd numbers from 1 on, `count` of them. */
+static double odd_rms(int count)
+{
+    return sqrt((4.0 * count * count - 1.0) / 3.0);
+}
+
+/* Of the codes of blocks of random bytes, sampled. */
+static double block_rms(mo_type type)
+{
+    enum { BLOCKS = 128 };
+    const mo_format *f = mo_format_of(type);
+    double sum = 0.0;
+    for (int b = 0; b < BLOCKS; b++) {
+        uint8_t bytes[MO_BLOCK_BYTES_MAX];
+        for (int i = 0; i < f->block_bytes; i++) {
+            bytes[i] = (uint8_t)(mo_noise_word((uint64_t)b, (uint64_t)i) & 255);
+        }
+        for (int j = 0; j < f->block_values / 32; j++) {
+            mo_block block;
+            mo_block_decode(type, bytes, j, &block);
+            for (int i = 0; i < 32; i++) {
+                sum += block.code[i] * block.code[i];
+            }
+        }
+    }
+    return sqrt(sum / (BLOCKS * f->block_values));
+}
+
 static spread spread_of(mo_type type)
 {
     /* Six-bit sub-scales are made of either sign, from 16 to 31 and from -32 to -17. */
@@ -85,7 +113,15 @@ static spread spread_of(mo_type type)
     case MO_Q5_K: return (spread){step_rms(32), range_rms(32, 63), 15.5};
     case MO_Q6_K: return (spread){range_rms(-32, 31), range_rms(32, 63), 0.0};
     case MO_IQ4_XS: return (spread){table_rms(mo_table_iq4), six, 0.0};
-    default: return (spread){1.0, 1.0, 0.0};
+    case MO_IQ1_S:
+    case MO_IQ1_M: return (spread){block_rms(type) / 8.0, odd_rms(8), 0.0};
+    case MO_IQ2_XXS:
+    case MO_IQ2_XS:
+    case MO_IQ2_S: return (spread){block_rms(type) / 8.0, odd_rms(16), 0.0};
+    case MO_IQ3_XXS: return (spread){block_rms(type) / 2.0, odd_rms(16), 0.0};
+    case MO_IQ3_S: return (spread){block_rms(type), odd_rms(16), 0.0};
+    case MO_TQ2_0: return (spread){sqrt(0.5), 1.0, 0.0};
+    default: return (spread){mo_format_by_row(type) ? block_rms(type) : 1.0, 1.0, 0.0};
     }
 }
 
@@ -247,6 +283,29 @@ static inline void scale_iq4_xs(const mo_noise *n, uint64_t r, uint8_t *p)
     p[3] = doubled(p[3]);
 }
 
+/* IQ1_M has its scale in the upper nibbles of the four last words. */
+static inline void scale_iq1_m(const mo_noise *n, uint64_t r, uint8_t *p)
+{
+    const uint16_t half = n->scale[PICK(r)] | SIGN(r);
+    for (int i = 0; i < 4; i++) {
+        p[49 + 2 * i] = (uint8_t)((p[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
+    }
+}
+
+static inline void scale_tq1_0(const mo_noise *n, uint64_t r, uint8_t *p)
+{
+    scale_symmetric(n, r, p + 52);
+}
+
+/* Code 3 does not occur in files that quantizers write: it becomes 1, which is the value 0, and the mean is 0. */
+static inline void scale_tq2_0(const mo_noise *n, uint64_t r, uint8_t *p)
+{
+    for (int i = 0; i < 64; i++) {
+        p[i] = (uint8_t)(p[i] & ~(p[i] << 1 & 0xAA));
+    }
+    scale_symmetric(n, r, p + 64);
+}
+
 /* ---- Filling ------------------------------------------------------------------------------------ */
 
 static void fill_bytes(uint64_t key, uint64_t first_word, int64_t bytes, uint8_t *out)
@@ -286,6 +345,17 @@ static void set_scales(const mo_noise *n, int64_t first, int64_t blocks, uint8_t
     case MO_Q5_K: EACH_BLOCK(scale_q45_k, MO_Q5_K);
     case MO_Q6_K: EACH_BLOCK(scale_q6_k, MO_Q6_K);
     case MO_IQ4_XS: EACH_BLOCK(scale_iq4_xs, MO_IQ4_XS);
+    case MO_IQ1_M: EACH_BLOCK(scale_iq1_m, MO_IQ1_M);
+    case MO_TQ1_0: EACH_BLOCK(scale_tq1_0, MO_TQ1_0);
+    case MO_TQ2_0: EACH_BLOCK(scale_tq2_0, MO_TQ2_0);
+    case MO_IQ1_S: EACH_BLOCK(scale_symmetric, MO_IQ1_S);
+    case MO_IQ2_XXS: EACH_BLOCK(scale_symmetric, MO_IQ2_XXS);
+    case MO_IQ2_XS: EACH_BLOCK(scale_symmetric, MO_IQ2_XS);
+    case MO_IQ2_S: EACH_BLOCK(scale_symmetric, MO_IQ2_S);
+    case MO_IQ3_XXS: EACH_BLOCK(scale_symmetric, MO_IQ3_XXS);
+    case MO_IQ3_S: EACH_BLOCK(scale_symmetric, MO_IQ3_S);
+    case MO_Q1_0: EACH_BLOCK(scale_symmetric, MO_Q1_0);
+    case MO_Q2_0: EACH_BLOCK(scale_symmetric, MO_Q2_0);
     default: break;
     }
 }

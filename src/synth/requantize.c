@@ -94,14 +94,14 @@ mo_tensor_class mo_requantize_class(const mo_gguf_tensor *t)
     }
 }
 
-/* The names of the formats for weights. */
+/* The names of the formats that can be written. */
 static const char *all_formats(char *text, size_t size)
 {
     text[0] = '\0';
     for (uint32_t type = 0; type < MO_TYPE_LIMIT; type++) {
         const mo_format *f = mo_format_of(type);
         const size_t used = strlen(text);
-        if (f && f->kind != MO_KIND_INTEGER) {
+        if (f && f->kind != MO_KIND_INTEGER && mo_format_is_written(f->type)) {
             snprintf(text + used, size - used, "%s%s", used ? ", " : "", f->name);
         }
     }
@@ -114,6 +114,10 @@ static mo_status format_named(const char *name, const mo_format **out, mo_error 
     *out = name ? mo_format_named(name) : NULL;
     if (name && (!*out || (*out)->kind == MO_KIND_INTEGER)) {
         return mo_fail(err, MO_EINVAL, "\"%.40s\" is no format for weights; choose one of %s", name,
+                       all_formats(names, sizeof names));
+    }
+    if (name && !mo_format_is_written((*out)->type)) {
+        return mo_fail(err, MO_EINVAL, "%s is read but not written; choose one of %s", (*out)->name,
                        all_formats(names, sizeof names));
     }
     return MO_OK;
@@ -198,9 +202,12 @@ static void tell_fallbacks(const requantize *r)
 static uint32_t file_type_of(mo_type type)
 {
     static const uint8_t numbers[MO_TYPE_LIMIT] = {
-        [MO_F32] = 0,     [MO_F16] = 1,     [MO_Q4_0] = 2,  [MO_Q4_1] = 3,   [MO_Q8_0] = 7,   [MO_Q5_0] = 8,
-        [MO_Q5_1] = 9,    [MO_Q2_K] = 10,   [MO_Q3_K] = 12, [MO_Q4_K] = 15,  [MO_Q5_K] = 17,  [MO_Q6_K] = 18,
-        [MO_IQ4_NL] = 25, [MO_IQ4_XS] = 30, [MO_BF16] = 32, [MO_MXFP4] = 38, [MO_NVFP4] = 39,
+        [MO_F32] = 0,    [MO_F16] = 1,    [MO_Q4_0] = 2,     [MO_Q4_1] = 3,    [MO_Q8_0] = 7,
+        [MO_Q5_0] = 8,   [MO_Q5_1] = 9,   [MO_Q2_K] = 10,    [MO_Q3_K] = 12,   [MO_Q4_K] = 15,
+        [MO_Q5_K] = 17,  [MO_Q6_K] = 18,  [MO_IQ4_NL] = 25,  [MO_IQ4_XS] = 30, [MO_BF16] = 32,
+        [MO_MXFP4] = 38, [MO_NVFP4] = 39, [MO_IQ2_XXS] = 19, [MO_IQ2_XS] = 20, [MO_IQ3_XXS] = 23,
+        [MO_IQ1_S] = 24, [MO_IQ3_S] = 26, [MO_IQ2_S] = 29,   [MO_IQ1_M] = 31,  [MO_TQ1_0] = 36,
+        [MO_TQ2_0] = 37, [MO_Q1_0] = 40,  [MO_Q2_0] = 41,
     };
     return numbers[type];
 }

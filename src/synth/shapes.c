@@ -709,8 +709,11 @@ bool mo_shape_mixed(mo_shape_role role)
 mo_type mo_shape_fallback(mo_type type, int64_t cols)
 {
     static const mo_type smaller[MO_TYPE_LIMIT] = {
-        [MO_Q2_K] = MO_Q4_0, [MO_Q3_K] = MO_Q4_0,     [MO_Q4_K] = MO_Q5_0,   [MO_Q5_K] = MO_Q5_1,
-        [MO_Q6_K] = MO_Q8_0, [MO_IQ4_XS] = MO_IQ4_NL, [MO_NVFP4] = MO_MXFP4,
+        [MO_Q2_K] = MO_Q4_0,      [MO_Q3_K] = MO_Q4_0,      [MO_Q4_K] = MO_Q5_0,     [MO_Q5_K] = MO_Q5_1,
+        [MO_Q6_K] = MO_Q8_0,      [MO_IQ4_XS] = MO_IQ4_NL,  [MO_NVFP4] = MO_MXFP4,   [MO_IQ1_S] = MO_IQ4_NL,
+        [MO_IQ1_M] = MO_IQ4_NL,   [MO_IQ2_XXS] = MO_IQ4_NL, [MO_IQ2_XS] = MO_IQ4_NL, [MO_IQ2_S] = MO_IQ4_NL,
+        [MO_IQ3_XXS] = MO_IQ4_NL, [MO_IQ3_S] = MO_IQ4_NL,   [MO_TQ1_0] = MO_Q4_0,    [MO_TQ2_0] = MO_Q4_0,
+        [MO_Q1_0] = MO_Q4_0,      [MO_Q2_0] = MO_Q4_0,
     };
     if (cols % mo_format_of(type)->block_values == 0) {
         return type;

@@ -22,12 +22,13 @@ typedef enum block_flavour {
 static inline const int *block_halves(mo_type type)
 {
     static const int none[] = {-1}, first[] = {0, -1}, two[] = {0, 2, -1}, q2_k[] = {80, 82, -1},
-                     q3_k[] = {108, -1}, q6_k[] = {208, -1};
+                     q3_k[] = {108, -1}, q6_k[] = {208, -1}, tq1_0[] = {52, -1}, tq2_0[] = {64, -1};
     switch (type) {
     case MO_F32:
     case MO_BF16:
     case MO_MXFP4:
-    case MO_NVFP4: return none;
+    case MO_NVFP4:
+    case MO_IQ1_M: return none; /* see block_put_iq1_m() */
     case MO_Q4_1:
     case MO_Q5_1:
     case MO_Q4_K:
@@ -35,6 +36,8 @@ static inline const int *block_halves(mo_type type)
     case MO_Q2_K: return q2_k;
     case MO_Q3_K: return q3_k;
     case MO_Q6_K: return q6_k;
+    case MO_TQ1_0: return tq1_0;
+    case MO_TQ2_0: return tq2_0;
     default: return first;
     }
 }
@@ -47,6 +50,14 @@ static inline uint16_t block_half(uint64_t *seed, block_flavour kind)
     case BLOCK_TINY: return (uint16_t)(r & 0x83FF);  /* subnormal */
     case BLOCK_EXTREME: return (uint16_t)(0x7BFF | (r & 0x8000));
     default: return (uint16_t)((r & 0x83FF) | (10 + (r >> 20) % 8) << 10);
+    }
+}
+
+/* IQ1_M has its half in the upper nibbles of its four last words. */
+static inline void block_put_iq1_m(uint8_t *p, uint16_t half)
+{
+    for (int i = 0; i < 4; i++) {
+        p[49 + 2 * i] = (uint8_t)((p[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
     }
 }
 
@@ -77,6 +88,9 @@ static inline void blocks_fill(mo_type type, uint8_t *data, int64_t bytes, uint6
             const uint16_t half = block_half(seed, kind);
             p[*at] = (uint8_t)half;
             p[*at + 1] = (uint8_t)(half >> 8);
+        }
+        if (type == MO_IQ1_M) {
+            block_put_iq1_m(p, block_half(seed, kind));
         }
         if (type == MO_MXFP4) {
             p[0] = (uint8_t)(mxfp4_base[kind] + (int)random_below(seed, 4));

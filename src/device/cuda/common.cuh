@@ -228,4 +228,17 @@ template <typename T> static __device__ __forceinline__ T *mo_at(mo_daddr addres
     return (T *)address;
 }
 
+/* Four bytes of a and b by the nibbles of the low half of choose; a nibble of 8 and more gives the sign of its byte,
+ * eight times. */
+static __device__ __forceinline__ uint32_t mo_choose_bytes(uint32_t a, uint32_t b, uint32_t choose)
+{
+#ifdef MO_CUDA_EMULATED
+    return __byte_perm(a, b, choose);
+#else
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(choose));
+    return out;
+#endif
+}
+
 #endif

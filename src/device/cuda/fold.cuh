@@ -4,23 +4,11 @@
 #ifndef MO_DEVICE_CUDA_FOLD_CUH
 #define MO_DEVICE_CUDA_FOLD_CUH
 
+#include "device/cuda/grid.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/rows.h"
 
 /* ---- Words ---- */
-
-/* Four bytes of a and b by the nibbles of the low half of choose; a nibble of 8 and more gives the sign of its byte,
- * eight times. */
-static __device__ __forceinline__ uint32_t mo_choose_bytes(uint32_t a, uint32_t b, uint32_t choose)
-{
-#ifdef MO_CUDA_EMULATED
-    return __byte_perm(a, b, choose);
-#else
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(choose));
-    return out;
-#endif
-}
 
 struct __align__(16) mo_quad
 {
@@ -331,6 +319,13 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         for (int i = 0; i < 8; i++) {
             o->code[i] = w[i] >> 2 * (unit & 3) & 0x03030303u;
         }
+    } else if constexpr (mo_format_by_row(TYPE)) {
+        o->dw = mo_grid_scale<TYPE>(block);
+        mo_grid_scales<TYPE>(block, unit, &o->scale0, &o->scale1);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            o->code[i] = mo_grid_codes<TYPE>(block, unit, i);
+        }
     } else {
         static_assert(TYPE == MO_Q3_K, "every quantized format is above");
         o->dw = mo_half_at(block + 108);
@@ -386,7 +381,7 @@ static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const ui
         if constexpr (mo_bias(TYPE) != 0) {
             sum -= mo_bias(TYPE) * (sum0 + sum1);
         }
-        if constexpr (TYPE == MO_IQ4_XS) {
+        if constexpr (mo_format_fold(TYPE) == MO_FOLD_SCALED) {
             sum *= w.scale0;
         }
     }

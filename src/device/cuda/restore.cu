@@ -158,16 +158,20 @@ static __device__ __forceinline__ void write_rows(const tile &t, const uint8_t *
 
 template <int TYPE> static __device__ __forceinline__ void restore(const tile &t, uint8_t *space)
 {
-    load<TYPE, 0> a;
-    a.read(t);
-    if constexpr (units<TYPE, 1>::COUNT > 0) {
-        load<TYPE, 1> b;
-        b.read(t);
-        b.sort(t, space);
+    if constexpr (!mo_format_has_units(TYPE)) {
+        return; /* copied, not restored */
+    } else {
+        load<TYPE, 0> a;
+        a.read(t);
+        if constexpr (units<TYPE, 1>::COUNT > 0) {
+            load<TYPE, 1> b;
+            b.read(t);
+            b.sort(t, space);
+        }
+        a.sort(t, space);
+        __syncthreads();
+        write_rows(t, space, t.blocks * mo_format_bytes(TYPE));
     }
-    a.sort(t, space);
-    __syncthreads();
-    write_rows(t, space, t.blocks * mo_format_bytes(TYPE));
 }
 
 template <typename T>

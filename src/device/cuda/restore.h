@@ -27,7 +27,7 @@ MO_CONSTANT mo_restore_cut mo_restore_cut_of(int type, int rows, int cols, int g
     mo_restore_cut c = {0, 0, 0, 0, 0, 0, 0, 0};
     c.blocks = cols >> mo_format_values_log2(type);
     c.row_bytes = c.blocks * mo_format_bytes(type);
-    if (group > 0 && !mo_format_is_float(type)) {
+    if (group > 0 && mo_format_has_units(type)) {
         const int most = MO_RESTORE_TILE / (mo_format_bytes(type) * group);
         c.runs = (c.blocks + most - 1) / most;
         c.each = (c.blocks + c.runs - 1) / c.runs;

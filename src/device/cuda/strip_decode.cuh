@@ -85,6 +85,9 @@ static __device__ __forceinline__ void mo_strip_codes(const mo_strip_block &bloc
         const uint32_t scales = *(const uint16_t *)(start + 2 * j);
         a = (mo_strip_word<TYPE>(block, codes) >> 2 * (j & 3) & 0x03030303u) * (scales & 15);
         b = (mo_strip_word<TYPE>(block, codes + 16) >> 2 * (j & 3) & 0x03030303u) * (scales >> 8 & 15);
+    } else if constexpr (mo_format_by_row(TYPE)) {
+        a = mo_grid_codes<TYPE>(start, j, t);
+        b = mo_grid_codes<TYPE>(start, j, 4 + t);
     } else {
         static_assert(TYPE == MO_Q3_K, "every quantized format is above");
         const int codes = 32 + 32 * (j >> 2);

@@ -1,6 +1,6 @@
 /* Decoding for the matrix-matrix kernels: the 32 codes of a block as eight words of four int8 for tensor cores, and its
  * scales as their fold takes them. fold.cuh takes the blocks apart; here codes get their signs, and integer sub-scales
- * go where they cost nothing: into the codes (Q2_K, Q3_K) or into dw (IQ4_XS). */
+ * go where they cost nothing: into the codes (Q2_K, Q3_K) or, where a block has one, into dw. */
 #ifndef MO_DEVICE_CUDA_TILE_DECODE_CUH
 #define MO_DEVICE_CUDA_TILE_DECODE_CUH
 
@@ -58,12 +58,12 @@ static __device__ __forceinline__ void mo_tile_decode_type(const uint8_t *block,
     }
     if constexpr (TYPE == MO_Q3_K) {
         o->scale[0] = -w.dw;
-    } else if constexpr (TYPE == MO_IQ4_XS) {
-        /* Exact (11 and 6 bits), and so is the sum it is taken from; the product of both is rounded once either way. */
+    } else if constexpr (mo_format_fold(TYPE) == MO_FOLD_SCALED) {
+        /* Exact (11 bits and up to 6), and so is the sum it is taken from; the product of both is rounded once either way. */
         o->scale[0] = w.dw * (float)w.scale0;
     } else if constexpr (TYPE == MO_NVFP4) {
         o->scale[1] = w.dw1;
-    } else if constexpr (TYPE == MO_Q6_K) {
+    } else if constexpr (mo_tile_fold_of(TYPE) == MO_FOLD_HALVES) {
         o->scale[1] = (float)w.scale0;
         o->scale[2] = (float)w.scale1;
     } else if constexpr (TYPE == MO_Q2_K) {

@@ -30,12 +30,16 @@ MO_RUNNER(TWO_STEPS)
 #define MO_FOR_LAYOUT(TYPE, LAYOUT)                                                                          \
     static void vector_##TYPE##_##LAYOUT(const mo_neon_job *job, int64_t begin, int64_t end)                 \
     {                                                                                                        \
-        mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                             \
+        if (MO_##LAYOUT == MO_FILED || mo_format_has_units(MO_##TYPE)) {                                     \
+            mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                         \
+        }                                                                                                    \
     }                                                                                                        \
     static void unpack_##TYPE##_##LAYOUT(const mo_weights *w, int64_t r, int64_t end, int64_t first,         \
                                          int64_t blocks, mo_panel *panel)                                    \
     {                                                                                                        \
-        mo_panel_unpack(MO_##TYPE, MO_##LAYOUT, w, r, end, first, blocks, panel);                            \
+        if (MO_##LAYOUT == MO_FILED || mo_format_has_units(MO_##TYPE)) {                                     \
+            mo_panel_unpack(MO_##TYPE, MO_##LAYOUT, w, r, end, first, blocks, panel);                        \
+        }                                                                                                    \
     }
 #define MO_QUANTIZED(TYPE, ...) MO_FOR_LAYOUT(TYPE, FILED) MO_FOR_LAYOUT(TYPE, GROUPED)
 #define MO_ROUTES(TYPE, NUMBER, LOG2, BYTES, FOLD, ...)                                                      \
@@ -77,8 +81,8 @@ MO_PRODUCT(MO_NEON_PRODUCT)
         return;
     }
     /* Rows of whole groups are interleaved, the rest is in the file's layout behind them. */
-    const int64_t grouped = w->interleave ? w->rows / MO_GROUP * MO_GROUP : 0;
-    const bool known = w->interleave == 0 || w->interleave == MO_GROUP;
+    const int64_t grouped = w->interleave && mo_format_has_units(w->type) ? w->rows / MO_GROUP * MO_GROUP : 0;
+    const bool known = w->interleave == 0 || w->interleave == MO_GROUP || !mo_format_has_units(w->type);
     if (!known || (row_begin < grouped && row_begin % MO_GROUP)) {
         mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
         return;

@@ -7,6 +7,7 @@
 #define MO_NUMERIC_ARM_NEON_UNPACK_H
 
 #include "numeric/arm/neon_lanes.h"
+#include "numeric/arm/neon_small.h"
 #include "numeric/block.h"
 
 /* How a block's bytes are taken apart. */
@@ -27,7 +28,7 @@ MO_INLINE mo_cut mo_cut_of(mo_type type)
     case MO_Q4_K: return (mo_cut){2, 2, 2, 0};
     case MO_Q5_K: return (mo_cut){2, 2, 2, 16};
     case MO_Q6_K: return (mo_cut){4, 2, 4, -32};
-    default: return (mo_cut){1, 1, 2, 0};
+    default: return mo_format_by_row(type) ? (mo_cut){1, 2, 1, 0} : (mo_cut){1, 1, 2, 0};
     }
 }
 
@@ -194,7 +195,7 @@ MO_INLINE void mo_codes_of(mo_type type, mo_layout layout, const mo_four *f, int
     case MO_IQ4_NL: mo_codes_table(mo_table_iq4, CHUNK(2), out); break;
     case MO_IQ4_XS: mo_codes_table(mo_table_iq4, CHUNK(8 + 16 * n), out); break;
     case MO_MXFP4: mo_codes_table(mo_table_e2m1, CHUNK(1), out); break;
-    default: { /* NVFP4: each 8 bytes hold the two halves of one group of 16 */
+    case MO_NVFP4: { /* each 8 bytes hold the two halves of one group of 16 */
         int8x16_t v[2];
         mo_codes_table(mo_table_e2m1, CHUNK(4 + 16 * n), v);
         const int64x2_t low = vreinterpretq_s64_s8(v[0]);
@@ -203,6 +204,7 @@ MO_INLINE void mo_codes_of(mo_type type, mo_layout layout, const mo_four *f, int
         out[1] = layout == MO_GROUPED ? v[1] : vreinterpretq_s8_s64(vzip2q_s64(low, high));
         break;
     }
+    default: out[0] = mo_small_codes(type, f->row[i], n, s); break;
     }
 #undef CHUNK
 }
@@ -213,6 +215,7 @@ MO_INLINE void mo_codes_of(mo_type type, mo_layout layout, const mo_four *f, int
 typedef struct mo_head {
     float32x4_t d, min; /* min: the minimum, or -dmin */
     uint8x16_t scale[4], mcode[4];
+    const mo_four *rows; /* for the scales of small formats, which are spread over the block */
 } mo_head;
 
 MO_INLINE uint8x16_t mo_mask(uint8x16_t v, uint8_t bits)
@@ -336,7 +339,10 @@ MO_INLINE mo_head mo_head_of(mo_type type, mo_layout layout, const mo_four *f)
             h.mcode[k] = vshrq_n_u8(vreinterpretq_u8_u32(word[k]), 4);
         }
         break;
-    default: h.d = mo_f16_lanes(mo_four_u16(layout, f, 0)); break;
+    default:
+        h.d = mo_format_by_row(type) ? mo_small_d(type, f) : mo_f16_lanes(mo_four_u16(layout, f, 0));
+        h.rows = f;
+        break;
     }
     return h;
 }
@@ -391,7 +397,11 @@ MO_INLINE mo_scales mo_scales_of(mo_type type, const mo_head *h, int j)
         s.scale[0] = mo_byte_signed(h->scale[j / 2], 2 * (j % 2));
         s.scale[1] = mo_byte_signed(h->scale[j / 2], 2 * (j % 2) + 1);
         break;
-    default: break;
+    default:
+        if (mo_format_by_row(type)) {
+            mo_small_scales(type, h->rows, j, s.scale);
+        }
+        break;
     }
     return s;
 }

@@ -188,6 +188,9 @@ mo_status mo_row_quantize(mo_type type, const float *x, int64_t cols, uint8_t *o
         return mo_fail(err, MO_EINVAL, "floats cannot be encoded as %s; choose a float or quantized format",
                        f ? f->name : "an unknown type");
     }
+    if (!mo_format_is_written(type)) {
+        return mo_fail(err, MO_EINVAL, "%s is read but not written; choose another format", f->name);
+    }
     if (cols < 0 || cols % f->block_values) {
         return mo_fail(err, MO_EINVAL, "a row of %lld values is no multiple of %s's block of %d",
                        (long long)cols, f->name, f->block_values);

@@ -255,11 +255,30 @@ MO_INLINE const uint8_t *cursor_row(cursor c, int field, int row)
     return c.rows->base[row / 4] + row % 4 * c.rows->stride + c.at + field;
 }
 
+/* Sixteen bytes each of rows i and 4 + i. */
+MO_INLINE ivec join_quarters(const __m128i rows[2])
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(rows[0]), rows[1], 1);
+}
+
 MO_INLINE ivec cursor_quarter(cursor c, int field, int i)
 {
-    const __m128i low = _mm_loadu_si128((const __m128i *)cursor_row(c, field, i));
-    const __m128i high = _mm_loadu_si128((const __m128i *)cursor_row(c, field, 4 + i));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    const __m128i rows[2] = {_mm_loadu_si128((const __m128i *)cursor_row(c, field, i)),
+                             _mm_loadu_si128((const __m128i *)cursor_row(c, field, 4 + i))};
+    return join_quarters(rows);
+}
+
+/* Quarter i has four words of rows i and 4 + i; out[k] gets word k of all rows. */
+MO_INLINE void turn_quarters(const ivec quarter[4], ivec out[4])
+{
+    const ivec ab_low = _mm256_unpacklo_epi32(quarter[0], quarter[1]);
+    const ivec ab_high = _mm256_unpackhi_epi32(quarter[0], quarter[1]);
+    const ivec de_low = _mm256_unpacklo_epi32(quarter[2], quarter[3]);
+    const ivec de_high = _mm256_unpackhi_epi32(quarter[2], quarter[3]);
+    out[0] = _mm256_unpacklo_epi64(ab_low, de_low);
+    out[1] = _mm256_unpackhi_epi64(ab_low, de_low);
+    out[2] = _mm256_unpacklo_epi64(ab_high, de_high);
+    out[3] = _mm256_unpackhi_epi64(ab_high, de_high);
 }
 
 /* The four words at `field`, one row per lane. */
@@ -273,14 +292,9 @@ MO_INLINE void cursor_words4(cursor c, int field, __m256i out[4])
         out[3] = _mm256_loadu_si256(p + 3);
         return;
     }
-    const __m256i a = cursor_quarter(c, field, 0), b = cursor_quarter(c, field, 1);
-    const __m256i d = cursor_quarter(c, field, 2), e = cursor_quarter(c, field, 3);
-    const __m256i ab_low = _mm256_unpacklo_epi32(a, b), ab_high = _mm256_unpackhi_epi32(a, b);
-    const __m256i de_low = _mm256_unpacklo_epi32(d, e), de_high = _mm256_unpackhi_epi32(d, e);
-    out[0] = _mm256_unpacklo_epi64(ab_low, de_low);
-    out[1] = _mm256_unpackhi_epi64(ab_low, de_low);
-    out[2] = _mm256_unpacklo_epi64(ab_high, de_high);
-    out[3] = _mm256_unpackhi_epi64(ab_high, de_high);
+    const ivec quarter[4] = {cursor_quarter(c, field, 0), cursor_quarter(c, field, 1),
+                             cursor_quarter(c, field, 2), cursor_quarter(c, field, 3)};
+    turn_quarters(quarter, out);
 }
 
 MO_INLINE void cursor_words8(cursor c, int field, __m256i out[8])

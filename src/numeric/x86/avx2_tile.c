@@ -28,6 +28,9 @@ void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot5
     case MO_Q3_K: choose_width(MO_Q3_K, TILE_ARGUMENTS); break;
     case MO_Q6_K: choose_width(MO_Q6_K, TILE_ARGUMENTS); break;
     case MO_NVFP4: choose_width(MO_NVFP4, TILE_ARGUMENTS); break;
-    default: choose_width(MO_Q8_0, TILE_ARGUMENTS); break; /* Q8_0, IQ4_NL, IQ4_XS */
+    case MO_IQ1_M:
+    case MO_IQ2_XS:
+    case MO_IQ2_S: choose_width(MO_IQ2_XS, TILE_ARGUMENTS); break;
+    default: choose_width(MO_Q8_0, TILE_ARGUMENTS); break; /* one signed sum for a block */
     }
 }

@@ -23,7 +23,7 @@ MO_INLINE int words_per_sum(mo_type type)
     case MO_Q4_0:
     case MO_Q4_1:
     case MO_Q4_K: return 8;
-    default: return 4;
+    default: return mo_format_by_row(type) ? 1 : 4;
     }
 }
 

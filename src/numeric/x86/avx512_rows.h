@@ -248,14 +248,41 @@ MO_INLINE const uint8_t *cursor_field(cursor c, int field)
     return c.rows->base[0] + 16 * (c.at + field);
 }
 
-/* Row 4g + i for g in 0..3: sixteen bytes of each side by side. */
+/* Field of row 4g + i of a plain matrix. */
+MO_INLINE const uint8_t *cursor_row(cursor c, int field, int row)
+{
+    return c.rows->base[row / 4] + row % 4 * c.rows->stride + c.at + field;
+}
+
+/* Sixteen bytes each of rows i, 4 + i, 8 + i and 12 + i. */
+MO_INLINE ivec join_quarters(const __m128i rows[4])
+{
+    ivec v = _mm512_castsi128_si512(rows[0]);
+    v = _mm512_inserti32x4(v, rows[1], 1);
+    v = _mm512_inserti32x4(v, rows[2], 2);
+    return _mm512_inserti32x4(v, rows[3], 3);
+}
+
 MO_INLINE ivec cursor_quarter(cursor c, int field, int i)
 {
-    const int64_t from = c.at + field + i * c.rows->stride;
-    ivec v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(c.rows->base[0] + from)));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(c.rows->base[1] + from)), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(c.rows->base[2] + from)), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(c.rows->base[3] + from)), 3);
+    const __m128i rows[4] = {_mm_loadu_si128((const __m128i *)cursor_row(c, field, i)),
+                             _mm_loadu_si128((const __m128i *)cursor_row(c, field, 4 + i)),
+                             _mm_loadu_si128((const __m128i *)cursor_row(c, field, 8 + i)),
+                             _mm_loadu_si128((const __m128i *)cursor_row(c, field, 12 + i))};
+    return join_quarters(rows);
+}
+
+/* Quarter i has four words of rows i, 4 + i, 8 + i and 12 + i; out[k] gets word k of all rows. */
+MO_INLINE void turn_quarters(const ivec quarter[4], ivec out[4])
+{
+    const ivec ab_low = _mm512_unpacklo_epi32(quarter[0], quarter[1]);
+    const ivec ab_high = _mm512_unpackhi_epi32(quarter[0], quarter[1]);
+    const ivec de_low = _mm512_unpacklo_epi32(quarter[2], quarter[3]);
+    const ivec de_high = _mm512_unpackhi_epi32(quarter[2], quarter[3]);
+    out[0] = _mm512_unpacklo_epi64(ab_low, de_low);
+    out[1] = _mm512_unpackhi_epi64(ab_low, de_low);
+    out[2] = _mm512_unpacklo_epi64(ab_high, de_high);
+    out[3] = _mm512_unpackhi_epi64(ab_high, de_high);
 }
 
 /* The four words at `field`, one row per lane. */
@@ -269,14 +296,9 @@ MO_INLINE void cursor_words4(cursor c, int field, ivec out[4])
         out[3] = _mm512_loadu_si512(p + 192);
         return;
     }
-    const ivec a = cursor_quarter(c, field, 0), b = cursor_quarter(c, field, 1);
-    const ivec d = cursor_quarter(c, field, 2), e = cursor_quarter(c, field, 3);
-    const ivec ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b);
-    const ivec de_low = _mm512_unpacklo_epi32(d, e), de_high = _mm512_unpackhi_epi32(d, e);
-    out[0] = _mm512_unpacklo_epi64(ab_low, de_low);
-    out[1] = _mm512_unpackhi_epi64(ab_low, de_low);
-    out[2] = _mm512_unpacklo_epi64(ab_high, de_high);
-    out[3] = _mm512_unpackhi_epi64(ab_high, de_high);
+    const ivec quarter[4] = {cursor_quarter(c, field, 0), cursor_quarter(c, field, 1),
+                             cursor_quarter(c, field, 2), cursor_quarter(c, field, 3)};
+    turn_quarters(quarter, out);
 }
 
 MO_INLINE void cursor_words8(cursor c, int field, ivec out[8])

@@ -44,7 +44,14 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
 MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
 {
     mo_step s;
-    if (mo_format_values(type) == 32) {
+    if (mo_format_by_row(type)) {
+        small_head u;
+        small_open(type, c, &u);
+        for (int n = 0; n < mo_format_values(type) / 32; n++) {
+            small_step(type, c, &u, n, &s);
+            emit(type, k, block + n, &s);
+        }
+    } else if (mo_format_values(type) == 32) {
         unpack32(type, c, &s);
         emit(type, k, block, &s);
     } else if (type == MO_NVFP4) {
@@ -168,7 +175,9 @@ typedef void rows_function(const mo_rows *rows, const batch *j);
 #define INSTANCE(type, interleaved, name)                                                                    \
     static void name(const mo_rows *rows, const batch *j)                                                    \
     {                                                                                                        \
-        run_rows(type, interleaved, rows, j);                                                                \
+        if (!(interleaved) || mo_format_has_units(type)) {                                                   \
+            run_rows(type, interleaved, rows, j);                                                            \
+        }                                                                                                    \
     }
 #define BOTH(name, ...)                                                                                      \
     INSTANCE(MO_##name, false, plain_##name)                                                                 \
@@ -183,7 +192,7 @@ static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, co
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
     batch here = *j;
     for (int64_t r = row_begin; r < row_end; r += rows_count(w)) {
-        const bool interleaved = w->interleave && r + LANES <= w->rows;
+        const bool interleaved = w->interleave && mo_format_has_units(w->type) && r + LANES <= w->rows;
         const mo_rows rows =
             interleaved ? rows_interleaved(w, row_bytes, r, row_end) : rows_plain(w, row_bytes, r, row_end);
         here.y = j->y + r;
@@ -243,7 +252,7 @@ static void any_product(tiler tile, mo_product_function *float_product, const mo
 {
     if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         float_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
-    } else if (w->interleave && w->interleave != LANES) {
+    } else if (w->interleave && w->interleave != LANES && mo_format_has_units(w->type)) {
         mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
     } else {
         quantized_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);

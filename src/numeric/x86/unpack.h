@@ -30,7 +30,7 @@ MO_INLINE int32_t code_offset(mo_type type)
     case MO_IQ4_XS: return WIDE_SIGNED ? 0 : 128;
     case MO_MXFP4:
     case MO_NVFP4: return 12;
-    default: return 0;
+    default: return mo_format_by_row(type) && !WIDE_SIGNED ? 128 : 0;
     }
 }
 
@@ -350,6 +350,8 @@ MO_INLINE void unpack_super(mo_type type, cursor c, super *u, int n, int i, mo_s
     default: step_q45_k(type, c, u, n, i, s); break;
     }
 }
+
+#include "numeric/x86/small.h"
 
 /* The sums' starts; magic is in those of PLAIN and STEPS already. */
 MO_INLINE ivec sum_start(mo_fold fold, const mo_slot512 *slot, int64_t block, int half)

@@ -1,0 +1,56 @@
+#include "numeric/grids.h"
+
+/* Value j of an entry, from its level of two or three bits. */
+#define LEVEL(c, bits, j) ((uint64_t)((c) >> (bits) * (j)) & ((1u << (bits)) - 1))
+#define AT(value, j)      ((uint64_t)((value)&255) << 8 * (j))
+
+#define TERNARY(c, j)  AT(8 * LEVEL(c, 2, j) - 8, j)
+#define TWO_BITS(c, j) AT(8 + 17 * LEVEL(c, 2, j) + LEVEL(c, 2, j) / 2, j)
+#define EVEN(c, j)     AT(2 + 4 * LEVEL(c, 3, j) + LEVEL(c, 3, j) / 7, j)
+#define ODD(c, j)      AT(1 + 2 * LEVEL(c, 3, j), j)
+
+#define FOUR(f, c)  (f(c, 0) | f(c, 1) | f(c, 2) | f(c, 3))
+#define EIGHT(f, c) (FOUR(f, c) | f(c, 4) | f(c, 5) | f(c, 6) | f(c, 7))
+
+#define X(c) EIGHT(TERNARY, c),
+const uint64_t mo_grid_iq1s[2048] = {
+#include "numeric/grids/iq1s.inc"
+};
+#undef X
+
+#define X(c) EIGHT(TWO_BITS, c),
+const uint64_t mo_grid_iq2xxs[256] = {
+#include "numeric/grids/iq2xxs.inc"
+};
+const uint64_t mo_grid_iq2xs[512] = {
+#include "numeric/grids/iq2xs.inc"
+};
+const uint64_t mo_grid_iq2s[1024] = {
+#include "numeric/grids/iq2s.inc"
+};
+#undef X
+
+#define X(c) (uint32_t) FOUR(EVEN, c),
+const uint32_t mo_grid_iq3xxs[256] = {
+#include "numeric/grids/iq3xxs.inc"
+};
+#undef X
+
+#define X(c) (uint32_t) FOUR(ODD, c),
+const uint32_t mo_grid_iq3s[512] = {
+#include "numeric/grids/iq3s.inc"
+};
+#undef X
+
+/* A set bit gives -1. */
+#define SIGN(b, j)    AT(1 - 2 * ((b) >> (j)&1), j)
+#define PARITY(b)     (((b) ^ (b) >> 1 ^ (b) >> 2 ^ (b) >> 3 ^ (b) >> 4 ^ (b) >> 5 ^ (b) >> 6) & 1)
+#define BYTE(b)       EIGHT(SIGN, b),
+#define SEVEN(b)      BYTE((b) | PARITY(b) << 7)
+#define TIMES4(f, b)  f((b)) f((b) + 1) f((b) + 2) f((b) + 3)
+#define TIMES16(f, b) TIMES4(f, b) TIMES4(f, (b) + 4) TIMES4(f, (b) + 8) TIMES4(f, (b) + 12)
+#define TIMES64(f, b) TIMES16(f, b) TIMES16(f, (b) + 16) TIMES16(f, (b) + 32) TIMES16(f, (b) + 48)
+
+const uint64_t mo_signs_of_byte[256] = {TIMES64(BYTE, 0) TIMES64(BYTE, 64) TIMES64(BYTE, 128)
+                                            TIMES64(BYTE, 192)};
+const uint64_t mo_signs_of_seven[128] = {TIMES64(SEVEN, 0) TIMES64(SEVEN, 64)};

@@ -1,0 +1,21 @@
+/* Grids: the tables in which IQ1, IQ2 and IQ3 look up their codes, eight or four at a time. numeric/grids/ has each
+ * once, as levels of two or three bits; here they are expanded to a byte for each value, the first lowest. The
+ * GPU's kernels expand them themselves (device/cuda/grid.cuh). */
+#ifndef MO_NUMERIC_GRIDS_H
+#define MO_NUMERIC_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint64_t mo_grid_iq1s[2048];  /* -8, 0, 8: eight times the grid's -1, 0, 1 */
+extern const uint64_t mo_grid_iq2xxs[256]; /* 8, 25, 43 */
+extern const uint64_t mo_grid_iq2xs[512];
+extern const uint64_t mo_grid_iq2s[1024];
+extern const uint32_t mo_grid_iq3xxs[256]; /* 2, 6, 10, 14, 18, 22, 26, 31: half of the grid's 4 to 62 */
+extern const uint32_t mo_grid_iq3s[512];   /* 1, 3, 5, ..., 15 */
+
+/* The signs of eight values as 1 and -1: by the byte that has a bit for each, and by the seven bits of formats whose
+ * eighth makes their number even. */
+extern const uint64_t mo_signs_of_byte[256];
+extern const uint64_t mo_signs_of_seven[128];
+
+#endif

@@ -1,0 +1,307 @@
+/* Small: the formats of one to three bits (mo_format_by_row()). Codes are looked up for one row at a time, 16 in a vector,
+ * and then turned so that a lane has a row, as everything else wants them; these formats are never interleaved.
+ * numeric/block_small.c is the definition. Included by x86/unpack.h, after a set's vocabulary. */
+#ifndef MO_NUMERIC_X86_SMALL_H
+#define MO_NUMERIC_X86_SMALL_H
+
+#include <string.h>
+
+#include "numeric/grids.h"
+
+MO_INLINE uint32_t small_load16(const uint8_t *p)
+{
+    uint16_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
+}
+
+MO_INLINE uint32_t small_load32(const uint8_t *p)
+{
+    uint32_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
+}
+
+MO_INLINE uint64_t small_load64(const uint8_t *p)
+{
+    uint64_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
+}
+
+/* Two entries of eight bytes, and four of four, side by side. */
+MO_INLINE __m128i small_pair(const uint64_t *from, uint64_t first, uint64_t second)
+{
+    return _mm_set_epi64x((long long)from[second], (long long)from[first]);
+}
+
+MO_INLINE __m128i small_four(const uint32_t *from, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    return _mm_setr_epi32((int)from[a], (int)from[b], (int)from[c], (int)from[d]);
+}
+
+/* The functions of formats give the codes of half h of block n. */
+
+MO_INLINE __m128i small_iq2_xxs(const uint8_t *block, int n, int h)
+{
+    const uint64_t w = small_load64(block + 2 + 8 * n);
+    const uint64_t index = w >> 16 * h, signs = w >> (32 + 14 * h);
+    return _mm_sign_epi8(small_pair(mo_grid_iq2xxs, index & 255, index >> 8 & 255),
+                         small_pair(mo_signs_of_seven, signs & 127, signs >> 7 & 127));
+}
+
+MO_INLINE __m128i small_iq2_xs(const uint8_t *block, int n, int h)
+{
+    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
+    return _mm_sign_epi8(small_pair(mo_grid_iq2xs, w & 511, w >> 16 & 511),
+                         small_pair(mo_signs_of_seven, w >> 9 & 127, w >> 25));
+}
+
+MO_INLINE __m128i small_iq2_s(const uint8_t *block, int n, int h)
+{
+    const uint32_t w = small_load16(block + 2 + 4 * n + 2 * h);
+    const uint32_t signs = small_load16(block + 34 + 4 * n + 2 * h);
+    const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
+    return _mm_sign_epi8(small_pair(mo_grid_iq2s, (w & 255) | (high & 0x300), w >> 8 | (high >> 2 & 0x300)),
+                         small_pair(mo_signs_of_byte, signs & 255, signs >> 8));
+}
+
+MO_INLINE __m128i small_iq3_xxs(const uint8_t *block, int n, int h)
+{
+    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
+    const uint32_t signs = small_load32(block + 66 + 4 * n) >> 14 * h;
+    return _mm_sign_epi8(small_four(mo_grid_iq3xxs, w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24),
+                         small_pair(mo_signs_of_seven, signs & 127, signs >> 7 & 127));
+}
+
+MO_INLINE __m128i small_iq3_s(const uint8_t *block, int n, int h)
+{
+    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
+    const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
+    const uint32_t signs = small_load16(block + 74 + 4 * n + 2 * h);
+    return _mm_sign_epi8(small_four(mo_grid_iq3s, (w & 255) | (high & 256),
+                                    (w >> 8 & 255) | (high >> 1 & 256), (w >> 16 & 255) | (high >> 2 & 256),
+                                    w >> 24 | (high >> 3 & 256)),
+                         small_pair(mo_signs_of_byte, signs & 255, signs >> 8));
+}
+
+/* IQ1: the grid is in eighths, to which one is added or taken off. */
+MO_INLINE __m128i small_iq1_s(const uint8_t *block, int n, int h)
+{
+    const uint32_t w = small_load16(block + 2 + 4 * n + 2 * h);
+    const uint32_t high = small_load16(block + 34 + 2 * n);
+    const uint32_t more = high << 8 >> 6 * h;
+    return _mm_add_epi8(small_pair(mo_grid_iq1s, (w & 255) | (more & 0x700), w >> 8 | (more >> 3 & 0x700)),
+                        _mm_set1_epi8(high >> 15 ? -1 : 1));
+}
+
+MO_INLINE __m128i small_iq1_m(const uint8_t *block, int n, int h)
+{
+    static const uint64_t eighth[2] = {0x0101010101010101, UINT64_MAX};
+    const uint32_t w = small_load16(block + 4 * n + 2 * h);
+    const uint32_t high = block[32 + 2 * n + h];
+    return _mm_add_epi8(
+        small_pair(mo_grid_iq1s, (w & 255) | (high << 8 & 0x700), w >> 8 | (high << 4 & 0x700)),
+        small_pair(eighth, high >> 3 & 1, high >> 7));
+}
+
+/* The low bits of each byte after a shift that differs from byte to byte, less 1. */
+MO_INLINE __m128i small_two_bits(__m128i v)
+{
+    return _mm_sub_epi8(_mm_and_si128(v, _mm_set1_epi8(3)), _mm_set1_epi8(1));
+}
+
+/* Digits to base 3, less 1: where the fraction is 86 / 256 or more, and 171 / 256 or more. The fractions come in with the
+ * upper bit inverted, so that comparisons of signed bytes hold. */
+MO_INLINE __m128i small_digits(__m128i y)
+{
+    const __m128i x = _mm_xor_si128(y, _mm_set1_epi8((int8_t)0x80));
+    const __m128i one = _mm_cmpgt_epi8(x, _mm_set1_epi8(85 - 128));
+    const __m128i two = _mm_cmpgt_epi8(x, _mm_set1_epi8(170 - 128));
+    return _mm_sub_epi8(_mm_sub_epi8(_mm_set1_epi8(-1), one), two);
+}
+
+/* Bytes times factors, modulo 256. */
+MO_INLINE __m128i small_multiply(__m128i x, __m128i factor)
+{
+    const __m128i low = _mm_and_si128(_mm_mullo_epi16(x, factor), _mm_set1_epi16(255));
+    const __m128i high = _mm_mullo_epi16(_mm_srli_epi16(x, 8), _mm_srli_epi16(factor, 8));
+    return _mm_or_si128(low, _mm_slli_epi16(high, 8));
+}
+
+MO_INLINE __m128i small_tq1_0(const uint8_t *block, int n, int h)
+{
+    static const int8_t power[5] = {1, 3, 9, 27, 81};
+    if (n == 7 && h == 1) {
+        const __m128i four = _mm_set1_epi32((int)small_load32(block + 48));
+        return small_digits(
+            small_multiply(four, _mm_setr_epi8(1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27)));
+    }
+    const uint8_t *from = n < 5 ? block + 16 * h : block + 32;
+    const int digit = n < 5 ? n : 2 * (n - 5) + h;
+    return small_digits(small_multiply(_mm_loadu_si128((const __m128i *)from), _mm_set1_epi8(power[digit])));
+}
+
+MO_INLINE __m128i small_tq2_0(const uint8_t *block, int n, int h)
+{
+    const __m128i raw = _mm_loadu_si128((const __m128i *)(block + 32 * (n / 4) + 16 * h));
+    return small_two_bits(_mm_srl_epi16(raw, _mm_cvtsi32_si128(2 * (n % 4))));
+}
+
+/* 16 bits, one for each value: 1 and -1. */
+MO_INLINE __m128i small_q1_0(const uint8_t *block, int n, int h)
+{
+    const __m128i bits = _mm_set1_epi64x((long long)0x8040201008040201);
+    const __m128i both = _mm_set1_epi16((int16_t)small_load16(block + 2 + 4 * n + 2 * h));
+    const __m128i each =
+        _mm_shuffle_epi8(both, _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
+    const __m128i clear = _mm_cmpeq_epi8(_mm_and_si128(each, bits), _mm_setzero_si128());
+    return _mm_or_si128(clear, _mm_set1_epi8(1));
+}
+
+/* Four codes of two bits in a byte, neighbours: the byte times 64, 16, 4 and 1 has them in its upper bits. */
+MO_INLINE __m128i small_q2_0(const uint8_t *block, int n, int h)
+{
+    const __m128i four = _mm_set1_epi32((int)small_load32(block + 2 + 8 * n + 4 * h));
+    const __m128i each =
+        _mm_shuffle_epi8(four, _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+    const __m128i up = small_multiply(each, _mm_set1_epi32(0x01041040));
+    return small_two_bits(_mm_srli_epi16(up, 6));
+}
+
+MO_INLINE __m128i small_codes(mo_type type, const uint8_t *block, int n, int h)
+{
+    switch (type) {
+    case MO_IQ1_S: return small_iq1_s(block, n, h);
+    case MO_IQ1_M: return small_iq1_m(block, n, h);
+    case MO_IQ2_XXS: return small_iq2_xxs(block, n, h);
+    case MO_IQ2_XS: return small_iq2_xs(block, n, h);
+    case MO_IQ2_S: return small_iq2_s(block, n, h);
+    case MO_IQ3_XXS: return small_iq3_xxs(block, n, h);
+    case MO_IQ3_S: return small_iq3_s(block, n, h);
+    case MO_TQ1_0: return small_tq1_0(block, n, h);
+    case MO_TQ2_0: return small_tq2_0(block, n, h);
+    case MO_Q1_0: return small_q1_0(block, n, h);
+    default: return small_q2_0(block, n, h);
+    }
+}
+
+/* All codes of block n, a row per lane; unsigned where wide codes are. */
+MO_INLINE void small_words(mo_type type, cursor c, int n, ivec code[8])
+{
+    MO_UNROLL
+    for (int h = 0; h < 2; h++) {
+        ivec quarter[4];
+        MO_UNROLL
+        for (int i = 0; i < 4; i++) {
+            __m128i rows[LANES / 4];
+            MO_UNROLL
+            for (int g = 0; g < LANES / 4; g++) {
+                rows[g] = small_codes(type, cursor_row(c, 0, 4 * g + i), n, h);
+            }
+            quarter[i] = join_quarters(rows);
+        }
+        turn_quarters(quarter, code + 4 * h);
+    }
+    MO_UNROLL
+    for (int i = 0; !WIDE_SIGNED && i < 8; i++) {
+        code[i] = xor_bits(code[i], bytes(0x80));
+    }
+}
+
+/* --- scales ------------------------------------------------------------------------------------------ */
+
+/* What is read once for a file block: the float scale, and the words with integer scales where they are together. */
+typedef struct small_head {
+    fvec d;
+    ivec word[4];
+} small_head;
+
+/* IQ1_M: the upper nibbles of its words of scales are a half. */
+MO_INLINE fvec small_scattered(const ivec w[2])
+{
+    ivec d = and_bits(shift(w[0], -12), words(0x000F));
+    d = merge(d, shift(w[0], -24), words(0x00F0));
+    d = merge(d, shift(w[1], -4), words(0x0F00));
+    d = merge(d, shift(w[1], -16), words(0xF000));
+    return half_low(d);
+}
+
+MO_INLINE void small_open(mo_type type, cursor c, small_head *u)
+{
+    fvec d;
+    switch (type) {
+    case MO_IQ1_M:
+        u->word[0] = cursor_word(c, 48);
+        u->word[1] = cursor_word(c, 52);
+        d = small_scattered(u->word);
+        break;
+    case MO_TQ1_0: d = cursor_half(c, 52, true); break;
+    case MO_TQ2_0: d = cursor_half(c, 64, true); break;
+    default: d = cursor_half(c, 0, false); break;
+    }
+    switch (type) {
+    case MO_IQ1_S:
+        for (int i = 0; i < 4; i++) {
+            u->word[i] = cursor_word(c, 34 + 4 * i);
+        }
+        break;
+    case MO_IQ2_XS:
+    case MO_IQ2_S:
+        u->word[0] = cursor_word(c, type == MO_IQ2_XS ? 66 : 74);
+        u->word[1] = cursor_word(c, type == MO_IQ2_XS ? 70 : 78);
+        break;
+    case MO_IQ3_S: u->word[0] = cursor_word(c, 106); break;
+    default: break;
+    }
+    const bool eighths = mo_format_fold(type) != MO_FOLD_PLAIN && type != MO_IQ3_S && type != MO_IQ3_XXS;
+    u->d = eighths ? multiply(d, floats(0.125f)) : type == MO_IQ3_XXS ? multiply(d, floats(0.5f)) : d;
+}
+
+/* The code in the lowest bits of a word, doubled and one added. */
+MO_INLINE fvec small_scale(ivec word, int mask)
+{
+    return word_float(merge(words(1), shift(word, 1), words(2 * mask)));
+}
+
+/* Block n, in ascending order: scales that are used up are shifted out. */
+MO_INLINE void small_step(mo_type type, cursor c, small_head *u, int n, mo_step *s)
+{
+    small_words(type, c, n, s->code);
+    ivec *word;
+    switch (type) {
+    case MO_IQ1_S:
+        word = &u->word[n / 2];
+        set_scale(s, multiply(u->d, small_scale(shift(*word, -12), 7)));
+        *word = shift(*word, -16);
+        break;
+    case MO_IQ2_XXS:
+        set_scale(s, multiply(u->d, small_scale(shift(cursor_word(c, 6 + 8 * n), -28), 15)));
+        break;
+    case MO_IQ3_XXS:
+        set_scale(s, multiply(u->d, small_scale(shift(cursor_word(c, 66 + 4 * n), -28), 15)));
+        break;
+    case MO_IQ3_S:
+        set_scale(s, multiply(u->d, small_scale(u->word[0], 15)));
+        u->word[0] = shift(u->word[0], -4);
+        break;
+    case MO_IQ1_M:
+        word = &u->word[n / 4];
+        s->scale[0] = u->d;
+        s->scale[1] = small_scale(*word, 7);
+        s->scale[2] = small_scale(shift(*word, -3), 7);
+        *word = n % 2 ? shift(*word, -10) : shift(*word, -6); /* the word's upper nibble is d's */
+        break;
+    case MO_IQ2_XS:
+    case MO_IQ2_S:
+        word = &u->word[n / 4];
+        s->scale[0] = u->d;
+        s->scale[1] = small_scale(*word, 15);
+        s->scale[2] = small_scale(shift(*word, -4), 15);
+        *word = shift(*word, -8);
+        break;
+    default: set_scale(s, u->d); break;
+    }
+}
+
+#endif
