@@ -21,13 +21,14 @@ function __moraine_command
 end
 
 set -l formats f32 f16 bf16 q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0 iq4_nl iq4_xs mxfp4 nvfp4 q3_k q2_k
+set -l small_formats iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s tq1_0 tq2_0 q1_0 q2_0
 set -l shapes '(moraine synth --list 2>/dev/null | string match -rg "^([a-z0-9.-]+) ")'
 
 complete -c moraine -n 'test (count (commandline -opc)) -eq 1' -f -a '(__moraine_commands)'
 complete -c moraine -n 'test (count (commandline -opc)) -eq 1' -f -a '--help --version'
 complete -c moraine -n 'test (count (commandline -opc)) -gt 1; and string match -q -- "-*" (commandline -ct)' -f -a '(__moraine_options)'
 complete -c moraine -n '__moraine_command quantize; and __moraine_at --experts --rest --output --embedding' -f -a "$formats"
-complete -c moraine -n '__moraine_at --type' -f -a "$formats"
+complete -c moraine -n '__moraine_at --type' -f -a "$formats $small_formats"
 complete -c moraine -n '__moraine_at --moe-hot-cache-weighting' -f -a 'flat balanced pressure smooth time'
 complete -c moraine -n '__moraine_at --policy' -f -a 'auto lru lfu priority'
 complete -c moraine -n '__moraine_at --policy; and __moraine_command replay' -f -a 'optimum all'

@@ -628,8 +628,9 @@ static void test_tensor_refusals(void **state)
         mo_status status;
         const char *words;
     } bad[] = {
-        {32, 1, 0, 19, MO_EUNSUPPORTED, "type 19 (IQ1_S)"},
-        {32, 1, 0, 42, MO_EUNSUPPORTED, "requantize"},
+        {32, 1, 0, 15, MO_EUNSUPPORTED, "type 15 (Q8_K)"},
+        {32, 1, 0, 144, MO_EUNSUPPORTED, "type 144 (IQ4_KS of ik_llama.cpp)"},
+        {32, 1, 0, 43, MO_EUNSUPPORTED, "requantize"},
         {32, 1, 0, 0xffffffff, MO_EUNSUPPORTED, "type 4294967295"},
         {33, 1, 0, MO_Q8_0, MO_EFORMAT, "multiple of the 32"},
         {0, 1, 0, MO_F32, MO_EFORMAT, "dimension below 1"},

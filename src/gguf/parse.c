@@ -277,15 +277,36 @@ static mo_status unknown_format(mo_cursor *c, const mo_gguf_tensor *t, uint32_t 
         uint32_t type;
         const char *name;
     } others[] = {
-        {4, "Q4_2"},     {5, "Q4_3"},   {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-        {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},
-        {28, "F64"},     {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"}, {41, "Q1_0"},    {42, "Q2_0"},
+        {4, "Q4_2, which is retired"},
+        {5, "Q4_3, which is retired"},
+        {9, "Q8_1"},
+        {15, "Q8_K"},
+        {24, "I8"},
+        {25, "I16"},
+        {28, "F64"},
+        {36, "I2_S of BitNet's forks"},
+        {137, "IQ2_K of ik_llama.cpp"},
+        {138, "IQ3_K of ik_llama.cpp"},
+        {139, "IQ4_K of ik_llama.cpp"},
+        {140, "IQ5_K of ik_llama.cpp"},
+        {141, "IQ6_K of ik_llama.cpp"},
+        {142, "PQ2_0 of PrismML's fork"},
+        {143, "PTQ1_0 of PrismML's fork"},
+        {144, "IQ4_KS of ik_llama.cpp"},
+        {145, "IQ2_KS of ik_llama.cpp"},
+        {146, "IQ4_KSS of ik_llama.cpp"},
+        {156, "IQ3_KS of ik_llama.cpp"},
+        {157, "IQ2_KL of ik_llama.cpp"},
+        {158, "IQ1_KT of ik_llama.cpp"},
     };
-    char name[16] = "";
+    char name[40] = "";
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i].type == type) {
             snprintf(name, sizeof name, " (%s)", others[i].name);
         }
+    }
+    if (!*name && type > 132 && type < 256) {
+        snprintf(name, sizeof name, " (of a fork of llama.cpp)");
     }
     return mo_fail(c->err, MO_EUNSUPPORTED,
                    "%s: tensor %s has type %u%s, which Moraine does not compute with; fetch another "

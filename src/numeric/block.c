@@ -1,6 +1,5 @@
 #include "numeric/block.h"
 
-#include "numeric/block_small.h"
 #include "numeric/half.h"
 
 const int8_t mo_table_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

@@ -18,6 +18,10 @@ typedef struct mo_block {
 /* Decodes values 32b .. 32b+31 of the row. type must be quantized. */
 void mo_block_decode(mo_type type, const uint8_t *row, int64_t b, mo_block *out);
 
+/* The same for block of 32 number j of the file's block at p, of the formats of mo_format_by_row(): block_small.c, for
+ * mo_block_decode(). Leaves the minima alone, which these formats do not have. */
+void mo_block_decode_small(mo_type type, const uint8_t *p, int j, mo_block *out);
+
 /* The exact values of a whole row: F32, F16, BF16 and every quantized type; cols a multiple of the
  * format's block. No fma: scale product, times code, plus minimum, each rounded once. */
 void mo_row_dequantize(mo_type type, const uint8_t *row, int64_t cols, float *out);

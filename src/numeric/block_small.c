@@ -1,8 +1,7 @@
 /* IQ1 to IQ3: a block of 32 is four groups of 8 values, looked up in a grid (numeric/grids.h). An integer scale is
  * 2 * code + 1; what is left of the format's factor is a power of two and joins d, which is exact. In all functions p is
  * the file's block, j its block of 32, l the group and i the value in the block of 32. */
-#include "numeric/block_small.h"
-
+#include "numeric/block.h"
 #include "numeric/grids.h"
 #include "numeric/half.h"
 
