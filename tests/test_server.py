@@ -381,6 +381,25 @@ def sessions_can_be_seen_and_forgotten():
         connection.close()
 
 
+def sessions_can_be_pinned_and_named():
+    long = "Once upon a time there was a fox number %d who went into the wood and met a hen, and all of them went home together after the rain."
+    with Server("--parallel", "1", "--cache-ram", "1") as s:
+        sessions = lambda: s.get("/v1/moraine/sessions")["sessions"]
+        s.post("/completion", generation(60, stream=False, prompt=long % 0))
+        pinned = s.post("/v1/moraine/sessions/sequence-1", {"pin": True, "name": "the first fox"})
+        assert pinned["id"].startswith("prefix-") and pinned["pinned"] is True and pinned["name"] == "the first fox"
+        for number in range(1, 8):  # more than a MiB holds
+            s.post("/completion", generation(60, stream=False, prompt=long % number))
+        kept = {e["id"]: e for e in sessions() if "ram" in e["where"]}
+        assert pinned["id"] in kept and len(kept) < 7, kept
+        cached = s.post("/v1/completions", {"prompt": long % 0, "max_tokens": 1})["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert cached > 20
+        assert s.post("/v1/moraine/sessions/" + pinned["id"], {"pin": False, "name": ""})["pinned"] is False
+        s.post("/v1/moraine/sessions/prefix-999", {"pin": True}, status=404)
+        for wrong in ({}, [], {"pin": 1}, {"name": "x" * 64}, {"name": 7}):
+            s.post("/v1/moraine/sessions/" + pinned["id"], wrong, status=400)
+
+
 def responses_are_found_after_a_restart_by_their_owner():
     folder = tempfile.mkdtemp(dir=FOLDER)
     keys = path("two-keys")

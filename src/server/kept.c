@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/engine.h"
+#include "server/scheduler.h"
 
 static const char of_cache[] = "prefix-", of_sequence[] = "sequence-";
 
@@ -51,7 +51,9 @@ static int list_prefixes(srv_prefix *prefix, srv_kept_report *out, int limit)
                                    .bytes = p->bytes,
                                    .all_bytes = p->all_bytes,
                                    .disk_bytes = p->disk_bytes,
-                                   .idle_s = p->idle_s};
+                                   .idle_s = p->idle_s,
+                                   .pinned = p->pinned};
+        memcpy(out[i].name, p->name, sizeof out[i].name);
         snprintf(out[i].id, sizeof out[i].id, "%s%llu", of_cache, (unsigned long long)p->number);
     }
     free(list);
@@ -67,7 +69,52 @@ int srv_engine_kept(srv_engine *e, srv_kept_report *out, int limit)
     return sequences + (e->prefix ? list_prefixes(e->prefix, out + written, limit - written) : 0);
 }
 
-/* ---- Forgetting: on the engine's thread, which uses both ---- */
+/* ---- Changing: on the engine's thread, which uses sequences and cache ---- */
+
+typedef struct changing {
+    srv_engine *engine;
+    const char *id;
+    const srv_prefix_wanted *wanted;
+    uint64_t number; /* 0: there is none */
+    bool unkept;     /* there is one that cannot be kept */
+} changing;
+
+static void change(void *user)
+{
+    changing *c = user;
+    srv_engine *e = c->engine;
+    const uint64_t slot = number_of(c->id, of_sequence);
+    c->number = number_of(c->id, of_cache);
+    if (slot > 0 && slot <= (uint64_t)e->parallel) {
+        srv_sequence *s = &e->sequences[slot - 1];
+        c->unkept = !s->task && s->held > 0;
+        if (c->unkept && e->prefix) {
+            srv_memory_keep(e, s, s->held);
+            c->number = srv_prefix_number(e->prefix, s->tokens, s->held);
+        }
+    }
+    if (!e->prefix || !srv_prefix_want(e->prefix, c->number, c->wanted)) {
+        c->number = 0;
+    }
+}
+
+mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_prefix_wanted *wanted, char now[32],
+                                 mo_error *err)
+{
+    changing c = {.engine = e, .id = id, .wanted = wanted};
+    srv_engine_between_steps(e, change, &c);
+    snprintf(now, 32, "%s%llu", of_cache, (unsigned long long)c.number);
+    if (c.number) {
+        return MO_OK;
+    }
+    err->status = c.unkept ? MO_EUNSUPPORTED : MO_ENOENT;
+    snprintf(err->detail, sizeof err->detail, "%s",
+             c.unkept ? "it is too short to be kept, or nothing is kept for this model"
+                      : "no session of that id is kept");
+    return err->status;
+}
+
+/* ---- Forgetting: likewise ---- */
 
 typedef struct dropping {
     srv_engine *engine;

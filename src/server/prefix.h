@@ -42,6 +42,18 @@ void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, m
 /* Moves or drops snapshots, the one used longest ago first, until enough() says so. False: none is left. */
 bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *user);
 
+enum { SRV_PREFIX_NAME = 64 };
+
+/* What somebody wants of one that is kept. It lasts as long as the cache is open. */
+typedef struct srv_prefix_wanted {
+    bool set_pin, pin; /* pinned ones are the last to make room, in memory and in the directory */
+    const char *name;  /* for those who look at the list, shorter than SRV_PREFIX_NAME; NULL: as it is */
+} srv_prefix_wanted;
+/* False: there is none of that number. Any thread. */
+bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_prefix_wanted *wanted);
+/* The number of the one that serves exactly this sequence; 0: there is none. */
+uint64_t srv_prefix_number(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+
 /* What is kept, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
  * one that is being read from disk or moved from a device. */
 typedef struct srv_prefix_entry {
@@ -52,6 +64,8 @@ typedef struct srv_prefix_entry {
     uint64_t all_bytes; /* with those that it shares */
     int64_t disk_bytes; /* 0: not on disk */
     double idle_s;      /* since its last use, or since the cache was opened */
+    bool pinned;
+    char name[SRV_PREFIX_NAME]; /* "": none */
 } srv_prefix_entry;
 int srv_prefix_list(srv_prefix *prefix, srv_prefix_entry *out, int limit);
 /* Forgets the one of that number, in memory and on disk; 0: all. Returns how many. */

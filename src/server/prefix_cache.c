@@ -172,7 +172,8 @@ static bool spill(srv_prefix *p, srv_node *n)
 {
     for (srv_node *older = p->oldest; mo_snapshot_spill(n->held->snapshot, NULL) != MO_OK;
          older = older->newer) {
-        while (older && (older == n || !is_movable(older) || mo_snapshot_on_device(older->held->snapshot))) {
+        while (older && (older == n || older->pinned || !is_movable(older) ||
+                         mo_snapshot_on_device(older->held->snapshot))) {
             older = older->newer;
         }
         if (!older) {
@@ -190,15 +191,17 @@ bool srv_prefix_make_room(srv_prefix *p, bool (*enough)(void *user), void *user)
         return true;
     }
     pthread_mutex_lock(&p->tree);
-    for (srv_node *n = p->oldest; n && !is_enough; n = n->newer) {
-        if (!is_movable(n)) {
-            continue;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        for (srv_node *n = p->oldest; n && !is_enough; n = n->newer) {
+            if (!is_movable(n) || n->pinned != (pinned > 0)) {
+                continue;
+            }
+            const bool device = mo_snapshot_on_device(n->held->snapshot);
+            if (!device || !spill(p, n)) {
+                srv_prefix_drop_ram(p, n);
+            }
+            is_enough = enough(user);
         }
-        const bool device = mo_snapshot_on_device(n->held->snapshot);
-        if (!device || !spill(p, n)) {
-            srv_prefix_drop_ram(p, n);
-        }
-        is_enough = enough(user);
     }
     for (srv_node *n = p->oldest, *newer; n; n = newer) {
         newer = n->newer;
@@ -231,7 +234,9 @@ int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
             *e = (srv_prefix_entry){.number = n->number,
                                     .tokens = n->depth,
                                     .disk_bytes = n->name[0] ? n->disk_bytes : 0,
-                                    .idle_s = (double)(now - n->used_ns) * 1e-9};
+                                    .idle_s = (double)(now - n->used_ns) * 1e-9,
+                                    .pinned = n->pinned};
+            memcpy(e->name, n->label, sizeof e->name);
             if (n->held) {
                 e->device = mo_snapshot_on_device(n->held->snapshot);
                 e->ram = !e->device;
@@ -241,6 +246,33 @@ int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
     }
     pthread_mutex_unlock(&p->tree);
     return found;
+}
+
+bool srv_prefix_want(srv_prefix *p, uint64_t number, const srv_prefix_wanted *wanted)
+{
+    pthread_mutex_lock(&p->tree);
+    srv_node *n = p->oldest;
+    while (n && n->number != number) {
+        n = n->newer;
+    }
+    if (n) {
+        n->pinned = wanted->set_pin ? wanted->pin : n->pinned;
+        if (wanted->name) {
+            strncpy(n->label, wanted->name, sizeof n->label - 1);
+        }
+    }
+    pthread_mutex_unlock(&p->tree);
+    return n != NULL;
+}
+
+uint64_t srv_prefix_number(srv_prefix *p, const int32_t *tokens, int64_t length)
+{
+    int64_t usable;
+    pthread_mutex_lock(&p->tree);
+    const srv_node *n = find(p, tokens, length, &usable);
+    const uint64_t number = n && usable == length ? n->number : 0;
+    pthread_mutex_unlock(&p->tree);
+    return number;
 }
 
 int srv_prefix_drop(srv_prefix *p, uint64_t number)

@@ -28,6 +28,8 @@ typedef struct srv_node {
     bool listed;
     uint64_t number; /* since it was listed first */
     int64_t used_ns;
+    bool pinned;
+    char label[SRV_PREFIX_NAME];
 } srv_node;
 
 typedef struct srv_writing { /* a snapshot on its way to the disk */

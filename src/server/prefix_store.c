@@ -40,7 +40,7 @@ void srv_prefix_shrink(srv_prefix *p, const srv_node *spared)
 {
     for (srv_node *n = p->oldest, *newer; n; n = newer) {
         newer = n->newer;
-        if (n != spared && n->name[0] && p->disk_bytes > p->options.directory_bytes) {
+        if (n != spared && !n->pinned && n->name[0] && p->disk_bytes > p->options.directory_bytes) {
             srv_prefix_drop_disk(p, n);
         }
         if (!srv_node_has_snapshot(n)) {
@@ -73,6 +73,9 @@ void srv_prefix_tidy(srv_prefix *p, srv_node *n)
 void srv_prefix_drop_shorter(srv_prefix *p, const srv_node *n)
 {
     for (srv_node *up = n->parent; p->options.rewinds && up; up = up->parent) {
+        if (up->pinned) {
+            continue;
+        }
         if (n->held) {
             srv_prefix_drop_ram(p, up);
         }

@@ -37,6 +37,12 @@ static json_t *kept_json(const srv_kept_report *k)
     if (k->idle_s >= 0) {
         json_object_set_new(out, "idle_s", json_real(k->idle_s));
     }
+    if (!k->sequence) {
+        json_object_set_new(out, "pinned", json_boolean(k->pinned));
+    }
+    if (k->name[0]) {
+        json_object_set_new(out, "name", json_string(k->name));
+    }
     return out;
 }
 
@@ -85,26 +91,72 @@ static void list_sessions(srv_server *server, srv_request *q)
     srv_models_unpeek(model);
 }
 
-static void one_session(srv_server *server, srv_request *q)
+static void reply_session(srv_request *q, srv_engine *engine, const char *id)
 {
-    srv_model *model = srv_asked_model(server, q, NULL);
     json_t *found = NULL;
     int count;
-    if (!model) {
-        return;
-    }
-    srv_kept_report *list = read_kept(srv_model_engine(model), &count);
+    srv_kept_report *list = read_kept(engine, &count);
     for (int i = 0; i < count && !found; i++) {
-        found = strcmp(list[i].id, srv_request_part(q, 0)) == 0 ? kept_json(&list[i]) : NULL;
+        found = strcmp(list[i].id, id) == 0 ? kept_json(&list[i]) : NULL;
     }
     free(list);
-    srv_models_unpeek(model);
     if (!found) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
         return;
     }
     srv_reply_json(q, 200, found);
     srv_request_end(q);
+}
+
+static void one_session(srv_server *server, srv_request *q)
+{
+    srv_model *model = srv_asked_model(server, q, NULL);
+    if (model) {
+        reply_session(q, srv_model_engine(model), srv_request_part(q, 0));
+        srv_models_unpeek(model);
+    }
+}
+
+/* {"pin": ..., "name": ...}; false after a refusal. */
+static bool read_wanted(const json_t *root, srv_request *q, srv_prefix_wanted *out)
+{
+    const json_t *pin = json_object_get(root, "pin"), *name = json_object_get(root, "name");
+    *out = (srv_prefix_wanted){
+        .set_pin = pin != NULL, .pin = json_is_true(pin), .name = json_string_value(name)};
+    if (!json_is_object(root) || (!pin && !name)) {
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "an object with pin or name is needed");
+    } else if (pin && !json_is_boolean(pin)) {
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "pin", "must be true or false");
+    } else if (name && (!out->name || json_string_length(name) >= SRV_PREFIX_NAME)) {
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "name", "must be a string of less than 64 bytes");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static void change_session(srv_server *server, srv_request *q)
+{
+    const mo_text body = srv_request_body(q);
+    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_prefix_wanted wanted;
+    char id[32];
+    mo_error err;
+    if (!model) {
+        return;
+    }
+    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    if (read_wanted(root, q, &wanted)) {
+        srv_engine *engine = srv_model_engine(model);
+        if (srv_engine_change_kept(engine, srv_request_part(q, 0), &wanted, id, &err) == MO_OK) {
+            reply_session(q, engine, id);
+        } else {
+            srv_reply_refusal(q, err.status == MO_ENOENT ? SRV_FAULT_NOT_FOUND : SRV_FAULT_REQUEST, NULL,
+                              err.detail);
+        }
+    }
+    json_decref(root);
+    srv_models_unpeek(model);
 }
 
 static void drop_sessions(srv_server *server, srv_request *q)
@@ -127,6 +179,7 @@ static void drop_sessions(srv_server *server, srv_request *q)
 const srv_route srv_session_routes[] = {
     {"GET", "[/v1]/moraine/sessions", list_sessions, SRV_STATUS},
     {"GET", "[/v1]/moraine/sessions/{}", one_session, SRV_STATUS},
+    {"POST", "[/v1]/moraine/sessions/{}", change_session, 0},
     {"DELETE", "[/v1]/moraine/sessions", drop_sessions, 0},
     {"DELETE", "[/v1]/moraine/sessions/{}", drop_sessions, 0},
     {NULL, NULL, NULL, 0},
