@@ -507,7 +507,7 @@ MO_API const int32_t *mo_prompt_tokens(const mo_prompt *prompt, size_t *count);
 MO_API bool mo_prompt_in_thought(const mo_prompt *prompt);
 
 /* The template in the model's file, or the one it was opened with; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there
- * is none. The model's. */
+ * is none, or it cannot be read. The model's. */
 MO_API const char *mo_model_chat_template(const mo_model *model, const char *name);
 
 /* The text of such a prompt, to be tokenized with MO_TOKEN_CHAT (then special tokens written in messages are special);

@@ -228,6 +228,7 @@ static void build_heads(box *b, mo_op *op, int variant)
     o->eps = 1e-6f;
     o->gated = kind == 3;
     o->norm_all = kind == 2;
+    o->norm_last = kind == 1 && variant / 5 % 2;
     o->v_from_k = o->v_norm = kind == 4;
     make_caches(b, &s, &h, (mo_kv_type)o->kv, variant % 2 ? 100 : 0, 0);
     o->places = places_of(b, &s);
@@ -251,12 +252,15 @@ static void build_heads(box *b, mo_op *op, int variant)
 
 static void turn(const box *b, const mo_op_heads *o, int64_t t, float *x, mo_daddr norm)
 {
-    if (norm && !o->norm_all) {
+    if (norm && !o->norm_all && !o->norm_last) {
         K.rms_norm(x, x, box_at(b, norm), o->k_len, o->eps);
     }
     if (o->rope) {
         const float *rope = box_at(b, o->rope);
         K.rope(x, rope + t * o->rope_stride, rope + (o->rope_rows + t) * o->rope_stride, o->n_rot, o->neox);
+    }
+    if (norm && o->norm_last) {
+        K.rms_norm(x, x, box_at(b, norm), o->k_len, o->eps);
     }
 }
 

@@ -98,6 +98,7 @@ static void build_stream(box *b, mo_op *op, int variant)
             o->norm[i].out = box_acts(b, o->tokens, o->n);
             o->norm[i].weight = maybe(b, o->n, 70, 0);
             o->norm[i].multiply = maybe(b, o->n, 30, 1);
+            o->norm[i].add = maybe(b, o->n, 30, 1);
             o->norm[i].scale = box_chance(b, 60) ? 1.0f : 1.0f / sqrtf((float)o->n);
         }
     }
@@ -175,6 +176,9 @@ static void stream_token(const box *b, const mo_op_stream *o, int64_t t, float *
             }
             if (norm->multiply) {
                 K.multiply(a.x + t * n, box_at(b, norm->multiply), n);
+            }
+            if (norm->add) {
+                K.add(a.x + t * n, box_at(b, norm->add), n);
             }
             all_finite(a.x + t * n, n);
             box_quantize(&a, t);

@@ -2,6 +2,7 @@
  * family agreed with its oracle, and the same bits in other steps, from disk and on a device. */
 #include "folder.h"
 #include "gpu_case.h"
+#include "model/load.h"
 #include "sanitized.h"
 #include "synth/synth.h"
 #include "tiny_shape.h"
@@ -103,11 +104,35 @@ static void bits_are_the_same_everywhere(void **state)
     }
 }
 
+/* Files with factors for short and for long texts: which of them count is decided by the context of a session. */
+static void long_contexts_have_factors_of_their_own(void **state)
+{
+    (void)state;
+    char path[256];
+    mo_error err = {.detail = ""};
+    make("phi-3.5-mini", path);
+    double rate[3];
+    static const int64_t contexts[3] = {0, 4096, 4097};
+    for (int i = 0; i < 3; i++) {
+        mo_checkpoint *m = NULL;
+        if (mo_checkpoint_load(path, &(mo_load_options){.context = contexts[i]}, &m, &err) != MO_OK) {
+            fail_msg("%s", err.detail);
+        }
+        const mo_rope *rope = mo_checkpoint_spec(m)->layers[0].attention.rope;
+        rate[i] = rope->rate[1];
+        assert_true(rope->magnitude > 1.19 && rope->magnitude < 1.1903);
+        mo_checkpoint_free(m);
+    }
+    assert_true(rate[0] == rate[1] && rate[1] != rate[2]);
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_recorded_ones),
         cmocka_unit_test(bits_are_the_same_everywhere),
+        cmocka_unit_test(long_contexts_have_factors_of_their_own),
     };
     for (int t = 0; t < TOKENS; t++) {
         text[t] = (7 + 31 * t) % VOCABULARY;

@@ -26,6 +26,7 @@ SLOW = 4 if os.environ.get("MO_SLOW") else 1  # builds with sanitizers
 
 environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
 environment["XDG_CACHE_HOME"] = os.path.join(FOLDER, "cache")
+environment["XDG_DATA_HOME"] = os.path.join(FOLDER, "data")  # no pulled models
 
 
 def path(name):

@@ -45,6 +45,8 @@ def make_models():
     subprocess.run([program, path("scripted.gguf"), "@tests/data/server/hermes.jinja", "Hello there, friend.", "@call", CALL, "@two", TWO,
                     "sunny", "It is sunny in Bern."], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, path("bare.gguf"), "", HARMONY, "sunny", "<|channel|>final<|message|>It is sunny.<|return|>"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, path("broken.gguf"), "{% for %}<|im_start|>{{ tools }}", "Hello there, friend.", "sunny", "It is sunny."], check=True,
+                   stdout=subprocess.DEVNULL)
     shutil.copy("models/pebble.gguf", path("pebble.gguf"))
 
 
@@ -52,7 +54,7 @@ class Server:
     def __init__(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
         environment["XDG_CACHE_HOME"] = path("cache")
-        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), "--port", "0", "--profile", "off",
+        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), path("broken.gguf"), "--port", "0", "--profile", "off",
                                          "--models-max", "2", "--ctx", "2048", "--threads", "2"], stderr=subprocess.PIPE, env=environment, text=True)
         self.lines, self.port, self.ready = [], None, threading.Event()
         threading.Thread(target=self.read, daemon=True).start()
@@ -916,6 +918,22 @@ def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
 
 
 @test
+def any_history_is_taken_where_a_template_cannot_be_read(s):
+    call = {"id": "call_12345", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Bern"}'}}
+    messages = [{"role": "system", "content": "Be brief."}, *HELLO,
+                {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call], "name": "me"},
+                {"role": "tool", "tool_call_id": "call_12345", "content": [{"type": "text", "text": "rain"}, {"type": "text", "text": "later"}]},
+                {"role": "developer", "content": "Be kind."}, {"role": "user", "content": "And now?", "name": "you"}, {"role": "user", "content": "sunny?"}]
+    for more in ({}, {"tools": [TOOL]}, {"tools": [TOOL], "tool_choice": "none"}, {"reasoning_effort": "minimal"}, {"reasoning_effort": "none"}):
+        prompt = s.post("/apply-template", {"model": "broken", "messages": messages, **more})["prompt"]
+        for part in ("Be brief.", "fox", '"arguments": {"city": "Bern"}', "rain\nlater", "Be kind.", "And now?", "sunny?"):
+            assert part in prompt, (part, prompt)
+        assert prompt.count("<|im_start|>system") == 1 and "hm" not in prompt and ("The weather" in prompt) == ("tools" in more), prompt
+    answer = s.post("/v1/chat/completions", {"model": "broken", "messages": messages, "temperature": 0, "max_tokens": 20})
+    assert answer["choices"][0]["message"]["content"] == "It is sunny."
+
+
+@test
 def harmony_calls_without_a_template(s):
     body = {"model": "bare", "messages": HELLO, "tools": [TOOL], "temperature": 0, "max_tokens": 100}
     prompt = s.post("/apply-template", body)["prompt"]
@@ -926,6 +944,12 @@ def harmony_calls_without_a_template(s):
         assert json.loads(a["message"]["tool_calls"][0]["function"]["arguments"]) == {"city": "Bern", "days": 2}
     turn = HELLO + [a["message"], {"role": "tool", "tool_call_id": a["message"]["tool_calls"][0]["id"], "content": "sunny"}]
     assert s.post("/v1/chat/completions", {**body, "messages": turn})["choices"][0]["message"]["content"] == "It is sunny."
+
+
+def cancel_any(s):
+    """Stops the answers that run, whose ids not every dialect tells."""
+    ids = json.loads(s.ask("/v1/moraine/sessions?model=pebble", None, "GET")[1])["answers"]
+    return [s.post("/v1/moraine/cancel", {"id": one}) for one in ids]
 
 
 @test
@@ -946,6 +970,19 @@ def an_answer_can_be_stopped_by_its_id(s):
     last = json.loads(answer.read().decode().strip().split("\n")[-1][6:])
     assert last["type"] == "response.incomplete" and last["response"]["status"] == "incomplete", last
     assert last["response"]["incomplete_details"] == {"reason": "cancelled"} and last["response"]["completed_at"] is None, last
+    connection.request("POST", "/v1/messages", json.dumps({"model": "pebble", "messages": HELLO, "max_tokens": 2000, "stream": True, "ignore_eos": True}))
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data: "):
+        pass
+    s.post("/v1/moraine/cancel", {"id": json.loads(line[6:])["message"]["id"]})
+    ended = [json.loads(line[6:]) for line in answer.read().decode().split("\n") if line.startswith("data: ")]
+    assert ended[-2]["type"] == "message_delta" and ended[-2]["delta"]["stop_reason"] == "max_tokens" and ended[-2]["usage"]["output_tokens"] < 2000
+    connection.request("POST", "/completion", json.dumps({"model": "pebble", "prompt": "Hi", "stream": True, "ignore_eos": True, "n_predict": -1}))
+    answer = connection.getresponse()
+    answer.readline()
+    assert cancel_any(s)
+    last = json.loads(answer.read().decode().strip().split("\n")[-1][6:])
+    assert last["stop"] is True and last["stop_type"] == "none", last
     connection.close()
 
 

@@ -75,10 +75,11 @@ def rooms():
         "gpu": "a model on a device: memory, link, core, lanes ...",
         "api": "opening, learning, the public functions",
         "server": "HTTP, dialects, scheduler, prefix cache",
+        "hub": "models by name: store, fetching",
         "cli": "one file per command",
     }
     place = {  # x, y, width
-        "cli": (20, 16, 300), "server": (400, 16, 300), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
+        "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
         "dialogue": (20, 418, 175), "grammar": (20, 488, 175),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
@@ -95,7 +96,7 @@ def rooms():
     d.text(900, 52, "to come", 11, "note")
     d.box(20, 88, 920, 26)
     d.text(480, 106, "include/moraine.h, moraine_tools.h: the common vocabulary; what stands above sees nothing else", 12)
-    for x in (170, 550):
+    for x in (130, 430, 730):
         d.arrow((x, 62), (x, 86))
     d.arrow((480, 114), (480, 136))
     # An arrow from each room to those it may include and reaches through no other.

@@ -28,7 +28,8 @@ BEGIN {
     may["gpu"] = "base numeric gguf model device store plan profile hotcache engine"
     may["api"] = "base numeric gguf template text grammar dialogue model synth device store plan profile hotcache engine gpu"
     may["server"] = ""
-    may["cli"] = "server"
+    may["hub"] = "base gguf"
+    may["cli"] = "server hub"
     # Lists of what there is, each named by the root of its room: the wings of numeric, the families of model.
     list["numeric/kernels"] = list["model/family"] = 1
 }

@@ -3,7 +3,7 @@
 # everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
-build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libedit-dev liburing-dev libmicrohttpd-dev libcmocka-dev scdoc
+build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
     esbuild node-marked node-highlight.js libjs-katex)
 test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium)
 

@@ -116,6 +116,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
                                      .leave_experts = !o->map && !resident && m->class_count > 0,
                                      .leave_table = !o->map,
                                      .leave_layer = o->map ? NULL : leave,
+                                     .context = m->context,
                                      .pool = o->pool,
                                      .progress = o->progress,
                                      .user = o->user};

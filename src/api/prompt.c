@@ -46,10 +46,21 @@ static mo_status open_template(const mo_model *m, const char *text, mo_chat_temp
     return status;
 }
 
+/* The text of one of the file's templates; NULL: there is none. */
+static const char *own_text(const mo_model *m, const char *name)
+{
+    const char *text = "";
+    char key[128];
+    snprintf(key, sizeof key, "tokenizer.chat_template%s%s", name ? "." : "", name ? name : "");
+    return mo_gguf_string_or(mo_checkpoint_gguf(m->checkpoint), key, "", &text, NULL) == MO_OK && *text
+               ? text
+               : NULL;
+}
+
 /* A file's template that cannot be read is worth a warning. */
 static void open_own(mo_model *m, const char *name, mo_chat_template **out)
 {
-    const char *text = mo_model_chat_template(m, name);
+    const char *text = own_text(m, name);
     mo_error err;
     if (text && open_template(m, text, out, &err) != MO_OK) {
         *out = NULL;
@@ -77,19 +88,16 @@ void mo_model_close_templates(mo_model *m)
     free(m->given_template);
 }
 
+/* One that cannot be read is as good as none: what it would show is not shown. */
 const char *mo_model_chat_template(const mo_model *model, const char *name)
 {
-    const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
-    const char *text = "";
-    char key[128];
     if (model->given_template) {
         return name ? NULL : model->given_template;
     }
-    snprintf(key, sizeof key, "tokenizer.chat_template%s%s", name ? "." : "", name ? name : "");
-    if (mo_gguf_string_or(g, key, "", &text, NULL) != MO_OK) {
-        return NULL;
+    if (!name || strcmp(name, "tool_use") == 0) {
+        return (name ? model->tool_template : model->chat_template) ? own_text(model, name) : NULL;
     }
-    return *text ? text : NULL;
+    return own_text(model, name);
 }
 
 const char *mo_model_chat_name(const mo_model *model)

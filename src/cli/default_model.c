@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "pulled.h"
 
 /* Relative to the directory of the program: in a build directory of the source tree, and where it is installed. */
 static const char *const beside[] = {"../models/pebble.gguf", "../share/moraine/pebble.gguf"};
@@ -53,9 +54,13 @@ const char *cli_model_path(const char *command, const char *given, bool quiet, i
 {
     const char *named = getenv("MORAINE_MODEL");
     if (given) {
-        return given;
+        return cli_pulled_path(command, given, code);
     }
     if (named && *named) {
+        named = cli_pulled_path(command, named, code);
+        if (!named) {
+            return NULL;
+        }
         if (access(named, R_OK) != 0) {
             fprintf(stderr, "moraine %s: MORAINE_MODEL names %s, which cannot be read: %s\n", command, named,
                     strerror(errno));

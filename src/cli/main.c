@@ -25,6 +25,9 @@ static const struct {
     {"serve", "answer programs over HTTP, in the ways of OpenAI, Anthropic, llama-server and Ollama",
      cli_serve},
 #endif
+    {"pull", "fetch a model by its name on a hub such as Hugging Face", cli_pull},
+    {"list", "list the models that were pulled", cli_list},
+    {"rm", "remove models that were pulled", cli_rm},
     {"plan", "show what of a model will be where, and how fast it will be, without loading it", cli_plan},
     {"probe", "measure this machine's memory and disk, for plans", cli_probe},
     {"trace", "record which experts the tokens of a text choose", cli_trace},

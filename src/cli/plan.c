@@ -11,6 +11,7 @@
 #include "loading.h"
 #include "messages.h"
 #include "options.h"
+#include "plan_words.h"
 #include "terminal.h"
 
 #define RAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
@@ -29,20 +30,6 @@ static void print_place(const char *label, int64_t bytes, const char *note)
     if (bytes > 0) {
         printf("  %-18s%10s%s%s\n", label, cli_bytes_text((uint64_t)bytes, size), *note ? "  " : "", note);
     }
-}
-
-static const char *mode_words(const mo_plan_report *r)
-{
-    const char *mode = r->mode;
-    if (r->device.ceiling_bytes && r->device.used_bytes == r->device.whole_bytes) {
-        return "everything is in VRAM";
-    }
-    if (r->device.ceiling_bytes && strcmp(mode, "resident") == 0) {
-        return "everything is in RAM, and in VRAM what fits there";
-    }
-    return strcmp(mode, "resident") == 0 ? "everything is in RAM"
-           : strcmp(mode, "slots") == 0  ? "the core is in RAM, experts in slots and on disk"
-                                        : "layers come from the disk for every token, through buffers in RAM";
 }
 
 static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *experts)
@@ -249,7 +236,7 @@ static void print_reasons(const mo_plan_report *r)
 
 static int print_table(const char *path, const mo_plan_report *r, const char *kv)
 {
-    printf("%s\n%s: %s\n", path, r->mode, mode_words(r));
+    printf("%s\n%s: %s\n", path, r->mode, cli_plan_words(r));
     print_device(r, kv);
     print_ram(r, kv);
     print_classes(r);

@@ -15,6 +15,7 @@
 #include "infile.h"
 #include "loading.h"
 #include "messages.h"
+#include "pulled.h"
 #include "serve_check.h"
 #include "serve_file.h"
 #include "server/log.h"
@@ -442,7 +443,27 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
                     sections.item[i].name);
             return false;
         }
-        if (!set_spec(m, sections.item[i].name, &specs[(*count)++])) {
+        int code = CLI_OK;
+        m->model = cli_pulled_path("serve", m->model, &code);
+        if (!m->model || !set_spec(m, sections.item[i].name, &specs[(*count)++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Those that were pulled, where nobody named any; false after saying what is wrong. */
+static bool add_pulled(const model_settings *common, srv_model_spec *specs, int *count)
+{
+    static cli_pulled list[MODELS_MAX];
+    static model_settings kept[MODELS_MAX]; /* specs point into these */
+    const int found = cli_pulled_all(list, MODELS_MAX);
+    for (int i = 0; i < found; i++) {
+        kept[i] = *common;
+        kept[i].model = list[i].path;
+        kept[i].alias = i == 0 ? common->alias : NULL;
+        fprintf(stderr, "model: %s (pulled)\n", list[i].name);
+        if (!set_spec(&kept[i], list[i].name, &specs[(*count)++])) {
             return false;
         }
     }
@@ -503,10 +524,15 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     }
     model_settings first = *common;
     for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
-        first.model = models[i];
+        first.model = cli_pulled_path("serve", models[i], &code);
+        if (!first.model) {
+            return code;
+        }
+        const char *id =
+            strcmp(first.model, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
         first.alias = i == 0 ? common->alias : NULL;
-        code = cli_check_model("serve", models[i], &first.loading);
-        if (code == CLI_OK && !set_spec(&first, NULL, &specs[count++])) {
+        code = cli_check_model("serve", first.model, &first.loading);
+        if (code == CLI_OK && !set_spec(&first, id, &specs[count++])) {
             code = CLI_USAGE;
         }
         if (code != CLI_OK) {
@@ -519,6 +545,9 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     if (s->models_max > 0 && pinned_count(specs, count) > s->models_max) {
         fprintf(stderr, "moraine serve: --models-max is %d, and %d models are pinned\n", (int)s->models_max,
                 pinned_count(specs, count));
+        return CLI_USAGE;
+    }
+    if (count == 0 && !s->models_dir && !getenv("MORAINE_MODEL") && !add_pulled(common, specs, &count)) {
         return CLI_USAGE;
     }
     if (count == 0 && !s->models_dir) {
@@ -594,14 +623,16 @@ int cli_serve(int argc, char **argv)
     const cli_usage usage = {
         .command = "serve",
         .arguments = "[MODEL...]",
-        .description = "Answers programs over HTTP: those made for OpenAI, Anthropic, llama-server or "
-                       "Ollama. Many at once "
-                       "share the engine's steps, and what was computed for one prompt is not computed again "
-                       "for another that "
-                       "begins alike. Options are also taken from the environment, as LLAMA_ARG_CTX_SIZE for "
-                       "--ctx-size. "
-                       "SIGTERM and Ctrl-C let answers end and exit with 0; SIGHUP reads the keys "
-                       "again." CLI_DEFAULT_MODEL_HELP,
+        .description =
+            "Answers programs over HTTP: those made for OpenAI, Anthropic, llama-server or "
+            "Ollama. Many at once "
+            "share the engine's steps, and what was computed for one prompt is not computed again "
+            "for another that "
+            "begins alike. Options are also taken from the environment, as LLAMA_ARG_CTX_SIZE for "
+            "--ctx-size. "
+            "SIGTERM and Ctrl-C let answers end and exit with 0; SIGHUP reads the keys "
+            "again. Without MODEL, the one MORAINE_MODEL in the environment names is served, or else "
+            "all that were pulled, or else the built-in pebble.",
         .examples = "  moraine serve\n"
                     "  curl http://127.0.0.1:8080/v1/models\n"
                     "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"

@@ -117,25 +117,33 @@ static const char *amount_text(const cli_progress *p, uint64_t amount, char *tex
     return p->tokens ? (snprintf(text, 32, "%" PRIu64, amount), text) : cli_bytes_text(amount, text);
 }
 
-static void draw(cli_progress *p, uint64_t done, int64_t now)
+/* " 1.2 GiB of 3.4 GiB, 56.7 MiB/s, 0:42 left"; how long it is. */
+static int describe(const cli_progress *p, uint64_t done, int64_t now, char *tail, size_t size)
 {
-    char done_text[32], total_text[32], rate_text[32], tail[128], bar[128];
+    char done_text[32], total_text[32], rate_text[32];
     const double seconds = (double)(now - p->start_ns) / 1e9;
-    const double rate = seconds > 0 ? (double)done / seconds : 0;
-    int used = snprintf(tail, sizeof tail, " %s", amount_text(p, done, done_text));
+    const uint64_t since = done > p->before ? done - p->before : 0;
+    const double rate = seconds > 0 ? (double)since / seconds : 0;
+    int used = snprintf(tail, size, " %s", amount_text(p, done, done_text));
     if (p->total) {
-        used +=
-            snprintf(tail + used, sizeof tail - (size_t)used, " of %s", amount_text(p, p->total, total_text));
+        used += snprintf(tail + used, size - (size_t)used, " of %s", amount_text(p, p->total, total_text));
     }
-    used += snprintf(tail + used, sizeof tail - (size_t)used, "%s, %s/s", p->tokens ? " tokens" : "",
+    used += snprintf(tail + used, size - (size_t)used, "%s, %s/s", p->tokens ? " tokens" : "",
                      amount_text(p, (uint64_t)rate, rate_text));
     if (p->total > done && rate > 0) {
         long left = (long)((double)(p->total - done) / rate + 0.5);
-        used += left < 3600 ? snprintf(tail + used, sizeof tail - (size_t)used, ", %ld:%02ld left", left / 60,
-                                       left % 60)
-                            : snprintf(tail + used, sizeof tail - (size_t)used, ", %ld h %02ld min left",
-                                       left / 3600, left / 60 % 60);
+        used += left < 3600
+                    ? snprintf(tail + used, size - (size_t)used, ", %ld:%02ld left", left / 60, left % 60)
+                    : snprintf(tail + used, size - (size_t)used, ", %ld h %02ld min left", left / 3600,
+                               left / 60 % 60);
     }
+    return used;
+}
+
+static void draw(cli_progress *p, uint64_t done, int64_t now)
+{
+    char tail[128], bar[128];
+    const int used = describe(p, done, now, tail, sizeof tail);
     int width = cli_terminal_width(stderr) - 1 - cli_text_columns(p->label) - used - 3;
     width = width > 60 ? 60 : width;
     bar[0] = 0;
@@ -160,6 +168,14 @@ void cli_progress_update(cli_progress *p, uint64_t done)
         int64_t now = now_ns();
         if (now - p->drawn_ns >= 100000000) {
             draw(p, done, now);
+        }
+    } else if (p->lines) {
+        int64_t now = now_ns();
+        if (now - (p->drawn_ns ? p->drawn_ns : p->start_ns) >= 10000000000) {
+            char tail[128];
+            describe(p, done, now, tail, sizeof tail);
+            fprintf(stderr, "%s:%s\n", p->label, tail);
+            p->drawn_ns = now;
         }
     }
 }

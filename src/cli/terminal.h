@@ -28,11 +28,13 @@ int cli_text_columns(const char *text);
 
 /* ---- Progress ---- */
 
-/* A bar on stderr with rate and time left; silent when stderr is no terminal. One thread at a time. */
+/* A bar on stderr with rate and time left; when stderr is no terminal silent, or a line now and then. One thread at a time. */
 typedef struct cli_progress {
     const char *label;
-    uint64_t total; /* bytes; 0: not known */
-    bool tokens;    /* it counts tokens instead of bytes; set after beginning */
+    uint64_t total;  /* bytes; 0: not known */
+    bool tokens;     /* it counts tokens instead of bytes; set after beginning */
+    uint64_t before; /* of it was done when it began; set after beginning */
+    bool lines;      /* where stderr is no terminal, a line every ten seconds; set after beginning */
     int64_t start_ns, drawn_ns;
     bool shown; /* stderr is a terminal */
     bool drawn; /* something stands on the line */

@@ -114,10 +114,10 @@ typedef enum mo_op_kind {
     MO_OP_KINDS
 } mo_op_kind;
 
-/* out = quantized((norm(x, weight) * scale) * multiply): weight 0: norm without weight; scale applied unless it is 1;
- * multiply 0: none. Codes are made when n is a multiple of 32. */
+/* out = quantized((norm(x, weight) * scale) * multiply + add): weight 0: norm without weight; scale applied unless it is 1;
+ * multiply or add 0: none. Codes are made when n is a multiple of 32. */
 typedef struct mo_op_norm {
-    mo_daddr weight, multiply;
+    mo_daddr weight, multiply, add;
     float scale;
     int32_t unused;
     mo_dacts out; /* out.x 0: this norm is absent */
@@ -199,6 +199,8 @@ typedef struct mo_op_heads {
     int32_t v_from_k; /* the raw product of k serves as v, before k is normed and rotated */
     int32_t kv;       /* mo_kv_type */
     float eps;
+    int32_t norm_last; /* norms of heads come after the rotation */
+    int32_t unused;
 } mo_op_heads;
 
 /* Attention (docs/numerics.md): chunks of mo_kv_chunk() positions merged in ascending order, sinks, division, gate, then

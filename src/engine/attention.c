@@ -41,6 +41,7 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
                                  .v_len = a->v_len,
                                  .q_norm = a->norm_all ? NULL : a->q_norm,
                                  .k_norm = a->norm_all ? NULL : a->k_norm,
+                                 .norm_last = a->norm_last,
                                  .v_norm = a->v_norm,
                                  .v_from_k = !mo_linear_present(&a->v),
                                  .rotates = a->rope != NULL,

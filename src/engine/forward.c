@@ -6,8 +6,8 @@ static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_forward *forward = ctx;
     const int64_t n = forward->spec->width;
     for (int64_t t = begin; t < end; t++) {
-        forward->k->rms_norm(forward->in.x + t * n, forward->w->x + t * n, forward->layer->mixer_norm, n,
-                             forward->spec->eps);
+        mo_forward_norm(forward, forward->in.x + t * n, forward->w->x + t * n, forward->layer->mixer_norm,
+                        forward->layer->mixer_norm_bias);
         mo_forward_quantize(forward->k, &forward->in, t);
     }
 }

@@ -124,6 +124,17 @@ bool mo_forward_unwanted(const mo_forward *forward);
  * itself at the beginning and the end, instead of letting the others wait for it once more. */
 void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count);
 
+/* out = norm(x, weight) + bias, a row of the stream; bias may be NULL. */
+static inline void mo_forward_norm(const mo_forward *forward, float *out, const float *x, const float *weight,
+                                   const float *bias)
+{
+    const int64_t n = forward->spec->width;
+    forward->k->rms_norm(out, x, weight, n, forward->spec->eps);
+    if (bias) {
+        forward->k->add(out, bias, n);
+    }
+}
+
 /* Quantizes row t of acts if any product will read its codes (its length allows it). */
 static inline void mo_forward_quantize(const mo_kernels *k, const mo_acts *a, int64_t t)
 {

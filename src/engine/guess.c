@@ -57,8 +57,8 @@ static void guess_input(const mo_forward *forward, const mo_layer *l, const mo_a
         forward->k->scale(in->x, 1.0f / sqrtf((float)n), n);
         forward->k->multiply(in->x, l->moe.router.input_scale, n);
     } else {
-        forward->k->rms_norm(in->x, forward->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm, n,
-                             forward->spec->eps);
+        mo_forward_norm(forward, in->x, forward->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm,
+                        l->moe_norm ? NULL : l->ffn_norm_bias);
     }
     mo_forward_quantize(forward->k, in, 0);
 }

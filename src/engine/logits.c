@@ -23,8 +23,8 @@ static void norm(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_forward *forward = o->forward;
     const int64_t n = forward->spec->width;
     for (int64_t i = begin; i < end; i++) {
-        forward->k->rms_norm(o->in.x + i * n, forward->w->x + o->token[i] * n, forward->spec->out_norm, n,
-                             forward->spec->eps);
+        mo_forward_norm(forward, o->in.x + i * n, forward->w->x + o->token[i] * n, forward->spec->out_norm,
+                        forward->spec->out_norm_bias);
         mo_forward_quantize(forward->k, &o->in, i);
     }
 }

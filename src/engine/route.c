@@ -17,11 +17,12 @@ static void add_mixer(const mo_forward *forward, int64_t t)
     }
     forward->k->add(x, y, n);
     if (l->dense) {
-        forward->k->rms_norm(forward->in_dense.x + t * n, x, l->ffn_norm, n, eps);
+        mo_forward_norm(forward, forward->in_dense.x + t * n, x, l->ffn_norm, l->ffn_norm_bias);
         mo_forward_quantize(forward->k, &forward->in_dense, t);
     }
     if (l->routed) {
-        forward->k->rms_norm(forward->in.x + t * n, x, l->moe_norm ? l->moe_norm : l->ffn_norm, n, eps);
+        mo_forward_norm(forward, forward->in.x + t * n, x, l->moe_norm ? l->moe_norm : l->ffn_norm,
+                        l->moe_norm ? NULL : l->ffn_norm_bias);
         mo_forward_quantize(forward->k, &forward->in, t);
     }
     if (l->routed && l->moe.router.input_scale) {

@@ -188,6 +188,7 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
 {
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
     out->mixer_norm = put_vector(p, l->mixer_norm, width);
+    out->mixer_norm_bias = put_vector(p, l->mixer_norm_bias, width);
     out->post_mixer_norm = put_vector(p, l->post_mixer_norm, width);
     switch (l->mixer) {
     case MO_MIXER_ATTENTION: put_attention(p, &l->attention, out); break;
@@ -195,6 +196,7 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
     case MO_MIXER_SHORT_CONV: put_short_conv(p, &l->short_conv, out); break;
     }
     out->ffn_norm = put_vector(p, l->ffn_norm, width);
+    out->ffn_norm_bias = put_vector(p, l->ffn_norm_bias, width);
     out->moe_norm = put_vector(p, l->moe_norm, width);
     out->post_dense = put_vector(p, l->post_ffn_norm_dense, width);
     out->post_moe = put_vector(p, l->post_ffn_norm_moe, width);
@@ -247,9 +249,11 @@ static void put_all(packer *p, const mo_model_spec *f)
     }
     p->streamed = NULL;
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
+    const mo_daddr bias = put_vector(p, f->out_norm_bias, f->width);
     const mo_dmatrix output = put_linear(p, &f->output);
     if (core) {
         core->out_norm = norm;
+        core->out_norm_bias = bias;
         core->output = output;
     }
 }

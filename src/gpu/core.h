@@ -15,6 +15,7 @@ typedef struct mo_gpu_layer {
     mo_daddr conv, a, dt, delta_norm;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
     int rope; /* number among the engine's, -1: none */
+    mo_daddr mixer_norm_bias, ffn_norm_bias;
     mo_daddr ffn_norm, moe_norm, post_dense, post_moe, post_ffn, out_scale;
     mo_dmatrix gate, up, down; /* dense, or the shared expert */
     mo_dmatrix shared_gate;
@@ -34,7 +35,7 @@ typedef struct mo_gpu_core {
     int64_t bytes;
     mo_gpu_layer *layers; /* [layers of the model] */
     mo_dmatrix output;
-    mo_daddr out_norm;
+    mo_daddr out_norm, out_norm_bias;
 } mo_gpu_core;
 
 /* Bytes of a core, all of whose layers stay; of a layer's matrices, where they stay or as they cross the link; of the

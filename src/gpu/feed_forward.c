@@ -156,5 +156,5 @@ void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
     op->moe_norm = l->routed ? c->post_moe : 0;
     op->post_norm = c->post_ffn;
     op->out_scale = c->out_scale;
-    mo_gpu_op_norm(op, 0, mo_gpu_norm_before(p->core, layer + 1), mo_gpu_in_of(p));
+    mo_gpu_op_norm_before(op, p->core, layer + 1, mo_gpu_in_of(p));
 }

@@ -13,14 +13,15 @@ static void add_mixer(mo_gpu_ops *p, int layer)
     op->y = p->scratch->y;
     op->y_norm = c->post_mixer_norm;
     if (l->dense) {
-        mo_gpu_op_norm(op, 0, c->ffn_norm,
+        mo_gpu_op_norm(op, 0, c->ffn_norm, c->ffn_norm_bias,
                        mo_dacts_lay(p->scratch->in_dense, p->tokens, p->core->spec->width));
     }
     if (l->routed) {
-        mo_gpu_op_norm(op, 1, c->moe_norm ? c->moe_norm : c->ffn_norm, mo_gpu_in_of(p));
+        mo_gpu_op_norm(op, 1, c->moe_norm ? c->moe_norm : c->ffn_norm, c->moe_norm ? 0 : c->ffn_norm_bias,
+                       mo_gpu_in_of(p));
     }
     if (l->routed && c->input_scale) {
-        mo_gpu_op_norm(op, 2, 0, mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width));
+        mo_gpu_op_norm(op, 2, 0, 0, mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width));
         op->norm[2].scale = c->input_factor;
         op->norm[2].multiply = c->input_scale;
     }
@@ -53,6 +54,7 @@ static void add_heads(mo_gpu_ops *p, int layer)
                         .neox = a->neox,
                         .gated = a->gated,
                         .norm_all = a->norm_all,
+                        .norm_last = a->norm_last,
                         .v_norm = a->v_norm,
                         .v_from_k = !mo_linear_present(&a->v),
                         .kv = (int32_t)p->kv,

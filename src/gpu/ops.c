@@ -4,7 +4,7 @@
 void mo_gpu_ops_begin(mo_gpu_ops *p, int layer)
 {
     mo_op_stream *op = mo_gpu_op_stream(p, layer < p->core->spec->layer_count ? layer : layer - 1);
-    mo_gpu_op_norm(op, 0, mo_gpu_norm_before(p->core, layer), mo_gpu_in_of(p));
+    mo_gpu_op_norm_before(op, p->core, layer, mo_gpu_in_of(p));
 }
 
 /* ---- The host's part ------------------------------------------------------------------------- */

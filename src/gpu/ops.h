@@ -135,15 +135,19 @@ static inline mo_op_stream *mo_gpu_op_stream(mo_gpu_ops *p, int layer)
     return op;
 }
 
-static inline void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, mo_dacts out)
+static inline void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, mo_daddr bias, mo_dacts out)
 {
-    op->norm[which] = (mo_op_norm){.weight = weight, .scale = 1.0f, .out = out};
+    op->norm[which] = (mo_op_norm){.weight = weight, .add = bias, .scale = 1.0f, .out = out};
 }
 
-/* The weights of the norm before a layer; one past the last: before the output. */
-static inline mo_daddr mo_gpu_norm_before(const mo_gpu_core *core, int layer)
+/* The norm before a layer; one past the last: before the output. */
+static inline void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *core, int layer, mo_dacts out)
 {
-    return layer < core->spec->layer_count ? core->layers[layer].mixer_norm : core->out_norm;
+    if (layer < core->spec->layer_count) {
+        mo_gpu_op_norm(op, 0, core->layers[layer].mixer_norm, core->layers[layer].mixer_norm_bias, out);
+    } else {
+        mo_gpu_op_norm(op, 0, core->out_norm, core->out_norm_bias, out);
+    }
 }
 
 /* ---- A layer's choice ---- */

@@ -454,9 +454,8 @@ static void prepare(mo_binder *b, const mo_rope_setup *setup, const float *facto
     }
 }
 
-const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_factors)
+static const mo_rope *bind_rope(mo_binder *b, const mo_rope_setup *setup, const mo_gguf_tensor *t)
 {
-    const mo_gguf_tensor *t = with_factors && good(b) ? find(b, "rope_freqs", ".weight") : NULL;
     mo_rope *rope = mo_bind_alloc(b, 1, sizeof *rope);
     if (!rope) {
         return NULL;
@@ -473,6 +472,20 @@ const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_
         }
     }
     return good(b) ? rope : NULL;
+}
+
+const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_factors)
+{
+    return bind_rope(b, setup, with_factors && good(b) ? find(b, "rope_freqs", ".weight") : NULL);
+}
+
+const mo_rope *mo_bind_rope_by(mo_binder *b, const mo_rope_setup *setup, const char *name)
+{
+    const mo_gguf_tensor *t = good(b) ? find(b, name, ".weight") : NULL;
+    if (!t) {
+        missing(b, name, ".weight");
+    }
+    return bind_rope(b, setup, t);
 }
 
 void mo_bind_finish(mo_binder *b)

@@ -59,6 +59,7 @@ typedef struct mo_binder {
     mo_binding *bindings; /* malloc'ed */
     size_t count, limit;
     mo_rope_binding *ropes; /* in the arena */
+    int64_t context;        /* positions of a session; 0: not known yet */
 } mo_binder;
 
 /* Frees the list of bindings. What was described stays valid. */
@@ -114,6 +115,9 @@ void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
 /* A rotation as the setup says, whose factors are those of `rope_freqs.weight` when with_factors is set and
  * the file has that tensor (setup->factors is not read). NULL after a failure. */
 const mo_rope *mo_bind_rope(mo_binder *b, const mo_rope_setup *setup, bool with_factors);
+
+/* The same with the factors of the tensor NAME.weight, which must be there. */
+const mo_rope *mo_bind_rope_by(mo_binder *b, const mo_rope_setup *setup, const char *name);
 
 /* After loading: prepares the rotations that waited for their factors. */
 void mo_bind_finish(mo_binder *b);

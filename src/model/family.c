@@ -31,6 +31,10 @@ static const mo_family *const families[] = {
     &mo_family_dots1,
     &mo_family_bailingmoe2,
     &mo_family_gemma3,
+    &mo_family_phi3,
+    &mo_family_phimoe,
+    &mo_family_hunyuan_dense,
+    &mo_family_hunyuan_moe,
 };
 /* clang-format on */
 

@@ -37,6 +37,9 @@ bool mo_part_flag(mo_binder *b, const mo_keys *k, const char *suffix, bool other
  * when `factors` is set and the file has it. */
 const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors);
 
+/* The same for files with factors of each pair for short and for long contexts: the loader knows which are needed. */
+const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k);
+
 /* Head counts of layer n, key and value length, 1/sqrt(k_len), n_rot: what the keys say. The family sets
  * rope, neox and what else differs. */
 void mo_part_heads(mo_binder *b, const mo_keys *k, int n, mo_attention *a);
@@ -97,7 +100,11 @@ extern const mo_family
     mo_family_ernie4_5_moe,
     mo_family_dots1,
     mo_family_bailingmoe2,
-    mo_family_gemma3;
+    mo_family_gemma3,
+    mo_family_phi3,
+    mo_family_phimoe,
+    mo_family_hunyuan_dense,
+    mo_family_hunyuan_moe;
 /* clang-format on */
 
 #endif

@@ -402,7 +402,7 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    l->binder = (mo_binder){.gguf = m->gguf, .arena = m->arena, .err = err};
+    l->binder = (mo_binder){.gguf = m->gguf, .arena = m->arena, .err = err, .context = l->options->context};
     mo_family_describe(&l->binder, &m->spec);
     return l->binder.status;
 }

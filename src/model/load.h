@@ -18,6 +18,8 @@ typedef struct mo_load_options {
     bool leave_table;        /* the embedding, unless the output matrix is the same */
     const bool *leave_layer; /* [layers] whose core stays on disk, as far as it is read as it is; routers and
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
+    int64_t
+        context; /* positions of a session, which decide between factors for short and for long texts; 0: short */
     bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
                          read; matrices say how their rows would be interleaved */
     mo_pool *pool; /* reads and rearranges on all threads; not kept. NULL: on the calling thread */

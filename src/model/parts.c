@@ -75,6 +75,22 @@ const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, doubl
     return mo_bind_rope(b, &setup, factors);
 }
 
+const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k)
+{
+    static const char *const names[] = {"rope_factors_short", "rope_factors_long"};
+    const int64_t original =
+        mo_part_int(b, k, "rope.scaling.original_context_length", 0, k->context, 1, INT32_MAX);
+    if (!mo_bind_has(b, "rope_factors_short") && !mo_bind_has(b, "rope_factors_long")) {
+        return mo_part_rope(b, k, k->n_rot, k->rope_base, true);
+    }
+    const double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
+    const mo_rope_setup setup = {.n_rot = k->n_rot,
+                                 .base = k->rope_base,
+                                 .factor = factor == 0.0 ? 1.0 : factor,
+                                 .magnitude = mo_part_real(b, k, "rope.scaling.attn_factor", 1.0)};
+    return mo_bind_rope_by(b, &setup, names[b->context > original]);
+}
+
 /* ---- Attention ---- */
 
 void mo_part_heads(mo_binder *b, const mo_keys *k, int n, mo_attention *a)

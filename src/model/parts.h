@@ -35,6 +35,7 @@ typedef struct mo_attention {
     bool gated;                   /* q rows are [query | gate] per head; the result is times sigmoid(gate) */
     const float *q_norm, *k_norm; /* per head [k_len], or over all heads with norm_all; NULL: none */
     bool norm_all;
+    bool norm_last;     /* heads are normed after their rotation (hunyuan) */
     bool v_norm;        /* values get a norm without weight, per head */
     const float *sinks; /* [heads], or NULL */
 } mo_attention;
@@ -111,6 +112,7 @@ typedef struct mo_layer {
     bool dense, routed;
     mo_ffn ffn;
     mo_moe moe;
+    const float *mixer_norm_bias, *ffn_norm_bias; /* added after those norms; NULL: none */
     const float *ffn_norm; /* before the dense part, and before the experts unless they have their own */
     const float *moe_norm; /* NULL: ffn_norm */
     const float *post_ffn_norm_dense, *post_ffn_norm_moe; /* NULL: none */
@@ -128,6 +130,7 @@ typedef struct mo_model_spec {
     float softcap;     /* of the logits; 0: none */
     mo_weights embed;  /* rows are read, never multiplied unless tied */
     const float *out_norm;
+    const float *out_norm_bias; /* NULL: none */
     mo_linear output;
     bool tied; /* output.w views the embedding */
     mo_layer *layers;

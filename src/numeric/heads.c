@@ -7,11 +7,14 @@
 static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *x, const float *norm,
                             const float *c, const float *s)
 {
-    if (norm) {
+    if (norm && !h->norm_last) {
         k->rms_norm(x, x, norm, h->k_len, h->eps);
     }
     if (h->rotates) {
         k->rope(x, c, s, h->n_rot, h->neox);
+    }
+    if (norm && h->norm_last) {
+        k->rms_norm(x, x, norm, h->k_len, h->eps);
     }
 }
 

@@ -15,6 +15,7 @@ static inline int64_t mo_first_seen(int64_t window, int64_t position)
 typedef struct mo_heads_rule {
     int64_t k_len, v_len;
     const float *q_norm, *k_norm; /* [k_len], of each head; NULL: none, or they were normed all together */
+    bool norm_last;               /* after the rotation instead of before it */
     bool v_norm;                  /* values get a norm without weight */
     bool v_from_k;                /* the raw product of k serves as v */
     bool rotates;

@@ -30,8 +30,7 @@ double mo_rope_ln(double x)
     return fma((double)k, LN2_HI, fma(2.0, s, tail));
 }
 
-/* e^x for -700 < x < 700. */
-static double f64_exp(double x)
+double mo_rope_exp(double x)
 {
     const double n = rint(x * 0x1.71547652b82fep+0);
     const double r = fma(n, -LN2_LO, fma(n, -LN2_HI, x));
@@ -128,7 +127,7 @@ mo_status mo_rope_prepare(const mo_rope_setup *setup, mo_rope *out, mo_error *er
     const double ln_base = mo_rope_ln(setup->base);
     out->pairs = setup->n_rot / 2;
     for (int64_t p = 0; p < out->pairs; p++) {
-        const double power = f64_exp(-((double)(2 * p) / (double)setup->n_rot) * ln_base);
+        const double power = mo_rope_exp(-((double)(2 * p) / (double)setup->n_rot) * ln_base);
         const double rate = setup->factors ? power / (double)setup->factors[p] : power;
         const double slow = rate / setup->factor;
         if (setup->yarn) {

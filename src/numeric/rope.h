@@ -37,4 +37,7 @@ void mo_rope_fill(const mo_rope *rope, int64_t position, float *c, float *s);
  * everywhere. For the constants a family derives from its scaling factor. */
 double mo_rope_ln(double x);
 
+/* e^x for -700 < x < 700, likewise. */
+double mo_rope_exp(double x);
+
 #endif

@@ -11,6 +11,7 @@
 
 /* ---- Parts of answers ---- */
 
+/* An answer that somebody stopped is not complete; of the reasons that clients know, one says that. */
 static void put_stop(const srv_generation *g, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
@@ -18,7 +19,7 @@ static void put_stop(const srv_generation *g, srv_writer *w)
         c->finish == SRV_FINISH_STRING && c->stop >= 0 && (size_t)c->stop < g->parameters.stop_count;
     srv_put_literal(w, "\"stop_reason\":");
     srv_put_cstring(w, word                                                     ? "stop_sequence"
-                       : c->finish == SRV_FINISH_LENGTH                         ? "max_tokens"
+                       : srv_generation_is_cut(g, c)                            ? "max_tokens"
                        : c->finish == SRV_FINISH_END && srv_choice_calls(c) > 0 ? "tool_use"
                                                                                 : "end_turn");
     srv_put_literal(w, ",\"stop_sequence\":");

@@ -85,6 +85,11 @@ static void add_up(srv_generation *g)
     }
 }
 
+bool srv_generation_is_cut(const srv_generation *g, const srv_choice *c)
+{
+    return c->finish == SRV_FINISH_LENGTH || (c->finish == SRV_FINISH_NONE && atomic_load(&g->stopped));
+}
+
 static const char *finish_word(const srv_generation *g)
 {
     if (g->failed) {

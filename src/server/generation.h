@@ -123,6 +123,9 @@ bool srv_generation_constrain(srv_generation *g);
 /* Hands it to the engine; answers, now or later, and closes. */
 void srv_generation_start(srv_generation *g);
 
+/* Has a choice been ended by something else than the model and what it was asked to stop at: a limit, or somebody who stopped it? */
+bool srv_generation_is_cut(const srv_generation *g, const srv_choice *choice);
+
 /* For a voice's keep: probabilities as chats have them; the same unless a stream has told them already; ids. */
 void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_untold(srv_generation *g, srv_choice *choice, const srv_event *event);

@@ -58,7 +58,7 @@ static void put_end(const srv_generation *g, const char *reason, srv_writer *w)
 
 static const char *reason_of(const srv_generation *g)
 {
-    return g->choices[0].finish == SRV_FINISH_LENGTH ? "length" : "stop";
+    return srv_generation_is_cut(g, &g->choices[0]) ? "length" : "stop";
 }
 
 static void put_probabilities(srv_writer *w, const srv_writer *elements)

@@ -38,13 +38,6 @@ static void put_part(const srv_generation *g, const srv_item *item, bool done, s
     srv_put_literal(w, "]}");
 }
 
-/* Did something else than the model end the answer? */
-static bool is_cut(const srv_generation *g)
-{
-    const srv_finish finish = g->choices[0].finish;
-    return finish == SRV_FINISH_LENGTH || (finish == SRV_FINISH_NONE && atomic_load(&g->stopped));
-}
-
 static void put_item(const srv_generation *g, const srv_item *item, bool done, srv_writer *w)
 {
     static const char *const types[] = {"message", "reasoning", "function_call"};
@@ -53,7 +46,8 @@ static void put_item(const srv_generation *g, const srv_item *item, bool done, s
     srv_put_literal(w, ",\"type\":");
     srv_put_cstring(w, types[item->kind]);
     srv_put_literal(w, ",\"status\":");
-    const bool cut = done && is_cut(g) && srv_choice_last(&g->choices[0]) == item;
+    const bool cut =
+        done && srv_generation_is_cut(g, &g->choices[0]) && srv_choice_last(&g->choices[0]) == item;
     srv_put_cstring(w, !done ? "in_progress" : cut ? "incomplete" : "completed");
     if (item->kind == SRV_ITEM_CALL) {
         srv_put_literal(w, ",\"call_id\":");
@@ -154,7 +148,7 @@ typedef enum stage { RUNNING, ENDED, FAILED } stage;
 static void put_response(const srv_generation *g, stage at, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
-    const bool cut = at == ENDED && is_cut(g);
+    const bool cut = at == ENDED && srv_generation_is_cut(g, &g->choices[0]);
     srv_put_literal(w, "{\"id\":");
     srv_put_cstring(w, g->id);
     srv_put_literal(w, ",\"object\":\"response\",\"created_at\":");
@@ -362,7 +356,8 @@ static void response_take(srv_generation *g, size_t choice, const srv_event *eve
 
 static void response_end(srv_generation *g, srv_writer *w)
 {
-    response_event(g, is_cut(g) ? "response.incomplete" : "response.completed", ENDED, w);
+    response_event(g, srv_generation_is_cut(g, &g->choices[0]) ? "response.incomplete" : "response.completed",
+                   ENDED, w);
 }
 
 static void response_fail(srv_generation *g, const srv_fault *fault, srv_writer *w)

@@ -141,15 +141,21 @@ static bool tell_calls(json_t *messages)
 }
 
 /* Formats without a template have a place for roles and texts alone: old thoughts and names are left out, as templates leave them
- * out. */
+ * out, and what the system says later on is said by the user. */
 static void keep_texts(json_t *messages)
 {
+    static const char *const others[] = {"reasoning_content", "name", "tool_call_id"};
     size_t i;
     json_t *message;
     json_array_foreach(messages, i, message)
     {
-        json_object_del(message, "reasoning_content");
-        json_object_del(message, "name");
+        const char *role = json_string_value(json_object_get(message, "role"));
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            json_object_del(message, others[k]);
+        }
+        if (i > 0 && role && strcmp(role, "system") == 0) {
+            json_object_set_new(message, "role", json_string("user"));
+        }
     }
 }
 
@@ -202,10 +208,11 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     return json;
 }
 
-/* gpt-oss has three levels; others' templates are given the word as it came. */
+/* gpt-oss has three levels, and so have formats without a template; others' templates are given the word as it came. */
 static const char *effort_of(const mo_model *model, const char *effort)
 {
-    if (!effort || strcmp(mo_model_chat_name(model), "harmony") != 0) {
+    const bool any = mo_model_chat_template(model, NULL) && strcmp(mo_model_chat_name(model), "harmony") != 0;
+    if (!effort || any) {
         return effort;
     }
     return strcmp(effort, "minimal") == 0                               ? "low"

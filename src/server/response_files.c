@@ -103,7 +103,7 @@ static listed *list(int dir_fd, size_t *count, int64_t *bytes)
             capacity = 2 * capacity + 64;
         }
         listed *one = &all[(*count)++];
-        snprintf(one->name, sizeof one->name, "%s", entry->d_name);
+        memcpy(one->name, entry->d_name, strlen(entry->d_name) + 1);
         one->bytes = info.st_size;
         one->time = info.st_mtim;
         *bytes += one->bytes;
@@ -136,11 +136,13 @@ static void trim(srv_response_files *f)
 srv_response_files *srv_response_files_open(const char *directory)
 {
     srv_response_files *f = calloc(1, sizeof *f);
-    if (f && asprintf(&f->path, "%s/responses", directory) < 0) {
+    const size_t size = strlen(directory) + sizeof "/responses";
+    if (f && !(f->path = malloc(size))) {
         free(f);
         f = NULL;
     }
     if (f) {
+        snprintf(f->path, size, "%s/responses", directory);
         f->fd = -1;
         pthread_mutex_init(&f->mutex, NULL);
         if (open_directory(f, false) >= 0) {

@@ -95,6 +95,21 @@ static const mo_shape shapes[] = {
      .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 2816, .vocabulary = 152064, .context = 32768,
      .rope_base = 1e7f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 2, .gating = 2,
      .normalized = true, .weights_scale = 2.5f},
+    {.name = "hunyuan-a13b", .title = "Hunyuan A13B", .architecture = "hunyuan-moe", .layers = 32,
+     .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 64,
+     .experts_used = 8, .expert_ffn = 3072, .ffn = 3072, .shared_ffn = 3072, .vocabulary = 128167,
+     .context = 262144, .rope_base = 11158840.0f, .epsilon = 1e-5f, .tied = true},
+    {.name = "phi-3.5-moe", .title = "Phi 3.5 MoE", .architecture = "phimoe", .layers = 32, .width = 4096,
+     .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 16, .experts_used = 2,
+     .ffn = 6400, .vocabulary = 32064, .context = 131072, .rope_base = 10000.0f, .epsilon = 1e-5f,
+     .yarn_context = 4096, .rope_magnitude = 1.190238f},
+    {.name = "phi-3.5-mini", .title = "Phi 3.5 mini", .architecture = "phi3", .layers = 32, .width = 3072,
+     .heads = 32, .kv_heads = 32, .head = 96, .rotated = 96, .ffn = 8192, .vocabulary = 32064,
+     .context = 131072, .rope_base = 10000.0f, .epsilon = 1e-5f, .yarn_context = 4096,
+     .rope_magnitude = 1.190238f},
+    {.name = "hunyuan-7b", .title = "Hunyuan 7B", .architecture = "hunyuan-dense", .layers = 32,
+     .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 14336,
+     .vocabulary = 128167, .context = 262144, .rope_base = 11158840.0f, .epsilon = 1e-5f, .tied = true},
     {.name = "qwen2.5-7b", .title = "Qwen2.5 7B", .architecture = "qwen2", .layers = 28, .width = 3584,
      .heads = 28, .kv_heads = 4, .head = 128, .rotated = 128, .ffn = 18944, .vocabulary = 152064,
      .context = 131072, .rope_base = 1e6f, .epsilon = 1e-6f},
@@ -210,6 +225,16 @@ static const rule lfm2_spec[] = {
     {"output.weight", MO_SHAPE_OUTPUT, UNTIED, {WIDTH, VOCABULARY}},
     END,
 };
+static const rule spec_bias[] = {
+    {"output_norm.bias", MO_SHAPE_BIAS, ALWAYS, {WIDTH}},
+    {"output.bias", MO_SHAPE_BIAS, ALWAYS, {VOCABULARY}},
+    END,
+};
+static const rule stretch[] = {
+    {"rope_factors_long.weight", MO_SHAPE_ROPE_STRETCH, ALWAYS, {HALF_ROTATED}},
+    {"rope_factors_short.weight", MO_SHAPE_ROPE_STRETCH, ALWAYS, {HALF_ROTATED}},
+    END,
+};
 static const rule gemma_spec[] = {
     {"rope_freqs.weight", MO_SHAPE_ROPE_FACTORS, ALWAYS, {HALF_ROTATED}},
     END,
@@ -303,6 +328,11 @@ static const rule ffn_norm[] = {
 };
 static const rule post_attention_norm[] = {
     {"post_attention_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    END,
+};
+static const rule norm_bias[] = {
+    {"attn_norm.bias", MO_SHAPE_BIAS, ALWAYS, {WIDTH}},
+    {"ffn_norm.bias", MO_SHAPE_BIAS, ALWAYS, {WIDTH}},
     END,
 };
 static const rule dense[] = {
@@ -406,7 +436,7 @@ static const rule gemma_ffn[] = {
 
 typedef struct family {
     const char *architecture;
-    const rule *model[3]; /* tensors of the whole model */
+    const rule *model[4]; /* tensors of the whole model */
     const rule *layer[8]; /* tensors of each layer */
 } family;
 
@@ -430,6 +460,11 @@ static const family families[] = {
     {"granitemoe", {spec}, {attention, ffn_norm, experts}},
     {"bailingmoe2", {spec}, {fused_attention, head_norm, ffn_norm, lead_ffn, select_bias, lead_shared}},
     {"dots1", {spec}, {attention, head_norm, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"hunyuan-moe", {spec}, {attention, head_norm, ffn_norm, experts, lead_shared}},
+    {"hunyuan-dense", {spec}, {attention, head_norm, ffn_norm, dense}},
+    {"phimoe", {spec, spec_bias, stretch},
+     {attention, attention_bias, attention_output_bias, ffn_norm, norm_bias, experts}},
+    {"phi3", {spec, stretch}, {fused_attention, ffn_norm, fused_dense}},
     {"qwen2", {spec}, {attention, attention_bias, ffn_norm, dense}},
     {"gemma3", {spec}, {attention, head_norm, post_norms, ffn_norm, dense}},
     {"glm4", {spec}, {attention, attention_bias, post_norms, ffn_norm, fused_dense}},
@@ -582,6 +617,7 @@ static const key_rule key_rules[] = {
     REAL("attention.scale", attention_scale),
     REAL("logit_scale", logit_scale),
     REAL("rope.scaling.factor", linear_factor),
+    REAL("rope.scaling.attn_factor", rope_magnitude),
     INTEGER("ssm.conv_kernel", conv_kernel),
     INTEGER("ssm.state_size", state),
     INTEGER("ssm.group_count", key_groups),

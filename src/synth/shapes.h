@@ -38,9 +38,8 @@ typedef struct mo_shape {
 
     /* What is multiplied by numbers of the file: 0 for models that have none. */
     float embedding_scale, residual_scale, attention_scale, logit_scale;
-    float linear_factor; /* of positions, which are divided by it */
-    bool norm_bias;      /* norms, attention and output have biases */
-    bool long_rope;      /* factors of each pair for short and for long contexts */
+    float linear_factor;  /* of positions, which are divided by it */
+    float rope_magnitude; /* of cosines and sines, where a file says it */
 
     int32_t full_interval; /* every so many layers one with full attention; 0: all */
     uint64_t attends;      /* or a bit for each layer that attends, where others have no KV heads */
@@ -86,6 +85,7 @@ typedef enum mo_shape_role {
     MO_SHAPE_STEP,  /* ssm_dt */
     MO_SHAPE_ONE,
     MO_SHAPE_ROPE_FACTORS,
+    MO_SHAPE_ROPE_STRETCH, /* factors for short or for long contexts */
 } mo_shape_role;
 
 typedef struct mo_shape_tensor {

@@ -185,6 +185,7 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     case MO_SHAPE_ONE: centre = 1.0f; break;
     case MO_SHAPE_BIAS: spread = 0.05f; break;
     case MO_SHAPE_SINK: spread = 0.5f; break;
+    case MO_SHAPE_ROPE_STRETCH: centre = 2.0f, spread = 1.0f; break;
     case MO_SHAPE_DECAY: centre = -4.0f, spread = 3.5f; break; /* with the next: decays of 0.5 to 0.99 */
     case MO_SHAPE_STEP: centre = -3.0f, spread = 1.0f; break;
     default:

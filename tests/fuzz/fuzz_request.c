@@ -20,20 +20,6 @@
 #include "server/trace.h"
 #include "server/turns.h"
 
-/* An answer that requests can go on from. */
-static void keep_response(void)
-{
-    static const char
-        items[] = "[{\"id\":\"msg_1\",\"role\":\"user\",\"content\":\"hi\"}]",
-        answer[] =
-            "{\"output\":[{\"id\":\"fc_1\",\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\","
-            "\"arguments\":\"{}\"}]}";
-    const srv_kept_response kept = {.response = json_loads(answer, 0, NULL),
-                                    .input = json_loads(items, 0, NULL)};
-    require(kept.response && kept.input);
-    srv_response_store_add(server.responses, "resp_1", "", &kept);
-}
-
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -64,6 +50,20 @@ static const struct {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static srv_model models[KINDS];
 static srv_server server;
+
+/* An answer that requests can go on from. */
+static void keep_response(void)
+{
+    static const char
+        items[] = "[{\"id\":\"msg_1\",\"role\":\"user\",\"content\":\"hi\"}]",
+        answer[] =
+            "{\"output\":[{\"id\":\"fc_1\",\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\","
+            "\"arguments\":\"{}\"}]}";
+    const srv_kept_response kept = {.response = json_loads(answer, 0, NULL),
+                                    .input = json_loads(items, 0, NULL)};
+    require(kept.response && kept.input);
+    srv_response_store_add(server.responses, "resp_1", "", &kept);
+}
 
 static char *read_text(const char *name)
 {

@@ -146,16 +146,30 @@ static __device__ __forceinline__ void store_head(const mo_op_heads &op, float *
     }
 }
 
-/* Queries and keys: the norm of each head, and its rotation. */
+/* The squares of a row, summed as load_head() does. */
+static __device__ __forceinline__ float squares_of(const float *row, int n)
+{
+    float acc = 0.0f;
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        acc = fmaf(row[i], row[i], acc);
+    }
+    return acc;
+}
+
+/* Queries and keys: the norm of each head, and its rotation, in the model's order. */
 static __device__ __forceinline__ void norm_and_rotate(const mo_op_heads &op, float *row, float squares,
                                                        const held &h)
 {
-    if (h.weight) {
+    if (h.weight && !op.norm_last) {
         norm_head_by(row, op.k_len, squares, op.eps, h);
     }
     __syncwarp();
     if (h.c) {
         rotate_head(op, row, h);
+    }
+    if (h.weight && op.norm_last) {
+        norm_head_by(row, op.k_len, squares_of(row, op.k_len), op.eps, h);
+        __syncwarp();
     }
 }
 

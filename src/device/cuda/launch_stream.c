@@ -41,7 +41,7 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
     mo_daddr all =
         o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm | o->moe_norm | o->post_norm;
     for (int i = 0; i < MO_OP_NORMS; i++) {
-        all |= o->norm[i].weight | o->norm[i].multiply | o->norm[i].out.x;
+        all |= o->norm[i].weight | o->norm[i].multiply | o->norm[i].add | o->norm[i].out.x;
     }
     const uint32_t quads = pieces(o->n, 4);
     const uint32_t threads = quads > 1024 ? 1024 : pieces(quads, 32) * 32;

@@ -273,6 +273,10 @@ static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t
         const float4 m = mo_load_quad<WIDE>(mo_at<const float>(norm.multiply), at, n);
         v = make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w);
     }
+    if (norm.add) {
+        const float4 a = mo_load_quad<WIDE>(mo_at<const float>(norm.add), at, n);
+        v = make_float4(v.x + a.x, v.y + a.y, v.z + a.z, v.w + a.w);
+    }
     mo_store_quad<WIDE>(mo_at<float>(norm.out.x) + t * n, at, n, v);
     if (n % 32 == 0) {
         mo_quantize_quad(norm.out, t, at, v);

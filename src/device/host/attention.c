@@ -72,6 +72,7 @@ static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, i
                                  .v_len = o->v_len,
                                  .q_norm = o->norm_all ? NULL : p->q_norm,
                                  .k_norm = o->norm_all ? NULL : p->k_norm,
+                                 .norm_last = o->norm_last,
                                  .v_norm = o->v_norm,
                                  .v_from_k = o->v_from_k,
                                  .rotates = p->rope != NULL,

@@ -15,7 +15,7 @@ typedef struct stream_parts {
     const float *y, *y_norm;
     mo_merge merge; /* where the feed-forward part is added */
     const float *out_scale;
-    const float *norm_weight[MO_OP_NORMS], *norm_multiply[MO_OP_NORMS];
+    const float *norm_weight[MO_OP_NORMS], *norm_multiply[MO_OP_NORMS], *norm_add[MO_OP_NORMS];
     mo_acts norm_out[MO_OP_NORMS];
     uint32_t *bad;
     float *sum, *part; /* [n] each: what is added */
@@ -88,6 +88,7 @@ static void find(mo_op_job *job, stream_parts *p)
         if (norm->out.x) {
             p->norm_weight[i] = mo_op_floats_or_none(job, "norm.weight", norm->weight, n);
             p->norm_multiply[i] = mo_op_floats_or_none(job, "norm.multiply", norm->multiply, n);
+            p->norm_add[i] = mo_op_floats_or_none(job, "norm.add", norm->add, n);
             p->norm_out[i] = mo_op_acts(job, "norm.out", &norm->out, o->tokens, true, true);
         }
     }
@@ -128,6 +129,9 @@ static void norm(const mo_kernels *k, const stream_parts *p, int i, int64_t t)
     }
     if (p->norm_multiply[i]) {
         k->multiply(out, p->norm_multiply[i], n);
+    }
+    if (p->norm_add[i]) {
+        k->add(out, p->norm_add[i], n);
     }
     mo_op_quantize(k, &p->norm_out[i], t);
 }

@@ -46,7 +46,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     const multipliers m = read_multipliers(b, k);
     const float residual = m.residual == 0.0f ? 1.0f : m.residual;
     const bool turns = mo_part_flag(b, k, "rope.scaling.finetuned", true);
-    const mo_rope *rope = turns ? mo_part_rope(b, k, k->n_rot, k->rope_base, true) : NULL;
+    const mo_rope *rope = turns ? mo_part_long_rope(b, k) : NULL;
     if (b->status != MO_OK) {
         return;
     }

@@ -1,0 +1,10 @@
+/* Plan words: a plan in a few words. */
+#ifndef MO_CLI_PLAN_WORDS_H
+#define MO_CLI_PLAN_WORDS_H
+
+#include <moraine_tools.h>
+
+/* Where things are: "everything is in RAM". A constant. */
+const char *cli_plan_words(const mo_plan_report *report);
+
+#endif

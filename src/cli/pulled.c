@@ -1,0 +1,110 @@
+#include "pulled.h"
+
+#include <moraine.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hub/store.h"
+#include "options.h"
+#include "pulling.h"
+
+/* Texts that live as long as the process. */
+typedef struct kept {
+    struct kept *next;
+    char text[];
+} kept;
+
+static const char *keep(const char *text)
+{
+    static kept *all;
+    const size_t bytes = strlen(text) + 1;
+    kept *k = malloc(sizeof *k + bytes);
+    if (!k) {
+        return NULL;
+    }
+    memcpy(k->text, text, bytes);
+    k->next = all;
+    all = k;
+    return k->text;
+}
+
+static bool scan(hub_models *models)
+{
+    char directory[4096];
+    mo_error err;
+    *models = (hub_models){0};
+    return hub_store_directory(NULL, directory, sizeof directory, &err) == MO_OK &&
+           hub_models_scan(directory, models, &err) == MO_OK;
+}
+
+int cli_pulled_all(cli_pulled *list, int most)
+{
+    hub_models models;
+    int count = 0;
+    scan(&models);
+    for (int i = 0; i < models.count && count < most; i++) {
+        if (models.items[i].whole) {
+            list[count] = (cli_pulled){keep(models.items[i].name), keep(models.items[i].files[0])};
+            count += list[count].name && list[count].path;
+        }
+    }
+    hub_models_free(&models);
+    return count;
+}
+
+static void name_several(const char *command, const char *given, const hub_models *models,
+                         const hub_reference *r)
+{
+    fprintf(stderr, "moraine %s: of %s several models are here; say which one:", command, given);
+    for (int i = 0; i < models->count; i++) {
+        const hub_model *m = &models->items[i];
+        if (m->whole && strcmp(m->owner, r->owner) == 0 && strcmp(m->repo, r->repo) == 0) {
+            fprintf(stderr, " %s", m->name);
+        }
+    }
+    fprintf(stderr, "\n");
+}
+
+static const char *pull(const char *command, const char *given, int *code)
+{
+#ifdef MO_PULL
+    if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
+        cli_pulling p = CLI_PULLING_DEFAULT;
+        char path[4096];
+        p.asks = true;
+        *code = cli_pulling_run(command, given, &p, path, sizeof path);
+        return path[0] ? keep(path) : NULL;
+    }
+#endif
+    fprintf(
+        stderr,
+        "moraine %s: %s is no file, and no model of that name has been pulled; moraine pull %s fetches it\n",
+        command, given, given);
+    *code = CLI_FAILED;
+    return NULL;
+}
+
+const char *cli_pulled_path(const char *command, const char *given, int *code)
+{
+    hub_reference reference;
+    hub_models models;
+    mo_error err;
+    bool several = false;
+    if (access(given, F_OK) == 0 || !hub_reference_like(given) ||
+        hub_reference_parse(given, getenv("HF_ENDPOINT"), &reference, &err) != MO_OK) {
+        return given;
+    }
+    scan(&models);
+    const hub_model *found = hub_models_find(&models, &reference, &several);
+    const char *path = found ? keep(found->files[0]) : NULL;
+    if (several) {
+        name_several(command, given, &models, &reference);
+        *code = CLI_USAGE;
+    }
+    hub_models_free(&models);
+    return path || several ? path : pull(command, given, code);
+}

@@ -1,0 +1,17 @@
+/* Pulled: models by the names they were pulled by. */
+#ifndef MO_CLI_PULLED_H
+#define MO_CLI_PULLED_H
+
+/* The file that a command's MODEL means: what is a file, or cannot be the name of a pulled model, is returned as it is; a name becomes the
+ * path of the model's first file. One that is not here is pulled after asking, where somebody sits at a terminal. NULL, with *code set,
+ * after saying what to do. The text is the process's. */
+const char *cli_pulled_path(const char *command, const char *given, int *code);
+
+typedef struct cli_pulled {
+    const char *name, *path; /* the process's */
+} cli_pulled;
+
+/* Those that are whole, at most `most`, by name; how many. */
+int cli_pulled_all(cli_pulled *list, int most);
+
+#endif

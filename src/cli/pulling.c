@@ -1,0 +1,219 @@
+#include "pulling.h"
+
+#include <moraine_tools.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hub/pull.h"
+#include "hub/store.h"
+#include "messages.h"
+#include "options.h"
+#include "plan_words.h"
+#include "signals.h"
+#include "terminal.h"
+
+typedef struct show {
+    const char *command;
+    cli_progress progress;
+} show;
+
+/* ---- While it runs ---- */
+
+static bool on_progress(void *user, const char *label, int64_t done, int64_t total)
+{
+    show *s = user;
+    if (s->progress.label != label || s->progress.total != (uint64_t)total) {
+        cli_progress_end(&s->progress);
+        cli_progress_begin(&s->progress, label, (uint64_t)total);
+        s->progress.before = (uint64_t)done;
+        s->progress.lines = true;
+    }
+    cli_progress_update(&s->progress, (uint64_t)done);
+    return true;
+}
+
+static bool on_goes_on(void *user)
+{
+    (void)user;
+    if (cli_interrupted()) {
+        cli_signals_patience(); /* until what has come is written down */
+    }
+    return !cli_interrupted();
+}
+
+static void on_says(void *user, const char *text)
+{
+    show *s = user;
+    cli_progress_end(&s->progress);
+    fprintf(stderr, "moraine %s: %s\n", s->command, text);
+}
+
+/* ---- Before ---- */
+
+static int print_listing(const hub_reference *r, const hub_listing *l)
+{
+    char a[32];
+    for (int i = 0; i < l->count; i++) {
+        const hub_choice *c = &l->choices[i];
+        printf("%s/%s:%s  %s in %d %s\n", r->owner, r->repo, c->label, cli_bytes_text((uint64_t)c->bytes, a),
+               c->count, c->count == 1 ? "file" : "files");
+    }
+    return CLI_OK;
+}
+
+static void tell_size(const hub_pull_info *info, const char *directory)
+{
+    char a[32], b[32];
+    fprintf(stderr, "%s: %s in %d %s\n", info->name, cli_bytes_text((uint64_t)info->bytes, a), info->files,
+            info->files == 1 ? "file" : "files");
+    if (info->free_bytes >= 0) {
+        fprintf(stderr, "disk: %s needed, %s free in %s\n", cli_bytes_text((uint64_t)info->need_bytes, a),
+                cli_bytes_text((uint64_t)info->free_bytes, b), directory);
+    }
+}
+
+/* What a run here would be like. False: it cannot be run at all, or the header cannot be had; *status says which. */
+static bool tell_plan(hub_pull *pull, mo_status *status, mo_error *err)
+{
+    mo_plan_report r;
+    *status = hub_pull_plan(pull, &r, err);
+    if (*status == MO_OK) {
+        fprintf(stderr, "here: %s; about %.*f tokens/s expected%s\n", cli_plan_words(&r),
+                r.tokens_per_second < 10 ? 1 : 0, r.tokens_per_second,
+                r.measured ? "" : " (modest guesses: moraine probe measures)");
+    } else if (*status == MO_ENOMEM || *status == MO_EDEVICE) {
+        cli_name_options(err->detail, sizeof err->detail);
+        fprintf(stderr, "here: it will not run: %s\n", err->detail);
+    }
+    return *status == MO_OK || *status == MO_ENOMEM || *status == MO_EDEVICE;
+}
+
+static bool ask(void)
+{
+    char line[64];
+    fprintf(stderr, "Pull it now? [y/N] ");
+    fflush(stderr);
+    return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
+}
+
+/* ---- All of it ---- */
+
+static int fail(const char *command, const mo_error *err)
+{
+    if (err->status == MO_ECANCELLED) {
+        fprintf(stderr, "moraine %s: interrupted\n", command);
+    } else {
+        cli_say_error(command, err);
+    }
+    return CLI_FAILED;
+}
+
+/* -1: go on; otherwise the exit code. */
+static int before(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory)
+{
+    mo_error err = {0};
+    mo_status status;
+    hub_pull_info info;
+    hub_pull_describe(pull, &info);
+    tell_size(&info, directory);
+    if (info.free_bytes >= 0 && info.need_bytes > info.free_bytes) {
+        fprintf(stderr,
+                "moraine %s: the disk of %s has too little room; make some, or name another one by "
+                "MORAINE_MODELS%s\n",
+                command, directory, strcmp(command, "pull") == 0 ? " or --dir" : "");
+        return CLI_FAILED;
+    }
+    if (!tell_plan(pull, &status, &err) && (status == MO_ECANCELLED || status == MO_EIO || !p->force)) {
+        fail(command, &err);
+        if (status != MO_ECANCELLED && status != MO_EIO) {
+            fprintf(stderr, "moraine %s: nothing was fetched%s\n", command,
+                    strcmp(command, "pull") == 0 ? "; --force fetches it all the same" : "");
+        }
+        return CLI_FAILED;
+    }
+    if (p->dry) {
+        return CLI_OK;
+    }
+    return !p->asks || ask() ? -1 : CLI_FAILED;
+}
+
+static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory, show *s,
+                 const char *name)
+{
+    mo_error err = {0};
+    hub_pull_info info;
+    if (hub_pull_choose(pull, &err) != MO_OK) {
+        return fail(command, &err);
+    }
+    hub_pull_describe(pull, &info);
+    if (info.there) {
+        if (!p->dry) {
+            return -1;
+        }
+        fprintf(stderr, "%s is there already\n", info.name);
+        return CLI_OK;
+    }
+    const int code = before(command, pull, p, directory);
+    if (code >= 0) {
+        return code;
+    }
+    const mo_status status = hub_pull_run(pull, &err);
+    cli_progress_end(&s->progress);
+    if (status != MO_OK) {
+        fail(command, &err);
+        if (status == MO_ECANCELLED || status == MO_EIO || status == MO_ENOSPC) {
+            fprintf(stderr, "moraine %s: what has come is kept; moraine pull %s goes on from there\n",
+                    command, name);
+        }
+        return CLI_FAILED;
+    }
+    return -1;
+}
+
+int cli_pulling_run(const char *command, const char *name, const cli_pulling *p, char *path, size_t size)
+{
+    const char *mirror = p->mirror ? p->mirror : getenv("HF_ENDPOINT");
+    char directory[4096];
+    mo_error err = {0};
+    hub_reference reference;
+    hub_pull *pull = NULL;
+    hub_pull_info info;
+    show s = {.command = command};
+    path[0] = '\0';
+    mirror = mirror && *mirror ? mirror : NULL;
+    if (mirror && strncmp(mirror, "https://", 8) != 0 && strncmp(mirror, "http://", 7) != 0) {
+        fprintf(stderr, "moraine %s: %s is the address of no mirror; https://... is needed\n", command,
+                mirror);
+        return CLI_USAGE;
+    }
+    if (hub_reference_parse(name, mirror, &reference, &err) != MO_OK ||
+        hub_store_directory(p->directory, directory, sizeof directory, &err) != MO_OK) {
+        cli_say_error(command, &err);
+        return CLI_USAGE;
+    }
+    const hub_pull_options options = {.directory = directory,
+                                      .endpoint = mirror,
+                                      .connections = (int)p->connections,
+                                      .piece = (int64_t)p->piece,
+                                      .timeout_s = (int)p->timeout_s,
+                                      .tries = (int)p->tries,
+                                      .progress = on_progress,
+                                      .goes_on = on_goes_on,
+                                      .says = on_says,
+                                      .user = &s};
+    if (hub_pull_open(&reference, &options, &pull, &err) != MO_OK) {
+        return fail(command, &err);
+    }
+    int code = p->list ? print_listing(&reference, hub_pull_listing(pull))
+                       : fetch(command, pull, p, directory, &s, name);
+    if (code < 0) {
+        hub_pull_describe(pull, &info);
+        snprintf(path, size, "%s", info.path);
+        code = CLI_OK;
+    }
+    hub_pull_close(pull);
+    return code;
+}

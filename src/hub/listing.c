@@ -1,0 +1,240 @@
+#include "hub/listing.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/status.h"
+#include "hub/label.h"
+
+enum { FILES_MAX = 4000 };
+
+#define BYTES_MAX ((json_int_t)1 << 50)
+
+static mo_status no_memory(mo_error *err)
+{
+    return mo_fail(err, MO_ENOMEM, "no memory for the list of files");
+}
+
+/* ---- Files ---- */
+
+/* Parts of models that are none themselves. */
+static bool is_model(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return strncasecmp(name, "mmproj", 6) != 0 && !strcasestr(name, "imatrix");
+}
+
+static bool is_listed(const hub_listing *l, const char *path)
+{
+    for (int i = 0; i < l->file_count; i++) {
+        if (strcmp(l->files[i].path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static mo_status add(hub_listing *l, const char *path, const char *url, int64_t bytes, const char *sha256,
+                     mo_error *err)
+{
+    if (l->file_count >= FILES_MAX || is_listed(l, path)) {
+        return MO_OK;
+    }
+    hub_file *files = realloc(l->files, (size_t)(l->file_count + 1) * sizeof *files);
+    if (!files) {
+        return no_memory(err);
+    }
+    l->files = files;
+    hub_file *f = &files[l->file_count];
+    *f = (hub_file){.path = strdup(path), .url = url ? strdup(url) : NULL, .bytes = bytes};
+    snprintf(f->sha256, sizeof f->sha256, "%s", sha256);
+    if (!f->path || (url && !f->url)) {
+        free(f->path);
+        free(f->url);
+        return no_memory(err);
+    }
+    l->file_count++;
+    return MO_OK;
+}
+
+mo_status hub_listing_add_file(hub_listing *l, const char *path, const char *url, mo_error *err)
+{
+    return add(l, path, url, -1, "", err);
+}
+
+static mo_status add_entry(hub_listing *l, json_t *entry, mo_error *err)
+{
+    const char *type = json_string_value(json_object_get(entry, "type"));
+    const char *path = json_string_value(json_object_get(entry, "path"));
+    json_t *lfs = json_object_get(entry, "lfs");
+    const char *oid = json_string_value(json_object_get(lfs, "oid"));
+    json_t *size = json_object_get(lfs, "size");
+    size = json_is_integer(size) ? size : json_object_get(entry, "size");
+    if (!type || strcmp(type, "file") != 0 || !path || !hub_path_safe(path) || !is_model(path) ||
+        !json_is_integer(size) || json_integer_value(size) <= 0 || json_integer_value(size) > BYTES_MAX) {
+        return MO_OK;
+    }
+    char sha256[65] = "";
+    if (oid && strncmp(oid, "sha256:", 7) == 0) {
+        oid += 7;
+    }
+    if (oid && strlen(oid) == 64 && strspn(oid, "0123456789abcdefABCDEF") == 64) {
+        for (int i = 0; i < 64; i++) {
+            sha256[i] = (char)tolower((unsigned char)oid[i]);
+        }
+    }
+    return add(l, path, NULL, (int64_t)json_integer_value(size), sha256, err);
+}
+
+mo_status hub_listing_add(hub_listing *l, const char *json, size_t length, mo_error *err)
+{
+    json_error_t wrong;
+    json_t *root = json_loadb(json, length, 0, &wrong), *entry;
+    size_t i;
+    mo_status s = MO_OK;
+    if (!json_is_array(root)) {
+        json_decref(root);
+        return mo_fail(err, MO_EFORMAT,
+                       "the list of files is not what a hub sends (%s); is this the address of one?",
+                       root ? "no array" : wrong.text);
+    }
+    json_array_foreach(root, i, entry)
+    {
+        s = s == MO_OK ? add_entry(l, entry, err) : s;
+    }
+    json_decref(root);
+    return s;
+}
+
+/* ---- Models ---- */
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
+}
+
+/* Parts of a split model that follow from this one; 0 where one is missing. */
+static int parts_at(const hub_listing *l, int first)
+{
+    int no, count, other_no, other_count;
+    size_t prefix, other;
+    const char *path = l->files[first].path;
+    if (!hub_label_split(path, &no, &count, &prefix)) {
+        return 1;
+    }
+    if (no != 1 || count > l->file_count - first) {
+        return 0;
+    }
+    for (int i = 1; i < count; i++) {
+        const char *next = l->files[first + i].path;
+        if (!hub_label_split(next, &other_no, &other_count, &other) || other != prefix ||
+            strncmp(path, next, prefix) != 0 || other_no != i + 1 || other_count != count) {
+            return 0;
+        }
+    }
+    return count;
+}
+
+mo_status hub_listing_finish(hub_listing *l, mo_error *err)
+{
+    qsort(l->files, (size_t)l->file_count, sizeof *l->files, by_path);
+    l->choices = calloc((size_t)l->file_count + 1, sizeof *l->choices);
+    if (!l->choices) {
+        return no_memory(err);
+    }
+    for (int i = 0, parts; i < l->file_count; i += parts ? parts : 1) {
+        parts = parts_at(l, i);
+        if (parts > 0) {
+            hub_choice *c = &l->choices[l->count++];
+            *c = (hub_choice){.files = &l->files[i], .count = parts};
+            hub_label_of(l->files[i].path, c->label, sizeof c->label);
+            for (int p = 0; p < parts; p++) {
+                c->bytes += l->files[i + p].bytes > 0 ? l->files[i + p].bytes : 0;
+            }
+        }
+    }
+    return MO_OK;
+}
+
+/* "Q4_K_M, Q8_0, F16" */
+static void name_all(const hub_listing *l, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < l->count && used + HUB_NAME + 8 < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", l->choices[i].label);
+    }
+}
+
+static bool fits(const hub_choice *c, const hub_reference *r)
+{
+    if (r->file[0]) {
+        for (int i = 0; i < c->count; i++) {
+            if (strcmp(c->files[i].path, r->file) == 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+    return hub_label_same(c->label, r->quant);
+}
+
+static const hub_choice *usual_one(const hub_listing *l)
+{
+    static const char *const usual[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "MXFP4_MOE"};
+    if (l->count == 1) {
+        return &l->choices[0];
+    }
+    for (size_t u = 0; u < sizeof usual / sizeof *usual; u++) {
+        for (int i = 0; i < l->count; i++) {
+            if (hub_label_same(l->choices[i].label, usual[u])) {
+                return &l->choices[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const hub_choice **out,
+                             mo_error *err)
+{
+    char all[700];
+    *out = NULL;
+    if (l->count == 0) {
+        return mo_fail(
+            err, MO_ENOENT,
+            "%s/%s has no GGUF file; models for Moraine are in repositories whose names end in -GGUF",
+            r->owner, r->repo);
+    }
+    name_all(l, all, sizeof all);
+    if (!r->file[0] && !r->quant[0]) {
+        *out = usual_one(l);
+        return *out ? MO_OK
+                    : mo_fail(err, MO_ENOENT,
+                              "%s/%s has several models; say which one, as %s/%s:%s. There are %s", r->owner,
+                              r->repo, r->owner, r->repo, l->choices[0].label, all);
+    }
+    for (int i = 0; i < l->count; i++) {
+        if (fits(&l->choices[i], r)) {
+            *out = &l->choices[i];
+            return MO_OK;
+        }
+    }
+    return mo_fail(err, MO_ENOENT, "%s/%s has no %s; there are %s", r->owner, r->repo,
+                   r->file[0] ? r->file : r->quant, all);
+}
+
+void hub_listing_free(hub_listing *l)
+{
+    for (int i = 0; i < l->file_count; i++) {
+        free(l->files[i].path);
+        free(l->files[i].url);
+    }
+    free(l->files);
+    free(l->choices);
+    *l = (hub_listing){0};
+}

@@ -1,0 +1,354 @@
+#include "hub/pull.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "hub/download.h"
+#include "hub/header.h"
+#include "hub/label.h"
+#include "hub/partial.h"
+#include "hub/store.h"
+#include "hub/token.h"
+#include "hub/web.h"
+
+enum { PAGES_MAX = 40, LIST_BYTES_MAX = 16 << 20, FILES_MAX = 512 };
+
+#define HASH_STEP ((int64_t)32 << 20)
+
+typedef struct part {
+    char path[PATH_MAX]; /* in the store */
+    char *url;
+    char etag[128], identity[256]; /* of a file that no hub has a checksum of */
+    bool there;
+    hub_partial *partial;
+} part;
+
+struct hub_pull {
+    hub_reference reference;
+    hub_pull_options o;
+    char endpoint[HUB_URL], token[1024];
+    hub_web web;
+    hub_listing listing;
+    const hub_choice *choice;
+    char name[3 * HUB_NAME + 8];
+    part *parts;
+    int64_t done_before; /* of the files before the one that is fetched */
+    const char *label;   /* of the progress */
+};
+
+/* ---- What there is ---- */
+
+static mo_status list_repository(hub_pull *p, mo_error *err)
+{
+    char url[HUB_URL];
+    hub_answer answer;
+    mo_status s = MO_OK;
+    snprintf(url, sizeof url, "%.2000s/api/models/%s/%s/tree/%s?recursive=1", p->endpoint, p->reference.owner,
+             p->reference.repo, p->reference.revision);
+    for (int page = 0; page < PAGES_MAX && s == MO_OK; page++) {
+        char *body = NULL;
+        size_t length = 0;
+        s = hub_web_get(&p->web, url, LIST_BYTES_MAX, &body, &length, &answer, err);
+        s = s == MO_OK ? hub_listing_add(&p->listing, body, length, err) : s;
+        free(body);
+        if (strncmp(answer.next, p->endpoint, strlen(p->endpoint)) != 0) {
+            break; /* the last one, or not of this hub */
+        }
+        snprintf(url, sizeof url, "%s", answer.next);
+    }
+    return s;
+}
+
+/* A file somewhere, with the other parts of its model where its name says that there are some. */
+static mo_status list_address(hub_pull *p, mo_error *err)
+{
+    const hub_reference *r = &p->reference;
+    int no, count;
+    size_t prefix;
+    if (!hub_label_split(r->file, &no, &count, &prefix)) {
+        return hub_listing_add_file(&p->listing, r->file, r->url, err);
+    }
+    if (count > FILES_MAX) {
+        return mo_fail(err, MO_EINVAL, "%s is one of %d parts; %d are the most", r->file, count, FILES_MAX);
+    }
+    char tail[32], other[32], path[HUB_PATH], url[HUB_URL];
+    snprintf(tail, sizeof tail, "-%05d-of-%05d", no, count);
+    const char *at = strstr(r->url, tail);
+    mo_status s = at ? MO_OK : mo_fail(err, MO_EINVAL, "%s: the number of the part cannot be found", r->url);
+    for (int i = 1; i <= count && s == MO_OK; i++) {
+        snprintf(other, sizeof other, "-%05d-of-%05d", i, count);
+        snprintf(path, sizeof path, "%.*s%s.gguf", (int)prefix, r->file, other);
+        snprintf(url, sizeof url, "%.*s%s%s", (int)(at - r->url), r->url, other, at + strlen(tail));
+        s = hub_listing_add_file(&p->listing, path, url, err);
+    }
+    return s;
+}
+
+mo_status hub_pull_open(const hub_reference *reference, const hub_pull_options *options, hub_pull **out,
+                        mo_error *err)
+{
+    hub_pull *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) {
+        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+    }
+    p->reference = *reference;
+    p->o = *options;
+    snprintf(p->endpoint, sizeof p->endpoint, "%s", options->endpoint ? options->endpoint : HUB_ENDPOINT);
+    for (size_t length = strlen(p->endpoint); length > 0 && p->endpoint[length - 1] == '/';) {
+        p->endpoint[--length] = '\0';
+    }
+    hub_token_find(p->token, sizeof p->token);
+    p->web = (hub_web){.endpoint = p->endpoint,
+                       .token = p->token,
+                       .timeout_s = options->timeout_s,
+                       .tries = options->tries,
+                       .goes_on = options->goes_on,
+                       .waits = options->says,
+                       .user = options->user};
+    mo_status s = hub_web_open(&p->web, err);
+    if (s == MO_OK) {
+        s = reference->url[0] ? list_address(p, err) : list_repository(p, err);
+    }
+    s = s == MO_OK ? hub_listing_finish(&p->listing, err) : s;
+    if (s != MO_OK) {
+        hub_pull_close(p);
+        return s;
+    }
+    *out = p;
+    return MO_OK;
+}
+
+void hub_pull_close(hub_pull *p)
+{
+    if (!p) {
+        return;
+    }
+    for (int i = 0; p->parts && i < p->choice->count; i++) {
+        hub_partial_close(p->parts[i].partial);
+        free(p->parts[i].url);
+    }
+    free(p->parts);
+    hub_listing_free(&p->listing);
+    hub_web_close(&p->web);
+    free(p);
+}
+
+const hub_listing *hub_pull_listing(const hub_pull *p)
+{
+    return &p->listing;
+}
+
+/* ---- What is meant ---- */
+
+/* Size, checksum and identity of a file, from where the hub's list did not tell. */
+static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
+{
+    hub_answer a;
+    char byte;
+    const mo_status s = hub_web_range(&p->web, t->url, 0, 1, &byte, &a, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    f->bytes = a.code == 206 ? a.total : a.length;
+    if (f->bytes <= 0) {
+        return mo_fail(err, MO_EUNSUPPORTED, "%s does not say how large it is; download it by other means",
+                       t->url);
+    }
+    if (strlen(a.linked_etag) == 64 && strspn(a.linked_etag, "0123456789abcdef") == 64) {
+        snprintf(f->sha256, sizeof f->sha256, "%s", a.linked_etag);
+    }
+    snprintf(t->etag, sizeof t->etag, "%s", f->sha256[0] ? "" : a.etag);
+    return MO_OK;
+}
+
+static mo_status prepare(hub_pull *p, int i, mo_error *err)
+{
+    const hub_reference *r = &p->reference;
+    hub_file *f = &p->choice->files[i];
+    part *t = &p->parts[i];
+    struct stat st;
+    if (snprintf(t->path, sizeof t->path, "%s/%s/%s/%s", p->o.directory, r->owner, r->repo, f->path) >=
+        (int)sizeof t->path) {
+        return mo_fail(err, MO_EINVAL, "%s: the path is too long; name a shorter directory", f->path);
+    }
+    if (f->url) {
+        t->url = strdup(f->url);
+    } else {
+        char *escaped = hub_web_escape(f->path);
+        if (!escaped || asprintf(&t->url, "%s/%s/%s/resolve/%s/%s", p->endpoint, r->owner, r->repo,
+                                 r->revision, escaped) < 0) {
+            t->url = NULL;
+        }
+        free(escaped);
+    }
+    if (!t->url) {
+        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+    }
+    const mo_status s = f->bytes < 0 ? ask_for(p, t, f, err) : MO_OK;
+    snprintf(t->identity, sizeof t->identity, "%s%s",
+             f->sha256[0] ? "sha256:" : "etag:", f->sha256[0] ? f->sha256 : t->etag);
+    t->there = s == MO_OK && stat(t->path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->bytes;
+    return s;
+}
+
+mo_status hub_pull_choose(hub_pull *p, mo_error *err)
+{
+    mo_status s = hub_listing_choose(&p->listing, &p->reference, &p->choice, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    if (p->choice->count > FILES_MAX) {
+        return mo_fail(err, MO_EUNSUPPORTED, "the model has %d parts; %d are the most", p->choice->count,
+                       FILES_MAX);
+    }
+    snprintf(p->name, sizeof p->name, "%s/%s:%s", p->reference.owner, p->reference.repo, p->choice->label);
+    p->parts = calloc((size_t)p->choice->count, sizeof *p->parts);
+    if (!p->parts) {
+        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+    }
+    for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
+        s = prepare(p, i, err);
+    }
+    return s;
+}
+
+/* Free bytes of the disk that the directory is on, or will be. */
+static int64_t free_bytes(const char *directory)
+{
+    char path[PATH_MAX];
+    struct statvfs st;
+    snprintf(path, sizeof path, "%s", directory);
+    while (statvfs(path, &st) != 0) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path) {
+            snprintf(path, sizeof path, "%s", slash ? "/" : ".");
+            return statvfs(path, &st) == 0 ? (int64_t)(st.f_bavail * st.f_frsize) : -1;
+        }
+        *slash = '\0';
+    }
+    return (int64_t)(st.f_bavail * st.f_frsize);
+}
+
+void hub_pull_describe(const hub_pull *p, hub_pull_info *out)
+{
+    *out = (hub_pull_info){.name = p->name,
+                           .path = p->parts[0].path,
+                           .files = p->choice->count,
+                           .free_bytes = free_bytes(p->o.directory),
+                           .there = true};
+    for (int i = 0; i < p->choice->count; i++) {
+        char unfinished[PATH_MAX + 8];
+        struct stat st;
+        const part *t = &p->parts[i];
+        const int64_t bytes = p->choice->files[i].bytes;
+        int64_t have = t->there ? bytes : 0;
+        snprintf(unfinished, sizeof unfinished, "%s.part", t->path);
+        if (!t->there && stat(unfinished, &st) == 0) { /* its room is its own already */
+            have = (int64_t)st.st_blocks * 512;
+            have = have < bytes ? have : bytes;
+        }
+        out->bytes += bytes;
+        out->have_bytes += t->there ? bytes : 0;
+        out->need_bytes += bytes - have;
+        out->there = out->there && t->there;
+    }
+}
+
+mo_status hub_pull_plan(hub_pull *p, mo_plan_report *report, mo_error *err)
+{
+    hub_header_file *files = calloc((size_t)p->choice->count, sizeof *files);
+    if (!files) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a plan");
+    }
+    for (int i = 0; i < p->choice->count; i++) {
+        const char *slash = strrchr(p->choice->files[i].path, '/');
+        files[i] = (hub_header_file){.name = slash ? slash + 1 : p->choice->files[i].path,
+                                     .url = p->parts[i].url,
+                                     .bytes = p->choice->files[i].bytes};
+    }
+    const mo_status s = hub_header_plan(&p->web, p->o.directory, files, p->choice->count, report, err);
+    free(files);
+    return s;
+}
+
+/* ---- Fetching ---- */
+
+static bool on_done(void *user, int64_t done)
+{
+    const hub_pull *p = user;
+    return (!p->o.goes_on || p->o.goes_on(p->o.user)) &&
+           (!p->o.progress || p->o.progress(p->o.user, "pulling", p->done_before + done, p->choice->bytes));
+}
+
+/* The rest of the checksum, which was computed along so far. */
+static mo_status check(hub_pull *p, part *t, const hub_file *f, mo_error *err)
+{
+    for (int64_t hashed = 0; f->sha256[0] && hashed < f->bytes;) {
+        hashed = hub_partial_hash(t->partial, HASH_STEP);
+        if (hashed < 0) {
+            return mo_fail(err, MO_EIO, "%s cannot be read back", t->path);
+        }
+        if ((p->o.goes_on && !p->o.goes_on(p->o.user)) ||
+            (p->o.progress && !p->o.progress(p->o.user, "checking", hashed, f->bytes))) {
+            return mo_fail(err, MO_ECANCELLED, "cancelled");
+        }
+    }
+    const mo_status s = hub_partial_check(t->partial, err);
+    if (s == MO_EFORMAT) {
+        hub_partial_discard(t->partial);
+    }
+    return s;
+}
+
+static mo_status fetch(hub_pull *p, int i, mo_error *err)
+{
+    part *t = &p->parts[i];
+    const hub_file *f = &p->choice->files[i];
+    bool begun_anew = false;
+    if (t->there) {
+        return MO_OK;
+    }
+    mo_status s = hub_store_make_folders(t->path, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    const hub_partial_spec spec = {t->path, f->bytes, t->identity, f->sha256, p->o.piece};
+    s = hub_partial_open(&spec, &t->partial, &begun_anew, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    if (begun_anew && p->o.says) {
+        p->o.says(p->o.user, "what an earlier run left is of another file, or damaged: beginning anew");
+    }
+    const hub_download_options o = {.url = t->url,
+                                    .bytes = f->bytes,
+                                    .etag = t->etag,
+                                    .linked = f->sha256,
+                                    .connections = p->o.connections,
+                                    .progress = on_done,
+                                    .user = p};
+    s = hub_download(&p->web, &o, t->partial, err);
+    return s == MO_OK ? check(p, t, f, err) : s;
+}
+
+mo_status hub_pull_run(hub_pull *p, mo_error *err)
+{
+    mo_status s = MO_OK;
+    p->done_before = 0;
+    for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
+        s = fetch(p, i, err);
+        p->done_before += p->choice->files[i].bytes;
+    }
+    /* The first part gets its name last: where it is, all are. */
+    for (int i = p->choice->count - 1; i >= 0 && s == MO_OK; i--) {
+        s = p->parts[i].there ? MO_OK : hub_partial_commit(p->parts[i].partial, err);
+    }
+    return s;
+}

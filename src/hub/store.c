@@ -1,0 +1,282 @@
+#include "hub/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "hub/label.h"
+
+enum { DEPTH_MAX = 6, FOUND_MAX = 10000 };
+
+/* ---- Where it is ---- */
+
+mo_status hub_store_directory(const char *given, char *path, size_t size, mo_error *err)
+{
+    const char *named = given && *given ? given : getenv("MORAINE_MODELS");
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int used;
+    if (named && *named) {
+        used = snprintf(path, size, "%s", named);
+    } else if (data && data[0] == '/') { /* its specification says to pass over relative ones */
+        used = snprintf(path, size, "%s/moraine/models", data);
+    } else if (home && home[0] == '/') {
+        used = snprintf(path, size, "%s/.local/share/moraine/models", home);
+    } else {
+        return mo_fail(
+            err, MO_ENOENT,
+            "there is no place for models: neither MORAINE_MODELS, XDG_DATA_HOME nor HOME is set to a "
+            "path; set one");
+    }
+    if (used < 0 || (size_t)used >= size) {
+        return mo_fail(err, MO_EINVAL, "the path of the models' directory is too long");
+    }
+    while (used > 1 && path[used - 1] == '/') {
+        path[--used] = '\0';
+    }
+    return MO_OK;
+}
+
+mo_status hub_store_make_folders(const char *path, mo_error *err)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
+        return mo_fail(err, MO_EINVAL, "%.200s...: the path is too long", path);
+    }
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        struct stat st;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST && stat(part, &st) != 0) {
+            return mo_fail(err, errno == ENOSPC || errno == EDQUOT ? MO_ENOSPC : MO_EIO,
+                           "%s: the directory cannot be made: %s", part, strerror(errno));
+        }
+        *slash = '/';
+    }
+    return MO_OK;
+}
+
+/* ---- What is there ---- */
+
+typedef struct found {
+    char *path;    /* whole */
+    size_t inside; /* where its part below owner/repo begins */
+    int64_t bytes, modified_s;
+    bool partial;
+} found;
+
+typedef struct search {
+    found *items;
+    int count;
+    bool no_memory;
+} search;
+
+static bool ends_with(const char *name, const char *tail)
+{
+    const size_t length = strlen(name), behind = strlen(tail);
+    return length > behind && strcasecmp(name + length - behind, tail) == 0;
+}
+
+static void note(search *s, const char *path, size_t inside, const struct stat *st)
+{
+    const bool partial = ends_with(path, ".gguf.part");
+    if (s->count >= FOUND_MAX || (!partial && !ends_with(path, ".gguf"))) {
+        return;
+    }
+    char *copy = strdup(path);
+    found *items = copy ? realloc(s->items, (size_t)(s->count + 1) * sizeof *items) : NULL;
+    if (!items) {
+        free(copy);
+        s->no_memory = true;
+        return;
+    }
+    s->items = items;
+    found *f = &items[s->count++];
+    *f = (found){.inside = inside, .modified_s = st->st_mtim.tv_sec, .partial = partial};
+    f->path = copy;
+    f->bytes = partial ? (int64_t)st->st_blocks * 512 : st->st_size;
+}
+
+/* Folders are followed as they are; links to folders are not, so that there is an end. */
+static void look(search *s, char *path, size_t length, size_t inside, int depth)
+{
+    DIR *directory = opendir(path);
+    for (const struct dirent *entry; directory && (entry = readdir(directory));) {
+        struct stat st;
+        const size_t name = strlen(entry->d_name);
+        if (entry->d_name[0] == '.' || length + 1 + name + 1 > PATH_MAX) {
+            continue;
+        }
+        path[length] = '/';
+        memcpy(path + length + 1, entry->d_name, name + 1);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+            look(s, path, length + 1 + name, depth <= 1 ? length + 1 + name + 1 : inside, depth + 1);
+        } else if (depth >= 2 && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            note(s, path, inside, &st);
+        }
+        path[length] = '\0';
+    }
+    if (directory) {
+        closedir(directory);
+    }
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const found *)a)->path, ((const found *)b)->path);
+}
+
+/* Is this a further file of the same model? Its name is that of the first but for the number of the part, and .part. */
+static bool belongs(const found *first, const found *other)
+{
+    char a[PATH_MAX], b[PATH_MAX];
+    int no, count, other_no, other_count;
+    size_t prefix, other_prefix;
+    snprintf(a, sizeof a, "%.*s", (int)strlen(first->path) - (first->partial ? 5 : 0), first->path);
+    snprintf(b, sizeof b, "%.*s", (int)strlen(other->path) - (other->partial ? 5 : 0), other->path);
+    if (!hub_label_split(a, &no, &count, &prefix)) {
+        return strcmp(a, b) == 0;
+    }
+    return hub_label_split(b, &other_no, &other_count, &other_prefix) && other_prefix == prefix &&
+           other_count == count && strncmp(a, b, prefix) == 0;
+}
+
+/* Of how many parts it is. */
+static int parts_of(const found *f)
+{
+    char path[PATH_MAX];
+    int no, count;
+    size_t prefix;
+    snprintf(path, sizeof path, "%.*s", (int)strlen(f->path) - (f->partial ? 5 : 0), f->path);
+    return hub_label_split(path, &no, &count, &prefix) ? count : 1;
+}
+
+/* The model of `count` files that were found. Takes their paths. */
+static bool describe(hub_model *m, found *f, int count, const char *directory)
+{
+    char inside[PATH_MAX];
+    const char *owner = f->path + strlen(directory) + 1, *repo = strchr(owner, '/') + 1;
+    snprintf(m->owner, sizeof m->owner, "%.*s", (int)(repo - 1 - owner), owner);
+    snprintf(m->repo, sizeof m->repo, "%.*s", (int)strcspn(repo, "/"), repo);
+    snprintf(inside, sizeof inside, "%.*s", (int)strlen(f->path + f->inside) - (f->partial ? 5 : 0),
+             f->path + f->inside);
+    hub_label_of(inside, m->label, sizeof m->label);
+    snprintf(m->name, sizeof m->name, "%s/%s:%s", m->owner, m->repo, m->label);
+    m->files = calloc((size_t)count + 1, sizeof *m->files);
+    if (!m->files) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        m->files[m->count++] = f[i].path;
+        f[i].path = NULL;
+        m->bytes += f[i].bytes;
+        m->modified_s = f[i].modified_s > m->modified_s ? f[i].modified_s : m->modified_s;
+    }
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const hub_model *)a)->name, ((const hub_model *)b)->name);
+}
+
+mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err)
+{
+    search s = {0};
+    char path[PATH_MAX];
+    *out = (hub_models){0};
+    if (snprintf(path, sizeof path, "%s", directory) >= (int)sizeof path) {
+        return mo_fail(err, MO_EINVAL, "%.200s...: the path is too long", directory);
+    }
+    look(&s, path, strlen(path), 0, 0);
+    if (s.count > 1) {
+        qsort(s.items, (size_t)s.count, sizeof *s.items, by_path);
+    }
+    out->items = calloc((size_t)s.count + 1, sizeof *out->items);
+    bool good = out->items && !s.no_memory;
+    for (int i = 0, next; good && i < s.count; i = next) {
+        const int parts = parts_of(&s.items[i]);
+        int whole = 0;
+        for (next = i; next < s.count && belongs(&s.items[i], &s.items[next]); next++) {
+            whole += !s.items[next].partial;
+        }
+        out->items[out->count].whole = whole >= parts;
+        good = describe(&out->items[out->count++], &s.items[i], next - i, directory);
+    }
+    for (int i = 0; i < s.count; i++) {
+        free(s.items[i].path);
+    }
+    free(s.items);
+    if (out->items && out->count > 1) {
+        qsort(out->items, (size_t)out->count, sizeof *out->items, by_name);
+    }
+    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the list of models");
+}
+
+void hub_models_free(hub_models *models)
+{
+    for (int i = 0; i < models->count; i++) {
+        for (int f = 0; f < models->items[i].count; f++) {
+            free(models->items[i].files[f]);
+        }
+        free(models->items[i].files);
+    }
+    free(models->items);
+    *models = (hub_models){0};
+}
+
+const hub_model *hub_models_find(const hub_models *models, const hub_reference *r, bool *several)
+{
+    const hub_model *only = NULL, *usual = NULL;
+    char label[HUB_NAME] = "";
+    int count = 0;
+    *several = false;
+    if (r->file[0]) {
+        hub_label_of(r->file, label, sizeof label);
+    } else {
+        snprintf(label, sizeof label, "%s", r->quant);
+    }
+    for (int i = 0; i < models->count; i++) {
+        const hub_model *m = &models->items[i];
+        if (!m->whole || strcasecmp(m->owner, r->owner) != 0 || strcasecmp(m->repo, r->repo) != 0) {
+            continue;
+        }
+        if (label[0] && hub_label_same(m->label, label)) {
+            return m;
+        }
+        usual = hub_label_same(m->label, "Q4_K_M") ? m : usual;
+        only = m;
+        count++;
+    }
+    *several = !label[0] && count > 1 && !usual;
+    return label[0] ? NULL : count == 1 ? only : usual;
+}
+
+/* ---- Removing ---- */
+
+mo_status hub_model_remove(const char *directory, const hub_model *m, mo_error *err)
+{
+    for (int i = 0; i < m->count; i++) { /* the first part first: what is left is then no model */
+        char path[PATH_MAX + 16];
+        snprintf(path, sizeof path, "%s.json", m->files[i]);
+        if (ends_with(m->files[i], ".part")) {
+            unlink(path);
+        }
+        if (unlink(m->files[i]) != 0 && errno != ENOENT) {
+            return mo_fail(err, MO_EIO, "%s cannot be removed: %s", m->files[i], strerror(errno));
+        }
+        snprintf(path, sizeof path, "%s", m->files[i]);
+        for (char *slash; (slash = strrchr(path, '/')) && (size_t)(slash - path) > strlen(directory);) {
+            *slash = '\0';
+            if (rmdir(path) != 0) { /* not empty */
+                break;
+            }
+        }
+    }
+    return MO_OK;
+}

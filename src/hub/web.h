@@ -1,0 +1,59 @@
+/* Web: requests to hubs by libcurl: what every request is told, what answers say, and which failures are worth another try. The token
+ * goes to the hub alone, not to where it redirects. One thread. */
+#ifndef HUB_WEB_H
+#define HUB_WEB_H
+
+#include <curl/curl.h>
+
+#include "moraine.h"
+
+typedef struct hub_web {
+    const char *endpoint;                        /* the hub's address, without a slash at its end */
+    const char *token;                           /* "": none */
+    long timeout_s;                              /* without a byte */
+    int tries;                                   /* after so many failures in a row it is given up */
+    bool (*goes_on)(void *user);                 /* false: somebody wants an end */
+    void (*waits)(void *user, const char *text); /* why the next try comes later */
+    void *user;
+    struct curl_slist *headers; /* with the token; hub_web_close() */
+} hub_web;
+
+/* What the answer to one request said before its body; of several, after redirects, the last one. */
+typedef struct hub_answer {
+    long code;
+    int64_t from, to, total; /* of Content-Range; -1: none */
+    int64_t length;          /* Content-Length; -1: none */
+    char etag[128];
+    char linked_etag[128]; /* the hub's word on the content, which the redirect has */
+    char error_code[64];   /* X-Error-Code */
+    char next[2048];       /* the next page, of a Link */
+    bool html;
+} hub_answer;
+
+typedef enum hub_verdict { HUB_GOOD, HUB_AGAIN, HUB_NEVER } hub_verdict;
+
+mo_status hub_web_open(hub_web *web, mo_error *err);
+void hub_web_close(hub_web *web);
+
+/* A handle for one address; its answer's headers go to *answer, which outlives it. NULL: no memory. */
+CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer);
+
+/* What has become of a request. What is not good is in err, and *wait_s says how long to wait before the next try (0: as usual). */
+hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CURLcode result,
+                          const hub_answer *answer, double *wait_s, mo_error *err);
+
+/* Waits, and looks whether somebody wants an end meanwhile: MO_ECANCELLED. tries: how many failed already. */
+mo_status hub_web_wait(const hub_web *web, int tries, double wait_s, const mo_error *why, mo_error *err);
+double hub_web_pause(int tries, double wait_s);
+
+/* Gets a whole answer of at most `most` bytes: *body is terminated, the caller frees it. */
+mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **body, size_t *length,
+                      hub_answer *answer, mo_error *err);
+/* Gets bytes from..from + count - 1, also from a server that sends everything. */
+mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_t count, void *to,
+                        hub_answer *answer, mo_error *err);
+
+/* text as it is written in an address, slashes left alone; the caller frees it. */
+char *hub_web_escape(const char *text);
+
+#endif

@@ -1,0 +1,338 @@
+/* Models of hubs without a network: how they are named, what lists of files become, what the store holds, and files on their way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "folder.h"
+#include "hub/label.h"
+#include "hub/listing.h"
+#include "hub/partial.h"
+#include "hub/reference.h"
+#include "hub/store.h"
+
+static mo_error err;
+
+/* ---- Names ---- */
+
+static void names_become_references(void **state)
+{
+    static const struct {
+        const char *text, *owner, *repo, *revision, *quant, *file, *url;
+    } cases[] = {
+        {"o/r", "o", "r", "main", "", "", ""},
+        {"o/r:Q4_K_M", "o", "r", "main", "Q4_K_M", "", ""},
+        {"hf.co/o/r:Q8_0", "o", "r", "main", "Q8_0", "", ""},
+        {"https://huggingface.co/o/r", "o", "r", "main", "", "", ""},
+        {"https://huggingface.co/o/r/tree/v2", "o", "r", "v2", "", "", ""},
+        {"https://huggingface.co/o/r/tree/main/Q8_0", "o", "r", "main", "Q8_0", "", ""},
+        {"https://hf.co/o/r/resolve/main/a/b%20c.gguf?download=true", "o", "r", "main", "", "a/b c.gguf", ""},
+        {"http://hub.example:81/o/r", "o", "r", "main", "", "", ""},
+        {"http://a.example:80/x/M-Q8_0.gguf?k=1", "a.example", "M-Q8_0", "main", "", "M-Q8_0.gguf",
+         "http://a.example:80/x/M-Q8_0.gguf?k=1"},
+        {"http://a.example/M-00002-of-00003.gguf", "a.example", "M", "main", "", "M-00002-of-00003.gguf",
+         "http://a.example/M-00002-of-00003.gguf"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hub_reference r;
+        assert_int_equal(hub_reference_parse(cases[i].text, "http://hub.example:81", &r, &err), MO_OK);
+        assert_string_equal(r.owner, cases[i].owner);
+        assert_string_equal(r.repo, cases[i].repo);
+        assert_string_equal(r.revision, cases[i].revision);
+        assert_string_equal(r.quant, cases[i].quant);
+        assert_string_equal(r.file, cases[i].file);
+        assert_string_equal(r.url, cases[i].url);
+    }
+}
+
+static void what_names_nothing_is_refused(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "o",
+        "o/",
+        "/r",
+        "o/r/x",
+        "o/..",
+        "../r",
+        "o/r:",
+        "o/r:a/b",
+        "o r/x",
+        "o/r\n",
+        "~/models/x",
+        "./models",
+        "o/.hid",
+        "-o/r",
+        "https://",
+        "https:///",
+        "http://h/",
+        "http://h/x",
+        "http://h/.gguf",
+        "http://h/%00.gguf",
+        "http://h/a%2fb.gguf",
+        "http://user:word@h/x.gguf",
+        "https://hf.co/o/r/resolve/main/../x.gguf",
+        "https://hf.co/o/r/raw/main/x.gguf",
+    };
+    char *long_one = malloc(10001);
+    hub_reference r;
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (hub_reference_parse(texts[i], NULL, &r, &err) == MO_OK) {
+            fail_msg("%s was taken", texts[i]);
+        }
+    }
+    memset(long_one, 'a', 10000);
+    long_one[10000] = '\0';
+    long_one[5000] = '/';
+    assert_int_equal(hub_reference_parse(long_one, NULL, &r, &err), MO_EINVAL);
+    free(long_one);
+    assert_false(hub_reference_like("models/x.gguf"));
+    assert_false(hub_reference_like("x.gguf"));
+    assert_true(hub_reference_like("o/r"));
+    assert_true(hub_reference_like("https://a.example/x.gguf"));
+}
+
+static void labels_are_found_in_names(void **state)
+{
+    static const char *const cases[][2] = {
+        {"M-Q4_K_M.gguf", "Q4_K_M"},
+        {"a/b/M.Q8_0.gguf", "Q8_0"},
+        {"Q8_0/M-Q8_0-00001-of-00002.gguf", "Q8_0"},
+        {"M-UD-IQ2_XXS.gguf", "UD-IQ2_XXS"},
+        {"gpt-oss-20b-mxfp4.gguf", "mxfp4"},
+        {"M-BF16-v2.gguf", "BF16"},
+        {"M-Q4_K_M-imat.gguf", "Q4_K_M"},
+        {"model.gguf", "model"},
+        {"Q.gguf", "Q"},
+        {"-.gguf", "-"},
+    };
+    int no, count;
+    size_t prefix;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char label[32];
+        hub_label_of(cases[i][0], label, sizeof label);
+        assert_string_equal(label, cases[i][1]);
+    }
+    assert_true(hub_label_same("ud-q4_k_xl", "UD_Q4_K_XL"));
+    assert_false(hub_label_same("Q4_K", "Q4_K_M"));
+    assert_true(hub_label_split("x-00002-of-00010.gguf", &no, &count, &prefix) && no == 2 && count == 10 &&
+                prefix == 1);
+    assert_false(hub_label_split("x-00003-of-00002.gguf", &no, &count, &prefix));
+    assert_false(hub_label_split("-00001-of-00002.gguf", &no, &count, &prefix));
+}
+
+/* ---- Lists ---- */
+
+#ifdef MO_PULL
+
+static void lists_become_models(void **state)
+{
+    static const char page[] =
+        "[{\"type\":\"file\",\"path\":\"M-Q8_0-00002-of-00002.gguf\",\"size\":135,\"lfs\":{\"oid\":\""
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"size\":20}},"
+        "{\"type\":\"file\",\"path\":\"M-Q8_0-00001-of-00002.gguf\",\"size\":10},"
+        "{\"type\":\"file\",\"path\":\"M-Q2_K-00001-of-00002.gguf\",\"size\":10},"
+        "{\"type\":\"file\",\"path\":\"M-F16.gguf\",\"size\":-5},{\"type\":\"file\",\"path\":\"../"
+        "M-F16.gguf\",\"size\":5},"
+        "{\"type\":\"directory\",\"path\":\"x.gguf\",\"size\":5},{\"type\":\"file\",\"path\":\"mmproj-F16."
+        "gguf\",\"size\":5},"
+        "{\"type\":\"file\",\"path\":\"M-Q8_0-00001-of-00002.gguf\",\"size\":99}, 7, null, {}]";
+    hub_listing l = {0};
+    hub_reference r;
+    const hub_choice *c;
+    (void)state;
+    assert_int_equal(hub_listing_add(&l, page, sizeof page - 1, &err), MO_OK);
+    assert_int_equal(hub_listing_finish(&l, &err), MO_OK);
+    assert_int_equal(l.count, 1);
+    assert_int_equal(hub_reference_parse("o/r", NULL, &r, &err), MO_OK);
+    assert_int_equal(hub_listing_choose(&l, &r, &c, &err), MO_OK);
+    assert_string_equal(c->label, "Q8_0");
+    assert_int_equal(c->count, 2);
+    assert_int_equal(c->bytes, 30);
+    assert_string_equal(c->files[0].path, "M-Q8_0-00001-of-00002.gguf");
+    assert_string_equal(c->files[0].sha256, "");
+    assert_string_equal(c->files[1].sha256,
+                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    hub_listing_free(&l);
+}
+
+static void damaged_lists_are_refused(void **state)
+{
+    static const char page[] = "[{\"type\":\"file\",\"path\":\"M-Q8_0.gguf\",\"size\":135}]";
+    (void)state;
+    for (size_t length = 0; length < sizeof page - 1; length++) {
+        hub_listing l = {0};
+        assert_int_equal(hub_listing_add(&l, page, length, &err), MO_EFORMAT);
+        assert_int_equal(hub_listing_finish(&l, &err), MO_OK);
+        assert_int_equal(l.count, 0);
+        hub_listing_free(&l);
+    }
+}
+
+/* ---- Files on their way ---- */
+
+static const char zeros_sha256[] =
+    "8a39d2abd3999ab73c34db2476849cddf303ce389b35826850f9a700589b4a90"; /* of 4 x 65536 zeros */
+
+static hub_partial *partial_at(const char *path, const char *identity, const char *sha256, bool *anew)
+{
+    const hub_partial_spec spec = {path, 4 * 65536, identity, sha256, 65536};
+    hub_partial *p = NULL;
+    assert_int_equal(hub_partial_open(&spec, &p, anew, &err), MO_OK);
+    return p;
+}
+
+static void pieces_are_remembered_by_identity(void **state)
+{
+    char path[1024];
+    bool anew;
+    (void)state;
+    snprintf(path, sizeof path, "%s", in_folder("one.gguf"));
+    hub_partial *p = partial_at(path, "sha256:a", "", &anew);
+    assert_false(anew);
+    assert_int_equal(hub_partial_missing(p, 0), 0);
+    hub_partial_mark(p, 65536, 3 * 65536 - 1); /* the second of them is not wholly there */
+    assert_int_equal(hub_partial_done(p), 65536);
+    assert_int_equal(hub_partial_missing(p, 1), 2 * 65536);
+    assert_int_equal(hub_partial_save(p, &err), MO_OK);
+    const hub_partial_spec again = {path, 4 * 65536, "sha256:a", "", 65536};
+    hub_partial *other = NULL;
+    assert_int_equal(hub_partial_open(&again, &other, &anew, &err), MO_EINVAL); /* one at a time */
+    hub_partial_close(p);
+    p = partial_at(path, "sha256:a", "", &anew);
+    assert_false(anew);
+    assert_int_equal(hub_partial_done(p), 65536);
+    hub_partial_close(p);
+    p = partial_at(path, "sha256:b", "", &anew);
+    assert_true(anew);
+    assert_int_equal(hub_partial_done(p), 0);
+    hub_partial_discard(p);
+    hub_partial_close(p);
+    assert_int_not_equal(access(in_folder("one.gguf.part"), F_OK), 0);
+    assert_int_not_equal(access(in_folder("one.gguf.part.json"), F_OK), 0);
+}
+
+static void a_checksum_decides(void **state)
+{
+    char path[1024];
+    bool anew;
+    (void)state;
+    snprintf(path, sizeof path, "%s", in_folder("two.gguf"));
+    hub_partial *p = partial_at(path, "x", zeros_sha256, &anew);
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 0); /* nothing is there */
+    hub_partial_mark(p, 2 * 65536, 4 * 65536);
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 0);
+    hub_partial_mark(p, 0, 65536);
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 65536);
+    hub_partial_mark(p, 65536, 2 * 65536);
+    assert_true(hub_partial_complete(p));
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 4 * 65536);
+    const mo_status s = hub_partial_check(p, &err);
+    if (s != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    assert_int_equal(hub_partial_commit(p, &err), MO_OK);
+    hub_partial_close(p);
+    assert_int_equal(access(path, F_OK), 0);
+    p = partial_at(path, "x", zeros_sha256, &anew);
+    assert_int_equal(hub_partial_write(p, 77, "x", 1, &err), MO_OK);
+    hub_partial_mark(p, 0, 4 * 65536);
+    hub_partial_hash(p, 1 << 20);
+    assert_int_equal(hub_partial_check(p, &err), MO_EFORMAT);
+    hub_partial_discard(p);
+    hub_partial_close(p);
+}
+
+#endif
+
+/* ---- The store ---- */
+
+static void touch(const char *path)
+{
+    assert_int_equal(hub_store_make_folders(path, &err), MO_OK);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("GGUF", f);
+    fclose(f);
+}
+
+static void the_store_is_what_its_names_say(void **state)
+{
+    static const char *const names[] = {
+        "o/r/M-Q4_K_M.gguf",
+        "o/r/M-Q8_0-00001-of-00002.gguf",
+        "o/r/M-Q8_0-00002-of-00002.gguf",
+        "o/r/Q6/M-Q6_K.gguf.part",
+        "o/r/Q6/M-Q6_K.gguf.part.json",
+        "o/s/M-F16-00002-of-00002.gguf",
+        "o/s/M-F16-00001-of-00002.gguf.part",
+        "o/r/notes.txt",
+        "loose.gguf",
+        "o/loose.gguf",
+        ".hidden/r/x.gguf",
+    };
+    char directory[1024];
+    hub_models models;
+    hub_reference r;
+    bool several;
+    (void)state;
+    snprintf(directory, sizeof directory, "%s", in_folder("store"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[2048];
+        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
+        touch(path);
+    }
+    assert_int_equal(symlink("..", in_folder("store/o/loop")), 0);
+    assert_int_equal(hub_models_scan(directory, &models, &err), MO_OK);
+    assert_int_equal(models.count, 4);
+    static const char *const expected[] = {"o/r:Q4_K_M", "o/r:Q6_K", "o/r:Q8_0", "o/s:F16"};
+    static const bool whole[] = {true, false, true, false};
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(models.items[i].name, expected[i]);
+        assert_int_equal(models.items[i].whole, whole[i]);
+    }
+    assert_int_equal(hub_reference_parse("o/r:q8_0", NULL, &r, &err), MO_OK);
+    assert_ptr_equal(hub_models_find(&models, &r, &several), &models.items[2]);
+    assert_int_equal(hub_reference_parse("o/r:q6_k", NULL, &r, &err), MO_OK);
+    assert_null(hub_models_find(&models, &r, &several));
+    assert_int_equal(hub_reference_parse("o/s", NULL, &r, &err), MO_OK);
+    assert_null(hub_models_find(&models, &r, &several));
+    assert_false(several);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(hub_model_remove(directory, &models.items[i], &err), MO_OK);
+    }
+    hub_models_free(&models);
+    assert_int_not_equal(access(in_folder("store/o/s"), F_OK), 0);
+    assert_int_equal(access(in_folder("store/o/r/notes.txt"), F_OK), 0); /* not ours */
+    assert_int_equal(hub_models_scan(in_folder("absent"), &models, &err), MO_OK);
+    assert_int_equal(models.count, 0);
+    hub_models_free(&models);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_become_references),
+        cmocka_unit_test(what_names_nothing_is_refused),
+        cmocka_unit_test(labels_are_found_in_names),
+#ifdef MO_PULL
+        cmocka_unit_test(lists_become_models),
+        cmocka_unit_test(damaged_lists_are_refused),
+        cmocka_unit_test(pieces_are_remembered_by_identity),
+        cmocka_unit_test(a_checksum_decides),
+#endif
+        cmocka_unit_test(the_store_is_what_its_names_say),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,519 @@
+#!/usr/bin/env python3
+"""test_pull.py BUILD [NAME ...]: moraine pull, list and rm against a server that plays the hub (support/fake_hub.py): what comes is what
+the hub has, whatever is cut, late or wrong on the way, and nothing half-written is ever taken for a model.
+
+Speaks TAP, as the other test programs do.
+"""
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from fake_hub import Hub
+
+try:
+    import pexpect
+except ImportError:  # another python before Debian's, which has it
+    if os.path.realpath(sys.executable) != os.path.realpath("/usr/bin/python3"):
+        os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
+    raise
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+PROGRAM = os.path.abspath(os.path.join(sys.argv[1], "moraine"))
+FOLDER = tempfile.mkdtemp(prefix="moraine-pull-")
+SLOW = 4 if os.environ.get("MO_SLOW") else 1  # builds with sanitizers
+
+environment = {k: v for k, v in os.environ.items()
+               if not k.startswith(("LLAMA_", "MORAINE_", "HF_", "LISTEN_", "NOTIFY_")) and not k.lower().endswith("_proxy")}
+environment.update(XDG_CACHE_HOME=os.path.join(FOLDER, "cache"), HOME=FOLDER, XDG_DATA_HOME=os.path.join(FOLDER, "data"))
+STORE = os.path.join(FOLDER, "data/moraine/models")
+NAME = "owner/repo-GGUF"
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+MODEL = read("tests/data/oracle/qwen3moe.gguf")  # 1.4 MB
+SMALL = read("tests/data/oracle/llama31.gguf")
+FILE = "Model-Q4_K_M.gguf"
+
+
+def moraine(*arguments, env=None, **kw):
+    return subprocess.run([PROGRAM, *arguments], env={**environment, **(env or {})}, capture_output=True, text=True, timeout=120 * SLOW,
+                          stdin=subprocess.DEVNULL, **kw)
+
+
+def pull(hub, what=NAME, *options, env=None, **kw):
+    return moraine("pull", what, "--mirror", hub.url, "--range", "64K", *options, env=env, **kw)
+
+
+def kept(where=STORE):
+    """Every file in the store."""
+    return sorted(os.path.relpath(f, where) for f in glob.glob(where + "/**/*", recursive=True, include_hidden=True) if os.path.isfile(f))
+
+
+def fresh():
+    shutil.rmtree(STORE, ignore_errors=True)
+
+
+def good(ended, data=MODEL):
+    assert ended.returncode == 0, (ended.returncode, ended.stderr)
+    path = ended.stdout.strip()
+    assert read(path) == data, "other bytes"
+    return path
+
+
+def bad(ended, *words, code=1):
+    assert ended.returncode == code, (ended.returncode, ended.stderr)
+    for word in words:
+        assert word in ended.stderr, (word, ended.stderr)
+    assert ended.stdout == "", ended.stdout
+
+
+def test_a_model_comes_in_ranges_and_gets_its_name_at_the_end():
+    fresh()
+    with Hub({FILE: MODEL, "mmproj-F16.gguf": SMALL, "imatrix.gguf": SMALL}) as hub:
+        ended = pull(hub)
+        assert good(ended) == os.path.join(STORE, NAME, FILE), ended.stdout
+        for word in ("%s:Q4_K_M: 1.30 MiB in 1 file" % NAME, "disk: 1.30 MiB needed", "free in " + STORE, "here: everything is in RAM",
+                     "tokens/s expected"):
+            assert word in ended.stderr, (word, ended.stderr)
+        asked = hub.asked()
+        assert len(asked) > 20 and all(asked), asked
+        assert kept() == [os.path.join(NAME, FILE)], kept()
+        hub.forget()
+        good(pull(hub))  # is there
+        assert hub.asked() == [], hub.asked()
+        assert "is there already" in pull(hub, NAME, "--dry").stderr
+
+
+def test_names_of_every_kind_mean_the_same():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        host = hub.url[7:]
+        for name in (NAME, NAME + ":Q4_K_M", NAME + ":q4_k_m", "hf.co/" + NAME, "huggingface.co/" + NAME, "https://huggingface.co/" + NAME,
+                     "https://hf.co/%s/tree/main" % NAME, "%s/%s/resolve/main/%s" % (hub.url, NAME, FILE),
+                     "%s/%s/blob/main/%s?download=true" % (host and hub.url, NAME, FILE)):
+            assert good(pull(hub, name)).endswith(os.path.join(NAME, FILE)), name
+        good(moraine("pull", NAME, env={"HF_ENDPOINT": hub.url}))
+        for name in ("nothing", "a/b/c/d", "../x/y", "/owner/repo", "owner/..", "owner/repo:", "owner/repo:a/b", "ftp://x/y.gguf",
+                     "http://u:p@127.0.0.1/x.gguf", hub.url + "/x.bin"):
+            bad(pull(hub, name), code=2)
+        bad(pull(hub, NAME, "--mirror", "nowhere"), "mirror", code=2)
+
+
+def test_the_one_that_is_meant_is_chosen_or_asked_for():
+    with Hub({"M-Q8_0.gguf": MODEL, "M-Q4_K_M.gguf": SMALL, "BF16/M-BF16.gguf": MODEL, "M-UD-Q2_K_XL.gguf": SMALL}) as hub:
+        fresh()
+        assert good(pull(hub), SMALL).endswith("M-Q4_K_M.gguf")
+        assert good(pull(hub, NAME + ":bf16")).endswith("BF16/M-BF16.gguf")
+        assert good(pull(hub, NAME + ":UD-Q2_K_XL"), SMALL).endswith("M-UD-Q2_K_XL.gguf")
+        bad(pull(hub, NAME + ":Q5_K_M"), "has no Q5_K_M", "BF16, Q4_K_M, Q8_0, UD-Q2_K_XL")
+        listed = pull(hub, NAME, "--list").stdout
+        assert listed.count("\n") == 4 and NAME + ":Q8_0  1.30 MiB in 1 file" in listed, listed
+        del hub.files["M-Q4_K_M.gguf"]
+        bad(pull(hub), "several models", NAME + ":BF16")
+        hub.files = {"README.md": b"x" * 10}
+        bad(pull(hub), "no GGUF file")
+
+
+def test_split_models_come_whole():
+    def part(no, count):
+        """A GGUF file of no tensors that says which part it is."""
+        def key(name, kind, value):
+            return len(name).to_bytes(8, "little") + name.encode() + kind.to_bytes(4, "little") + value
+        body = b"GGUF" + (3).to_bytes(4, "little") + (0).to_bytes(8, "little") + (2).to_bytes(8, "little")
+        return body + key("split.no", 2, no.to_bytes(2, "little")) + key("split.count", 2, count.to_bytes(2, "little")) + bytes(200000 + no)
+    names = ["Q8_0/Big-Q8_0-%05d-of-00003.gguf" % (i + 1) for i in range(3)]
+    fresh()
+    with Hub({name: part(i, 3) for i, name in enumerate(names)}) as hub:
+        hub.files["Q4_K_M/Big-Q4_K_M-00001-of-00002.gguf"] = part(0, 2)  # the other part is missing
+        bad(pull(hub, NAME + ":Q8_0"), "nothing was fetched; --force")  # no model that could run
+        assert "Q4_K_M" not in pull(hub, NAME, "--list").stdout
+        hub.sums[names[2]] = hub.linked[names[2]] = "0" * 64  # the last one fails: none gets its name
+        bad(pull(hub, NAME + ":Q8_0", "--force"), "SHA-256")
+        assert all(".part" in name for name in kept()), kept()
+        assert "unfinished" in moraine("list").stdout
+        hub.sums, hub.linked = {}, {}
+        hub.forget()
+        ended = pull(hub, NAME + ":Q8_0", "--force")
+        assert ended.returncode == 0 and ended.stdout.strip().endswith(names[0]), ended.stderr
+        assert len([path for who, path, *_ in hub.requests if who == "cdn" and names[0] in path]) == 1, hub.requests  # its header alone
+        assert kept() == sorted(os.path.join(NAME, name) for name in names), kept()
+        for i, name in enumerate(names):
+            assert read(os.path.join(STORE, NAME, name)) == hub.files[name]
+        assert json.loads(moraine("list", "--json").stdout)[0]["name"] == NAME + ":Q8_0"
+
+
+def test_cut_connections_are_gone_on_with():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.troubles = {"cut": 12, "short": 3, "shifted": 2}
+        good(pull(hub, NAME, "--tries", "100"))
+        assert hub.troubles == {"cut": 0, "short": 0, "shifted": 0}, hub.troubles
+        begun = [r for r in hub.asked() if r and int(r[6:].split("-")[0]) % 65536]
+        assert begun, hub.asked()  # in the middle of pieces
+
+
+def test_a_hub_that_only_fails_is_given_up_and_what_came_is_kept():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.troubles = {"busy": -1}
+        bad(pull(hub, NAME, "--tries", "2"), "answers 503", "what has come is kept")
+        hub.troubles = {}
+        fresh()
+        interrupted(hub)
+        hub.troubles = {"busy": -1}
+        bad(pull(hub, NAME, "--tries", "2"), "answers 503")
+        assert kept() == [os.path.join(NAME, FILE + ".part"), os.path.join(NAME, FILE + ".part.json")], kept()
+
+
+def interrupted(hub, number=signal.SIGINT):
+    """A pull that is ended when some pieces have come."""
+    hub.forget()
+    hub.pace = 0.01
+    process = subprocess.Popen([PROGRAM, "pull", NAME, "--mirror", hub.url, "--range", "64K", "--connections", "2"], env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(hub.asked()) > 8)
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    hub.pace = 0
+    assert time.monotonic() - began < 5 * SLOW
+    return process.returncode, out, err
+
+
+def until(condition):
+    for _ in range(600 * SLOW):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it does not come")
+
+
+def test_ctrl_c_keeps_what_has_come_and_the_next_one_goes_on():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        code, out, err = interrupted(hub)
+        assert code == 130 and out == "" and "what has come is kept" in err, (code, err)
+        assert kept() == [os.path.join(NAME, FILE + ".part"), os.path.join(NAME, FILE + ".part.json")], kept()
+        assert "unfinished" in moraine("list").stdout
+        bad(moraine("inspect", NAME), "no model of that name has been pulled; moraine pull " + NAME)
+        hub.forget()
+        good(pull(hub))
+        pieces = {r for r in hub.asked() if r and r != "bytes=0-262143"}
+        assert 0 < len(pieces) < 21, pieces  # of 21
+        assert kept() == [os.path.join(NAME, FILE)], kept()
+
+
+def test_a_killed_pull_is_gone_on_with():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        code, _, _ = interrupted(hub, signal.SIGKILL)
+        assert code == -9 and not moraine("list").stdout.count("Model-Q4_K_M.gguf\n")
+        good(pull(hub))
+        assert kept() == [os.path.join(NAME, FILE)], kept()
+
+
+def test_damaged_leftovers_are_not_trusted():
+    with Hub({FILE: MODEL}) as hub:
+        state = os.path.join(STORE, NAME, FILE + ".part.json")
+        for damage in ("{}", "", "[1]", '{"bytes": %d, "identity": "x", "piece": 65536, "there": "ffffff"}' % len(MODEL)):
+            fresh()
+            interrupted(hub)
+            with open(state, "w") as f:
+                f.write(damage)
+            ended = pull(hub)
+            good(ended)
+            assert "beginning anew" in ended.stderr, ended.stderr
+        fresh()
+        interrupted(hub)
+        said = json.loads(read(state))
+        with open(state, "w") as f:
+            json.dump({**said, "there": "f" * len(said["there"])}, f)  # it lies: the checksum finds out
+        bad(pull(hub), "came damaged")
+        assert kept() == [], kept()
+        good(pull(hub))
+
+
+def test_a_file_that_changed_between_two_runs_is_begun_anew():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        interrupted(hub)
+        hub.files[FILE] = MODEL[:-100] + bytes(100)
+        ended = pull(hub)
+        good(ended, hub.files[FILE])
+        assert "beginning anew" in ended.stderr, ended.stderr
+
+
+def test_a_file_that_changes_meanwhile_is_refused():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.linked[FILE] = "1" * 64  # the hub's redirect speaks of another one than its list
+        bad(pull(hub), "has changed meanwhile")
+
+
+def test_wrong_bytes_never_get_a_name():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.flip = 777777
+        bad(pull(hub), "SHA-256", "removed, pull it again")
+        assert kept() == [], kept()
+        hub.flip = None
+        good(pull(hub))
+
+
+def test_wrong_sizes_and_pages_are_refused():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.sizes[FILE] = len(MODEL) + 5
+        bad(pull(hub), "has another size than was said")
+        fresh()
+        hub.sizes = {}
+        hub.total = len(MODEL) - 1
+        bad(pull(hub), "has another size than was said")
+        fresh()
+        hub.total = None
+        hub.html = True
+        bad(pull(hub), "HTML page")
+        hub.html = False
+        hub.files[FILE] = b"not a model at all" * 1000
+        bad(pull(hub), "GGUF", "nothing was fetched")
+        hub.files[FILE] = b"PK" * 100
+        bad(pull(hub), "GGUF")
+        assert kept() == [], kept()
+        for listing in (b"<html>", b"{}", b"null", b"[", b"[1, null, {}]", b'[{"type": "file", "path": 3}]'):
+            hub.listing = listing
+            bad(pull(hub))
+
+
+def test_a_server_that_knows_no_ranges_will_do():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.no_ranges = True
+        good(pull(hub))
+        fresh()
+        hub.troubles = {"cut": 2}
+        good(pull(hub))
+        fresh()
+        good(moraine("pull", "%s/cdn/%s" % (hub.url, FILE), "--connections", "1"))
+
+
+def test_a_silent_connection_is_made_anew():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.troubles = {"stall": 2}
+        good(pull(hub, NAME, "--timeout", "1"))
+
+
+def test_busy_hubs_are_waited_for_as_they_say():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.troubles = {"list": 1, "busy": 2}
+        hub.code = 429
+        began = time.monotonic()
+        ended = pull(hub)
+        good(ended)
+        assert time.monotonic() - began >= 2 and "answers 429; next try in 1 s" in ended.stderr, ended.stderr
+        fresh()
+        hub.troubles = {"busy": -1}
+        hub.retry_after = "86400"
+        bad(pull(hub), "come back in 86400 seconds")
+
+
+def test_gated_repositories_want_a_token_and_nobody_else_gets_it():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.token = "hf_secret"
+        bad(pull(hub), "gated", "HF_TOKEN")
+        bad(pull(hub, env={"HF_TOKEN": "hf_wrong"}), "does not open it")
+        ended = pull(hub, env={"HF_TOKEN": "hf_secret"})
+        good(ended)
+        assert "hf_secret" not in ended.stderr
+        assert {who for who, _, _, token in hub.requests if token == "Bearer hf_secret"} == {"hub"}, hub.requests
+        fresh()
+        os.makedirs(os.path.join(FOLDER, ".cache/huggingface"), exist_ok=True)
+        with open(os.path.join(FOLDER, ".cache/huggingface/token"), "w") as f:
+            f.write("hf_secret\n")
+        good(pull(hub))
+        hub.forget()
+        fresh()
+        good(moraine("pull", "http://localhost:%d/cdn/%s" % (hub.cdn.server_port, FILE)))  # not of the hub
+        assert not [token for *_, token in hub.requests if token], hub.requests
+        os.remove(os.path.join(FOLDER, ".cache/huggingface/token"))
+        bad(pull(hub, "other/one"), "401")
+
+
+def test_names_from_the_hub_stay_inside():
+    fresh()
+    hostile = ["../x-Q8_0.gguf", "/tmp/x-Q8_0.gguf", "a/../../x-Q8_0.gguf", ".hidden-Q8_0.gguf", "a//b-Q8_0.gguf", "a\\b-Q8_0.gguf", "a\n-Q8_0.gguf",
+               "a/./b-Q8_0.gguf", "-rf-Q8_0.gguf", "x" * 300 + "-Q8_0.gguf", "d/" * 600 + "x-Q8_0.gguf"]
+    with Hub({**{name: SMALL for name in hostile}, "ok & fine-Q2_K.gguf": SMALL}) as hub:
+        assert pull(hub, NAME, "--list").stdout.count("\n") == 1
+        bad(pull(hub, NAME + ":Q8_0"), "has no Q8_0")
+        good(pull(hub), SMALL)
+        assert kept() == [os.path.join(NAME, "ok & fine-Q2_K.gguf")], kept()
+        for place in ("file:///etc/passwd", "ftp://127.0.0.1/x", "http://127.0.0.1:1/x"):
+            fresh()
+            hub.redirect = place
+            bad(pull(hub, NAME, "--tries", "1"))
+            assert kept() == [], kept()
+
+
+def test_a_disk_that_is_too_small_is_said_before():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.sizes[FILE] = 1 << 43  # 8 TiB
+        bad(pull(hub), "too little room", "MORAINE_MODELS")
+        hub.sizes = {}
+        ended = pull(hub, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600000, 600000)))  # files of this size are full
+        bad(ended, "make room")
+        assert kept() == [], kept()
+        good(pull(hub))
+
+
+def test_long_lists_come_in_pages():
+    with Hub({"M-Q%d_K.gguf" % i: SMALL for i in range(2, 9)}) as hub:
+        hub.page = 2
+        assert pull(hub, NAME, "--list").stdout.count("\n") == 7
+
+
+def test_files_at_any_address():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        address = "%s/cdn/%s?x=1" % (hub.url.replace("127.0.0.1", "localhost"), FILE)
+        path = good(moraine("pull", address, "--range", "64K"))
+        assert path == os.path.join(STORE, "localhost/Model-Q4_K_M", FILE), path
+        assert "localhost/Model-Q4_K_M:Q4_K_M" in moraine("list").stdout
+        fresh()
+        hub.flip = 30  # no checksum says so, but the header does
+        bad(moraine("pull", address, "--range", "64K"), "damaged")
+        hub.flip, hub.files[FILE] = None, MODEL[:-5000]
+        bad(moraine("pull", address, "--force"), "cut short")  # it is not whole by its own words
+        assert kept() == [], kept()
+
+
+def test_one_pull_at_a_time():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.pace = 0.05
+        first = subprocess.Popen([PROGRAM, "pull", NAME, "--mirror", hub.url, "--range", "64K"], env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, text=True)
+        until(lambda: os.path.exists(os.path.join(STORE, NAME, FILE + ".part.json")))
+        bad(pull(hub), "pulled by another process")
+        hub.pace = 0
+        assert first.communicate(timeout=60)[0].strip().endswith(FILE) and first.returncode == 0
+        good(pull(hub))
+
+
+def test_commands_know_models_by_their_names():
+    fresh()
+    with Hub({FILE: MODEL, "M-Q8_0.gguf": SMALL}) as hub:
+        bad(moraine("plan", NAME), "no model of that name has been pulled; moraine pull " + NAME)
+        good(pull(hub, NAME + ":Q8_0"), SMALL)
+        assert moraine("inspect", NAME).returncode == 0  # the only one
+        good(pull(hub))
+        assert moraine("inspect", NAME + ":q8_0", "--json").returncode == 0
+        assert json.loads(moraine("plan", "hf.co/" + NAME, "--json").stdout)["model"].endswith(FILE)  # Q4_K_M, as when pulling
+        assert moraine("inspect", env={"MORAINE_MODEL": NAME}).returncode == 0
+        os.rename(os.path.join(STORE, NAME, FILE), os.path.join(STORE, NAME, "Model-Q6_K.gguf"))
+        bad(moraine("inspect", NAME), "several models", NAME + ":Q6_K", code=2)
+        bad(moraine("inspect", "owner/absent.gguf"))  # a file's name
+
+
+def test_rm_removes_what_was_pulled():
+    fresh()
+    with Hub({FILE: MODEL, "M-Q8_0.gguf": SMALL}) as hub:
+        good(pull(hub))
+        good(pull(hub, NAME + ":Q8_0"), SMALL)
+        bad(moraine("rm", NAME + ":Q2_K"), "has not been pulled")
+        bad(moraine("rm", NAME), "several models")
+        assert moraine("rm", NAME + ":Q8_0").returncode == 0
+        assert kept() == [os.path.join(NAME, FILE)]
+        assert moraine("rm", NAME).returncode == 0 and not os.path.exists(os.path.join(STORE, "owner"))
+        interrupted(hub)
+        assert moraine("rm", NAME).returncode == 0 and kept() == [], kept()
+        assert moraine("list").stdout == "" and json.loads(moraine("list", "--json").stdout) == []
+
+
+def test_a_terminal_is_asked_before_anything_is_fetched():
+    pebble = read("models/pebble.gguf")
+    fresh()
+    with Hub({"pebble-Q4_K_M.gguf": pebble}) as hub:
+        words = ["run", NAME, "-p", "What is 27 + 15?", "--temp", "0", "--profile", "off"]
+        for answer, code in (("n", 1), ("y", 0)):
+            child = pexpect.spawn(PROGRAM, words, env={**environment, "HF_ENDPOINT": hub.url, "TERM": "xterm"}, encoding="utf-8", timeout=60 * SLOW)
+            child.expect_exact("tokens/s expected")
+            child.expect_exact("Pull it now? [y/N] ")
+            assert not [f for f in kept() if f.endswith((".part", ".gguf"))], kept()
+            child.sendline(answer)
+            if answer == "y":
+                child.expect_exact("27 + 15 = 42")
+            child.expect(pexpect.EOF)
+            child.close()
+            assert child.exitstatus == code, (answer, child.exitstatus, child.before)
+        assert kept() == [os.path.join(NAME, "pebble-Q4_K_M.gguf")], kept()
+        process = subprocess.Popen([PROGRAM, "serve", "--host", os.path.join(FOLDER, "x.sock"), "--port", "0"], env=environment,
+                                   stderr=subprocess.PIPE, text=True)  # offers what was pulled
+        line = process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=30)
+        assert line == "model: %s:Q4_K_M (pulled)\n" % NAME, line
+
+
+def test_the_server_offers_what_was_pulled_by_name():
+    fresh()
+    with Hub({"pebble-Q4_K_M.gguf": read("models/pebble.gguf"), "M-Q8_0.gguf": SMALL}) as hub:
+        assert moraine("pull", NAME, NAME + ":Q8_0", "--mirror", hub.url).returncode == 0
+    for words, ids in (([], [NAME + ":Q4_K_M", NAME + ":Q8_0"]), ([NAME + ":Q4_K_M"], [NAME + ":Q4_K_M"])):
+        process = subprocess.Popen([PROGRAM, "serve", *words, "--port", "0", "--profile", "off"], env=environment, stderr=subprocess.PIPE, text=True)
+        lines = []
+        threading.Thread(target=lambda p=process, l=lines: l.extend(p.stderr), daemon=True).start()
+        until(lambda: any("http://" in line for line in lines) or process.poll() is not None)
+        url = [word for line in lines for word in line.split() if "http://" in word][0].split("=")[-1].strip('"')
+        with urllib.request.urlopen(url.rstrip("/") + "/v1/models") as answer:
+            got = [m["id"] for m in json.load(answer)["data"]]
+        assert got == ids, (got, lines)
+        process.terminate()
+        process.wait(30)
+
+
+def main():
+    wanted = sys.argv[2:]
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_") and (not wanted or n in wanted)]
+    failed = 0
+    print("1..%d" % len(tests))
+    if "built without libcurl" in moraine("pull", "--help").stdout:
+        for number, (name, _) in enumerate(tests, 1):
+            print("ok %d - %s # SKIP built without libcurl" % (number, name))
+        return 0
+    for number, (name, test) in enumerate(tests, 1):
+        began = time.monotonic()
+        try:
+            test()
+            print("ok %d - %s" % (number, name))
+        except Exception as e:  # a failed assertion, or a terminal that does not say what is expected
+            failed += 1
+            line = e.__traceback__
+            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
+                line = line.tb_next
+            print("not ok %d - %s" % (number, name))
+            print("# line %d: %s: %s" % (line.tb_lineno, type(e).__name__, str(e)[:1500].replace("\n", "\n# ")))
+        print("# %.1f s" % (time.monotonic() - began), flush=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
