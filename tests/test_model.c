@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,6 +293,13 @@ static void same_attention(const mo_attention *a, const mo_attention *b)
     same_vector(a->q_norm, b->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
     same_vector(a->k_norm, b->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
     same_vector(a->sinks, b->sinks, a->heads);
+    assert_int_equal(a->latent.plain, b->latent.plain);
+    assert_int_equal(a->latent.out_len, b->latent.out_len);
+    same_linear(&a->latent.q_a, &b->latent.q_a);
+    same_linear(&a->latent.k_b, &b->latent.k_b);
+    same_linear(&a->latent.v_b, &b->latent.v_b);
+    same_vector(a->latent.q_norm, b->latent.q_norm, a->latent.q_a.w.rows);
+    same_vector(a->latent.norm, b->latent.norm, a->v_len);
     assert_memory_equal(a->rope, b->rope, sizeof *a->rope);
 }
 
@@ -737,6 +745,74 @@ static void test_fused(void **state)
     draft_close(d);
 }
 
+/* attn_kv_b: head by head its rows of keys, which the two tensors of later files have transposed, then those of values. */
+static void test_older_latent(void **state)
+{
+    (void)state;
+    enum { HEADS = 4, PLAIN = 16, OUT = 24, RANK = 32 };
+    draft *d = draft_open("deepseek2");
+    for (int n = 0; n < 4; n++) {
+        char name[MO_GGUF_NAME];
+        snprintf(name, sizeof name, "blk.%d.attn_k_b.weight", n);
+        const entry k = *draft_find(d, name);
+        snprintf(name, sizeof name, "blk.%d.attn_v_b.weight", n);
+        const entry v = *draft_find(d, name);
+        snprintf(name, sizeof name, "blk.%d.attn_kv_b.weight", n);
+        entry *both = draft_add(d, name, MO_F32, RANK, HEADS * (PLAIN + OUT), 1);
+        float *to = (float *)(void *)both->data;
+        for (int h = 0; h < HEADS; h++) {
+            const float *from = (const float *)(const void *)k.data + h * RANK * PLAIN;
+            for (int i = 0; i < PLAIN; i++) {
+                for (int r = 0; r < RANK; r++) {
+                    *to++ = from[r * PLAIN + i];
+                }
+            }
+            memcpy(to, (const float *)(const void *)v.data + h * OUT * RANK, sizeof *to * OUT * RANK);
+            to += OUT * RANK;
+        }
+        draft_drop(d, k.name);
+        draft_drop(d, v.name);
+    }
+    compare_with("deepseek2", draft_write(d, "older.gguf"));
+    draft_drop(d, "blk.2.attn_kv_b.weight");
+    EXPECT(draft_write(d, "older.gguf"), MO_ENOENT, "blk.2.attn_k_b.weight is missing");
+    draft_close(d);
+}
+
+/* Queries by one product, as small models have them; dense layers, then routed ones with a shared expert. */
+static void test_latent(void **state)
+{
+    (void)state;
+    mo_checkpoint *m = load_named("deepseek2", false, 0);
+    const mo_model_spec *spec = mo_checkpoint_spec(m);
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *l = &spec->layers[n];
+        const mo_attention *a = &l->attention;
+        assert_true(a->kv_heads == 1 && a->k_len == 48 && a->v_len == 32 && a->n_rot == 16 && !a->neox);
+        assert_true(a->latent.plain == 16 && a->latent.out_len == 24 && a->latent.q_a.w.rows == 48);
+        assert_true(fabsf(a->scale - 1.8738f * 0.17678f) < 1e-4f); /* (1 + 0.1 ln 40)^2 / sqrt(32) */
+        assert_true(a->rope->magnitude == 1.0);
+        assert_int_equal(l->routed, n > 0);
+        assert_true(!l->routed || (l->moe.router.groups == 4 && l->moe.router.groups_used == 2));
+        assert_true(!l->routed || (l->moe.router.gating == MO_GATING_SIGMOID && l->moe.router.scale == 2.5f));
+        assert_true(!l->routed || (l->moe.shared.up.w.rows == 24 && !mo_linear_present(&l->moe.shared_gate)));
+    }
+    mo_checkpoint_free(m);
+    draft *d = draft_open("deepseek2");
+    for (int n = 0; n < 4; n++) {
+        char name[MO_GGUF_NAME];
+        snprintf(name, sizeof name, "blk.%d.attn_q.weight", n);
+        draft_add(d, name, MO_F32, 64, 128, 1);
+    }
+    d->key = "deepseek2.attention.q_lora_rank";
+    d->leave_out = true;
+    m = load(draft_write(d, "lite.gguf"), false, 0, NULL);
+    assert_int_equal(mo_checkpoint_spec(m)->layers[1].attention.q.w.cols, 64);
+    assert_false(mo_linear_present(&mo_checkpoint_spec(m)->layers[1].attention.latent.q_a));
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
 /* ssm_in: key head by key head, [q | k | its v | its z]. */
 static void test_older_delta(void **state)
 {
@@ -932,6 +1008,10 @@ static void test_keys(void **state)
     expect_key("qwen3next", "qwen3next.rope.dimension_count", NULL, 34, MO_EFORMAT, "34 of 32");
     expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "every layer");
     expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED, "shares keys");
+    expect_key("deepseek2", "deepseek2.attention.kv_lora_rank", NULL, 2048, MO_EFORMAT, "kv_lora_rank");
+    expect_key("deepseek2", "deepseek2.attention.key_length_mla", NULL, 16, MO_EFORMAT, "rotated");
+    expect_key("deepseek2", "deepseek2.attention.value_length_mla", NULL, 32, MO_EFORMAT, "attn_v_b");
+    expect_key("deepseek2", "deepseek2.expert_group_used_count", NULL, 0, MO_EFORMAT, "groups");
     static const char *const needed[] = {"block_count",          "embedding_length",    "context_length",
                                          "attention.head_count", "feed_forward_length", "general"};
     for (int i = 0; i < 6; i++) {
@@ -1101,6 +1181,7 @@ int main(void)
         cmocka_unit_test(test_bricks),      cmocka_unit_test(test_split),
         cmocka_unit_test(test_merged),      cmocka_unit_test(test_lone),
         cmocka_unit_test(test_fused),       cmocka_unit_test(test_older_delta),
+        cmocka_unit_test(test_latent),      cmocka_unit_test(test_older_latent),
         cmocka_unit_test(test_shapes),      cmocka_unit_test(test_missing),
         cmocka_unit_test(test_misshapen),   cmocka_unit_test(test_keys),
         cmocka_unit_test(test_nextn),       cmocka_unit_test(test_bad_exponent),

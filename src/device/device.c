@@ -208,8 +208,18 @@ static void check_op(const mo_op *op)
     case MO_OP_ATTEND:
         assert(op->attend.tokens >= 0 && op->attend.kv_heads > 0 && op->attend.layer >= 0);
         assert(op->attend.heads % op->attend.kv_heads == 0 && op->attend.k_len > 0 && op->attend.v_len > 0);
-        assert(op->attend.mixed.cols == op->attend.heads * op->attend.v_len);
+        assert(op->attend.mixed.cols == (op->attend.tail ? 1 : op->attend.heads) * op->attend.v_len);
+        assert(!op->attend.tail || (op->attend.k_len == op->attend.v_len + op->attend.tail &&
+                                    op->attend.kv_heads == 1 && !op->attend.gated && !op->attend.window));
         assert(!op->attend.gated || op->attend.v_len <= op->attend.k_len);
+        break;
+    case MO_OP_LATENT:
+        assert(op->latent.tokens >= 0 && op->latent.heads > 0 && op->latent.layer >= 0);
+        assert(op->latent.plain.cols > 0 && op->latent.v_len > 0 && op->latent.n_rot > 0);
+        break;
+    case MO_OP_COLLECT:
+        assert(op->collect.tokens >= 0 && op->collect.heads > 0);
+        assert(op->collect.out.cols == op->collect.heads * op->collect.n);
         break;
     case MO_OP_CONVOLVE:
         assert(op->convolve.tokens >= 0 && op->convolve.slice_count >= 0 && op->convolve.k_heads > 0);

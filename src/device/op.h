@@ -99,7 +99,9 @@ typedef enum mo_op_kind {
     MO_OP_GROUPED,      /* groups of rows, each times a matrix of its own */
     MO_OP_ACTIVATE,     /* gate and up to hidden */
     MO_OP_HEADS,        /* queries, keys and values: norms, rotation, into the cache */
+    MO_OP_LATENT,       /* latent attention: queries and keys */
     MO_OP_ATTEND,       /* attention */
+    MO_OP_COLLECT,      /* rows of every head to rows of every token */
     MO_OP_CONVOLVE,     /* delta rule: causal convolution */
     MO_OP_RECUR,        /* delta rule: the recurrence */
     MO_OP_SHORT_CONV,   /* short convolution */
@@ -203,6 +205,37 @@ typedef struct mo_op_heads {
     int32_t unused;
 } mo_op_heads;
 
+/* Latent attention, as mo_latent_query() and mo_latent_key() in numeric/heads.h: for every token and head the plain part of its query goes to the rows
+ * that k_b multiplies, head by head, and the rotated tail to the finished query, whose beginning that product makes; every token's row goes
+ * into the cache. And the groups of both products are written: the rows of head h, all tokens, with part h of the matrix. */
+typedef struct mo_op_latent {
+    mo_daddr q;    /* float[tokens][heads][plain.cols + n_rot]: the product */
+    mo_daddr k;    /* float[tokens][v_len + n_rot]: the product, changed in place */
+    mo_daddr norm; /* float[v_len] */
+    mo_daddr rope; /* float[2][rope_rows][rope_stride]: c of every token, then s */
+    int64_t rope_rows, rope_stride;
+    mo_daddr places; /* mo_dplace[tokens] */
+    mo_daddr bad;    /* uint32: set to 1 when a value does not fit the KV format */
+    mo_dacts plain;  /* [heads][tokens] rows */
+    mo_daddr query;  /* float[heads][tokens][v_len + n_rot] */
+    mo_daddr groups; /* mo_dgroup[2][heads]: of k_b, of v_b */
+    mo_daddr data[2];
+    int64_t part_bytes[2]; /* of one head's part */
+    int32_t tokens, layer;
+    int32_t heads, v_len, n_rot;
+    int32_t kv; /* mo_kv_type */
+    float eps;
+    int32_t unused;
+} mo_op_latent;
+
+/* out[t] = the rows from[h][t] of all heads, one after the other, quantized. */
+typedef struct mo_op_collect {
+    mo_daddr from; /* float[heads][tokens][n] */
+    mo_dacts out;  /* [tokens][heads * n] */
+    int32_t tokens, heads, n;
+    int32_t unused;
+} mo_op_collect;
+
 /* Attention (docs/numerics.md): chunks of mo_kv_chunk() positions merged in ascending order, sinks, division, gate, then
  * the mixed row is quantized. Queries are floats for every KV format; where that has codes, this op codes them. */
 typedef struct mo_op_attend {
@@ -220,7 +253,10 @@ typedef struct mo_op_attend {
     int32_t chunks; /* most chunks of mo_kv_chunk() positions that any of the tokens sees */
     float scale;
     int32_t apart; /* every token is of another session: they have no keys in common */
-    int32_t unused;
+    /* Latent rows: the values behind a key's value; kv_heads is 1, and queries and mixed are rows of k_len and of v_len values, head by head:
+     * `between` rows from one head's first to the next one's. 0: they are not latent. */
+    int32_t tail;
+    int64_t between;
 } mo_op_attend;
 
 /* As mo_delta_convolve() and mo_delta_keep() in numeric/delta.h. */
@@ -364,7 +400,9 @@ typedef struct mo_op {
         mo_op_grouped grouped;
         mo_op_activate activate;
         mo_op_heads heads;
+        mo_op_latent latent;
         mo_op_attend attend;
+        mo_op_collect collect;
         mo_op_convolve convolve;
         mo_op_recur recur;
         mo_op_short_conv short_conv;

@@ -59,25 +59,73 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
     }
 }
 
-/* Coded queries, once for all chunks: those of the token's KV head h. */
-static int8_t *codes_of(const mo_forward *forward, int64_t t, int h)
+/* Query heads that are one piece of work: they have a KV head in common. */
+typedef struct heads_part {
+    int kv_head, first, count;
+} heads_part;
+
+static int64_t parts_of(const mo_attention *a)
 {
-    const mo_attention *a = &forward->layer->attention;
-    const int64_t head = t * a->heads + h * (a->heads / a->kv_heads);
-    return forward->w->codes + head * 2 * mo_kv_padded((int)a->k_len);
-}
-static float *factors_of(const mo_forward *forward, int64_t t, int h)
-{
-    const mo_attention *a = &forward->layer->attention;
-    return forward->w->g + t * a->heads + h * (a->heads / a->kv_heads);
+    const int64_t part = mo_attention_part(a);
+    return (a->heads + part - 1) / part;
 }
 
-static void code_queries(const mo_forward *forward, int64_t t, int h, int8_t *codes, float *g)
+static heads_part part_of(const mo_attention *a, int64_t i)
+{
+    const int64_t part = mo_attention_part(a), first = i * part, left = a->heads - first;
+    return (heads_part){.kv_head = (int)(first / (a->heads / a->kv_heads)),
+                        .first = (int)first,
+                        .count = (int)(left < part ? left : part)};
+}
+
+/* Bytes of a coded query, and how many factors it has. */
+static int64_t codes_stride(const mo_attention *a)
+{
+    return 2 * (int64_t)mo_kv_plane((int)a->k_len, (int)mo_attention_tail(a));
+}
+static int64_t factors_stride(const mo_attention *a)
+{
+    return a->latent.plain ? 2 : 1;
+}
+
+/* Coded queries, once for all chunks. */
+static int8_t *codes_of(const mo_forward *forward, int64_t t, heads_part p)
 {
     const mo_attention *a = &forward->layer->attention;
-    const int group = a->heads / a->kv_heads;
-    for (int i = 0; i < group; i++, codes += 2 * mo_kv_padded((int)a->k_len)) {
-        mo_heads_code(forward->k, query_of(forward, t, h * group + i), a->k_len, a->scale, codes, &g[i]);
+    return forward->w->codes + (t * a->heads + p.first) * codes_stride(a);
+}
+static float *factors_of(const mo_forward *forward, int64_t t, heads_part p)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return forward->w->g + (t * a->heads + p.first) * factors_stride(a);
+}
+
+static void code_queries(const mo_forward *forward, int64_t t, heads_part p, int8_t *codes, float *g)
+{
+    const mo_attention *a = &forward->layer->attention;
+    for (int i = 0; i < p.count; i++, codes += codes_stride(a), g += factors_stride(a)) {
+        const float *q = query_of(forward, t, p.first + i);
+        if (a->latent.plain) {
+            mo_latent_code(forward->k, q, a->v_len, a->n_rot, a->scale, codes, g);
+        } else {
+            mo_heads_code(forward->k, q, a->k_len, a->scale, codes, g);
+        }
+    }
+}
+
+/* Latent attention, whose queries are there after another product. */
+static void code_parts(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const mo_attention *a = &forward->layer->attention;
+    const int64_t parts = parts_of(a);
+    for (int64_t i = begin; i < end; i++) {
+        const heads_part p = part_of(a, i % parts);
+        const int64_t t = i / parts;
+        if (forward->w->state_of[t]->kv == MO_KV_I16) {
+            code_queries(forward, t, p, codes_of(forward, t, p), factors_of(forward, t, p));
+        }
     }
 }
 
@@ -91,7 +139,8 @@ static void prepare_heads(void *ctx, int64_t begin, int64_t end, int thread)
         const int h = (int)(i % heads);
         prepare_head(forward, t, h);
         if (forward->chunked && forward->w->state_of[t]->kv == MO_KV_I16) {
-            code_queries(forward, t, h, codes_of(forward, t, h), factors_of(forward, t, h));
+            const heads_part p = part_of(&forward->layer->attention, h);
+            code_queries(forward, t, p, codes_of(forward, t, p), factors_of(forward, t, p));
         }
     }
 }
@@ -110,28 +159,27 @@ typedef struct query_rows {
     float *g;
 } query_rows;
 
-static void copy_queries(const mo_forward *forward, int64_t t, int h, float *out)
+static void copy_queries(const mo_forward *forward, int64_t t, heads_part p, float *out)
 {
-    const mo_attention *a = &forward->layer->attention;
-    const int group = a->heads / a->kv_heads;
-    for (int g = 0; g < group; g++) {
-        memcpy(out + g * a->k_len, query_of(forward, t, h * group + g), sizeof(float) * (size_t)a->k_len);
+    const int64_t n = forward->layer->attention.k_len;
+    for (int g = 0; g < p.count; g++) {
+        memcpy(out + g * n, query_of(forward, t, p.first + g), sizeof(float) * (size_t)n);
     }
 }
 
 static query_rows queries_from(const mo_forward *forward, const query_rows *q, int64_t row)
 {
-    const int64_t n = forward->layer->attention.k_len;
-    return (query_rows){
-        .x = q->x + row * n, .codes = q->codes + row * 2 * mo_kv_padded((int)n), .g = q->g + row};
+    const mo_attention *a = &forward->layer->attention;
+    return (query_rows){.x = q->x + row * a->k_len,
+                        .codes = q->codes + row * codes_stride(a),
+                        .g = q->g + row * factors_stride(a)};
 }
 
-/* One chunk for `count` tokens; what it leaves are the first rows of s. */
+/* One chunk for `count` tokens, `group` heads of each; what it leaves are the first rows of s. */
 static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const mo_seen *spans, int64_t count,
-                         query_rows q, const mo_attend_space *s)
+                         int64_t group, query_rows q, const mo_attend_space *s)
 {
     const mo_attention *a = &forward->layer->attention;
-    const int64_t group = a->heads / a->kv_heads;
     if (kv->type == MO_KV_I16) {
         forward->k->attend_codes(kv, spans, count, q.codes, q.g, group, s->m, s->l, s->r, s->o, s->scratch);
     } else {
@@ -139,17 +187,22 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
     }
 }
 
-/* Sinks, division, gate: the finished heads of one token go to the mixed row. */
-static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, int h, float *M, float *L,
-                         float *O)
+/* Sinks, division, gate: the finished heads of one token go to the mixed row, or to rows of their own that v_b takes. */
+static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, heads_part p, float *M,
+                         float *L, float *O)
 {
     const mo_attention *a = &forward->layer->attention;
-    const int group = a->heads / a->kv_heads;
-    for (int g = 0; g < group; g++) {
-        const int head = h * group + g;
+    const mo_acts latent = mo_acts_lay(forward->w->latent_mixed, a->heads * forward->tokens, a->v_len);
+    for (int g = 0; g < p.count; g++) {
+        const int head = p.first + g;
+        const int64_t row = head * forward->tokens + t;
+        float *out = a->latent.plain ? latent.x + row * a->v_len
+                                     : forward->mixed.x + t * forward->mixed.cols + head * a->v_len;
         mo_heads_finish(forward->k, kv, &M[g], &L[g], O + g * a->v_len, a->sinks ? &a->sinks[head] : NULL,
-                        a->gated ? query_of(forward, t, head) + a->k_len : NULL, a->v_len,
-                        forward->mixed.x + t * forward->mixed.cols + head * a->v_len);
+                        a->gated ? query_of(forward, t, head) + a->k_len : NULL, a->v_len, out);
+        if (a->latent.plain) {
+            mo_forward_quantize(forward->k, &latent, row);
+        }
     }
 }
 
@@ -206,28 +259,28 @@ static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t chunk, in
 
 /* `count` consecutive tokens of one session from token t on, over all their positions, chunk by chunk, each read
  * once for all of them. */
-static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t, int64_t count, int h)
+static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t, int64_t count, heads_part p)
 {
     const mo_attention *a = &forward->layer->attention;
-    const int64_t group = a->heads / a->kv_heads;
+    const int64_t group = p.count;
     const int64_t p0 = forward->w->position[t];
     const int64_t p1 = p0 + count - 1;
-    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
+    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
     const int64_t chunk = mo_kv_chunk(kv.type);
     const query_rows all = {.x = s->q, .codes = s->codes, .g = s->g};
     for (int64_t i = 0; i < count; i++) {
         const query_rows q = queries_from(forward, &all, i * group);
         if (kv.type == MO_KV_I16) {
-            code_queries(forward, t + i, h, q.codes, q.g);
+            code_queries(forward, t + i, p, q.codes, q.g);
         } else {
-            copy_queries(forward, t + i, h, q.x);
+            copy_queries(forward, t + i, p, q.x);
         }
     }
     for (int64_t c = first_seen(a, p0) / chunk * chunk; c <= p1; c += chunk) {
         mo_seen spans[MO_QUERY_TILE];
         int64_t first = 0;
         const int64_t found = seen_of_chunk(a, c, chunk, p0, count, spans, &first);
-        attend_chunk(forward, &kv, spans, found, queries_from(forward, &all, first * group), s);
+        attend_chunk(forward, &kv, spans, found, group, queries_from(forward, &all, first * group), s);
         for (int64_t i = 0; i < found * group; i++) {
             const bool begins = first_seen(a, p0 + first + i / group) / chunk * chunk == c;
             const chunk_result result = result_of(forward, s, i);
@@ -235,26 +288,27 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
         }
     }
     for (int64_t i = 0; i < count; i++) {
-        finish_heads(forward, kv.type, t + i, h, s->M + i * group, s->L + i * group,
+        finish_heads(forward, kv.type, t + i, p, s->M + i * group, s->L + i * group,
                      s->O + i * group * a->v_len);
     }
 }
 
-/* Items are (tile of tokens, KV head); a tile does not cross from one session to the next. */
+/* Items are (tile of tokens, part of the heads); a tile does not cross from one session to the next. */
 static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_forward *forward = ctx;
-    const int heads = forward->layer->attention.kv_heads;
+    const int64_t parts = parts_of(&forward->layer->attention);
     mo_attend_space *s = &forward->w->attend[thread];
     for (int64_t i = begin; i < end; i++) {
-        int64_t t = i / heads * forward->tile;
+        const heads_part p = part_of(&forward->layer->attention, i % parts);
+        int64_t t = i / parts * forward->tile;
         const int64_t stop = t + forward->tile < forward->tokens ? t + forward->tile : forward->tokens;
         while (t < stop) {
             int64_t count = 1;
             while (t + count < stop && forward->w->slice_of[t + count] == forward->w->slice_of[t]) {
                 count++;
             }
-            attend_tile(forward, s, t, count, (int)(i % heads));
+            attend_tile(forward, s, t, count, p);
             t += count;
         }
     }
@@ -266,7 +320,7 @@ static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
     mo_forward *forward = ctx;
     for (int64_t h = begin; h < end; h++) {
         prepare_head(forward, 0, (int)h);
-        attend_tile(forward, &forward->w->attend[thread], 0, 1, (int)h);
+        attend_tile(forward, &forward->w->attend[thread], 0, 1, part_of(&forward->layer->attention, h));
     }
 }
 
@@ -296,29 +350,29 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_forward *forward = ctx;
     const mo_attention *a = &forward->layer->attention;
-    const int group = a->heads / a->kv_heads;
+    const int64_t parts = parts_of(a);
     mo_attend_space *s = &forward->w->attend[thread];
     for (int64_t i = begin; i < end; i++) {
-        const int64_t chunk = i / a->kv_heads;
-        const int h = (int)(i % a->kv_heads);
+        const int64_t chunk = i / parts;
+        const heads_part p = part_of(a, i % parts);
         int64_t t = 0;
         while (forward->w->chunk_first[t + 1] <= chunk) {
             t++;
         }
-        const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
+        const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
         const int64_t length = mo_kv_chunk(kv.type);
         const int64_t first = first_seen(a, forward->w->position[t]);
         const int64_t c = (first / length + chunk - forward->w->chunk_first[t]) * length;
         const int64_t last = forward->w->position[t] + 1;
         const mo_seen seen = {first > c ? first : c, last < c + length ? last : c + length};
-        const query_rows q = {.x = s->q, .codes = codes_of(forward, t, h), .g = factors_of(forward, t, h)};
+        const query_rows q = {.x = s->q, .codes = codes_of(forward, t, p), .g = factors_of(forward, t, p)};
         if (kv.type != MO_KV_I16) {
-            copy_queries(forward, t, h, s->q);
+            copy_queries(forward, t, p, s->q);
         }
-        attend_chunk(forward, &kv, &seen, 1, q, s);
-        for (int g = 0; g < group; g++) {
+        attend_chunk(forward, &kv, &seen, 1, p.count, q, s);
+        for (int g = 0; g < p.count; g++) {
             const chunk_result result = result_of(forward, s, g);
-            keep_partial(forward, &result, partial_at(forward, chunk, h * group + g));
+            keep_partial(forward, &result, partial_at(forward, chunk, p.first + g));
         }
     }
 }
@@ -327,20 +381,20 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_forward *forward = ctx;
     const mo_attention *a = &forward->layer->attention;
-    const int group = a->heads / a->kv_heads;
+    const int64_t parts = parts_of(a);
     mo_attend_space *s = &forward->w->attend[thread];
     for (int64_t i = begin; i < end; i++) {
-        const int64_t t = i / a->kv_heads;
-        const int h = (int)(i % a->kv_heads);
+        const int64_t t = i / parts;
+        const heads_part part = part_of(a, i % parts);
         const mo_kv_type kv = forward->w->state_of[t]->kv;
         for (int64_t chunk = forward->w->chunk_first[t]; chunk < forward->w->chunk_first[t + 1]; chunk++) {
-            for (int g = 0; g < group; g++) {
-                const float *p = partial_at(forward, chunk, h * group + g);
+            for (int g = 0; g < part.count; g++) {
+                const float *p = partial_at(forward, chunk, part.first + g);
                 const chunk_result result = {.m = p[0], .l = p[1], .r = p[2], .o = p + 3};
                 merge_query(forward, kv, chunk == forward->w->chunk_first[t], &result, s, g);
             }
         }
-        finish_heads(forward, kv, t, h, s->M, s->L, s->O);
+        finish_heads(forward, kv, t, part, s->M, s->L, s->O);
     }
 }
 
@@ -367,26 +421,35 @@ enum { POSITIONS_ALONE = 512 };
 
 static int add_attention(mo_forward *forward, mo_phase *phases, int count)
 {
-    const int64_t n = forward->tokens;
-    const int heads = forward->layer->attention.kv_heads;
+    const int64_t n = forward->tokens, parts = parts_of(&forward->layer->attention);
     if (forward->chunked) {
-        phases[count++] = (mo_phase){attend_chunks, forward, forward->w->chunk_first[n] * heads, 1};
-        phases[count++] = (mo_phase){merge_chunks, forward, n * heads, 1};
+        phases[count++] = (mo_phase){attend_chunks, forward, forward->w->chunk_first[n] * parts, 1};
+        phases[count++] = (mo_phase){merge_chunks, forward, n * parts, 1};
     } else {
         forward->tile = MO_QUERY_TILE;
         phases[count++] =
-            (mo_phase){attend_tiles, forward, (n + forward->tile - 1) / forward->tile * heads, 1};
+            (mo_phase){attend_tiles, forward, (n + forward->tile - 1) / forward->tile * parts, 1};
     }
     return count;
 }
 
-int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
+static int add_latent(mo_forward *forward, mo_phase *phases, int count)
+{
+    const mo_attention *a = &forward->layer->attention;
+    count = mo_forward_latent_in(forward, phases, count);
+    forward->chunked = count_chunks(forward);
+    if (forward->chunked) {
+        phases[count++] = (mo_phase){code_parts, forward, forward->tokens * parts_of(a), 1};
+    }
+    count = add_attention(forward, phases, count);
+    return mo_forward_latent_out(forward, phases, count);
+}
+
+static int add_plain(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_attention *a = &forward->layer->attention;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
-    forward->mixed = mo_acts_lay(w->mixed, n, a->heads * a->v_len);
-
     mo_jobs_clear(&w->mixer_in);
     mo_jobs_add(&w->mixer_in, &a->q, &forward->in, NULL, n, w->q, query_stride(a));
     mo_jobs_add(&w->mixer_in, &a->k, &forward->in, NULL, n, w->k, a->kv_heads * a->k_len);
@@ -403,6 +466,16 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
         phases[count++] = (mo_phase){prepare_heads, forward, n * a->kv_heads, 1};
         count = add_attention(forward, phases, count);
     }
+    return count;
+}
+
+int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
+{
+    const mo_attention *a = &forward->layer->attention;
+    mo_workspace *w = forward->w;
+    const int64_t n = forward->tokens;
+    forward->mixed = mo_acts_lay(w->mixed, n, mo_attention_out(a));
+    count = a->latent.plain ? add_latent(forward, phases, count) : add_plain(forward, phases, count);
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);

@@ -9,7 +9,7 @@
 #include "engine/slice.h"
 
 /* Most phases one region may have. */
-enum { MO_PHASES_MAX = 12 };
+enum { MO_PHASES_MAX = 20 };
 
 /* Something that a thread does beside the others' products. */
 typedef struct mo_side_task {
@@ -70,6 +70,11 @@ mo_phase mo_forward_mixed(mo_forward *forward);
 int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count);
+
+/* Of latent attention: from the mixer's normed input to finished queries in w->q and keys in the cache; and, after the heads'
+ * results, which are rows of w->latent_mixed, to forward->mixed. */
+int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count);
+int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count);
 
 /* Appends the phases that norm the feed-forward part's input and, for routed layers, choose the experts. */
 int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);

@@ -21,8 +21,21 @@ void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const
         return;
     }
     assert(j->count < j->limit);
-    j->list[j->count++] =
-        (mo_job){.linear = linear, .acts = acts, .pick = pick, .count = count, .y = y, .stride = stride};
+    j->list[j->count++] = (mo_job){.linear = linear,
+                                   .acts = acts,
+                                   .pick = pick,
+                                   .rows = linear->w.rows,
+                                   .count = count,
+                                   .y = y,
+                                   .stride = stride};
+}
+
+void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t rows, const mo_acts *acts,
+                      int64_t count, float *y, int64_t stride)
+{
+    mo_jobs_add(j, linear, acts, NULL, count, y, stride);
+    j->list[j->count - 1].row = row;
+    j->list[j->count - 1].rows = rows;
 }
 
 /* The job that holds a piece: the last one that begins at or before it. */
@@ -43,21 +56,12 @@ static const mo_job *job_of(const mo_jobs *j, int64_t piece)
 static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece, mo_scratch *scratch)
 {
     const mo_weights *w = &job->linear->w;
-    const int64_t from = piece % job->row_pieces * job->grain;
-    const int64_t to = from + job->grain < w->rows ? from + job->grain : w->rows;
+    const int64_t from = job->row + piece % job->row_pieces * job->grain, end = job->row + job->rows;
+    const int64_t to = from + job->grain < end ? from + job->grain : end;
     const int64_t t = piece / job->row_pieces * PIECE_TOKENS;
     const int64_t count = job->count - t < PIECE_TOKENS ? job->count - t : PIECE_TOKENS;
     float *y = job->y + t * job->stride;
-    mo_acts acts = *job->acts;
-    if (!job->pick && t) { /* kernels count rows from 0 */
-        const int64_t blocks = acts.cols / 32;
-        acts.x += t * acts.cols;
-        acts.q += t * acts.cols;
-        acts.d += t * blocks;
-        acts.s += t * blocks;
-        acts.sum += t * blocks;
-        acts.half_sum += 2 * t * blocks;
-    }
+    const mo_acts acts = mo_acts_from(job->acts, job->pick ? 0 : t); /* kernels count rows from 0 */
     k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
     const float *bias = job->linear->bias;
     mo_finish_product(job->linear->scale, bias ? bias + from : NULL, to - from, count, y + from, job->stride);
@@ -72,9 +76,10 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static int64_t bytes_of(const mo_weights *w)
+static int64_t bytes_of(const mo_job *job)
 {
-    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    const mo_weights *w = &job->linear->w;
+    return job->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
 mo_phase mo_jobs_phase(mo_jobs *j)
@@ -82,12 +87,12 @@ mo_phase mo_jobs_phase(mo_jobs *j)
     int64_t bytes = 0;
     j->pieces = 0;
     for (int i = 0; i < j->count; i++) {
-        bytes += bytes_of(&j->list[i].linear->w);
+        bytes += bytes_of(&j->list[i]);
     }
     for (int i = 0; i < j->count; i++) {
         mo_job *job = &j->list[i];
         job->grain = mo_ops_product_grain(&job->linear->w, job->count, bytes);
-        job->row_pieces = pieces_of(job->linear->w.rows, job->grain);
+        job->row_pieces = pieces_of(job->rows, job->grain);
         job->first = j->pieces;
         j->pieces += job->row_pieces * pieces_of(job->count, PIECE_TOKENS);
     }

@@ -11,8 +11,9 @@ typedef struct mo_job {
     const mo_linear *linear;
     const mo_acts *acts;
     const int32_t *pick; /* activation rows, or NULL for 0 .. count-1 */
+    int64_t row, rows;   /* of the matrix: those that are multiplied */
     int64_t count;       /* tokens; 0 is allowed */
-    float *y;            /* [count][stride] */
+    float *y;            /* [count][stride]; row r of the matrix gives value r */
     int64_t stride;
     /* Set by mo_jobs_phase(): pieces are row_pieces times token pieces, rows first. */
     int64_t first; /* piece of the list */
@@ -38,6 +39,10 @@ static inline void mo_jobs_clear(mo_jobs *j)
 /* Appends a product; an absent linear or no tokens are passed over. The list must have space. */
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride);
+
+/* Appends a product with `rows` rows of a matrix that is there, from `row` on; there are tokens. */
+void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t rows, const mo_acts *acts,
+                      int64_t count, float *y, int64_t stride);
 
 /* Cuts the list as it is now into pieces; the phase that computes them: product, outer scale, bias. */
 mo_phase mo_jobs_phase(mo_jobs *j);

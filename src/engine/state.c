@@ -33,11 +33,10 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
     }
     const mo_attention *a = &layer->attention;
     const int64_t length = mo_kv_table_length(context, a->window, batch);
-    return (mo_state_layer){
-        .length = length,
-        .kv = {.type = kv, .heads = a->kv_heads, .k_len = (int)a->k_len, .v_len = (int)a->v_len},
-        .window = a->window,
-        .circular = length * MO_KV_BLOCK < context};
+    return (mo_state_layer){.length = length,
+                            .kv = mo_attention_cache(a, kv),
+                            .window = a->window,
+                            .circular = length * MO_KV_BLOCK < context};
 }
 
 static int64_t block_bytes(const mo_state_layer *l)
@@ -389,15 +388,20 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
  * A windowed layer saves the positions its window can still see at the saved length; what a longer table
  * holds besides is left out. */
 
+/* Bytes of a position's key and value; a latent row is both, unless it has codes: then its value and its tail are saved. */
+static int64_t saved_vectors(const mo_kv_shape *s)
+{
+    const mo_kv_head kv = mo_kv_head_of(*s, 0, NULL, 0);
+    return s->tail && s->type != MO_KV_I16 ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
+}
+
 static int64_t saved_bytes(const mo_state *s, int64_t length)
 {
     int64_t bytes = 0;
     for (int i = 0; i < s->spec->layer_count; i++) {
         const mo_state_layer *l = &s->layers[i];
-        bytes += l->recurrent
-                     ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
-                     : (length - first_seen(l, length)) * l->kv.heads *
-                           (mo_kv_bytes(l->kv.type, l->kv.k_len) + mo_kv_bytes(l->kv.type, l->kv.v_len));
+        bytes += l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
+                              : (length - first_seen(l, length)) * l->kv.heads * saved_vectors(&l->kv);
     }
     return bytes;
 }
@@ -411,6 +415,9 @@ size_t mo_state_saved_bytes(const mo_state *s)
 static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *at, bool out)
 {
     const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
+    if (value && kv->tail && kv->type != MO_KV_I16) {
+        return 0; /* the key has it */
+    }
     if (kv->type == MO_KV_I16 && out) {
         mo_kv_codes_out(kv, u, value, at);
     } else if (kv->type == MO_KV_I16) {

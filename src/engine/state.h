@@ -9,6 +9,16 @@
 #include "model/parts.h"
 #include "numeric/kernels.h"
 
+/* What the cache of an attention layer holds. */
+static inline mo_kv_shape mo_attention_cache(const mo_attention *a, mo_kv_type kv)
+{
+    return (mo_kv_shape){.type = kv,
+                         .heads = a->kv_heads,
+                         .k_len = (int)a->k_len,
+                         .v_len = (int)a->v_len,
+                         .tail = (int)mo_attention_tail(a)};
+}
+
 typedef struct mo_state_layer {
     uint8_t **blocks; /* the layer's table: where its blocks are in RAM; NULL: none yet */
     int64_t length;   /* of the table */

@@ -13,14 +13,24 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     e->mixer_q = max64(e->mixer_q, a->heads * a->k_len * (a->gated ? 2 : 1));
     e->mixer_k = max64(e->mixer_k, a->kv_heads * a->k_len);
     e->mixer_v = max64(e->mixer_v, a->kv_heads * a->v_len);
-    e->mixed = max64(e->mixed, a->heads * a->v_len);
-    e->queries = max64(e->queries, a->heads / a->kv_heads);
+    e->mixed = max64(e->mixed, mo_attention_out(a));
+    e->queries = max64(e->queries, mo_attention_part(a));
     e->k_len = max64(e->k_len, a->k_len);
     e->v_len = max64(e->v_len, a->v_len);
     e->head_floats = max64(e->head_floats, a->heads * (int64_t)mo_kv_partial(MO_KV_I16, (int)a->v_len));
     e->heads = max64(e->heads, a->heads);
-    e->code_bytes = max64(e->code_bytes, a->heads * 2 * (int64_t)mo_kv_padded((int)a->k_len));
+    const int64_t plane = mo_kv_plane((int)a->k_len, (int)mo_attention_tail(a));
+    e->plane = max64(e->plane, plane);
+    e->code_bytes = max64(e->code_bytes, a->heads * 2 * plane);
     e->pairs = max64(e->pairs, a->n_rot / 2);
+    if (a->latent.plain) {
+        e->mixer_q = max64(e->mixer_q, a->latent.q_a.w.rows); /* on a device */
+        e->latent_in = max64(e->latent_in, a->latent.q_a.w.rows);
+        e->latent_q = max64(e->latent_q, a->q.w.rows);
+        e->latent_plain = max64(e->latent_plain, a->latent.plain);
+        e->latent_mixed = max64(e->latent_mixed, a->v_len);
+        e->latent_heads = max64(e->latent_heads, a->heads);
+    }
 }
 
 static void extend_delta(mo_extent *e, const mo_delta *d)
@@ -93,15 +103,15 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
     w->partial_floats = chunks * e->head_floats;
     w->partial = cut(c, w->partial_floats, sizeof(float));
     w->codes = cut(c, MO_CHUNKED_TOKENS * e->code_bytes, 1);
-    w->g = cut(c, MO_CHUNKED_TOKENS * e->heads, sizeof(float));
+    w->g = cut(c, MO_CHUNKED_TOKENS * 2 * e->heads, sizeof(float));
     mo_attend_space *spaces = cut(c, threads, sizeof *spaces);
     for (int i = 0; i < threads; i++) {
         const mo_attend_space s = {
             .q = cut(c, queries * e->k_len, sizeof(float)),
             .o = cut(c, queries * e->v_len, sizeof(float)),
             .O = cut(c, queries * e->v_len, sizeof(float)),
-            .codes = cut(c, queries * 2 * mo_kv_padded((int)e->k_len), 1),
-            .g = cut(c, queries, sizeof(float)),
+            .codes = cut(c, queries * 2 * e->plane, 1),
+            .g = cut(c, 2 * queries, sizeof(float)),
             .m = cut(c, queries, sizeof(float)),
             .l = cut(c, queries, sizeof(float)),
             .r = cut(c, queries, sizeof(float)),
@@ -114,6 +124,17 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
         }
     }
     w->attend = spaces;
+}
+
+static void cut_latent(cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch)
+{
+    if (e->latent_heads) {
+        w->latent_in = cut_acts(c, batch, e->latent_in);
+        w->latent_q = cut(c, batch * e->latent_q, sizeof(float));
+        w->latent_plain = cut_acts(c, batch * e->latent_heads, e->latent_plain);
+        w->latent_mixed = cut_acts(c, batch * e->latent_heads, e->latent_mixed);
+        w->latent_acts = cut(c, 2 * e->latent_heads, sizeof *w->latent_acts);
+    }
 }
 
 static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t width, int64_t batch)
@@ -174,11 +195,15 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     w->rope = cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
     w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(spec->embed.type), spec->width));
     cut_attention(c, w, &e, context, threads);
+    cut_latent(c, w, &e, batch);
     cut_ffn(c, w, &e, spec->width, batch);
     w->logits_token = cut(c, batch, sizeof *w->logits_token);
     w->logits_row = cut(c, batch, sizeof *w->logits_row);
     w->logits_piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
     cut_jobs(c, &w->mixer_in, 4, kernels, w->scratch);
+    cut_jobs(c, &w->latent_queries, 1, kernels, w->scratch);
+    cut_jobs(c, &w->latent_absorb, e.latent_heads, kernels, w->scratch);
+    cut_jobs(c, &w->latent_expand, e.latent_heads, kernels, w->scratch);
     cut_jobs(c, &w->mixer_out, 1, kernels, w->scratch);
     cut_jobs(c, &w->router, 1, kernels, w->scratch);
     cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels, w->scratch);

@@ -10,6 +10,8 @@
 
 /* Tokens whose queries share a pass over the keys; the most tokens whose chunks are made side by side. */
 enum { MO_QUERY_TILE = 8, MO_CHUNKED_TOKENS = 8 };
+/* Heads of latent attention, which all have the same keys, that are one piece of work. */
+enum { MO_LATENT_HEADS = 32 };
 /* Tokens of several sessions whose logits one pass over the output matrix makes, and rows of the matrix in a piece of it. */
 enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 
@@ -17,7 +19,7 @@ enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 typedef struct mo_attend_space {
     float *q, *o, *O;             /* [queries][k_len], [queries][v_len] twice */
     int8_t *codes;                /* [queries][2 * mo_kv_padded(k_len)]: coded queries */
-    float *g, *m, *l, *r, *M, *L; /* [queries] */
+    float *g, *m, *l, *r, *M, *L; /* [queries]; g of latent rows twice */
     mo_scratch *scratch;          /* the thread's */
 } mo_attend_space;
 
@@ -36,11 +38,17 @@ typedef struct mo_workspace {
     void *in, *in_dense, *in_router;
     float *q, *k,
         *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x */
-    void *mixed;         /* acts [batch][widest mixer] */
-    float *y;            /* [batch][D] a mixer's output */
-    float *rope;         /* [ropes][2][batch][pairs] */
-    int64_t rope_stride; /* floats of one token's c (or s) */
-    float *partial;      /* chunk results: [chunks][heads](mo_kv_partial() floats) */
+    /* Latent attention: what q reads, acts [batch][rows of q_a]; its products [batch][heads][plain and rotated]; by head and token, acts: the plain
+     * part of queries, and results before v_b; the last two head by head. */
+    void *latent_in, *latent_plain, *latent_mixed;
+    float *latent_q;
+    mo_acts *latent_acts; /* [2][heads] */
+    mo_acts latent_reads; /* what the layer's q reads */
+    void *mixed;          /* acts [batch][widest mixer] */
+    float *y;             /* [batch][D] a mixer's output */
+    float *rope;          /* [ropes][2][batch][pairs] */
+    int64_t rope_stride;  /* floats of one token's c (or s) */
+    float *partial;       /* chunk results: [chunks][heads](mo_kv_partial() floats) */
     int64_t partial_floats;
     int8_t *codes;           /* [MO_CHUNKED_TOKENS][heads][2 * mo_kv_padded(k_len)]: their coded queries, */
     float *g;                /* [MO_CHUNKED_TOKENS][heads] */
@@ -71,18 +79,28 @@ typedef struct mo_workspace {
     float **logits_row;    /* [batch] and where these go */
     float *logits_piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
 
-    mo_jobs mixer_in, mixer_out, router, ffn_in, ffn_out, guess, output;
+    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_out, router, ffn_in, ffn_out, guess,
+        output;
 } mo_workspace;
 
 /* The largest sizes over all layers of a model. */
 typedef struct mo_extent {
     int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
-    int64_t queries, k_len, v_len;            /* attention: query heads per KV head, and lengths */
-    int64_t head_floats;                      /* partials of one chunk of any KV format */
-    int64_t heads, code_bytes;                /* attention: query heads, and bytes of them coded */
-    int64_t pairs;                            /* of a rope */
+    int64_t queries, k_len, v_len; /* attention: query heads that are one piece of work, and lengths */
+    int64_t latent_in, latent_q, latent_plain, latent_mixed,
+        latent_heads;                 /* columns of these; all heads together */
+    int64_t head_floats;              /* partials of one chunk of any KV format */
+    int64_t heads, code_bytes, plane; /* attention: query heads, bytes of them coded, and of a plane of one */
+    int64_t pairs;                    /* of a rope */
     int64_t experts, used, expert_width, side_width;
 } mo_extent;
+
+/* Query heads that are one piece of work: those of a KV head, or some of latent attention. */
+static inline int64_t mo_attention_part(const mo_attention *a)
+{
+    const int64_t group = a->heads / a->kv_heads;
+    return a->latent.plain && group > MO_LATENT_HEADS ? MO_LATENT_HEADS : group;
+}
 
 mo_extent mo_extent_of(const mo_model_spec *spec);
 

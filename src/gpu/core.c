@@ -160,6 +160,11 @@ static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
     out->q_norm = put_vector(p, a->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
     out->k_norm = put_vector(p, a->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
     out->sinks = put_vector(p, a->sinks, a->heads);
+    out->q_a = put_linear(p, &a->latent.q_a);
+    out->k_b = put_linear(p, &a->latent.k_b);
+    out->v_b = put_linear(p, &a->latent.v_b);
+    out->q_a_norm = put_vector(p, a->latent.q_norm, a->latent.q_a.w.rows);
+    out->latent_norm = put_vector(p, a->latent.norm, a->v_len);
 }
 
 static void put_delta(packer *p, const mo_delta *d, mo_gpu_layer *out)

@@ -12,6 +12,8 @@
 typedef struct mo_gpu_layer {
     mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out */
     mo_dmatrix ba, beta, alpha; /* delta */
+    mo_dmatrix q_a, k_b, v_b;   /* latent attention; of k_b and v_b all heads' rows */
+    mo_daddr q_a_norm, latent_norm;
     mo_daddr conv, a, dt, delta_norm;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
     int rope; /* number among the engine's, -1: none */

@@ -71,24 +71,27 @@ static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t first, 
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
     const mo_daddr places = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).places);
-    mo_gpu_op_add(p, MO_OP_ATTEND)->attend = (mo_op_attend){
-        .q = p->scratch->q + (mo_daddr)(first * a->heads * a->k_len * (a->gated ? 2 : 1)) * sizeof(float),
-        .sinks = p->core->layers[layer].sinks,
-        .places = places + (mo_daddr)first * sizeof(mo_dplace),
-        .partial = p->scratch->partial,
-        .mixed = mo_dacts_from(mixed, first),
-        .window = a->window,
-        .tokens = (int32_t)count,
-        .layer = layer,
-        .heads = a->heads,
-        .kv_heads = a->kv_heads,
-        .k_len = (int32_t)a->k_len,
-        .v_len = (int32_t)a->v_len,
-        .gated = a->gated,
-        .kv = (int32_t)p->kv,
-        .chunks = (int32_t)chunks,
-        .scale = a->scale,
-        .apart = apart};
+    const int64_t query = a->latent.plain ? a->k_len : a->heads * a->k_len * (a->gated ? 2 : 1);
+    mo_gpu_op_add(p, MO_OP_ATTEND)->attend =
+        (mo_op_attend){.q = p->scratch->q + (mo_daddr)(first * query) * sizeof(float),
+                       .sinks = p->core->layers[layer].sinks,
+                       .places = places + (mo_daddr)first * sizeof(mo_dplace),
+                       .partial = p->scratch->partial,
+                       .mixed = mo_dacts_from(mixed, first),
+                       .window = a->window,
+                       .tokens = (int32_t)count,
+                       .layer = layer,
+                       .heads = a->heads,
+                       .kv_heads = a->kv_heads,
+                       .k_len = (int32_t)a->k_len,
+                       .v_len = (int32_t)a->v_len,
+                       .gated = a->gated,
+                       .kv = (int32_t)p->kv,
+                       .chunks = (int32_t)chunks,
+                       .scale = a->scale,
+                       .apart = apart,
+                       .tail = (int32_t)mo_attention_tail(a),
+                       .between = a->latent.plain ? p->tokens : 0};
 }
 
 /* Sessions that decode together have no keys in common: their tokens' attention goes chunk by chunk, of as many tokens as
@@ -121,6 +124,90 @@ static void mix_attention(mo_gpu_ops *p, int layer)
     add_heads(p, layer);
     attend_all(p, layer, mixed);
     mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+}
+
+/* ---- Latent attention ------------------------------------------------------------------------ */
+
+static int64_t part_bytes(const mo_dmatrix *m, int heads)
+{
+    return m->rows / heads * mo_format_row_bytes(mo_format_of((uint32_t)m->type), m->cols);
+}
+
+static void prepare_latent(mo_gpu_ops *p, int layer, mo_dacts plain)
+{
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
+    mo_gpu_op_add(p, MO_OP_LATENT)->latent = (mo_op_latent){
+        .q = p->scratch->latent_q,
+        .k = p->scratch->k,
+        .norm = c->latent_norm,
+        .rope = mo_gpu_block_at(p, b.rope) + (mo_daddr)(2 * c->rope * p->tokens * p->core->extent.pairs * 4),
+        .rope_rows = p->tokens,
+        .rope_stride = p->core->extent.pairs,
+        .places = mo_gpu_block_at(p, b.places),
+        .bad = mo_gpu_bad(p->scratch, layer, true),
+        .plain = plain,
+        .query = p->scratch->q,
+        .groups = p->scratch->latent_groups,
+        .data = {c->k_b.data, c->v_b.data},
+        .part_bytes = {part_bytes(&c->k_b, a->heads), part_bytes(&c->v_b, a->heads)},
+        .tokens = (int32_t)p->tokens,
+        .layer = layer,
+        .heads = a->heads,
+        .v_len = (int32_t)a->v_len,
+        .n_rot = (int32_t)a->n_rot,
+        .kv = (int32_t)p->kv,
+        .eps = p->core->spec->eps};
+}
+
+/* Every head's rows times its part of a matrix. which: 0 k_b, 1 v_b. */
+static void multiply_heads(mo_gpu_ops *p, int layer, int which, mo_dacts in, mo_daddr y, int64_t stride)
+{
+    const int heads = p->core->spec->layers[layer].attention.heads;
+    mo_dmatrix m = which ? p->core->layers[layer].v_b : p->core->layers[layer].k_b;
+    m.rows /= heads;
+    mo_gpu_op_add(p, MO_OP_GROUPED)->grouped =
+        (mo_op_grouped){.in = in,
+                        .groups = p->scratch->latent_groups + (mo_daddr)(which * heads) * sizeof(mo_dgroup),
+                        .count = heads,
+                        .rows = (int32_t)(heads * p->tokens),
+                        .most = (int32_t)p->tokens,
+                        .matrix = m,
+                        .y = y,
+                        .stride = stride};
+}
+
+static void mix_latent(mo_gpu_ops *p, int layer)
+{
+    const mo_attention *a = &p->core->spec->layers[layer].attention;
+    const mo_gpu_layer *c = &p->core->layers[layer];
+    const int64_t n = p->tokens, rows = a->heads * n;
+    const mo_dacts plain = mo_dacts_lay(p->scratch->latent_plain, rows, a->latent.plain);
+    const mo_dacts mixed = mo_dacts_lay(p->scratch->latent_mixed, rows, a->v_len);
+    const mo_dacts out = mo_dacts_lay(p->scratch->mixed, n, mo_attention_out(a));
+    const mo_dacts reads = mo_dacts_lay(p->scratch->latent_in, n, c->q_a.rows);
+    mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
+    mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->k_len);
+    if (c->q_a.data) { /* normed like the residual stream, to which nothing is added here */
+        mo_gpu_op_multiply(in, &c->q_a, p->scratch->q, c->q_a.rows);
+        mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
+        *op = (mo_op_stream){
+            .x = p->scratch->q, .tokens = (int32_t)n, .n = c->q_a.rows, .eps = p->core->spec->eps};
+        mo_gpu_op_norm(op, 0, c->q_a_norm, 0, reads);
+        in = mo_gpu_op_product(p, reads);
+    }
+    mo_gpu_op_multiply(in, &c->q, p->scratch->latent_q, c->q.rows);
+    prepare_latent(p, layer, plain);
+    multiply_heads(p, layer, 0, plain, p->scratch->q, a->k_len);
+    attend_all(p, layer, mixed);
+    multiply_heads(p, layer, 1, mixed, p->scratch->latent_out, a->latent.out_len);
+    mo_gpu_op_add(p, MO_OP_COLLECT)->collect = (mo_op_collect){.from = p->scratch->latent_out,
+                                                               .out = out,
+                                                               .tokens = (int32_t)n,
+                                                               .heads = a->heads,
+                                                               .n = (int32_t)a->latent.out_len};
+    mo_gpu_op_multiply(mo_gpu_op_product(p, out), &c->out, p->scratch->y, p->core->spec->width);
 }
 
 static void mix_delta(mo_gpu_ops *p, int layer)
@@ -222,7 +309,7 @@ void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
 {
     const mo_layer *l = &p->core->spec->layers[layer];
     switch (l->mixer) {
-    case MO_MIXER_ATTENTION: mix_attention(p, layer); break;
+    case MO_MIXER_ATTENTION: (l->attention.latent.plain ? mix_latent : mix_attention)(p, layer); break;
     case MO_MIXER_DELTA: mix_delta(p, layer); break;
     case MO_MIXER_SHORT_CONV: mix_short_conv(p, layer); break;
     }

@@ -75,6 +75,14 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->k = cut(c, batch * e->mixer_k, sizeof(float));
     r->v = cut(c, batch * e->mixer_v, sizeof(float));
     r->mixed = cut(c, 1, mo_acts_bytes(batch, e->mixed));
+    if (e->latent_heads) {
+        r->latent_in = cut(c, 1, mo_acts_bytes(batch, e->latent_in));
+        r->latent_q = cut(c, batch * e->latent_q, sizeof(float));
+        r->latent_plain = cut(c, 1, mo_acts_bytes(batch * e->latent_heads, e->latent_plain));
+        r->latent_mixed = cut(c, 1, mo_acts_bytes(batch * e->latent_heads, e->latent_mixed));
+        r->latent_out = cut(c, batch * e->mixed, sizeof(float));
+        r->latent_groups = cut(c, 2 * e->latent_heads, sizeof(mo_dgroup));
+    }
     r->y = cut(c, batch * width, sizeof(float));
     r->partial_floats = max64(chunks * MO_OP_SMALL, TOGETHER_CHUNKS) * e->head_floats;
     r->partial = cut(c, r->partial_floats, sizeof(float));

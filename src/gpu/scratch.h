@@ -49,6 +49,9 @@ typedef struct mo_gpu_scratch {
     mo_daddr step; /* the block that the host sends at the beginning */
     mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
     mo_daddr q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
+    mo_daddr latent_in, latent_plain, latent_mixed; /* acts: as in engine/workspace.h, */
+    mo_daddr latent_q, latent_out;  /* q before it is taken apart, and the heads' results: floats */
+    mo_daddr latent_groups;         /* mo_dgroup[2][heads] */
     mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
     mo_daddr work;                  /* mo_dwork and items, of the hot lane */
     mo_daddr sent;                  /* acts: hidden rows from the CPU */

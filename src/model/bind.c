@@ -214,6 +214,7 @@ typedef struct request {
     int64_t cols, row, rows, total;
     const int32_t *order;
     bool scaled;
+    int64_t parts; /* the tensor is a stack of so many; 0: it is none */
 } request;
 
 static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char *name)
@@ -237,7 +238,8 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
         missing(b, name, ".weight");
         return;
     }
-    if (!fits(b, t, r->cols, r->total, 1)) {
+    const int64_t parts = r->parts ? r->parts : 1;
+    if (!fits(b, t, r->cols, r->total / parts, parts)) {
         return;
     }
     out->w = view_of(t, r->cols, r->rows);
@@ -246,7 +248,8 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
                             .count = 1,
                             .first = r->row * mo_format_row_bytes(t->format, r->cols),
                             .matrix = &out->w,
-                            .rows = r->order});
+                            .rows = r->order,
+                            .unit = r->parts ? r->rows / r->parts : 0});
     const mo_gguf_tensor *scale = r->scaled ? find(b, name, ".scale") : NULL;
     if (scale && fits(b, scale, 1, 1, 1)) {
         add_vector(b, scale, &out->scale, 0);
@@ -306,6 +309,38 @@ void mo_bind_gather(mo_binder *b, mo_linear *out, int64_t cols, const int32_t *o
     char name[NAME_BYTES];
     FORMAT(name, fmt);
     bind_matrix(b, out, &r, name);
+}
+
+void mo_bind_stacked(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
+                     ...)
+{
+    const request r = {
+        .cols = cols, .rows = parts * rows, .total = parts * rows, .scaled = true, .parts = parts};
+    char name[NAME_BYTES];
+    FORMAT(name, fmt);
+    bind_matrix(b, out, &r, name);
+}
+
+void mo_bind_turned(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, int64_t row,
+                    int64_t total, const char *fmt, ...)
+{
+    char name[NAME_BYTES];
+    FORMAT(name, fmt);
+    *out = (mo_linear){0};
+    const mo_gguf_tensor *t = good(b) ? find(b, name, ".weight") : NULL;
+    if (!t) {
+        missing(b, name, ".weight");
+    } else if (fits(b, t, rows, parts * total, 1)) {
+        const int64_t bytes = mo_format_row_bytes(t->format, rows);
+        out->w = (mo_weights){.type = MO_F32, .rows = parts * rows, .cols = cols};
+        binding(b, (mo_binding){.tensor = t,
+                                .place = MO_PLACE_CORE,
+                                .count = 1,
+                                .first = row * bytes,
+                                .stride = total * bytes,
+                                .matrix = &out->w,
+                                .turns = parts});
+    }
 }
 
 void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, const char *name)

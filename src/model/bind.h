@@ -29,8 +29,18 @@ typedef struct mo_binding {
     float times;           /* a vector that is loaded times this; 0: as it is */
     int64_t taps;          /* a vector of shape [taps, n] that is stored as [taps][n]; 0: as it is */
     const int32_t
-        *rows; /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
+        *rows;    /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
+    int64_t unit; /* rows that are computed together: groups of interleaved rows must divide them; 0: all */
+    int64_t
+        turns; /* a matrix of `turns` parts, each of which is the transpose of matrix->cols rows that begin `stride` bytes after those
+                      of the part before; becomes F32. 0: as it is */
 } mo_binding;
+
+/* Is the matrix something else than bytes of the file in their order? Then it is made when the model is loaded and stays. */
+static inline bool mo_binding_made(const mo_binding *b)
+{
+    return b->rows || b->turns;
+}
 
 /* Number i of the matrices, or of the vectors' pointers. */
 static inline mo_weights *mo_binding_matrix(const mo_binding *b, int64_t i)
@@ -96,6 +106,15 @@ void mo_bind_gather(mo_binder *b, mo_linear *out, int64_t cols, const int32_t *o
 
 /* A matrix that was bound: its product with scale and bias is multiplied by the factor, at no further cost where the file has a scale. */
 void mo_bind_factor(mo_binder *b, mo_linear *of, float factor);
+
+/* NAME.weight of `parts` stacked matrices of cols x rows as one matrix of parts * rows rows, for products part by part; with NAME.scale. */
+void mo_bind_stacked(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
+                     ...) MO_PRINTF(6, 7);
+
+/* The same made of a matrix that has `total` rows for every part: rows [row, row + cols) of each, transposed. In memory it is F32:
+ * no format has blocks across rows. */
+void mo_bind_turned(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, int64_t row,
+                    int64_t total, const char *fmt, ...) MO_PRINTF(8, 9);
 
 /* A vector of n values, named with its suffix ("blk.0.attn_norm.weight"). */
 void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);

@@ -35,6 +35,7 @@ static const mo_family *const families[] = {
     &mo_family_phimoe,
     &mo_family_hunyuan_dense,
     &mo_family_hunyuan_moe,
+    &mo_family_deepseek2,
 };
 /* clang-format on */
 
@@ -92,7 +93,7 @@ static void check_attention(mo_binder *b, int n, const mo_attention *a)
             "%s: layer %d rotates %lld of %lld values of a head; an even number of at most all makes "
             "sense, so fetch or convert the model again",
             path, n, (long long)a->n_rot, (long long)a->k_len);
-    } else if (!mo_linear_present(&a->v) && a->v_len != a->k_len) {
+    } else if (!a->latent.plain && !mo_linear_present(&a->v) && a->v_len != a->k_len) {
         mo_bind_fail(b, MO_EFORMAT,
                      "%s: layer %d takes its values from its keys, but they are %lld and %lld long; fetch or "
                      "convert the model again",

@@ -36,6 +36,10 @@ bool mo_part_flag(mo_binder *b, const mo_keys *k, const char *suffix, bool other
 /* The rotation that the common keys describe, for heads of which n_rot values turn. With rope_freqs.weight
  * when `factors` is set and the file has it. */
 const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors);
+/* The same without factors, whose c and s are multiplied by `magnitude`; 0: as usual. */
+const mo_rope *mo_part_rope_of(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, double magnitude);
+/* Does the file ask for YaRN? */
+bool mo_part_yarn(mo_binder *b);
 
 /* The same for files with factors of each pair for short and for long contexts: the loader knows which are needed. */
 const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k);
@@ -104,7 +108,8 @@ extern const mo_family
     mo_family_phi3,
     mo_family_phimoe,
     mo_family_hunyuan_dense,
-    mo_family_hunyuan_moe;
+    mo_family_hunyuan_moe,
+    mo_family_deepseek2;
 /* clang-format on */
 
 #endif

@@ -52,10 +52,10 @@ static int64_t view_bytes(const mo_weights *w)
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-/* A mapped matrix stays where it is, unless its rows must be put in order. */
+/* A mapped matrix stays where it is, unless it has to be made. */
 static bool stays(const loader *l, const mo_binding *w)
 {
-    return l->options->map && w->matrix && !w->rows;
+    return l->options->map && w->matrix && !mo_binding_made(w);
 }
 
 /* Which layer a matrix belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
@@ -72,7 +72,7 @@ static int layer_of(const loader *l, const mo_binding *w)
 static bool left(const loader *l, const mo_binding *w)
 {
     const mo_load_options *o = l->options;
-    if (!w->matrix || w->rows) {
+    if (!w->matrix || mo_binding_made(w)) {
         return false;
     }
     switch (w->place) {
@@ -109,6 +109,14 @@ static void point(const mo_binding *w, const float *values)
     }
 }
 
+/* Rows of a group that is interleaved in memory; 0: it has the file's layout. */
+static int32_t interleave_of(const loader *l, const mo_binding *w, const mo_weights *view)
+{
+    const int32_t group = l->options->interleave;
+    const bool grouped = w->place != MO_PLACE_TABLE && mo_weights_units(view->type) && group;
+    return grouped && w->unit % group == 0 ? group : 0;
+}
+
 /* Places matrices that are read; with a region, sets their pointers and cuts them. Returns the bytes used, or
  * -1 when memory is out. */
 static int64_t place_matrices(loader *l, uint8_t *region)
@@ -119,8 +127,7 @@ static int64_t place_matrices(loader *l, uint8_t *region)
         for (int64_t i = 0; w->matrix && !stays(l, w) && !left(l, w) && i < w->count; i++) {
             mo_weights *view = mo_binding_matrix(w, i);
             if (region) {
-                const bool grouped = w->place != MO_PLACE_TABLE && mo_weights_units(view->type);
-                view->interleave = grouped && !l->options->map ? l->options->interleave : 0;
+                view->interleave = l->options->map ? 0 : interleave_of(l, w, view);
                 view->data = region + used;
                 if (!mo_pieces_add_matrix(&l->pieces, w, i, region + used)) {
                     return -1;
@@ -142,8 +149,7 @@ static void foretell(loader *l)
         for (int64_t i = 0; i < w->count; i++) {
             if (w->matrix) {
                 mo_weights *view = mo_binding_matrix(w, i);
-                view->interleave =
-                    w->place != MO_PLACE_TABLE && mo_weights_units(view->type) ? l->options->interleave : 0;
+                view->interleave = interleave_of(l, w, view);
             } else {
                 *mo_binding_vector(w, i) = &absent;
             }

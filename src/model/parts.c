@@ -52,7 +52,13 @@ static const char *scaling_type(mo_binder *b)
     return type;
 }
 
-const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors)
+bool mo_part_yarn(mo_binder *b)
+{
+    return strcmp(scaling_type(b), "yarn") == 0;
+}
+
+static const mo_rope *bind_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, double magnitude,
+                                bool factors)
 {
     const char *type = scaling_type(b);
     const bool none = strcmp(type, "none") == 0, yarn = strcmp(type, "yarn") == 0;
@@ -70,9 +76,23 @@ const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, doubl
     if (none || factor == 0.0) {
         factor = 1.0;
     }
-    const mo_rope_setup setup = {
-        .n_rot = n_rot, .base = base, .factor = factor, .yarn = yarn, .context = (double)context};
+    const mo_rope_setup setup = {.n_rot = n_rot,
+                                 .base = base,
+                                 .factor = factor,
+                                 .yarn = yarn,
+                                 .context = (double)context,
+                                 .magnitude = magnitude};
     return mo_bind_rope(b, &setup, factors);
+}
+
+const mo_rope *mo_part_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, bool factors)
+{
+    return bind_rope(b, k, n_rot, base, 0.0, factors);
+}
+
+const mo_rope *mo_part_rope_of(mo_binder *b, const mo_keys *k, int64_t n_rot, double base, double magnitude)
+{
+    return bind_rope(b, k, n_rot, base, magnitude, false);
 }
 
 const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k)

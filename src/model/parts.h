@@ -22,6 +22,20 @@ static inline bool mo_linear_present(const mo_linear *l)
     return l->w.rows > 0;
 }
 
+/* Latent attention (deepseek2): all heads share one row of values a position, made by a product and a norm, and a few rotated values
+ * beside it. That is the key, whose first v_len values are the value too; nothing else is kept. Queries come to those rows by k_b,
+ * results leave them by v_b. Of the attention kv_heads is 1, v_len those of the row, k_len these and n_rot, and k the product that
+ * makes both; a query head of q is `plain` values and n_rot rotated ones. */
+typedef struct mo_latent {
+    int64_t plain;       /* values of a query that do not rotate; 0: attention is not latent */
+    int64_t out_len;     /* values of a head's result */
+    mo_linear q_a;       /* what q reads, through q_norm; absent: q reads what k reads */
+    const float *q_norm; /* [q_a rows] */
+    const float *norm;   /* [v_len], of the row */
+    mo_linear k_b;       /* [heads][v_len] rows of `plain` values */
+    mo_linear v_b;       /* [heads][out_len] rows of v_len values */
+} mo_latent;
+
 typedef struct mo_attention {
     int heads, kv_heads;
     int64_t k_len, v_len; /* values of a key, of a value */
@@ -38,7 +52,20 @@ typedef struct mo_attention {
     bool norm_last;     /* heads are normed after their rotation (hunyuan) */
     bool v_norm;        /* values get a norm without weight, per head */
     const float *sinks; /* [heads], or NULL */
+    mo_latent latent;
 } mo_attention;
+
+/* Values of a key that are no part of the value beside it in the cache: of latent attention; otherwise 0, and both are apart. */
+static inline int64_t mo_attention_tail(const mo_attention *a)
+{
+    return a->latent.plain ? a->n_rot : 0;
+}
+
+/* Values of a token that the output product reads. */
+static inline int64_t mo_attention_out(const mo_attention *a)
+{
+    return a->heads * (a->latent.plain ? a->latent.out_len : a->v_len);
+}
 
 /* The gated delta rule. Channels of the convolution are the rows of qkv: q heads, k heads, v heads. */
 typedef struct mo_delta {

@@ -38,8 +38,41 @@ static int64_t piece_rows(const mo_weights *w, int64_t row_bytes)
     return rows > group ? rows : group;
 }
 
+/* Rows of the view that a part of a transposed matrix has, and the bytes of the file that it is made of. */
+static int64_t turned_rows(const mo_binding *w)
+{
+    return w->matrix->rows / w->turns;
+}
+static int64_t turned_bytes(const mo_binding *w)
+{
+    return w->matrix->cols * mo_format_row_bytes(w->tensor->format, turned_rows(w));
+}
+
+/* A piece is a part: it is read, then written transposed. */
+static bool add_turned(mo_pieces *l, const mo_binding *w, uint8_t *to)
+{
+    const int64_t rows = turned_rows(w), bytes = turned_bytes(w);
+    const int64_t stage = (bytes + 63) / 64 * 64 + rows * (int64_t)sizeof(float);
+    for (int64_t part = 0; part < w->turns; part++) {
+        const mo_load_piece p = {.binding = w,
+                                 .view = w->matrix,
+                                 .row = part * rows,
+                                 .rows = rows,
+                                 .at = w->tensor->offset + w->first + part * w->stride,
+                                 .to = to + part * rows * w->matrix->cols * (int64_t)sizeof(float)};
+        if (!add_piece(l, p, bytes)) {
+            return false;
+        }
+    }
+    l->stage_bytes = stage > l->stage_bytes ? stage : l->stage_bytes;
+    return true;
+}
+
 bool mo_pieces_add_matrix(mo_pieces *l, const mo_binding *w, int64_t i, uint8_t *to)
 {
+    if (w->turns) {
+        return add_turned(l, w, to);
+    }
     const mo_weights *view = mo_binding_matrix(w, i);
     const int64_t row_bytes = mo_format_row_bytes(w->tensor->format, view->cols);
     const int64_t step = piece_rows(view, row_bytes);
@@ -110,9 +143,32 @@ static mo_status read_rows(const reader *l, const mo_load_piece *p, uint8_t *to,
     return status;
 }
 
+static mo_status load_turned(const reader *l, const mo_load_piece *p, uint8_t *stage, mo_error *err)
+{
+    const mo_binding *w = p->binding;
+    const mo_format *f = w->tensor->format;
+    const int64_t bytes = turned_bytes(w), cols = p->view->cols, row_bytes = bytes / cols;
+    float *row = (float *)(void *)(stage + (bytes + 63) / 64 * 64), *out = (float *)(void *)p->to;
+    mo_status status =
+        mo_input_read_at(l->source->inputs[w->tensor->part], stage, (size_t)bytes, (uint64_t)p->at, err);
+    if (status == MO_OK) {
+        status = mo_format_check(f->type, stage, bytes, err);
+    }
+    for (int64_t i = 0; status == MO_OK && i < cols; i++) {
+        mo_row_dequantize(f->type, stage + i * row_bytes, p->rows, row);
+        for (int64_t r = 0; r < p->rows; r++) {
+            out[r * cols + i] = row[r];
+        }
+    }
+    return status;
+}
+
 static mo_status load_matrix(const reader *l, const mo_load_piece *p, uint8_t *stage, mo_error *err)
 {
     const mo_weights *view = p->view;
+    if (p->binding->turns) {
+        return load_turned(l, p, stage, err);
+    }
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(view->type), view->cols);
     const int64_t bytes = p->rows * row_bytes;
     if (!p->to) {
@@ -188,6 +244,14 @@ static void report(reader *l)
     }
 }
 
+static int64_t piece_bytes(const mo_load_piece *p)
+{
+    const mo_binding *w = p->binding;
+    return !p->view   ? w->tensor->bytes
+           : w->turns ? turned_bytes(w)
+                      : p->rows * mo_format_row_bytes(w->tensor->format, p->view->cols);
+}
+
 static void load_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 {
     reader *l = ctx;
@@ -204,10 +268,7 @@ static void load_pieces(void *ctx, int64_t begin, int64_t end, int thread)
             atomic_store(&l->stop, true);
             return;
         }
-        const int64_t bytes = p->view
-                                  ? p->rows * mo_format_row_bytes(p->binding->tensor->format, p->view->cols)
-                                  : p->binding->tensor->bytes;
-        atomic_fetch_add(&l->done, (uint64_t)bytes);
+        atomic_fetch_add(&l->done, (uint64_t)piece_bytes(p));
         if (thread == 0) {
             report(l);
         }

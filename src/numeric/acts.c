@@ -31,3 +31,17 @@ mo_acts mo_acts_lay(void *memory, int64_t rows, int64_t cols)
     a.half_sum = (int16_t *)p;
     return a;
 }
+
+mo_acts mo_acts_from(const mo_acts *a, int64_t first)
+{
+    const int64_t blocks = a->cols / 32;
+    mo_acts r = *a;
+    r.rows -= first;
+    r.x += first * a->cols;
+    r.q += first * a->cols;
+    r.d += first * blocks;
+    r.s += first * blocks;
+    r.sum += first * blocks;
+    r.half_sum += 2 * first * blocks;
+    return r;
+}

@@ -20,4 +20,7 @@ typedef struct mo_acts {
 size_t mo_acts_bytes(int64_t rows, int64_t cols);
 mo_acts mo_acts_lay(void *memory, int64_t rows, int64_t cols);
 
+/* The rows from `first` on. Codes are there only when cols is a multiple of 32. */
+mo_acts mo_acts_from(const mo_acts *a, int64_t first);
+
 #endif

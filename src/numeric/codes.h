@@ -60,6 +60,16 @@ MO_ANYWHERE float mo_code_sum(int32_t high, int32_t low)
     return fmaf(MO_CODE_BASE, (float)(high + (low >> 8)), (float)(low & 255));
 }
 
+/* Largest scale of a vector of a latent row or of its query: nothing that a score is made of overflows below it. */
+#define MO_LATENT_SCALE 0x1p+35f
+
+/* A score of a latent row: of its value and of its tail, each with the factor of the query's part and the scale of the key's. */
+MO_ANYWHERE float mo_latent_score(float g_value, float s_value, int32_t value, float g_tail, float s_tail,
+                                  int32_t tail)
+{
+    return fmaf(g_tail, s_tail * (float)tail, g_value * (s_value * (float)value));
+}
+
 /* ---- Weights ----------------------------------------------------------------------------------- */
 
 /* 2^r = 1 + r (C1 + r (C2 + ...)), |r| <= 1/2, minimax with the exact 1: 3.6e-6. The weights made of it have steps of 3e-5. */

@@ -62,6 +62,58 @@ void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, 
     *g = (s * scale) * MO_CODE_BASE;
 }
 
+/* ---- Latent rows ------------------------------------------------------------------------------ */
+
+void mo_latent_query(const mo_kernels *k, const float *q, int64_t plain, int64_t n_rot, const float *c,
+                     const float *s, float *plain_out, float *tail)
+{
+    memcpy(plain_out, q, sizeof *q * (size_t)plain);
+    memcpy(tail, q + plain, sizeof *q * (size_t)n_rot);
+    k->rope(tail, c, s, n_rot, false);
+}
+
+/* Codes of at most MO_LATENT_SCALE, so that the two parts of a score have a sum. */
+static bool code_part(const mo_kernels *k, const float *x, int64_t n, int8_t *high, int8_t *low, float *scale)
+{
+    return k->code(x, n, high, low, scale) && *scale <= MO_LATENT_SCALE;
+}
+
+static bool write_part(const mo_kernels *k, const mo_kv_head *kv, int64_t position, bool value,
+                       const float *x, int64_t n)
+{
+    uint8_t row[2 * MO_KV_LONGEST + sizeof(float)];
+    float scale;
+    const bool fits = code_part(k, x, n, (int8_t *)row, (int8_t *)row + n, &scale);
+    memcpy(row + 2 * n, &scale, sizeof scale);
+    mo_kv_codes_in(kv, position, value, row);
+    return fits;
+}
+
+bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key, const float *c,
+                   const float *s, const mo_kv_head *kv, int64_t position)
+{
+    k->rms_norm(key, key, norm, kv->v_len, eps);
+    k->rope(key + kv->v_len, c, s, kv->tail, false);
+    if (kv->type == MO_KV_I16) {
+        const bool fits = write_part(k, kv, position, true, key, kv->v_len);
+        return write_part(k, kv, position, false, key + kv->v_len, kv->tail) && fits;
+    }
+    return k->kv_write(kv->type, key, kv->k_len, mo_kv_key(kv, position));
+}
+
+void mo_latent_code(const mo_kernels *k, const float *q, int64_t v_len, int64_t tail, float scale,
+                    int8_t *codes, float *g)
+{
+    const int64_t plane = mo_kv_plane((int)(v_len + tail), (int)tail), first = mo_kv_padded((int)v_len);
+    float s[2];
+    memset(codes, 0, (size_t)(2 * plane));
+    const bool value_fits = code_part(k, q, v_len, codes, codes + plane, &s[0]);
+    const bool tail_fits = code_part(k, q + v_len, tail, codes + first, codes + plane + first, &s[1]);
+    for (int i = 0; i < 2; i++) {
+        g[i] = value_fits && tail_fits ? (s[i] * scale) * MO_CODE_BASE : NAN; /* as in mo_heads_code() */
+    }
+}
+
 void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, float *O, const float *sink,
                      const float *gate, int64_t n, float *out)
 {

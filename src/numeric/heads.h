@@ -34,6 +34,20 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
 /* MO_KV_I16: a finished query head as mo_kernels.attend_codes() takes it: 2 * mo_kv_padded(n) codes, and g. */
 void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g);
 
+/* Latent attention. One query head: `plain` values, which go on to the product with k_b, then n_rot that are rotated into
+ * the tail of the finished query. */
+void mo_latent_query(const mo_kernels *k, const float *q, int64_t plain, int64_t n_rot, const float *c,
+                     const float *s, float *plain_out, float *tail);
+
+/* The row of one token: norm[v_len] of its value, rotation of its tail, into the cache at `position`. False when a value does not fit
+ * the cache's format. */
+bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key, const float *c,
+                   const float *s, const mo_kv_head *kv, int64_t position);
+
+/* MO_KV_I16: a finished query of v_len values and a tail as mo_kernels.attend_codes() takes it: 2 * mo_kv_plane() codes, and g of both parts. */
+void mo_latent_code(const mo_kernels *k, const float *q, int64_t v_len, int64_t tail, float scale,
+                    int8_t *codes, float *g);
+
 /* A query head of n values whose chunks are merged into M, L, O: its sink (or NULL), the division, for codes the turn back, its
  * gate[n] (or NULL). O is changed, out must not overlap it. */
 void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, float *O, const float *sink,

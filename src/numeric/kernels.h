@@ -87,8 +87,8 @@ typedef struct mo_kernels {
     bool (*code)(const float *x, int64_t n, int8_t *high, int8_t *low, float *scale);
     void (*turn_back)(float *x, int64_t n);
     /* As attend(), of one chunk of MO_KV_BLOCK positions. Rows of q are a coded query each, high and low plane padded with
-     * zeros to mo_kv_padded(k_len); g is its (scale * attention's scale) * 256. Left are m, l, r and, in rows of v_len, the
-     * integer sums t as floats. */
+     * zeros to mo_kv_padded(k_len); g is its (scale * attention's scale) * 256. Of latent rows a plane is mo_kv_plane() bytes and g has
+     * two numbers for each, of value and tail. Left are m, l, r and, in rows of v_len, the integer sums t as floats. */
     void (*attend_codes)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const int8_t *q,
                          const float *g, int64_t heads, float *m, float *l, float *r, float *t,
                          mo_scratch *scratch);

@@ -9,6 +9,15 @@ typedef struct places {
 static places find(const mo_kv_head *kv, int64_t u, bool value)
 {
     uint8_t *block = mo_kv_block(kv, u);
+    if (kv->tail) {
+        const int first = value ? 0 : mo_kv_padded((int)kv->v_len), in_block = (int)(u % MO_KV_BLOCK);
+        return (places){.codes = block + kv->k_at + mo_kv_key_code(in_block, first),
+                        .scale = block + (value ? kv->vs_at : kv->ks_at) + sizeof(float) * (size_t)in_block,
+                        .length = value ? kv->v_len : kv->tail,
+                        .run = MO_KV_UNIT,
+                        .step = MO_KV_UNIT * MO_KV_BLOCK,
+                        .low = (int64_t)MO_KV_BLOCK * mo_kv_plane((int)kv->k_len, (int)kv->tail)};
+    }
     const int at = (int)(u % MO_KV_BLOCK), length = (int)(value ? kv->v_len : kv->k_len);
     const int first = value ? mo_kv_value_code(at, 0, length) : mo_kv_key_code(at, 0);
     return (places){.codes = block + (value ? kv->v_at : kv->k_at) + first,

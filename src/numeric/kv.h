@@ -14,7 +14,12 @@
  * channel of 16 positions, lengths are padded to whole units:
  *   keys[k_len / 16][128][16], values[128 / 16][v_len][16]
  * Inside a value's unit positions are in the order of mo_kv_slot(). What is in the padding, and in the codes and scales of positions
- * that nobody has written, may be anything. */
+ * that nobody has written, may be anything.
+ *
+ * Latent rows: a key has a tail of values, and those before it are the value as well, which is therefore not kept again. Such a block
+ * holds keys[heads][128] alone. I16: value and tail are vectors with codes and scales of their own (a tail may be far larger than the
+ * values); the units of the value come first, then the tail's, both as those of keys, and the scales are where those of a value and of a
+ * key would be. */
 #ifndef MO_NUMERIC_KV_H
 #define MO_NUMERIC_KV_H
 
@@ -66,7 +71,24 @@ typedef struct mo_kv_shape {
     int type; /* mo_kv_type */
     int heads;
     int k_len, v_len; /* values of a key, of a value */
+    int tail; /* latent rows: values of a key behind those that are its value too, k_len - v_len; 0: keys and values are apart */
 } mo_kv_shape;
+
+/* Bytes of one plane of a key's codes: a latent row's value and its tail are whole units each. */
+MO_ANYWHERE int mo_kv_plane(int k_len, int tail)
+{
+    return mo_kv_padded(k_len - tail) + mo_kv_padded(tail);
+}
+
+/* Bytes that a head's keys, and its values, take in a block, without scales. */
+MO_ANYWHERE int mo_kv_key_area(mo_kv_shape s)
+{
+    return s.type == MO_KV_I16 ? MO_KV_BLOCK * 2 * mo_kv_plane(s.k_len, s.tail) : mo_kv_area(s.type, s.k_len);
+}
+MO_ANYWHERE int mo_kv_value_area(mo_kv_shape s)
+{
+    return s.tail ? 0 : mo_kv_area(s.type, s.v_len);
+}
 
 /* Where the scales of a head's keys and values are in a block of I16; the next position's is 4 bytes further. */
 MO_ANYWHERE int mo_kv_key_scales_at(int head)
@@ -86,19 +108,19 @@ MO_ANYWHERE int mo_kv_scale_bytes(mo_kv_shape s)
 
 MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
 {
-    return mo_kv_scale_bytes(s) +
-           (int64_t)s.heads * (mo_kv_area(s.type, s.k_len) + mo_kv_area(s.type, s.v_len));
+    return mo_kv_scale_bytes(s) + (int64_t)s.heads * (mo_kv_key_area(s) + mo_kv_value_area(s));
 }
 
 /* Where a head's keys and values are in a block; but for I16 the next position's is mo_kv_bytes() further. Plain ints, as are
  * the bytes of a vector: a block has some hundred kilobytes, and every instruction more delays a GPU's attention. */
 MO_ANYWHERE int mo_kv_keys_at(mo_kv_shape s, int head)
 {
-    return mo_kv_scale_bytes(s) + head * mo_kv_area(s.type, s.k_len);
+    return mo_kv_scale_bytes(s) + head * mo_kv_key_area(s);
 }
 MO_ANYWHERE int mo_kv_values_at(mo_kv_shape s, int head)
 {
-    return mo_kv_scale_bytes(s) + s.heads * mo_kv_area(s.type, s.k_len) + head * mo_kv_area(s.type, s.v_len);
+    return s.tail ? mo_kv_keys_at(s, head)
+                  : mo_kv_scale_bytes(s) + s.heads * mo_kv_key_area(s) + head * mo_kv_value_area(s);
 }
 
 /* In a head's keys (values) of I16: the high byte of channel i of position u of the block; the low one is
@@ -140,6 +162,7 @@ MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 typedef struct mo_kv_head {
     mo_kv_type type;
     int64_t k_len, v_len;     /* values of a key, of a value */
+    int64_t tail;             /* of a latent row; 0: it is none */
     int64_t k_bytes, v_bytes; /* of a vector: from one position to the next inside a block, but for I16 */
     int64_t k_at, v_at;       /* the head's keys and values in a block, */
     int64_t ks_at, vs_at;     /* and their scales (I16) */
@@ -152,8 +175,9 @@ static inline mo_kv_head mo_kv_head_of(mo_kv_shape s, int head, uint8_t *const *
     return (mo_kv_head){.type = (mo_kv_type)s.type,
                         .k_len = s.k_len,
                         .v_len = s.v_len,
-                        .k_bytes = mo_kv_bytes(s.type, s.k_len),
-                        .v_bytes = mo_kv_bytes(s.type, s.v_len),
+                        .tail = s.tail,
+                        .k_bytes = mo_kv_bytes(s.type, s.tail && s.type == MO_KV_I16 ? s.tail : s.k_len),
+                        .v_bytes = mo_kv_bytes(s.type, s.tail && s.type != MO_KV_I16 ? s.k_len : s.v_len),
                         .k_at = mo_kv_keys_at(s, head),
                         .v_at = mo_kv_values_at(s, head),
                         .ks_at = mo_kv_key_scales_at(head),
@@ -184,7 +208,7 @@ static inline int64_t mo_kv_run(int64_t u)
 }
 
 /* A vector of I16 between its places in the cache and mo_kv_bytes() bytes in a row: hi[n], lo[n], the scale. value: of
- * position u's value, otherwise of its key. */
+ * position u's value, otherwise of its key; of a latent row's value, otherwise of its tail. */
 void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row);
 void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row);
 #endif

@@ -46,6 +46,7 @@ MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_le
     s.heads = kv_heads;
     s.k_len = k_len;
     s.v_len = v_len;
+    s.tail = 0;
     return s;
 }
 

@@ -2,42 +2,9 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "device/host/cache.h"
 #include "device/host/ops.h"
 #include "numeric/heads.h"
-
-/* The cache of one layer and session: its table, found. */
-typedef struct cache {
-    mo_kv_shape shape;
-    const mo_daddr *blocks;
-    int64_t length;
-} cache;
-
-static cache cache_of(mo_op_job *job, const mo_dplace *place, int layer, mo_kv_shape shape)
-{
-    const mo_dstate s = mo_op_layer(job, place->layers, layer);
-    cache c = {.shape = shape, .length = s.length};
-    if (job->status == MO_OK && (s.length <= 0 || place->position < 0)) {
-        mo_op_refuse(job, "has a token at position %" PRId64 " of a cache of %" PRId64 " blocks",
-                     place->position, s.length);
-    }
-    if (job->status == MO_OK) {
-        c.blocks = mo_op_part(job, "layers.blocks", s.blocks, s.length * (int64_t)sizeof *c.blocks);
-    }
-    if (job->status == MO_OK && s.stride &&
-        s.first + (mo_daddr)((s.length - 1) * s.stride) != c.blocks[s.length - 1]) {
-        mo_op_refuse(job, "has a cache whose table and distance of blocks say different things");
-    }
-    return c;
-}
-
-/* The block of position u; NULL when the job was refused. */
-static uint8_t *block_of(mo_op_job *job, const cache *c, int64_t u)
-{
-    return job->status == MO_OK
-               ? mo_op_part(job, "a block of keys and values", c->blocks[mo_kv_entry(u, c->length)],
-                            mo_kv_block_bytes(c->shape))
-               : NULL;
-}
 
 /* Vectors of codes have a longest length. */
 static void check_lengths(mo_op_job *job, int kv, int k_len, int v_len)
@@ -111,8 +78,8 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
                      n, o->rope_rows, o->rope_stride);
     }
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
-        const cache c = cache_of(job, &places[t], o->layer, shape);
-        uint8_t *block = block_of(job, &c, places[t].position);
+        const mo_op_cache c = mo_op_cache_of(job, &places[t], o->layer, shape);
+        uint8_t *block = mo_op_block_of(job, &c, places[t].position);
         if (o->norm_all && job->status == MO_OK) {
             float *k = p.k + t * o->kv_heads * o->k_len;
             job->k->rms_norm(p.q + t * stride, p.q + t * stride, p.q_norm, o->heads * o->k_len, o->eps);
@@ -147,36 +114,52 @@ static mo_seen seen_of(const mo_op_attend *o, int64_t position, int64_t at)
     return (mo_seen){first > at ? first : at, last < end ? last : end};
 }
 
+/* A token's query head, and where its result goes. */
+static const float *query_at(const attend_parts *p, int64_t t, int head)
+{
+    const mo_op_attend *o = p->o;
+    return p->q + (o->tail ? head * o->between + t : t * o->heads + head) * query_len(o->k_len, o->gated);
+}
+static float *result_at(const attend_parts *p, int64_t t, int head)
+{
+    const mo_op_attend *o = p->o;
+    return p->mixed.x + (o->tail ? head * o->between + t : t * o->heads + head) * o->v_len;
+}
+
 static void finish_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, float *M, float *L,
                         float *O)
 {
     const mo_op_attend *o = p->o;
-    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
     mo_heads_finish(job->k, (mo_kv_type)o->kv, M, L, O, p->sinks ? &p->sinks[head] : NULL,
-                    o->gated ? q + o->k_len : NULL, o->v_len,
-                    p->mixed.x + t * p->mixed.cols + (int64_t)head * o->v_len);
+                    o->gated ? query_at(p, t, head) + o->k_len : NULL, o->v_len, result_at(p, t, head));
+    if (o->tail) {
+        mo_op_quantize(job->k, &p->mixed, head * o->between + t);
+    }
 }
 
 /* One query head of one token by codes; `partial` has space for what a chunk leaves. */
-static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
+static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int head, const mo_op_cache *c,
                          int64_t position)
 {
     const mo_op_attend *o = p->o;
-    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
     int8_t codes[2 * MO_KV_LONGEST];
-    float O[MO_KV_LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g;
+    float O[MO_KV_LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g[2];
     float *part =
         p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * mo_kv_partial(o->kv, o->v_len);
-    mo_heads_code(job->k, q, o->k_len, o->scale, codes, &g);
+    if (o->tail) {
+        mo_latent_code(job->k, query_at(p, t, head), o->v_len, o->tail, o->scale, codes, g);
+    } else {
+        mo_heads_code(job->k, query_at(p, t, head), o->k_len, o->scale, codes, g);
+    }
     for (int64_t at = first_seen(o, position) / MO_KV_BLOCK * MO_KV_BLOCK; at <= position;
          at += MO_KV_BLOCK) {
         const mo_seen seen = seen_of(o, position, at);
-        uint8_t *block = block_of(job, c, at);
+        uint8_t *block = mo_op_block_of(job, c, at);
         if (job->status != MO_OK) {
             return;
         }
         const mo_kv_head kv = mo_kv_head_of(c->shape, head / (o->heads / o->kv_heads), &block, 1);
-        job->k->attend_codes(&kv, &seen, 1, codes, &g, 1, &part[0], &part[1], &part[2], part + 3,
+        job->k->attend_codes(&kv, &seen, 1, codes, g, 1, &part[0], &part[1], &part[2], part + 3,
                              job->scratch);
         job->k->merge_codes(&M, &L, O, part[0], part[1], part[2], part + 3, o->v_len);
     }
@@ -185,19 +168,19 @@ static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int h
 
 /* One query head of one token, chunk by chunk; partial results are in the token's part of `partial`: m, l, then o of each
  * chunk and head. */
-static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const cache *c,
+static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const mo_op_cache *c,
                         int64_t position)
 {
     const mo_op_attend *o = p->o;
     const mo_kernels *k = job->k;
     const int h = head / (o->heads / o->kv_heads);
-    const float *q = p->q + (t * o->heads + head) * query_len(o->k_len, o->gated);
+    const float *q = query_at(p, t, head);
     const int64_t first = first_seen(o, position), last = position + 1, step = o->v_len + 2;
     float *sum = p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
         const mo_seen seen = seen_of(o, position, at);
-        uint8_t *blocks[2] = {block_of(job, c, seen.begin), block_of(job, c, seen.end - 1)};
+        uint8_t *blocks[2] = {mo_op_block_of(job, c, seen.begin), mo_op_block_of(job, c, seen.end - 1)};
         if (job->status != MO_OK) {
             return;
         }
@@ -230,21 +213,24 @@ static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, 
 mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
 {
     const int64_t n = o->tokens;
-    const mo_kv_shape shape = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
+    const mo_kv_shape shape = {
+        .type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len, .tail = o->tail};
+    const int64_t rows = o->tail ? (o->heads - 1) * o->between + n : n; /* of mixed, */
+    const int64_t queries = o->tail ? rows : n * o->heads;
     attend_parts p = {.o = o};
     if (n == 0) {
         return MO_OK;
     }
-    p.q = mo_op_floats(job, "q", o->q, n * o->heads * query_len(o->k_len, o->gated));
+    p.q = mo_op_floats(job, "q", o->q, queries * query_len(o->k_len, o->gated));
     p.sinks = mo_op_floats_or_none(job, "sinks", o->sinks, o->heads);
     const int64_t few = n < MO_OP_SMALL ? n : MO_OP_SMALL;
     p.partial =
         mo_op_floats(job, "partial", o->partial, few * o->chunks * o->heads * mo_kv_partial(o->kv, o->v_len));
-    p.mixed = mo_op_acts(job, "mixed", &o->mixed, n, true, true);
+    p.mixed = mo_op_acts(job, "mixed", &o->mixed, rows, true, true);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
     check_lengths(job, o->kv, o->k_len, o->v_len);
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
-        const cache c = cache_of(job, &places[t], o->layer, shape);
+        const mo_op_cache c = mo_op_cache_of(job, &places[t], o->layer, shape);
         if (job->status == MO_OK) {
             check_span(job, o, places[t].position, c.length);
         }
@@ -255,7 +241,7 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
                 attend_head(job, &p, t, head, &c, places[t].position);
             }
         }
-        if (job->status == MO_OK) {
+        if (job->status == MO_OK && !o->tail) {
             mo_op_quantize(job->k, &p.mixed, t);
         }
     }

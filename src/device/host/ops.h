@@ -31,6 +31,8 @@ mo_status mo_op_host_product(mo_op_job *job, const mo_op_product *o);
 mo_status mo_op_host_grouped(mo_op_job *job, const mo_op_grouped *o);
 mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o);
 mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o);
+mo_status mo_op_host_latent(mo_op_job *job, const mo_op_latent *o);
+mo_status mo_op_host_collect(mo_op_job *job, const mo_op_collect *o);
 mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o);
 mo_status mo_op_host_convolve(mo_op_job *job, const mo_op_convolve *o);
 mo_status mo_op_host_recur(mo_op_job *job, const mo_op_recur *o);

@@ -12,7 +12,8 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_CONVOLVE] = "convolve", [MO_OP_RECUR] = "recur",           [MO_OP_CHOOSE] = "choose",
     [MO_OP_ARRANGE] = "arrange",   [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
     [MO_OP_LOGITS] = "logits",     [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
-    [MO_OP_RESTORE] = "restore",   [MO_OP_SHORT_CONV] = "short conv",
+    [MO_OP_RESTORE] = "restore",   [MO_OP_SHORT_CONV] = "short conv", [MO_OP_LATENT] = "latent",
+    [MO_OP_COLLECT] = "collect",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
@@ -25,6 +26,8 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_GROUPED: return mo_op_host_grouped(&job, &op->grouped);
     case MO_OP_ACTIVATE: return mo_op_host_activate(&job, &op->activate);
     case MO_OP_HEADS: return mo_op_host_heads(&job, &op->heads);
+    case MO_OP_LATENT: return mo_op_host_latent(&job, &op->latent);
+    case MO_OP_COLLECT: return mo_op_host_collect(&job, &op->collect);
     case MO_OP_ATTEND: return mo_op_host_attend(&job, &op->attend);
     case MO_OP_CONVOLVE: return mo_op_host_convolve(&job, &op->convolve);
     case MO_OP_RECUR: return mo_op_host_recur(&job, &op->recur);

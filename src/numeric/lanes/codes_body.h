@@ -92,13 +92,14 @@ enum {
     CODE_UNITS = 32 /* of which int32 holds the sum: 512 channels */
 };
 
-/* What one call keeps in its scratch: 192 KiB. */
+/* What one call keeps in its scratch: 224 KiB. */
 typedef struct codes_space {
     _Alignas(64) uint8_t space[PLANES_SPACE];
     int32_t sum[CODE_ROWS][MO_KV_BLOCK];
     int32_t more[CODE_ROWS][MO_KV_BLOCK]; /* of the channels from 512 on */
     float x[CODE_ROWS][MO_KV_BLOCK];      /* scores, then share * s_v */
     int8_t weight[CODE_ROWS][2][MO_KV_BLOCK];
+    int8_t turned[2][MO_KV_BLOCK * MO_KV_BLOCK]; /* 128 channels of latent rows as values are laid out */
 } codes_space;
 
 _Static_assert(sizeof(codes_space) <= sizeof(mo_scratch), "a chunk of codes fits the scratch");
@@ -168,6 +169,30 @@ static void scale_wide_scores(const codes_space *s, float *x, int64_t r, code_sp
     }
 }
 
+/* The same of latent rows: `more` has the sums of the tails. */
+INLINE void scale_latent_scores(const codes_space *s, float *x, int64_t r, code_span span,
+                                const float *value_scales, const float *tail_scales, const float *g)
+{
+    const vf g_value = vf_set(g[0]), g_tail = vf_set(g[1]);
+    for (int64_t i = span.from; i < span.to; i += LANES) {
+        const vf value = vf_mul(vf_load(value_scales + i), vf_of_int(vi_load(s->sum[r] + i)));
+        const vf tail = vf_mul(vf_load(tail_scales + i), vf_of_int(vi_load(s->more[r] + i)));
+        vf_store(x + i, vf_fma(g_tail, tail, vf_mul(g_value, value)));
+    }
+}
+
+/* What a row does not see becomes -infinity. The largest score. */
+INLINE float mask_row(float *x, code_span span)
+{
+    for (int64_t i = span.from; i < span.begin; i++) {
+        x[i] = -INFINITY;
+    }
+    for (int64_t i = span.end; i < span.to; i++) {
+        x[i] = -INFINITY;
+    }
+    return largest(x + span.from, span.to - span.from);
+}
+
 /* Scores of a row; what it does not see becomes -infinity. The largest. */
 INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
                        bool wide)
@@ -181,13 +206,7 @@ INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span
     if (!wide && span.from == span.begin && span.to == span.end) {
         return top;
     }
-    for (int64_t i = span.from; i < span.begin; i++) {
-        x[i] = -INFINITY;
-    }
-    for (int64_t i = span.end; i < span.to; i++) {
-        x[i] = -INFINITY;
-    }
-    return largest(x + span.from, span.to - span.from);
+    return mask_row(x, span);
 }
 
 /* Scores to share * s_v, the largest of which is returned; l is the shares' sum. */
@@ -250,6 +269,48 @@ INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
     return (most * MO_WEIGHT_BACK) * MO_CODE_BASE;
 }
 
+/* Sixteen rows of sixteen bytes become columns. */
+typedef int8_t bytes16 __attribute__((vector_size(16)));
+
+INLINE void turn_tile(const int8_t *const *from, int8_t *to)
+{
+    bytes16 row[16], zipped[16];
+    for (int i = 0; i < 16; i++) {
+        memcpy(&row[i], from[i], sizeof row[i]);
+    }
+    UNROLL
+    for (int width = 1; width < 16; width *= 2) { /* rows i and i + 8 become 2i and 2i + 1 */
+        UNROLL
+        for (int i = 0; i < 8; i++) {
+            zipped[2 * i] = __builtin_shufflevector(row[i], row[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
+                                                    21, 6, 22, 7, 23);
+            zipped[2 * i + 1] = __builtin_shufflevector(row[i], row[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                                        28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(row, zipped, sizeof row);
+    }
+    memcpy(to, row, sizeof row);
+}
+
+/* `some` channels from j on of the latent rows of [from, to): units of a channel of 16 positions. One pass serves all rows of weights. */
+static void turn_values(codes_space *s, const mo_kv_head *kv, const int8_t *keys, int64_t from, int64_t to,
+                        int64_t j, int64_t some)
+{
+    const int64_t low = MO_KV_BLOCK * (int64_t)mo_kv_plane((int)kv->k_len, (int)kv->tail);
+    for (int plane = 0; plane < 2; plane++) {
+        for (int64_t u = from; u < to; u += MO_KV_UNIT) {
+            for (int64_t i = 0; i < some; i += MO_KV_UNIT) {
+                const int8_t *tile = keys + plane * low + mo_kv_key_code((int)u, (int)(j + i));
+                const int8_t *rows[MO_KV_UNIT];
+                for (int r = 0; r < MO_KV_UNIT; r++) {
+                    rows[mo_kv_slot(r)] = tile + r * MO_KV_UNIT;
+                }
+                turn_tile(rows, s->turned[plane] + (u - from) * MO_KV_BLOCK + i * MO_KV_UNIT);
+            }
+        }
+    }
+}
+
 /* t = the weighted sums of the values, 128 channels at a time, over the positions of [from, to). */
 static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *values, int64_t from, int64_t to,
                        int64_t rows, float *t)
@@ -259,8 +320,12 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
         .codes = &s->weight[0][0][0] + from, .stride = sizeof s->weight[0], .low = MO_KV_BLOCK, .rows = rows};
     for (int64_t j = 0; j < n; j += MO_KV_BLOCK) {
         const int8_t *high = values + from * pad + j * MO_KV_UNIT;
-        const plane_block b = {.high = high, .low = high + MO_KV_BLOCK * pad, .stride = pad * MO_KV_UNIT};
         const int64_t some = pad - j < MO_KV_BLOCK ? pad - j : MO_KV_BLOCK;
+        plane_block b = {.high = high, .low = high + MO_KV_BLOCK * pad, .stride = pad * MO_KV_UNIT};
+        if (kv->tail) {
+            turn_values(s, kv, values, from, to, j, some);
+            b = (plane_block){.high = s->turned[0], .low = s->turned[1], .stride = MO_KV_BLOCK * MO_KV_UNIT};
+        }
         sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0], s->space);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = 0; i < some && j + i < n; i += LANES) {
@@ -278,8 +343,9 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
     const int8_t *keys = (const int8_t *)block + kv->k_at;
     const float *key_scales = (const float *)(const void *)(block + kv->ks_at);
     const float *value_scales = (const float *)(const void *)(block + kv->vs_at);
-    const int64_t pad = mo_kv_padded((int)kv->k_len), units = pad / MO_KV_UNIT;
-    const bool wide = units > CODE_UNITS;
+    const int64_t pad = mo_kv_plane((int)kv->k_len, (int)kv->tail), units = pad / MO_KV_UNIT;
+    const int64_t together = kv->tail ? mo_kv_padded((int)kv->v_len) / MO_KV_UNIT : CODE_UNITS;
+    const bool wide = units > together;
     int64_t from = MO_KV_BLOCK, to = 0;
     for (int64_t i = 0; i < rows; i++) {
         const code_span span = span_of(seen[i]);
@@ -288,19 +354,26 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
     }
     const plane_rows a = {.codes = q, .stride = 2 * pad, .low = pad, .rows = rows};
     const plane_block b = {.high = keys, .low = keys + MO_KV_BLOCK * pad, .stride = MO_KV_BLOCK * MO_KV_UNIT};
-    sum_planes(&a, &b, from, to, wide ? CODE_UNITS : units, s->sum[0], s->space);
+    sum_planes(&a, &b, from, to, wide ? together : units, s->sum[0], s->space);
     if (wide) {
-        const int64_t first = CODE_UNITS * MO_KV_UNIT;
+        const int64_t first = together * MO_KV_UNIT;
         const plane_rows rest = {.codes = q + first, .stride = 2 * pad, .low = pad, .rows = rows};
         const plane_block tail = {
             .high = b.high + first * MO_KV_BLOCK, .low = b.low + first * MO_KV_BLOCK, .stride = b.stride};
-        sum_planes(&rest, &tail, from, to, units - CODE_UNITS, s->more[0], s->space);
+        sum_planes(&rest, &tail, from, to, units - together, s->more[0], s->space);
     }
     for (int64_t i = 0; i < rows; i++) {
         const code_span span = span_of(seen[i]);
-        const float top = score_row(s, s->x[i], i, span, key_scales, wide);
-        m[i] = g[i] * top;
-        r[i] = weigh_row(s, i, span, share_out(s->x[i], span, value_scales, top, g[i], &l[i]));
+        float top, factor = 1.0f;
+        if (kv->tail) {
+            scale_latent_scores(s, s->x[i], i, span, value_scales, key_scales, g + 2 * i);
+            top = mask_row(s->x[i], span);
+        } else {
+            top = score_row(s, s->x[i], i, span, key_scales, wide);
+            factor = g[i];
+        }
+        m[i] = factor * top;
+        r[i] = weigh_row(s, i, span, share_out(s->x[i], span, value_scales, top, factor, &l[i]));
     }
     sum_values(s, kv, (const int8_t *)block + kv->v_at, from, to, rows, t);
 }
@@ -310,14 +383,15 @@ static void attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64_t cou
                          mo_scratch *scratch)
 {
     codes_space *space = (void *)scratch;
-    const int64_t all = count * heads, stride = 2 * (int64_t)mo_kv_padded((int)kv->k_len);
+    const int64_t all = count * heads, stride = 2 * (int64_t)mo_kv_plane((int)kv->k_len, (int)kv->tail);
+    const int64_t factors = kv->tail ? 2 : 1;
     for (int64_t i = 0, some; i < all; i += some) {
         mo_seen seen[CODE_ROWS];
         some = all - i < CODE_ROWS ? all - i : CODE_ROWS;
         for (int64_t j = 0; j < some; j++) {
             seen[j] = spans[(i + j) / heads];
         }
-        attend_code_rows(space, kv, seen, q + i * stride, g + i, some, m + i, l + i, r + i,
+        attend_code_rows(space, kv, seen, q + i * stride, g + i * factors, some, m + i, l + i, r + i,
                          t + i * kv->v_len);
     }
 }

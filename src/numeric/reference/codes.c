@@ -96,6 +96,35 @@ static float score(const mo_kv_head *kv, mo_seen seen, const int8_t *q, float *x
     return top + 0.0f;
 }
 
+/* Sum over `n` channels from channel `first` of the key's row on, which the query's codes q stand for. */
+static int64_t key_sum(const mo_kv_head *kv, int64_t u, const int8_t *q, int first, int64_t n)
+{
+    const int8_t *high = (const int8_t *)mo_kv_block(kv, u) + kv->k_at;
+    const int plane = mo_kv_plane((int)kv->k_len, (int)kv->tail);
+    int64_t sum = 0;
+    for (int i = first; i < first + n; i++) {
+        const int at = mo_kv_key_code((int)(u % MO_KV_BLOCK), i);
+        sum += product(q[i], q[plane + i], high[at], high[at + MO_KV_BLOCK * plane]);
+    }
+    return sum;
+}
+
+/* The same of latent rows, whose scores come with the query's factors. */
+static float score_latent(const mo_kv_head *kv, mo_seen seen, const int8_t *q, const float *g, float *x)
+{
+    const uint8_t *block = mo_kv_block(kv, seen.begin);
+    float top = -INFINITY;
+    for (int64_t u = seen.begin; u < seen.end; u++) {
+        const int64_t value = key_sum(kv, u, q, 0, kv->v_len);
+        const int64_t tail = key_sum(kv, u, q, mo_kv_padded((int)kv->v_len), kv->tail);
+        const float score = mo_latent_score(g[0], read_scale(block + kv->vs_at, u), (int32_t)value, g[1],
+                                            read_scale(block + kv->ks_at, u), (int32_t)tail);
+        x[u % MO_KV_BLOCK] = score;
+        top = score > top ? score : top;
+    }
+    return top + 0.0f;
+}
+
 /* Shares of the positions, and their sum; x becomes share * s_v, the largest of which is returned. */
 static float share(const mo_kv_head *kv, mo_seen seen, float g, float top, float *x, float *l)
 {
@@ -117,7 +146,8 @@ static float share(const mo_kv_head *kv, mo_seen seen, float g, float top, float
 static void weigh_values(const mo_kv_head *kv, mo_seen seen, const float *w, float most, float *t)
 {
     const int8_t *high = (const int8_t *)mo_kv_block(kv, seen.begin) + kv->v_at;
-    const int low = MO_KV_BLOCK * mo_kv_padded((int)kv->v_len);
+    const int low =
+        MO_KV_BLOCK * (kv->tail ? mo_kv_plane((int)kv->k_len, (int)kv->tail) : mo_kv_padded((int)kv->v_len));
     const float inverse = most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most;
     int weight[MO_KV_BLOCK];
     for (int64_t u = seen.begin; u < seen.end; u++) {
@@ -127,7 +157,8 @@ static void weigh_values(const mo_kv_head *kv, mo_seen seen, const float *w, flo
     for (int j = 0; j < kv->v_len; j++) {
         int64_t sum = 0;
         for (int64_t u = seen.begin; u < seen.end; u++) {
-            const int at = (int)(u % MO_KV_BLOCK), code = mo_kv_value_code(at, j, (int)kv->v_len);
+            const int at = (int)(u % MO_KV_BLOCK);
+            const int code = kv->tail ? mo_kv_key_code(at, j) : mo_kv_value_code(at, j, (int)kv->v_len);
             sum += product(mo_code_high(weight[at]), mo_code_low(weight[at]), high[code], high[code + low]);
         }
         t[j] = (float)sum;
@@ -139,13 +170,15 @@ void mo_reference_attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64
                                mo_scratch *scratch)
 {
     (void)scratch;
-    const int64_t stride = 2 * (int64_t)mo_kv_padded((int)kv->k_len);
+    const int64_t stride = 2 * (int64_t)mo_kv_plane((int)kv->k_len, (int)kv->tail);
     for (int64_t i = 0; i < count * heads; i++) {
         float x[MO_KV_BLOCK];
         const mo_seen seen = spans[i / heads];
-        const float top = score(kv, seen, q + i * stride, x);
-        m[i] = g[i] * top;
-        const float most = share(kv, seen, g[i], top, x, &l[i]);
+        const float factor = kv->tail ? 1.0f : g[i];
+        const float top = kv->tail ? score_latent(kv, seen, q + i * stride, g + 2 * i, x)
+                                   : score(kv, seen, q + i * stride, x);
+        m[i] = factor * top;
+        const float most = share(kv, seen, factor, top, x, &l[i]);
         r[i] = (most * MO_WEIGHT_BACK) * MO_CODE_BASE;
         weigh_values(kv, seen, x, most, t + i * kv->v_len);
     }

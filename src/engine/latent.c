@@ -1,0 +1,120 @@
+/* Latent attention (mo_latent in model/parts.h) around the scores: queries come to the rows that the cache holds, and results leave them, by a
+ * matrix of each head. What is between is attention.c. */
+#include "engine/forward.h"
+#include "numeric/heads.h"
+
+/* Acts of which every head has the rows of all tokens, one head after the other; and the views of each head, for the products. */
+typedef struct by_head {
+    mo_acts all;
+    mo_acts *head; /* [heads] */
+} by_head;
+
+static by_head plain_of(const mo_forward *forward)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return (by_head){.all =
+                         mo_acts_lay(forward->w->latent_plain, a->heads * forward->tokens, a->latent.plain),
+                     .head = forward->w->latent_acts};
+}
+
+static by_head mixed_of(const mo_forward *forward)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return (by_head){.all = mo_acts_lay(forward->w->latent_mixed, a->heads * forward->tokens, a->v_len),
+                     .head = forward->w->latent_acts + a->heads};
+}
+
+/* The products of all heads with their parts of a matrix: `rows` rows of it each, into y[t * stride + h * step]. */
+static void add_heads(const mo_forward *forward, mo_jobs *jobs, const mo_linear *linear, const by_head *in,
+                      int64_t rows, float *y, int64_t step, int64_t stride)
+{
+    mo_jobs_clear(jobs);
+    for (int64_t h = 0; h < forward->layer->attention.heads; h++) {
+        in->head[h] = mo_acts_from(&in->all, h * forward->tokens);
+        mo_jobs_add_rows(jobs, linear, h * rows, rows, &in->head[h], forward->tokens, y + h * (step - rows),
+                         stride);
+    }
+}
+
+/* ---- Queries and keys ------------------------------------------------------------------------- */
+
+/* q_a's products become what q reads. */
+static void norm_queries(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const mo_latent *l = &forward->layer->attention.latent;
+    const mo_acts in = mo_acts_lay(forward->w->latent_in, forward->tokens, l->q_a.w.rows);
+    for (int64_t t = begin; t < end; t++) {
+        float *x = in.x + t * in.cols;
+        forward->k->rms_norm(x, x, l->q_norm, in.cols, forward->spec->eps);
+        mo_forward_quantize(forward->k, &in, t);
+    }
+}
+
+/* Items are (token, piece of the heads). The first piece takes the key. */
+static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    mo_forward *forward = ctx;
+    const mo_attention *a = &forward->layer->attention;
+    const by_head plain = plain_of(forward);
+    const int64_t part = mo_attention_part(a), parts = (a->heads + part - 1) / part,
+                  n = a->latent.plain + a->n_rot;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t t = i / parts, first = i % parts * part;
+        const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
+        const float *s = c + forward->engine->batch * forward->w->rope_stride;
+        for (int64_t h = first; h < first + part && h < a->heads; h++) {
+            const int64_t row = h * forward->tokens + t;
+            mo_latent_query(forward->k, forward->w->latent_q + (t * a->heads + h) * n, a->latent.plain,
+                            a->n_rot, c, s, plain.all.x + row * plain.all.cols,
+                            forward->w->q + (t * a->heads + h) * a->k_len + a->v_len);
+            mo_forward_quantize(forward->k, &plain.all, row);
+        }
+        const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, 0);
+        if (first == 0 && !mo_latent_key(forward->k, a->latent.norm, forward->spec->eps,
+                                         forward->w->k + t * a->k_len, c, s, &kv, forward->w->position[t])) {
+            atomic_store_explicit(&forward->overflow, true, memory_order_relaxed);
+        }
+    }
+}
+
+int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const mo_latent *l = &a->latent;
+    mo_workspace *w = forward->w;
+    const int64_t n = forward->tokens, part = mo_attention_part(a);
+    const bool two = mo_linear_present(&l->q_a);
+    w->latent_reads = two ? mo_acts_lay(w->latent_in, n, l->q_a.w.rows) : forward->in;
+    mo_jobs_clear(&w->mixer_in);
+    mo_jobs_add(&w->mixer_in, &l->q_a, &forward->in, NULL, n, w->latent_reads.x, l->q_a.w.rows);
+    mo_jobs_add(&w->mixer_in, &a->k, &forward->in, NULL, n, w->k, a->k_len);
+    mo_jobs_clear(&w->latent_queries);
+    mo_jobs_add(two ? &w->latent_queries : &w->mixer_in, &a->q, &w->latent_reads, NULL, n, w->latent_q,
+                a->q.w.rows);
+    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    if (two) {
+        phases[count++] = (mo_phase){norm_queries, forward, n, 1};
+        phases[count++] = mo_jobs_phase(&w->latent_queries);
+    }
+    phases[count++] = (mo_phase){prepare, forward, n * ((a->heads + part - 1) / part), 1};
+    const by_head plain = plain_of(forward);
+    add_heads(forward, &w->latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len, a->heads * a->k_len);
+    phases[count++] = mo_jobs_phase(&w->latent_absorb);
+    return count;
+}
+
+/* ---- Results ---------------------------------------------------------------------------------- */
+
+int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const by_head mixed = mixed_of(forward);
+    const int64_t n = a->latent.out_len;
+    add_heads(forward, &forward->w->latent_expand, &a->latent.v_b, &mixed, n, forward->mixed.x, n,
+              forward->mixed.cols);
+    phases[count++] = mo_jobs_phase(&forward->w->latent_expand);
+    return count;
+}

@@ -1,0 +1,142 @@
+/* deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash. Attention is latent; the first layers are dense, the others have experts
+ * of which some are shared. Files of before April 2025 have keys' and values' matrices in one tensor, attn_kv_b, and give the lengths
+ * of the heads; later ones have two, attn_k_b already transposed, and give those of the cache. */
+#include <math.h>
+
+#include "model/family.h"
+
+typedef struct shape {
+    int64_t q_rank; /* 0: queries come from the stream by one product */
+    int64_t rank;   /* values of the latent row */
+    int64_t plain, rotated, out_len;
+    float scale;
+    const mo_rope *rope;
+} shape;
+
+/* 16-bit sums hold 512 values of a row (docs/numerics.md), and so much has every model. */
+enum { RANK_MAX = 512 };
+
+/* YaRN stretches the scores here and not the rotated values: the scale has the square of what those would be multiplied by. Where the file does
+ * not say how much of it (yarn_log_multiplier), both get the usual magnitude. */
+static void describe_rope(mo_binder *b, const mo_keys *k, shape *s)
+{
+    const double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
+    const double multiplier = mo_part_real(b, k, "rope.scaling.yarn_log_multiplier", 0.0);
+    const bool yarn = mo_part_yarn(b);
+    s->rope = mo_part_rope_of(b, k, s->rotated, k->rope_base, yarn && multiplier != 0.0 ? 1.0 : 0.0);
+    const double share = multiplier != 0.0 ? multiplier : 0.1;
+    const double magnitude = yarn && factor > 0.0 ? fma(share, mo_rope_ln(factor), 1.0) : 1.0;
+    s->scale = (float)(magnitude * magnitude / sqrt((double)(s->plain + s->rotated)));
+}
+
+static shape read_shape(mo_binder *b, const mo_keys *k)
+{
+    shape s = {.rotated = k->n_rot};
+    const int64_t key = mo_part_int(b, k, "attention.key_length_mla", 0, k->k_len, 1, 1024);
+    s.q_rank = mo_part_int(b, k, "attention.q_lora_rank", 0, 0, 0, (int64_t)1 << 20);
+    s.rank = mo_part_int(b, k, "attention.kv_lora_rank", 0, 0, 1, RANK_MAX);
+    s.out_len = mo_part_int(b, k, "attention.value_length_mla", 0, k->v_len, 1, 1024);
+    s.plain = key - s.rotated;
+    if (b->status == MO_OK && (s.plain < 1 || s.rotated < 2 || s.rotated > RANK_MAX)) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: queries of %lld values of which %lld are rotated make no sense in latent "
+                     "attention; fetch or convert "
+                     "the model again",
+                     mo_gguf_part_path(b->gguf, 0), (long long)key, (long long)s.rotated);
+    }
+    if (b->status == MO_OK) {
+        describe_rope(b, k, &s);
+    }
+    return s;
+}
+
+/* Rows of v in attn_kv_b: those of a head follow its rows of k. */
+static const int32_t *value_rows(mo_binder *b, const shape *s, int heads)
+{
+    int32_t *order = mo_bind_alloc(b, (size_t)(heads * s->out_len), sizeof *order);
+    for (int64_t i = 0; order && i < heads * s->out_len; i++) {
+        order[i] = (int32_t)(i / s->out_len * (s->plain + s->out_len) + s->plain + i % s->out_len);
+    }
+    return order;
+}
+
+static void bind_both(mo_binder *b, int n, const shape *s, mo_attention *a)
+{
+    const int64_t total = s->plain + s->out_len;
+    mo_latent *l = &a->latent;
+    mo_bind_turned(b, &l->k_b, s->plain, s->rank, a->heads, 0, total, "blk.%d.attn_kv_b", n);
+    const int32_t *order = b->status == MO_OK ? value_rows(b, s, a->heads) : NULL;
+    if (order) {
+        mo_bind_gather(b, &l->v_b, s->rank, order, a->heads * s->out_len, a->heads * total,
+                       "blk.%d.attn_kv_b", n);
+    }
+}
+
+static void describe_attention(mo_binder *b, const mo_keys *k, int n, const shape *s, mo_attention *a)
+{
+    mo_latent *l = &a->latent;
+    const int64_t query = k->heads * (s->plain + s->rotated);
+    a->heads = k->heads;
+    a->kv_heads = 1;
+    a->k_len = s->rank + s->rotated;
+    a->v_len = s->rank;
+    a->n_rot = s->rotated;
+    a->scale = s->scale;
+    a->rope = s->rope;
+    l->plain = s->plain;
+    l->out_len = s->out_len;
+    if (s->q_rank) {
+        mo_bind_linear(b, &l->q_a, k->width, s->q_rank, "blk.%d.attn_q_a", n);
+        mo_bind_vector(b, &l->q_norm, s->q_rank, "blk.%d.attn_q_a_norm.weight", n);
+        mo_bind_linear(b, &a->q, s->q_rank, query, "blk.%d.attn_q_b", n);
+    } else {
+        mo_bind_linear(b, &a->q, k->width, query, "blk.%d.attn_q", n);
+    }
+    mo_bind_linear(b, &a->k, k->width, a->k_len, "blk.%d.attn_kv_a_mqa", n);
+    mo_bind_vector(b, &l->norm, s->rank, "blk.%d.attn_kv_a_norm.weight", n);
+    if (mo_bind_has(b, "blk.%d.attn_kv_b", n) && !mo_bind_has(b, "blk.%d.attn_k_b", n)) {
+        bind_both(b, n, s, a);
+    } else {
+        mo_bind_stacked(b, &l->k_b, s->plain, s->rank, a->heads, "blk.%d.attn_k_b", n);
+        mo_bind_stacked(b, &l->v_b, s->rank, s->out_len, a->heads, "blk.%d.attn_v_b", n);
+    }
+    mo_bind_linear(b, &a->out, a->heads * s->out_len, k->width, "blk.%d.attn_output", n);
+}
+
+/* The first files of GLM-4.7-Flash do not say that its router has sigmoids; the size of its vocabulary gives it away. */
+static int usual_gating(const mo_keys *k)
+{
+    const bool flash = (k->layers == 47 || k->layers == 48) && k->vocab == 154880;
+    return flash ? MO_GATING_SIGMOID : MO_GATING_SOFTMAX;
+}
+
+static void describe_experts(mo_binder *b, const mo_keys *k, int n, mo_moe *moe)
+{
+    const int64_t shared = mo_part_int(b, k, "expert_shared_count", 0, 0, 0, 1024);
+    mo_part_moe(b, k, n, k->expert_width, false, moe);
+    mo_part_router(b, k, n, usual_gating(k), moe);
+    if (shared > 0) {
+        mo_part_shared_ungated(b, n, k->width, shared * k->expert_width, moe);
+    }
+}
+
+static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    const shape s = read_shape(b, k);
+    const int dense = k->experts > 0 ? mo_part_dense_layers(b, k) : k->layers;
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        mo_layer *layer = &spec->layers[n];
+        describe_attention(b, k, n, &s, &layer->attention);
+        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
+        layer->routed = n >= dense;
+        layer->dense = !layer->routed;
+        if (layer->routed) {
+            describe_experts(b, k, n, &layer->moe);
+        } else {
+            mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
+        }
+    }
+}
+
+const mo_family mo_family_deepseek2 = {.architecture = "deepseek2", .describe = describe};
