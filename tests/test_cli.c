@@ -32,6 +32,8 @@ static void test_help(void **state)
     assert_non_null(strstr(output, "usage: moraine inspect"));
     assert_int_equal(run("--version"), 0);
     assert_int_equal(strncmp(output, "moraine ", 8), 0);
+    assert_non_null(strstr(output, "\nCUDA kernels "));
+    assert_non_null(strstr(output, "\npull "));
 }
 
 static void test_usage(void **state)
@@ -43,6 +45,25 @@ static void test_usage(void **state)
     expect_failure("bogus", 2, "bogus");
     expect_failure("--bogus", 2, "--bogus");
     assert_int_equal(run(""), 2);
+    assert_non_null(strstr(errors, "moraine chat"));
+    assert_non_null(strstr(errors, "moraine --help"));
+}
+
+static void test_mistyped_words(void **state)
+{
+    (void)state;
+    expect_failure("isnpect x", 2, "did you mean inspect?");
+    expect_failure("servr", 2, "did you mean serve?");
+    expect_failure("inspect --jsno x", 2, "did you mean --json?");
+    expect_failure("run --temperature=1 x", 2, "did you mean --temp?");
+    expect_failure("run --max_tokens 5 x", 2, "did you mean --max-tokens?");
+    expect_failure("run --moe-hot-cahe x", 2, "did you mean --moe-hot-cache?");
+    expect_failure("zzzzz", 2, "no command zzzzz; see");
+    expect_failure("inspect --zzzzz x", 2, "option --zzzzz; see");
+    expect_failure(
+        "inspect "
+        "--aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa x",
+        2, "; see");
 }
 
 static void test_bad_files(void **state)
@@ -1119,6 +1140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_mistyped_words),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_json),

@@ -11,9 +11,12 @@
 #include "commands.h"
 #include "learning.h"
 #include "messages.h"
+#include "nearest.h"
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
+#include "version.h"
+#include "welcome.h"
 
 static const struct {
     const char *name, *help;
@@ -58,11 +61,12 @@ static void print_help(FILE *stream)
         stream,
         "\nOptions\n"
         "  -h, --help  print this, or after a command its own options, and exit\n"
-        "  --version   print the version and exit\n\n"
+        "  --version   print the version and what was built in, and exit\n\n"
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 128 and more ended by a signal (130 by\n"
         "Ctrl-C, 143 by SIGTERM). Results go to stdout, the rest to stderr.\n"
         "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
-        "built-in pebble); LLAMA_MOE_LAYER_PERF says how the use of experts is counted (full, update,\n"
+        "built-in pebble); MORAINE_MODELS says where pulled models are kept; LLAMA_MOE_LAYER_PERF says how "
+        "the use of experts is counted (full, update,\n"
         "off); LLAMA_POSTFETCH_* set how experts travel to a device and LLAMA_MOE_HOT_CACHE_* how the hot\n"
         "cache works there, as moraine(1) lists them; MORAINE_LOG says how much is told on stderr (error,\n"
         "warning, note, debug; warning is the default); NO_COLOR turns bold text off.\n");
@@ -100,14 +104,23 @@ static int run_command(int argc, char **argv)
             return commands[i].run(argc, argv);
         }
     }
-    fprintf(stderr, "moraine: there is no command %s; see moraine --help\n", argv[0]);
+    cli_nearest nearest = {.word = argv[0], .length = strlen(argv[0])};
+    for (size_t i = 0; i < COMMANDS; i++) {
+        cli_nearest_offer(&nearest, commands[i].name);
+    }
+    if (nearest.best) {
+        fprintf(stderr, "moraine: there is no command %s; did you mean %s? See moraine --help\n", argv[0],
+                nearest.best);
+    } else {
+        fprintf(stderr, "moraine: there is no command %s; see moraine --help\n", argv[0]);
+    }
     return CLI_USAGE;
 }
 
 static int run(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        cli_welcome_print();
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
@@ -120,7 +133,7 @@ static int run(int argc, char **argv)
         return run_command(2, words);
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("moraine %s\n", mo_version());
+        cli_version_print();
         return CLI_OK;
     }
     if (argv[1][0] == '-') {

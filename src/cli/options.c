@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "nearest.h"
 #include "terminal.h"
 
 #define OPTION_LIMIT 126
@@ -207,12 +208,31 @@ static int complain(const cli_usage *u, const char *what, const char *which)
     return CLI_USAGE;
 }
 
+/* "--wrod=x" that is none of the options: says so, with the one that was probably meant. */
+static int complain_unknown(const cli_usage *u, const char *typed)
+{
+    cli_nearest nearest = {.word = typed + 2, .length = strcspn(typed + 2, "=")};
+    cli_nearest_offer(&nearest, "help");
+    for (int i = 0; i < u->option_count; i++) {
+        cli_nearest_offer(&nearest, u->options[i].name);
+    }
+    if (!nearest.best) {
+        return complain(u, "unknown or ambiguous option ", typed);
+    }
+    fprintf(stderr, "moraine %s: unknown or ambiguous option %s; did you mean --%s? See moraine %s --help\n",
+            u->command, typed, nearest.best, u->command);
+    return CLI_USAGE;
+}
+
 /* What getopt_long() could not take; argv[optind - 1] is the last word it looked at. */
 static int complain_option(const cli_usage *u, int code, char **argv)
 {
     char letter[3] = {'-', (char)optopt, 0};
     const bool is_letter = optopt > 0 && optopt < HELP_VALUE;
     const char *which = is_letter ? letter : argv[optind - 1];
+    if (code != ':' && !is_letter && strncmp(which, "--", 2) == 0) {
+        return complain_unknown(u, which);
+    }
     return complain(u, code == ':' ? "a value is missing after " : "unknown or ambiguous option ", which);
 }
 

@@ -42,6 +42,14 @@ struct hub_pull {
     const char *label;   /* of the progress */
 };
 
+const char *hub_pull_library(void)
+{
+    static char text[128];
+    const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+    snprintf(text, sizeof text, "libcurl %s with %s", v->version, v->ssl_version ? v->ssl_version : "no TLS");
+    return text;
+}
+
 /* ---- What there is ---- */
 
 static mo_status list_repository(hub_pull *p, mo_error *err)

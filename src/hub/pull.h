@@ -5,6 +5,9 @@
 #include "hub/listing.h"
 #include "moraine_tools.h"
 
+/* What fetches: "libcurl 7.88.1 with GnuTLS/3.7.9". A constant. */
+const char *hub_pull_library(void);
+
 typedef struct hub_pull hub_pull;
 
 typedef struct hub_pull_options {

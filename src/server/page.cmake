@@ -43,6 +43,7 @@ if(MO_PAGE AND NOT missing)
   set_property(SOURCE server/page_files.c PROPERTY OBJECT_DEPENDS ${folder}/index.html ${folder}/page.js.gz ${folder}/code.js.gz
                ${folder}/math.js.gz ${folder}/page.css.gz ${folder}/icon.svg.gz)
   set_property(SOURCE server/page_files.c PROPERTY COMPILE_DEFINITIONS "MO_PAGE_FOLDER=\"${folder}\"")
+  set_property(GLOBAL PROPERTY MO_PAGE_MADE ON)
   message(STATUS "page: ${MO_ESBUILD}")
 else()
   message(STATUS "page: none${missing}")

@@ -1,0 +1,18 @@
+/* Nearest: what somebody probably meant who mistyped a word. */
+#ifndef MO_CLI_NEAREST_H
+#define MO_CLI_NEAREST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Begin anew with `best` NULL, offer every word there is, and look at `best`: the nearest, or NULL where none is near. */
+typedef struct cli_nearest {
+    const char *word; /* that was typed */
+    size_t length;    /* of it */
+    const char *best; /* one that was offered */
+    size_t distance;  /* of that */
+} cli_nearest;
+
+void cli_nearest_offer(cli_nearest *nearest, const char *candidate);
+
+#endif

@@ -1,0 +1,31 @@
+#include "version.h"
+
+#include <moraine.h>
+#include <moraine_tools.h>
+
+#include <stdio.h>
+
+#ifdef MO_PULL
+#include "hub/pull.h"
+#endif
+
+void cli_version_print(void)
+{
+    printf("moraine %s\n", mo_version());
+    printf("instruction sets  "); /* of those that are built in, what this machine can run */
+    for (int i = 0; mo_isa_name(i); i++) {
+        printf("%s%s", i ? " " : "", mo_isa_name(i));
+    }
+    printf("\nCUDA kernels      %s\n", MO_CUDA_FOR);
+#ifdef MO_SERVER
+    printf("server            yes, %s\n", MO_HAS_PAGE ? "with its page" : "without a page");
+#else
+    printf("server            no\n");
+#endif
+#ifdef MO_PULL
+    printf("pull              yes, %s\n", hub_pull_library());
+#else
+    printf("pull              no, there was no libcurl\n");
+#endif
+    printf("io_uring          %s\n", MO_HAS_URING ? "yes" : "no");
+}
