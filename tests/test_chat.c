@@ -147,6 +147,35 @@ static void harmony_is_written(void **state)
            HARMONY "\nReasoning: high" CHANNELS TURNS);
 }
 
+/* Formats that are marks around every message. */
+static void turns_are_written(void **state)
+{
+    (void)state;
+    expect(MO_CHAT_MINIMAX, talk, 4, ON,
+           "]~!b[]~b]system\nBe brief.[e~[\n]~b]user\n Hi [e~[\n]~b]ai\nHello![e~[\n]~b]user\n2+2?[e~[\n"
+           "]~b]ai\n<think>\n");
+    expect(MO_CHAT_GRANITE, talk, 4, ON,
+           "<|start_of_role|>system<|end_of_role|>Be brief.<|end_of_text|>\n"
+           "<|start_of_role|>user<|end_of_role|> Hi <|end_of_text|>\n"
+           "<|start_of_role|>assistant<|end_of_role|>Hello!<|end_of_text|>\n"
+           "<|start_of_role|>user<|end_of_role|>2+2?<|end_of_text|>\n"
+           "<|start_of_role|>assistant<|end_of_role|>");
+    expect(MO_CHAT_DOTS, talk, 4, ON,
+           "<|system|>Be brief.<|endofsystem|><|userprompt|> Hi <|endofuserprompt|><|response|>Hello!"
+           "<|endofresponse|><|userprompt|>2+2?<|endofuserprompt|><|response|>");
+    expect(MO_CHAT_LING, talk + 3, 1, ON,
+           "<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>2+2?<|role_end|>"
+           "<role>ASSISTANT</role>");
+    expect(MO_CHAT_HUNYUAN, talk, 4, ON,
+           "<|startoftext|>Be brief.<|extra_4|><|startoftext|> Hi <|extra_0|>Hello!<|eos|><|startoftext|>2+2?"
+           "<|extra_0|>");
+    expect(MO_CHAT_GLM4, talk + 3, 1, ON, "[gMASK]<sop><|user|>\n2+2?<|assistant|>\n");
+    expect(MO_CHAT_ERNIE, talk, 4, ON,
+           "<|begin_of_sentence|>Be brief.\nUser:  Hi \nAssistant: Hello!<|end_of_sentence|>User: 2+2?\n"
+           "Assistant: ");
+    expect(MO_CHAT_PHI3, talk + 3, 1, ON, "<|user|>\n2+2?<|end|>\n<|assistant|>\n");
+}
+
 static void nonsense_is_refused(void **state)
 {
     const mo_chat_message late[] = {{MO_CHAT_USER, "a"}, {MO_CHAT_SYSTEM, "b"}};
@@ -203,6 +232,13 @@ static void templates_are_recognized(void **state)
         {"<" BAR "Assistant" BAR "> {% if add_generation_prompt %}", MO_CHAT_DEEPSEEK3},
         {"{% if add_generation_prompt %}<" BAR "Assistant" BAR "><think>\\n", MO_CHAT_DEEPSEEK_R1},
         {"<|start|>system<|message|> <|channel|>final", MO_CHAT_HARMONY},
+        {"{{ ']~!b[' }} ]~b]ai", MO_CHAT_MINIMAX},
+        {"<|start_of_role|>", MO_CHAT_GRANITE},
+        {"<|userprompt|> <|endofuserprompt|>", MO_CHAT_DOTS},
+        {"<role>HUMAN</role> <|role_end|>", MO_CHAT_LING},
+        {"<|extra_0|> <|extra_4|>", MO_CHAT_HUNYUAN},
+        {"[gMASK]<sop> <|observation|>", MO_CHAT_GLM4},
+        {"<|user|> <|end|> <|assistant|>", MO_CHAT_PHI3},
         {"{{ messages }}", MO_CHAT_NONE},
     };
     static toy v;
@@ -238,6 +274,9 @@ static void tokens_and_architectures_are_recognized(void **state)
         {"glm4moe", {"[gMASK]", "<|assistant|>"}, MO_CHAT_GLM45},
         {"deepseek2", {"[gMASK]", "<|assistant|>"}, MO_CHAT_GLM47},
         {"deepseek2", {"<" BAR "Assistant" BAR ">"}, MO_CHAT_DEEPSEEK3},
+        {"glm4", {"[gMASK]", "<|assistant|>", "<|observation|>"}, MO_CHAT_GLM4},
+        {"phimoe", {"<|assistant|>", "<|end|>"}, MO_CHAT_PHI3},
+        {"granitemoe", {"<|start_of_role|>"}, MO_CHAT_GRANITE},
         {"llama", {"<s>"}, MO_CHAT_NONE},
     };
     static toy v;
@@ -272,10 +311,15 @@ static void tokens_and_architectures_are_recognized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chatml_is_written),        cmocka_unit_test(llama_and_mixtral_are_written),
-        cmocka_unit_test(gemma_is_written),         cmocka_unit_test(glm_and_deepseek_are_written),
-        cmocka_unit_test(harmony_is_written),       cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(templates_are_recognized), cmocka_unit_test(tokens_and_architectures_are_recognized),
+        cmocka_unit_test(chatml_is_written),
+        cmocka_unit_test(llama_and_mixtral_are_written),
+        cmocka_unit_test(gemma_is_written),
+        cmocka_unit_test(glm_and_deepseek_are_written),
+        cmocka_unit_test(turns_are_written),
+        cmocka_unit_test(harmony_is_written),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(templates_are_recognized),
+        cmocka_unit_test(tokens_and_architectures_are_recognized),
     };
     return cmocka_run_group_tests_name("chat", tests, NULL, NULL);
 }

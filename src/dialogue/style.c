@@ -207,6 +207,7 @@ static const mo_thought thoughts[] = {
     {.open = "<seed:think>", .close = "</seed:think>"},
     {.open = "[THINK]", .close = "[/THINK]"},                                          /* Mistral */
     {.open = "<think>", .close = "</think>", .around = {"<response>", "</response>"}}, /* Granite */
+    {.open = "<think>", .close = "</think>", .around = {"<answer>", "</answer>"}},     /* Hunyuan */
     {.open = "<think>", .close = "</think>"},
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "text/turns.h"
 
 #define BAR  "\xEF\xBD\x9C" /* U+FF5C, in DeepSeek's tokens */
 #define MARK "\xE2\x96\x81" /* U+2581 */
@@ -35,6 +36,15 @@ const char *mo_chat_format_name(mo_chat_format format)
     case MO_CHAT_DEEPSEEK3: return "deepseek3";
     case MO_CHAT_DEEPSEEK_R1: return "deepseek-r1";
     case MO_CHAT_HARMONY: return "harmony";
+    case MO_CHAT_MINIMAX: return "minimax-m2";
+    case MO_CHAT_GRANITE: return "granite";
+    case MO_CHAT_DOTS: return "dots1";
+    case MO_CHAT_LING: return "ling";
+    case MO_CHAT_HUNYUAN: return "hunyuan";
+    case MO_CHAT_HUNYUAN_DENSE: return "hunyuan-dense";
+    case MO_CHAT_GLM4: return "glm4";
+    case MO_CHAT_ERNIE: return "ernie";
+    case MO_CHAT_PHI3: return "phi3";
     }
     return "none";
 }
@@ -82,11 +92,17 @@ static mo_chat_format by_template(const char *t)
     if (has(t, "<start_of_turn>")) {
         return MO_CHAT_GEMMA;
     }
-    if (has(t, "[gMASK]")) {
+    if (has(t, "[gMASK]") && has(t, "think>")) {
         return has(prompt_part(t), "'</think>'") ? MO_CHAT_GLM47 : MO_CHAT_GLM45;
     }
     if (has(t, DEEPSEEK_ASSISTANT)) {
         return has(prompt_part(t), "<think>") ? MO_CHAT_DEEPSEEK_R1 : MO_CHAT_DEEPSEEK3;
+    }
+    for (int i = 0; mo_turns_at(i); i++) {
+        const char *const *mark = mo_turns_at(i)->mark;
+        if (has(t, mark[0]) && (!mark[1] || has(t, mark[1]))) {
+            return mo_turns_at(i)->format;
+        }
     }
     return has(t, "[INST]") ? MO_CHAT_MIXTRAL : MO_CHAT_NONE;
 }
@@ -117,11 +133,17 @@ static mo_chat_format by_tokens(const mo_tokenizer *t, const char *architecture)
     if (known(t, "<start_of_turn>")) {
         return MO_CHAT_GEMMA;
     }
-    if (known(t, "[gMASK]") && known(t, "<|assistant|>")) {
+    if (known(t, "[gMASK]") && known(t, "<|assistant|>") && strcmp(architecture, "glm4") != 0) {
         return !strcmp(architecture, "deepseek2") ? MO_CHAT_GLM47 : MO_CHAT_GLM45;
     }
     if (known(t, DEEPSEEK_ASSISTANT)) {
         return MO_CHAT_DEEPSEEK3;
+    }
+    for (int i = 0; mo_turns_at(i); i++) {
+        const char *const *mark = mo_turns_at(i)->mark;
+        if (known(t, mark[0]) && (!mark[1] || known(t, mark[1]))) {
+            return mo_turns_at(i)->format;
+        }
     }
     return known(t, "[INST]") ? MO_CHAT_MIXTRAL : MO_CHAT_NONE;
 }
@@ -134,11 +156,20 @@ static mo_chat_format by_architecture(const char *architecture)
         const char *name;
         mo_chat_format format;
     } table[] = {
-        {"gpt-oss", MO_CHAT_HARMONY},  {"gemma4", MO_CHAT_GEMMA4},  {"gemma", MO_CHAT_GEMMA},
-        {"gemma2", MO_CHAT_GEMMA},     {"gemma3", MO_CHAT_GEMMA},   {"glm4moe", MO_CHAT_GLM45},
-        {"qwen2moe", MO_CHAT_CHATML},  {"qwen3", MO_CHAT_QWEN3},    {"qwen3moe", MO_CHAT_QWEN3},
-        {"qwen3next", MO_CHAT_CHATML}, {"qwen35", MO_CHAT_QWEN35},  {"qwen35moe", MO_CHAT_QWEN35},
-        {"lfm2", MO_CHAT_CHATML},      {"lfm2moe", MO_CHAT_CHATML}, {"deepseek2", MO_CHAT_DEEPSEEK3},
+        {"gpt-oss", MO_CHAT_HARMONY},     {"gemma4", MO_CHAT_GEMMA4},
+        {"gemma", MO_CHAT_GEMMA},         {"gemma2", MO_CHAT_GEMMA},
+        {"gemma3", MO_CHAT_GEMMA},        {"glm4moe", MO_CHAT_GLM45},
+        {"qwen2moe", MO_CHAT_CHATML},     {"qwen3", MO_CHAT_QWEN3},
+        {"qwen3moe", MO_CHAT_QWEN3},      {"qwen3next", MO_CHAT_CHATML},
+        {"qwen35", MO_CHAT_QWEN35},       {"qwen35moe", MO_CHAT_QWEN35},
+        {"lfm2", MO_CHAT_CHATML},         {"lfm2moe", MO_CHAT_CHATML},
+        {"deepseek2", MO_CHAT_DEEPSEEK3}, {"qwen2", MO_CHAT_CHATML},
+        {"minimax-m2", MO_CHAT_MINIMAX},  {"granite", MO_CHAT_GRANITE},
+        {"dots1", MO_CHAT_DOTS},          {"granitemoe", MO_CHAT_GRANITE},
+        {"bailingmoe2", MO_CHAT_LING},    {"glm4", MO_CHAT_GLM4},
+        {"hunyuan-moe", MO_CHAT_HUNYUAN}, {"ernie4_5", MO_CHAT_ERNIE},
+        {"phimoe", MO_CHAT_PHI3},         {"ernie4_5-moe", MO_CHAT_ERNIE},
+        {"phi3", MO_CHAT_PHI3},           {"hunyuan-dense", MO_CHAT_HUNYUAN_DENSE},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!strcmp(table[i].name, architecture)) {
@@ -523,6 +554,27 @@ static void deepseek3(writer *w, const conversation *c)
     }
 }
 
+/* Formats that are nothing but marks. Thoughts of earlier answers are left out. */
+static void turns(writer *w, const conversation *c)
+{
+    const mo_turns *marks = mo_turns_of(c->format);
+    put(w, marks->begin);
+    if (marks->default_system && !system_of(c)) {
+        put(w, marks->open[MO_CHAT_SYSTEM]);
+        put(w, marks->default_system);
+        put(w, marks->close[MO_CHAT_SYSTEM]);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        const mo_chat_message *m = &c->messages[i];
+        put(w, marks->open[m->role]);
+        put_text(w, m->role == MO_CHAT_ASSISTANT ? answer_of(content_of(m)) : text_of(content_of(m)));
+        put(w, marks->close[m->role]);
+    }
+    if (!c->options->no_prompt) {
+        put(w, marks->prompt);
+    }
+}
+
 static void harmony(writer *w, const conversation *c)
 {
     const char *system = system_of(c);
@@ -616,8 +668,10 @@ mo_status mo_chat_render(mo_chat_format format, const mo_chat_message *messages,
     const conversation c = {messages, count, options, format,
                             options->thinking == MO_THINKING_DEFAULT ? thinks_by_itself(format)
                                                                      : options->thinking == MO_THINKING_ON};
-    void (*write)(writer *, const conversation *) =
-        (size_t)format < sizeof writers / sizeof *writers ? writers[format] : NULL;
+    void (*write)(writer *, const conversation *) = mo_turns_of(format) ? turns
+                                                    : (size_t)format < sizeof writers / sizeof *writers
+                                                        ? writers[format]
+                                                        : NULL;
     writer w = {0};
     *text = NULL;
     if (!write) {

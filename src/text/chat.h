@@ -24,6 +24,16 @@ typedef enum mo_chat_format {
     MO_CHAT_DEEPSEEK3,   /* V3 */
     MO_CHAT_DEEPSEEK_R1, /* V3's, always thinking */
     MO_CHAT_HARMONY,     /* gpt-oss */
+    /* Marks around every message (turns.h): */
+    MO_CHAT_MINIMAX, /* M2 */
+    MO_CHAT_GRANITE, /* 3 and 4 */
+    MO_CHAT_DOTS,
+    MO_CHAT_LING,    /* Ling and Ring 2.0 */
+    MO_CHAT_HUNYUAN, /* A13B */
+    MO_CHAT_HUNYUAN_DENSE,
+    MO_CHAT_GLM4, /* the dense ones */
+    MO_CHAT_ERNIE,
+    MO_CHAT_PHI3, /* 3, 3.5 and 4 mini */
 } mo_chat_format;
 
 typedef enum mo_chat_role { MO_CHAT_SYSTEM, MO_CHAT_USER, MO_CHAT_ASSISTANT } mo_chat_role;
