@@ -845,6 +845,13 @@ static void test_summary(void **state)
     assert_int_equal(values, s.parameters);
     summary_of(moe_model(E + 1), MO_EFORMAT); /* slices for another number of experts */
     summary_of(moe_model(1), MO_EFORMAT);     /* more used than there are */
+    mo_gguf_writer *keyless =
+        mo_gguf_writer_create(0); /* a family that we do not know, with keys of its own */
+    mo_gguf_put_string(keyless, "general.architecture", "unheard-of");
+    mo_gguf_put_tensor(keyless, "blk.0.ffn_up_exps.weight", MO_F32, 3, (int64_t[]){D, F, E});
+    mo_gguf_put_tensor(keyless, "blk.0.ffn_up.7.weight", MO_F32, 2, (int64_t[]){D, F});
+    s = summary_of(keyless, MO_OK);
+    assert_int_equal(s.token_other_bytes, 4 * D * F * (E + 1));
 }
 
 /* The older layout: one tensor per matrix of an expert, perhaps of different types. */

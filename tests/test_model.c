@@ -21,6 +21,7 @@
 #include "gguf/write.h"
 #include "gguf_file.h"
 #include "model/load.h"
+#include "model/nearest.h"
 #include "numeric/block.h"
 #include "synth/shapes.h"
 
@@ -988,8 +989,10 @@ static void expect_key(const char *model, const char *key, const char *text, int
 static void test_keys(void **state)
 {
     (void)state;
-    expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "qwen35moe");
+    expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "README");
     expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
+    expect_key("llama31", "general.architecture", "qwen3vlmoe", 0, MO_EUNSUPPORTED,
+               "nearest it runs is qwen3moe");
     expect_key("llama31", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
     expect_key("llama31", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
     expect_key("llama31", "llama.block_count", NULL, 0, MO_EFORMAT, "llama.block_count");
@@ -1168,6 +1171,14 @@ static void test_list(void **state)
     }
     assert_true(count > 10);
     assert_null(mo_family_find("glm"));
+    static const char *const unknown[][2] = {{"qwen3vlmoe", "qwen3moe"}, {"qwen3vl", "qwen3"},
+                                             {"gemma3n", "gemma3"},      {"mistral3", "llama"},
+                                             {"phi2", "phi3"},           {"bailingmoe", "bailingmoe2"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        assert_string_equal(mo_family_nearest(unknown[i][0]), unknown[i][1]);
+    }
+    assert_null(mo_family_nearest("t5"));
+    assert_null(mo_family_nearest(""));
     assert_null(mo_family_at(-1));
 }
 

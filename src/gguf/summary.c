@@ -307,7 +307,12 @@ static mo_status add_tensor(sums *s, const mo_gguf_tensor *t)
     s->format_tensors[t->format->type]++;
     s->format_values[t->format->type] += t->values;
     s->format_bytes[t->format->type] += t->bytes;
-    switch (mo_tensor_role_of(t->name, out->layers, &layer)) {
+    mo_tensor_role role = mo_tensor_role_of(t->name, out->layers, &layer);
+    if ((role == MO_ROLE_EXPERTS || role == MO_ROLE_EXPERT) && out->experts == 0) {
+        role =
+            MO_ROLE_OTHER; /* a file of an unknown family may call its experts by other keys: it can be looked at */
+    }
+    switch (role) {
     case MO_ROLE_EXPERTS: return add_experts(s, t, layer);
     case MO_ROLE_EXPERT: return add_expert(s, t, layer);
     case MO_ROLE_OUTPUT: out->token_output_bytes += t->bytes; break;

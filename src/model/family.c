@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/nearest.h"
 
 /* The one place where a family is registered. */
 /* clang-format off */
@@ -58,7 +59,6 @@ const mo_family *mo_family_find(const char *architecture)
 static const mo_family *family_of(mo_binder *b)
 {
     const char *architecture = "";
-    char known[512] = "";
     if (b->status == MO_OK) {
         b->status = mo_gguf_string(b->gguf, "general.architecture", &architecture, b->err);
     }
@@ -66,14 +66,13 @@ static const mo_family *family_of(mo_binder *b)
     if (family || b->status != MO_OK) {
         return family;
     }
-    for (int i = 0; mo_family_at(i); i++) {
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", mo_family_at(i)->architecture);
-    }
-    mo_bind_fail(b, MO_EUNSUPPORTED,
-                 "%s: the architecture \"%.60s\" is not one this version runs; it runs %s, so choose a model "
-                 "of those or a newer version",
-                 mo_gguf_part_path(b->gguf, 0), architecture, known);
+    const char *nearest = mo_family_nearest(architecture);
+    mo_bind_fail(
+        b, MO_EUNSUPPORTED,
+        "%s: the architecture \"%.60s\" is not one this version runs%s%s%s; choose a model of one of the "
+        "families that the README lists, or a newer version",
+        mo_gguf_part_path(b->gguf, 0), architecture, nearest ? " (the nearest it runs is " : "",
+        nearest ? nearest : "", nearest ? ")" : "");
     return NULL;
 }
 

@@ -1,5 +1,7 @@
 #include "text/turns.h"
 
+#include <stddef.h>
+
 #define BAR  "\xEF\xBD\x9C" /* U+FF5C */
 #define MARK "\xE2\x96\x81" /* U+2581 */
 

@@ -2,7 +2,7 @@
 #ifndef MO_TEXT_TURNS_H
 #define MO_TEXT_TURNS_H
 
-#include "text/chat.h"
+#include "text/chat_format.h"
 
 typedef struct mo_turns {
     mo_chat_format format;
