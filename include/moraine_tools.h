@@ -581,6 +581,22 @@ MO_API mo_status mo_replay_chart(const mo_replay_point *points, int count, const
 /* A chart (SVG) of how often each expert of each layer was picked. */
 MO_API mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err);
 
+/* A chart (SVG) of amounts, as of a plan's bytes: a bar for each, one below the other, made of pieces. Pieces of one label have one
+ * colour, and where there are several labels a key tells them. */
+typedef struct mo_bar_piece {
+    const char *label;
+    double amount; /* 0: left out */
+} mo_bar_piece;
+typedef struct mo_bar {
+    const char *label, *note; /* above it, at its left and right; note may be NULL */
+    const mo_bar_piece *pieces;
+    int count;
+    double limit; /* drawn as a frame; 0: none */
+    double scale; /* what the whole width means; 0: the largest sum or limit of those without one */
+} mo_bar;
+MO_API mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path,
+                              mo_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -978,6 +978,17 @@ static void test_probe(void **state)
     shell("rm moraine/rates.json");
 }
 
+static void test_plans_and_speeds_are_drawn(void **state)
+{
+    (void)state;
+    assert_int_equal(run("plan " PEBBLE " --device sim --vram 28M --ram 50M --svg plan.svg --json"), 0);
+    shell("grep -q '<svg' plan.svg && grep -q 'VRAM (simulated' plan.svg && grep -q 'tokens/s expected' "
+          "plan.svg");
+    assert_int_equal(run("bench " PEBBLE " --rounds 1 --prefill 8 --decode 4 --svg bench.svg"), 0);
+    shell("grep -q 'prompt of 8 tokens' bench.svg && grep -q 'answer of 4 tokens' bench.svg");
+    expect_failure("bench " PEBBLE " --parallel 2 --svg x.svg", 2, "--svg draws the speeds of one sequence");
+}
+
 static void test_trace_and_replay(void **state)
 {
     (void)state;
@@ -1167,6 +1178,7 @@ int main(void)
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_plan_device),
         cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_plans_and_speeds_are_drawn),
         cmocka_unit_test(test_trace_and_replay),
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_wrong_tiers),

@@ -494,6 +494,8 @@ static void what_the_files_settle(void **state)
         {"run -q -f /dev/zero", "larger than 256 MiB"},
         {"eval --text long --save-logits astray",
          "--save-logits astray: is a link to a file that is not there"},
+        {"plan --svg nodir/x", "--svg nodir/x: its directory"},
+        {"bench --svg nodir/x", "--svg nodir/x: its directory"},
         {"replay short.trace --svg nodir/x", "--svg nodir/x: its directory"},
         {"replay short.trace --heat nodir/x", "--heat nodir/x: its directory"},
         {"replay short.trace --rates nodir/x", "--rates nodir/x"},

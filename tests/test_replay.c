@@ -578,6 +578,32 @@ static void charts(void **state)
     unlink(path);
 }
 
+static void bars(void **state)
+{
+    (void)state;
+    const char *path = in_folder("b.svg");
+    const mo_bar_piece ram[] = {{"experts", 6.0}, {"cores", 2.0}, {"none", 0.0}}, disk[] = {{"experts", 4.0}};
+    const mo_bar two[] = {{.label = "RAM", .note = "8 of 10", .pieces = ram, .count = 3, .limit = 10.0},
+                          {.label = "<disk>", .pieces = disk, .count = 1}};
+    size_t bytes;
+    assert_int_equal(mo_bar_chart(two, 2, "plan", path, &err), MO_OK);
+    char *text = (char *)read_all(path, &bytes);
+    assert_string_equal(text + bytes - 7, "</svg>\n");
+    assert_non_null(strstr(text, "prefers-color-scheme"));
+    assert_non_null(strstr(text, "@media print"));
+    assert_non_null(strstr(text, "&lt;disk&gt;"));
+    assert_non_null(strstr(text, "width=\"407.00\"")); /* 6 of 10 of 680 points, less the gap */
+    assert_non_null(strstr(text, ">cores</text>"));
+    assert_null(strstr(text, "none</"));
+    free(text);
+    const mo_bar_piece wrong[] = {{"x", -1.0}};
+    const mo_bar bad = {.label = "", .pieces = wrong, .count = 1}, empty = {.label = "nothing"};
+    assert_int_equal(mo_bar_chart(&bad, 1, "", path, &err), MO_EINVAL);
+    assert_int_equal(mo_bar_chart(&bad, 0, "", path, &err), MO_EINVAL);
+    assert_int_equal(mo_bar_chart(&empty, 1, "", path, &err), MO_OK);
+    unlink(path);
+}
+
 /* ---- The default's promise ---------------------------------------------------------------------- */
 
 static double answers(const mo_trace *t, const mo_policy *policy, int percent)
@@ -635,12 +661,19 @@ static void promise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),      cmocka_unit_test(nothing_recorded),
-        cmocka_unit_test(damaged),         cmocka_unit_test(forged),
-        cmocka_unit_test(disk_full),       cmocka_unit_test(out_of_memory),
-        cmocka_unit_test(optimum),         cmocka_unit_test(least_recently_used),
-        cmocka_unit_test(too_few_and_all), cmocka_unit_test(phases),
-        cmocka_unit_test(cutting),         cmocka_unit_test(charts),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(nothing_recorded),
+        cmocka_unit_test(damaged),
+        cmocka_unit_test(forged),
+        cmocka_unit_test(disk_full),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(optimum),
+        cmocka_unit_test(least_recently_used),
+        cmocka_unit_test(too_few_and_all),
+        cmocka_unit_test(phases),
+        cmocka_unit_test(cutting),
+        cmocka_unit_test(charts),
+        cmocka_unit_test(bars),
         cmocka_unit_test(promise),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);

@@ -221,7 +221,47 @@ static void print_table(const speeds *s)
     cli_lanes_print(&s->lanes);
 }
 
-static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, bool json)
+/* The speeds as a picture, that of answers beside what memory allows. */
+static bool draw(const speeds *s, const char *svg)
+{
+    const double limit = s->read_gbps > 0.0 ? s->read_gbps * 1e9 / (double)s->info.bytes_per_token : 0.0;
+    const mo_bar_piece prefill = {"median", s->prefill_tps}, decode = {"median", s->decode_tps};
+    mo_bar bars[2];
+    char labels[2][64], notes[2][96], title[320];
+    int count = 0;
+    mo_error err;
+    if (s->prefill) {
+        snprintf(labels[count], sizeof labels[count], "prompt of %" PRId64 " tokens", s->prefill);
+        snprintf(notes[count], sizeof notes[count], "%.1f tokens/s, best %.1f", s->prefill_tps,
+                 s->prefill_best);
+        bars[count] = (mo_bar){labels[count], notes[count], &prefill, 1, s->prefill_best, s->prefill_best};
+        count++;
+    }
+    if (s->decode) {
+        snprintf(labels[count], sizeof labels[count], "answer of %" PRId64 " tokens", s->decode);
+        snprintf(notes[count], sizeof notes[count],
+                 limit > 0.0 ? "%.1f tokens/s of %.1f that memory allows" : "%.1f tokens/s, best %.1f",
+                 s->decode_tps, limit > 0.0 ? limit : s->decode_best);
+        bars[count] = (mo_bar){labels[count],
+                               notes[count],
+                               &decode,
+                               1,
+                               limit > 0.0 ? limit : s->decode_best,
+                               limit > 0.0 ? limit : s->decode_best};
+        count++;
+    }
+    const char *slash = strrchr(s->info.path, '/');
+    snprintf(title, sizeof title, "%.200s, %s, %d threads", slash ? slash + 1 : s->info.path, s->info.isa,
+             s->info.threads);
+    if (mo_bar_chart(bars, count, title, svg, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+        return false;
+    }
+    return true;
+}
+
+static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, const char *svg,
+                 bool json)
 {
     mo_kv_type kv;
     mo_error err;
@@ -262,6 +302,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
         } else {
             print_table(s);
         }
+        code = svg && !draw(s, svg) ? CLI_FAILED : code;
     }
     free(tokens);
     cli_lanes_drop(&s->lanes);
@@ -383,7 +424,7 @@ int cli_bench(int argc, char **argv)
 {
     cli_loading l = CLI_LOADING_DEFAULT;
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
-    const char *text = NULL, *synthetic = NULL;
+    const char *text = NULL, *synthetic = NULL, *svg = NULL;
     int64_t layers = 0, parallel = 0;
     bool json = false;
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
@@ -408,6 +449,7 @@ int cli_bench(int argc, char **argv)
          &synthetic, 0, 0},
         {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only so many layers", &layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "draw the speeds of one sequence", &svg, 0, 0},
         CLI_LOADING_OPTIONS(l),
         CLI_LEARNING_OPTIONS(l.learning),
     };
@@ -437,6 +479,14 @@ int cli_bench(int argc, char **argv)
         fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both\n");
         return CLI_USAGE;
     }
+    if (svg && (parallel || server.url)) {
+        fprintf(stderr,
+                "moraine bench: --svg draws the speeds of one sequence; leave out --parallel and --server\n");
+        return CLI_USAGE;
+    }
+    if (!cli_check_writable("bench", "--svg", svg)) {
+        return CLI_FAILED;
+    }
     if (!check_lengths(&s, parallel, l.context)) {
         return CLI_USAGE;
     }
@@ -464,5 +514,5 @@ int cli_bench(int argc, char **argv)
             .sequences = parallel, .prompt = s.prefill, .generated = s.decode, .rounds = s.rounds};
         return bench_parallel(path, text, &l, &p, json);
     }
-    return path ? bench(path, text, &l, &s, json) : code;
+    return path ? bench(path, text, &l, &s, svg, json) : code;
 }

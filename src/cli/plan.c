@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "commands.h"
 #include "default_model.h"
 #include "json.h"
@@ -11,6 +12,7 @@
 #include "loading.h"
 #include "messages.h"
 #include "options.h"
+#include "plan_chart.h"
 #include "plan_words.h"
 #include "terminal.h"
 
@@ -267,7 +269,7 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 
 /* ---- Command ---- */
 
-static int make_plan(const char *path, const mo_plan_options *ask, const char *kv, bool json)
+static int make_plan(const char *path, const mo_plan_options *ask, const char *kv, const char *svg, bool json)
 {
     mo_error err;
     mo_plan_report report;
@@ -279,12 +281,16 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
     cli_name_options(report.why, sizeof report.why);
     cli_name_options(report.device.why, sizeof report.device.why);
     cli_name_options(report.device.lane, sizeof report.device.lane);
+    if (svg && !cli_plan_chart(path, &report, svg)) {
+        return CLI_FAILED;
+    }
     return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
 }
 
 int cli_plan(int argc, char **argv)
 {
     bool json = false;
+    const char *svg = NULL;
     uint64_t ram = RAM_NOT_GIVEN;
     cli_loading l = CLI_LOADING_DEFAULT;
     mo_plan_options ask = {.size = sizeof(mo_plan_options),
@@ -308,6 +314,7 @@ int cli_plan(int argc, char **argv)
          &ask.cpu_moe, 0, 0},
         CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "draw what is where", &svg, 0, 0},
     };
     const cli_usage usage = {
         .command = "plan",
@@ -333,6 +340,9 @@ int cli_plan(int argc, char **argv)
         !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, &ask.postfetch)) {
         return CLI_USAGE;
     }
+    if (!cli_check_writable("plan", "--svg", svg)) {
+        return CLI_FAILED;
+    }
     const char *path = cli_model_path("plan", argv[first], json, &code);
     if (!path) {
         return code;
@@ -340,5 +350,5 @@ int cli_plan(int argc, char **argv)
     ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
     ask.context = l.context;
     ask.batch = l.batch;
-    return make_plan(path, &ask, l.kv, json);
+    return make_plan(path, &ask, l.kv, svg, json);
 }

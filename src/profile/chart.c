@@ -7,85 +7,10 @@
 #include <string.h>
 
 #include "base/growing.h"
-#include "base/output.h"
 #include "base/status.h"
+#include "profile/drawing.h"
 
 enum { SERIES_LIMIT = 16 };
-
-/* ---- Text of a chart ---------------------------------------------------------------------------- */
-
-typedef struct drawing {
-    FILE *out; /* into memory */
-    char *text;
-    size_t bytes;
-} drawing;
-
-static mo_status begin(drawing *d, const char *path, int width, int height, mo_error *err)
-{
-    *d = (drawing){0};
-    d->out = open_memstream(&d->text, &d->bytes);
-    if (!d->out) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
-    }
-    /* Colours that keep their distance from white and from black, and for people who see few colours. */
-    fprintf(
-        d->out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-        "font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
-        "<style>\n"
-        "svg { color: #1b1f24; background: #ffffff }\n"
-        "@media (prefers-color-scheme: dark) { svg { color: #e4e7eb; background: #14171a } }\n"
-        "text { fill: currentColor } .title { font-size: 16px; font-weight: 600 }\n"
-        ".faint { stroke: currentColor; stroke-opacity: 0.18 } .axis { stroke: currentColor }\n"
-        ".line { fill: none; stroke-width: 2.5; stroke-linejoin: round } .dashed { stroke-dasharray: 6 5 }\n"
-        "</style>\n",
-        width, height, width, height);
-    return MO_OK;
-}
-
-/* Text inside an element: the few characters that mean something to XML are written out; control characters,
- * which it cannot hold, become blanks. */
-static void put_text(drawing *d, const char *text)
-{
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", d->out); break;
-        case '>': fputs("&gt;", d->out); break;
-        case '&': fputs("&amp;", d->out); break;
-        case '"': fputs("&quot;", d->out); break;
-        default: fputc((unsigned char)*text < ' ' ? ' ' : *text, d->out); break;
-        }
-    }
-}
-
-static void put_label(drawing *d, double x, double y, const char *anchor, const char *class, const char *text)
-{
-    fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"%s%s%s>", x, y, anchor,
-            class ? " class=\"" : "", class ? class : "", class ? "\"" : "");
-    put_text(d, text);
-    fputs("</text>\n", d->out);
-}
-
-static mo_status finish(drawing *d, const char *path, mo_error *err)
-{
-    mo_output *o = NULL;
-    fputs("</svg>\n", d->out);
-    const bool written = !ferror(d->out);
-    if (fclose(d->out) != 0 || !written) {
-        free(d->text);
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
-    }
-    mo_status status = mo_output_create(path, d->bytes, &o, err);
-    if (status == MO_OK) {
-        status = mo_output_append(o, d->text, d->bytes, err);
-    }
-    free(d->text);
-    if (status != MO_OK) {
-        mo_output_abort(o);
-        return status;
-    }
-    return mo_output_commit(o, err);
-}
 
 /* ---- Hit rate against budget -------------------------------------------------------------------- */
 
@@ -124,7 +49,7 @@ static double place_y(double rate)
     return TOP + HIGH * (1.0 - rate);
 }
 
-static void draw_axes(drawing *d, double end)
+static void draw_axes(mo_drawing *d, double end)
 {
     char text[32];
     for (int i = 0; i <= 10; i += 2) {
@@ -132,7 +57,7 @@ static void draw_axes(drawing *d, double end)
         fprintf(d->out, "<line class=\"faint\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
                 LEFT + WIDE, y);
         snprintf(text, sizeof text, "%d %%", 10 * i);
-        put_label(d, LEFT - 8, y + 4, "end", NULL, text);
+        mo_drawing_label(d, LEFT - 8, y + 4, "end", NULL, text);
     }
     const double step = end > 0.55 ? 0.2 : end > 0.25 ? 0.1 : end > 0.1 ? 0.05 : end / 4.0;
     for (double share = 0.0; share < end + step / 100.0; share += step) {
@@ -140,14 +65,15 @@ static void draw_axes(drawing *d, double end)
         fprintf(d->out, "<line class=\"faint\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x, TOP, x,
                 TOP + HIGH);
         snprintf(text, sizeof text, "%.3g %%", 100.0 * share);
-        put_label(d, x, TOP + HIGH + 20, "middle", NULL, text);
+        mo_drawing_label(d, x, TOP + HIGH + 20, "middle", NULL, text);
     }
     fprintf(d->out, "<path class=\"axis\" fill=\"none\" d=\"M%d %dv%dh%d\"/>\n", LEFT, TOP, HIGH, WIDE);
-    put_label(d, LEFT + WIDE / 2.0, TOP + HIGH + 44, "middle", NULL, "budget, share of all experts' bytes");
-    put_label(d, LEFT, TOP - 10, "start", NULL, "hit rate");
+    mo_drawing_label(d, LEFT + WIDE / 2.0, TOP + HIGH + 44, "middle", NULL,
+                     "budget, share of all experts' bytes");
+    mo_drawing_label(d, LEFT, TOP - 10, "start", NULL, "hit rate");
 }
 
-static void draw_series(drawing *d, const mo_replay_point *points, int count, const char *name, int number,
+static void draw_series(mo_drawing *d, const mo_replay_point *points, int count, const char *name, int number,
                         double end)
 {
     const char *colour =
@@ -165,14 +91,14 @@ static void draw_series(drawing *d, const mo_replay_point *points, int count, co
         if (strcmp(points[i].policy, name) == 0) {
             fprintf(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>",
                     place_x(points[i].budget_share, end), place_y(points[i].hit_rate), colour);
-            put_text(d, name);
+            mo_drawing_text(d, name);
             fprintf(d->out, ": %.1f %% at %.3g %%</title></circle>\n", 100.0 * points[i].hit_rate,
                     100.0 * points[i].budget_share);
         }
     }
     fprintf(d->out, "<path class=\"%s\" stroke=\"%s\" d=\"M%d %.1fh24\"/>\n", class, colour, LEFT + WIDE + 20,
             y);
-    put_label(d, LEFT + WIDE + 52, y + 4, "start", NULL, name);
+    mo_drawing_label(d, LEFT + WIDE + 52, y + 4, "start", NULL, name);
 }
 
 mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title, const char *path,
@@ -181,7 +107,7 @@ mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *
     MO_OWN_ERROR(err)
     const char *series[SERIES_LIMIT];
     double end = 0.0;
-    drawing d;
+    mo_drawing d;
     for (int i = 0; i < count; i++) {
         if (!(points[i].budget_share > 0.0 && points[i].budget_share <= 1.0 && points[i].hit_rate >= 0.0 &&
               points[i].hit_rate <= 1.0)) {
@@ -192,17 +118,17 @@ mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *
     if (count < 1) {
         return mo_fail(err, MO_EINVAL, "a chart needs at least one result");
     }
-    const mo_status status = begin(&d, path, LEFT + WIDE + LEGEND, TOP + HIGH + BELOW, err);
+    const mo_status status = mo_drawing_begin(&d, path, LEFT + WIDE + LEGEND, TOP + HIGH + BELOW, err);
     if (status != MO_OK) {
         return status;
     }
-    put_label(&d, LEFT, 24, "start", "title", title);
+    mo_drawing_label(&d, LEFT, 24, "start", "title", title);
     draw_axes(&d, end);
     const int found = find_series(points, count, series);
     for (int i = 0; i < found; i++) {
         draw_series(&d, points, count, series[i], i, end);
     }
-    return finish(&d, path, err);
+    return mo_drawing_finish(&d, path, err);
 }
 
 /* ---- Picks by layer and expert ------------------------------------------------------------------ */
@@ -235,7 +161,7 @@ static double even_picks(const heat *h, int layer)
 }
 
 /* All cells of a level are one path; neighbours are one rectangle. */
-static void draw_level(drawing *d, const heat *h, int level)
+static void draw_level(mo_drawing *d, const heat *h, int level)
 {
     const int experts = h->shape->experts;
     fprintf(d->out, "<path fill=\"#d1495b\" fill-opacity=\"%.2f\" d=\"", (double)level / LEVELS);
@@ -257,22 +183,22 @@ static void draw_level(drawing *d, const heat *h, int level)
     fputs("\"/>\n", d->out);
 }
 
-static void draw_heat_labels(drawing *d, const heat *h, const char *title)
+static void draw_heat_labels(mo_drawing *d, const heat *h, const char *title)
 {
     const mo_trace_shape *s = h->shape;
     const double wide = s->experts * h->cell_wide, high = s->layers * h->cell_high;
     const int every = (int)ceil(16.0 / h->cell_high), step = (s->experts + 7) / 8;
     char text[32];
-    put_label(d, LEFT, 24, "start", "title", title);
+    mo_drawing_label(d, LEFT, 24, "start", "title", title);
     for (int i = 0; i < s->layers; i += every) {
         snprintf(text, sizeof text, "%d", s->layer[i]);
-        put_label(d, LEFT - 8, TOP + (i + 0.5) * h->cell_high + 4, "end", NULL, text);
+        mo_drawing_label(d, LEFT - 8, TOP + (i + 0.5) * h->cell_high + 4, "end", NULL, text);
     }
     for (int e = 0; e < s->experts; e += step) {
         snprintf(text, sizeof text, "%d", e);
-        put_label(d, LEFT + (e + 0.5) * h->cell_wide, TOP + high + 18, "middle", NULL, text);
+        mo_drawing_label(d, LEFT + (e + 0.5) * h->cell_wide, TOP + high + 18, "middle", NULL, text);
     }
-    put_label(d, LEFT, TOP - 10, "start", NULL, "layer (down), expert (across)");
+    mo_drawing_label(d, LEFT, TOP - 10, "start", NULL, "layer (down), expert (across)");
     fprintf(d->out,
             "<rect class=\"faint\" fill=\"none\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%.1f\"/>\n", LEFT,
             TOP, wide, high);
@@ -284,9 +210,9 @@ static void draw_heat_labels(drawing *d, const heat *h, const char *title)
             "height=\"12\"/>\n",
             (double)i / LEVELS, LEFT + 60 + 18 * i, y);
     }
-    put_label(d, LEFT, y + 11, "start", NULL, "never");
-    put_label(d, LEFT + 66 + 18 * (LEVELS + 1), y + 11, "start", NULL,
-              "7 times as often as if all were picked alike, or more");
+    mo_drawing_label(d, LEFT, y + 11, "start", NULL, "never");
+    mo_drawing_label(d, LEFT + 66 + 18 * (LEVELS + 1), y + 11, "start", NULL,
+                     "7 times as often as if all were picked alike, or more");
 }
 
 mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err)
@@ -299,19 +225,19 @@ mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *p
               .cell_wide = fmin(14.0, fmax(1.0, 960.0 / s->experts)),
               .cell_high = fmin(16.0, fmax(4.0, 560.0 / s->layers))};
     const double wide = fmax(s->experts * h.cell_wide, 560.0);
-    drawing d;
+    mo_drawing d;
     if (!picks) {
         return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
     }
     mo_trace_picks(trace, picks);
-    mo_status status =
-        begin(&d, path, (int)(LEFT + wide + 20), (int)(TOP + s->layers * h.cell_high + BELOW), err);
+    mo_status status = mo_drawing_begin(&d, path, (int)(LEFT + wide + 20),
+                                        (int)(TOP + s->layers * h.cell_high + BELOW), err);
     if (status == MO_OK) {
         for (int level = 1; level <= LEVELS; level++) {
             draw_level(&d, &h, level);
         }
         draw_heat_labels(&d, &h, title);
-        status = finish(&d, path, err);
+        status = mo_drawing_finish(&d, path, err);
     }
     free(picks);
     return status;
