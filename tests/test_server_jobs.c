@@ -452,37 +452,6 @@ static void a_budget_of_nothing_lets_no_thought_through(void **state)
     }
 }
 
-static void a_job_can_be_told_that_it_is_enough(void **state)
-{
-    (void)state;
-    mo_model *model = open_model(ORACLE("qwen3moe"), "none", 1);
-    int32_t tokens[20];
-    prompt_of(vocab_of(model), 1, 0, 1, 20, tokens);
-    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
-    client *runs = new_client(), *waits = new_client();
-    srv_job_options o = job_of(runs, tokens, 20, 400);
-    o.progress = true;
-    runs->pause_after = 2;
-    submit(e, runs, &o);
-    o = job_of(waits, tokens, 20, 400);
-    submit(e, waits, &o);
-    wait_events(runs, 2);
-    srv_job_stop(e, waits->job);
-    wait_last(waits);
-    srv_job_stop(e, runs->job);
-    wait_last(runs);
-    assert_int_equal(runs->last, SRV_DONE);
-    assert_int_equal(runs->ends, 1);
-    assert_int_equal(runs->finish[0], SRV_FINISH_END);
-    assert_int_equal(waits->last, SRV_DONE);
-    assert_int_equal(waits->ends, 1);
-    assert_int_equal(waits->count[0], 0);
-    srv_engine_close(e);
-    free_client(runs);
-    free_client(waits);
-    mo_model_close(model);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -497,7 +466,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
-        cmocka_unit_test(a_job_can_be_told_that_it_is_enough),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

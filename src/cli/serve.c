@@ -18,10 +18,12 @@
 #include "pulled.h"
 #include "serve_check.h"
 #include "serve_file.h"
+#include "serve_log.h"
+#include "serve_words.h"
 #include "server/log.h"
 #include "server/serve.h"
 
-enum { OPTIONS_MAX = 120, MODELS_MAX = 256, WORDS_MAX = 512, LIST_MAX = 64 };
+enum { OPTIONS_MAX = 120, MODELS_MAX = 256, LIST_MAX = 64 };
 
 /* Options of one model. */
 typedef struct model_settings {
@@ -203,106 +205,6 @@ static int server_table(serve_settings *s, cli_option *out)
     return sizeof table / sizeof *table;
 }
 
-/* ---- Words: the environment's, then the command's ---- */
-
-/* Names of environment variables that do not follow from the option's. */
-static const struct {
-    const char *variable, *option;
-} variables[] = {
-    {"LLAMA_ARG_N_PARALLEL", "parallel"},
-    {"LLAMA_ARG_BATCH", "batch"},
-    {"LLAMA_ARG_ENDPOINT_METRICS", "metrics"},
-    {"LLAMA_ARG_ENDPOINT_SLOTS", "slots"},
-    {"LLAMA_ARG_NO_ENDPOINT_SLOTS", "no-slots"},
-    {"LLAMA_API_KEY", "api-key"},
-    {"LLAMA_ARG_THINK", "reasoning-format"},
-    {"LLAMA_ARG_THINK_BUDGET", "reasoning-budget"},
-    {"LLAMA_CHAT_TEMPLATE_KWARGS", "chat-template-kwargs"},
-};
-
-static const cli_option *find_option(const cli_option *options, int count, const char *name)
-{
-    for (int i = 0; i < count; i++) {
-        if (strcmp(options[i].name, name) == 0) {
-            return &options[i];
-        }
-    }
-    return NULL;
-}
-
-/* "LLAMA_ARG_CTX_SIZE=..." to "--ctx-size=...". NULL: it is none, or switches a flag off. */
-static char *word_of(const char *variable, const cli_option *options, int count)
-{
-    static const char prefix[] = "LLAMA_ARG_";
-    const char *equals = strchr(variable, '=');
-    char name[64] = "", *word = NULL;
-    if (!equals || equals == variable) {
-        return NULL;
-    }
-    const size_t length = (size_t)(equals - variable);
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        if (strlen(variables[i].variable) == length &&
-            strncmp(variable, variables[i].variable, length) == 0) {
-            snprintf(name, sizeof name, "%s", variables[i].option);
-        }
-    }
-    if (!*name && strncmp(variable, prefix, sizeof prefix - 1) == 0 && length < sizeof name) {
-        for (size_t i = sizeof prefix - 1, n = 0; i < length; i++) {
-            const char c = variable[i];
-            name[n++] = (char)(c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-            name[n] = '\0';
-        }
-    }
-    const cli_option *option = *name ? find_option(options, count, name) : NULL;
-    if (!option) {
-        if (*name) {
-            fprintf(stderr, "moraine serve: note: %.*s has no meaning here\n", (int)length, variable);
-        }
-        return NULL;
-    }
-    const char *value = equals + 1;
-    if (option->kind == CLI_FLAG) {
-        const bool on = strcasecmp(value, "1") == 0 || strcasecmp(value, "true") == 0 ||
-                        strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
-        char opposite[80]; /* "0" switches off what would be on by itself */
-        snprintf(opposite, sizeof opposite, "no-%s", name);
-        if (!on && (!*value || !find_option(options, count, opposite))) {
-            return NULL;
-        }
-        return asprintf(&word, "--%s", on ? name : opposite) > 0 ? word : NULL;
-    }
-    return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
-}
-
-/* Words that getopt would take for something else, or that have a newer name. */
-static char *usual_word(char *word)
-{
-    static char parallel[] = "--parallel", cache[] = "--cache-ram", no_ui[] = "--no-ui";
-    return strcmp(word, "-np") == 0          ? parallel
-           : strcmp(word, "-cram") == 0      ? cache
-           : strcmp(word, "--no-webui") == 0 ? no_ui
-                                             : word;
-}
-
-/* What the command is given: variables first, so that options win. -np and -cram are not what getopt takes them for. */
-static int collect(int argc, char **argv, const cli_option *options, int count, char **words)
-{
-    extern char **environ;
-    int n = 0;
-    words[n++] = argv[0];
-    for (char **variable = environ; *variable && n < WORDS_MAX / 2; variable++) {
-        char *word = word_of(*variable, options, count);
-        if (word) {
-            words[n++] = word;
-        }
-    }
-    for (int i = 1; i < argc && n < WORDS_MAX - 1; i++) {
-        words[n++] = usual_word(argv[i]);
-    }
-    words[n] = NULL;
-    return n;
-}
-
 /* ---- What the options mean ---- */
 
 /* Splits at commas; the words are never freed. NULL: nothing was given. */
@@ -319,39 +221,6 @@ static const char *const *split(const char *text, const char **list)
     }
     list[n] = NULL;
     return text ? list : NULL;
-}
-
-static bool set_log(const serve_settings *s)
-{
-    static const char *const levels[] = {"error", "warning", "info", "debug"};
-    mo_log_level level = MO_LOG_INFO;
-    bool known = !s->log_level;
-    for (int i = 0; i < 4 && s->log_level; i++) {
-        if (strcmp(levels[i], s->log_level) == 0) {
-            level = (mo_log_level)i;
-            known = true;
-        }
-    }
-    if (!known) {
-        fprintf(stderr, "moraine serve: --log-level is error, warning, info or debug, not %s\n",
-                s->log_level);
-        return false;
-    }
-    if (strcmp(s->log_format, "text") != 0 && strcmp(s->log_format, "json") != 0) {
-        fprintf(stderr, "moraine serve: --log-format is text or json, not %s\n", s->log_format);
-        return false;
-    }
-    srv_log_set(strcmp(s->log_format, "json") == 0 ? SRV_LOG_JSON : SRV_LOG_TEXT, level);
-    return true;
-}
-
-static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
-{
-    char said[2048];
-    (void)user;
-    snprintf(said, sizeof said, "%s", text);
-    cli_name_options(said, sizeof said);
-    srv_log(level, subsystem, (srv_field[]){SRV_TEXT_FIELD("message", said), {0}});
 }
 
 static bool is_one_of(const char *option, const char *word, const char *const *words)
@@ -600,14 +469,14 @@ static int check(const serve_settings *s)
                 "moraine serve: --api-prefix begins with a slash and does not end with one, as /llm\n");
         return CLI_USAGE;
     }
-    return set_log(s) ? CLI_OK : CLI_USAGE;
+    return cli_serve_log(s->log_format, s->log_level) ? CLI_OK : CLI_USAGE;
 }
 
 int cli_serve(int argc, char **argv)
 {
     static model_settings m;
     static serve_settings s;
-    static char *words[WORDS_MAX];
+    static char *words[CLI_SERVE_WORDS];
     cli_option options[OPTIONS_MAX];
     m = (model_settings){
         .loading = CLI_LOADING_DEFAULT, .cache_mib = -1, .idle_s = -1, .defaults = srv_defaults_none()};
@@ -644,7 +513,7 @@ int cli_serve(int argc, char **argv)
         .max_arguments = MODELS_MAX,
     };
     int first;
-    const int words_count = collect(argc, argv, options, count, words);
+    const int words_count = cli_serve_words(argc, argv, options, count, words);
     int code = cli_options_parse(&usage, words_count, words, &first);
     if (code >= 0) {
         return code;
@@ -653,7 +522,7 @@ int cli_serve(int argc, char **argv)
     if (code != CLI_OK) {
         return code;
     }
-    mo_log_set(on_log, NULL, MO_LOG_WARN);
+    cli_serve_log_library();
     srv_fault_name_settings(cli_name_options);
     raise_file_limit();
     char *models[MODELS_MAX];

@@ -15,7 +15,7 @@ typedef struct call {
 
 struct srv_calls {
     pthread_mutex_t lock;
-    call places[PLACES]; /* a ring */
+    call places[PLACES]; /* used in turn */
     size_t next, first;  /* counted from the beginning */
     size_t tokens;
 };

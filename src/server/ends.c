@@ -80,23 +80,8 @@ void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
 static bool is_over(void *user, srv_task *task)
 {
     const srv_engine *e = user;
-    return e->closing || atomic_load(&task->enough);
-}
-
-/* Whether it has begun or not. */
-static void end_early(srv_engine *e, srv_task *task)
-{
-    for (int i = 0; i < task->choices; i++) {
-        if (task->slots[i] >= 0 || !task->started) {
-            srv_messages_add(e, &(srv_message){.saying = SRV_SAY_END,
-                                               .task = task,
-                                               .choice = i,
-                                               .at = srv_now(),
-                                               .cached = task->cached,
-                                               .finish = SRV_FINISH_END});
-        }
-    }
-    srv_end_task(e, task, NULL);
+    (void)task;
+    return e->closing;
 }
 
 /* What was cancelled or stopped since the last round; when all is over, also what waits. */
@@ -110,18 +95,12 @@ void srv_end_what_is_over(srv_engine *e)
         if (!task) {
             break;
         }
-        if (atomic_load(&task->enough)) {
-            end_early(e, task);
-        } else {
-            srv_end_task(e, task, &cancelled);
-        }
+        srv_end_task(e, task, &cancelled);
     }
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         if (s->task && atomic_load(&s->task->cancelled)) {
             srv_end_task(e, s->task, &cancelled);
-        } else if (s->task && atomic_load(&s->task->enough)) {
-            end_early(e, s->task);
         } else if (s->task && atomic_load(&s->task->stopped[s->choice])) {
             srv_end_choice(e, s, SRV_FINISH_NONE);
         }

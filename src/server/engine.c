@@ -276,12 +276,12 @@ bool srv_engine_drain(srv_engine *e, double seconds)
 
 void srv_engine_between_steps(srv_engine *e, void (*work)(void *user), void *user)
 {
-    srv_errand errand = {.work = work, .user = user};
+    srv_between work_item = {.work = work, .user = user};
     pthread_mutex_lock(&e->lock);
-    errand.next = e->errands;
-    e->errands = &errand; /* cppcheck-suppress autoVariables ; off the list before it is done */
+    work_item.next = e->between;
+    e->between = &work_item; /* cppcheck-suppress autoVariables ; off the list before it is done */
     srv_engine_wake(e);
-    while (!errand.done) {
+    while (!work_item.done) {
         pthread_cond_wait(&e->ended, &e->lock);
     }
     pthread_mutex_unlock(&e->lock);

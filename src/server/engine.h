@@ -12,12 +12,13 @@
 #include "server/sequence.h"
 #include "server/teller.h"
 
-typedef struct srv_errand {
+/* Work that somebody asked to be done between two steps. */
+typedef struct srv_between {
     void (*work)(void *user);
     void *user;
     bool done;
-    struct srv_errand *next;
-} srv_errand;
+    struct srv_between *next;
+} srv_between;
 
 struct srv_engine {
     /* Written when it is opened: */
@@ -38,13 +39,13 @@ struct srv_engine {
 
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is something to do */
-    pthread_cond_t ended; /* a task or an errand has ended */
+    pthread_cond_t ended; /* a task, or work between steps, has ended */
     /* Under the lock: */
     srv_sequence *sequences; /* [parallel]; see there */
     srv_task *tasks;         /* all, the newest first */
     int task_count;
     srv_queue queue;
-    srv_errand *errands;
+    srv_between *between; /* work that waits for the end of the step */
     uint64_t next_id;
     srv_engine_report counts;
     bool stopping, closing;

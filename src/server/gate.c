@@ -190,11 +190,12 @@ static void answer_preflight(srv_arrival *a, const char *allow)
     a->refused = true;
 }
 
-/* Will the connection end after the answer because the client wishes it? Then nothing is promised. */
+/* Will the connection end after the answer because the client asks for it? Then nothing is promised. */
 static bool wants_close(struct MHD_Connection *connection, const char *version)
 {
-    const char *wish = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Connection");
-    const bool close = wish && strcasestr(wish, "close"), keep = wish && strcasestr(wish, "keep-alive");
+    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Connection");
+    const bool close = header && strcasestr(header, "close"),
+               keep = header && strcasestr(header, "keep-alive");
     return close || (!keep && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
 }
 

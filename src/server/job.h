@@ -132,9 +132,6 @@ srv_verdict srv_job_submit(srv_engine *engine, const srv_job_options *options, u
  * happens when there is no such job any more. */
 void srv_job_cancel(srv_engine *engine, uint64_t job);
 
-/* The job ends as if its answers were complete: SRV_END for each, then SRV_DONE. Any thread, also the sink. */
-void srv_job_stop(srv_engine *engine, uint64_t job);
-
 /* A paused job makes no tokens. It keeps its place, but when others need it, it is cancelled once it has been paused for
  * `stalled_s`. Any thread, also the sink. */
 void srv_job_pause(srv_engine *engine, uint64_t job);

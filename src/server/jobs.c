@@ -164,17 +164,6 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
     }
 }
 
-void srv_job_stop(srv_engine *e, uint64_t job)
-{
-    pthread_mutex_lock(&e->lock);
-    srv_task *task = find(e, job);
-    if (task) {
-        atomic_store(&task->enough, true);
-        srv_engine_wake(e);
-    }
-    pthread_mutex_unlock(&e->lock);
-}
-
 static void set_paused(srv_engine *e, uint64_t job, bool paused)
 {
     pthread_mutex_lock(&e->lock);

@@ -40,7 +40,7 @@ static struct MHD_Daemon *start(srv_http *h, const srv_socket *s)
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->tls_certificate},
         {MHD_OPTION_END, 0, NULL},
     };
-    return MHD_start_daemon(flags, 0, NULL, NULL, srv_passage_on_access, h, MHD_OPTION_EXTERNAL_LOGGER,
+    return MHD_start_daemon(flags, 0, NULL, NULL, srv_dispatch_on_access, h, MHD_OPTION_EXTERNAL_LOGGER,
                             on_error, NULL, MHD_OPTION_LISTEN_SOCKET, s->fd, MHD_OPTION_NOTIFY_CONNECTION,
                             srv_arrival_on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
                             srv_arrival_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, srv_arrival_on_target,

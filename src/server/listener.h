@@ -1,4 +1,4 @@
-/* Listener: what the parts of HTTP share (listener.c, arrival.c, gate.c and passage.c alone): a server's sockets and counters, and a
+/* Listener: what the parts of HTTP share (listener.c, arrival.c, gate.c and dispatch.c alone): a server's sockets and counters, and a
  * request while it is on a connection. All of it runs on the threads of libmicrohttpd, one for each socket. */
 #ifndef SRV_LISTENER_H
 #define SRV_LISTENER_H
@@ -62,10 +62,10 @@ void srv_arrival_refuse(srv_arrival *arrival, srv_fault_kind kind, const char *f
 void srv_gate_check(srv_arrival *arrival, struct MHD_Connection *connection, const char *method,
                     const char *version);
 
-/* ---- passage.c: a request on its way to its handler, and the answer back. A callback of libmicrohttpd ---- */
+/* ---- dispatch.c: a request on its way to its handler, and the answer back. A callback of libmicrohttpd ---- */
 
-enum MHD_Result srv_passage_on_access(void *user, struct MHD_Connection *connection, const char *url,
-                                      const char *method, const char *version, const char *data, size_t *size,
-                                      void **context);
+enum MHD_Result srv_dispatch_on_access(void *user, struct MHD_Connection *connection, const char *url,
+                                       const char *method, const char *version, const char *data,
+                                       size_t *size, void **context);
 
 #endif

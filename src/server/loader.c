@@ -20,13 +20,13 @@ static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
     mo_model_options o = s->loading;
     srv_window w;
     const int64_t cache = s->engine.cache_bytes;
-    const srv_window_wish wish = {.context = s->context,
-                                  .context_all = s->context_all,
-                                  .parallel = s->parallel,
-                                  .kept_bytes = cache < 0    ? 0
-                                                : cache == 0 ? USUAL_CACHE_BYTES
-                                                             : cache};
-    mo_status status = srv_window_choose(model->path, &o, &wish, &w, err);
+    const srv_window_asked asked = {.context = s->context,
+                                    .context_all = s->context_all,
+                                    .parallel = s->parallel,
+                                    .kept_bytes = cache < 0    ? 0
+                                                  : cache == 0 ? USUAL_CACHE_BYTES
+                                                               : cache};
+    mo_status status = srv_window_choose(model->path, &o, &asked, &w, err);
     if (status != MO_OK) {
         return status;
     }

@@ -2,14 +2,14 @@
 #include "server/scheduler.h"
 
 /* What the next step needs of blocks. */
-typedef struct room {
+typedef struct demand {
     srv_engine *engine;
     uint64_t need;
-} room;
+} demand;
 
 static bool has_room(void *user)
 {
-    const room *r = user;
+    const demand *r = user;
     mo_kept_report blocks;
     mo_model_kept(r->engine->model, &blocks, sizeof blocks);
     return blocks.free_bytes >= (int64_t)r->need &&
@@ -24,13 +24,13 @@ void srv_memory_keep(srv_engine *e, srv_sequence *s, int64_t count)
         return; /* it is computed again when it is needed */
     }
     srv_prefix_keep(e->prefix, s->tokens, count, snapshot);
-    srv_prefix_make_room(e->prefix, has_room, &(room){.engine = e});
+    srv_prefix_make_room(e->prefix, has_room, &(demand){.engine = e});
 }
 
 /* Kept sessions may be in memory that those who run need now. */
 void srv_memory_make_room(srv_engine *e, int count)
 {
-    room r = {.engine = e};
+    demand r = {.engine = e};
     srv_prefix_report kept = {0};
     if (e->prefix) {
         srv_prefix_describe(e->prefix, &kept);

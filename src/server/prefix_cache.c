@@ -91,7 +91,7 @@ static srv_node *find(srv_prefix *p, const int32_t *tokens, int64_t length, int6
 {
     int64_t matched;
     srv_node *below;
-    srv_node *at = srv_prefix_walk(p, tokens, length, &matched, &below);
+    srv_node *at = srv_prefix_match(p, tokens, length, &matched, &below);
     srv_node *n = p->options.rewinds && matched > 0 ? srv_node_any_below(below ? below : at) : NULL;
     *usable = matched;
     if (!n) {
@@ -124,7 +124,7 @@ int64_t srv_prefix_common(srv_prefix *p, const int32_t *tokens, int64_t length)
     int64_t matched;
     srv_node *below;
     pthread_mutex_lock(&p->tree);
-    srv_prefix_walk(p, tokens, length, &matched, &below);
+    srv_prefix_match(p, tokens, length, &matched, &below);
     pthread_mutex_unlock(&p->tree);
     return matched;
 }

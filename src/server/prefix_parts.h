@@ -76,8 +76,8 @@ bool srv_node_has_snapshot(const srv_node *node);
 srv_node *srv_node_any_below(srv_node *node);
 /* The deepest node that the tokens begin with. *matched: tokens that are alike, those of the edge to *below included, which
  * they leave within; NULL: they leave at the node. */
-srv_node *srv_prefix_walk(const srv_prefix *prefix, const int32_t *tokens, int64_t count, int64_t *matched,
-                          srv_node **below);
+srv_node *srv_prefix_match(const srv_prefix *prefix, const int32_t *tokens, int64_t count, int64_t *matched,
+                           srv_node **below);
 /* The node of exactly these tokens, made if need be. NULL: no memory. */
 srv_node *srv_prefix_node(srv_prefix *prefix, const int32_t *tokens, int64_t count);
 

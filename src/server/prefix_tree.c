@@ -57,8 +57,8 @@ static int64_t alike_of(const int32_t *a, int64_t a_count, const int32_t *b, int
 
 /* The deepest node that the tokens begin with. *matched: tokens that are alike, those of the edge to *below included, which
  * they leave within; NULL: they leave at the node. */
-srv_node *srv_prefix_walk(const srv_prefix *p, const int32_t *tokens, int64_t count, int64_t *matched,
-                          srv_node **below)
+srv_node *srv_prefix_match(const srv_prefix *p, const int32_t *tokens, int64_t count, int64_t *matched,
+                           srv_node **below)
 {
     const srv_node *at = &p->root;
     *matched = 0;
@@ -162,7 +162,7 @@ srv_node *srv_prefix_node(srv_prefix *p, const int32_t *tokens, int64_t count)
 {
     int64_t matched;
     srv_node *below;
-    srv_node *at = srv_prefix_walk(p, tokens, count, &matched, &below);
+    srv_node *at = srv_prefix_match(p, tokens, count, &matched, &below);
     if (below) {
         at = split(below, matched - at->depth);
     }

@@ -42,16 +42,16 @@ static bool step(srv_engine *e)
 /* ---- The thread ------------------------------------------------------------------------------- */
 
 /* What others asked to be done between steps. */
-static void run_errands(srv_engine *e)
+static void run_between(srv_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    while (e->errands) {
-        srv_errand *errand = e->errands;
-        e->errands = errand->next;
+    while (e->between) {
+        srv_between *work_item = e->between;
+        e->between = work_item->next;
         pthread_mutex_unlock(&e->lock);
-        errand->work(errand->user);
+        work_item->work(work_item->user);
         pthread_mutex_lock(&e->lock);
-        errand->done = true;
+        work_item->done = true;
         pthread_cond_broadcast(&e->ended);
     }
     pthread_mutex_unlock(&e->lock);
@@ -93,12 +93,12 @@ void *srv_scheduler_run(void *engine)
     for (;;) {
         pthread_mutex_lock(&e->lock);
         e->changes_seen = e->changes;
-        const bool closing = e->closing && !e->tasks && !e->errands;
+        const bool closing = e->closing && !e->tasks && !e->between;
         pthread_mutex_unlock(&e->lock);
         if (closing) {
             break;
         }
-        run_errands(e);
+        run_between(e);
         srv_end_what_is_over(e);
         tell_model(e);
         const bool begun = srv_places_give(e) || srv_places_end_stalled(e);

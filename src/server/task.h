@@ -34,7 +34,6 @@ typedef struct srv_task {
     double started;
 
     atomic_bool cancelled; /* set by any thread */
-    atomic_bool enough;    /* the same: it ends with what it has */
     atomic_bool *stopped;  /* [choices] by the teller: a stop string was met */
 
     /* The teller's: */

@@ -14,7 +14,7 @@ typedef struct turn {
 
 struct srv_turns {
     pthread_mutex_t lock;
-    turn places[PLACES]; /* a ring */
+    turn places[PLACES]; /* used in turn */
     uint64_t count;      /* ever added */
 };
 

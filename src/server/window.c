@@ -43,15 +43,15 @@ static mo_status read_made_for(const char *path, int64_t *out, mo_error *err)
 }
 
 /* What the options settle by themselves. */
-static void take_wish(const srv_window_wish *wish, srv_window *out)
+static void take_asked(const srv_window_asked *asked, srv_window *out)
 {
-    out->context = wish->context;
-    out->parallel = wish->parallel;
-    if (wish->context_all && !wish->context) {
-        out->parallel = wish->parallel ? wish->parallel : USUAL_PARALLEL;
-        out->context = wish->context_all / out->parallel > 0 ? wish->context_all / out->parallel : 1;
-    } else if (wish->context_all && !wish->parallel) {
-        const int64_t fit = wish->context_all / wish->context;
+    out->context = asked->context;
+    out->parallel = asked->parallel;
+    if (asked->context_all && !asked->context) {
+        out->parallel = asked->parallel ? asked->parallel : USUAL_PARALLEL;
+        out->context = asked->context_all / out->parallel > 0 ? asked->context_all / out->parallel : 1;
+    } else if (asked->context_all && !asked->parallel) {
+        const int64_t fit = asked->context_all / asked->context;
         out->parallel = fit > 256 ? 256 : fit < 1 ? 1 : (int)fit;
     }
 }
@@ -110,7 +110,7 @@ static void choose_kept(const char *path, const mo_model_options *loading, srv_w
     }
 }
 
-mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_wish *wish,
+mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_asked *asked,
                             srv_window *out, mo_error *err)
 {
     mo_plan_report least;
@@ -120,14 +120,14 @@ mo_status srv_window_choose(const char *path, const mo_model_options *loading, c
         return status;
     }
     const int64_t made_for = out->made_for ? out->made_for : USUAL_CONTEXT;
-    take_wish(wish, out);
+    take_asked(asked, out);
     const bool open = out->context == 0;
     if (open) {
         out->context = made_for < USUAL_CONTEXT ? made_for : USUAL_CONTEXT;
     }
     if (loading->map) { /* nothing is planned: the system has the memory */
         out->parallel = out->parallel ? out->parallel : USUAL_PARALLEL;
-        out->kept_bytes = wish->kept_bytes;
+        out->kept_bytes = asked->kept_bytes;
         return MO_OK;
     }
     status = out->parallel ? plan(path, loading, out, &least, err)
@@ -136,7 +136,7 @@ mo_status srv_window_choose(const char *path, const mo_model_options *loading, c
         choose_context(path, loading, out, made_for, least.tokens_per_second);
     }
     if (status == MO_OK) {
-        choose_kept(path, loading, out, wish->kept_bytes, &least);
+        choose_kept(path, loading, out, asked->kept_bytes, &least);
     }
     return status;
 }

@@ -13,14 +13,14 @@ typedef struct srv_window {
 } srv_window;
 
 /* What was asked for; 0: not said. */
-typedef struct srv_window_wish {
+typedef struct srv_window_asked {
     int64_t context, context_all; /* of one sequence; of all together */
     int parallel;
     int64_t kept_bytes; /* at most */
-} srv_window_wish;
+} srv_window_asked;
 
 /* Only headers are read. */
-mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_wish *wish,
+mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_asked *asked,
                             srv_window *out, mo_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Passage: a request on its way to its handler, and the answer on its way back. */
+/* Dispatch: a request on its way to its handler, and the answer on its way back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,9 +130,9 @@ static bool reads_body(const srv_arrival *a)
     return !a->close && !(expects && strcasecmp(expects, "100-continue") == 0);
 }
 
-enum MHD_Result srv_passage_on_access(void *user, struct MHD_Connection *connection, const char *url,
-                                      const char *method, const char *version, const char *data, size_t *size,
-                                      void **context)
+enum MHD_Result srv_dispatch_on_access(void *user, struct MHD_Connection *connection, const char *url,
+                                       const char *method, const char *version, const char *data,
+                                       size_t *size, void **context)
 {
     srv_arrival *a = *context;
     bool slept;
