@@ -207,7 +207,41 @@ static void draw_attention(mo_op *op)
     op->attend.gated = ONE_OF(0, 1);
     op->attend.kv = kv;
     op->attend.chunks = ONE_OF(1, 2, 17, 128);
+    if (random_below(&seed, 4) == 0) { /* latent rows */
+        op->attend.kv_heads = 1;
+        op->attend.v_len = ONE_OF(32, 512);
+        op->attend.tail = ONE_OF(16, 64);
+        op->attend.k_len = op->attend.v_len + op->attend.tail;
+        op->attend.mixed = acts(op->attend.v_len);
+        op->attend.gated = op->attend.window = 0;
+        op->attend.between = op->attend.tokens;
+    }
     op->attend.scale = 1;
+}
+
+static void draw_latent(mo_op *op)
+{
+    const int heads = ONE_OF(4, 20, 128), tokens = any_tokens();
+    if (op->kind == MO_OP_COLLECT) {
+        const int n = ONE_OF(24, 128, 256);
+        op->collect = (mo_op_collect){
+            .from = place(), .out = acts(heads * n), .tokens = tokens, .heads = heads, .n = n};
+        return;
+    }
+    op->latent = (mo_op_latent){.q = place(),
+                                .k = place(),
+                                .norm = place(),
+                                .rope = place(),
+                                .places = place(),
+                                .plain = acts(ONE_OF(16, 128, 192)),
+                                .query = place(),
+                                .groups = place(),
+                                .data = {place(), place()},
+                                .tokens = tokens,
+                                .heads = heads,
+                                .v_len = ONE_OF(32, 512),
+                                .n_rot = ONE_OF(16, 64),
+                                .kv = ONE_OF(MO_KV_I16, MO_KV_F32, MO_KV_Q8_0)};
 }
 
 static void draw_delta(mo_op *op)
@@ -324,6 +358,8 @@ static void draw(mo_op *op)
     }
     case MO_OP_HEADS:
     case MO_OP_ATTEND: draw_attention(op); break;
+    case MO_OP_LATENT:
+    case MO_OP_COLLECT: draw_latent(op); break;
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: draw_delta(op); break;
     case MO_OP_SHORT_CONV: draw_short_conv(&op->short_conv); break;

@@ -404,6 +404,7 @@ static sessions draw_sessions(int slices, int most, int64_t limit)
 
 typedef struct lengths {
     int heads, kv_heads, k_len, v_len;
+    int tail; /* of latent rows; 0: they are none */
     mo_kv_type kv;
 } lengths;
 
@@ -419,7 +420,8 @@ static void put_codes(const mo_kv_head *kv, int64_t u, bool value, const float *
 /* Blocks in another order than the table's, or in its own. */
 static void make_cache(const sessions *s, const lengths *n, int64_t window, int batch)
 {
-    const mo_kv_shape shape = {.type = n->kv, .heads = n->kv_heads, .k_len = n->k_len, .v_len = n->v_len};
+    const mo_kv_shape shape = {
+        .type = n->kv, .heads = n->kv_heads, .k_len = n->k_len, .v_len = n->v_len, .tail = n->tail};
     const int64_t bytes = mo_kv_block_bytes(shape);
     for (int i = 0; i < s->slice_count; i++) {
         mo_dstate *layer = (mo_dstate *)(uintptr_t)s->slices[i].layers + 1;
@@ -441,12 +443,14 @@ static void make_cache(const sessions *s, const lengths *n, int64_t window, int 
                     x[j] = random_normal(&b.seed);
                 }
                 if (n->kv == MO_KV_I16) {
-                    put_codes(&kv, u, false, x, n->k_len);
+                    put_codes(&kv, u, false, x, n->tail ? n->tail : n->k_len);
                     put_codes(&kv, u, true, x, n->v_len);
                     continue;
                 }
                 mo_kernels_scalar.kv_write(n->kv, x, n->k_len, mo_kv_key(&kv, u));
-                mo_kernels_scalar.kv_write(n->kv, x, n->v_len, mo_kv_value(&kv, u));
+                if (!n->tail) {
+                    mo_kernels_scalar.kv_write(n->kv, x, n->v_len, mo_kv_value(&kv, u));
+                }
             }
         }
         layer->blocks = at(blocks); /* addresses of the emulated device are the host's */
@@ -501,6 +505,92 @@ static void draw_heads(uint64_t draw)
     o->bad = zero_word();
     b.bad = (const uint32_t *)(uintptr_t)o->bad;
     check(&op, draw, "heads");
+}
+
+static lengths draw_latent_lengths(void)
+{
+    lengths n = {.kv_heads = 1, .kv = (mo_kv_type)below(MO_KV_TYPES), .heads = ONE_OF(1, 3, 16, 20)};
+    n.v_len = ONE_OF(32, 64, 24, 512);
+    n.tail = ONE_OF(16, 32, 8, 64);
+    n.k_len = n.v_len + n.tail;
+    return n;
+}
+
+static void draw_latent(uint64_t draw)
+{
+    begin(draw);
+    const lengths n = draw_latent_lengths();
+    const sessions s = draw_sessions(ONE_OF(1, 2), 4, 600);
+    const int plain = ONE_OF(16, 32, 64);
+    make_cache(&s, &n, 0, 4);
+    mo_op op = {.kind = MO_OP_LATENT};
+    mo_op_latent *o = &op.latent;
+    *o = (mo_op_latent){.places = at(s.places),
+                        .tokens = s.tokens,
+                        .layer = 1,
+                        .heads = n.heads,
+                        .v_len = n.v_len,
+                        .n_rot = n.tail,
+                        .kv = (int)n.kv,
+                        .eps = 1e-6f,
+                        .data = {4096, 8192},
+                        .part_bytes = {512, 256}};
+    o->q = floats((int64_t)s.tokens * n.heads * (plain + n.tail));
+    o->k = floats((int64_t)s.tokens * n.k_len);
+    o->norm = floats(n.v_len);
+    o->rope_rows = s.tokens + below(2);
+    o->rope_stride = n.tail / 2 + below(2);
+    o->rope = floats(2 * o->rope_rows * o->rope_stride);
+    o->plain = acts((int64_t)s.tokens * n.heads, plain);
+    o->query = floats((int64_t)s.tokens * n.heads * n.k_len);
+    o->groups = at(take(2 * n.heads * (int64_t)sizeof(mo_dgroup)));
+    o->bad = zero_word();
+    b.bad = (const uint32_t *)(uintptr_t)o->bad;
+    check(&op, draw, "latent");
+}
+
+static void draw_collect(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_COLLECT};
+    mo_op_collect *o = &op.collect;
+    *o = (mo_op_collect){.tokens = ONE_OF(1, 3, 9), .heads = ONE_OF(1, 4, 20), .n = ONE_OF(8, 24, 32, 128)};
+    o->from = floats((int64_t)o->tokens * o->heads * o->n);
+    o->out = acts(o->tokens, o->heads * o->n);
+    check(&op, draw, "collect");
+}
+
+/* Over latent rows, of some or all tokens of a step. */
+static void draw_latent_attend(uint64_t draw)
+{
+    begin(draw);
+    const lengths n = draw_latent_lengths();
+    const bool many = chance(40);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), many ? 12 : 2, ONE_OF(20, 300, 600));
+    make_cache(&s, &n, 0, 12);
+    mo_op op = {.kind = MO_OP_ATTEND};
+    mo_op_attend *o = &op.attend;
+    *o = (mo_op_attend){.places = at(s.places),
+                        .tokens = s.tokens,
+                        .layer = 1,
+                        .heads = n.heads,
+                        .kv_heads = 1,
+                        .k_len = n.k_len,
+                        .v_len = n.v_len,
+                        .kv = (int)n.kv,
+                        .scale = 0.2f,
+                        .tail = n.tail,
+                        .between = s.tokens + below(3)};
+    const int64_t rows = (n.heads - 1) * o->between + s.tokens;
+    o->chunks = (int)(s.last / mo_kv_chunk(n.kv)) + 1 + below(3);
+    o->q = floats(rows * n.k_len);
+    const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
+    const int64_t room = few * o->chunks * n.heads * mo_kv_partial(n.kv, n.v_len) * 4;
+    o->partial = at(take(room));
+    b.ignored = (size_t)(o->partial - at(b.memory));
+    b.ignored_bytes = (size_t)room;
+    o->mixed = acts(rows, n.v_len);
+    check(&op, draw, "attend latent rows");
 }
 
 static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t window)
@@ -675,6 +765,9 @@ DRAWN(heads, 50)
 DRAWN(attend, 60)
 DRAWN(attend_many, 40)
 DRAWN(attend_apart, 24)
+DRAWN(latent, 30)
+DRAWN(collect, 12)
+DRAWN(latent_attend, 40)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
 DRAWN(short_conv, 30)
@@ -690,6 +783,7 @@ int main(void)
         cmocka_unit_test(arrange),  cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
         cmocka_unit_test(attend),   cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
         cmocka_unit_test(convolve), cmocka_unit_test(recur),       cmocka_unit_test(short_conv),
+        cmocka_unit_test(latent),   cmocka_unit_test(collect),     cmocka_unit_test(latent_attend),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {

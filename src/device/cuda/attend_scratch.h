@@ -39,14 +39,14 @@ MO_ANYWHERE int mo_cache_bytes(int kv, int n)
 }
 
 /* What a block of the op's cache holds. */
-MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_len)
+MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_len, int tail)
 {
     mo_kv_shape s;
     s.type = kv;
     s.heads = kv_heads;
     s.k_len = k_len;
     s.v_len = v_len;
-    s.tail = 0;
+    s.tail = tail;
     return s;
 }
 
@@ -73,11 +73,17 @@ MO_ANYWHERE int mo_chunk_queries_most(const mo_op_attend *o)
     return group < most ? group : most;
 }
 
+/* Bytes from one value to the next: those of latent rows are in their keys. */
+MO_ANYWHERE int mo_chunk_value_bytes(const mo_op_attend *o)
+{
+    return mo_cache_bytes(o->kv, o->tail ? o->k_len : o->v_len);
+}
+
 /* Positions whose values are held at once. */
 MO_ANYWHERE int mo_chunk_piece(const mo_op_attend *o, int bytes)
 {
     int piece = MO_CHUNK_LENGTH;
-    while (piece > 4 && piece * mo_cache_bytes(o->kv, o->v_len) > bytes) {
+    while (piece > 4 && piece * mo_chunk_value_bytes(o) > bytes) {
         piece /= 2;
     }
     return piece;
@@ -96,7 +102,7 @@ MO_ANYWHERE mo_chunk_scratch mo_chunk_lay(const mo_op_attend *o, int piece)
     const int codes = o->kv == MO_KV_Q8_0 ? queries * ((o->k_len + 31) / 32) : 0;
     mo_chunk_scratch r;
     r.values = 0;
-    r.p = (piece * mo_cache_bytes(o->kv, o->v_len) + 15) / 16 * 16;
+    r.p = (piece * mo_chunk_value_bytes(o) + 15) / 16 * 16;
     r.q_codes = r.p + queries * MO_CHUNK_LENGTH * 4;
     r.q_scales = r.q_codes + codes * 32;
     r.o = r.q_scales + codes * 4;

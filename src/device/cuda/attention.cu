@@ -135,7 +135,7 @@ static __device__ __forceinline__ void return_head(float *x, const float *row, i
 static __device__ __forceinline__ void store_head(const mo_op_heads &op, float *row, bool value, int h,
                                                   uint8_t *block, int u)
 {
-    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len, 0);
     const int n = value ? op.v_len : op.k_len;
     uint8_t *out =
         block + (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) + u * mo_cache_bytes(op.kv, n);
@@ -256,11 +256,11 @@ static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int6
     c.k_len = op.k_len;
     c.v_len = op.v_len;
     c.k_bytes = mo_cache_bytes(op.kv, op.k_len);
-    c.v_bytes = mo_cache_bytes(op.kv, op.v_len);
+    c.v_bytes = mo_chunk_value_bytes(&op);
     c.queries = queries;
     c.scale = op.scale;
-    c.q_stride = query_stride(op);
-    c.q = mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)c.q_stride;
+    c.q_stride = op.tail ? (int)op.between * op.k_len : query_stride(op);
+    c.q = mo_at<const float>(op.q) + mo_query_row(op, t, head) * query_stride(op);
     return c;
 }
 
@@ -301,7 +301,8 @@ static __device__ __forceinline__ void finish_chunk(const mo_op_attend &op, cons
         const int q = mo_quotient(i, op.v_len);
         const float v = mo_finish_value(op, t, head + q, i - q * op.v_len, c.m[q], c.l[q], c.o[i]);
         if (op.v_len % 32 == 0) { /* whole warps: i and the rows' lengths are multiples of 32 */
-            mo_quantize_block(op.mixed, t, (head * op.v_len + i) / 32, v);
+            mo_quantize_block(op.mixed, mo_mixed_row(op, t, head + q),
+                              (mo_mixed_column(op, head + q) + i - q * op.v_len) / 32, v);
         }
     }
 }
@@ -426,7 +427,7 @@ MO_KERNEL(mo_attend_merge, mo_op_attend)
     }
     if (op.v_len % 32 ==
         0) { /* blocks of the mixed row are blocks of a head, and these threads whole warps */
-        mo_quantize_block(op.mixed, t, (head * op.v_len + j) / 32, value);
+        mo_quantize_block(op.mixed, mo_mixed_row(op, t, head), (mo_mixed_column(op, head) + j) / 32, value);
     }
 }
 
@@ -475,7 +476,11 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     }
     for (int x = threadIdx.x; x < c.queries * op.v_len; x += MO_CHUNK_THREADS) {
         const int q = x / op.v_len;
-        mo_finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
+        const float value = mo_finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
+        if (op.tail &&
+            op.v_len % 32 == 0) { /* rows of other heads are elsewhere: nobody makes their codes later */
+            mo_quantize_block(op.mixed, mo_mixed_row(op, t, begin + q), x % op.v_len / 32, value);
+        }
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct mo_cache_span {
 static __device__ __forceinline__ mo_cache_span mo_cache_chunk(const mo_op_attend &op, const mo_dstate &state,
                                                                int kv_head, int64_t begin, int64_t count)
 {
-    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len, op.tail);
     const uint8_t *first = mo_cache_block(state, begin);
     mo_cache_span s;
     s.keys = first + mo_kv_keys_at(shape, kv_head);
@@ -47,6 +47,21 @@ static __device__ __forceinline__ const uint8_t *mo_span_keys(const mo_cache_spa
 static __device__ __forceinline__ const uint8_t *mo_span_values(const mo_cache_span &s, int u, int longer)
 {
     return (u < MO_KV_BLOCK ? s.keys : s.keys + s.jump + MO_KV_BLOCK * longer) + s.values;
+}
+
+/* A token's query head among all, in rows of k_len values (twice that with gates); and where its result goes: the row of mixed, and the
+ * first column there. Of latent rows they are head by head. */
+static __device__ __forceinline__ int64_t mo_query_row(const mo_op_attend &op, int64_t t, int head)
+{
+    return op.tail ? head * op.between + t : t * op.heads + head;
+}
+static __device__ __forceinline__ int64_t mo_mixed_row(const mo_op_attend &op, int64_t t, int head)
+{
+    return op.tail ? head * op.between + t : t;
+}
+static __device__ __forceinline__ int mo_mixed_column(const mo_op_attend &op, int head)
+{
+    return op.tail ? 0 : head * op.v_len;
 }
 
 /* The first position that a token sees. */

@@ -411,7 +411,7 @@ static __device__ __forceinline__ float mo_finish_value(const mo_op_attend &op, 
                             (t * op.heads + head) * (int64_t)(op.k_len * (op.gated ? 2 : 1)) + op.k_len;
         O = O * mo_sigmoid(gate[j]);
     }
-    mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = O;
+    mo_at<float>(op.mixed.x)[mo_mixed_row(op, t, head) * op.mixed.cols + mo_mixed_column(op, head) + j] = O;
     return O;
 }
 

@@ -215,7 +215,7 @@ static __device__ __forceinline__ mo_planes_span mo_planes_block(const mo_op_att
                                                                  const mo_dstate &state, int kv_head,
                                                                  int64_t position)
 {
-    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len);
+    const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len, op.tail);
     const uint8_t *block = mo_cache_block(state, position);
     mo_planes_span s;
     s.keys = block + mo_kv_keys_at(shape, kv_head);
@@ -290,13 +290,18 @@ typedef struct mo_planes_query {
     float g, e, least;
 } mo_planes_query;
 
-static __device__ __forceinline__ mo_planes_query mo_planes_query_of(float s, float scale)
+static __device__ __forceinline__ mo_planes_query mo_planes_query_by(float g)
 {
     mo_planes_query q;
-    q.g = (s * scale) * MO_CODE_BASE;
+    q.g = g;
     q.e = q.g * MO_SHARE_LOG2E;
     q.least = mo_share_least(q.e);
     return q;
+}
+
+static __device__ __forceinline__ mo_planes_query mo_planes_query_of(float s, float scale)
+{
+    return mo_planes_query_by((s * scale) * MO_CODE_BASE);
 }
 
 /* rint(p * 2^22) + 0x4B000000 */
@@ -345,10 +350,11 @@ static __device__ __forceinline__ void mo_planes_leave(const mo_op_attend &op, i
                 mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
             v = v * mo_sigmoid(gate[j]);
         }
-        mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = v;
+        mo_at<float>(op.mixed.x)[mo_mixed_row(op, t, head) * op.mixed.cols + mo_mixed_column(op, head) + j] =
+            v;
     }
     if (op.v_len % 32 == 0) {
-        mo_quantize_block(op.mixed, t, (head * op.v_len + at) / 32, v);
+        mo_quantize_block(op.mixed, mo_mixed_row(op, t, head), (mo_mixed_column(op, head) + at) / 32, v);
     }
 }
 

@@ -23,10 +23,7 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
     case MO_OP_SHORT_CONV: return mo_cuda_launch_short_conv(op, compute, sms, out, err);
     case MO_OP_RESTORE: return mo_cuda_launch_restore(op, compute, sms, out, err);
     case MO_OP_LATENT:
-    case MO_OP_COLLECT:
-        mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels do not compute latent attention; run it with `device` none");
-        return -1;
+    case MO_OP_COLLECT: return mo_cuda_launch_latent(op, compute, sms, out, err);
     case MO_OP_KINDS: break;
     }
     mo_fail(err, MO_EINVAL, "op of unknown kind %d", (int)op->kind);

@@ -31,6 +31,8 @@ int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_laun
 /* Of attend, where keys and values are codes of 16 bits. *codes_missing: whether the mixed rows are without theirs. */
 int mo_cuda_launch_planes(const mo_op_attend *o, int compute, int sms, bool by_chunks, mo_cuda_launch *out,
                           bool *codes_missing);
+int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                          mo_error *err); /* and collect */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
 int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);

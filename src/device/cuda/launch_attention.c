@@ -101,7 +101,7 @@ static int attend(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *o
     } else {
         count = by_chunks ? few(o, compute, out) : many(o, compute, out);
     }
-    if (codes_missing && o->mixed.cols % 32 == 0) {
+    if (codes_missing && o->mixed.cols % 32 == 0 && !o->tail) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",
                                         .prelaunch = true,
                                         .grid = {(uint32_t)o->tokens, 1, 1},

@@ -40,7 +40,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
 {
     const int group = o->heads / o->kv_heads;
     const uint32_t parts =
-        pieces(group, mo_planes_rows(o->k_len, o->v_len, group, mo_attend_shared(compute)));
+        pieces(group, mo_planes_rows(o->k_len, o->v_len, o->tail, group, mo_attend_shared(compute)));
     const int most = (int)pieces(group, parts);
     const uint32_t values = pieces(o->v_len, 32) * 32, threads = values < 128 ? 128 : values;
     const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * (o->k_len == 64 ? 2 : 1);
@@ -58,7 +58,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
                                   .prelaunch = true,
                                   .grid = {(uint32_t)o->chunks, rows, (uint32_t)o->tokens},
                                   .block = {MO_PLANES_THREADS, 1, 1},
-                                  .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, most).bytes};
+                                  .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, o->tail, most).bytes};
     }
     out[1] = (mo_cuda_launch){.kernel = threads > 512 ? "mo_planes_merge_long" : "mo_planes_merge",
                               .prelaunch = true,
@@ -113,13 +113,13 @@ static int many(const mo_op_attend *o, int compute, const tile *t, mo_cuda_launc
         return 1;
     }
     const int64_t queries = (int64_t)o->tokens * group;
-    const uint32_t blocks =
-        pieces(queries, mo_planes_rows(o->k_len, o->v_len, MO_PLANES_ROWS, mo_attend_shared(compute)));
+    const uint32_t blocks = pieces(
+        queries, mo_planes_rows(o->k_len, o->v_len, o->tail, MO_PLANES_ROWS, mo_attend_shared(compute)));
     const int most = (int)pieces(queries, blocks);
     out[0] = (mo_cuda_launch){.kernel = "mo_planes_rows",
                               .grid = {blocks, (uint32_t)o->kv_heads, 1},
                               .block = {MO_PLANES_THREADS, 1, 1},
-                              .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, most).bytes};
+                              .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, o->tail, most).bytes};
     return 1;
 }
 

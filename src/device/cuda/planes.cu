@@ -308,11 +308,12 @@ template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_at
                 mo_at<const float>(op.q) + (t * op.heads + head) * (int64_t)(2 * op.k_len) + op.k_len;
             value = value * mo_sigmoid(gate[j]);
         }
-        mo_at<float>(op.mixed.x)[t * op.mixed.cols + head * op.v_len + j] = value;
+        mo_at<float>(op.mixed.x)[mo_mixed_row(op, t, head) * op.mixed.cols + mo_mixed_column(op, head) + j] =
+            value;
     }
     if (op.v_len % 32 == 0 &&
         j < op.v_len) { /* blocks of the mixed row are blocks of a head, in whole warps */
-        mo_quantize_block(op.mixed, t, (head * op.v_len + j) / 32, value);
+        mo_quantize_block(op.mixed, mo_mixed_row(op, t, head), (mo_mixed_column(op, head) + j) / 32, value);
     }
 }
 

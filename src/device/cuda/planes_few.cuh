@@ -18,6 +18,7 @@ typedef struct mo_planes_few {
     float *O;                     /* the same shape: what chunks before have left */
     float *s, *m, *l, *r, *M, *L; /* s: of the query's codes */
     int *from, *to;               /* positions of the chunk that are seen; to 0: none */
+    float *s_tail;                /* of the codes of a latent query's tail */
 } mo_planes_few;
 
 static __device__ __forceinline__ void mo_planes_state_at(mo_planes_few *f, float *state)
@@ -30,13 +31,14 @@ static __device__ __forceinline__ void mo_planes_state_at(mo_planes_few *f, floa
     f->L = f->M + MO_PLANES_ROWS;
     f->from = (int *)(f->L + MO_PLANES_ROWS);
     f->to = f->from + MO_PLANES_ROWS;
+    f->s_tail = (float *)(f->to + MO_PLANES_ROWS);
 }
 
 static __device__ __forceinline__ mo_planes_few mo_planes_few_of(const mo_op_attend &op, int kv_head,
                                                                  int64_t first, int rows, int most,
                                                                  uint8_t *space)
 {
-    const mo_planes_scratch lay = mo_planes_lay(op.k_len, op.v_len, most);
+    const mo_planes_scratch lay = mo_planes_lay(op.k_len, op.v_len, op.tail, most);
     mo_planes_few f;
     f.kv_head = kv_head;
     f.group = mo_quotient(op.heads, op.kv_heads);
@@ -66,8 +68,50 @@ static __device__ __forceinline__ int mo_planes_head(const mo_planes_few &f, int
 static __device__ __forceinline__ const float *mo_planes_query_at(const mo_op_attend &op,
                                                                   const mo_planes_few &f, int row)
 {
-    return mo_at<const float>(op.q) + (mo_planes_token(f, row) * op.heads + mo_planes_head(f, row)) *
-                                          (int64_t)(op.k_len * (op.gated ? 2 : 1));
+    return mo_at<const float>(op.q) + mo_query_row(op, mo_planes_token(f, row), mo_planes_head(f, row)) *
+                                          (op.k_len * (op.gated ? 2 : 1));
+}
+
+/* Codes of `n` values of a query that is row i of the block, by one warp: into units from `first` on. x NULL: zeros. Gives their scale. */
+static __device__ __forceinline__ float mo_planes_code_part(const mo_planes_few &f, const float *x, int n,
+                                                            float *row, int i, int first, int low)
+{
+    const int lane = threadIdx.x & 31;
+    mo_planes_scale s = {0.0f, 0.0f, true};
+    if (x) {
+        for (int j = lane; j < n; j += 32) {
+            row[j] = x[j];
+        }
+        mo_turn(row, n);
+        s = mo_planes_scale_of(row, n);
+    }
+    for (int j = lane; j < mo_kv_padded(n); j += 32) {
+        const int c = x && j < n ? mo_planes_code(s, row[j]) : 0;
+        uint8_t *out = f.q + (first + j / 16) * MO_PLANES_UNIT + 16 * i + j % 16;
+        out[0] = (uint8_t)mo_code_high(c);
+        out[low] = (uint8_t)mo_code_low(c);
+    }
+    __syncwarp();
+    return s.finite ? s.s : NAN;
+}
+
+/* Of latent queries: value and tail. Scales that are too large are none, as in mo_latent_code(). */
+static __device__ __forceinline__ void mo_planes_latent_queries(const mo_op_attend &op,
+                                                                const mo_planes_few &f)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, units = mo_kv_padded(op.v_len) / 16;
+    const int low = mo_kv_plane(op.k_len, op.tail) / 16 * MO_PLANES_UNIT;
+    float *row = (float *)f.weights + warp * op.k_len;
+    for (int i = warp; i < MO_PLANES_ROWS && warp < f.turners; i += f.turners) {
+        const float *x = i < f.rows ? mo_planes_query_at(op, f, i) : NULL;
+        const float s = mo_planes_code_part(f, x, op.v_len, row, i, 0, low);
+        const float tail = mo_planes_code_part(f, x ? x + op.v_len : NULL, op.tail, row, i, units, low);
+        const bool fits = s <= MO_LATENT_SCALE && tail <= MO_LATENT_SCALE;
+        if (lane == 0) {
+            f.s[i] = fits ? s : NAN;
+            f.s_tail[i] = fits ? tail : NAN;
+        }
+    }
 }
 
 /* Codes of the queries; of rows that are none, 0. A barrier follows. */
@@ -87,29 +131,19 @@ static __device__ __forceinline__ void mo_planes_queries(const mo_op_attend &op,
         }
         return;
     }
+    if (op.tail) {
+        mo_planes_latent_queries(op, f);
+        return;
+    }
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const int padded = mo_kv_padded(op.k_len), low = padded / 16 * MO_PLANES_UNIT;
+    const int low = mo_kv_padded(op.k_len) / 16 * MO_PLANES_UNIT;
     float *row = (float *)f.weights + warp * op.k_len;
     for (int i = warp; i < MO_PLANES_ROWS && warp < f.turners; i += f.turners) {
-        mo_planes_scale s = {0.0f, 0.0f, true};
-        if (i < f.rows) {
-            const float *x = mo_planes_query_at(op, f, i);
-            for (int j = lane; j < op.k_len; j += 32) {
-                row[j] = x[j];
-            }
-            mo_turn(row, op.k_len);
-            s = mo_planes_scale_of(row, op.k_len);
-        }
-        for (int j = lane; j < padded; j += 32) {
-            const int c = i < f.rows && j < op.k_len ? mo_planes_code(s, row[j]) : 0;
-            uint8_t *out = f.q + j / 16 * MO_PLANES_UNIT + 16 * i + j % 16;
-            out[0] = (uint8_t)mo_code_high(c);
-            out[low] = (uint8_t)mo_code_low(c);
-        }
+        const float *x = i < f.rows ? mo_planes_query_at(op, f, i) : NULL;
+        const float s = mo_planes_code_part(f, x, op.k_len, row, i, 0, low);
         if (lane == 0) {
-            f.s[i] = s.finite ? s.s : NAN;
+            f.s[i] = s;
         }
-        __syncwarp();
     }
 }
 
@@ -140,6 +174,19 @@ static __device__ __forceinline__ uint4 mo_planes_value(const uint8_t *plane, in
 {
     const int unit = 4 * step + (threadIdx.x & 3);
     return mo_planes_read(plane + (unit * padded + j) * 16);
+}
+
+/* The same of latent rows, which are keys: position after position, in the order of slots. */
+static __device__ __forceinline__ uint4 mo_planes_latent_value(const uint8_t *plane, int step, int j)
+{
+    const uint8_t *p = plane + mo_kv_key_code(16 * (4 * step + (threadIdx.x & 3)), j);
+    uint32_t words[4] = {0};
+    MO_UNROLL()
+    for (int u = 0; u < 16; u++) {
+        const int slot = mo_kv_slot(u);
+        words[slot / 4] |= (uint32_t)mo_read_byte(p + 16 * u) << 8 * (slot % 4);
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 /* Of positions [from, to) of the chunk, in whole units; others are weighted with 0 or not looked at. */
@@ -185,6 +232,52 @@ static __device__ __forceinline__ void mo_planes_rows_of(const uint8_t *plane, i
     const uint8_t *p = plane + unit * MO_PLANES_UNIT + 16 * g;
     out[0] = *(const uint4 *)p;
     out[1] = *(const uint4 *)(p + 8 * 16);
+}
+
+/* Sums of `units` units of queries and of the keys of the warp's 16 positions. */
+static __device__ __forceinline__ void mo_planes_add(int32_t hh[2][4], int32_t xx[2][4], const uint8_t *q,
+                                                     int q_low, const uint8_t *keys, int key_low, int units)
+{
+    const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4;
+    for (int d = 0; 4 * d < units; d++) {
+        uint4 a_hi[2], a_lo[2];
+        mo_planes_rows_of(q, units, d, a_hi);
+        mo_planes_rows_of(q + q_low, units, d, a_lo);
+        MO_UNROLL()
+        for (int t = 0; t < 2; t++) {
+            const int u = 16 * warp + 8 * t + g;
+            mo_planes_product(hh[t], xx[t], a_hi, a_lo, mo_planes_key(keys, units, d, u),
+                              mo_planes_key(keys + key_low, units, d, u));
+        }
+    }
+}
+
+/* Scores of latent rows. */
+static __device__ __forceinline__ void mo_planes_latent_scores(const mo_op_attend &op, const mo_planes_few &f)
+{
+    const int units = mo_kv_padded(op.v_len) / 16, all = mo_kv_plane(op.k_len, op.tail) / 16;
+    const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4, q = threadIdx.x & 3;
+    int32_t hh[2][4] = {{0}}, xx[2][4] = {{0}}, tail_hh[2][4] = {{0}}, tail_xx[2][4] = {{0}};
+    mo_planes_add(hh, xx, f.q, all * MO_PLANES_UNIT, f.span.keys, 16 * all * MO_KV_BLOCK, units);
+    mo_planes_add(tail_hh, tail_xx, f.q + units * MO_PLANES_UNIT, all * MO_PLANES_UNIT,
+                  f.span.keys + 16 * units * MO_KV_BLOCK, 16 * all * MO_KV_BLOCK, all - units);
+    MO_UNROLL()
+    for (int t = 0; t < 2; t++) {
+        const int u = 16 * warp + 8 * t + 2 * q;
+        const float2 s = __ldcg((const float2 *)(f.span.value_scales + u));
+        const float2 s_tail = __ldcg((const float2 *)(f.span.key_scales + u));
+        MO_UNROLL()
+        for (int i = 0; i < 2; i++) {
+            const int row = g + 8 * i;
+            const float value = (f.s[row] * op.scale) * MO_CODE_BASE,
+                        tail = (f.s_tail[row] * op.scale) * MO_CODE_BASE;
+            float *x = f.scores + row * MO_PLANES_SCORES + u;
+            x[0] = mo_latent_score(value, s.x, 256 * hh[t][2 * i] + xx[t][2 * i], tail, s_tail.x,
+                                   256 * tail_hh[t][2 * i] + tail_xx[t][2 * i]);
+            x[1] = mo_latent_score(value, s.y, 256 * hh[t][2 * i + 1] + xx[t][2 * i + 1], tail, s_tail.y,
+                                   256 * tail_hh[t][2 * i + 1] + tail_xx[t][2 * i + 1]);
+        }
+    }
 }
 
 /* x of the warp's 16 positions, for all queries. */
@@ -297,11 +390,18 @@ static __device__ __forceinline__ void mo_planes_values(const mo_op_attend &op, 
         int32_t hh[4] = {0}, xx[4] = {0};
         MO_UNROLL()
         for (int d = 0; d < 2; d++) {
-            const uint4 hi =
-                V ? loads.values[V ? t : 0][d][0] : mo_planes_value(f.span.values, padded, d, 8 * tile + g);
-            const uint4 lo =
-                V ? loads.values[V ? t : 0][d][1]
-                  : mo_planes_value(f.span.values + MO_KV_BLOCK * padded, padded, d, 8 * tile + g);
+            uint4 hi, lo;
+            if (V) {
+                hi = loads.values[V ? t : 0][d][0];
+                lo = loads.values[V ? t : 0][d][1];
+            } else if (op.tail) {
+                hi = mo_planes_latent_value(f.span.keys, d, 8 * tile + g);
+                lo = mo_planes_latent_value(f.span.keys + MO_KV_BLOCK * mo_kv_plane(op.k_len, op.tail), d,
+                                            8 * tile + g);
+            } else {
+                hi = mo_planes_value(f.span.values, padded, d, 8 * tile + g);
+                lo = mo_planes_value(f.span.values + MO_KV_BLOCK * padded, padded, d, 8 * tile + g);
+            }
             mo_planes_product(hh, xx, a_hi[d], a_lo[d], hi, lo);
         }
         int32_t *out = f.sums + 8 * tile + 2 * q;
@@ -319,10 +419,16 @@ template <int K, int V>
 static __device__ __forceinline__ void mo_planes_run(const mo_op_attend &op, const mo_planes_few &f,
                                                      const mo_planes_loads<K, V> &loads)
 {
-    mo_planes_scores<K, V>(op, f, loads);
+    const bool latent = K == 0 && op.tail;
+    if (latent) {
+        mo_planes_latent_scores(op, f);
+    } else {
+        mo_planes_scores<K, V>(op, f, loads);
+    }
     __syncthreads();
     for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
-        mo_planes_weights<false>(f, mo_planes_query_of(f.s[row], op.scale), row);
+        mo_planes_weights<false>(
+            f, latent ? mo_planes_query_by(1.0f) : mo_planes_query_of(f.s[row], op.scale), row);
     }
     __syncthreads();
     mo_planes_values<K, V>(op, f, loads);

@@ -12,7 +12,7 @@ enum {
     MO_PLANES_UNIT =
         16 * 16 + 32, /* bytes from one unit of 16 rows to the next: units begin in other banks */
     MO_PLANES_SCORES = MO_KV_BLOCK + 4,
-    MO_PLANES_STATE = 8, /* words per row: g, m, l, r, M, L, from, to */
+    MO_PLANES_STATE = 9, /* words per row: g, m, l, r, M, L, from, to, and of a latent row's tail g */
     MO_PLANES_TILE_THREADS = 128,
     MO_PLANES_TILE_ROWS = 64,
     MO_PLANES_WIDE_PART = 128, /* channels of four warps of a tile with long heads */
@@ -26,9 +26,9 @@ typedef struct mo_planes_scratch {
     int bytes;
 } mo_planes_scratch;
 
-MO_ANYWHERE mo_planes_scratch mo_planes_lay(int k_len, int v_len, int rows)
+MO_ANYWHERE mo_planes_scratch mo_planes_lay(int k_len, int v_len, int tail, int rows)
 {
-    const int units = mo_kv_padded(k_len) / 16, longest = k_len > v_len ? k_len : v_len;
+    const int units = mo_kv_plane(k_len, tail) / 16, longest = k_len > v_len ? k_len : v_len;
     mo_planes_scratch r;
     r.q = 0;
     r.weights = 2 * units * MO_PLANES_UNIT;
@@ -43,10 +43,10 @@ MO_ANYWHERE mo_planes_scratch mo_planes_lay(int k_len, int v_len, int rows)
 }
 
 /* Queries of a block of few, by the lengths of heads and the shared memory there is. */
-MO_ANYWHERE int mo_planes_rows(int k_len, int v_len, int wanted, int shared_limit)
+MO_ANYWHERE int mo_planes_rows(int k_len, int v_len, int tail, int wanted, int shared_limit)
 {
     int rows = wanted < MO_PLANES_ROWS ? wanted : MO_PLANES_ROWS;
-    while (rows > 1 && mo_planes_lay(k_len, v_len, rows).bytes > shared_limit) {
+    while (rows > 1 && mo_planes_lay(k_len, v_len, tail, rows).bytes > shared_limit) {
         rows--;
     }
     return rows;
