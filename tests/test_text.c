@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "failing_memory.h"
 #include "random.h"
+#include "text/compose.h"
 #include "text/stream.h"
 #include "toyvocab.h"
 
@@ -75,6 +76,13 @@ static void expect_ids(const mo_tokenizer *t, const char *text, unsigned flags, 
 #define EXPECT(t, text, flags, ...)                                                                          \
     expect_ids(t, text, flags, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t),                     \
                (const int32_t[]){__VA_ARGS__})
+
+/* Pre-tokenizers that were published with normal form C. */
+static bool is_composing(const char *name)
+{
+    return strcmp(name, "synth-qwen2") == 0 || strcmp(name, "synth-qwen35") == 0 ||
+           strcmp(name, "synth-olmo") == 0;
+}
 
 static void expect_text_back(const mo_tokenizer *t, const char *text, size_t length)
 {
@@ -184,6 +192,9 @@ static void vectors_are_equal(void **state)
     mo_tokenizer *t = open_file(f->name);
     json_t *j = load_vectors(f->json);
     const json_t *list = json_object_get(j, "vectors");
+    const bool composes = is_composing(f->name);
+    mo_compose normal = {0};
+    int differing = 0;
     json_t *texts = load_vectors("texts"); /* the same for every vocabulary that has no texts of its own */
     const bool own = json_object_get(json_array_get(list, 0), "text") != NULL;
     assert_true(own ? json_array_size(list) > 100 : json_array_size(list) == 419);
@@ -199,6 +210,13 @@ static void vectors_are_equal(void **state)
             int32_t *ids = tokenize(t, s, length, pass ? MO_TOKENIZE_SPECIAL | MO_TOKENIZE_ENDS : 0, &count);
             const bool equal = ids_equal(pass && special ? special : plain, ids, count);
             free(ids);
+            if (composes && !mo_compose_needless((const uint8_t *)s, length)) {
+                assert_true(mo_compose_run(&normal, (const uint8_t *)s, length));
+                if (normal.length != length || memcmp(normal.text, s, length) != 0) {
+                    differing += !equal; /* llama.cpp does not compose */
+                    continue;
+                }
+            }
             if (equal == listed(f, i)) {
                 fail_msg("%s: vector %zu is %s: \"%s\"", f->name, i, equal ? "equal after all" : "not equal",
                          s);
@@ -206,6 +224,8 @@ static void vectors_are_equal(void **state)
         }
         assert_false(listed(f, i) && is_ascii(s, length));
     }
+    assert_int_equal(differing > 0, composes);
+    mo_compose_free(&normal);
     json_decref(texts);
     json_decref(j);
     mo_tokenizer_destroy(t);
@@ -292,10 +312,18 @@ static void bytes_come_back(void **state)
     for (int i = 0; i < 512; i++) {
         all[i] = (char)(i * 7);
     }
+    mo_compose normal = {0};
     expect_text_back(t, all, sizeof all);
     for (int i = 0; i < 400; i++) {
-        expect_text_back(t, text, random_text(&seed, text, sizeof text, i % 2));
+        const size_t length = random_text(&seed, text, sizeof text, i % 2);
+        if (is_composing(((const vectors *)*state)->name)) { /* then it is what comes back */
+            assert_true(mo_compose_run(&normal, (const uint8_t *)text, length));
+            expect_text_back(t, (const char *)normal.text, normal.length);
+        } else {
+            expect_text_back(t, text, length);
+        }
     }
+    mo_compose_free(&normal);
     mo_tokenizer_destroy(t);
 }
 
@@ -625,7 +653,7 @@ static void kinds_are_adjusted(void **state)
     assert_true(mo_token_is_control(t, 1));
     assert_false(mo_token_is_end(t, 1)); /* a message ends there, the reply does not */
     assert_true(mo_token_is_end(t, 2) && mo_token_is_end(t, 3) && mo_token_is_end(t, 4));
-    EXPECT(t, "a<|channel|>a<|end|>", 0, 5, 0, 5);
+    EXPECT(t, "a<|channel|>a<|end|>", 0, 5, 5, 5); /* text where special tokens are not asked for */
     EXPECT(t, "a<|channel|>a<|end|>", MO_TOKENIZE_SPECIAL, 5, 0, 5, 1);
     mo_tokenizer_destroy(t);
     v.tokens[2] = (mo_text){"x", 1}; /* no <|return|>: then <|end|> ends */
@@ -633,6 +661,88 @@ static void kinds_are_adjusted(void **state)
     t = open_toy(&v);
     assert_true(mo_token_is_end(t, 1));
     mo_tokenizer_destroy(t);
+}
+
+/* A plain token of byte-level vocabularies that is called </s> is a piece of text, and ends nothing. */
+static void a_plain_token_ends_nothing(void **state)
+{
+    static toy v;
+    (void)state;
+    for (int type = 1; type <= 3; type += 2) {
+        memset(&v, 0, sizeof v);
+        v.model = "gpt2";
+        v.pre = "qwen2";
+        v.no_scores = true;
+        toy_add(&v, "</s>", type, 0);
+        toy_add(&v, "a", 1, 0);
+        mo_tokenizer *t = open_toy(&v);
+        assert_int_equal(mo_token_is_end(t, 0), type == 3);
+        assert_int_equal(mo_token_is_control(t, 0), type == 3);
+        mo_tokenizer_destroy(t);
+    }
+}
+
+/* Phi-3's marks take the white space after them; <s> does not. */
+static void marks_take_what_follows(void **state)
+{
+    static toy v;
+    (void)state;
+    for (int phi = 0; phi < 2; phi++) {
+        memset(&v, 0, sizeof v);
+        v.model = "llama";
+        v.architecture = phi ? "phi3" : "llama";
+        toy_add(&v, "<unk>", 2, 0);
+        toy_add(&v, "<s>", 3, 0);
+        toy_add(&v, "</s>", 3, 0);
+        toy_add(&v, "<|user|>", 3, 0);
+        toy_add(&v, "\xE2\x96\x81", 1, 0);
+        toy_add(&v, "a", 1, 0);
+        toy_add(&v, "\n", 1, 0);
+        mo_tokenizer *t = open_toy(&v);
+        if (phi) {
+            EXPECT(t, "<|user|>\n\na", MO_TOKENIZE_SPECIAL, 3, 4, 5);
+        } else {
+            EXPECT(t, "<|user|>\n\na", MO_TOKENIZE_SPECIAL, 3, 4, 6, 6, 5);
+        }
+        EXPECT(t, "<s>\na", MO_TOKENIZE_SPECIAL, 1, 4, 6, 5);
+        mo_tokenizer_destroy(t);
+    }
+}
+
+static void texts_are_composed(void **state)
+{
+    static const char *const cases[][2] = {
+        {"cafe\xCC\x81", "caf\xC3\xA9"},                          /* e and its accent */
+        {"a\xCC\x81\xCC\xA3", "\xE1\xBA\xA1\xCC\x81"},            /* marks in another order */
+        {"\xE2\x84\xAB", "\xC3\x85"},                             /* the sign for Angstrom is a letter */
+        {"\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", "\xED\x95\x9C"}, /* three jamo are a syllable */
+        {"\xE0\xA4\x95\xE0\xA4\xBC", "\xE0\xA4\x95\xE0\xA4\xBC"}, /* excluded from composition */
+        {"e\xFF\xCC\x81", "e\xFF\xCC\x81"},                       /* bytes of no text stand between */
+        {"", ""},
+    };
+    mo_compose c = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(mo_compose_run(&c, (const uint8_t *)cases[i][0], strlen(cases[i][0])));
+        assert_int_equal(c.length, strlen(cases[i][1]));
+        assert_true(c.length == 0 || memcmp(c.text, cases[i][1], c.length) == 0);
+    }
+    assert_true(mo_compose_needless((const uint8_t *)"na\xC3\xAFve \xE4\xB8\xAD", 10));
+    assert_false(mo_compose_needless((const uint8_t *)"e\xCC\x81", 3));
+    const size_t marks = RUN / 10; /* a run that has to be sorted */
+    uint8_t *text = malloc(2 * marks);
+    for (size_t i = 0; i < marks; i++) {
+        text[2 * i] = 0xCC;
+        text[2 * i + 1] = i % 2 ? 0x81 : 0xA3;
+    }
+    const double began = cpu_seconds();
+    assert_true(mo_compose_run(&c, text, 2 * marks));
+    assert_true(cpu_seconds() - began < 1e-5 * RUN * SLOWER);
+    assert_int_equal(c.length, 2 * marks);
+    assert_int_equal(c.text[1], 0xA3);
+    assert_int_equal(c.text[2 * marks - 1], 0x81);
+    free(text);
+    mo_compose_free(&c);
 }
 
 /* Merges whose texts are no tokens lead to others that are, and what stays falls back to bytes. */
@@ -689,7 +799,7 @@ static void streams_never_break_characters(void **state)
 {
     uint64_t seed = 5;
     (void)state;
-    mo_tokenizer *t = open_file("synth-qwen2");
+    mo_tokenizer *t = open_file("synth-glm4");
     mo_stream stream;
     mo_text out;
     mo_error err;
@@ -976,6 +1086,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(spm_has_its_ends),
         cmocka_unit_test(longer_specials_win),
         cmocka_unit_test(kinds_are_adjusted),
+        cmocka_unit_test(a_plain_token_ends_nothing),
+        cmocka_unit_test(marks_take_what_follows),
+        cmocka_unit_test(texts_are_composed),
         cmocka_unit_test(merges_go_through_what_is_no_token),
         cmocka_unit_test(streams_never_break_characters),
         cmocka_unit_test(prefixes_of_characters_wait),

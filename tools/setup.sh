@@ -3,7 +3,7 @@
 # everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
-build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
+build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
     esbuild node-marked node-highlight.js libjs-katex)
 test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium)
 
@@ -17,7 +17,7 @@ want=("${build[@]}")
 if [ "${1:-build}" = test ]; then
     want+=("${test[@]}")
     if [ -n "$foreign" ]; then
-        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign")
+        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libutf8proc-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign")
     fi
 fi
 

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/utf8.h"
+#include "text/compose.h"
 #include "text/merge.h"
 #include "text/split.h"
 
@@ -41,6 +42,7 @@ struct mo_bpe {
 };
 
 struct mo_bpe_scratch {
+    mo_compose composed;
     mo_merge merge;
     mo_split_scratch *split;
     uint8_t *escaped; /* gemma4: the text with its spaces replaced */
@@ -269,6 +271,7 @@ void mo_bpe_scratch_destroy(mo_bpe_scratch *scratch)
         mo_merge_free(&scratch->merge);
         mo_split_scratch_destroy(scratch->split);
         free(scratch->escaped);
+        mo_compose_free(&scratch->composed);
         free(scratch);
     }
 }
@@ -412,6 +415,13 @@ mo_status mo_bpe_encode(const mo_bpe *b, mo_bpe_scratch *scratch, const uint8_t 
 {
     encoding e = {b, scratch, ids};
     size_t escaped;
+    if (b->split && mo_split_composes(b->split) && !mo_compose_needless(text, length)) {
+        if (!mo_compose_run(&scratch->composed, text, length)) {
+            return mo_fail(err, MO_ENOMEM, "no memory to put %zu bytes in normal form", length);
+        }
+        text = scratch->composed.text;
+        length = scratch->composed.length;
+    }
     if (b->split) {
         return mo_split_run(b->split, scratch->split, text, length, encode_piece, &e, err);
     }

@@ -26,8 +26,9 @@ static bool fill(mo_special_set *set, const mo_vocab *v, bool all)
         return false;
     }
     for (int32_t i = 0; i < v->count; i++) {
-        const bool user = v->kinds[i] == MO_TOKEN_USER;
-        const bool other = v->kinds[i] == MO_TOKEN_CONTROL || v->kinds[i] == MO_TOKEN_UNKNOWN;
+        const bool user = mo_vocab_found_anywhere(v, i);
+        const bool other = v->kinds[i] == MO_TOKEN_CONTROL || v->kinds[i] == MO_TOKEN_UNKNOWN ||
+                           v->kinds[i] == MO_TOKEN_USER;
         const mo_text t = mo_vocab_text(v, i);
         if (t.length > 0 && (user || (all && other))) {
             set->ids[set->count++] = i;
@@ -116,7 +117,7 @@ static int32_t token_at(const search *s, size_t at, size_t length)
     }
     for (;;) {
         const int32_t id = longest_at(s->vocab, s->set, s->text + at, length);
-        if (id < 0 || s->vocab->kinds[id] == MO_TOKEN_USER) {
+        if (id < 0 || mo_vocab_found_anywhere(s->vocab, id)) {
             return id;
         }
         length = mo_vocab_text(s->vocab, id).length - 1;

@@ -148,6 +148,16 @@ bool mo_split_ignores_merges(const mo_split *s)
     return s->pre->ignores_merges;
 }
 
+bool mo_split_composes(const mo_split *s)
+{
+    static const char *const names[] = {"qwen2", "qwen35", "olmo"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        found = found || strcmp(s->pre->name, names[i]) == 0;
+    }
+    return found;
+}
+
 /* ---- Making ---- */
 
 static mo_status unknown(const char *name, mo_error *err)

@@ -21,6 +21,9 @@ void mo_split_destroy(mo_split *s); /* NULL is allowed */
 bool mo_split_adds_bos(const char *pre);
 bool mo_split_ignores_merges(const mo_split *s);
 
+/* Texts are put in normal form C before they are split (compose.h), as the published tokenizers do; files do not say so. */
+bool mo_split_composes(const mo_split *s);
+
 /* What one call needs while it runs. NULL when out of memory. */
 mo_split_scratch *mo_split_scratch_create(const mo_split *s);
 void mo_split_scratch_destroy(mo_split_scratch *scratch); /* NULL is allowed */

@@ -78,6 +78,11 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
             s = mo_ids_add(ids, hits[i].id, err);
         }
         at = hits[i].at + hits[i].length;
+        if (mo_vocab_strips_after(&t->vocab, hits[i].id)) {
+            const size_t next = i + 1 < count ? hits[i + 1].at : length;
+            for (; at < next && (text[at] == ' ' || (text[at] >= '\t' && text[at] <= '\r')); at++) {
+            }
+        }
     }
     if (s == MO_OK) {
         s = encode(t, scratch, text + at, length - at, ids, err);

@@ -421,6 +421,14 @@ static void mark_end(mo_vocab *v, const char *text)
     }
 }
 
+/* Of SentencePiece's vocabularies </s> is the end. Among byte-level ones Qwen's has a plain token of that name, which is a piece of
+ * HTML there, so the file's word counts. */
+static bool ends_by_name(const mo_vocab *v)
+{
+    const int32_t id = mo_vocab_find(v, "</s>");
+    return id >= 0 && (v->model != MO_VOCAB_BYTES || v->kinds[id] != MO_TOKEN_NORMAL);
+}
+
 static mo_status adjust(mo_vocab *v, mo_error *err)
 {
     v->ends = calloc((size_t)v->count, 1);
@@ -436,7 +444,7 @@ static mo_status adjust(mo_vocab *v, mo_error *err)
         mark_end(v, end_of_turn[i]);
     }
     for (size_t i = 0; i < sizeof other_ends / sizeof *other_ends; i++) {
-        if (!tool_response || strcmp(other_ends[i], "</s>") != 0) {
+        if (strcmp(other_ends[i], "</s>") != 0 || (!tool_response && ends_by_name(v))) {
             mark_end(v, other_ends[i]);
         }
     }
@@ -455,6 +463,7 @@ static mo_status adjust(mo_vocab *v, mo_error *err)
     }
     for (size_t i = 0; i < sizeof harmony / sizeof *harmony; i++) {
         const int32_t id = mo_vocab_find(v, harmony[i]);
+        v->channel_marks[i] = id;
         if (id >= 0) {
             v->kinds[id] = MO_TOKEN_USER;
         }
@@ -462,12 +471,41 @@ static mo_status adjust(mo_vocab *v, mo_error *err)
     return MO_OK;
 }
 
+bool mo_vocab_found_anywhere(const mo_vocab *v, int32_t id)
+{
+    bool mark = false;
+    for (size_t i = 0; i < sizeof harmony / sizeof *harmony; i++) {
+        mark = mark || v->channel_marks[i] == id;
+    }
+    return v->kinds[id] == MO_TOKEN_USER && !mark;
+}
+
+bool mo_vocab_strips_after(const mo_vocab *v, int32_t id)
+{
+    static const char *const not [] = {"<unk>", "<s>", "<|endoftext|>"};
+    bool strips = v->strips_after;
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++) {
+        strips = strips && mo_vocab_find(v, not [i]) != id;
+    }
+    return strips;
+}
+
+/* The published tokenizers of Phi-3 give white space after a role's mark to the mark; files do not say so. */
+static mo_status load_stripping(const mo_gguf *g, mo_vocab *v, mo_error *err)
+{
+    const char *architecture = "";
+    const mo_status s = mo_gguf_string_or(g, "general.architecture", "", &architecture, err);
+    v->strips_after = v->model == MO_VOCAB_PIECES &&
+                      (strcmp(architecture, "phi3") == 0 || strcmp(architecture, "phimoe") == 0);
+    return s;
+}
+
 /* ---- */
 
 mo_status mo_vocab_load(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {
     static mo_status (*const phases[])(const mo_gguf *, mo_vocab *, mo_error *) = {
-        load_model, load_texts, load_kinds, load_scores, load_ids, load_suppressed,
+        load_model, load_texts, load_kinds, load_scores, load_ids, load_suppressed, load_stripping,
     };
     mo_status s = MO_OK;
     memset(v, 0, sizeof *v);

@@ -43,6 +43,10 @@ typedef struct mo_vocab {
     int32_t bos, eos, eot, eom, unknown, separator, padding, mask; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
 
+    int32_t channel_marks
+        [4];           /* gpt-oss's, which are printed, but in a text are no tokens by themselves; -1: none */
+    bool strips_after; /* white space after a special token belongs to it (Phi-3) */
+
     uint8_t *ends; /* count flags: generation stops there */
     int32_t *suppressed;
     size_t suppressed_count;
@@ -52,6 +56,12 @@ typedef struct mo_vocab {
  * MO_EFORMAT when the keys contradict each other. On failure *out is empty. */
 mo_status mo_vocab_load(const mo_gguf *g, mo_vocab *out, mo_error *err);
 void mo_vocab_free(mo_vocab *v);
+
+/* Is the token found in any text, whether special tokens are asked for or not? */
+bool mo_vocab_found_anywhere(const mo_vocab *v, int32_t id);
+
+/* Does the token take the white space after it? */
+bool mo_vocab_strips_after(const mo_vocab *v, int32_t id);
 
 static inline mo_text mo_vocab_text(const mo_vocab *v, int32_t id)
 {
