@@ -83,6 +83,8 @@ static void shapes_have_the_published_size(void **state)
         {"smollm2-135m", 0.1345},
         {"smollm2-1.7b", 1.711},
         {"glm-4.5-air", 106.9},
+        {"deepseek-v3", 671.0},       {"kimi-k2", 1026.0},         {"glm-4.7-flash", 29.9},
+        {"deepseek-v2-lite", 15.7},
         {"lfm2-8b-a1b", 8.34},
         {"lfm2-1.2b", 1.17},
         {"minimax-m2", 228.7},

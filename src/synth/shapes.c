@@ -64,6 +64,31 @@ static const mo_shape shapes[] = {
      .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 1408, .vocabulary = 151552, .context = 131072,
      .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1, .gating = 2,
      .normalized = true, .weights_scale = 1.0f},
+    {.name = "deepseek-v3", .title = "DeepSeek V3", .architecture = "deepseek2", .layers = 61, .width = 7168,
+     .heads = 128, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 2048, .ffn = 18432, .shared_ffn = 2048, .vocabulary = 129280, .context = 163840,
+     .rope_base = 10000.0f, .epsilon = 1e-6f, .dense_layers = 3, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.5f, .groups = 8, .groups_used = 4, .latent = 512,
+     .query_rank = 1536, .plain = 128, .head_out = 128, .yarn_factor = 40.0f, .yarn_context = 4096,
+     .yarn_log = 0.1f},
+    {.name = "kimi-k2", .title = "Kimi K2", .architecture = "deepseek2", .layers = 61, .width = 7168,
+     .heads = 64, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 384, .experts_used = 8,
+     .expert_ffn = 2048, .ffn = 18432, .shared_ffn = 2048, .vocabulary = 163840, .context = 131072,
+     .rope_base = 50000.0f, .epsilon = 1e-6f, .dense_layers = 1, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.827f, .latent = 512, .query_rank = 1536, .plain = 128,
+     .head_out = 128, .yarn_factor = 32.0f, .yarn_context = 4096, .yarn_log = 0.1f},
+    {.name = "glm-4.7-flash", .title = "GLM 4.7 Flash", .architecture = "deepseek2", .layers = 47, .width = 2048,
+     .heads = 20, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 64, .experts_used = 4,
+     .expert_ffn = 1536, .ffn = 10240, .shared_ffn = 1536, .vocabulary = 154880, .context = 202752,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 1.8f, .latent = 512, .query_rank = 768, .plain = 192,
+     .head_out = 256},
+    {.name = "deepseek-v2-lite", .title = "DeepSeek V2 Lite", .architecture = "deepseek2", .layers = 27,
+     .width = 2048, .heads = 16, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 64,
+     .experts_used = 6, .expert_ffn = 1408, .ffn = 10944, .shared_ffn = 2816, .vocabulary = 102400,
+     .context = 163840, .rope_base = 10000.0f, .epsilon = 1e-6f, .dense_layers = 1, .shared_count = 2,
+     .gating = 1, .weights_scale = 1.0f, .latent = 512, .plain = 128, .head_out = 128, .yarn_factor = 40.0f,
+     .yarn_context = 4096, .yarn_log = 0.0707f},
     {.name = "lfm2-8b-a1b", .title = "LFM2 8B A1B", .architecture = "lfm2moe", .layers = 24, .width = 2048,
      .heads = 32, .kv_heads = 8, .head = 64, .rotated = 64, .experts = 32, .experts_used = 4,
      .expert_ffn = 1792, .ffn = 7168, .vocabulary = 65536, .context = 128000, .rope_base = 1e6f,
@@ -181,6 +206,12 @@ typedef enum dim {
     VALUE_HEADS_2,
     SHORT_TAPS,
     WIDTH_3,
+    QUERY_RANK,
+    PLAIN_QUERIES, /* of all heads, with what rotates */
+    PLAIN,
+    LATENT,
+    HEAD_OUT,
+    RESULTS, /* of all heads */
     ONE,
 } dim;
 
@@ -190,6 +221,9 @@ typedef enum when {
     UNTIED,    /* the output is a matrix of its own */
     ATTENTION, /* the layer attends */
     DELTA,     /* the layer follows the delta rule */
+    LOW_RANK,  /* queries come by two products */
+    FULL_RANK, /* or by one */
+    BIASED,    /* experts are chosen with a bias */
     SHORT,     /* the layer is a short convolution */
     WINDOWED,  /* the layer attends within a window */
     DENSE,     /* the model has no experts */
@@ -313,6 +347,23 @@ static const rule some_attention[] = {
     {"attn_k.weight", MO_SHAPE_KEY, ATTENTION, {WIDTH, KEYS}},
     {"attn_v.weight", MO_SHAPE_VALUE, ATTENTION, {WIDTH, KEYS}},
     {"attn_output.weight", MO_SHAPE_BACK, ATTENTION, {QUERIES, WIDTH}},
+    END,
+};
+static const rule latent_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q_a.weight", MO_SHAPE_MATRIX, LOW_RANK, {WIDTH, QUERY_RANK}},
+    {"attn_q_a_norm.weight", MO_SHAPE_NORM, LOW_RANK, {QUERY_RANK}},
+    {"attn_q_b.weight", MO_SHAPE_MATRIX, LOW_RANK, {QUERY_RANK, PLAIN_QUERIES}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, FULL_RANK, {WIDTH, PLAIN_QUERIES}},
+    {"attn_kv_a_mqa.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, HEAD}},
+    {"attn_kv_a_norm.weight", MO_SHAPE_NORM, ALWAYS, {LATENT}},
+    {"attn_k_b.weight", MO_SHAPE_MATRIX, ALWAYS, {PLAIN, LATENT, HEADS}},
+    {"attn_v_b.weight", MO_SHAPE_MATRIX, ALWAYS, {LATENT, HEAD_OUT, HEADS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {RESULTS, WIDTH}},
+    END,
+};
+static const rule sigmoid_bias[] = {
+    {"exp_probs_b.bias", MO_SHAPE_BIAS, BIASED, {EXPERTS}},
     END,
 };
 static const rule short_conv[] = {
@@ -453,6 +504,7 @@ static const family families[] = {
     {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
     {"glm4moe", {spec},
      {attention, attention_bias, post_attention_norm, lead_ffn, select_bias, lead_shared}},
+    {"deepseek2", {spec}, {latent_attention, ffn_norm, lead_ffn, sigmoid_bias, lead_shared}},
     {"lfm2moe", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, lead_ffn, select_bias}},
     {"lfm2", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, dense}},
     {"minimax-m2", {spec}, {attention, whole_norm, ffn_norm, experts, select_bias}},
@@ -489,6 +541,9 @@ static bool holds(when w, const mo_shape *s, int layer)
     case UNTIED: return !s->tied;
     case ATTENTION: return (s->state == 0 && s->short_taps == 0) || is_full(s, layer);
     case DELTA: return s->state != 0 && !is_full(s, layer);
+    case LOW_RANK: return s->query_rank != 0;
+    case FULL_RANK: return s->query_rank == 0;
+    case BIASED: return s->gating == 2 && layer >= s->dense_layers;
     case SHORT: return s->short_taps != 0 && !is_full(s, layer);
     case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
@@ -528,6 +583,12 @@ static int64_t size_of(dim d, const mo_shape *s, int layer)
     case VALUE_HEADS: return s->value_heads;
     case VALUE_HEADS_2: return 2 * (int64_t)s->value_heads;
     case SHORT_TAPS: return s->short_taps;
+    case QUERY_RANK: return s->query_rank;
+    case PLAIN_QUERIES: return (int64_t)s->heads * (s->plain + s->rotated);
+    case PLAIN: return s->plain;
+    case LATENT: return s->latent;
+    case HEAD_OUT: return s->head_out;
+    case RESULTS: return (int64_t)s->heads * s->head_out;
     case WIDTH_3: return 3 * (int64_t)s->width;
     default: return 1;
     }
@@ -611,6 +672,10 @@ static const key_rule key_rules[] = {
     INTEGER("expert_group_count", groups),
     INTEGER("expert_group_used_count", groups_used),
     INTEGER("leading_dense_block_count", dense_layers),
+    INTEGER("attention.kv_lora_rank", latent),
+    INTEGER("attention.q_lora_rank", query_rank),
+    INTEGER("attention.value_length_mla", head_out),
+    REAL("rope.scaling.yarn_log_multiplier", yarn_log),
     INTEGER("shortconv.l_cache", short_taps),
     REAL("embedding_scale", embedding_scale),
     REAL("residual_scale", residual_scale),
@@ -702,6 +767,10 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
         mo_gguf_put_string(w, key, "linear");
     }
+    if (s->latent) {
+        snprintf(key, sizeof key, "%s.attention.key_length_mla", s->architecture);
+        mo_gguf_put_u32(w, key, (uint32_t)(s->plain + s->rotated));
+    }
     if (strcmp(s->architecture, "qwen35moe") == 0) {
         static const int32_t sections[4] = {11, 11, 10, 0};
         mo_gguf_put_array(w, "qwen35moe.rope.dimension_sections", MO_VALUE_I32, sections, 4);
@@ -717,6 +786,9 @@ void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_u32(w, key, (uint32_t)layers);
     for (size_t i = 0; i < sizeof key_rules / sizeof *key_rules; i++) {
         const char *field = (const char *)s + key_rules[i].offset;
+        if (s->latent && strcmp(key_rules[i].suffix, "attention.value_length") == 0) {
+            field = (const char *)&s->latent;
+        }
         snprintf(key, sizeof key, "%s.%s", s->architecture, key_rules[i].suffix);
         if (key_rules[i].real) {
             float value;

@@ -41,6 +41,11 @@ typedef struct mo_shape {
     float linear_factor;  /* of positions, which are divided by it */
     float rope_magnitude; /* of cosines and sines, where a file says it */
 
+    /* Latent attention: values of the row that heads share (head is these and the rotated ones, of one KV head), of what queries are made of (0: the
+     * stream), of a query that do not rotate, and of a head's result. */
+    int32_t latent, query_rank, plain, head_out;
+    float yarn_log; /* how much YaRN stretches scores, where a file says it */
+
     int32_t full_interval; /* every so many layers one with full attention; 0: all */
     uint64_t attends;      /* or a bit for each layer that attends, where others have no KV heads */
 

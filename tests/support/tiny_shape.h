@@ -33,6 +33,10 @@ static inline mo_shape tiny_shape(const mo_shape *published)
     if (s.shared_count) {
         s.shared_ffn = 96, s.shared_count = 1;
     }
+    if (s.latent) {
+        s.latent = 64, s.rotated = 32, s.head = 96, s.plain = 32, s.head_out = 64, s.kv_heads = 1;
+        s.query_rank = s.query_rank ? 64 : 0;
+    }
     if (s.window && !s.window_head) {
         s.window = 8;
     }

@@ -27,6 +27,7 @@ check gemma-4-26b-a4b 6
 check mixtral-8x7b 1
 check llama-3-8b 2
 check glm-4.5-air 2
+check glm-4.7-flash 2
 check minimax-m2 1
 check ernie-4.5-21b-a3b 2
 check granite-3.1-3b-a800m 4
