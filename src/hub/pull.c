@@ -170,7 +170,7 @@ static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
                        t->url);
     }
     if (strlen(a.linked_etag) == 64 && strspn(a.linked_etag, "0123456789abcdef") == 64) {
-        snprintf(f->sha256, sizeof f->sha256, "%s", a.linked_etag);
+        memcpy(f->sha256, a.linked_etag, sizeof f->sha256);
     }
     snprintf(t->etag, sizeof t->etag, "%s", f->sha256[0] ? "" : a.etag);
     return MO_OK;
