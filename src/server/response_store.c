@@ -9,7 +9,8 @@
 
 #include "server/response_files.h"
 
-enum { RESPONSES_MAX = 1024, RESPONSES_BYTES = 64 << 20, OWNER = 256 };
+/* JSON takes several times the memory of its text. */
+enum { RESPONSES_MAX = 1024, RESPONSES_BYTES = 64 << 20, BYTES_OF_TEXT = 4, OWNER = 256 };
 
 typedef struct entry {
     struct entry *newer, *older;
@@ -45,7 +46,7 @@ static void uncount(srv_response_store *s, const entry *e)
 {
     s->count--;
     s->unsaved -= e->unsaved;
-    s->bytes -= e->kept.bytes;
+    s->bytes -= BYTES_OF_TEXT * e->kept.bytes;
 }
 
 static void unlink_entry(srv_response_store *s, entry *e)
@@ -98,7 +99,7 @@ static void link_newest(srv_response_store *s, entry *e)
     s->newest = e;
     s->count++;
     s->unsaved += e->unsaved;
-    s->bytes += e->kept.bytes;
+    s->bytes += BYTES_OF_TEXT * e->kept.bytes;
 }
 
 static entry *make(const char *id, const char *owner, const srv_kept_response *kept, bool unsaved)
