@@ -1,0 +1,207 @@
+/* What the server keeps of answers: responses in memory and on disk, traces of their experts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "folder.h"
+#include "server/response_store.h"
+#include "server/trace.h"
+
+/* An answer whose output is one item, named after its number. */
+static void add(srv_response_store *store, int number, const char *owner, size_t bytes)
+{
+    char id[64], item[64];
+    snprintf(id, sizeof id, "resp_%d", number);
+    snprintf(item, sizeof item, "msg_%d", number);
+    const srv_kept_response kept = {.response = json_pack("{s:[{s:s}]}", "output", "id", item),
+                                    .input = json_pack("[{s:s}]", "id", "in"),
+                                    .bytes = bytes};
+    assert_true(kept.response && kept.input);
+    srv_response_store_add(store, id, owner, &kept);
+}
+
+static bool has(srv_response_store *store, int number, const char *owner)
+{
+    char id[64];
+    srv_kept_response kept;
+    snprintf(id, sizeof id, "resp_%d", number);
+    const bool found = srv_response_store_get(store, id, owner, &kept);
+    if (found) {
+        json_decref(kept.response);
+        json_decref(kept.input);
+    }
+    return found;
+}
+
+static void the_oldest_responses_go_first(void **state)
+{
+    (void)state;
+    srv_response_store *store = srv_response_store_open(NULL);
+    assert_non_null(store);
+    for (int i = 0; i < 1024; i++) {
+        add(store, i, "", 10);
+    }
+    assert_true(has(store, 0, "")); /* used now */
+    add(store, 1024, "", 10);
+    assert_true(has(store, 0, "") && !has(store, 1, "") && has(store, 2, ""));
+    add(store, 1025, "", 15 << 20); /* four times as much in memory */
+    assert_true(has(store, 1025, ""));
+    add(store, 1026, "", 2 << 20);
+    assert_true(!has(store, 1025, "") && has(store, 1026, ""));
+    add(store, 1027, "", 1 << 30); /* more than all may have */
+    assert_false(has(store, 1027, ""));
+    srv_response_store_close(store);
+}
+
+static void responses_are_found_by_their_owner_alone(void **state)
+{
+    (void)state;
+    srv_response_store *store = srv_response_store_open(NULL);
+    add(store, 1, "anna", 10);
+    assert_true(has(store, 1, "anna") && !has(store, 1, "bert") && !has(store, 1, ""));
+    json_t *item = srv_response_store_item(store, "msg_1", "anna");
+    assert_non_null(item);
+    json_decref(item);
+    assert_null(srv_response_store_item(store, "msg_1", "bert"));
+    assert_null(srv_response_store_item(store, "msg_2", "anna"));
+    assert_false(srv_response_store_remove(store, "resp_1", "bert"));
+    assert_true(srv_response_store_remove(store, "resp_1", "anna"));
+    assert_false(srv_response_store_remove(store, "resp_1", "anna"));
+    assert_false(has(store, 1, "anna"));
+    srv_response_store_close(store);
+}
+
+static void responses_survive_on_disk(void **state)
+{
+    (void)state;
+    srv_response_store *store = srv_response_store_open(folder);
+    for (int i = 0; i < 20; i++) {
+        add(store, i, "anna", 10);
+    }
+    assert_true(srv_response_store_remove(store, "resp_7", "anna"));
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder);
+    assert_true(has(store, 0, "anna") && has(store, 19, "anna") && !has(store, 7, "anna") &&
+                !has(store, 0, ""));
+    srv_kept_response kept;
+    static const char *const wrong[] = {"", ".", "../resp_0", "resp_0.json", "resp_0/", "resp_20"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_false(srv_response_store_get(store, wrong[i], "anna", &kept));
+        assert_false(srv_response_store_remove(store, wrong[i], "anna"));
+    }
+    assert_true(srv_response_store_remove(store, "resp_0", "anna"));
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder);
+    assert_false(has(store, 0, "anna"));
+    srv_response_store_close(store);
+}
+
+static void *use(void *user)
+{
+    srv_response_store *store = user;
+    for (int i = 0; i < 300; i++) {
+        char id[64];
+        add(store, i % 40, "anna", 1 << 18);
+        has(store, (i + 17) % 40, "anna");
+        json_decref(srv_response_store_item(store, "msg_3", "anna"));
+        snprintf(id, sizeof id, "resp_%d", (i + 5) % 40);
+        srv_response_store_remove(store, id, "anna");
+    }
+    return NULL;
+}
+
+static void several_threads_keep_responses(void **state)
+{
+    pthread_t threads[3];
+    (void)state;
+    srv_response_store *store = srv_response_store_open(folder);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use, store), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    srv_response_store_close(store);
+}
+
+/* ---- Traces ---- */
+
+static json_t *read_trace(srv_traces *traces, const char *id)
+{
+    srv_writer w = {0};
+    srv_trace *t = srv_traces_find(traces, id, "");
+    assert_non_null(t);
+    srv_trace_write(t, NULL, &w);
+    srv_trace_release(t);
+    assert_false(w.failed);
+    json_t *root = json_loadb(w.data, w.length, 0, NULL);
+    srv_writer_free(&w);
+    assert_non_null(root);
+    return root;
+}
+
+static void traces_are_bounded(void **state)
+{
+    mo_model *model;
+    mo_error err;
+    mo_model_options o = mo_model_options_default();
+    (void)state;
+    o.context = 64;
+    o.device = "none";
+    o.learning.profile = "off";
+    check_status(mo_model_open(MO_TEST_MODEL, &o, &model, &err), &err);
+    srv_traces *traces = srv_traces_open();
+    srv_trace *t = srv_traces_begin(traces, "a", "", "pebble", model);
+    assert_non_null(t);
+    const int32_t ids[] = {63, 0, 5, 6, 7, 8};
+    for (int position = 100; position < 100 + 2100; position++) {
+        srv_trace_note(t, 0, position, position, ids, 6);
+        srv_trace_note(t, 6, position, position, ids, 6);
+    }
+    json_t *root = read_trace(traces, "a");
+    assert_int_equal(json_array_size(json_object_get(root, "routes")), 2048);
+    assert_true(json_is_true(json_object_get(root, "truncated")));
+    assert_false(json_is_true(json_object_get(root, "ended")));
+    assert_int_equal(json_integer_value(json_object_get(root, "position")), 100);
+    const json_t *token = json_array_get(json_object_get(root, "routes"), 7);
+    assert_int_equal(json_array_size(token), 7);
+    assert_int_equal(json_integer_value(json_array_get(json_array_get(token, 6), 0)), 63);
+    assert_int_equal(json_array_size(json_array_get(token, 3)), 0); /* nobody told */
+    json_decref(root);
+    srv_trace_note(t, 99, 101, 1, ids, 6);
+    srv_trace_note(t, 0, 99, 1, ids, 6);
+    srv_trace_note(t, 0, 101, 1, ids, 7);
+    for (int i = 0; i < 32; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "b%d", i);
+        srv_trace_release(srv_traces_begin(traces, id, "", "pebble", model));
+    }
+    assert_null(srv_traces_find(traces, "a", ""));
+    assert_null(srv_traces_find(traces, "b3", "anna"));
+    json_decref(read_trace(traces, "b31"));
+    srv_trace_end(t);
+    srv_trace_release(t);
+    srv_traces_close(traces);
+    mo_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_oldest_responses_go_first),
+        cmocka_unit_test(responses_are_found_by_their_owner_alone),
+        cmocka_unit_test_setup_teardown(responses_survive_on_disk, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(several_threads_keep_responses, folder_make, folder_remove),
+        cmocka_unit_test(traces_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
