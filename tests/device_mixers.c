@@ -1,4 +1,4 @@
-/* Cases of the mixers' ops: attention, the delta rule and the short convolution. The references go other ways than the engine: keys and
+/* Cases of the mixers' ops: attention, the delta rule, the short convolution and Mamba. The references go other ways than the engine: keys and
  * values are laid out in order, a convolution runs over one long row of inputs. */
 #include <math.h>
 #include <setjmp.h>
@@ -651,11 +651,206 @@ static void reference_short_conv(box *b, const mo_op *op)
     }
 }
 
+/* ---- Mamba ------------------------------------------------------------------------------------ */
+
+static void build_ssm_convolve(box *b, mo_op *op, int variant)
+{
+    static const int sizes[][2] = {{64, 4}, {32, 2}, {160, 3},
+                                   {96, 4}, {20, 4}, {257, 8}}; /* channels, taps */
+    const int channels = sizes[variant % 6][0], taps = sizes[variant % 6][1];
+    mo_op_ssm_convolve *o = &op->ssm_convolve;
+    step s = make_step(b, variant);
+    op->kind = MO_OP_SSM_CONVOLVE;
+    for (int i = 0; i < s.slices; i++) {
+        s.state[i]->conv = box_address(b, box_filled(b, (int64_t)(taps - 1) * channels, variant));
+    }
+    o->tokens = s.tokens;
+    o->slice_count = s.slices;
+    o->layer = LAYER;
+    o->channels = channels;
+    o->taps = taps;
+    o->before = box_address(b, box_filled(b, (int64_t)s.tokens * channels, variant));
+    o->weight = box_address(b, box_filled(b, (int64_t)taps * channels, 0));
+    o->bias = box_address(b, box_filled(b, channels, 0));
+    o->places = places_of(b, &s);
+    o->slices = slices_of(b, &s);
+    o->after = box_acts(b, s.tokens, channels);
+    if (variant % 2) { /* values alone */
+        o->after = (mo_dacts){.x = o->after.x, .cols = channels};
+    }
+}
+
+static void ssm_convolve_slice(const box *b, const mo_op_ssm_convolve *o, const mo_dslice *slice)
+{
+    const int64_t n = o->channels, keep = o->taps - 1;
+    const mo_dstate *state = (const mo_dstate *)box_at(b, slice->layers) + LAYER;
+    const size_t row_bytes = sizeof(float) * (size_t)n;
+    float *conv = box_at(b, state->conv), *after = box_at(b, o->after.x);
+    float *inputs = malloc(row_bytes * (size_t)(keep + slice->count));
+    memcpy(inputs, conv, row_bytes * (size_t)keep);
+    memcpy(inputs + keep * n, (const float *)box_at(b, o->before) + slice->first * n,
+           row_bytes * (size_t)slice->count);
+    for (int64_t t = 0; t < slice->count; t++) {
+        const float *rows[16];
+        float *y = after + (slice->first + t) * n;
+        for (int j = 0; j < o->taps; j++) {
+            rows[j] = inputs + (t + j) * n;
+        }
+        K.convolve(y, rows, box_at(b, o->weight), o->taps, n, n);
+        K.add(y, box_at(b, o->bias), n);
+        K.silu(y, y, n);
+        assert_true(K.finite(y, n));
+        if (o->after.q) {
+            const mo_acts acts = box_acts_at(b, &o->after);
+            box_quantize(&acts, slice->first + t);
+        }
+    }
+    memcpy(conv, inputs + slice->count * n, row_bytes * (size_t)keep);
+    free(inputs);
+}
+
+static void reference_ssm_convolve(box *b, const mo_op *op)
+{
+    const mo_dslice *slices = box_at(b, op->ssm_convolve.slices);
+    for (int i = 0; i < op->ssm_convolve.slice_count; i++) {
+        ssm_convolve_slice(b, &op->ssm_convolve, &slices[i]);
+    }
+}
+
+static void build_ssm_parts(box *b, mo_op *op, int variant)
+{
+    static const int sizes[][2] = {{32, 16}, {64, 8}, {12, 16}, {96, 40}, {20, 3}}; /* rank, states */
+    mo_op_ssm_parts *o = &op->ssm_parts;
+    op->kind = MO_OP_SSM_PARTS;
+    o->rank = sizes[variant % 5][0];
+    o->states = sizes[variant % 5][1];
+    o->tokens = 1 + variant % 7;
+    o->eps = 1e-5f;
+    o->rows = box_address(b, box_filled(b, o->tokens * (o->rank + 2 * (int64_t)o->states), variant));
+    o->dt_norm = box_address(b, box_filled(b, o->rank, 0));
+    o->b_norm = box_address(b, box_filled(b, o->states, 0));
+    o->c_norm = box_address(b, box_filled(b, o->states, 0));
+    o->dt = box_acts(b, o->tokens, o->rank);
+}
+
+static void reference_ssm_parts(box *b, const mo_op *op)
+{
+    const mo_op_ssm_parts *o = &op->ssm_parts;
+    const mo_acts dt = box_acts_at(b, &o->dt);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        float *row = (float *)box_at(b, o->rows) + t * (o->rank + 2 * (int64_t)o->states);
+        float *in = row + o->rank, *out = in + o->states;
+        K.rms_norm(dt.x + t * o->rank, row, box_at(b, o->dt_norm), o->rank, o->eps);
+        K.rms_norm(in, in, box_at(b, o->b_norm), o->states, o->eps);
+        K.rms_norm(out, out, box_at(b, o->c_norm), o->states, o->eps);
+        box_quantize(&dt, t);
+    }
+}
+
+/* Channels, states, heads, groups; without heads the first kind. */
+static const int scan_sizes[][4] = {{64, 16, 0, 1}, {96, 8, 6, 2},  {160, 16, 0, 1}, {128, 128, 2, 1},
+                                    {100, 5, 0, 1}, {60, 12, 6, 3}, {256, 32, 4, 4}, {384, 20, 1, 1}};
+
+static void build_ssm_scan(box *b, mo_op *op, int variant)
+{
+    const int *size = scan_sizes[variant % 8];
+    const int64_t inner = size[0], states = size[1], heads = size[2], groups = size[3];
+    mo_op_ssm_scan *o = &op->ssm_scan;
+    step s = make_step(b, variant);
+    op->kind = MO_OP_SSM_SCAN;
+    for (int i = 0; i < s.slices; i++) {
+        s.state[i]->delta = box_address(b, box_filled(b, inner * states, 0));
+    }
+    o->tokens = s.tokens;
+    o->slice_count = s.slices;
+    o->layer = LAYER;
+    o->inner = (int32_t)inner;
+    o->states = (int32_t)states;
+    o->heads = (int32_t)heads;
+    o->groups = (int32_t)groups;
+    o->eps = 1e-5f;
+    o->mixed = box_acts(b, s.tokens, inner);
+    o->bc_stride = 2 * groups * states + variant % 3;
+    o->bc = box_address(b, box_filled(b, s.tokens * o->bc_stride, 0));
+    o->x_stride = heads ? inner + variant % 5 : inner;
+    float *x = box_filled(b, s.tokens * o->x_stride, variant % 4);
+    o->x = box_address(b, x);
+    if (!heads && variant % 2 == 0) { /* the result takes the place of the input */
+        memcpy(box_at(b, o->mixed.x), x, sizeof *x * (size_t)(s.tokens * inner));
+        o->x = o->mixed.x;
+    }
+    o->dt = box_address(b, box_filled(b, s.tokens * (heads ? heads : inner), 0));
+    o->z = box_address(b, box_filled(b, s.tokens * inner, variant / 2));
+    const int64_t decays = heads ? heads : states * inner;
+    float *a = box_filled(b, decays, 0);
+    for (int64_t i = 0; i < decays; i++) {
+        a[i] = -fabsf(a[i]); /* a decay */
+    }
+    o->a = box_address(b, a);
+    o->d = box_address(b, box_filled(b, heads ? heads : inner, 0));
+    if (heads) {
+        o->dt_bias = box_address(b, box_filled(b, heads, 0));
+        o->norm = box_address(b, box_filled(b, inner, 0));
+    }
+    o->slices = slices_of(b, &s);
+}
+
+/* One channel at a time, in the words of docs/numerics.md. */
+static void scan_channel(const box *b, const mo_op_ssm_scan *o, const mo_dslice *slice, int64_t i)
+{
+    const int64_t states = o->states, length = o->heads ? o->inner / o->heads : o->inner;
+    const int64_t h = o->heads ? i / length : 0;
+    const int64_t group = o->heads ? h / (o->heads / o->groups) : 0;
+    const mo_dstate *layer = (const mo_dstate *)box_at(b, slice->layers) + LAYER;
+    float *state = (float *)box_at(b, layer->delta) + h * length * states + i % length;
+    const float *a = box_at(b, o->a), *d = box_at(b, o->d);
+    for (int64_t t = slice->first; t < slice->first + slice->count; t++) {
+        const float *in = (const float *)box_at(b, o->bc) + t * o->bc_stride + group * states;
+        const float *out = in + o->groups * states;
+        const float raw = ((const float *)box_at(b, o->dt))[o->heads ? t * o->heads + h : t * o->inner + i];
+        const float dt = mo_softplus(o->heads ? raw + ((const float *)box_at(b, o->dt_bias))[h] : raw);
+        const float x = ((const float *)box_at(b, o->x))[t * o->x_stride + i];
+        const float change = dt * x;
+        float sum = 0.0f;
+        for (int64_t j = 0; j < states; j++) {
+            const float decay = mo_exp(dt * (o->heads ? a[h] : a[j * o->inner + i]));
+            state[j * length] = fmaf(change, in[j], decay * state[j * length]);
+            sum = fmaf(state[j * length], out[j], sum);
+        }
+        const float y = fmaf(d[o->heads ? h : i], x, sum);
+        const float z = ((const float *)box_at(b, o->z))[t * o->inner + i];
+        ((float *)box_at(b, o->mixed.x))[t * o->inner + i] = mo_silu(z) * y;
+    }
+}
+
+static void reference_ssm_scan(box *b, const mo_op *op)
+{
+    const mo_op_ssm_scan *o = &op->ssm_scan;
+    const mo_dslice *slices = box_at(b, o->slices);
+    const mo_acts mixed = box_acts_at(b, &o->mixed);
+    const int64_t group = o->inner / o->groups;
+    for (int64_t i = 0; i < o->slice_count * (int64_t)o->inner; i++) {
+        scan_channel(b, o, &slices[i / o->inner], i % o->inner);
+    }
+    for (int64_t t = 0; t < o->tokens; t++) {
+        float *row = mixed.x + t * o->inner;
+        for (int64_t g = 0; o->heads && g < o->groups; g++) {
+            K.rms_norm(row + g * group, row + g * group, (const float *)box_at(b, o->norm) + g * group, group,
+                       o->eps);
+        }
+        assert_true(K.finite(row, o->inner));
+        box_quantize(&mixed, t);
+    }
+}
+
 const device_case mixer_cases[] = {
     {"heads", 90, build_heads, reference_heads},
     {"attend", 99, build_attend, reference_attend},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
     {"short conv", 66, build_short_conv, reference_short_conv},
+    {"ssm convolve", 66, build_ssm_convolve, reference_ssm_convolve},
+    {"ssm parts", 35, build_ssm_parts, reference_ssm_parts},
+    {"ssm scan", 88, build_ssm_scan, reference_ssm_scan},
     {NULL, 0, NULL, NULL},
 };

@@ -283,6 +283,40 @@ static void draw_short_conv(mo_op_short_conv *o)
     o->mixed = acts(o->channels);
 }
 
+static void draw_mamba(mo_op *op)
+{
+    const int heads = ONE_OF(0, 8, 48), groups = heads ? ONE_OF(1, 8) : 1;
+    if (op->kind == MO_OP_SSM_CONVOLVE) {
+        mo_op_ssm_convolve *o = &op->ssm_convolve;
+        *o = (mo_op_ssm_convolve){.before = place(), .weight = place(), .bias = place(), .places = place()};
+        o->slices = place();
+        o->channels = ONE_OF(48, 3328, 8192);
+        o->taps = 4;
+        o->after = acts(o->channels);
+        o->tokens = any_tokens();
+        o->slice_count = 1;
+    } else if (op->kind == MO_OP_SSM_PARTS) {
+        mo_op_ssm_parts *o = &op->ssm_parts;
+        *o = (mo_op_ssm_parts){.rows = place(), .dt_norm = place(), .b_norm = place(), .c_norm = place()};
+        o->rank = ONE_OF(160, 256);
+        o->states = 16;
+        o->dt = acts(o->rank);
+        o->tokens = any_tokens();
+    } else {
+        mo_op_ssm_scan *o = &op->ssm_scan;
+        *o = (mo_op_ssm_scan){.x = place(), .bc = place(), .dt = place(), .z = place(), .a = place()};
+        o->d = place();
+        o->slices = place();
+        o->inner = heads ? heads * ONE_OF(20, 64, 256) : ONE_OF(96, 8192);
+        o->states = heads ? ONE_OF(64, 128) : ONE_OF(8, 16);
+        o->heads = heads;
+        o->groups = groups;
+        o->mixed = acts(o->inner);
+        o->tokens = any_tokens();
+        o->slice_count = 1;
+    }
+}
+
 static void draw_choose(mo_op_choose *o)
 {
     *o =
@@ -363,6 +397,9 @@ static void draw(mo_op *op)
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: draw_delta(op); break;
     case MO_OP_SHORT_CONV: draw_short_conv(&op->short_conv); break;
+    case MO_OP_SSM_CONVOLVE:
+    case MO_OP_SSM_PARTS:
+    case MO_OP_SSM_SCAN: draw_mamba(op); break;
     case MO_OP_CHOOSE: draw_choose(&op->choose); break;
     case MO_OP_ARRANGE: draw_arrange(&op->arrange); break;
     case MO_OP_EXPERTS_IN:

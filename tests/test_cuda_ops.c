@@ -745,6 +745,88 @@ static void draw_short_conv(uint64_t draw)
     check(&op, draw, "short conv");
 }
 
+static void draw_ssm_convolve(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 2, 3), ONE_OF(1, 1, 5), 100);
+    mo_op op = {.kind = MO_OP_SSM_CONVOLVE};
+    mo_op_ssm_convolve *o = &op.ssm_convolve;
+    *o = (mo_op_ssm_convolve){.places = at(s.places),
+                              .slices = at(s.slices),
+                              .tokens = s.tokens,
+                              .slice_count = s.slice_count,
+                              .layer = 1,
+                              .channels = ONE_OF(32, 64, 100, 160, 288),
+                              .taps = ONE_OF(2, 3, 4, 7)};
+    o->before = floats((int64_t)s.tokens * o->channels);
+    o->weight = floats((int64_t)o->taps * o->channels);
+    o->bias = floats(o->channels);
+    o->after = acts(s.tokens, o->channels);
+    if (chance(40)) {
+        o->after = (mo_dacts){.x = o->after.x, .cols = o->channels};
+    }
+    for (int i = 0; i < s.slice_count; i++) {
+        ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((int64_t)(o->taps - 1) * o->channels);
+    }
+    check(&op, draw, "ssm convolve");
+}
+
+static void draw_ssm_parts(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = MO_OP_SSM_PARTS};
+    mo_op_ssm_parts *o = &op.ssm_parts;
+    *o = (mo_op_ssm_parts){
+        .tokens = ONE_OF(1, 2, 9), .rank = ONE_OF(12, 32, 96), .states = ONE_OF(8, 16, 40), .eps = 1e-5f};
+    o->rows = floats(o->tokens * (o->rank + 2 * (int64_t)o->states));
+    o->dt_norm = floats(o->rank);
+    o->b_norm = floats(o->states);
+    o->c_norm = floats(o->states);
+    o->dt = acts(o->tokens, o->rank);
+    check(&op, draw, "ssm parts");
+}
+
+static void draw_ssm_scan(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 1, 5, 20), 100);
+    mo_op op = {.kind = MO_OP_SSM_SCAN};
+    mo_op_ssm_scan *o = &op.ssm_scan;
+    const int heads = chance(60) ? ONE_OF(2, 4) : 0, length = ONE_OF(8, 32, 40, 64, 160);
+    *o = (mo_op_ssm_scan){.slices = at(s.slices),
+                          .tokens = s.tokens,
+                          .slice_count = s.slice_count,
+                          .layer = 1,
+                          .inner = heads ? heads * length : length,
+                          .states = heads ? ONE_OF(128, 128, 20) : ONE_OF(16, 16, 7),
+                          .heads = heads,
+                          .groups = heads ? ONE_OF(1, 2) : 1,
+                          .eps = 1e-5f};
+    const int64_t n = s.tokens, inner = o->inner;
+    o->mixed = acts(n, o->inner);
+    o->x_stride = inner;
+    o->x = heads || chance(50) ? floats(n * inner) : o->mixed.x;
+    for (int64_t i = 0; i < n * inner; i++) {
+        ((float *)(uintptr_t)o->x)[i] = random_normal(&b.seed);
+    }
+    o->bc_stride = 2 * (int64_t)o->groups * o->states + ONE_OF(0, 3);
+    o->bc = floats(n * o->bc_stride);
+    o->dt = floats(n * (heads ? heads : inner));
+    o->z = floats(n * inner);
+    const int64_t decays = heads ? heads : o->states * inner;
+    o->a = floats(decays);
+    for (int64_t i = 0; i < decays; i++) { /* a state that does not grow without bounds */
+        ((float *)(uintptr_t)o->a)[i] = -fabsf(random_normal(&b.seed));
+    }
+    o->d = floats(heads ? heads : inner);
+    o->dt_bias = heads ? floats(heads) : 0;
+    o->norm = heads ? floats(inner) : 0;
+    for (int i = 0; i < s.slice_count; i++) {
+        ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].delta = floats(inner * o->states);
+    }
+    check(&op, draw, "ssm scan");
+}
+
 /* ---- The tests -------------------------------------------------------------------------------- */
 
 #define DRAWN(name, count)                                                                                   \
@@ -771,6 +853,9 @@ DRAWN(latent_attend, 40)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
 DRAWN(short_conv, 30)
+DRAWN(ssm_convolve, 30)
+DRAWN(ssm_parts, 15)
+DRAWN(ssm_scan, 30)
 
 int main(void)
 {
@@ -778,12 +863,13 @@ int main(void)
     b.before = malloc(ROOM);
     b.after = malloc(ROOM);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream),   cmocka_unit_test(activate),    cmocka_unit_test(logits),
-        cmocka_unit_test(publish),  cmocka_unit_test(await),       cmocka_unit_test(choose),
-        cmocka_unit_test(arrange),  cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
-        cmocka_unit_test(attend),   cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
-        cmocka_unit_test(convolve), cmocka_unit_test(recur),       cmocka_unit_test(short_conv),
-        cmocka_unit_test(latent),   cmocka_unit_test(collect),     cmocka_unit_test(latent_attend),
+        cmocka_unit_test(stream),       cmocka_unit_test(activate),    cmocka_unit_test(logits),
+        cmocka_unit_test(publish),      cmocka_unit_test(await),       cmocka_unit_test(choose),
+        cmocka_unit_test(arrange),      cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
+        cmocka_unit_test(attend),       cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
+        cmocka_unit_test(convolve),     cmocka_unit_test(recur),       cmocka_unit_test(short_conv),
+        cmocka_unit_test(latent),       cmocka_unit_test(collect),     cmocka_unit_test(latent_attend),
+        cmocka_unit_test(ssm_convolve), cmocka_unit_test(ssm_parts),   cmocka_unit_test(ssm_scan),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {

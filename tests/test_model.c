@@ -29,10 +29,11 @@
 
 /* Every model of the families; those that the tree leaves out are found in the folder MO_TEST_ORACLE names. */
 static const char *const models[] = {
-    "llama",          "llama-moe",    "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
-    "olmoe",          "gpt-oss",      "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
-    "qwen3next-mixq", "gemma4",       "qwen3moe-q4k", "llama31",   "glm4moe",        "granitemoe",
-    "minimax-m2",     "ernie4_5-moe", "bailingmoe2",  "dots1",     "phimoe",         "hunyuan-moe",
+    "llama",          "llama-moe",     "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
+    "olmoe",          "gpt-oss",       "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
+    "qwen3next-mixq", "gemma4",        "qwen3moe-q4k", "llama31",   "glm4moe",        "granitemoe",
+    "minimax-m2",     "ernie4_5-moe",  "bailingmoe2",  "dots1",     "phimoe",         "hunyuan-moe",
+    "jamba",          "granitehybrid", "lfm2moe",
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -301,7 +302,10 @@ static void same_attention(const mo_attention *a, const mo_attention *b)
     same_linear(&a->latent.v_b, &b->latent.v_b);
     same_vector(a->latent.q_norm, b->latent.q_norm, a->latent.q_a.w.rows);
     same_vector(a->latent.norm, b->latent.norm, a->v_len);
-    assert_memory_equal(a->rope, b->rope, sizeof *a->rope);
+    assert_true((a->rope == NULL) == (b->rope == NULL));
+    if (a->rope) {
+        assert_memory_equal(a->rope, b->rope, sizeof *a->rope);
+    }
 }
 
 static void same_delta(const mo_delta *a, const mo_delta *b)
@@ -316,6 +320,35 @@ static void same_delta(const mo_delta *a, const mo_delta *b)
     same_vector(a->dt, b->dt, a->v_heads);
     same_vector(a->a, b->a, a->v_heads);
     same_vector(a->norm, b->norm, a->head);
+}
+
+static void same_short_conv(const mo_short_conv *a, const mo_short_conv *b)
+{
+    same_linear(&a->in, &b->in);
+    same_linear(&a->out, &b->out);
+    same_vector(a->conv, b->conv, a->taps * a->channels);
+}
+
+static void same_mamba(const mo_mamba *a, const mo_mamba *b)
+{
+    const int64_t channels = mo_mamba_channels(a);
+    assert_int_equal(a->heads, b->heads);
+    assert_int_equal(a->groups, b->groups);
+    same_linear(&a->x, &b->x);
+    same_linear(&a->z, &b->z);
+    same_linear(&a->dt_in, &b->dt_in);
+    same_linear(&a->parts, &b->parts);
+    same_linear(&a->dt, &b->dt);
+    same_linear(&a->out, &b->out);
+    same_vector(a->conv, b->conv, a->taps * channels);
+    same_vector(a->conv_bias, b->conv_bias, channels);
+    same_vector(a->dt_norm, b->dt_norm, a->rank);
+    same_vector(a->b_norm, b->b_norm, a->states);
+    same_vector(a->c_norm, b->c_norm, a->states);
+    same_vector(a->dt_bias, b->dt_bias, a->heads);
+    same_vector(a->a, b->a, a->heads ? a->heads : a->states * a->inner);
+    same_vector(a->d, b->d, a->heads ? a->heads : a->inner);
+    same_vector(a->norm, b->norm, a->inner);
 }
 
 static void same_ffn(const mo_ffn *a, const mo_ffn *b)
@@ -348,10 +381,11 @@ static void same_spec(const mo_model_spec *a, const mo_model_spec *b)
     for (int n = 0; n < a->layer_count; n++) {
         const mo_layer *x = &a->layers[n], *y = &b->layers[n];
         assert_int_equal(x->mixer, y->mixer);
-        if (x->mixer == MO_MIXER_ATTENTION) {
-            same_attention(&x->attention, &y->attention);
-        } else {
-            same_delta(&x->delta, &y->delta);
+        switch (x->mixer) {
+        case MO_MIXER_ATTENTION: same_attention(&x->attention, &y->attention); break;
+        case MO_MIXER_DELTA: same_delta(&x->delta, &y->delta); break;
+        case MO_MIXER_SHORT_CONV: same_short_conv(&x->short_conv, &y->short_conv); break;
+        case MO_MIXER_MAMBA: same_mamba(&x->mamba, &y->mamba); break;
         }
         same_vector(x->mixer_norm, y->mixer_norm, a->width);
         same_vector(x->post_mixer_norm, y->post_mixer_norm, a->width);
@@ -454,6 +488,49 @@ static void test_glm(void **state)
         assert_true(mo_linear_present(&l->moe.shared.up) && !mo_linear_present(&l->moe.shared_gate));
         assert_non_null(l->attention.q.bias);
     }
+    mo_checkpoint_free(m);
+}
+
+/* Kinds of layers by their KV heads; the rows of joint matrices; states of one channel beside each other in the file. */
+static void test_mamba(void **state)
+{
+    (void)state;
+    mo_checkpoint *m = load_named("jamba", false, 0);
+    const mo_model_spec *spec = mo_checkpoint_spec(m);
+    int attends = 0, routed = 0;
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *l = &spec->layers[n];
+        attends += l->mixer == MO_MIXER_ATTENTION;
+        routed += l->routed;
+        assert_true(l->mixer == MO_MIXER_ATTENTION || l->mixer == MO_MIXER_MAMBA);
+        assert_true(l->routed != l->dense && l->attention.rope == NULL);
+        assert_true(!l->routed || !l->moe.router.normalize);
+    }
+    assert_true(attends > 0 && attends < spec->layer_count && routed == 2);
+    draft *d = draft_open("jamba");
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_mamba *mamba = &spec->layers[n].mamba;
+        char name[MO_GGUF_NAME];
+        snprintf(name, sizeof name, "blk.%d.ssm_a", n);
+        const float *a = spec->layers[n].mixer == MO_MIXER_MAMBA
+                             ? (const float *)(const void *)draft_find(d, name)->data
+                             : NULL;
+        for (int64_t i = 0; a && i < mamba->inner; i++) {
+            for (int64_t j = 0; j < mamba->states; j++) {
+                assert_true(mamba->a[j * mamba->inner + i] == a[i * mamba->states + j]);
+            }
+        }
+    }
+    draft_close(d);
+    mo_checkpoint_free(m);
+
+    m = load_named("granitehybrid", false, 0);
+    spec = mo_checkpoint_spec(m);
+    const mo_mamba *first = &spec->layers[0].mamba;
+    assert_int_equal(spec->layers[0].mixer, MO_MIXER_MAMBA);
+    assert_true(first->heads > 0 && first->x.w.rows == first->inner + 2 * first->groups * first->states);
+    assert_int_equal(first->dt_in.w.rows, first->heads);
+    assert_non_null(first->out.scale); /* of what is added to the stream */
     mo_checkpoint_free(m);
 }
 
@@ -1009,6 +1086,10 @@ static void test_keys(void **state)
     expect_key("qwen3next", "qwen3next.ssm.inner_size", NULL, 64, MO_EFORMAT, "inner size");
     expect_key("qwen3next", "qwen3next.rope.dimension_count", NULL, 7, MO_EFORMAT, "rope.dimension_count");
     expect_key("qwen3next", "qwen3next.rope.dimension_count", NULL, 34, MO_EFORMAT, "34 of 32");
+    expect_key("qwen3next", "qwen3next.ssm.conv_kernel", NULL, 17, MO_EFORMAT, "conv_kernel");
+    expect_key("jamba", "jamba.ssm.conv_kernel", NULL, 17, MO_EFORMAT, "conv_kernel");
+    expect_key("jamba", "jamba.ssm.time_step_rank", NULL, 4096, MO_EFORMAT, "time_step_rank");
+    expect_key("granitehybrid", "granitehybrid.ssm.group_count", NULL, 0, MO_EFORMAT, "group_count");
     expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "every layer");
     expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED, "shares keys");
     expect_key("deepseek2", "deepseek2.attention.kv_lora_rank", NULL, 2048, MO_EFORMAT, "kv_lora_rank");
@@ -1185,20 +1266,20 @@ static void test_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),        cmocka_unit_test(test_every_way),
-        cmocka_unit_test(test_weight),      cmocka_unit_test(test_families),
-        cmocka_unit_test(test_glm),         cmocka_unit_test(test_hybrids),
-        cmocka_unit_test(test_dense_layer), cmocka_unit_test(test_taps),
-        cmocka_unit_test(test_bricks),      cmocka_unit_test(test_split),
-        cmocka_unit_test(test_merged),      cmocka_unit_test(test_lone),
-        cmocka_unit_test(test_fused),       cmocka_unit_test(test_older_delta),
-        cmocka_unit_test(test_latent),      cmocka_unit_test(test_older_latent),
-        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_misshapen),   cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_nextn),       cmocka_unit_test(test_bad_exponent),
-        cmocka_unit_test(test_integers),    cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_progress),    cmocka_unit_test(test_cut_short),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_list),         cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_weight),       cmocka_unit_test(test_families),
+        cmocka_unit_test(test_glm),          cmocka_unit_test(test_mamba),
+        cmocka_unit_test(test_hybrids),      cmocka_unit_test(test_dense_layer),
+        cmocka_unit_test(test_taps),         cmocka_unit_test(test_bricks),
+        cmocka_unit_test(test_split),        cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_lone),         cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_older_delta),  cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_older_latent), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_misshapen),
+        cmocka_unit_test(test_keys),         cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_bad_exponent), cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_no_file),      cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_cut_short),    cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

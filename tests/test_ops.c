@@ -376,6 +376,41 @@ static void run_delta(testcase *c, const mo_kernels *k)
     emit_row(c, state, keys * values);
 }
 
+static void run_scan(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c), states = pick(c, 1, 24), stride = n + pick(c, 0, 5);
+    float *state = row(c, states * stride), *a = row(c, states * stride), *d = row(c, n), *y = zeros(c, n);
+    for (int64_t i = 0; i < states * stride; i++) {
+        a[i] = -fabsf(a[i]);
+    }
+    for (int token = 0; token < 2; token++) {
+        float *x = row(c, n), *dt = row(c, n), *b = row(c, states), *out = row(c, states);
+        k->softplus(dt, dt, n);
+        emit_row(c, dt, n);
+        k->scan(state, states, stride, a, dt, x, b, out, d, token ? x : y, n); /* y may be x */
+        emit_row(c, token ? x : y, n);
+    }
+    emit_row(c, state, states * stride);
+}
+
+static void run_scan_head(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c) % 160 + 1, states = pick(c, 1, 140);
+    float *state = row(c, states * n), *y = zeros(c, n);
+    for (int token = 0; token < 2; token++) {
+        float *x = row(c, n);
+        const mo_scan_head t = {.decay = (float)pick(c, 0, 1024) * 0x1p-10f,
+                                .dt = (float)pick(c, 0, 1024) * 0x1p-9f,
+                                .d = value(c),
+                                .x = x,
+                                .b = row(c, states),
+                                .c = row(c, states)};
+        k->scan_head(state, states, n, &t, token ? x : y);
+        emit_row(c, token ? x : y, n);
+    }
+    emit_row(c, state, states * n);
+}
+
 static void run_finite(testcase *c, const mo_kernels *k)
 {
     const int64_t n = length(c);
@@ -412,6 +447,8 @@ static const struct entry {
     {"attend_merge, attend_finish", run_merge, 120, 0x86fbc742210b8cfd},
     {"convolve", run_convolve, 120, 0x2cedfce94ba1d2a1},
     {"delta", run_delta, 60, 0x2bcd3cae0d6af416},
+    {"softplus, scan", run_scan, 120, 0xf8c0e2964db50021},
+    {"scan_head", run_scan_head, 80, 0xc7e0eee69711c33c},
     {"finite", run_finite, 110, 0x07df805c0f1f047d},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };

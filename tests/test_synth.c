@@ -86,7 +86,7 @@ static void shapes_have_the_published_size(void **state)
         {"deepseek-v3", 671.0},       {"kimi-k2", 1026.0},         {"glm-4.7-flash", 29.9},
         {"deepseek-v2-lite", 15.7},
         {"lfm2-8b-a1b", 8.34},
-        {"lfm2-1.2b", 1.17},
+        {"lfm2-1.2b", 1.17}, {"jamba-mini", 51.6}, {"granite-4.0-h-tiny", 6.94}, {"granite-4.0-h-small", 32.2},
         {"minimax-m2", 228.7},
         {"ernie-4.5-21b-a3b", 21.8},
         {"granite-3.1-3b-a800m", 3.30},

@@ -234,6 +234,20 @@ static void check_op(const mo_op *op)
         assert(op->short_conv.tokens >= 0 && op->short_conv.slice_count >= 0 && op->short_conv.channels > 0);
         assert(op->short_conv.mixed.cols == op->short_conv.channels);
         break;
+    case MO_OP_SSM_CONVOLVE:
+        assert(op->ssm_convolve.tokens >= 0 && op->ssm_convolve.slice_count >= 0);
+        assert(op->ssm_convolve.channels > 0 && op->ssm_convolve.after.cols == op->ssm_convolve.channels);
+        break;
+    case MO_OP_SSM_PARTS:
+        assert(op->ssm_parts.tokens >= 0 && op->ssm_parts.rank > 0 && op->ssm_parts.states > 0);
+        assert(op->ssm_parts.dt.cols == op->ssm_parts.rank);
+        break;
+    case MO_OP_SSM_SCAN:
+        assert(op->ssm_scan.tokens >= 0 && op->ssm_scan.slice_count >= 0 && op->ssm_scan.states > 0);
+        assert(op->ssm_scan.groups > 0 && op->ssm_scan.mixed.cols == op->ssm_scan.inner);
+        assert(op->ssm_scan.heads == 0 || (op->ssm_scan.heads % op->ssm_scan.groups == 0 &&
+                                           op->ssm_scan.inner % op->ssm_scan.heads == 0));
+        break;
     case MO_OP_CHOOSE:
         assert(op->choose.tokens >= 0 && op->choose.experts > 0 && op->choose.experts <= MO_OP_EXPERTS);
         assert(op->choose.used > 0 && op->choose.used <= MO_OP_USED && op->choose.used <= op->choose.experts);

@@ -53,7 +53,7 @@ typedef struct mo_dstate {
     mo_daddr first;
     int64_t stride;
     mo_daddr conv;  /* float[taps - 1][channels], oldest first */
-    mo_daddr delta; /* float[v_heads][head][head]; short convolution: none */
+    mo_daddr delta; /* float[v_heads][head][head]; short convolution: none; Mamba: as in numeric/mamba.h */
 } mo_dstate;
 
 /* Where a token of the step belongs. */
@@ -105,6 +105,9 @@ typedef enum mo_op_kind {
     MO_OP_CONVOLVE,     /* delta rule: causal convolution */
     MO_OP_RECUR,        /* delta rule: the recurrence */
     MO_OP_SHORT_CONV,   /* short convolution */
+    MO_OP_SSM_CONVOLVE, /* Mamba: causal convolution */
+    MO_OP_SSM_PARTS,    /* Mamba: norms of a step's parts */
+    MO_OP_SSM_SCAN,     /* Mamba: the scan */
     MO_OP_CHOOSE,       /* the router's choice */
     MO_OP_ARRANGE,      /* what was chosen, expert by expert */
     MO_OP_EXPERTS_IN,   /* gate, up, activation of a worklist's rows */
@@ -298,6 +301,43 @@ typedef struct mo_op_short_conv {
     int32_t unused;
 } mo_op_short_conv;
 
+/* As mo_mamba_convolve() in numeric/mamba.h. */
+typedef struct mo_op_ssm_convolve {
+    mo_daddr before;       /* float[tokens][channels] */
+    mo_daddr weight, bias; /* float[taps][channels], float[channels] */
+    mo_daddr places, slices;
+    mo_dacts after; /* [tokens][channels]; q 0: values alone */
+    int32_t tokens, slice_count, layer;
+    int32_t channels, taps;
+    int32_t unused;
+} mo_op_ssm_convolve;
+
+/* As mo_mamba_parts() in numeric/mamba.h; dt is quantized. */
+typedef struct mo_op_ssm_parts {
+    mo_daddr rows; /* float[tokens][rank + 2 * states]: dt, b, c */
+    mo_daddr dt_norm, b_norm, c_norm;
+    mo_dacts dt; /* [tokens][rank] */
+    int32_t tokens, rank, states;
+    float eps;
+} mo_op_ssm_parts;
+
+/* As mo_mamba_scan() and mo_mamba_finish() in numeric/mamba.h, then the mixed row is quantized. */
+typedef struct mo_op_ssm_scan {
+    mo_daddr x;  /* float[tokens][x_stride], of which inner are read; may be mixed.x */
+    mo_daddr bc; /* float[tokens][bc_stride]: b of each group, then c */
+    int64_t x_stride, bc_stride;
+    mo_daddr dt;      /* float[tokens][heads], or [inner] without heads */
+    mo_daddr z;       /* float[tokens][inner] */
+    mo_daddr a, d;    /* float[heads] each; without heads float[states][inner], float[inner] */
+    mo_daddr dt_bias; /* float[heads], or 0 without heads */
+    mo_daddr norm;    /* float[inner], or 0 without heads */
+    mo_daddr slices;
+    mo_dacts mixed; /* [tokens][inner] */
+    int32_t tokens, slice_count, layer;
+    int32_t inner, states, heads, groups;
+    float eps;
+} mo_op_ssm_scan;
+
 /* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order. */
 typedef struct mo_op_choose {
     mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
@@ -406,6 +446,9 @@ typedef struct mo_op {
         mo_op_convolve convolve;
         mo_op_recur recur;
         mo_op_short_conv short_conv;
+        mo_op_ssm_convolve ssm_convolve;
+        mo_op_ssm_parts ssm_parts;
+        mo_op_ssm_scan ssm_scan;
         mo_op_choose choose;
         mo_op_arrange arrange;
         mo_op_experts experts; /* in and down */

@@ -28,7 +28,7 @@ typedef struct mo_forward {
 
     const mo_layer *layer;
     int index; /* of the layer */
-    mo_acts in, in_dense, in_router, mixed, hidden, side_hidden;
+    mo_acts in, in_dense, in_router, parts, mixed, hidden, side_hidden;
     int64_t row_count;      /* of the round: rows of experts, in w->rows, */
     int64_t side_count;     /* and tokens of the part beside them */
     int64_t tile;           /* attention: tokens that share a pass over the keys */
@@ -70,6 +70,7 @@ mo_phase mo_forward_mixed(mo_forward *forward);
 int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count);
+int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count);
 
 /* Of latent attention: from the mixer's normed input to finished queries in w->q and keys in the cache; and, after the heads'
  * results, which are rows of w->latent_mixed, to forward->mixed. */

@@ -59,6 +59,7 @@ static int add_mixer(mo_forward *forward, mo_phase *phases, int count)
     case MO_MIXER_ATTENTION: return mo_forward_attention(forward, phases, count);
     case MO_MIXER_DELTA: return mo_forward_delta(forward, phases, count);
     case MO_MIXER_SHORT_CONV: return mo_forward_short_conv(forward, phases, count);
+    case MO_MIXER_MAMBA: return mo_forward_mamba(forward, phases, count);
     }
     return count;
 }

@@ -31,6 +31,10 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
     if (layer->mixer == MO_MIXER_SHORT_CONV) {
         return recurrent((layer->short_conv.taps - 1) * layer->short_conv.channels, 0);
     }
+    if (layer->mixer == MO_MIXER_MAMBA) {
+        const mo_mamba *m = &layer->mamba;
+        return recurrent((m->taps - 1) * mo_mamba_channels(m), m->inner * m->states);
+    }
     const mo_attention *a = &layer->attention;
     const int64_t length = mo_kv_table_length(context, a->window, batch);
     return (mo_state_layer){.length = length,

@@ -27,9 +27,9 @@ typedef struct mo_state_layer {
     mo_kv_shape kv;
     int64_t window; /* positions that a token sees; 0: all */
     bool circular;  /* fewer positions than the context: older ones are overwritten */
-    /* Delta rule, short convolution: both in the layer's only block, NULL before the first step. */
+    /* Other mixers: both in the layer's only block, NULL before the first step. */
     float *conv;  /* [taps - 1][channels], oldest first */
-    float *delta; /* [v_heads][head][head]; short convolution: none */
+    float *delta; /* [v_heads][head][head]; short convolution: none; Mamba: as in numeric/mamba.h */
     int64_t conv_values, delta_values;
     int64_t delta_at; /* bytes before it in the block */
 } mo_state_layer;

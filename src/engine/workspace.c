@@ -49,12 +49,22 @@ static void extend_short_conv(mo_extent *e, const mo_short_conv *s)
     e->mixed = max64(e->mixed, s->channels);
 }
 
+static void extend_mamba(mo_extent *e, const mo_mamba *m)
+{
+    const int64_t channels = mo_mamba_channels(m);
+    e->mixer_q = max64(e->mixer_q, m->heads ? 2 * channels : channels); /* and after the convolution */
+    e->mixer_k = max64(e->mixer_k, m->inner);
+    e->mixer_v = max64(e->mixer_v, m->heads ? m->heads : m->rank + 2 * m->states);
+    e->mixed = max64(e->mixed, m->inner);
+}
+
 static void extend_mixer(mo_extent *e, const mo_layer *l)
 {
     switch (l->mixer) {
     case MO_MIXER_ATTENTION: extend_attention(e, &l->attention); break;
     case MO_MIXER_DELTA: extend_delta(e, &l->delta); break;
     case MO_MIXER_SHORT_CONV: extend_short_conv(e, &l->short_conv); break;
+    case MO_MIXER_MAMBA: extend_mamba(e, &l->mamba); break;
     }
 }
 
@@ -204,6 +214,8 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     cut_jobs(c, &w->latent_queries, 1, kernels, w->scratch);
     cut_jobs(c, &w->latent_absorb, e.latent_heads, kernels, w->scratch);
     cut_jobs(c, &w->latent_expand, e.latent_heads, kernels, w->scratch);
+    cut_jobs(c, &w->mixer_parts, 1, kernels, w->scratch);
+    cut_jobs(c, &w->mixer_dt, 1, kernels, w->scratch);
     cut_jobs(c, &w->mixer_out, 1, kernels, w->scratch);
     cut_jobs(c, &w->router, 1, kernels, w->scratch);
     cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels, w->scratch);

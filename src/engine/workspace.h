@@ -37,7 +37,8 @@ typedef struct mo_workspace {
     /* Acts [batch][D]: what mixers and experts read; what a dense part beside them reads; gemma4's router. */
     void *in, *in_dense, *in_router;
     float *q, *k,
-        *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x */
+        *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x;
+             Mamba: channels or steps, z, steps or their parts */
     /* Latent attention: what q reads, acts [batch][rows of q_a]; its products [batch][heads][plain and rotated]; by head and token, acts: the plain
      * part of queries, and results before v_b; the last two head by head. */
     void *latent_in, *latent_plain, *latent_mixed;
@@ -79,8 +80,8 @@ typedef struct mo_workspace {
     float **logits_row;    /* [batch] and where these go */
     float *logits_piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
 
-    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_out, router, ffn_in, ffn_out, guess,
-        output;
+    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
+        ffn_in, ffn_out, guess, output;
 } mo_workspace;
 
 /* The largest sizes over all layers of a model. */

@@ -189,6 +189,26 @@ static void put_short_conv(packer *p, const mo_short_conv *s, mo_gpu_layer *out)
     out->conv = put_vector(p, s->conv, s->taps * s->channels);
 }
 
+static void put_mamba(packer *p, const mo_mamba *m, mo_gpu_layer *out)
+{
+    const int64_t channels = mo_mamba_channels(m), decays = m->heads ? m->heads : m->states * m->inner;
+    out->q = put_linear(p, &m->x);
+    out->k = put_linear(p, &m->z);
+    out->ba = put_linear(p, &m->parts);
+    out->beta = put_linear(p, &m->dt);
+    out->alpha = put_linear(p, &m->dt_in);
+    out->out = put_linear(p, &m->out);
+    out->conv = put_vector(p, m->conv, m->taps * channels);
+    out->conv_bias = put_vector(p, m->conv_bias, channels);
+    out->dt_norm = put_vector(p, m->dt_norm, m->rank);
+    out->b_norm = put_vector(p, m->b_norm, m->states);
+    out->c_norm = put_vector(p, m->c_norm, m->states);
+    out->dt = put_vector(p, m->dt_bias, m->heads);
+    out->a = put_vector(p, m->a, decays);
+    out->d = put_vector(p, m->d, m->heads ? m->heads : m->inner);
+    out->delta_norm = put_vector(p, m->norm, m->inner);
+}
+
 static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer *out)
 {
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
@@ -199,6 +219,7 @@ static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer 
     case MO_MIXER_ATTENTION: put_attention(p, &l->attention, out); break;
     case MO_MIXER_DELTA: put_delta(p, &l->delta, out); break;
     case MO_MIXER_SHORT_CONV: put_short_conv(p, &l->short_conv, out); break;
+    case MO_MIXER_MAMBA: put_mamba(p, &l->mamba, out); break;
     }
     out->ffn_norm = put_vector(p, l->ffn_norm, width);
     out->ffn_norm_bias = put_vector(p, l->ffn_norm_bias, width);

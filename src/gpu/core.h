@@ -10,11 +10,13 @@
 
 /* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
 typedef struct mo_gpu_layer {
-    mo_dmatrix q, k, v, out;    /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out */
-    mo_dmatrix ba, beta, alpha; /* delta */
+    mo_dmatrix q, k, v,
+        out; /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out; Mamba: x, z, -, out */
+    mo_dmatrix ba, beta, alpha; /* delta; Mamba: parts, dt, dt_in */
     mo_dmatrix q_a, k_b, v_b;   /* latent attention; of k_b and v_b all heads' rows */
     mo_daddr q_a_norm, latent_norm;
-    mo_daddr conv, a, dt, delta_norm;
+    mo_daddr conv, a, dt, delta_norm;               /* delta, and those of the others that have them */
+    mo_daddr conv_bias, d, dt_norm, b_norm, c_norm; /* Mamba */
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
     int rope; /* number among the engine's, -1: none */
     mo_daddr mixer_norm_bias, ffn_norm_bias;

@@ -312,6 +312,7 @@ void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
     case MO_MIXER_ATTENTION: (l->attention.latent.plain ? mix_latent : mix_attention)(p, layer); break;
     case MO_MIXER_DELTA: mix_delta(p, layer); break;
     case MO_MIXER_SHORT_CONV: mix_short_conv(p, layer); break;
+    case MO_MIXER_MAMBA: mo_gpu_ops_mamba(p, layer); break;
     }
     add_mixer(p, layer);
     if (l->routed) {

@@ -34,6 +34,7 @@ typedef struct mo_gpu_span {
  * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
 void mo_gpu_ops_begin(mo_gpu_ops *p, int layer); /* one past the last: for the output */
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer);
+void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer); /* its mixer alone, for mixer.c */
 void mo_gpu_ops_publish(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_hot(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer);

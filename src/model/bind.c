@@ -188,6 +188,19 @@ void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fm
     bind_vector(b, out, n, true, name);
 }
 
+void mo_bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, const char *fmt, ...)
+{
+    char name[NAME_BYTES];
+    FORMAT(name, fmt);
+    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
+    *out = NULL;
+    if (!t) {
+        missing(b, name, "");
+    } else if (fits(b, t, n, count, 1)) {
+        binding(b, (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out});
+    }
+}
+
 void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...)
 {
     char name[NAME_BYTES];

@@ -120,6 +120,9 @@ void mo_bind_turned(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, in
 void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);
 /* As above, or NULL when the file has none. */
 void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fmt, ...) MO_PRINTF(4, 5);
+/* A tensor of shape [n, count], as it is: `count` vectors one behind the other. */
+void mo_bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, const char *fmt, ...)
+    MO_PRINTF(5, 6);
 /* A tensor of shape [taps, n], transposed to [taps][n]. */
 void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...) MO_PRINTF(5, 6);
 

@@ -22,10 +22,12 @@ static const mo_family *const families[] = {
     &mo_family_glm4moe,
     &mo_family_lfm2,
     &mo_family_lfm2moe,
+    &mo_family_jamba,
     &mo_family_glm4,
     &mo_family_qwen2,
     &mo_family_granite,
     &mo_family_granitemoe,
+    &mo_family_granitehybrid,
     &mo_family_minimax_m2,
     &mo_family_ernie4_5,
     &mo_family_ernie4_5_moe,
@@ -110,6 +112,18 @@ static void check_delta(mo_binder *b, int n, const mo_delta *d)
     }
 }
 
+static void check_mamba(mo_binder *b, int n, int64_t width, const mo_mamba *m)
+{
+    const bool heads = m->heads && (m->inner % m->heads || m->groups < 1 || m->heads % m->groups);
+    if (heads || (!m->heads && m->rank > width)) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d has %lld channels in %d heads and %d groups and steps of rank %lld, which "
+                     "contradict each other; fetch or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0), n, (long long)m->inner, m->heads, m->groups,
+                     (long long)m->rank);
+    }
+}
+
 static void check_router(mo_binder *b, int n, const mo_moe *moe)
 {
     const mo_router *r = &moe->router;
@@ -131,6 +145,7 @@ static void check_spec(mo_binder *b, const mo_model_spec *spec)
         case MO_MIXER_ATTENTION: check_attention(b, n, &layer->attention); break;
         case MO_MIXER_DELTA: check_delta(b, n, &layer->delta); break;
         case MO_MIXER_SHORT_CONV: break;
+        case MO_MIXER_MAMBA: check_mamba(b, n, spec->width, &layer->mamba); break;
         }
         if (layer->routed) {
             check_router(b, n, &layer->moe);

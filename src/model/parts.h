@@ -93,6 +93,31 @@ typedef struct mo_short_conv {
     mo_linear out;
 } mo_short_conv;
 
+/* The selective state space of Mamba, of the first kind or, with heads, of the second (numeric/mamba.h). Channels of the
+ * convolution are the rows of x, which in the second kind are x, b and c. */
+typedef struct mo_mamba {
+    int heads;  /* of the second kind; 0: the first */
+    int groups; /* of b and c; 1 in the first kind */
+    int taps;
+    int64_t inner, states, rank; /* rank: values that the steps of the first kind are made of */
+    mo_linear x, z;              /* [D -> channels], [D -> inner] */
+    mo_linear dt_in;             /* second: [D -> heads] */
+    const float *conv;           /* [taps][channels], tap 0 the oldest */
+    const float *conv_bias;      /* [channels] */
+    mo_linear parts;             /* first: [inner -> rank + 2 * states], rows of dt, b and c */
+    const float *dt_norm, *b_norm, *c_norm;
+    mo_linear dt;         /* first: [rank -> inner] */
+    const float *dt_bias; /* second: [heads] */
+    const float *a, *d;   /* first: [states][inner], [inner]; second: [heads], [heads] */
+    const float *norm;    /* second: [inner] */
+    mo_linear out;
+} mo_mamba;
+
+static inline int64_t mo_mamba_channels(const mo_mamba *m)
+{
+    return m->inner + (m->heads ? 2 * m->groups * m->states : 0);
+}
+
 typedef struct mo_ffn {
     mo_activation activation;
     mo_linear gate, up, down;
@@ -124,7 +149,7 @@ typedef struct mo_moe {
     mo_linear shared_gate; /* [D -> 1], through a sigmoid; absent: 1 */
 } mo_moe;
 
-typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA, MO_MIXER_SHORT_CONV } mo_mixer;
+typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA, MO_MIXER_SHORT_CONV, MO_MIXER_MAMBA } mo_mixer;
 
 /* A layer: x += post_mixer_norm(mixer(norm(x))), then the feed-forward part. With both dense and experts
  * (gemma4) each has its own norms before and after, and their sum goes through post_ffn_norm. */
@@ -133,6 +158,7 @@ typedef struct mo_layer {
     mo_attention attention;
     mo_delta delta;
     mo_short_conv short_conv;
+    mo_mamba mamba;
     const float *mixer_norm;
     const float *post_mixer_norm; /* NULL: none */
 

@@ -16,6 +16,13 @@ typedef struct mo_seen {
     int64_t begin, end;
 } mo_seen;
 
+/* A token's inputs to one head of a scan. */
+typedef struct mo_scan_head {
+    float decay, dt, d;
+    const float *x;     /* [n] */
+    const float *b, *c; /* [states] */
+} mo_scan_head;
+
 /* Where a product or a chunk of attention lays out what it works on: one for each thread that computes, given by the
  * caller. What is in it means nothing before and after. As large as the largest of all instruction sets needs. */
 typedef struct mo_scratch {
@@ -54,7 +61,7 @@ typedef struct mo_kernels {
     void (*scale)(float *y, float a, int64_t n);                /* y = y * a */
     void (*axpy)(float *y, float a, const float *x, int64_t n); /* y = fma(a, x, y) */
 
-    /* Gated activations: y may be g. */
+    /* Gated activations: y may be g or u. */
     void (*swiglu)(float *y, const float *g, const float *u, int64_t n); /* silu(g) * u */
     void (*geglu)(float *y, const float *g, const float *u, int64_t n);  /* gelu_tanh(g) * u */
     /* gpt-oss: g' = min(g, limit); u' = clamp(u, -limit, limit); (g' * sigmoid(alpha * g')) * (u' + 1) */
@@ -104,6 +111,14 @@ typedef struct mo_kernels {
      * [k_len][v_len]; out[v_len] is already multiplied by scale. */
     void (*delta)(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k, const float *v,
                   float decay, float beta, float scale, float *out);
+
+    void (*softplus)(float *y, const float *x, int64_t n); /* y may be x */
+    /* One token of a state space of n channels (numerics: Other operations): state[j][i] and a[j][i], j below
+     * `states`, are `stride` floats apart from row to row. y may be x. */
+    void (*scan)(float *state, int64_t states, int64_t stride, const float *a, const float *dt,
+                 const float *x, const float *b, const float *c, const float *d, float *y, int64_t n);
+    /* The same of a head of n channels that share a decay; state is [states][n]. */
+    void (*scan_head)(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y);
 
     /* True when every value is finite. */
     bool (*finite)(const float *x, int64_t n);

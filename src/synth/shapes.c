@@ -9,6 +9,11 @@
 
 #define QWEN_DELTA .conv_kernel = 4, .state = 128, .key_groups = 16, .value_heads = 32, .inner = 4096
 
+#define GRANITE_4                                                                                            \
+    .rotated = 128, .vocabulary = 100352, .context = 131072, .rope_base = 10000.0f, .epsilon = 1e-5f,        \
+    .tied = true, .embedding_scale = 12.0f, .residual_scale = 0.22f, .attention_scale = 0.0078125f,          \
+    .attends = 0x802008020, .conv_kernel = 4, .state = 128, .key_groups = 1
+
 /* clang-format off */
 static const mo_shape shapes[] = {
     {.name = "gpt-oss-20b", .title = "gpt-oss 20B", .architecture = "gpt-oss", .layers = 24, .width = 2880,
@@ -97,6 +102,16 @@ static const mo_shape shapes[] = {
      .heads = 32, .kv_heads = 8, .head = 64, .rotated = 64, .ffn = 8192, .vocabulary = 65536,
      .context = 128000, .rope_base = 1e6f, .epsilon = 1e-5f, .tied = true, .attends = 0x5524,
      .short_taps = 3},
+    {.name = "jamba-mini", .title = "Jamba Mini", .architecture = "jamba", .layers = 32, .width = 4096,
+     .heads = 32, .kv_heads = 8, .head = 128, .experts = 16, .experts_used = 2, .ffn = 14336,
+     .vocabulary = 65536, .context = 262144, .epsilon = 1e-6f, .odd_experts = true, .attends = 0x10101010,
+     .conv_kernel = 4, .state = 16, .value_heads = 256, .inner = 8192},
+    {.name = "granite-4.0-h-tiny", .title = "Granite 4.0 H Tiny", .architecture = "granitehybrid",
+     .layers = 40, .width = 1536, .heads = 12, .kv_heads = 4, .head = 128, .experts = 64, .experts_used = 6,
+     .ffn = 512, .shared_ffn = 1024, GRANITE_4, .inner = 3072, .value_heads = 48, .logit_scale = 6.0f},
+    {.name = "granite-4.0-h-small", .title = "Granite 4.0 H Small", .architecture = "granitehybrid",
+     .layers = 40, .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .experts = 72, .experts_used = 10,
+     .ffn = 768, .shared_ffn = 1536, GRANITE_4, .inner = 8192, .value_heads = 128, .logit_scale = 16.0f},
     {.name = "minimax-m2", .title = "MiniMax M2", .architecture = "minimax-m2", .layers = 62, .width = 3072,
      .heads = 48, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 256, .experts_used = 8,
      .expert_ffn = 1536, .ffn = 1536, .vocabulary = 200064, .context = 196608, .rope_base = 5e6f,
@@ -205,6 +220,11 @@ typedef enum dim {
     VALUE_HEADS,
     VALUE_HEADS_2,
     SHORT_TAPS,
+    INNER_2,
+    SSM_PARTS, /* of a step: its width, b and c */
+    SSM_IN,    /* z, x, b, c, and the steps of heads */
+    SSM_GROUP, /* values of a group */
+    KEY_GROUPS,
     WIDTH_3,
     QUERY_RANK,
     PLAIN_QUERIES, /* of all heads, with what rotates */
@@ -220,7 +240,7 @@ typedef enum when {
     ALWAYS,
     UNTIED,    /* the output is a matrix of its own */
     ATTENTION, /* the layer attends */
-    DELTA,     /* the layer follows the delta rule */
+    RECURRENT, /* the layer follows the delta rule, or is one of Mamba */
     LOW_RANK,  /* queries come by two products */
     FULL_RANK, /* or by one */
     BIASED,    /* experts are chosen with a bias */
@@ -321,22 +341,22 @@ static const rule hybrid[] = {
     {"attn_k.weight", MO_SHAPE_KEY, ATTENTION, {WIDTH, KEYS}},
     {"attn_v.weight", MO_SHAPE_VALUE, ATTENTION, {WIDTH, KEYS}},
     {"attn_output.weight", MO_SHAPE_BACK, ATTENTION, {QUERIES, WIDTH}},
-    {"attn_qkv.weight", MO_SHAPE_FUSED, DELTA, {WIDTH, CONV_CHANNELS}},
-    {"attn_gate.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, INNER}},
-    {"ssm_conv1d.weight", MO_SHAPE_CONV, DELTA, {CONV_KERNEL, CONV_CHANNELS}},
-    {"ssm_dt.bias", MO_SHAPE_STEP, DELTA, {VALUE_HEADS}},
-    {"ssm_a", MO_SHAPE_DECAY, DELTA, {VALUE_HEADS}},
-    {"ssm_norm.weight", MO_SHAPE_NORM, DELTA, {STATE}},
-    {"ssm_out.weight", MO_SHAPE_BACK, DELTA, {INNER, WIDTH}},
+    {"attn_qkv.weight", MO_SHAPE_FUSED, RECURRENT, {WIDTH, CONV_CHANNELS}},
+    {"attn_gate.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, INNER}},
+    {"ssm_conv1d.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, CONV_CHANNELS}},
+    {"ssm_dt.bias", MO_SHAPE_STEP, RECURRENT, {VALUE_HEADS}},
+    {"ssm_a", MO_SHAPE_DECAY, RECURRENT, {VALUE_HEADS}},
+    {"ssm_norm.weight", MO_SHAPE_NORM, RECURRENT, {STATE}},
+    {"ssm_out.weight", MO_SHAPE_BACK, RECURRENT, {INNER, WIDTH}},
     END,
 };
 static const rule delta_joint[] = {
-    {"ssm_ba.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS_2}},
+    {"ssm_ba.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, VALUE_HEADS_2}},
     END,
 };
 static const rule delta_apart[] = {
-    {"ssm_beta.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
-    {"ssm_alpha.weight", MO_SHAPE_MATRIX, DELTA, {WIDTH, VALUE_HEADS}},
+    {"ssm_beta.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, VALUE_HEADS}},
+    {"ssm_alpha.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, VALUE_HEADS}},
     END,
 };
 
@@ -370,6 +390,35 @@ static const rule short_conv[] = {
     {"shortconv.in_proj.weight", MO_SHAPE_MATRIX, SHORT, {WIDTH, WIDTH_3}},
     {"shortconv.conv.weight", MO_SHAPE_CONV, SHORT, {SHORT_TAPS, WIDTH}},
     {"shortconv.out_proj.weight", MO_SHAPE_BACK, SHORT, {WIDTH, WIDTH}},
+    END,
+};
+
+/* Mamba of the first kind, */
+static const rule mamba[] = {
+    {"ssm_in.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, INNER_2}},
+    {"ssm_conv1d.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, INNER}},
+    {"ssm_conv1d.bias", MO_SHAPE_BIAS, RECURRENT, {INNER}},
+    {"ssm_x.weight", MO_SHAPE_MATRIX, RECURRENT, {INNER, SSM_PARTS}},
+    {"ssm_dt_norm.weight", MO_SHAPE_NORM, RECURRENT, {VALUE_HEADS}},
+    {"ssm_b_norm.weight", MO_SHAPE_NORM, RECURRENT, {STATE}},
+    {"ssm_c_norm.weight", MO_SHAPE_NORM, RECURRENT, {STATE}},
+    {"ssm_dt.weight", MO_SHAPE_MATRIX, RECURRENT, {VALUE_HEADS, INNER}},
+    {"ssm_dt.bias", MO_SHAPE_STEP, RECURRENT, {INNER}},
+    {"ssm_a", MO_SHAPE_DECAY, RECURRENT, {STATE, INNER}},
+    {"ssm_d", MO_SHAPE_ONE, RECURRENT, {INNER}},
+    {"ssm_out.weight", MO_SHAPE_BACK, RECURRENT, {INNER, WIDTH}},
+    END,
+};
+/* and of the second. */
+static const rule mamba_heads[] = {
+    {"ssm_in.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, SSM_IN}},
+    {"ssm_conv1d.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, CONV_CHANNELS}},
+    {"ssm_conv1d.bias", MO_SHAPE_BIAS, RECURRENT, {CONV_CHANNELS}},
+    {"ssm_dt.bias", MO_SHAPE_STEP, RECURRENT, {VALUE_HEADS}},
+    {"ssm_a", MO_SHAPE_DECAY, RECURRENT, {ONE, VALUE_HEADS}},
+    {"ssm_d", MO_SHAPE_ONE, RECURRENT, {ONE, VALUE_HEADS}},
+    {"ssm_norm.weight", MO_SHAPE_NORM, RECURRENT, {SSM_GROUP, KEY_GROUPS}},
+    {"ssm_out.weight", MO_SHAPE_BACK, RECURRENT, {INNER, WIDTH}},
     END,
 };
 
@@ -507,6 +556,8 @@ static const family families[] = {
     {"deepseek2", {spec}, {latent_attention, ffn_norm, lead_ffn, sigmoid_bias, lead_shared}},
     {"lfm2moe", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, lead_ffn, select_bias}},
     {"lfm2", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, dense}},
+    {"jamba", {spec}, {some_attention, mamba, ffn_norm, lead_ffn}},
+    {"granitehybrid", {spec}, {some_attention, mamba_heads, ffn_norm, experts, lead_shared}},
     {"minimax-m2", {spec}, {attention, whole_norm, ffn_norm, experts, select_bias}},
     {"ernie4_5-moe", {spec}, {attention, ffn_norm, lead_ffn, select_bias, lead_shared}},
     {"granitemoe", {spec}, {attention, ffn_norm, experts}},
@@ -535,12 +586,17 @@ static const family *family_of(const mo_shape *s)
     return NULL; /* not for a shape of this file */
 }
 
+static bool is_routed(const mo_shape *s, int layer)
+{
+    return layer >= s->dense_layers && (!s->odd_experts || layer % 2);
+}
+
 static bool holds(when w, const mo_shape *s, int layer)
 {
     switch (w) {
     case UNTIED: return !s->tied;
     case ATTENTION: return (s->state == 0 && s->short_taps == 0) || is_full(s, layer);
-    case DELTA: return s->state != 0 && !is_full(s, layer);
+    case RECURRENT: return s->state != 0 && !is_full(s, layer);
     case LOW_RANK: return s->query_rank != 0;
     case FULL_RANK: return s->query_rank == 0;
     case BIASED: return s->gating == 2 && layer >= s->dense_layers;
@@ -548,8 +604,8 @@ static bool holds(when w, const mo_shape *s, int layer)
     case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
     case SPARSE: return s->experts != 0;
-    case LEADING: return layer < s->dense_layers;
-    case ROUTED: return layer >= s->dense_layers;
+    case LEADING: return !is_routed(s, layer);
+    case ROUTED: return is_routed(s, layer);
     default: return true;
     }
 }
@@ -582,6 +638,11 @@ static int64_t size_of(dim d, const mo_shape *s, int layer)
     case STATE: return s->state;
     case VALUE_HEADS: return s->value_heads;
     case VALUE_HEADS_2: return 2 * (int64_t)s->value_heads;
+    case INNER_2: return 2 * (int64_t)s->inner;
+    case SSM_PARTS: return s->value_heads + 2 * (int64_t)s->state;
+    case SSM_IN: return 2 * (int64_t)s->inner + 2 * (int64_t)s->key_groups * s->state + s->value_heads;
+    case SSM_GROUP: return s->inner / s->key_groups;
+    case KEY_GROUPS: return s->key_groups;
     case SHORT_TAPS: return s->short_taps;
     case QUERY_RANK: return s->query_rank;
     case PLAIN_QUERIES: return (int64_t)s->heads * (s->plain + s->rotated);
@@ -770,6 +831,9 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     if (s->latent) {
         snprintf(key, sizeof key, "%s.attention.key_length_mla", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)(s->plain + s->rotated));
+    }
+    if (strcmp(s->architecture, "granitehybrid") == 0) {
+        mo_gguf_put_bool(w, "granitehybrid.rope.scaling.finetuned", false); /* attention without rotation */
     }
     if (strcmp(s->architecture, "qwen35moe") == 0) {
         static const int32_t sections[4] = {11, 11, 10, 0};

@@ -30,6 +30,7 @@ typedef struct mo_shape {
 
     /* Routed models: dense layers at the beginning, and how experts are chosen. */
     int32_t dense_layers;
+    bool odd_experts;     /* every other layer is dense too, from the first on */
     int32_t shared_count; /* the width of the shared expert in experts' widths, where a file says it so */
     int32_t gating;       /* mo_gating, where a file says it */
     bool normalized;      /* the file says that weights are normalized, where it says gating */
@@ -51,7 +52,7 @@ typedef struct mo_shape {
 
     int32_t short_taps; /* of a short convolution, in layers that do not attend */
 
-    /* Layers without full attention: the gated delta rule ... */
+    /* Layers without full attention: the gated delta rule or Mamba ... */
     int32_t conv_kernel, state, key_groups, value_heads, inner;
 
     /* ... or a window, perhaps with heads of another size. */

@@ -101,7 +101,6 @@ static const pre table[] = {
     {"bailingmoe2", false, false, {BAILING}},
     {"bailingmoe", false, false, {BAILING}},
     {"dbrx", false, false, {LLAMA3("\\p{N}{1,3}")}},
-    {"lfm2", true, true, {LLAMA3("\\p{N}{1,3}")}},
     {"refact", false, false, {"\\p{N}", GPT2}},
     {"smollm", false, false, {"\\p{N}", GPT2}},
     {"gpt-2", false, false, {GPT2}},

@@ -21,6 +21,9 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: return mo_cuda_launch_delta(op, compute, sms, out, err);
     case MO_OP_SHORT_CONV: return mo_cuda_launch_short_conv(op, compute, sms, out, err);
+    case MO_OP_SSM_CONVOLVE:
+    case MO_OP_SSM_PARTS:
+    case MO_OP_SSM_SCAN: return mo_cuda_launch_mamba(op, compute, sms, out, err);
     case MO_OP_RESTORE: return mo_cuda_launch_restore(op, compute, sms, out, err);
     case MO_OP_LATENT:
     case MO_OP_COLLECT: return mo_cuda_launch_latent(op, compute, sms, out, err);

@@ -36,6 +36,8 @@ int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch 
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
 int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
+int mo_cuda_launch_mamba(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                         mo_error *err); /* convolve, parts and scan of Mamba */
 int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
 /* Any op, by the function above that knows it. */

@@ -7,13 +7,17 @@
 static const int64_t await_ns = 10 * INT64_C(1000000000);
 
 static const char *const names[MO_OP_KINDS] = {
-    [MO_OP_STREAM] = "stream",     [MO_OP_PRODUCT] = "product",       [MO_OP_GROUPED] = "grouped",
-    [MO_OP_ACTIVATE] = "activate", [MO_OP_HEADS] = "heads",           [MO_OP_ATTEND] = "attend",
-    [MO_OP_CONVOLVE] = "convolve", [MO_OP_RECUR] = "recur",           [MO_OP_CHOOSE] = "choose",
-    [MO_OP_ARRANGE] = "arrange",   [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
-    [MO_OP_LOGITS] = "logits",     [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
-    [MO_OP_RESTORE] = "restore",   [MO_OP_SHORT_CONV] = "short conv", [MO_OP_LATENT] = "latent",
-    [MO_OP_COLLECT] = "collect",
+    [MO_OP_STREAM] = "stream",         [MO_OP_PRODUCT] = "product",
+    [MO_OP_GROUPED] = "grouped",       [MO_OP_ACTIVATE] = "activate",
+    [MO_OP_HEADS] = "heads",           [MO_OP_ATTEND] = "attend",
+    [MO_OP_CONVOLVE] = "convolve",     [MO_OP_RECUR] = "recur",
+    [MO_OP_CHOOSE] = "choose",         [MO_OP_ARRANGE] = "arrange",
+    [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
+    [MO_OP_LOGITS] = "logits",         [MO_OP_PUBLISH] = "publish",
+    [MO_OP_AWAIT] = "await",           [MO_OP_RESTORE] = "restore",
+    [MO_OP_SHORT_CONV] = "short conv", [MO_OP_LATENT] = "latent",
+    [MO_OP_COLLECT] = "collect",       [MO_OP_SSM_CONVOLVE] = "ssm convolve",
+    [MO_OP_SSM_PARTS] = "ssm parts",   [MO_OP_SSM_SCAN] = "ssm scan",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
@@ -32,6 +36,9 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_CONVOLVE: return mo_op_host_convolve(&job, &op->convolve);
     case MO_OP_RECUR: return mo_op_host_recur(&job, &op->recur);
     case MO_OP_SHORT_CONV: return mo_op_host_short_conv(&job, &op->short_conv);
+    case MO_OP_SSM_CONVOLVE: return mo_op_host_ssm_convolve(&job, &op->ssm_convolve);
+    case MO_OP_SSM_PARTS: return mo_op_host_ssm_parts(&job, &op->ssm_parts);
+    case MO_OP_SSM_SCAN: return mo_op_host_ssm_scan(&job, &op->ssm_scan);
     case MO_OP_CHOOSE: return mo_op_host_choose(&job, &op->choose);
     case MO_OP_ARRANGE: return mo_op_host_arrange(&job, &op->arrange);
     case MO_OP_EXPERTS_IN: return mo_op_host_experts_in(&job, &op->experts);

@@ -1,19 +1,21 @@
-/* granite and granitemoe: llama's layers, with four multipliers: of the embedding, of what every part adds to the stream, of the
- * scores, and of the logits, which are divided. Multipliers become scales of matrices that are there anyway. */
+/* granite, granitemoe and granitehybrid: llama's layers, with four multipliers: of the embedding, of what every part adds to the
+ * stream, of the scores, and of the logits, which are divided. Multipliers become scales of matrices that are there anyway. In a
+ * hybrid, layers without KV heads are of Mamba's second kind. */
 #include "model/family.h"
+#include "numeric/mamba.h"
 
 /* Shared with nobody: what the keys say; 0 and 1 are the same as no key. */
 typedef struct multipliers {
     float embedding, residual, attention, logits;
 } multipliers;
 
-static multipliers read_multipliers(mo_binder *b, const mo_keys *k)
+static multipliers read_multipliers(mo_binder *b, const mo_keys *k, bool hybrid)
 {
     const multipliers m = {.embedding = (float)mo_part_real(b, k, "embedding_scale", 0.0),
                            .residual = (float)mo_part_real(b, k, "residual_scale", 0.0),
                            .attention = (float)mo_part_real(b, k, "attention.scale", 0.0),
                            .logits = (float)mo_part_real(b, k, "logit_scale", 0.0)};
-    if (b->status == MO_OK && m.logits == 0.0f) {
+    if (b->status == MO_OK && m.logits == 0.0f && !hybrid) {
         mo_bind_fail(
             b, MO_EFORMAT,
             "%s: key %s.logit_scale is missing; the converter left it out, so fetch or convert the model "
@@ -41,9 +43,48 @@ static void describe_ffn(mo_binder *b, const mo_keys *k, int n, float residual, 
     }
 }
 
-static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+/* Keys of Mamba in the shape of a part, whose tensors are not bound. */
+static mo_mamba read_mamba(mo_binder *b, const mo_keys *k)
 {
-    const multipliers m = read_multipliers(b, k);
+    const mo_mamba m = {.heads = (int)mo_part_int(b, k, "ssm.time_step_rank", 0, 0, 1, 65536),
+                        .groups = (int)mo_part_int(b, k, "ssm.group_count", 0, 0, 1, 4096),
+                        .taps = (int)mo_part_int(b, k, "ssm.conv_kernel", 0, 0, 2, MO_MAMBA_TAPS),
+                        .inner = mo_part_int(b, k, "ssm.inner_size", 0, 0, 1, (int64_t)1 << 24),
+                        .states = mo_part_int(b, k, "ssm.state_size", 0, 0, 1, 1024)};
+    return m;
+}
+
+/* Rows of ssm_in: z, the channels of the convolution, the heads' steps. */
+static void describe_mamba(mo_binder *b, const mo_keys *k, int n, mo_mamba *m)
+{
+    const int64_t channels = mo_mamba_channels(m), rows = m->inner + channels + m->heads;
+    mo_bind_rows(b, &m->z, k->width, 0, m->inner, rows, "blk.%d.ssm_in", n);
+    mo_bind_rows(b, &m->x, k->width, m->inner, channels, rows, "blk.%d.ssm_in", n);
+    mo_bind_rows(b, &m->dt_in, k->width, m->inner + channels, m->heads, rows, "blk.%d.ssm_in", n);
+    mo_bind_taps(b, &m->conv, m->taps, channels, "blk.%d.ssm_conv1d.weight", n);
+    mo_bind_vector(b, &m->conv_bias, channels, "blk.%d.ssm_conv1d.bias", n);
+    mo_bind_vector(b, &m->dt_bias, m->heads, "blk.%d.ssm_dt.bias", n);
+    mo_bind_vectors(b, &m->a, 1, m->heads, "blk.%d.ssm_a", n);
+    mo_bind_vectors(b, &m->d, 1, m->heads, "blk.%d.ssm_d", n);
+    mo_bind_vectors(b, &m->norm, m->inner / m->groups, m->groups, "blk.%d.ssm_norm.weight", n);
+    mo_bind_linear(b, &m->out, m->inner, k->width, "blk.%d.ssm_out", n);
+}
+
+static void describe_attention(mo_binder *b, const mo_keys *k, int n, const mo_rope *rope, float scale,
+                               mo_attention *a)
+{
+    mo_part_heads(b, k, n, a);
+    a->rope = rope;
+    if (scale != 0.0f) {
+        a->scale = scale;
+    }
+    mo_part_attention(b, n, k->width, false, a);
+}
+
+static void describe_any(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bool hybrid)
+{
+    const multipliers m = read_multipliers(b, k, hybrid);
+    const mo_mamba mamba = hybrid ? read_mamba(b, k) : (mo_mamba){0};
     const float residual = m.residual == 0.0f ? 1.0f : m.residual;
     const bool turns = mo_part_flag(b, k, "rope.scaling.finetuned", true);
     const mo_rope *rope = turns ? mo_part_long_rope(b, k) : NULL;
@@ -51,21 +92,34 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
         return;
     }
     spec->embed_scale = m.embedding == 0.0f ? 1.0f : m.embedding;
-    mo_bind_factor(b, &spec->output, 1.0f / m.logits);
+    mo_bind_factor(b, &spec->output, m.logits == 0.0f ? 1.0f : 1.0f / m.logits);
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
         mo_layer *layer = &spec->layers[n];
-        mo_part_heads(b, k, n, &layer->attention);
-        layer->attention.rope = rope;
-        if (m.attention != 0.0f) {
-            layer->attention.scale = m.attention;
+        if (hybrid && mo_part_int(b, k, "attention.head_count_kv", n, 0, 0, k->heads) == 0) {
+            layer->mixer = MO_MIXER_MAMBA;
+            layer->mamba = mamba;
+            describe_mamba(b, k, n, &layer->mamba);
+            mo_bind_factor(b, &layer->mamba.out, residual);
+        } else {
+            describe_attention(b, k, n, rope, m.attention, &layer->attention);
+            mo_bind_factor(b, &layer->attention.out, residual);
         }
-        mo_part_attention(b, n, k->width, false, &layer->attention);
-        mo_bind_factor(b, &layer->attention.out, residual);
         mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
         mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
         describe_ffn(b, k, n, residual, layer);
     }
 }
 
+static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    describe_any(b, k, spec, false);
+}
+
+static void describe_hybrid(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    describe_any(b, k, spec, true);
+}
+
 const mo_family mo_family_granite = {.architecture = "granite", .describe = describe};
 const mo_family mo_family_granitemoe = {.architecture = "granitemoe", .describe = describe};
+const mo_family mo_family_granitehybrid = {.architecture = "granitehybrid", .describe = describe_hybrid};

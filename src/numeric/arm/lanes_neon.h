@@ -139,6 +139,10 @@ static inline vi vi_to_exponent(vi a)
 {
     return vshlq_n_s32(a, 23);
 }
+static inline vi vi_from_exponent(vi a) /* arithmetic shift right by 23 */
+{
+    return vshrq_n_s32(a, 23);
+}
 static inline vf vf_of_int(vi a)
 {
     return vcvtq_f32_s32(a);

@@ -91,6 +91,33 @@ INLINE vf lanes_tanh(vf x)
     return vf_copysign(vf_pick(vf_less(a, vf_set(MO_TANH_SPLIT)), near, far), x);
 }
 
+/* log1p of what exp gives: 0 and above. Infinity becomes something else. */
+INLINE vf lanes_log1p_positive(vf x)
+{
+    const vf one = vf_set(1.0f), u = vf_add(one, x);
+    const vf back = vf_sub(u, one);
+    const vf lost = vf_add(vf_sub(one, vf_sub(u, back)), vf_sub(x, back));
+    const vi k = vi_from_exponent(vi_sub(vi_bits(u), vi_set(0x3F2AAAAB)));
+    const vf m = vf_of_bits(vi_sub(vi_bits(u), vi_to_exponent(k)));
+    const vf f = vf_fma(vf_div(lost, u), m, vf_sub(m, one)), n = vf_of_int(k);
+    vf p = vf_fma(vf_set(MO_LOG_C11), f, vf_set(MO_LOG_C10));
+    p = vf_fma(p, f, vf_set(MO_LOG_C9));
+    p = vf_fma(p, f, vf_set(MO_LOG_C8));
+    p = vf_fma(p, f, vf_set(MO_LOG_C7));
+    p = vf_fma(p, f, vf_set(MO_LOG_C6));
+    p = vf_fma(p, f, vf_set(MO_LOG_C5));
+    p = vf_fma(p, f, vf_set(MO_LOG_C4));
+    p = vf_fma(p, f, vf_set(MO_LOG_C3));
+    vf tail = vf_fma(p, f, vf_set(-0.5f));
+    tail = vf_fma(tail, vf_mul(f, f), vf_mul(n, vf_set(MO_EXP_LN2_LO)));
+    return vf_fma(n, vf_set(MO_EXP_LN2_HI), vf_add(f, tail));
+}
+
+INLINE vf lanes_softplus(vf x)
+{
+    return vf_pick(vf_less(vf_set(20.0f), x), x, lanes_log1p_positive(lanes_exp(x)));
+}
+
 /* ---- Sums in the 32-lane order ---------------------------------------------------------------- */
 
 /* The upper steps of the tree: 32 lanes to one register. */
@@ -520,6 +547,8 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     }
 }
 
+#include "numeric/lanes/scan_body.h"
+
 /* Every entry but name, interleave and product. */
 #define MO_OPS_BODY                                                                                          \
     .quantize = quantize, .dequantize = mo_row_dequantize, .dot = dot, .rms_norm = rms_norm,                 \
@@ -528,6 +557,6 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .kv_write = kv_write, .attend = attend,            \
     .attend_merge = attend_merge, .attend_finish = attend_finish, .code = code, .turn_back = turn_back,      \
     .attend_codes = attend_codes, .merge_codes = merge_codes, .convolve = convolve, .delta = delta,          \
-    .finite = finite_row
+    .softplus = softplus, .scan = scan, .scan_head = scan_head, .finite = finite_row
 
 #endif

@@ -323,3 +323,41 @@ void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float 
         out[j] = o * scale;
     }
 }
+
+/* ---- State spaces ----------------------------------------------------------------------------- */
+
+void mo_reference_softplus(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_softplus(x[i]);
+    }
+}
+
+void mo_reference_scan(float *state, int64_t states, int64_t stride, const float *a, const float *dt,
+                       const float *x, const float *b, const float *c, const float *d, float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float change = dt[i] * x[i];
+        float o = 0.0f;
+        for (int64_t j = 0; j < states; j++) {
+            float *s = &state[j * stride + i];
+            *s = fmaf(change, b[j], mo_exp(dt[i] * a[j * stride + i]) * *s);
+            o = fmaf(*s, c[j], o);
+        }
+        y[i] = fmaf(d[i], x[i], o);
+    }
+}
+
+void mo_reference_scan_head(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float change = t->dt * t->x[i];
+        float o = 0.0f;
+        for (int64_t j = 0; j < states; j++) {
+            float *s = &state[j * n + i];
+            *s = fmaf(change, t->b[j], t->decay * *s);
+            o = fmaf(*s, t->c[j], o);
+        }
+        y[i] = fmaf(t->d, t->x[i], o);
+    }
+}

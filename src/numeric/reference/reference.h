@@ -49,6 +49,10 @@ void mo_reference_convolve(float *y, const float *const *rows, const float *w, i
                            int64_t n);
 void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
                         const float *v, float decay, float beta, float scale, float *out);
+void mo_reference_softplus(float *y, const float *x, int64_t n);
+void mo_reference_scan(float *state, int64_t states, int64_t stride, const float *a, const float *dt,
+                       const float *x, const float *b, const float *c, const float *d, float *y, int64_t n);
+void mo_reference_scan_head(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y);
 bool mo_reference_finite(const float *x, int64_t n);
 
 #endif

@@ -34,5 +34,8 @@ const mo_kernels mo_kernels_scalar = {
     .merge_codes = mo_reference_merge_codes,
     .convolve = mo_reference_convolve,
     .delta = mo_reference_delta,
+    .softplus = mo_reference_softplus,
+    .scan = mo_reference_scan,
+    .scan_head = mo_reference_scan_head,
     .finite = mo_reference_finite,
 };

@@ -136,6 +136,10 @@ static inline vi vi_to_exponent(vi a) /* shift left by 23 */
 {
     return _mm256_slli_epi32(a, 23);
 }
+static inline vi vi_from_exponent(vi a) /* arithmetic shift right by 23 */
+{
+    return _mm256_srai_epi32(a, 23);
+}
 static inline vf vf_of_int(vi a)
 {
     return _mm256_cvtepi32_ps(a);

@@ -142,6 +142,10 @@ static inline vi vi_to_exponent(vi a) /* shift left by 23 */
 {
     return _mm512_slli_epi32(a, 23);
 }
+static inline vi vi_from_exponent(vi a) /* arithmetic shift right by 23 */
+{
+    return _mm512_srai_epi32(a, 23);
+}
 static inline vf vf_of_int(vi a)
 {
     return _mm512_cvtepi32_ps(a);
