@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak install cross setup clean help
+.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak install deb tarball cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -46,6 +46,13 @@ soak: all ## many requests of every kind to a server, and an hour of its page: n
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: ## Debian packages, in build/deb
+	@tools/setup.sh package
+	@tools/deb.sh $(BUILD)/deb
+
+tarball: all ## the program with its libraries, in build
+	@tools/tarball.sh $(BUILD) $(BUILD)
 
 cross: ## build for the other architecture (x86-64 <-> aarch64), in build-cross
 	@tools/setup.sh test

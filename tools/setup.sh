@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh test` for
-# everything the test run uses. Says what it installs; does nothing when all is there.
+# Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh package` for
+# packages of it, `setup.sh test` for everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
 build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
     esbuild node-marked node-highlight.js libjs-katex)
 test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium)
+package=(dpkg-dev debhelper)
 
 case "$(uname -m)" in
 x86_64) foreign=arm64 compiler=gcc-aarch64-linux-gnu ;;
@@ -14,8 +15,11 @@ aarch64) foreign=amd64 compiler=gcc-x86-64-linux-gnu ;;
 esac
 
 want=("${build[@]}")
+if [ "${1:-build}" = package ]; then
+    want+=("${package[@]}")
+fi
 if [ "${1:-build}" = test ]; then
-    want+=("${test[@]}")
+    want+=("${test[@]}" "${package[@]}" lintian debootstrap systemd)
     if [ -n "$foreign" ]; then
         want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libutf8proc-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign")
     fi

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# test_packages.sh BUILD: the Debian packages of what is in BUILD: made, looked at by lintian, installed in a fresh Debian root directory, used there as a person and as the service's
+# unit do, purged; the unit; the tar with its libraries in the same root directory. The root directory is made once and kept in BUILD.
+# Speaks TAP, as the other test programs do.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+root=$scratch/root
+number=0
+check() { # what, command...
+    local what=$1
+    shift
+    number=$((number + 1))
+    if "$@" >"$scratch/log" 2>&1; then
+        echo "ok $number - $what"
+    else
+        echo "not ok $number - $what"
+        tail -n 40 "$scratch/log" | sed 's/^/# /'
+    fi
+}
+skip() { # why, what...
+    local why=$1 what
+    shift
+    for what in "$@"; do
+        number=$((number + 1))
+        echo "ok $number - $what # SKIP $why"
+    done
+}
+
+if ! command -v dpkg-buildpackage lintian dh systemd-analyze >/dev/null; then
+    echo "ok 1 - packages # SKIP dpkg-dev, debhelper, lintian or systemd is missing"
+    echo "1..1"
+    exit 0
+fi
+
+needs_are_the_same() { # of what tools/setup.sh installs for a build, and of the packages
+    sed -n '/^build=(/,/)/p' tools/setup.sh | tr -d '()' | sed 's/^build=//' | tr -s ' \n' '\n' | grep -vxE 'gcc|libc6-dev|libcmocka-dev|' |
+        while read -r package; do
+            grep -qw -- "$package" debian/control || { echo "debian/control lacks $package"; exit 1; }
+        done
+}
+check "packages need for a build what the tree needs" needs_are_the_same
+check "packages are made" tools/deb.sh "$scratch/deb" "$build"
+check "lintian finds nothing" lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$scratch"/deb/*.deb
+check "the tar is made" tools/tarball.sh "$scratch" "$build"
+unit=debian/moraine.service
+check "the unit leaves little open" systemd-analyze security --offline=true --threshold=20 --no-pager "$unit"
+
+# A fresh root directory: Debian's smallest, and what the packages depend on.
+depends() {
+    dpkg-deb -f "$scratch"/deb/moraine_*.deb Depends | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -v '^libc6$' | sort -u | paste -sd ,
+}
+make_root() {
+    local kept wanted
+    wanted=$(depends)
+    kept=$build/root-bookworm-$(printf %s "$wanted" | sha256sum | cut -c 1-12).tar
+    if [ ! -e "$kept" ]; then
+        timeout 300 debootstrap --variant=minbase --include="$wanted" bookworm "$root" >"$scratch/log" 2>&1 || return 1
+        rm -rf "$root"/var/cache/apt/archives/*.deb
+        rm -f "$build"/root-bookworm-*.tar
+        tar -C "$root" --one-file-system -cf "$kept.part" . && mv "$kept.part" "$kept"
+    else
+        mkdir -p "$root" && tar -C "$root" -xf "$kept"
+    fi
+}
+# What is mounted goes with the process.
+inside() { # command...
+    unshare --mount --propagation private sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' "$root" \
+        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
+files() { # of the root directory, but for what dpkg and the system keep of their own work
+    (cd "$root" && find . \( -path ./proc -o -path ./dev -o -path ./sys -o -path ./tmp -o -path ./var/lib/dpkg -o -path ./var/log -o -path ./var/cache/ldconfig \) -prune -o -print) |
+        grep -v '^./etc/ld.so.cache$' | sort
+}
+# As the unit says: its environment, its user with nothing but its folders, its command line.
+as_service() {
+    local line command
+    command=$(sed -n 's/^ExecStart=//p' "$unit")
+    local -a words=()
+    while read -r line; do
+        words+=("$line")
+    done < <(sed -n 's/^Environment=//p' "$unit"; sed -n 's/^\([A-Z_]*=.*\)/\1/p' "$root/etc/default/moraine" | tr -d '"')
+    mkdir -p "$root/var/lib/moraine" "$root/var/cache/moraine"
+    chown nobody "$root/var/lib/moraine" "$root/var/cache/moraine"
+    inside env -C /var/lib/moraine "${words[@]}" setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --bounding-set=-all sh -c "exec $command"
+}
+service_answers() {
+    local port status=1 line
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    sed -i "s/^MORAINE_OPTIONS=.*/MORAINE_OPTIONS=\"--port $port\"/" "$root/etc/default/moraine" # as an administrator would
+    as_service >"$scratch/service" 2>&1 &
+    for _ in $(seq 300); do
+        grep -q ' ready ' "$scratch/service" && break
+        sleep 0.1
+    done
+    line=$(python3 - "$port" <<'END'
+import json, sys, urllib.request
+body = {"messages": [{"role": "user", "content": "What is 27 + 15?"}], "temperature": 0, "max_tokens": 20}
+request = urllib.request.Request("http://127.0.0.1:%s/v1/chat/completions" % sys.argv[1], json.dumps(body).encode(), {"Content-Type": "application/json"})
+print(json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"])
+END
+    ) && [[ $line == *42* ]] && status=0
+    pkill -TERM -P "$!" 2>/dev/null || kill -TERM "$!"
+    wait "$!"
+    cat "$scratch/service"
+    echo "$line"
+    return $status
+}
+answers() { # program inside
+    [[ $(inside "$1" run -p "What is 27 + 15?" --temp 0 -n 12 --profile off) == *42* ]]
+}
+tar_answers() {
+    mkdir -p "$root/opt" && tar -C "$root/opt" -xzf "$scratch"/moraine-*.tar.gz && mv "$root"/opt/moraine-* "$root/opt/moraine" &&
+        inside sh -c 'LD_LIBRARY_PATH=/opt/moraine/lib ldd /opt/moraine/libexec/moraine' | tee /dev/stderr | awk '$2 == "=>" && $3 ~ /^\/(usr|lib)/ { print $1 }' |
+        (! grep -vE '^(libc|libm|libdl|libpthread|librt|libresolv)\.so') && inside /opt/moraine/bin/moraine --version && answers /opt/moraine/bin/moraine
+}
+
+rest=("the tar runs where nothing is installed" "packages are installed in a fresh root directory" "the installed program runs" "the unit is well formed"
+    "the service's command line answers, as its user" "a program is compiled against the development files" "purging leaves nothing")
+if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
+    skip "a root directory needs root and debootstrap" "${rest[@]}"
+elif ! make_root; then
+    skip "no Debian root directory can be made: $(tail -n 1 "$scratch/log")" "${rest[@]}"
+else
+    check "${rest[0]}" tar_answers
+    rm -rf "$root/opt/moraine"
+    files >"$scratch/before"
+    cp "$scratch"/deb/*.deb "$root/tmp/"
+    check "${rest[1]}" inside sh -c 'dpkg -i /tmp/*.deb'
+    check "${rest[2]}" answers moraine
+    check "${rest[3]}" systemd-analyze verify --no-pager --man=no --root="$root" --recursive-errors=no moraine.service
+    check "${rest[4]}" service_answers
+    check "${rest[5]}" bash -c "cc -I '$root/usr/include' examples/complete.c -o '$scratch/complete' -L '$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)' -lmoraine -Wl,--unresolved-symbols=ignore-in-shared-libs"
+    purge() {
+        inside dpkg --purge moraine libmoraine-dev libmoraine0 && files | diff "$scratch/before" -
+    }
+    check "${rest[6]}" purge
+fi
+echo "1..$number"
