@@ -49,7 +49,7 @@ install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 
 deb: ## Debian packages, in build/deb
 	@tools/setup.sh package
-	@tools/deb.sh $(BUILD)/deb
+	@CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/deb.sh $(BUILD)/deb
 
 tarball: all ## the program with its libraries, in build
 	@tools/tarball.sh $(BUILD) $(BUILD)

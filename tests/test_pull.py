@@ -101,12 +101,15 @@ def test_a_model_comes_in_ranges_and_gets_its_name_at_the_end():
 
 def test_names_of_every_kind_mean_the_same():
     fresh()
+    os.makedirs(os.path.join(STORE, ".plan-old"))  # of a run that was killed long ago
+    os.utime(os.path.join(STORE, ".plan-old"), (0, 0))
     with Hub({FILE: MODEL}) as hub:
         host = hub.url[7:]
         for name in (NAME, NAME + ":Q4_K_M", NAME + ":q4_k_m", "hf.co/" + NAME, "huggingface.co/" + NAME, "https://huggingface.co/" + NAME,
                      "https://hf.co/%s/tree/main" % NAME, "%s/%s/resolve/main/%s" % (hub.url, NAME, FILE),
                      "%s/%s/blob/main/%s?download=true" % (host and hub.url, NAME, FILE)):
             assert good(pull(hub, name)).endswith(os.path.join(NAME, FILE)), name
+        assert not os.path.exists(os.path.join(STORE, ".plan-old"))
         good(moraine("pull", NAME, env={"HF_ENDPOINT": hub.url}))
         for name in ("nothing", "a/b/c/d", "../x/y", "/owner/repo", "owner/..", "owner/repo:", "owner/repo:a/b", "ftp://x/y.gguf",
                      "http://u:p@127.0.0.1/x.gguf", hub.url + "/x.bin"):

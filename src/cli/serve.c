@@ -416,7 +416,8 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
                 pinned_count(specs, count));
         return CLI_USAGE;
     }
-    if (count == 0 && !s->models_dir && !getenv("MORAINE_MODEL") && !add_pulled(common, specs, &count)) {
+    const char *named = getenv("MORAINE_MODEL");
+    if (count == 0 && !s->models_dir && !(named && *named) && !add_pulled(common, specs, &count)) {
         return CLI_USAGE;
     }
     if (count == 0 && !s->models_dir) {

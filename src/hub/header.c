@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -76,6 +78,24 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
+/* What a run that was killed has left: nobody plans for an hour. */
+static void remove_old(const char *directory)
+{
+    DIR *d = opendir(directory);
+    for (const struct dirent *entry; d && (entry = readdir(d));) {
+        char path[PATH_MAX];
+        struct stat st;
+        if (strncmp(entry->d_name, FOLDER, sizeof FOLDER - 1) == 0 &&
+            snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < (int)sizeof path &&
+            lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_mtim.tv_sec + 3600 < time(NULL)) {
+            remove_folder(path);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+}
+
 /* Messages name the file, not the folder that it was in for the moment. */
 static void leave_out(char *text, const char *folder)
 {
@@ -97,6 +117,7 @@ mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_h
     if (s != MO_OK) {
         return s;
     }
+    remove_old(directory);
     if (!mkdtemp(folder)) {
         return mo_fail(err, MO_EIO, "%s: nothing can be made there: %s", directory, strerror(errno));
     }
