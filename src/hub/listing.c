@@ -141,7 +141,9 @@ static int parts_at(const hub_listing *l, int first)
 
 mo_status hub_listing_finish(hub_listing *l, mo_error *err)
 {
-    qsort(l->files, (size_t)l->file_count, sizeof *l->files, by_path);
+    if (l->file_count > 1) {
+        qsort(l->files, (size_t)l->file_count, sizeof *l->files, by_path);
+    }
     l->choices = calloc((size_t)l->file_count + 1, sizeof *l->choices);
     if (!l->choices) {
         return no_memory(err);
