@@ -127,6 +127,11 @@ static void glm_and_deepseek_are_written(void **state)
     ">Hello!<" BAR "end" MARK "of" MARK "sentence" BAR "><" BAR "User" BAR ">2+2?<" BAR "Assistant" BAR ">"
     expect(MO_CHAT_DEEPSEEK3, talk, 4, OFF, DEEPSEEK);
     expect(MO_CHAT_DEEPSEEK_R1, talk, 4, OFF, DEEPSEEK "<think>\n");
+    expect(MO_CHAT_KIMI, talk, 4, OFF,
+           "<|im_system|>system<|im_middle|>Be brief.<|im_end|><|im_user|>user<|im_middle|> Hi "
+           "<|im_end|><|im_assistant|>assistant<|im_middle|>Hello!<|im_end|><|im_user|>user<|im_middle|>2+2?<"
+           "|im_end|>"
+           "<|im_assistant|>assistant<|im_middle|>");
 }
 
 static void harmony_is_written(void **state)
@@ -232,6 +237,7 @@ static void templates_are_recognized(void **state)
         {"<" BAR "Assistant" BAR "> {% if add_generation_prompt %}", MO_CHAT_DEEPSEEK3},
         {"{% if add_generation_prompt %}<" BAR "Assistant" BAR "><think>\\n", MO_CHAT_DEEPSEEK_R1},
         {"<|start|>system<|message|> <|channel|>final", MO_CHAT_HARMONY},
+        {"<|im_user|>user<|im_middle|>", MO_CHAT_KIMI},
         {"{{ ']~!b[' }} ]~b]ai", MO_CHAT_MINIMAX},
         {"<|start_of_role|>", MO_CHAT_GRANITE},
         {"<|userprompt|> <|endofuserprompt|>", MO_CHAT_DOTS},
@@ -274,6 +280,7 @@ static void tokens_and_architectures_are_recognized(void **state)
         {"glm4moe", {"[gMASK]", "<|assistant|>"}, MO_CHAT_GLM45},
         {"deepseek2", {"[gMASK]", "<|assistant|>"}, MO_CHAT_GLM47},
         {"deepseek2", {"<" BAR "Assistant" BAR ">"}, MO_CHAT_DEEPSEEK3},
+        {"deepseek2", {"<|im_middle|>", "<|im_user|>"}, MO_CHAT_KIMI},
         {"glm4", {"[gMASK]", "<|assistant|>", "<|observation|>"}, MO_CHAT_GLM4},
         {"phimoe", {"<|assistant|>", "<|end|>"}, MO_CHAT_PHI3},
         {"granitemoe", {"<|start_of_role|>"}, MO_CHAT_GRANITE},

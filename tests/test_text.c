@@ -14,6 +14,7 @@
 #include "failing_memory.h"
 #include "random.h"
 #include "text/compose.h"
+#include "text/split.h"
 #include "text/stream.h"
 #include "toyvocab.h"
 
@@ -325,6 +326,42 @@ static void bytes_come_back(void **state)
     }
     mo_compose_free(&normal);
     mo_tokenizer_destroy(t);
+}
+
+/* ---- Pieces ---- */
+
+static mo_status join_piece(void *user, const uint8_t *piece, size_t length, mo_error *err)
+{
+    char *out = user;
+    const size_t n = strlen(out);
+    (void)err;
+    snprintf(out + n, 400 - n, "%s%.*s", n ? "|" : "", (int)length, (const char *)piece);
+    return MO_OK;
+}
+
+/* As the tokenizer of Kimi K2 was published: Chinese characters make pieces of their own, words keep the capitals they begin with. */
+static void kimi_keeps_chinese_apart(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"Hello \xE4\xB8\xAD\xE6\x96\x87world", "Hello| |\xE4\xB8\xAD\xE6\x96\x87|world"},
+        {"a  \xE4\xB8\xAD", "a| | |\xE4\xB8\xAD"},
+        {"I'LL parseJSONText 12345", "I'LL| parse|JSONText| |123|45"},
+        {"\xE3\x80\x85\xE3\x81\x82\xE3\x82\xA2 x!?\n\n y",
+         "\xE3\x80\x85|\xE3\x81\x82\xE3\x82\xA2| x|!?\n\n| y"},
+    };
+    mo_split *s;
+    assert_int_equal(mo_split_create("kimi-k2", &s, NULL), MO_OK);
+    mo_split_scratch *scratch = mo_split_scratch_create(s);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char out[400] = "";
+        assert_int_equal(mo_split_run(s, scratch, (const uint8_t *)texts[i][0], strlen(texts[i][0]),
+                                      join_piece, out, NULL),
+                         MO_OK);
+        assert_string_equal(out, texts[i][1]);
+    }
+    mo_split_scratch_destroy(scratch);
+    mo_split_destroy(s);
 }
 
 /* ---- Time ---- */
@@ -1081,6 +1118,7 @@ int main(int argc, char **argv)
         }
     }
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(kimi_keeps_chinese_apart),
         cmocka_unit_test(long_runs_are_quick),
         cmocka_unit_test(spm_is_its_definition),
         cmocka_unit_test(spm_has_its_ends),

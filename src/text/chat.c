@@ -39,6 +39,7 @@ const char *mo_chat_format_name(mo_chat_format format)
     case MO_CHAT_MINIMAX: return "minimax-m2";
     case MO_CHAT_GRANITE: return "granite";
     case MO_CHAT_DOTS: return "dots1";
+    case MO_CHAT_KIMI: return "kimi";
     case MO_CHAT_LING: return "ling";
     case MO_CHAT_HUNYUAN: return "hunyuan";
     case MO_CHAT_HUNYUAN_DENSE: return "hunyuan-dense";

@@ -19,6 +19,7 @@ typedef enum mo_chat_format {
     MO_CHAT_DEEPSEEK_R1, /* V3's, always thinking */
     MO_CHAT_HARMONY,     /* gpt-oss */
     /* Marks around every message (turns.h): */
+    MO_CHAT_KIMI,    /* K2 */
     MO_CHAT_MINIMAX, /* M2 */
     MO_CHAT_GRANITE, /* 3 and 4 */
     MO_CHAT_DOTS,

@@ -53,6 +53,17 @@ struct mo_split_scratch {
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" suffix \
     "|" digits "| ?[^" S "\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
 
+/* The same of anything but Chinese characters, which make pieces of their own: all but what is in no such class. Published as
+ * classes with &&[^\p{Han}], which PCRE2 does not know, nor needs here. */
+#define OTHERS      "\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}"
+#define KIMI_UPPER  "[^\\p{Ll}" OTHERS "]"
+#define KIMI_LOWER  "[^\\p{Lu}\\p{Lt}" OTHERS "]"
+#define KIMI_SUFFIX "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define KIMI                                                                                                 \
+    "\\p{sc:Han}+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "*" KIMI_LOWER "+" KIMI_SUFFIX                          \
+    "|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "+" KIMI_LOWER "*" KIMI_SUFFIX "|\\p{N}{1,3}| ?[^" S                \
+    "\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+
 #define DEEPSEEK3                                                                                            \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
@@ -114,6 +125,7 @@ static const pre table[] = {
      false,
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
     {"gpt-4o", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"kimi-k2", false, false, {KIMI}},
     {"minimax-m2", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {"tekken", true, true, {CASED("", "\\p{N}")}},
     {"deepseek-coder", false, false, {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", EAST_ASIA "+", "\\p{N}"}},

@@ -8,6 +8,14 @@
 /* In the order in which they are looked for: the marks of the first are the rarest. Templates that spell "[gMASK]" are told apart
  * before these are asked. */
 static const mo_turns table[] = {
+    {.format = MO_CHAT_KIMI,
+     .mark = {"<|im_middle|>", NULL},
+     .begin = "",
+     .open = {"<|im_system|>system<|im_middle|>", "<|im_user|>user<|im_middle|>",
+              "<|im_assistant|>assistant<|im_middle|>"},
+     .close = {"<|im_end|>", "<|im_end|>", "<|im_end|>"},
+     .prompt = "<|im_assistant|>assistant<|im_middle|>",
+     .default_system = "You are Kimi, an AI assistant created by Moonshot AI."},
     {.format = MO_CHAT_MINIMAX,
      .mark = {"]~b]", "]~!b["},
      .begin = "]~!b[",
