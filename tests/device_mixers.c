@@ -1,5 +1,5 @@
-/* Cases of the mixers' ops: attention, the delta rule, the short convolution and Mamba. The references go other ways than the engine: keys and
- * values are laid out in order, a convolution runs over one long row of inputs. */
+/* Cases of the mixers' ops: attention, also of latent rows, the delta rule, the short convolution and Mamba. The references go other ways than the
+ * engine: keys and values are laid out in order, a convolution runs over one long row of inputs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +84,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Rows of a cache that differ from each other: making them takes the time of this test. A prime number, so that no
  * two positions that code could mix up (by a chunk, by a block, by a turn of the table) are alike. */
-enum { DISTINCT = 131, LONGEST = 512 };
+enum { DISTINCT = 131, LONGEST = 576 };
 
 /* A vector as it is saved: that of a cache of codes has places of its own in a block. */
 static bool write_vector(mo_kv_type kv, const float *x, int64_t n, uint8_t *out)
@@ -349,12 +349,16 @@ static void build_attend(box *b, mo_op *op, int variant)
 static void attend_codes(const mo_op_attend *o, const mo_kv_head *kv, const float *q, const float *sink,
                          int64_t first, int64_t last, float *out)
 {
-    float O[LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g, m, l, r, sums[LONGEST];
-    int8_t codes[2 * LONGEST];
-    mo_heads_code(&K, q, o->k_len, o->scale, codes, &g);
+    float O[LONGEST] = {0.0f}, M = -INFINITY, L = 0.0f, g[2], m, l, r, sums[LONGEST];
+    int8_t codes[2 * (LONGEST + 16)];
+    if (o->tail) {
+        mo_latent_code(&K, q, o->v_len, o->tail, o->scale, codes, g);
+    } else {
+        mo_heads_code(&K, q, o->k_len, o->scale, codes, g);
+    }
     for (int64_t u = first; u <= last;) {
         const int64_t edge = (u / MO_KV_BLOCK + 1) * MO_KV_BLOCK, end = edge <= last ? edge : last + 1;
-        K.attend_codes(kv, &(mo_seen){u, end}, 1, codes, &g, 1, &m, &l, &r, sums, NULL);
+        K.attend_codes(kv, &(mo_seen){u, end}, 1, codes, g, 1, &m, &l, &r, sums, NULL);
         K.merge_codes(&M, &L, O, m, l, r, sums, o->v_len);
         u = end;
     }
@@ -434,6 +438,209 @@ static void reference_attend(box *b, const mo_op *op)
 {
     for (int64_t t = 0; t < op->attend.tokens; t++) {
         attend_token(b, &op->attend, t);
+    }
+}
+
+/* ---- Latent rows ------------------------------------------------------------------------------ */
+
+typedef struct latent_shape {
+    int heads, v_len, tail;
+} latent_shape;
+
+static const latent_shape latent_shapes[] = {{4, 64, 32}, {20, 512, 64}, {3, 24, 8}, {17, 32, 16}};
+
+static mo_kv_shape latent_layout(mo_kv_type kv, const latent_shape *h)
+{
+    return (mo_kv_shape){
+        .type = kv, .heads = 1, .k_len = h->v_len + h->tail, .v_len = h->v_len, .tail = h->tail};
+}
+
+static void make_latent_caches(box *b, step *s, mo_kv_shape layout)
+{
+    const int64_t bytes = mo_kv_block_bytes(layout);
+    const bool codes = layout.type == MO_KV_I16;
+    for (int i = 0; i < s->slices; i++) {
+        const int64_t length = mo_kv_table_length(s->position[i] + s->count[i] + 3, 0, s->count[i]);
+        uint8_t *memory = box_alloc(b, length * bytes), row[2 * LONGEST + 4 * LONGEST];
+        mo_daddr *table = box_alloc(b, length * (int64_t)sizeof *table);
+        for (int64_t e = 0; e < length; e++) {
+            uint8_t *block = memory + (i % 2 ? e : length - 1 - e) * bytes;
+            const mo_kv_head part = mo_kv_head_of(layout, 0, &block, 1);
+            table[e] = box_address(b, block);
+            for (int64_t u = 0; u < MO_KV_BLOCK; u++) {
+                float x[LONGEST];
+                box_fill(b, x, layout.k_len, 0);
+                assert_true(write_vector((mo_kv_type)layout.type, codes ? x + layout.v_len : x,
+                                         codes ? layout.tail : layout.k_len, row));
+                put_vector(&part, u, false, row);
+                if (codes) {
+                    assert_true(write_vector(MO_KV_I16, x, layout.v_len, row));
+                    put_vector(&part, u, true, row);
+                }
+            }
+        }
+        s->state[i]->blocks = box_address(b, table);
+        s->state[i]->length = length;
+    }
+}
+
+static void build_latent_attend(box *b, mo_op *op, int variant)
+{
+    mo_op_attend *o = &op->attend;
+    const latent_shape h = latent_shapes[variant % 4];
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_ATTEND;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = h.heads;
+    o->kv_heads = 1;
+    o->k_len = h.v_len + h.tail;
+    o->v_len = h.v_len;
+    o->tail = h.tail;
+    o->between = s.tokens + variant % 3;
+    o->kv = (variant + variant / 4) % MO_KV_TYPES;
+    o->scale = 1.0f / sqrtf((float)o->k_len);
+    make_latent_caches(b, &s, latent_layout((mo_kv_type)o->kv, &h));
+    o->places = places_of(b, &s);
+    const int64_t rows = (h.heads - 1) * o->between + s.tokens;
+    o->q = box_address(b, box_filled(b, rows * o->k_len, 0));
+    for (int i = 0; i < s.slices; i++) {
+        const int chunks = (int)((s.position[i] + s.count[i] - 1) / mo_kv_chunk(o->kv) + 1);
+        o->chunks = chunks > o->chunks ? chunks : o->chunks;
+    }
+    const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
+    const int64_t floats = few * o->chunks * h.heads * mo_kv_partial(o->kv, h.v_len);
+    float *partial = box_floats(b, floats);
+    box_ignore(b, partial, 4 * floats);
+    o->partial = box_address(b, partial);
+    o->mixed = box_acts(b, rows, h.v_len);
+}
+
+static void reference_latent_attend(box *b, const mo_op *op)
+{
+    const mo_op_attend *o = &op->attend;
+    const latent_shape h = {o->heads, o->v_len, o->tail};
+    const mo_acts mixed = box_acts_at(b, &o->mixed);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+        const mo_dstate *state = state_at(b, place);
+        const int64_t length = place->position / MO_KV_BLOCK + 1;
+        uint8_t **blocks = calloc((size_t)length, sizeof *blocks);
+        for (int64_t i = 0; i < length; i++) {
+            blocks[i] = block_at(b, state, i * MO_KV_BLOCK);
+        }
+        const mo_kv_head kv = mo_kv_head_of(latent_layout((mo_kv_type)o->kv, &h), 0, blocks, length);
+        for (int64_t head = 0; head < o->heads; head++) {
+            const int64_t row = head * o->between + t;
+            const float *q = (const float *)box_at(b, o->q) + row * o->k_len;
+            (o->kv == MO_KV_I16 ? attend_codes : attend_query)(o, &kv, q, NULL, 0, place->position,
+                                                               mixed.x + row * o->v_len);
+            box_quantize(&mixed, row);
+        }
+        free(blocks);
+    }
+}
+
+/* Queries, keys, and the groups of the products around the scores. */
+static void build_latent(box *b, mo_op *op, int variant)
+{
+    mo_op_latent *o = &op->latent;
+    const latent_shape h = latent_shapes[variant % 4];
+    const int plain = variant % 3 ? 32 : 20;
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_LATENT;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = h.heads;
+    o->v_len = h.v_len;
+    o->n_rot = h.tail;
+    o->kv = (variant + variant / 4) % MO_KV_TYPES;
+    o->eps = 1e-6f;
+    make_latent_caches(b, &s, latent_layout((mo_kv_type)o->kv, &h));
+    o->places = places_of(b, &s);
+    o->q = box_address(b, box_filled(b, (int64_t)s.tokens * h.heads * (plain + h.tail), variant));
+    float *k = box_filled(b, (int64_t)s.tokens * (h.v_len + h.tail), 0);
+    o->k = box_address(b, k);
+    box_ignore(b, k,
+               4 * (int64_t)s.tokens * (h.v_len + h.tail)); /* they have served when they are in the cache */
+    o->norm = box_address(b, box_filled(b, h.v_len, 0));
+    o->rope_rows = s.tokens;
+    o->rope_stride = h.tail / 2 + variant % 2;
+    o->rope = box_address(b, box_filled(b, 2 * o->rope_rows * o->rope_stride, 0));
+    o->plain = box_acts(b, (int64_t)s.tokens * h.heads, plain);
+    o->query = box_address(b, box_filled(b, (int64_t)s.tokens * h.heads * (h.v_len + h.tail), 0));
+    o->groups = box_address(b, box_alloc(b, 2 * h.heads * (int64_t)sizeof(mo_dgroup)));
+    o->data[0] = 4096;
+    o->data[1] = 1 << 20;
+    o->part_bytes[0] = 512;
+    o->part_bytes[1] = 768;
+}
+
+static void reference_latent(box *b, const mo_op *op)
+{
+    const mo_op_latent *o = &op->latent;
+    const latent_shape h = {o->heads, o->v_len, o->n_rot};
+    const mo_kv_shape layout = latent_layout((mo_kv_type)o->kv, &h);
+    const mo_acts plain = box_acts_at(b, &o->plain);
+    mo_dgroup *groups = box_at(b, o->groups);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+        const float *c = (const float *)box_at(b, o->rope) + t * o->rope_stride;
+        const float *s = c + o->rope_rows * o->rope_stride;
+        float key[LONGEST];
+        for (int64_t i = 0; i < o->heads; i++) {
+            const int64_t row = i * o->tokens + t;
+            const float *q = (const float *)box_at(b, o->q) + (t * o->heads + i) * (plain.cols + o->n_rot);
+            float *tail = (float *)box_at(b, o->query) + row * layout.k_len + o->v_len;
+            memcpy(plain.x + row * plain.cols, q, sizeof *q * (size_t)plain.cols);
+            box_quantize(&plain, row);
+            memcpy(tail, q + plain.cols, sizeof *q * (size_t)o->n_rot);
+            K.rope(tail, c, s, o->n_rot, false);
+        }
+        memcpy(key, (const float *)box_at(b, o->k) + t * layout.k_len, sizeof *key * (size_t)layout.k_len);
+        K.rms_norm(key, key, box_at(b, o->norm), o->v_len, o->eps);
+        K.rope(key + o->v_len, c, s, o->n_rot, false);
+        uint8_t *block = block_at(b, state_at(b, place), place->position), row[6 * LONGEST];
+        const mo_kv_head kv = mo_kv_head_of(layout, 0, &block, 1);
+        const bool codes = o->kv == MO_KV_I16;
+        assert_true(write_vector((mo_kv_type)o->kv, codes ? key + o->v_len : key,
+                                 codes ? o->n_rot : layout.k_len, row));
+        put_vector(&kv, place->position % MO_KV_BLOCK, false, row);
+        if (codes) {
+            assert_true(write_vector(MO_KV_I16, key, o->v_len, row));
+            put_vector(&kv, place->position % MO_KV_BLOCK, true, row);
+        }
+    }
+    for (int i = 0; i < 2 * o->heads; i++) {
+        const int m = i / o->heads, head = i % o->heads;
+        groups[i] = (mo_dgroup){.data = o->data[m] + (mo_daddr)(head * o->part_bytes[m]),
+                                .first = head * o->tokens,
+                                .count = o->tokens};
+    }
+}
+
+static void build_collect(box *b, mo_op *op, int variant)
+{
+    mo_op_collect *o = &op->collect;
+    op->kind = MO_OP_COLLECT;
+    o->tokens = 1 + variant % 9;
+    o->heads = 1 + 3 * (variant % 5);
+    o->n = variant % 4 == 3 ? 24 : 32 << variant % 4;
+    o->from = box_address(b, box_filled(b, (int64_t)o->heads * o->tokens * o->n, variant));
+    o->out = box_acts(b, o->tokens, (int64_t)o->heads * o->n);
+}
+
+static void reference_collect(box *b, const mo_op *op)
+{
+    const mo_op_collect *o = &op->collect;
+    const mo_acts out = box_acts_at(b, &o->out);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        for (int64_t h = 0; h < o->heads; h++) {
+            memcpy(out.x + (t * o->heads + h) * o->n,
+                   (const float *)box_at(b, o->from) + (h * o->tokens + t) * o->n,
+                   sizeof(float) * (size_t)o->n);
+        }
+        box_quantize(&out, t);
     }
 }
 
@@ -846,6 +1053,9 @@ static void reference_ssm_scan(box *b, const mo_op *op)
 const device_case mixer_cases[] = {
     {"heads", 90, build_heads, reference_heads},
     {"attend", 99, build_attend, reference_attend},
+    {"latent", 24, build_latent, reference_latent},
+    {"attend", 24, build_latent_attend, reference_latent_attend},
+    {"collect", 20, build_collect, reference_collect},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
     {"short conv", 66, build_short_conv, reference_short_conv},
