@@ -4,9 +4,7 @@
 #include "dialogue/python.h"
 #include "dialogue/value.h"
 
-enum {
-    PYTHON_MAX = 8192
-}; /* a call of a built-in tool is short; it is looked through again at every parenthesis */
+enum { PYTHON_MAX = 1 << 20 }; /* bytes of a call as Python writes it, which is kept until it ends */
 
 static void keep_raw(mo_reading *r, const char *text)
 {
@@ -24,6 +22,7 @@ void mo_call_open(mo_reading *r, mo_role role, const char *text)
     r->in_section = role == MO_ROLE_SECTION_OPEN;
     r->section_calls = 0;
     r->in_fence = role == MO_ROLE_FENCE;
+    r->python = (mo_python_scan){0};
     r->state = role == MO_ROLE_SECTION_OPEN ? MO_READING_SECTION
                : role == MO_ROLE_CALL_OPEN  ? MO_READING_NAME
                : role == MO_ROLE_PYTHON     ? MO_READING_PYTHON
@@ -368,9 +367,15 @@ void mo_call_begin_object(mo_reading *r, char c, bool bare)
 
 /* ---- Sections, fences, Python ---- */
 
+static bool python_byte(mo_reading *r, char c);
+
 static bool section_byte(mo_reading *r, char c)
 {
     const mo_style *f = r->dialogue.style;
+    if (f->python && r->section_calls == 0 && mo_json_among(c, "[]")) { /* of the list */
+        mo_bytes_add(&r->raw, &c, 1);
+        return true;
+    }
     if (mo_json_is_space(c) || (r->section_calls > 0 && mo_json_among(c, "`}];,"))) {
         if (r->section_calls == 0) {
             mo_bytes_add(&r->raw, &c, 1);
@@ -380,6 +385,12 @@ static bool section_byte(mo_reading *r, char c)
     if (f->objects && (c == '{' || c == '[')) {
         mo_call_begin_object(r, c, false);
         return true;
+    }
+    if (f->python) {
+        mo_bytes_clear(&r->value);
+        r->python = (mo_python_scan){0};
+        r->state = MO_READING_PYTHON;
+        return python_byte(r, c);
     }
     if (f->bare_name && !mo_json_among(c, "<>()")) {
         mo_bytes_clear(&r->name);
@@ -426,19 +437,42 @@ static bool fence_byte(mo_reading *r, char c)
     return mo_json_is_space(c);
 }
 
-/* NAME.call(k="v"): does what is there so far begin so? */
-static bool begins_python(mo_text all)
+/* What stands between a function's name and the parenthesis. */
+static mo_text python_suffix(const mo_reading *r)
 {
-    const char *open = memchr(all.data, '(', all.length);
-    const size_t name = open ? (size_t)(open - all.data) : all.length;
-    for (size_t i = 0; i < name; i++) {
-        const char c = all.data[i], low = (char)(c | 32);
-        if (!mo_json_among(c, "._-") && !(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9')) {
-            return false;
-        }
+    return r->dialogue.style->python ? (mo_text){"", 0} : (mo_text){".call", 5};
+}
+
+/* NAME.call(k="v"), or NAME(k="v"): does what is there so far begin so? The last byte is new. */
+static bool begins_python(const mo_reading *r)
+{
+    const mo_text suffix = python_suffix(r), all = mo_bytes_text(&r->value);
+    const char c = all.data[all.length - 1], low = (char)(c | 32);
+    const size_t name = r->python.open ? r->python.open_at : all.length;
+    if (!r->python.open) {
+        const bool fits = mo_json_among(c, "._-") || (low >= 'a' && low <= 'z') || (c >= '0' && c <= '9');
+        return fits && name <= MO_TOOL_NAME + suffix.length;
     }
-    return name <= MO_TOOL_NAME + 5 && all.length <= PYTHON_MAX &&
-           (!open || (name > 5 && !memcmp(open - 5, ".call", 5)));
+    return all.length <= PYTHON_MAX && name > suffix.length &&
+           !memcmp(all.data + name - suffix.length, suffix.data, suffix.length);
+}
+
+/* The call is whole. False: nobody said that there is such a function. */
+static bool end_python(mo_reading *r)
+{
+    const mo_text all = mo_bytes_text(&r->value);
+    const size_t open = r->python.open_at;
+    const mo_text name = {all.data, open - python_suffix(r).length};
+    if (r->dialogue.style->python && !mo_calls_name_fits(&r->calls, name, false)) {
+        return false;
+    }
+    make_certain(r);
+    mo_calls_begin(&r->calls, name, (mo_text){"", 0});
+    mo_python_arguments(&r->json, (mo_text){all.data + open + 1, all.length - open - 2});
+    put_json(r);
+    mo_calls_end(&r->calls);
+    leave(r, false);
+    return true;
 }
 
 static bool python_byte(mo_reading *r, char c)
@@ -447,29 +481,16 @@ static bool python_byte(mo_reading *r, char c)
         mo_call_begin_object(r, c, false);
         return true;
     }
+    bool over = false;
     if (r->value.length > 0 || !mo_json_is_space(c)) {
         mo_bytes_add(&r->value, &c, 1);
-        if (!begins_python(mo_bytes_text(&r->value))) {
+        over = mo_python_scan_put(&r->python, c);
+        if (r->value.failed || !begins_python(r)) {
             return false;
         }
     }
     mo_bytes_add(&r->raw, &c, 1);
-    const mo_text all = mo_bytes_text(&r->value);
-    const char *open = c == ')' ? memchr(all.data, '(', all.length) : NULL;
-    if (!open) {
-        return true;
-    }
-    const mo_text inside = {open + 1, all.length - (size_t)(open + 1 - all.data)};
-    const ptrdiff_t end = mo_python_close(inside);
-    if (end >= 0) {
-        make_certain(r);
-        mo_calls_begin(&r->calls, (mo_text){all.data, (size_t)(open - all.data) - 5}, (mo_text){"", 0});
-        mo_python_arguments(&r->json, (mo_text){inside.data, (size_t)end});
-        put_json(r);
-        mo_calls_end(&r->calls);
-        leave(r, false);
-    }
-    return true;
+    return !over || end_python(r);
 }
 
 /* ---- Everything ---- */
@@ -478,7 +499,8 @@ bool mo_call_in_string(const mo_reading *r)
 {
     return (r->state == MO_READING_JSON && r->scan.in_string) ||
            (r->state == MO_READING_OBJECT && mo_object_in_string(&r->object)) ||
-           (r->state == MO_READING_GEMMA && mo_gemma_in_string(&r->gemma));
+           (r->state == MO_READING_GEMMA && mo_gemma_in_string(&r->gemma)) ||
+           (r->state == MO_READING_PYTHON && r->python.quote);
 }
 
 unsigned mo_call_roles(const mo_reading *r)
@@ -500,6 +522,7 @@ unsigned mo_call_roles(const mo_reading *r)
     case MO_READING_JSON:
     case MO_READING_LOOSE:
     case MO_READING_OBJECT: return closing;
+    case MO_READING_PYTHON: return r->dialogue.style->python ? MO_ROLE_SECTION_CLOSE : 0;
     default: return 0;
     }
 }

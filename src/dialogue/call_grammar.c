@@ -141,6 +141,52 @@ static void parameters(writing *w, const char *name, const json_t *schema, const
     mo_rules_add(&w->r, "\n");
 }
 
+/* ---- Parameters as Python has them ---- */
+
+/* Rule NAME: KEY=VALUE, where values are those of JSON, but for Python's words. */
+static void keyword(writing *w, const char *name, const char *key, const json_t *value, const json_t *schema,
+                    const char *where)
+{
+    char rule[80], place[512];
+    const bool flag = mo_tools_schema_types(value, schema) == MO_TYPE_BOOLEAN;
+    snprintf(rule, sizeof rule, "%s-value", name);
+    snprintf(place, sizeof place, "%.300s/properties/%.100s", where, key);
+    if (flag && !json_object_get(value, "enum") && !json_object_get(value, "const")) {
+        mo_rules_add(&w->r, "%s ::= \"True\" | \"False\"\n", rule);
+    } else {
+        mo_rules_schema(&w->r, rule, value, schema, place);
+    }
+    mo_rules_add(&w->r, "%s ::=", name);
+    mo_rules_literal(&w->r, key);
+    mo_rules_add(&w->r, " \"=\" %s\n", rule);
+}
+
+/* Rule NAME: the keywords in the order of the schema, optional ones may be left out. Of number k and those after it, NAME-first-k
+ * is for when none was written, NAME-more-k for when one was. */
+static void keywords(writing *w, const char *name, const json_t *schema, const char *where)
+{
+    json_t *properties = json_object_get(schema, "properties");
+    const char *key;
+    json_t *value;
+    int k = 0;
+    mo_rules_add(&w->r, "%s ::= %s-first-0\n", name, name);
+    json_object_foreach(properties, key, value)
+    {
+        char child[64];
+        const bool needed = is_required(schema, key);
+        snprintf(child, sizeof child, "%s-%d", name, k);
+        keyword(w, child, key, value, schema, where);
+        mo_rules_add(&w->r, "%s-first-%d ::= %s %s-more-%d", name, k, child, name, k + 1);
+        if (!needed) {
+            mo_rules_add(&w->r, " | %s-first-%d", name, k + 1);
+        }
+        mo_rules_add(&w->r, "\n%s-more-%d ::= (\", \" %s)%s %s-more-%d\n", name, k, child, needed ? "" : "?",
+                     name, k + 1);
+        k++;
+    }
+    mo_rules_add(&w->r, "%s-first-%d ::= \"\"\n%s-more-%d ::= \"\"\n", name, k, name, k);
+}
+
 /* What parameters of all functions use. */
 static void begin_parameters(writing *w)
 {
@@ -256,6 +302,11 @@ static void call_rule(writing *w, size_t i)
         mark(w, MO_ROLE_NAME_CLOSE);
         mo_rules_add(r, " %s", args);
         break;
+    case MO_STYLE_LFM2:
+        mo_rules_literal(r, name);
+        mo_rules_add(r, " \"(\" %s \")\"", args);
+        break;
+    case MO_STYLE_JAMBA:
     case MO_STYLE_GRANITE: object_call(w, "{\"name\": ", name, ", \"arguments\": ", args, "}"); break;
     case MO_STYLE_HARMONY: /* the recipient in the channel, or in the role's header */
         mo_rules_literal(r, name);
@@ -282,6 +333,8 @@ static void function_rules(writing *w, size_t i)
     call_rule(w, i);
     if (has_tags(w->style)) {
         parameters(w, args, schema, where);
+    } else if (w->style == MO_STYLE_LFM2) {
+        keywords(w, args, schema, where);
     } else if (w->style == MO_STYLE_GEMMA4) {
         mo_gemma_rules_value(&w->r, args, schema, schema, where);
     } else {
@@ -328,6 +381,8 @@ static void calls_rule(writing *w)
         {MO_STYLE_KIMI, "", "", "", true},
         {MO_STYLE_MISTRAL, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_MISTRAL3, "", "", "", false},
+        {MO_STYLE_JAMBA, "\"[\"", "\", \"", "\"]\"", true},
+        {MO_STYLE_LFM2, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_GRANITE, "\"[\"", "\", \"", "\"]\"", true},
     };
     const mo_style *style = mo_style_get(w->style);

@@ -28,10 +28,25 @@ static size_t find(mo_text t, size_t at, const char *stops)
     return t.length;
 }
 
-ptrdiff_t mo_python_close(mo_text text)
+bool mo_python_scan_put(mo_python_scan *s, char c)
 {
-    const size_t at = find(text, 0, ")");
-    return at < text.length ? (ptrdiff_t)at : -1;
+    s->length++;
+    if (!s->open) {
+        s->open = c == '(';
+        s->open_at = s->length - 1;
+    } else if (s->escaped) {
+        s->escaped = false;
+    } else if (s->quote) {
+        s->escaped = c == '\\';
+        s->quote = c == s->quote ? 0 : s->quote;
+    } else if (c == '"' || c == '\'') {
+        s->quote = c;
+    } else if (mo_json_among(c, "([{")) {
+        s->depth++;
+    } else if (mo_json_among(c, ")]}")) {
+        return s->depth-- == 0 && c == ')';
+    }
+    return false;
 }
 
 static mo_text trimmed(mo_text t)

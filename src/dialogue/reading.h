@@ -6,6 +6,7 @@
 #include "dialogue/gemma.h"
 #include "dialogue/header.h"
 #include "dialogue/object.h"
+#include "dialogue/python.h"
 
 typedef enum mo_reading_state {
     MO_READING_TEXT,
@@ -51,6 +52,7 @@ typedef struct mo_reading {
     mo_json_scan scan;
     mo_object object;
     mo_gemma gemma;
+    mo_python_scan python;
     mo_header header;
     mo_piece_list *out;
 } mo_reading;

@@ -156,6 +156,18 @@ static const mo_mark granite_marks[] = {
     {0, NULL},
 };
 
+static const mo_mark jamba_marks[] = {
+    {MO_ROLE_SECTION_OPEN, "<tool_calls>"},
+    {MO_ROLE_SECTION_CLOSE, "</tool_calls>"},
+    {0, NULL},
+};
+
+static const mo_mark lfm2_marks[] = {
+    {MO_ROLE_SECTION_OPEN, "<|tool_call_start|>"},
+    {MO_ROLE_SECTION_CLOSE, "<|tool_call_end|>"},
+    {0, NULL},
+};
+
 static const mo_mark generic_marks[] = {
     {MO_ROLE_SECTION_OPEN, "<tool_call>"},
     {MO_ROLE_SECTION_CLOSE, "</tool_call>"},
@@ -182,6 +194,8 @@ static const mo_style styles[MO_STYLES] = {
     [MO_STYLE_MISTRAL3] = {"mistral3", mistral_marks, .objects = true, .bare_name = true,
                            .ids = MO_CALL_ID_NINE},
     [MO_STYLE_GRANITE] = {"granite", granite_marks, .objects = true},
+    [MO_STYLE_JAMBA] = {"jamba", jamba_marks, .objects = true},
+    [MO_STYLE_LFM2] = {"lfm2", lfm2_marks, .objects = true, .python = true},
     [MO_STYLE_GENERIC] = {"generic", generic_marks, .objects = true, .bare = true},
 };
 
@@ -252,6 +266,9 @@ static const struct {
     {MO_STYLE_MISTRAL, {"[TOOL_CALLS]", NULL}},
     {MO_STYLE_GLM, {"<arg_key>", NULL}},
     {MO_STYLE_CODER, {"<function=", "<parameter="}},
+    {MO_STYLE_JAMBA, {"<tool_calls>", NULL}},
+    {MO_STYLE_LFM2, {"<|tool_list_start|>", NULL}},
+    {MO_STYLE_LFM2, {"<|tool_call_start|>", NULL}},
     {MO_STYLE_HERMES, {"<tool_call>", NULL}},
     {MO_STYLE_GRANITE, {"<|tool_call|>", NULL}},
     {MO_STYLE_LLAMA3, {"<|start_header_id|>", "tools"}},

@@ -53,6 +53,8 @@ typedef enum mo_style_id {
     MO_STYLE_MISTRAL,  /* a list of objects */
     MO_STYLE_MISTRAL3, /* name and arguments between marks */
     MO_STYLE_GRANITE,
+    MO_STYLE_JAMBA,
+    MO_STYLE_LFM2, /* a list of calls as Python writes them */
     MO_STYLE_GENERIC,
     MO_STYLES
 } mo_style_id;
@@ -69,6 +71,7 @@ typedef struct mo_style {
     bool objects;         /* within a section a call may be an object {"name", "arguments"} */
     bool bare;            /* such an object may also begin a line, or stand in a fence */
     bool bare_name;       /* within a section the name follows at once */
+    bool python;          /* within a section a call may be NAME(KEY=VALUE, ...), and calls a list */
     bool trims_values;    /* one newline at either end of a value is not part of it */
     mo_call_id_form ids;
 } mo_style;
