@@ -631,6 +631,10 @@ static inline mo_sampler_options mo_sampler_options_default(void)
     return o;
 }
 
+/* Puts what the model's file recommends (general.sampling.*: temp, top_k, top_p, min_p, penalty_repeat, penalty_last_n) over the options;
+ * what it does not say stays. */
+MO_API void mo_model_sampling(const mo_model *model, mo_sampler_options *options);
+
 typedef struct mo_sampler mo_sampler;
 /* Copies the options (NULL: the defaults). MO_EINVAL names the one that makes no sense. vocab: mo_model_info's. */
 MO_API mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_sampler **out,

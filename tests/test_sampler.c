@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "api/sampling.h"
+#include "gguf/write.h"
 #include "moraine.h"
 #include "numeric/math.h"
 #include "random.h"
@@ -351,6 +353,37 @@ static void nonsense(void **state)
     }
 }
 
+/* What a file recommends, where it makes sense. */
+static void files_recommend(void **state)
+{
+    (void)state;
+    for (int odd = 0; odd < 2; odd++) {
+        mo_gguf_writer *w = mo_gguf_writer_create(0);
+        mo_error err;
+        mo_gguf *g = NULL;
+        mo_gguf_put_f32(w, "general.sampling.temp", odd ? -1.0f : 0.6f);
+        mo_gguf_put_f32(w, "general.sampling.top_p", odd ? 0.0f : 0.9f);
+        mo_gguf_put_i32(w, "general.sampling.top_k", odd ? -5 : 20);
+        if (odd) {
+            mo_gguf_put_string(w, "general.sampling.min_p", "none");
+        }
+        mo_gguf_put_f32(w, "general.sampling.penalty_repeat", odd ? NAN : 1.1f);
+        assert_int_equal(mo_gguf_writer_layout(w, &err), MO_OK);
+        const mo_gguf_layout *file = mo_gguf_writer_file(w);
+        assert_int_equal(mo_gguf_open_memory(file->header, file->header_bytes, "toy", &g, &err), MO_OK);
+        mo_sampler_options o = mo_sampler_options_default();
+        const mo_sampler_options before = o;
+        mo_sampling_recommended(g, &o);
+        assert_true(o.temperature == (odd ? before.temperature : 0.6f));
+        assert_true(o.top_p == (odd ? before.top_p : 0.9f));
+        assert_int_equal(o.top_k, odd ? before.top_k : 20);
+        assert_true(o.min_p == before.min_p && o.penalty_last == before.penalty_last);
+        assert_true(o.repeat_penalty == (odd ? before.repeat_penalty : 1.1f));
+        mo_gguf_close(g);
+        mo_gguf_writer_destroy(w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +393,7 @@ int main(void)
         cmocka_unit_test(penalties_and_bias),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(nonsense),
+        cmocka_unit_test(files_recommend),
         cmocka_unit_test(no_numbers),
         cmocka_unit_test(what_is_left_is_what_sorting_all_leaves),
         cmocka_unit_test(same_seed_same_tokens),

@@ -91,6 +91,33 @@ static bool forbid_suppressed(const mo_model *model, mo_logit_bias **bias, size_
     return true;
 }
 
+static float real_of(double given, float otherwise)
+{
+    return isnan(given) ? otherwise : (float)given;
+}
+
+/* What people said over what the file recommends over what is usual. */
+static mo_sampler_options sampling_of(const mo_model *model, const cli_sampling *s)
+{
+    mo_sampler_options set = mo_sampler_options_default();
+    set.temperature = 0.8f;
+    set.top_k = 40;
+    set.top_p = 0.95f;
+    set.min_p = 0.05f;
+    set.repeat_penalty = 1.0f;
+    set.penalty_last = 64;
+    mo_model_sampling(model, &set);
+    set.temperature = real_of(s->temperature, set.temperature);
+    set.top_p = real_of(s->top_p, set.top_p);
+    set.min_p = real_of(s->min_p, set.min_p);
+    set.repeat_penalty = real_of(s->repeat, set.repeat_penalty);
+    set.presence_penalty = (float)s->presence;
+    set.frequency_penalty = (float)s->frequency;
+    set.top_k = s->top_k == CLI_SAMPLING_UNSAID ? set.top_k : s->top_k;
+    set.penalty_last = s->last == CLI_SAMPLING_UNSAID ? set.penalty_last : s->last;
+    return set;
+}
+
 bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
                          const cli_sampling *s)
 {
@@ -104,15 +131,7 @@ bool cli_generation_open(cli_generation *g, const char *command, mo_model *model
         free(bias);
         return false;
     }
-    mo_sampler_options set = mo_sampler_options_default();
-    set.temperature = (float)s->temperature;
-    set.top_k = s->top_k;
-    set.top_p = (float)s->top_p;
-    set.min_p = (float)s->min_p;
-    set.repeat_penalty = (float)s->repeat;
-    set.presence_penalty = (float)s->presence;
-    set.frequency_penalty = (float)s->frequency;
-    set.penalty_last = s->last;
+    mo_sampler_options set = sampling_of(model, s);
     set.bias = bias;
     set.bias_count = bias_count;
     set.seed = (uint64_t)s->seed;

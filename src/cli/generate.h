@@ -2,11 +2,14 @@
 #ifndef MO_CLI_GENERATE_H
 #define MO_CLI_GENERATE_H
 
+#include <math.h>
+
 #include <moraine.h>
 
 #include "options.h"
 
-/* Sampling options as people type them. */
+/* Sampling options as people type them. What was not given is as the model's file recommends, else as the help says: NAN, or
+ * CLI_SAMPLING_UNSAID. */
 typedef struct cli_sampling {
     double temperature, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, last, seed;
@@ -14,14 +17,24 @@ typedef struct cli_sampling {
     bool quiet;       /* a seed that was chosen is not told */
 } cli_sampling;
 
+enum { CLI_SAMPLING_UNSAID = -1000 };
+
 #define CLI_SAMPLING_DEFAULT                                                                                 \
     {                                                                                                        \
-        .temperature = 0.8, .top_p = 0.95, .min_p = 0.05, .repeat = 1.0, .top_k = 40, .last = 64, .seed = -1 \
+        .temperature = NAN, .top_p = NAN, .min_p = NAN, .repeat = NAN, .top_k = CLI_SAMPLING_UNSAID,         \
+        .last = CLI_SAMPLING_UNSAID, .seed = -1                                                              \
     }
 
 #define CLI_SAMPLING_OPTIONS(s)                                                                              \
-    {"temp",           0, CLI_REAL, "X", "temperature; 0 takes the likeliest token always (0.8)",            \
-     &(s).temperature, 0, INT64_MAX},                                                                        \
+    {"temp",                                                                                                 \
+     0,                                                                                                      \
+     CLI_REAL,                                                                                               \
+     "X",                                                                                                    \
+     "temperature; 0 takes the likeliest token always (0.8; here and below, what the file recommends comes " \
+     "first)",                                                                                               \
+     &(s).temperature,                                                                                       \
+     0,                                                                                                      \
+     INT64_MAX},                                                                                             \
         {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
          &(s).top_k, 0, 1000000},                                                                            \
         {"top-p",                                                                                            \

@@ -123,11 +123,12 @@ static void take_whole(int64_t given, int64_t *out)
     *out = given == SRV_NOT_GIVEN ? *out : given;
 }
 
-/* What the server was told at its start. */
+/* What the model's file recommends, and over it what the server was told at its start. */
 static void take_defaults(srv_generation *g)
 {
     const srv_defaults *d = srv_model_defaults(g->held);
     srv_parameters *p = &g->parameters;
+    mo_model_sampling(srv_model_mo(g->held), &p->sampler);
     take_number(d->temperature, &p->sampler.temperature);
     take_number(d->top_p, &p->sampler.top_p);
     take_number(d->min_p, &p->sampler.min_p);
