@@ -99,7 +99,8 @@ static int model_table(model_settings *m, cli_option *out)
          "memory for prefixes that are kept, so that nothing is computed twice; 0: none are (1024); also "
          "-cram",
          &m->cache_mib, 0, INT64_MAX >> 20},
-        {"cache-dir", 0, CLI_TEXT, "DIR", "keep prefixes there as well, and find them after a restart",
+        {"cache-dir", 0, CLI_TEXT, "DIR",
+         "keep prefixes, and answers of the responses API, there as well, and find them after a restart",
          &m->cache_dir, 0, 0},
         {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "most of them on disk (8192)", &m->cache_dir_mib, 1,
          INT64_MAX >> 20},
