@@ -50,20 +50,20 @@ typedef struct work {
 static void attend_all(work *w)
 {
     const int64_t chunk = mo_kv_chunk(w->kv.type), n = w->kv.v_len;
-    for (int64_t i = 0; w->kv.type == MO_KV_I16 && i < w->rows; i++) {
+    for (int64_t i = 0; mo_kv_coded(w->kv.type) && i < w->rows; i++) {
         mo_heads_code(w->k, w->q + i * w->kv.k_len, w->kv.k_len, 0.125f, w->codes + i * 2 * w->kv.k_len,
                       &w->g[i]);
     }
     for (int64_t c = 0; c < POSITIONS; c += chunk) {
         const mo_seen seen = {c, c + chunk};
-        if (w->kv.type == MO_KV_I16) {
+        if (mo_kv_coded(w->kv.type)) {
             w->k->attend_codes(&w->kv, &seen, 1, w->codes, w->g, w->rows, w->m, w->l, w->r, w->o, &scratch);
         } else {
             w->k->attend(&w->kv, &seen, 1, w->q, w->rows, 0.125f, w->m, w->l, w->o, &scratch);
         }
         for (int64_t i = 0; i < w->rows; i++) {
             float M = 0.0f, L = 1.0f;
-            if (w->kv.type == MO_KV_I16) {
+            if (mo_kv_coded(w->kv.type)) {
                 w->k->merge_codes(&M, &L, w->O, w->m[i], w->l[i], w->r[i], w->o + i * n, n);
             } else {
                 w->k->attend_merge(&M, &L, w->O, w->m[i], w->l[i], w->o + i * n, n);

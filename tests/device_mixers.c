@@ -89,18 +89,20 @@ enum { DISTINCT = 131, LONGEST = 576 };
 /* A vector as it is saved: that of a cache of codes has places of its own in a block. */
 static bool write_vector(mo_kv_type kv, const float *x, int64_t n, uint8_t *out)
 {
-    if (kv != MO_KV_I16) {
-        return K.kv_write(kv, x, n, out);
+    if (!mo_kv_coded(kv)) {
+        memcpy(out, x, sizeof *x * (size_t)n);
+        return K.finite(x, n);
     }
+    const int planes = mo_kv_planes(kv);
     float scale;
-    const bool finite = K.code(x, n, (int8_t *)out, (int8_t *)out + n, &scale);
-    memcpy(out + 2 * n, &scale, sizeof scale);
+    const bool finite = K.code(x, n, (int8_t *)out, planes == 2 ? (int8_t *)out + n : NULL, &scale);
+    memcpy(out + planes * n, &scale, sizeof scale);
     return finite;
 }
 
 static void put_vector(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row)
 {
-    if (kv->type == MO_KV_I16) {
+    if (mo_kv_coded(kv->type)) {
         mo_kv_codes_in(kv, u, value, row);
     } else if (value) {
         memcpy(mo_kv_value(kv, u), row, (size_t)kv->v_bytes);
@@ -111,7 +113,7 @@ static void put_vector(const mo_kv_head *kv, int64_t u, bool value, const uint8_
 
 static void take_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row)
 {
-    if (kv->type == MO_KV_I16) {
+    if (mo_kv_coded(kv->type)) {
         mo_kv_codes_out(kv, u, value, row);
     } else if (value) {
         memcpy(row, mo_kv_value(kv, u), (size_t)kv->v_bytes);
@@ -124,7 +126,7 @@ static void write_random(box *b, mo_kv_type kv, int n, uint8_t *out, int flavour
 {
     float x[LONGEST];
     box_fill(b, x, n, flavour);
-    for (int i = 0; i < n; i++) { /* what F16 holds */
+    for (int i = 0; i < n; i++) {
         x[i] = fminf(fmaxf(x[i], -30000.0f), 30000.0f);
     }
     assert_true(write_vector(kv, x, n, out));
@@ -362,7 +364,7 @@ static void attend_codes(const mo_op_attend *o, const mo_kv_head *kv, const floa
         K.merge_codes(&M, &L, O, m, l, r, sums, o->v_len);
         u = end;
     }
-    mo_heads_finish(&K, MO_KV_I16, &M, &L, O, sink, o->gated ? q + o->k_len : NULL, o->v_len, out);
+    mo_heads_finish(&K, kv->type, &M, &L, O, sink, o->gated ? q + o->k_len : NULL, o->v_len, out);
     assert_true(K.finite(out, o->v_len));
 }
 
@@ -424,7 +426,7 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
         for (int head = h * group; head < (h + 1) * group; head++) {
             const float *q =
                 (const float *)box_at(b, o->q) + (t * o->heads + head) * query_len(o->k_len, o->gated);
-            (o->kv == MO_KV_I16 ? attend_codes
+            (mo_kv_coded(o->kv) ? attend_codes
                                 : attend_query)(o, &kv, q, sinks ? sinks + head : NULL, first, p,
                                                 mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
         }

@@ -111,7 +111,7 @@ static void attend(const mo_kernels *k, const mo_kv_head *kv, const float *q, in
         k->attend_codes(kv, &seen, 1, codes, &g, 1, &m, &l, &r, t, &scratch);
         k->merge_codes(&M, &L, O, m, l, r, t, kv->v_len);
     }
-    mo_heads_finish(k, MO_KV_I16, &M, &L, O, sink, NULL, kv->v_len, out);
+    mo_heads_finish(k, kv->type, &M, &L, O, sink, NULL, kv->v_len, out);
 }
 
 /* ---- The same bits ------------------------------------------------------------------------------ */
@@ -137,8 +137,8 @@ static void emit_row(results *r, const float *x, int64_t n)
     }
 }
 
-/* Rows of every length and kind, and back. */
-static void run_code(int seed, const mo_kernels *k, results *out)
+/* Rows of every length and kind, and back; or of one plane. */
+static void code_rows(int seed, const mo_kernels *k, bool both, results *out)
 {
     static const int lengths[] = {64, 80, 96, 128, 192, 256, 384, 512, 576, 640, 1000, 1024};
     source s = {(uint64_t)seed * 977};
@@ -146,27 +146,37 @@ static void run_code(int seed, const mo_kernels *k, results *out)
     float x[MO_KV_LONGEST], scale;
     int8_t high[MO_KV_LONGEST], low[MO_KV_LONGEST];
     fill_row(&s, x, n, seed);
-    const bool good = k->code(x, n, high, low, &scale);
+    const bool good = k->code(x, n, high, both ? low : NULL, &scale);
     emit(out, &good, sizeof good);
     emit(out, high, (size_t)n);
-    emit(out, low, (size_t)n);
+    if (both) {
+        emit(out, low, (size_t)n);
+    }
     emit(out, &scale, sizeof scale);
     k->turn_back(x, n);
     emit_row(out, x, n);
     x[pick(&s, 0, n - 1)] = seed % 2 ? INFINITY : NAN;
-    assert_false(k->code(x, n, high, low, &scale));
+    assert_false(k->code(x, n, high, both ? low : NULL, &scale));
     emit(out, high, (size_t)n);
     emit(out, &scale, sizeof scale);
 }
+static void run_code(int seed, const mo_kernels *k, results *out)
+{
+    code_rows(seed, k, true, out);
+}
+static void run_code_8(int seed, const mo_kernels *k, results *out)
+{
+    code_rows(seed, k, false, out);
+}
 
 /* One chunk for some tokens that see different parts of it. */
-static void run_chunk(int seed, const mo_kernels *k, results *out)
+static void attend_chunk(int seed, const mo_kernels *k, mo_kv_type type, results *out)
 {
     static const int lengths[] = {16, 24, 32, 64, 80, 96, 128, 256, 512, 576, 1, 23, 192, 1024};
     source s = {(uint64_t)seed * 1009};
     const int n = lengths[seed % 14];
     const mo_kv_shape shape = {
-        .type = MO_KV_I16, .heads = 2, .k_len = n, .v_len = seed % 5 ? n : (int)pick(&s, 1, 200)};
+        .type = (int)type, .heads = 2, .k_len = n, .v_len = seed % 5 ? n : (int)pick(&s, 1, 200)};
     const int64_t tokens = pick(&s, 1, 8), heads = n > 200 ? pick(&s, 1, 3) : pick(&s, 1, 11),
                   rows = tokens * heads;
     const int64_t window = seed % 3 ? 128 : pick(&s, 1, 100), last = pick(&s, 1, 128 - tokens + 1);
@@ -211,6 +221,15 @@ static void run_chunk(int seed, const mo_kernels *k, results *out)
     close_cache(&c);
 }
 
+static void run_chunk(int seed, const mo_kernels *k, results *out)
+{
+    attend_chunk(seed, k, MO_KV_I16, out);
+}
+static void run_chunk_8(int seed, const mo_kernels *k, results *out)
+{
+    attend_chunk(seed, k, MO_KV_Q8_0, out);
+}
+
 static const struct entry {
     const char *name;
     void (*run)(int seed, const mo_kernels *k, results *out);
@@ -219,6 +238,8 @@ static const struct entry {
 } entries[] = {
     {"code, turn_back", run_code, 200, 0xff7245eb8109b2b4},
     {"attend_codes, merge_codes", run_chunk, 140, 0xd4fe077e0da25676},
+    {"code, one plane", run_code_8, 150, 0x8242052ab061e22b},
+    {"attend_codes, one plane", run_chunk_8, 84, 0xc4f68daaa2139f10},
 };
 
 static void every_set_gives_the_bits_of_the_definition(void **state)
@@ -262,9 +283,12 @@ static void vectors_of_a_block_have_places_of_their_own(void **state)
 {
     (void)state;
     static const int lengths[][2] = {{64, 64}, {24, 24}, {80, 96}, {576, 512}, {1, 1}, {128, 7}};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        const mo_kv_shape shape = {
-            .type = MO_KV_I16, .heads = 3, .k_len = lengths[i][0], .v_len = lengths[i][1]};
+    enum { COUNT = sizeof lengths / sizeof *lengths };
+    for (size_t i = 0; i < 2 * (size_t)COUNT; i++) {
+        const mo_kv_shape shape = {.type = i < COUNT ? MO_KV_I16 : MO_KV_Q8_0,
+                                   .heads = 3,
+                                   .k_len = lengths[i % COUNT][0],
+                                   .v_len = lengths[i % COUNT][1]};
         cache c = open_cache(shape, 1);
         uint8_t row[2 * MO_KV_LONGEST + 4], back[2 * MO_KV_LONGEST + 4];
         for (int pass = 0; pass < 2; pass++) {
@@ -402,11 +426,11 @@ static void attend_exactly(exact *e, const float *q, const float *key, const flo
     }
 }
 
-static double error_of(const problem *p, const mo_kernels *k)
+static double error_of(const problem *p, const mo_kernels *k, mo_kv_type type)
 {
     static exact want[QUERIES];
     const float scale = 1.0f / sqrtf((float)p->n);
-    const mo_kv_shape shape = {.type = MO_KV_I16, .heads = 1, .k_len = p->n, .v_len = p->n};
+    const mo_kv_shape shape = {.type = (int)type, .heads = 1, .k_len = p->n, .v_len = p->n};
     cache c = open_cache(shape, (p->positions + MO_KV_BLOCK - 1) / MO_KV_BLOCK);
     const mo_kv_head kv = head_of(&c, 0);
     float q[QUERIES][512], key[512], value[512], got[512];
@@ -434,6 +458,17 @@ static double error_of(const problem *p, const mo_kernels *k)
     return error / size;
 }
 
+static void check_errors(const problem *problems, size_t count, mo_kv_type type)
+{
+    const mo_kernels *set;
+    assert_int_equal(mo_kernels_select("auto", &set, NULL), MO_OK);
+    for (size_t i = 0; i < count; i++) {
+        const double error = error_of(&problems[i], set, type);
+        print_message("%-36s NMSE %.1e (at most %.0e)\n", problems[i].name, error, problems[i].most);
+        assert_true(error <= problems[i].most);
+    }
+}
+
 static void errors_stay_below_those_of_a_cache_in_f16(void **state)
 {
     (void)state;
@@ -455,13 +490,27 @@ static void errors_stay_below_those_of_a_cache_in_f16(void **state)
         {"uneven values", VALUES, 50, 128, 8192, 5e-8},
         {"equal scores, 131072 positions", EQUAL, 0, 64, 131072, 4e-8},
     };
-    const mo_kernels *set;
-    assert_int_equal(mo_kernels_select("auto", &set, NULL), MO_OK);
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        const double error = error_of(&problems[i], set);
-        print_message("%-36s NMSE %.1e (at most %.0e)\n", problems[i].name, error, problems[i].most);
-        assert_true(error <= problems[i].most);
-    }
+    check_errors(problems, sizeof problems / sizeof *problems, MO_KV_I16);
+}
+
+/* Codes of 8 bits have steps 257 times larger, and no rows that are harder for them than others. */
+static void errors_of_one_plane_stay_below_their_bounds(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {"normal, heads of 64", PLAIN, 0, 64, 4096, 1e-4},
+        {"normal, heads of 128", PLAIN, 0, 128, 4096, 1e-4},
+        {"normal, heads of 256", PLAIN, 0, 256, 2048, 2e-4},
+        {"sharp", SHARP, 4, 128, 4096, 2e-3},
+        {"one key 11 above a tail", ONE_KEY, 11, 128, 8192, 1e-3},
+        {"one key 13 above a tail of 131072", ONE_KEY, 13, 64, 131072, 2e-3},
+        {"sink 14 above with a tiny value", SINK, 14, 128, 4096, 1e-3},
+        {"channel of keys 50 times larger", KEY_CHANNEL, 50, 128, 4096, 1e-3},
+        {"channel of keys and queries", BOTH_CHANNEL, 50, 128, 4096, 1e-3},
+        {"uneven values", VALUES, 50, 128, 4096, 1e-3},
+        {"equal scores", EQUAL, 0, 64, 8192, 1e-4},
+    };
+    check_errors(problems, sizeof problems / sizeof *problems, MO_KV_Q8_0);
 }
 
 /* ---- Rows that are special ------------------------------------------------------------------------ */
@@ -526,8 +575,10 @@ static void what_is_not_finite_is_refused_or_shows(void **state)
     (void)state;
     const mo_kernels *sets[8];
     const int count = mo_kernels_list(sets, 8);
-    for (int i = 0; i < count; i++) {
-        const mo_kv_shape shape = {.type = MO_KV_I16, .heads = 1, .k_len = 64, .v_len = 64};
+    for (int n = 0; n < 2 * count; n++) {
+        const int i = n / 2;
+        const mo_kv_shape shape = {
+            .type = n % 2 ? MO_KV_Q8_0 : MO_KV_I16, .heads = 1, .k_len = 64, .v_len = 64};
         cache c = open_cache(shape, 1);
         const mo_kv_head kv = head_of(&c, 0);
         float key[64] = {0.0f}, value[64] = {0.0f}, q[64] = {0.0f}, out[64];
@@ -560,6 +611,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(vectors_of_a_block_have_places_of_their_own),
         cmocka_unit_test(slots_are_the_order_in_which_matrix_units_leave_scores),
         cmocka_unit_test(errors_stay_below_those_of_a_cache_in_f16),
+        cmocka_unit_test(errors_of_one_plane_stay_below_their_bounds),
         cmocka_unit_test(equal_values_come_back),
         cmocka_unit_test(values_below_the_least_are_zero),
         cmocka_unit_test(what_is_not_finite_is_refused_or_shows),

@@ -412,8 +412,9 @@ static void put_codes(const mo_kv_head *kv, int64_t u, bool value, const float *
 {
     uint8_t row[2 * 1024 + sizeof(float)];
     float scale;
-    mo_kernels_scalar.code(x, n, (int8_t *)row, (int8_t *)row + n, &scale);
-    memcpy(row + 2 * n, &scale, sizeof scale);
+    const int planes = mo_kv_planes(kv->type);
+    mo_kernels_scalar.code(x, n, (int8_t *)row, planes == 2 ? (int8_t *)row + n : NULL, &scale);
+    memcpy(row + planes * n, &scale, sizeof scale);
     mo_kv_codes_in(kv, u, value, row);
 }
 
@@ -442,14 +443,14 @@ static void make_cache(const sessions *s, const lengths *n, int64_t window, int 
                 for (int j = 0; j < n->k_len || j < n->v_len; j++) {
                     x[j] = random_normal(&b.seed);
                 }
-                if (n->kv == MO_KV_I16) {
+                if (mo_kv_coded(n->kv)) {
                     put_codes(&kv, u, false, x, n->tail ? n->tail : n->k_len);
                     put_codes(&kv, u, true, x, n->v_len);
                     continue;
                 }
-                mo_kernels_scalar.kv_write(n->kv, x, n->k_len, mo_kv_key(&kv, u));
+                memcpy(mo_kv_key(&kv, u), x, (size_t)kv.k_bytes);
                 if (!n->tail) {
-                    mo_kernels_scalar.kv_write(n->kv, x, n->v_len, mo_kv_value(&kv, u));
+                    memcpy(mo_kv_value(&kv, u), x, (size_t)kv.v_bytes);
                 }
             }
         }
@@ -463,7 +464,7 @@ static lengths draw_lengths(void)
     n.heads = n.kv_heads * ONE_OF(1, 2, 3, 8, 9, 16);
     n.k_len = ONE_OF(64, 64, 128, 256, 16, 40, 96);
     n.v_len = n.k_len == 96 ? 64 : n.k_len == 40 ? 24 : n.k_len;
-    if (n.kv == MO_KV_I16 && chance(40)) { /* lengths that have kernels of their own there, and the longest */
+    if (mo_kv_coded(n.kv) && chance(40)) { /* lengths that have kernels of their own there, and the longest */
         n.k_len = n.v_len = ONE_OF(80, 96, 512);
         n.k_len = chance(20) ? 576 : n.k_len;
     }

@@ -19,8 +19,8 @@ static void a_block_holds_each_vector_once(void **test)
     (void)test;
     static const mo_kv_shape shapes[] = {{MO_KV_F32, 1, 64, 64, 0},
                                          {MO_KV_F32, 3, 5, 7, 0},
-                                         {MO_KV_Q8_0, 2, 128, 96, 0},
-                                         {MO_KV_Q8_0, 4, 20, 33, 0}};
+                                         {MO_KV_F32, 2, 128, 96, 0},
+                                         {MO_KV_F32, 4, 20, 33, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const mo_kv_shape s = shapes[i];
         const int64_t bytes = mo_kv_block_bytes(s);

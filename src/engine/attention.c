@@ -123,7 +123,7 @@ static void code_parts(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const heads_part p = part_of(a, i % parts);
         const int64_t t = i / parts;
-        if (forward->w->state_of[t]->kv == MO_KV_I16) {
+        if (mo_kv_coded(forward->w->state_of[t]->kv)) {
             code_queries(forward, t, p, codes_of(forward, t, p), factors_of(forward, t, p));
         }
     }
@@ -138,7 +138,7 @@ static void prepare_heads(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t t = i / heads;
         const int h = (int)(i % heads);
         prepare_head(forward, t, h);
-        if (forward->chunked && forward->w->state_of[t]->kv == MO_KV_I16) {
+        if (forward->chunked && mo_kv_coded(forward->w->state_of[t]->kv)) {
             const heads_part p = part_of(&forward->layer->attention, h);
             code_queries(forward, t, p, codes_of(forward, t, p), factors_of(forward, t, p));
         }
@@ -180,7 +180,7 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
                          int64_t group, query_rows q, const mo_attend_space *s)
 {
     const mo_attention *a = &forward->layer->attention;
-    if (kv->type == MO_KV_I16) {
+    if (mo_kv_coded(kv->type)) {
         forward->k->attend_codes(kv, spans, count, q.codes, q.g, group, s->m, s->l, s->r, s->o, s->scratch);
     } else {
         forward->k->attend(kv, spans, count, q.x, group, a->scale, s->m, s->l, s->o, s->scratch);
@@ -224,7 +224,7 @@ static void merge_query(const mo_forward *forward, mo_kv_type kv, bool first, co
 {
     const int64_t n = forward->layer->attention.v_len;
     float *O = s->O + to * n;
-    if (kv == MO_KV_I16) {
+    if (mo_kv_coded(kv)) {
         if (first) {
             s->M[to] = -INFINITY;
             s->L[to] = 0.0f;
@@ -270,7 +270,7 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
     const query_rows all = {.x = s->q, .codes = s->codes, .g = s->g};
     for (int64_t i = 0; i < count; i++) {
         const query_rows q = queries_from(forward, &all, i * group);
-        if (kv.type == MO_KV_I16) {
+        if (mo_kv_coded(kv.type)) {
             code_queries(forward, t + i, p, q.codes, q.g);
         } else {
             copy_queries(forward, t + i, p, q.x);
@@ -366,7 +366,7 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t last = forward->w->position[t] + 1;
         const mo_seen seen = {first > c ? first : c, last < c + length ? last : c + length};
         const query_rows q = {.x = s->q, .codes = codes_of(forward, t, p), .g = factors_of(forward, t, p)};
-        if (kv.type != MO_KV_I16) {
+        if (!mo_kv_coded(kv.type)) {
             copy_queries(forward, t, p, s->q);
         }
         attend_chunk(forward, &kv, &seen, 1, p.count, q, s);

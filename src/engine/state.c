@@ -396,7 +396,7 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
 static int64_t saved_vectors(const mo_kv_shape *s)
 {
     const mo_kv_head kv = mo_kv_head_of(*s, 0, NULL, 0);
-    return s->tail && s->type != MO_KV_I16 ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
+    return s->tail && !mo_kv_coded(s->type) ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
 }
 
 static int64_t saved_bytes(const mo_state *s, int64_t length)
@@ -419,12 +419,12 @@ size_t mo_state_saved_bytes(const mo_state *s)
 static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *at, bool out)
 {
     const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
-    if (value && kv->tail && kv->type != MO_KV_I16) {
+    if (value && kv->tail && !mo_kv_coded(kv->type)) {
         return 0; /* the key has it */
     }
-    if (kv->type == MO_KV_I16 && out) {
+    if (mo_kv_coded(kv->type) && out) {
         mo_kv_codes_out(kv, u, value, at);
-    } else if (kv->type == MO_KV_I16) {
+    } else if (mo_kv_coded(kv->type)) {
         mo_kv_codes_in(kv, u, value, at);
     } else {
         uint8_t *vector = value ? mo_kv_value(kv, u) : mo_kv_key(kv, u);

@@ -1,6 +1,6 @@
 /* Codes: the steps of attention by exact sums (docs/numerics.md), for the CPU's kernels and the GPU's alike. Queries, keys and
- * values are turned, so that no channel is much larger than the others, and become codes of 16 bits with one scale for the
- * vector; scores and weighted sums are integers, which every matrix unit adds up in an order of its own with the same result. */
+ * values are turned, so that no channel is much larger than the others, and become codes of 16 bits, or of 8 (Q8_0), with one scale for
+ * the vector; scores and weighted sums are integers, which every matrix unit adds up in an order of its own with the same result. */
 #ifndef MO_NUMERIC_CODES_H
 #define MO_NUMERIC_CODES_H
 
@@ -9,6 +9,7 @@
 #include "numeric/half.h"
 
 #define MO_CODE_MOST    32639.0f          /* 127 * 256 + 127 */
+#define MO_CODE_MOST_8  127.0f            /* of a plane alone */
 #define MO_CODE_TINY    0x1p-100f         /* rows and weights below it are zero */
 #define MO_CODE_BASE    256.0f            /* of the two planes */
 #define MO_WEIGHT_MOST  8355328.0f        /* 256 times the largest weight, 32638 */
@@ -43,6 +44,17 @@ MO_ANYWHERE float mo_turn_root(int block)
 }
 
 /* ---- Planes ------------------------------------------------------------------------------------ */
+
+/* How a turned row becomes codes of one or two planes, by its largest magnitude, which is not tiny: rint(x * inverse), and their scale. A
+ * plane alone is the high one of codes whose low one is zeros, which nobody keeps: its scale is that of such codes. */
+MO_ANYWHERE float mo_code_inverse(float amax, int planes)
+{
+    return (planes == 2 ? MO_CODE_MOST : MO_CODE_MOST_8) / amax;
+}
+MO_ANYWHERE float mo_code_scale(float amax, int planes)
+{
+    return planes == 2 ? amax / MO_CODE_MOST : (amax / MO_CODE_MOST_8) * (1.0f / MO_CODE_BASE);
+}
 
 /* c = 256 high + low, low in -128 .. 127. */
 MO_ANYWHERE int mo_code_high(int c)

@@ -19,14 +19,20 @@ static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *
 }
 
 static bool write_codes(const mo_kernels *k, const mo_kv_head *kv, int64_t position, bool value,
-                        const float *x, int64_t n)
+                        const float *x, int64_t n, float *scale)
 {
     uint8_t row[2 * MO_KV_LONGEST + sizeof(float)];
-    float scale;
-    const bool finite = k->code(x, n, (int8_t *)row, (int8_t *)row + n, &scale);
-    memcpy(row + 2 * n, &scale, sizeof scale);
+    const int planes = mo_kv_planes(kv->type);
+    const bool finite = k->code(x, n, (int8_t *)row, planes == 2 ? (int8_t *)row + n : NULL, scale);
+    memcpy(row + planes * n, scale, sizeof *scale);
     mo_kv_codes_in(kv, position, value, row);
     return finite;
+}
+
+static bool write_floats(const mo_kernels *k, const float *x, int64_t n, uint8_t *out)
+{
+    memcpy(out, x, sizeof *x * (size_t)n);
+    return k->finite(x, n);
 }
 
 bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
@@ -43,12 +49,13 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
     if (h->v_norm) {
         k->rms_norm(value, value, NULL, h->v_len, h->eps);
     }
-    if (kv->type == MO_KV_I16) {
-        const bool fits = write_codes(k, kv, position, false, key, h->k_len);
-        return write_codes(k, kv, position, true, value, h->v_len) && fits;
+    if (mo_kv_coded(kv->type)) {
+        float scale;
+        const bool fits = write_codes(k, kv, position, false, key, h->k_len, &scale);
+        return write_codes(k, kv, position, true, value, h->v_len, &scale) && fits;
     }
-    return k->kv_write(kv->type, key, h->k_len, mo_kv_key(kv, position)) &&
-           k->kv_write(kv->type, value, h->v_len, mo_kv_value(kv, position));
+    return write_floats(k, key, h->k_len, mo_kv_key(kv, position)) &&
+           write_floats(k, value, h->v_len, mo_kv_value(kv, position));
 }
 
 void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g)
@@ -81,12 +88,8 @@ static bool code_part(const mo_kernels *k, const float *x, int64_t n, int8_t *hi
 static bool write_part(const mo_kernels *k, const mo_kv_head *kv, int64_t position, bool value,
                        const float *x, int64_t n)
 {
-    uint8_t row[2 * MO_KV_LONGEST + sizeof(float)];
     float scale;
-    const bool fits = code_part(k, x, n, (int8_t *)row, (int8_t *)row + n, &scale);
-    memcpy(row + 2 * n, &scale, sizeof scale);
-    mo_kv_codes_in(kv, position, value, row);
-    return fits;
+    return write_codes(k, kv, position, value, x, n, &scale) && scale <= MO_LATENT_SCALE;
 }
 
 bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key, const float *c,
@@ -94,11 +97,11 @@ bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key
 {
     k->rms_norm(key, key, norm, kv->v_len, eps);
     k->rope(key + kv->v_len, c, s, kv->tail, false);
-    if (kv->type == MO_KV_I16) {
+    if (mo_kv_coded(kv->type)) {
         const bool fits = write_part(k, kv, position, true, key, kv->v_len);
         return write_part(k, kv, position, false, key + kv->v_len, kv->tail) && fits;
     }
-    return k->kv_write(kv->type, key, kv->k_len, mo_kv_key(kv, position));
+    return write_floats(k, key, kv->k_len, mo_kv_key(kv, position));
 }
 
 void mo_latent_code(const mo_kernels *k, const float *q, int64_t v_len, int64_t tail, float scale,
@@ -121,7 +124,7 @@ void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, flo
         k->attend_merge(M, L, O, *sink, 1.0f, NULL, n);
     }
     k->attend_finish(O, *L, n);
-    if (kv == MO_KV_I16) {
+    if (mo_kv_coded(kv)) {
         k->turn_back(O, n);
     }
     if (gate) {

@@ -31,7 +31,7 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position);
 
-/* MO_KV_I16: a finished query head as mo_kernels.attend_codes() takes it: 2 * mo_kv_padded(n) codes, and g. */
+/* For codes: a finished query head as mo_kernels.attend_codes() takes it: 2 * mo_kv_padded(n) codes, and g. */
 void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g);
 
 /* Latent attention. One query head: `plain` values, which go on to the product with k_b, then n_rot that are rotated into
@@ -44,7 +44,7 @@ void mo_latent_query(const mo_kernels *k, const float *q, int64_t plain, int64_t
 bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key, const float *c,
                    const float *s, const mo_kv_head *kv, int64_t position);
 
-/* MO_KV_I16: a finished query of v_len values and a tail as mo_kernels.attend_codes() takes it: 2 * mo_kv_plane() codes, and g of both parts. */
+/* For codes: a finished query of v_len values and a tail as mo_kernels.attend_codes() takes it: 2 * mo_kv_plane() codes, and g of both parts. */
 void mo_latent_code(const mo_kernels *k, const float *q, int64_t v_len, int64_t tail, float scale,
                     int8_t *codes, float *g);
 

@@ -74,11 +74,7 @@ typedef struct mo_kernels {
      * values made by mo_rope_fill(). Values from n_rot on stay. */
     void (*rope)(float *x, const float *c, const float *s, int64_t n_rot, bool neox);
 
-    /* Writes one head's key or value into the cache; false when a value is not finite in the format
-     * (Q8_0's scale overflows): the caller reports it and names --kv f32. */
-    bool (*kv_write)(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
-
-    /* One chunk of attention for the queries of `count` tokens, `heads` of each that share the KV head; each token
+    /* One chunk of attention over a cache of floats for the queries of `count` tokens, `heads` of each that share the KV head; each token
      * sees one of the spans, which are not empty and all are inside the chunk. Rows of q (k_len), m, l and o
      * (v_len) are [count][heads]. */
     void (*attend)(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q, int64_t heads,
@@ -88,9 +84,9 @@ typedef struct mo_kernels {
     /* O = O / L. */
     void (*attend_finish)(float *O, float L, int64_t n);
 
-    /* Attention by exact sums, of MO_KV_I16 (numeric/codes.h).
-     * Turns a row of at most MO_KV_LONGEST values and codes it into high[n] and low[n]. False when a turned value is not
-     * finite: codes and scale are then 0. */
+    /* Attention by exact sums, of MO_KV_I16 and MO_KV_Q8_0 (numeric/codes.h).
+     * Turns a row of at most MO_KV_LONGEST values and codes it into high[n] and low[n]; low NULL: into one plane. False when a turned
+     * value is not finite: codes and scale are then 0. */
     bool (*code)(const float *x, int64_t n, int8_t *high, int8_t *low, float *scale);
     void (*turn_back)(float *x, int64_t n);
     /* As attend(), of one chunk of MO_KV_BLOCK positions. Rows of q are a coded query each, high and low plane padded with

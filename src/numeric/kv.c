@@ -1,6 +1,7 @@
 #include "numeric/kv.h"
 
-/* Where a vector's codes are: runs of `run` bytes, `step` bytes apart, in the plane of high bytes; the low ones are `low` further. */
+/* Where a vector's codes are: runs of `run` bytes, `step` bytes apart, in the plane of high bytes; where there are low ones, they are
+ * `low` further. */
 typedef struct places {
     uint8_t *codes, *scale;
     int64_t length, run, step, low;
@@ -56,15 +57,19 @@ static void read_plane(const places *p, const uint8_t *from, uint8_t *row)
 void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row)
 {
     const places p = find(kv, u, value);
-    write_plane(&p, p.codes, row);
-    write_plane(&p, p.codes + p.low, row + p.length);
-    memcpy(p.scale, row + 2 * p.length, sizeof(float));
+    const int planes = mo_kv_planes(kv->type);
+    for (int i = 0; i < planes; i++, row += p.length) {
+        write_plane(&p, p.codes + i * p.low, row);
+    }
+    memcpy(p.scale, row, sizeof(float));
 }
 
 void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row)
 {
     const places p = find(kv, u, value);
-    read_plane(&p, p.codes, row);
-    read_plane(&p, p.codes + p.low, row + p.length);
-    memcpy(row + 2 * p.length, p.scale, sizeof(float));
+    const int planes = mo_kv_planes(kv->type);
+    for (int i = 0; i < planes; i++, row += p.length) {
+        read_plane(&p, p.codes + i * p.low, row);
+    }
+    memcpy(row, p.scale, sizeof(float));
 }

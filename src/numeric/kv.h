@@ -4,10 +4,10 @@
  *
  * A block holds the keys of its positions, one KV head after the other, then their values likewise:
  *   keys[heads][128][bytes of a key], values[heads][128][bytes of a value]
- * A head's keys of one block therefore follow each other, and so do its values, at multiples of 128 bytes. Q8_0: a
- * vector is a row of blocks of 32 values, the last may be shorter: an f16 scale, then the codes.
+ * A head's keys of one block therefore follow each other, and so do its values, at multiples of 128 bytes.
  *
- * I16 (numeric/codes.h): codes of 16 bits in two planes of bytes, one f32 scale per vector. A block begins with the scales,
+ * Formats with codes (numeric/codes.h): I16 has codes of 16 bits in two planes of bytes, Q8_0 the plane of high bytes alone; both have
+ * one f32 scale per vector. A block begins with the scales,
  *   key_scales[heads][128], value_scales[heads][128],
  * then come the keys of every head and the values of every head, the plane of high bytes before that of low ones. Bytes that
  * one sum runs over are in units of 16, as matrix units want them: a key's unit has 16 of its channels, a value's has one
@@ -17,7 +17,7 @@
  * that nobody has written, may be anything.
  *
  * Latent rows: a key has a tail of values, and those before it are the value as well, which is therefore not kept again. Such a block
- * holds keys[heads][128] alone. I16: value and tail are vectors with codes and scales of their own (a tail may be far larger than the
+ * holds keys[heads][128] alone. Codes: value and tail are vectors with codes and scales of their own (a tail may be far larger than the
  * values); the units of the value come first, then the tail's, both as those of keys, and the scales are where those of a value and of a
  * key would be. */
 #ifndef MO_NUMERIC_KV_H
@@ -31,27 +31,37 @@
 enum {
     MO_KV_BLOCK = 128, /* positions of a block */
     MO_KV_TYPES = MO_KV_Q8_0 + 1,
-    MO_KV_UNIT = 16,      /* bytes that a sum of I16 takes together */
-    MO_KV_LONGEST = 1024, /* values of a vector of I16 */
+    MO_KV_UNIT = 16,      /* bytes that a sum of codes takes together */
+    MO_KV_LONGEST = 1024, /* values of a vector of codes */
     MO_CHUNK =
         256, /* positions of one attention chunk (docs/numerics.md); chunks start at position 0 of the text */
 };
 
-/* Positions of an attention chunk of a format (mo_kv_type), and floats of what one leaves for a query head: m, l, o; of I16
+/* Planes of bytes that a format (mo_kv_type) has its codes in; 0: it has floats. */
+MO_ANYWHERE int mo_kv_planes(int type)
+{
+    return type == MO_KV_I16 ? 2 : type == MO_KV_Q8_0 ? 1 : 0;
+}
+MO_ANYWHERE bool mo_kv_coded(int type)
+{
+    return type != MO_KV_F32;
+}
+
+/* Positions of an attention chunk of a format, and floats of what one leaves for a query head: m, l, o; of codes
  * m, l, r and the sums. */
 MO_ANYWHERE int mo_kv_chunk(int type)
 {
-    return type == MO_KV_I16 ? MO_KV_BLOCK : MO_CHUNK;
+    return mo_kv_coded(type) ? MO_KV_BLOCK : MO_CHUNK;
 }
 MO_ANYWHERE int mo_kv_partial(int type, int v_len)
 {
-    return v_len + (type == MO_KV_I16 ? 3 : 2);
+    return v_len + (mo_kv_coded(type) ? 3 : 2);
 }
 
-/* Bytes of one head's vector of n values in a format; of I16 as it is saved: both planes, then the scale. */
+/* Bytes of one head's vector of n values in a format; of codes as it is saved: the planes, then the scale. */
 MO_ANYWHERE int mo_kv_bytes(int type, int n)
 {
-    return type == MO_KV_F32 ? 4 * n : type == MO_KV_I16 ? 2 * n + 4 : n + 2 * ((n + 31) / 32);
+    return mo_kv_coded(type) ? mo_kv_planes(type) * n + 4 : 4 * n;
 }
 
 /* A length in whole units. */
@@ -63,7 +73,7 @@ MO_ANYWHERE int mo_kv_padded(int n)
 /* Bytes that a head's vectors of n values take in a block, without scales. */
 MO_ANYWHERE int mo_kv_area(int type, int n)
 {
-    return MO_KV_BLOCK * (type == MO_KV_I16 ? 2 * mo_kv_padded(n) : mo_kv_bytes(type, n));
+    return MO_KV_BLOCK * (mo_kv_coded(type) ? mo_kv_planes(type) * mo_kv_padded(n) : mo_kv_bytes(type, n));
 }
 
 /* What the blocks of a layer hold. */
@@ -83,14 +93,15 @@ MO_ANYWHERE int mo_kv_plane(int k_len, int tail)
 /* Bytes that a head's keys, and its values, take in a block, without scales. */
 MO_ANYWHERE int mo_kv_key_area(mo_kv_shape s)
 {
-    return s.type == MO_KV_I16 ? MO_KV_BLOCK * 2 * mo_kv_plane(s.k_len, s.tail) : mo_kv_area(s.type, s.k_len);
+    return mo_kv_coded(s.type) ? MO_KV_BLOCK * mo_kv_planes(s.type) * mo_kv_plane(s.k_len, s.tail)
+                               : mo_kv_area(s.type, s.k_len);
 }
 MO_ANYWHERE int mo_kv_value_area(mo_kv_shape s)
 {
     return s.tail ? 0 : mo_kv_area(s.type, s.v_len);
 }
 
-/* Where the scales of a head's keys and values are in a block of I16; the next position's is 4 bytes further. */
+/* Where the scales of a head's keys and values are in a block of codes; the next position's is 4 bytes further. */
 MO_ANYWHERE int mo_kv_key_scales_at(int head)
 {
     return head * MO_KV_BLOCK * 4;
@@ -103,7 +114,7 @@ MO_ANYWHERE int mo_kv_value_scales_at(mo_kv_shape s, int head)
 /* Bytes of the scales at the beginning of a block. */
 MO_ANYWHERE int mo_kv_scale_bytes(mo_kv_shape s)
 {
-    return s.type == MO_KV_I16 ? 2 * s.heads * MO_KV_BLOCK * 4 : 0;
+    return mo_kv_coded(s.type) ? 2 * s.heads * MO_KV_BLOCK * 4 : 0;
 }
 
 MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
@@ -111,7 +122,7 @@ MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
     return mo_kv_scale_bytes(s) + (int64_t)s.heads * (mo_kv_key_area(s) + mo_kv_value_area(s));
 }
 
-/* Where a head's keys and values are in a block; but for I16 the next position's is mo_kv_bytes() further. Plain ints, as are
+/* Where a head's keys and values are in a block; but for codes the next position's is mo_kv_bytes() further. Plain ints, as are
  * the bytes of a vector: a block has some hundred kilobytes, and every instruction more delays a GPU's attention. */
 MO_ANYWHERE int mo_kv_keys_at(mo_kv_shape s, int head)
 {
@@ -123,7 +134,7 @@ MO_ANYWHERE int mo_kv_values_at(mo_kv_shape s, int head)
                   : mo_kv_scale_bytes(s) + s.heads * mo_kv_key_area(s) + head * mo_kv_value_area(s);
 }
 
-/* In a head's keys (values) of I16: the high byte of channel i of position u of the block; the low one is
+/* In a head's keys (values) of codes: the high byte of channel i of position u of the block; the low one, of I16, is
  * MO_KV_BLOCK * mo_kv_padded(length) further. */
 MO_ANYWHERE int mo_kv_slot(int u)
 {
@@ -163,9 +174,9 @@ typedef struct mo_kv_head {
     mo_kv_type type;
     int64_t k_len, v_len;     /* values of a key, of a value */
     int64_t tail;             /* of a latent row; 0: it is none */
-    int64_t k_bytes, v_bytes; /* of a vector: from one position to the next inside a block, but for I16 */
+    int64_t k_bytes, v_bytes; /* of a vector: from one position to the next inside a block, but for codes */
     int64_t k_at, v_at;       /* the head's keys and values in a block, */
-    int64_t ks_at, vs_at;     /* and their scales (I16) */
+    int64_t ks_at, vs_at;     /* and their scales (codes) */
     uint8_t *const *blocks;   /* the layer's table */
     int64_t length;           /* of the table */
 } mo_kv_head;
@@ -176,8 +187,8 @@ static inline mo_kv_head mo_kv_head_of(mo_kv_shape s, int head, uint8_t *const *
                         .k_len = s.k_len,
                         .v_len = s.v_len,
                         .tail = s.tail,
-                        .k_bytes = mo_kv_bytes(s.type, s.tail && s.type == MO_KV_I16 ? s.tail : s.k_len),
-                        .v_bytes = mo_kv_bytes(s.type, s.tail && s.type != MO_KV_I16 ? s.k_len : s.v_len),
+                        .k_bytes = mo_kv_bytes(s.type, s.tail && mo_kv_coded(s.type) ? s.tail : s.k_len),
+                        .v_bytes = mo_kv_bytes(s.type, s.tail && !mo_kv_coded(s.type) ? s.k_len : s.v_len),
                         .k_at = mo_kv_keys_at(s, head),
                         .v_at = mo_kv_values_at(s, head),
                         .ks_at = mo_kv_key_scales_at(head),
@@ -191,7 +202,7 @@ static inline uint8_t *mo_kv_block(const mo_kv_head *kv, int64_t u)
     return kv->blocks[mo_kv_entry(u, kv->length)];
 }
 
-/* The key, or value, of position u, but for I16; those of the positions after it follow as far as the block goes. */
+/* The key, or value, of position u, but for codes; those of the positions after it follow as far as the block goes. */
 static inline uint8_t *mo_kv_key(const mo_kv_head *kv, int64_t u)
 {
     return mo_kv_block(kv, u) + kv->k_at + u % MO_KV_BLOCK * kv->k_bytes;
@@ -207,7 +218,7 @@ static inline int64_t mo_kv_run(int64_t u)
     return MO_KV_BLOCK - u % MO_KV_BLOCK;
 }
 
-/* A vector of I16 between its places in the cache and mo_kv_bytes() bytes in a row: hi[n], lo[n], the scale. value: of
+/* A vector of codes between its places in the cache and mo_kv_bytes() bytes in a row: hi[n], of I16 lo[n], the scale. value: of
  * position u's value, otherwise of its key; of a latent row's value, otherwise of its tail. */
 void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *row);
 void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row);

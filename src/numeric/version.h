@@ -3,6 +3,6 @@
 #ifndef MO_NUMERIC_VERSION_H
 #define MO_NUMERIC_VERSION_H
 
-enum { MO_NUMERICS = 2 };
+enum { MO_NUMERICS = 3 };
 
 #endif

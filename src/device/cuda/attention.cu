@@ -1,7 +1,6 @@
 /* Attention: queries, keys and values get their norms and rotation and go into the cache; then scores and values,
- * chunk by chunk. Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
- * (attend_tile.cuh), or, for lengths that those do not know, one query head after the other. */
-#include "device/cuda/attend_tile.cuh"
+ * chunk by chunk, over a cache of floats (over codes: planes.cu). Few tokens: chunks side by side, and a kernel that merges them. Many: some
+ * query heads after the others; nobody waits for such a cache but who compares with it. */
 #include "device/cuda/codes.cuh"
 #include "device/cuda/view.cuh"
 
@@ -139,8 +138,8 @@ static __device__ __forceinline__ void store_head(const mo_op_heads &op, float *
     const int n = value ? op.v_len : op.k_len;
     uint8_t *out =
         block + (value ? mo_kv_values_at(shape, h) : mo_kv_keys_at(shape, h)) + u * mo_cache_bytes(op.kv, n);
-    const bool fits = op.kv == MO_KV_I16 ? mo_planes_write(shape, row, value, h, block, u)
-                                         : mo_cache_write(op.kv, row, n, out);
+    const bool fits =
+        mo_kv_coded(op.kv) ? mo_planes_write(shape, row, value, h, block, u) : mo_cache_write(row, n, out);
     if (!fits && op.bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
     }
@@ -245,14 +244,11 @@ static __device__ __forceinline__ mo_chunk chunk_of(const mo_op_attend &op, int6
     const mo_chunk_scratch lay = mo_chunk_lay(&op, piece);
     mo_chunk c;
     c.values = space + lay.values;
-    c.q_codes = (int32_t *)(space + lay.q_codes);
-    c.q_scales = (float *)(space + lay.q_scales);
     c.p = (float *)(space + lay.p);
     c.o = (float *)(space + lay.o);
     c.m = (float *)(space + lay.m);
     c.l = (float *)(space + lay.l);
     c.piece = piece;
-    c.kv = op.kv;
     c.k_len = op.k_len;
     c.v_len = op.v_len;
     c.k_bytes = mo_cache_bytes(op.kv, op.k_len);
@@ -326,10 +322,6 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, int 
     const int expected = mo_chunk_expect(
         c, (int)min((int64_t)MO_CHUNK_LENGTH, v.old - (v.chunk + blockIdx.x) * (int64_t)MO_CHUNK_LENGTH));
     mo_grid_begin();
-    if (c.kv == MO_KV_Q8_0) {
-        mo_chunk_queries(c);
-        __syncthreads();
-    }
     mo_chunk_run(c, expected);
     if (op.chunks == 1) {
         finish_chunk(op, c, t, begin);
@@ -454,10 +446,6 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
     const int begin = kv_head * group + first;
     const mo_view v = mo_view_of(op, t, MO_CHUNK_LENGTH);
     mo_chunk c = chunk_of(op, t, begin, min(some, group - first), piece, space);
-    if (c.kv == MO_KV_Q8_0) {
-        mo_chunk_queries(c);
-        __syncthreads();
-    }
     for (int i = 0; i < v.chunks; i++) {
         enter_chunk(op, c, v, kv_head, v.chunk + i);
         mo_chunk_run(c, 0);
@@ -482,34 +470,4 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
             mo_quantize_block(op.mixed, mo_mixed_row(op, t, begin + q), x % op.v_len / 32, value);
         }
     }
-}
-
-/* ---- Many tokens, the lengths that models have: blocks (tile of tokens, KV head) -------------- */
-
-MO_BOUNDED(mo_attend_tile_64, mo_op_attend, MO_TILE_THREADS, 2);
-MO_KERNEL(mo_attend_tile_64, mo_op_attend)
-{
-    MO_DYNAMIC_SHARED(space);
-    attend_tile<64, 64>(op, space);
-}
-
-MO_BOUNDED(mo_attend_tile_128, mo_op_attend, MO_TILE_THREADS, 1);
-MO_KERNEL(mo_attend_tile_128, mo_op_attend)
-{
-    MO_DYNAMIC_SHARED(space);
-    attend_tile<128, 64>(op, space);
-}
-
-MO_BOUNDED(mo_attend_tile_128_small, mo_op_attend, MO_TILE_THREADS, 1);
-MO_KERNEL(mo_attend_tile_128_small, mo_op_attend)
-{
-    MO_DYNAMIC_SHARED(space);
-    attend_tile<128, 32>(op, space);
-}
-
-MO_BOUNDED(mo_attend_tile_256, mo_op_attend, MO_TILE_THREADS, 1);
-MO_KERNEL(mo_attend_tile_256, mo_op_attend)
-{
-    MO_DYNAMIC_SHARED(space);
-    attend_tile<256, 32>(op, space);
 }

@@ -70,54 +70,17 @@ static __device__ __forceinline__ int64_t mo_first_seen(int64_t window, int64_t 
     return window && position >= window ? position - window + 1 : 0;
 }
 
-/* Value i of a key or value vector of a format. */
-template <int KV> static __device__ __forceinline__ float mo_cache_value(const uint8_t *p, int i)
-{
-    if (KV == MO_KV_F32) {
-        return ((const float *)p)[i];
-    }
-    const uint8_t *block = p + i / 32 * 34;
-    return mo_half(mo_read_u16(block)) * (float)(int8_t)block[2 + i % 32];
-}
-
 /* ---- Writing, by one warp ---- */
 
-static __device__ __forceinline__ bool mo_cache_write_q8(const float *x, int n, uint8_t *out)
-{
-    const int lane = threadIdx.x & 31;
-    for (int b = 0; 32 * b < n; b++, out += 34) {
-        const int i = 32 * b + lane;
-        const float v = i < n ? x[i] : 0.0f;
-        const uint16_t stored = mo_f32_to_f16(mo_warp_max(fabsf(v)) / 127.0f);
-        const float d = mo_f16_to_f32(stored);
-        if (!(d < INFINITY)) {
-            return false;
-        }
-        if (lane < 2) {
-            out[lane] = (uint8_t)(stored >> 8 * lane);
-        }
-        float code = d == 0.0f ? 0.0f : rintf(v / d);
-        code = 127.0f < code ? 127.0f : code;
-        code = -127.0f > code ? -127.0f : code;
-        if (i < n) {
-            out[2 + lane] = (uint8_t)(int8_t)code;
-        }
-    }
-    return true;
-}
-
-/* As kv_write() of the definition: false when a value is not finite in the format. */
-static __device__ __forceinline__ bool mo_cache_write(int kv, const float *x, int n, uint8_t *out)
+/* False when a value is not finite. */
+static __device__ __forceinline__ bool mo_cache_write(const float *x, int n, uint8_t *out)
 {
     bool bad = false;
     for (int i = threadIdx.x & 31; i < n; i += 32) {
         bad |= mo_not_finite(x[i]);
-        if (kv == MO_KV_F32) {
-            ((float *)out)[i] = x[i];
-        }
+        ((float *)out)[i] = x[i];
     }
-    const bool finite = __ballot_sync(MO_FULL, bad) == 0;
-    return kv == MO_KV_Q8_0 ? finite && mo_cache_write_q8(x, n, out) : finite;
+    return __ballot_sync(MO_FULL, bad) == 0;
 }
 
 #endif

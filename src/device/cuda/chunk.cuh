@@ -1,9 +1,9 @@
 /* Chunk: attention of a few queries that share a KV head over one chunk of 256 positions, by 256 threads: scores,
  * weights with their sum, then the weighted values, each in the definition's order.
  *
- * Scores of F32 keys: a warp takes 32 keys at a time. Lane i multiplies elements i, i + 32, ... of each key, as the
+ * The cache has floats. Scores: a warp takes 32 keys at a time. Lane i multiplies elements i, i + 32, ... of each key, as the
  * definition's lane i does, and the keys' sums over 32 lanes are made together: at each step of the tree half of the keys
- * go to one half of the lanes, so that in the end a lane holds the score of one key. Keys in Q8_0: a thread per key. */
+ * go to one half of the lanes, so that in the end a lane holds the score of one key. */
 #ifndef MO_DEVICE_CUDA_CHUNK_CUH
 #define MO_DEVICE_CUDA_CHUNK_CUH
 
@@ -11,14 +11,12 @@
 
 /* What a block of threads works on. Arrays are in shared memory. */
 typedef struct mo_chunk {
-    int kv, k_len, v_len, k_bytes, v_bytes;
+    int k_len, v_len, k_bytes, v_bytes;
     int queries;    /* at most MO_CHUNK_QUERIES */
     int piece;      /* positions whose values are held at once */
     float scale;    /* of scores */
     const float *q; /* the queries, in global memory, q_stride floats apart */
     int q_stride;
-    int32_t *q_codes;   /* Q8_0: [queries][blocks][8], codes of the queries */
-    float *q_scales;    /* Q8_0: [queries][blocks] */
     float *p;           /* [queries][256]: scores, then weights, of the chunk's positions */
     float *m, *l;       /* [queries] */
     float *o;           /* [queries][v_len] */
@@ -26,24 +24,6 @@ typedef struct mo_chunk {
     mo_cache_span span; /* the chunk in the cache */
     int from, to;       /* positions of the chunk that are seen */
 } mo_chunk;
-
-/* ---- Queries ---------------------------------------------------------------------------------- */
-
-/* Codes of the queries, where the keys have codes. A barrier follows. */
-static __device__ __forceinline__ void mo_chunk_queries(const mo_chunk &c)
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const int blocks = (c.k_len + 31) / 32;
-    for (int i = warp; i < c.queries * blocks; i += MO_CHUNK_THREADS / 32) {
-        const int at = i % blocks * 32 + lane;
-        const float v = at < c.k_len ? c.q[i / blocks * c.q_stride + at] : 0.0f;
-        const mo_block_scale s = mo_scale_of(mo_warp_max(fabsf(v)));
-        ((int8_t *)c.q_codes)[32 * i + lane] = (int8_t)mo_code_of(s, v);
-        if (lane == 0) {
-            c.q_scales[i] = s.zero ? 0.0f : s.amax / 127.0f;
-        }
-    }
-}
 
 /* ---- Scores ----------------------------------------------------------------------------------- */
 
@@ -66,7 +46,7 @@ template <int KEYS, int STEP> static __device__ __forceinline__ void mo_tree_ste
     }
 }
 
-static __device__ __forceinline__ void mo_chunk_scores_f32(const mo_chunk &c)
+static __device__ __forceinline__ void mo_chunk_scores(const mo_chunk &c)
 {
     const int lane = threadIdx.x & 31;
     const int u = threadIdx.x / 32 * 32;
@@ -85,8 +65,7 @@ static __device__ __forceinline__ void mo_chunk_scores_f32(const mo_chunk &c)
             MO_UNROLL()
             for (int i = 0; i < 32; i++) {
                 if (u + i >= c.from && u + i < c.to) {
-                    sum[i] =
-                        fmaf(x, mo_cache_value<MO_KV_F32>(keys + (int64_t)(u + i) * c.k_bytes, j), sum[i]);
+                    sum[i] = fmaf(x, ((const float *)(keys + (int64_t)(u + i) * c.k_bytes))[j], sum[i]);
                 }
             }
         }
@@ -95,78 +74,10 @@ static __device__ __forceinline__ void mo_chunk_scores_f32(const mo_chunk &c)
     }
 }
 
-/* Up to 32 codes of a key, as words; absent ones are 0. */
-static __device__ __forceinline__ void mo_key_codes(const uint8_t *p, int count, int32_t *words)
-{
-    if (count == 32 && ((uint64_t)p & 1) == 0) {
-        MO_UNROLL()
-        for (int i = 0; i < 8; i++) {
-            words[i] =
-                (int32_t)(((const uint16_t *)p)[2 * i] | (uint32_t)((const uint16_t *)p)[2 * i + 1] << 16);
-        }
-        return;
-    }
-    MO_UNROLL()
-    for (int i = 0; i < 8; i++) {
-        uint32_t word = 0;
-        for (int j = 0; j < 4; j++) {
-            word |= (uint32_t)(4 * i + j < count ? p[4 * i + j] : 0) << 8 * j;
-        }
-        words[i] = (int32_t)word;
-    }
-}
-
-static __device__ __forceinline__ void mo_chunk_scores_q8(const mo_chunk &c)
-{
-    const int u = threadIdx.x;
-    const int blocks = (c.k_len + 31) / 32;
-    if (u < c.from || u >= c.to) {
-        return;
-    }
-    float acc[MO_CHUNK_QUERIES];
-    MO_UNROLL()
-    for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
-        acc[q] = 0.0f;
-    }
-    const uint8_t *key = mo_span_keys(c.span, u) + (int64_t)u * c.k_bytes;
-    for (int b = 0; b < blocks; b++, key += 34) {
-        int32_t words[8];
-        const float d = mo_half(mo_read_u16(key));
-        mo_key_codes(key + 2, min(32, c.k_len - 32 * b), words);
-        MO_UNROLL()
-        for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
-            if (q < c.queries) {
-                int isum = 0;
-                MO_UNROLL()
-                for (int i = 0; i < 8; i++) {
-                    isum = __dp4a(words[i], c.q_codes[(q * blocks + b) * 8 + i], isum);
-                }
-                acc[q] = fmaf(c.q_scales[q * blocks + b], d * (float)isum, acc[q]);
-            }
-        }
-    }
-    MO_UNROLL()
-    for (int q = 0; q < MO_CHUNK_QUERIES; q++) {
-        if (q < c.queries) {
-            c.p[q * MO_CHUNK_LENGTH + u] = c.scale * acc[q];
-        }
-    }
-}
-
-static __device__ __forceinline__ void mo_chunk_scores(const mo_chunk &c)
-{
-    if (c.kv == MO_KV_Q8_0) {
-        mo_chunk_scores_q8(c);
-    } else {
-        mo_chunk_scores_f32(c);
-    }
-}
-
 /* ---- Weights ---------------------------------------------------------------------------------- */
 
-/* A row of scores becomes weights: positions that are not seen get `absent`. One warp; gives m and l to every lane. */
-static __device__ __forceinline__ void mo_row_weights(float *row, int from, int to, float absent, float *m,
-                                                      float *l)
+/* A row of scores becomes weights: positions that are not seen get 0. One warp; gives m and l to every lane. */
+static __device__ __forceinline__ void mo_row_weights(float *row, int from, int to, float *m, float *l)
 {
     const int lane = threadIdx.x & 31;
     float s[MO_CHUNK_LENGTH / 32];
@@ -184,7 +95,7 @@ static __device__ __forceinline__ void mo_row_weights(float *row, int from, int 
         const int u = lane + 32 * k;
         const bool seen = u >= from && u < to;
         const float w = seen ? mo_exp(s[k] - top) : 0.0f;
-        row[u] = seen ? w : absent;
+        row[u] = w;
         sum += w; /* weights are not negative: a 0 more changes no bit */
     }
     *m = top;
@@ -196,7 +107,7 @@ static __device__ __forceinline__ void mo_chunk_weights(const mo_chunk &c)
     const int q = threadIdx.x / 32;
     if (q < c.queries) {
         float m, l;
-        mo_row_weights(c.p + q * MO_CHUNK_LENGTH, c.from, c.to, 0.0f, &m, &l);
+        mo_row_weights(c.p + q * MO_CHUNK_LENGTH, c.from, c.to, &m, &l);
         if ((threadIdx.x & 31) == 0) {
             c.m[q] = m;
             c.l[q] = l;
@@ -239,7 +150,7 @@ static __device__ __forceinline__ void mo_chunk_fetch(const mo_chunk &c, int fir
 
 /* Positions [first, first + count) into the sums of PER queries and one j: the thread's value serves all of them.
  * 256 is a multiple of v_len. */
-template <int KV, int PER>
+template <int PER>
 static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first, int count, bool fresh)
 {
     const int j = threadIdx.x % c.v_len, q0 = threadIdx.x / c.v_len, step = MO_CHUNK_THREADS / c.v_len;
@@ -268,7 +179,7 @@ static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first
         }
         MO_UNROLL()
         for (int n = 0; n < 4; n++, value += c.v_bytes) {
-            const float v = mo_cache_value<KV>(value, j);
+            const float v = ((const float *)value)[j];
             MO_UNROLL()
             for (int i = 0; i < PER; i++) {
                 acc[i] = fmaf(w[i][n], v, acc[i]);
@@ -276,7 +187,7 @@ static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first
         }
     }
     for (; u < count; u++, value += c.v_bytes) {
-        const float v = mo_cache_value<KV>(value, j);
+        const float v = ((const float *)value)[j];
         MO_UNROLL()
         for (int i = 0; i < PER; i++) {
             acc[i] = fmaf(c.p[at[i] * MO_CHUNK_LENGTH + first + u], v, acc[i]);
@@ -291,33 +202,31 @@ static __device__ __forceinline__ void mo_chunk_add(const mo_chunk &c, int first
 }
 
 /* The same for values of any length. */
-template <int KV>
 static __device__ __forceinline__ void mo_chunk_add_any(const mo_chunk &c, int first, int count, bool fresh)
 {
     for (int i = threadIdx.x; i < c.queries * c.v_len; i += MO_CHUNK_THREADS) {
         const float *p = c.p + i / c.v_len * MO_CHUNK_LENGTH + first;
         float acc = fresh ? 0.0f : c.o[i];
         for (int u = 0; u < count; u++) {
-            acc = fmaf(p[u], mo_cache_value<KV>(c.values + u * c.v_bytes, i % c.v_len), acc);
+            acc = fmaf(p[u], ((const float *)(c.values + u * c.v_bytes))[i % c.v_len], acc);
         }
         c.o[i] = acc;
     }
 }
 
-template <int KV>
 static __device__ __forceinline__ void mo_chunk_add_of(const mo_chunk &c, int first, int count, bool fresh)
 {
     const int per = c.v_len <= 256 ? (c.queries * c.v_len + MO_CHUNK_THREADS - 1) / MO_CHUNK_THREADS : 0;
     if (c.v_len > 256 || MO_CHUNK_THREADS % c.v_len != 0) {
-        mo_chunk_add_any<KV>(c, first, count, fresh);
+        mo_chunk_add_any(c, first, count, fresh);
     } else if (per <= 1) {
-        mo_chunk_add<KV, 1>(c, first, count, fresh);
+        mo_chunk_add<1>(c, first, count, fresh);
     } else if (per <= 2) {
-        mo_chunk_add<KV, 2>(c, first, count, fresh);
+        mo_chunk_add<2>(c, first, count, fresh);
     } else if (per <= 4) {
-        mo_chunk_add<KV, 4>(c, first, count, fresh);
+        mo_chunk_add<4>(c, first, count, fresh);
     } else {
-        mo_chunk_add<KV, 8>(c, first, count, fresh);
+        mo_chunk_add<8>(c, first, count, fresh);
     }
 }
 
@@ -341,11 +250,7 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
         }
         mo_async_wait<0>();
         __syncthreads();
-        if (c.kv == MO_KV_F32) {
-            mo_chunk_add_of<MO_KV_F32>(c, first, count, first == start);
-        } else {
-            mo_chunk_add_of<MO_KV_Q8_0>(c, first, count, first == start);
-        }
+        mo_chunk_add_of(c, first, count, first == start);
     }
 }
 
@@ -363,7 +268,7 @@ static __device__ __forceinline__ int mo_chunk_expect(const mo_chunk &c, int end
 }
 
 /* Everything of one chunk, of which the values of the first `expected` positions have been asked for; every thread has
- * passed a barrier since mo_chunk_queries() and the chunk before. */
+ * passed a barrier since the chunk before. */
 static __device__ __forceinline__ void mo_chunk_run(const mo_chunk &c, int expected)
 {
     const int start = mo_chunk_start(c);

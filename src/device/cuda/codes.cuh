@@ -1,5 +1,6 @@
 /* Codes: rows of 16-bit codes in two planes of bytes (numerics: attention by integer sums), turned, coded, and multiplied by
- * the tensor cores; and the cache of keys and values that holds them.
+ * the tensor cores; and the cache of keys and values that holds them. A cache of Q8_0 has no low planes: where they would be in shared
+ * memory or registers there are zeros, so that the same kernels serve it, with half the bytes on their way.
  *
  * Keys, values, queries and weights all come as units: 16 bytes along the sum for one row, row after row. Lane (g, q) = (lane / 4,
  * lane % 4) of a warp takes unit q of row g: 16 numbers of its own, which serve two mma steps of 32. That is another order of the
@@ -106,17 +107,17 @@ typedef struct mo_planes_scale {
     bool finite;
 } mo_planes_scale;
 
-static __device__ __forceinline__ mo_planes_scale mo_planes_scale_by(float amax, bool finite)
+static __device__ __forceinline__ mo_planes_scale mo_planes_scale_by(float amax, bool finite, int planes)
 {
     const bool zero = amax < MO_CODE_TINY || !finite;
     mo_planes_scale r;
     r.finite = finite;
-    r.inverse = zero ? 0.0f : MO_CODE_MOST / amax;
-    r.s = zero ? 0.0f : amax / MO_CODE_MOST;
+    r.inverse = zero ? 0.0f : mo_code_inverse(amax, planes);
+    r.s = zero ? 0.0f : mo_code_scale(amax, planes);
     return r;
 }
 
-static __device__ __forceinline__ mo_planes_scale mo_planes_scale_of(const float *row, int n)
+static __device__ __forceinline__ mo_planes_scale mo_planes_scale_of(const float *row, int n, int planes)
 {
     float amax = 0.0f;
     bool bad = false;
@@ -124,7 +125,7 @@ static __device__ __forceinline__ mo_planes_scale mo_planes_scale_of(const float
         bad |= mo_not_finite(row[i]);
         amax = fmaxf(amax, fabsf(row[i]));
     }
-    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0, planes);
 }
 
 static __device__ __forceinline__ int mo_planes_code(mo_planes_scale s, float x)
@@ -162,7 +163,7 @@ template <int N> static __device__ __forceinline__ void mo_turn_held(float *v)
 }
 
 /* Turns a row that the lanes hold and says how it becomes codes. */
-template <int N> static __device__ __forceinline__ mo_planes_scale mo_planes_turn_held(float *v)
+template <int N> static __device__ __forceinline__ mo_planes_scale mo_planes_turn_held(float *v, int planes)
 {
     const int lane = threadIdx.x & 31;
     float amax = 0.0f;
@@ -177,7 +178,7 @@ template <int N> static __device__ __forceinline__ mo_planes_scale mo_planes_tur
         bad |= mo_not_finite(v[i]);
         amax = fmaxf(amax, fabsf(v[i]));
     }
-    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0);
+    return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0, planes);
 }
 
 /* Codes of a query of D values, 32 times a power of two; x NULL: zeros. Into units `unit` bytes apart, the low plane `low` bytes further,
@@ -192,7 +193,7 @@ static __device__ __forceinline__ float mo_planes_code_query(const float *x, uin
     for (int i = 0; i < N; i++) {
         v[i] = x ? x[32 * i + lane] : 0.0f;
     }
-    const mo_planes_scale s = mo_planes_turn_held<N>(v);
+    const mo_planes_scale s = mo_planes_turn_held<N>(v, 2);
     out += lane / 16 * unit + lane % 16;
     MO_UNROLL()
     for (int i = 0; i < N; i++) {
@@ -208,6 +209,7 @@ static __device__ __forceinline__ float mo_planes_code_query(const float *x, uin
 /* The keys and values of one KV head in a block, which is a chunk. */
 typedef struct mo_planes_span {
     const uint8_t *keys, *values; /* their high planes */
+    int planes;
     const float *key_scales, *value_scales;
 } mo_planes_span;
 
@@ -218,6 +220,7 @@ static __device__ __forceinline__ mo_planes_span mo_planes_block(const mo_op_att
     const mo_kv_shape shape = mo_cache_shape(op.kv, op.kv_heads, op.k_len, op.v_len, op.tail);
     const uint8_t *block = mo_cache_block(state, position);
     mo_planes_span s;
+    s.planes = mo_kv_planes(op.kv);
     s.keys = block + mo_kv_keys_at(shape, kv_head);
     s.values = block + mo_kv_values_at(shape, kv_head);
     s.key_scales = (const float *)(block + mo_kv_key_scales_at(kv_head));
@@ -226,16 +229,19 @@ static __device__ __forceinline__ mo_planes_span mo_planes_block(const mo_op_att
 }
 
 /* Codes of value i of a row into the cache: those of a key, or of a value, of position u of a block; out is the head's. */
-static __device__ __forceinline__ void mo_planes_put(uint8_t *out, bool value, int n, int u, int i, int c)
+static __device__ __forceinline__ void mo_planes_put(uint8_t *out, bool value, int n, int u, int i, int c,
+                                                     int planes)
 {
     const int at = value ? mo_kv_value_code(u, i, n) : mo_kv_key_code(u, i);
-    out[at] = (uint8_t)mo_code_high(c);
-    out[at + MO_KV_BLOCK * mo_kv_padded(n)] = (uint8_t)mo_code_low(c);
+    out[at] = (uint8_t)(planes == 2 ? mo_code_high(c) : c);
+    if (planes == 2) {
+        out[at + MO_KV_BLOCK * mo_kv_padded(n)] = (uint8_t)mo_code_low(c);
+    }
 }
 
 template <int N>
 static __device__ __forceinline__ mo_planes_scale mo_planes_write_held(const float *row, uint8_t *out,
-                                                                       bool value, int u)
+                                                                       bool value, int u, int planes)
 {
     const int lane = threadIdx.x & 31;
     float v[N];
@@ -243,10 +249,10 @@ static __device__ __forceinline__ mo_planes_scale mo_planes_write_held(const flo
     for (int i = 0; i < N; i++) {
         v[i] = row[32 * i + lane];
     }
-    const mo_planes_scale s = mo_planes_turn_held<N>(v);
+    const mo_planes_scale s = mo_planes_turn_held<N>(v, planes);
     MO_UNROLL()
     for (int i = 0; i < N; i++) {
-        mo_planes_put(out, value, 32 * N, u, 32 * i + lane, mo_planes_code(s, v[i]));
+        mo_planes_put(out, value, 32 * N, u, 32 * i + lane, mo_planes_code(s, v[i]), planes);
     }
     return s;
 }
@@ -256,18 +262,19 @@ static __device__ __forceinline__ mo_planes_scale mo_planes_write_held(const flo
 static __device__ __forceinline__ bool mo_planes_write(mo_kv_shape shape, float *row, bool value, int head,
                                                        uint8_t *block, int u)
 {
-    const int n = value ? shape.v_len : shape.k_len, lane = threadIdx.x & 31;
+    const int n = value ? shape.v_len : shape.k_len, lane = threadIdx.x & 31,
+              planes = mo_kv_planes(shape.type);
     uint8_t *out = block + (value ? mo_kv_values_at(shape, head) : mo_kv_keys_at(shape, head));
     mo_planes_scale s;
     if (n == 128) {
-        s = mo_planes_write_held<4>(row, out, value, u);
+        s = mo_planes_write_held<4>(row, out, value, u, planes);
     } else if (n == 64) {
-        s = mo_planes_write_held<2>(row, out, value, u);
+        s = mo_planes_write_held<2>(row, out, value, u, planes);
     } else {
         mo_turn(row, n);
-        s = mo_planes_scale_of(row, n);
+        s = mo_planes_scale_of(row, n, planes);
         for (int i = lane; i < n; i += 32) {
-            mo_planes_put(out, value, n, u, i, mo_planes_code(s, row[i]));
+            mo_planes_put(out, value, n, u, i, mo_planes_code(s, row[i]), planes);
         }
     }
     if (lane == 0) {

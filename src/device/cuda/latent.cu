@@ -34,15 +34,17 @@ static __device__ __forceinline__ void prepare_query(const mo_op_latent &op, int
 }
 
 /* Value or tail of a latent row in shared memory, as codes of position u of a block: units from `first` on. */
-static __device__ __forceinline__ bool store_codes(float *row, int n, uint8_t *codes, int first, int low,
-                                                   float *scale)
+static __device__ __forceinline__ bool store_codes(float *row, int n, uint8_t *codes, int planes, int first,
+                                                   int low, float *scale)
 {
     mo_turn(row, n);
-    const mo_planes_scale s = mo_planes_scale_of(row, n);
+    const mo_planes_scale s = mo_planes_scale_of(row, n, planes);
     for (int i = threadIdx.x & 31; i < n; i += 32) {
         const int c = mo_planes_code(s, row[i]), at = mo_kv_key_code(0, first + i);
-        codes[at] = (uint8_t)mo_code_high(c);
-        codes[at + low] = (uint8_t)mo_code_low(c);
+        codes[at] = (uint8_t)(planes == 2 ? mo_code_high(c) : c);
+        if (planes == 2) {
+            codes[at + low] = (uint8_t)mo_code_low(c);
+        }
     }
     if ((threadIdx.x & 31) == 0) {
         *scale = s.s;
@@ -55,14 +57,15 @@ static __device__ __forceinline__ bool store_key(const mo_op_latent &op, float *
     const int k_len = op.v_len + op.n_rot;
     const mo_kv_shape shape = mo_cache_shape(op.kv, 1, k_len, op.v_len, op.n_rot);
     uint8_t *keys = block + mo_kv_keys_at(shape, 0);
-    if (op.kv != MO_KV_I16) {
-        return mo_cache_write(op.kv, row, k_len, keys + u * mo_cache_bytes(op.kv, k_len));
+    if (!mo_kv_coded(op.kv)) {
+        return mo_cache_write(row, k_len, keys + u * mo_cache_bytes(op.kv, k_len));
     }
-    const int low = MO_KV_BLOCK * mo_kv_plane(k_len, op.n_rot);
+    const int low = MO_KV_BLOCK * mo_kv_plane(k_len, op.n_rot), planes = mo_kv_planes(op.kv);
     float *scales = (float *)(block + mo_kv_value_scales_at(shape, 0)),
           *tails = (float *)(block + mo_kv_key_scales_at(0));
-    const bool fits = store_codes(row, op.v_len, keys + 16 * u, 0, low, scales + u);
-    return store_codes(row + op.v_len, op.n_rot, keys + 16 * u, mo_kv_padded(op.v_len), low, tails + u) &&
+    const bool fits = store_codes(row, op.v_len, keys + 16 * u, planes, 0, low, scales + u);
+    return store_codes(row + op.v_len, op.n_rot, keys + 16 * u, planes, mo_kv_padded(op.v_len), low,
+                       tails + u) &&
            fits;
 }
 

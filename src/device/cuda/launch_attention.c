@@ -55,26 +55,8 @@ static int few(const mo_op_attend *o, int compute, mo_cuda_launch *out)
     return o->chunks == 1 ? 1 : 2; /* a single chunk is finished by whoever made it */
 }
 
-/* Blocks (tile of tokens, KV head). */
-static int tiles(const mo_op_attend *o, int rows, mo_cuda_launch *out)
+static int many(const mo_op_attend *o, mo_cuda_launch *out)
 {
-    const int tokens = rows / (o->heads / o->kv_heads);
-    out[0] = (mo_cuda_launch){.kernel = o->k_len == 64    ? "mo_attend_tile_64"
-                                        : o->k_len == 256 ? "mo_attend_tile_256"
-                                        : rows == 64      ? "mo_attend_tile_128"
-                                                          : "mo_attend_tile_128_small",
-                              .grid = {pieces(o->tokens, tokens), (uint32_t)o->kv_heads, 1},
-                              .block = {MO_TILE_THREADS, 1, 1},
-                              .shared = (uint32_t)mo_tile_lay(rows, o->k_len).bytes};
-    return 1;
-}
-
-static int many(const mo_op_attend *o, int compute, mo_cuda_launch *out)
-{
-    const int rows = mo_tile_rows(o, mo_attend_shared(compute));
-    if (rows > 0) {
-        return tiles(o, rows, out);
-    }
     const int most = mo_chunk_queries_most(o);
     const uint32_t parts = pieces(o->heads / o->kv_heads, most);
     out[0] = (mo_cuda_launch){.kernel = "mo_attend_rows",
@@ -96,10 +78,10 @@ static int attend(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *o
     const bool by_chunks = o->tokens <= MO_OP_SMALL || o->apart;
     bool codes_missing = !by_chunks || o->v_len % 32 != 0;
     int count;
-    if (o->kv == MO_KV_I16) {
+    if (mo_kv_coded(o->kv)) {
         count = mo_cuda_launch_planes(o, compute, sms, by_chunks, out, &codes_missing);
     } else {
-        count = by_chunks ? few(o, compute, out) : many(o, compute, out);
+        count = by_chunks ? few(o, compute, out) : many(o, out);
     }
     if (codes_missing && o->mixed.cols % 32 == 0 && !o->tail) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",

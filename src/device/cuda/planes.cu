@@ -1,4 +1,4 @@
-/* Attention by integer sums (kv i16). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
+/* Attention by integer sums (kv i16 and q8_0). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
 #include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
@@ -124,6 +124,7 @@ template <int D> static __device__ __forceinline__ void attend_stream(const mo_o
     }
     for (int i = 0; i < SLOTS; i++) {
         planes_gate_at(s.gates + i);
+        planes_clear_low(op, stream_slot(s, i), MO_KV_BLOCK * D);
     }
     __syncthreads();
     /* What earlier steps left in the cache does not wait for this one's. */

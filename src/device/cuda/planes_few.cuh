@@ -83,7 +83,7 @@ static __device__ __forceinline__ float mo_planes_code_part(const mo_planes_few 
             row[j] = x[j];
         }
         mo_turn(row, n);
-        s = mo_planes_scale_of(row, n);
+        s = mo_planes_scale_of(row, n, 2);
     }
     for (int j = lane; j < mo_kv_padded(n); j += 32) {
         const int c = x && j < n ? mo_planes_code(s, row[j]) : 0;
@@ -203,15 +203,16 @@ static __device__ __forceinline__ void mo_planes_ask(const mo_planes_few &f, int
         for (int i = 0; i < 4 * L::DEEP; i++) {
             const int t = i / 2 % 2, d = i / 4, p = i % 2;
             loads->keys[t][d][p] =
-                mine ? mo_planes_key(f.span.keys + p * (MO_KV_BLOCK * KP), KP / 16, d, 16 * warp + 8 * t + g)
-                     : mo_planes_nothing();
+                mine && p < f.span.planes
+                    ? mo_planes_key(f.span.keys + p * (MO_KV_BLOCK * KP), KP / 16, d, 16 * warp + 8 * t + g)
+                    : mo_planes_nothing();
         }
         MO_UNROLL()
         for (int i = 0; i < 4 * L::TILES; i++) {
             const int t = i / 4, d = i / 2 % 2, p = i % 2, j = 8 * (warp + 8 * t);
             const int u = 16 * (4 * d + q); /* of the lane's unit */
             loads->values[t][d][p] =
-                j < VP && u < to && u + 16 > from
+                j < VP && u < to && u + 16 > from && p < f.span.planes
                     ? mo_planes_value(f.span.values + p * (MO_KV_BLOCK * VP), VP, d, j + g)
                     : mo_planes_nothing();
         }
@@ -234,7 +235,7 @@ static __device__ __forceinline__ void mo_planes_rows_of(const uint8_t *plane, i
     out[1] = *(const uint4 *)(p + 8 * 16);
 }
 
-/* Sums of `units` units of queries and of the keys of the warp's 16 positions. */
+/* Sums of `units` units of queries and of the keys of the warp's 16 positions; key_low 0: there is no low plane. */
 static __device__ __forceinline__ void mo_planes_add(int32_t hh[2][4], int32_t xx[2][4], const uint8_t *q,
                                                      int q_low, const uint8_t *keys, int key_low, int units)
 {
@@ -247,7 +248,7 @@ static __device__ __forceinline__ void mo_planes_add(int32_t hh[2][4], int32_t x
         for (int t = 0; t < 2; t++) {
             const int u = 16 * warp + 8 * t + g;
             mo_planes_product(hh[t], xx[t], a_hi, a_lo, mo_planes_key(keys, units, d, u),
-                              mo_planes_key(keys + key_low, units, d, u));
+                              key_low ? mo_planes_key(keys + key_low, units, d, u) : mo_planes_nothing());
         }
     }
 }
@@ -258,9 +259,10 @@ static __device__ __forceinline__ void mo_planes_latent_scores(const mo_op_atten
     const int units = mo_kv_padded(op.v_len) / 16, all = mo_kv_plane(op.k_len, op.tail) / 16;
     const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4, q = threadIdx.x & 3;
     int32_t hh[2][4] = {{0}}, xx[2][4] = {{0}}, tail_hh[2][4] = {{0}}, tail_xx[2][4] = {{0}};
-    mo_planes_add(hh, xx, f.q, all * MO_PLANES_UNIT, f.span.keys, 16 * all * MO_KV_BLOCK, units);
+    const int key_low = f.span.planes == 2 ? 16 * all * MO_KV_BLOCK : 0;
+    mo_planes_add(hh, xx, f.q, all * MO_PLANES_UNIT, f.span.keys, key_low, units);
     mo_planes_add(tail_hh, tail_xx, f.q + units * MO_PLANES_UNIT, all * MO_PLANES_UNIT,
-                  f.span.keys + 16 * units * MO_KV_BLOCK, 16 * all * MO_KV_BLOCK, all - units);
+                  f.span.keys + 16 * units * MO_KV_BLOCK, key_low, all - units);
     MO_UNROLL()
     for (int t = 0; t < 2; t++) {
         const int u = 16 * warp + 8 * t + 2 * q;
@@ -299,7 +301,9 @@ static __device__ __forceinline__ void mo_planes_scores(const mo_op_attend &op, 
             const int u = 16 * warp + 8 * t + g;
             const uint4 hi = K ? loads.keys[t][K ? d : 0][0] : mo_planes_key(f.span.keys, units, d, u);
             const uint4 lo = K ? loads.keys[t][K ? d : 0][1]
-                               : mo_planes_key(f.span.keys + MO_KV_BLOCK * padded, units, d, u);
+                             : f.span.planes < 2
+                                 ? mo_planes_nothing()
+                                 : mo_planes_key(f.span.keys + MO_KV_BLOCK * padded, units, d, u);
             mo_planes_product(hh[t], xx[t], a_hi, a_lo, hi, lo);
         }
     }
@@ -390,17 +394,21 @@ static __device__ __forceinline__ void mo_planes_values(const mo_op_attend &op, 
         int32_t hh[4] = {0}, xx[4] = {0};
         MO_UNROLL()
         for (int d = 0; d < 2; d++) {
-            uint4 hi, lo;
+            uint4 hi, lo = mo_planes_nothing();
             if (V) {
                 hi = loads.values[V ? t : 0][d][0];
                 lo = loads.values[V ? t : 0][d][1];
             } else if (op.tail) {
                 hi = mo_planes_latent_value(f.span.keys, d, 8 * tile + g);
-                lo = mo_planes_latent_value(f.span.keys + MO_KV_BLOCK * mo_kv_plane(op.k_len, op.tail), d,
-                                            8 * tile + g);
+                if (f.span.planes == 2) {
+                    lo = mo_planes_latent_value(f.span.keys + MO_KV_BLOCK * mo_kv_plane(op.k_len, op.tail), d,
+                                                8 * tile + g);
+                }
             } else {
                 hi = mo_planes_value(f.span.values, padded, d, 8 * tile + g);
-                lo = mo_planes_value(f.span.values + MO_KV_BLOCK * padded, padded, d, 8 * tile + g);
+                if (f.span.planes == 2) {
+                    lo = mo_planes_value(f.span.values + MO_KV_BLOCK * padded, padded, d, 8 * tile + g);
+                }
             }
             mo_planes_product(hh, xx, a_hi[d], a_lo[d], hi, lo);
         }

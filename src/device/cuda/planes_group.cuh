@@ -74,6 +74,15 @@ static __device__ __forceinline__ void planes_bring(const planes_gate &gate, voi
 #endif
 }
 
+/* The low plane of a place for keys or values, behind the high one of `bytes`: zeros where the cache has none; copies leave them alone. All
+ * threads; planes_show() and a barrier follow before somebody multiplies them. */
+static __device__ __forceinline__ void planes_clear_low(const mo_op_attend &op, uint8_t *to, int bytes)
+{
+    for (int i = 16 * threadIdx.x; mo_kv_planes(op.kv) < 2 && i < bytes; i += 16 * blockDim.x) {
+        *(uint4 *)(to + bytes + i) = make_uint4(0, 0, 0, 0);
+    }
+}
+
 /* What was sent, but for the last LEFT, is there for everybody after this, a __syncthreads() and planes_pass(). */
 template <int LEFT> static __device__ __forceinline__ void planes_arrive(void)
 {

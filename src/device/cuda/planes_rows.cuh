@@ -135,7 +135,7 @@ static __device__ __forceinline__ float planes_code_query(const mo_op_attend &op
         bad |= mo_not_finite(v[n][2 * i]) || mo_not_finite(v[n][2 * i + 1]);
     }
     const uint32_t four = __ballot_sync(MO_FULL, bad) >> 4 * g & 15;
-    const mo_planes_scale s = mo_planes_scale_by(planes_row_max(amax), four == 0);
+    const mo_planes_scale s = mo_planes_scale_by(planes_row_max(amax), four == 0, 2);
     uint8_t *out = codes + 16 * (8 * i + g) + 2 * q;
     MO_UNROLL()
     for (int n = 0; n < D / 8; n++) {

@@ -1,4 +1,4 @@
-/* Planes scratch: how the kernels of attention by integer sums (kv i16) divide their work and the shared memory of a block, counted
+/* Planes scratch: how the kernels of attention by integer sums (kv i16 and q8_0) divide their work and the shared memory of a block, counted
  * alike by the kernels and by those who launch them. */
 #ifndef MO_DEVICE_CUDA_PLANES_SCRATCH_H
 #define MO_DEVICE_CUDA_PLANES_SCRATCH_H

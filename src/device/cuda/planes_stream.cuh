@@ -9,7 +9,7 @@
 
 /* The chunks of a block: `count` of them from the one that begins at `begin` on. Item 2 i is the keys of chunk i, 2 i + 1 its values. */
 template <int D, int SLOTS> struct planes_stream {
-    static constexpr int CODES = 2 * MO_KV_BLOCK * D; /* of an item; its scales follow */
+    static constexpr int CODES = 2 * MO_KV_BLOCK * D; /* of an item, both planes; its scales follow */
     mo_dstate state;
     int64_t begin;
     int count, kv_head;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void stream_bring(const mo_op_attend &op, cons
     const int slot = i % SLOTS;
     uint8_t *to = stream_slot(s, slot);
     planes_bring(planes_gate{s.gates + slot, 0}, to, i % 2 ? span.values : span.keys,
-                 planes_stream<D, SLOTS>::CODES, to + planes_stream<D, SLOTS>::CODES,
+                 span.planes * MO_KV_BLOCK * D, to + planes_stream<D, SLOTS>::CODES,
                  i % 2 ? span.value_scales : span.key_scales, 4 * MO_KV_BLOCK);
 }
 

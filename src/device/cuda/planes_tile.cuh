@@ -74,7 +74,7 @@ static __device__ __forceinline__ void planes_take_queries(const mo_op_attend &o
 template <int D>
 static __device__ __forceinline__ void planes_bring_keys(const planes_tile<D> &t, const mo_planes_span &span)
 {
-    planes_bring(t.key_gate, t.keys, span.keys, 2 * MO_KV_BLOCK * D, t.key_scales, span.key_scales,
+    planes_bring(t.key_gate, t.keys, span.keys, span.planes * MO_KV_BLOCK * D, t.key_scales, span.key_scales,
                  4 * MO_KV_BLOCK);
 }
 
@@ -82,8 +82,8 @@ template <int D>
 static __device__ __forceinline__ void planes_bring_values(const planes_tile<D> &t,
                                                            const mo_planes_span &span)
 {
-    planes_bring(t.value_gate, t.values, span.values, 2 * MO_KV_BLOCK * D, t.value_scales, span.value_scales,
-                 4 * MO_KV_BLOCK);
+    planes_bring(t.value_gate, t.values, span.values, span.planes * MO_KV_BLOCK * D, t.value_scales,
+                 span.value_scales, 4 * MO_KV_BLOCK);
 }
 
 /* ---- A chunk ---------------------------------------------------------------------------------- */
@@ -443,6 +443,8 @@ template <int D> static __device__ __forceinline__ void planes_attend(const mo_o
     const int row = threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4;
     planes_pair pair;
     planes_operand<D> query;
+    planes_clear_low(op, t.keys, MO_KV_BLOCK * D);
+    planes_clear_low(op, t.values, MO_KV_BLOCK * D);
     __syncthreads(); /* before bytes are sent through the gates */
     planes_take_queries<D>(op, t, &pair, &query);
     MO_UNROLL()

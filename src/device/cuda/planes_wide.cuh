@@ -255,7 +255,7 @@ static __device__ __forceinline__ void wide_bring(const planes_wide<D> &t, const
                                                   bool values)
 {
     planes_bring(values ? t.value_gate : t.key_gate, values ? t.values : t.keys,
-                 values ? span.values : span.keys, 2 * MO_KV_BLOCK * D,
+                 values ? span.values : span.keys, span.planes * MO_KV_BLOCK * D,
                  values ? t.value_scales : t.key_scales, values ? span.value_scales : span.key_scales,
                  4 * MO_KV_BLOCK);
 }
@@ -340,6 +340,8 @@ template <int D> static __device__ __forceinline__ void wide_attend(const mo_op_
     if (threadIdx.x < 32) {
         t.cuts[threadIdx.x] = mo_planes_cut(threadIdx.x);
     }
+    planes_clear_low(op, t.keys, MO_KV_BLOCK * D);
+    planes_clear_low(op, t.values, MO_KV_BLOCK * D);
     wide_code_queries<D>(op, t);
     planes_show();
     __syncthreads(); /* and before bytes are sent through the gates */

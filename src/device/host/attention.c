@@ -9,7 +9,7 @@
 /* Vectors of codes have a longest length. */
 static void check_lengths(mo_op_job *job, int kv, int k_len, int v_len)
 {
-    if (kv == MO_KV_I16 && (k_len > MO_KV_LONGEST || v_len > MO_KV_LONGEST)) {
+    if (mo_kv_coded(kv) && (k_len > MO_KV_LONGEST || v_len > MO_KV_LONGEST)) {
         mo_op_refuse(job, "has keys of %d and values of %d values; codes are of at most %d", k_len, v_len,
                      MO_KV_LONGEST);
     }
@@ -235,7 +235,7 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
             check_span(job, o, places[t].position, c.length);
         }
         for (int head = 0; job->status == MO_OK && head < o->heads; head++) {
-            if (o->kv == MO_KV_I16) {
+            if (mo_kv_coded(o->kv)) {
                 attend_codes(job, &p, t, head, &c, places[t].position);
             } else {
                 attend_head(job, &p, t, head, &c, places[t].position);

@@ -22,7 +22,7 @@ PLANES_INLINE void store_four(const int32x4_t *high, const int32x4_t *low, int32
 
 /* One row of a with eight of b, or two with four. */
 PLANES_INLINE void dot_tile(const int8_t *a, const plane_rows *rows, int count, const plane_block *b,
-                            int64_t at, int width, int64_t units, int32_t *out)
+                            bool both, int64_t at, int width, int64_t units, int32_t *out)
 {
     int32x4_t high[2][PLANE_TILE], low[2][PLANE_TILE];
     for (int r = 0; r < count; r++) {
@@ -31,17 +31,20 @@ PLANES_INLINE void dot_tile(const int8_t *a, const plane_rows *rows, int count, 
         }
     }
     for (int64_t u = 0; u < units; u++) {
-        const int8_t *bh = b->high + u * b->stride + 16 * at, *bl = b->low + u * b->stride + 16 * at;
+        const int64_t from = u * b->stride + 16 * at;
         int8x16_t ah[2], al[2];
         for (int r = 0; r < count; r++) {
             ah[r] = vld1q_s8(a + r * rows->stride + 16 * u);
             al[r] = vld1q_s8(a + r * rows->stride + rows->low + 16 * u);
         }
         for (int i = 0; i < width; i++) {
-            const int8x16_t h = vld1q_s8(bh + 16 * i), l = vld1q_s8(bl + 16 * i);
+            const int8x16_t h = vld1q_s8(b->high + from + 16 * i);
             for (int r = 0; r < count; r++) {
                 high[r][i] = vdotq_s32(high[r][i], ah[r], h);
-                low[r][i] = vdotq_s32(vdotq_s32(low[r][i], ah[r], l), al[r], h);
+                low[r][i] = vdotq_s32(low[r][i], al[r], h);
+            }
+            for (int r = 0; both && r < count; r++) {
+                low[r][i] = vdotq_s32(low[r][i], ah[r], vld1q_s8(b->low + from + 16 * i));
             }
         }
     }
@@ -78,8 +81,8 @@ static void lay_pairs(const plane_rows *a, int64_t pairs, int64_t units, plane_p
 }
 
 /* `pairs` pairs of rows of a with `width` pairs of b, eight vectors of sums of each kind; a vector is two rows by two. */
-PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block *b, int64_t at, int width,
-                               int64_t units, int32_t *out)
+PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block *b, bool both, int64_t at,
+                               int width, int64_t units, int32_t *out)
 {
     int32x4_t high[4][4], low[4][4];
     for (int p = 0; p < pairs; p++) {
@@ -92,7 +95,9 @@ PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block
         int64x2x2_t h[4], l[4];
         for (int i = 0; i < width; i++) {
             h[i] = vld2q_s64((const int64_t *)(const void *)(b->high + from + 32 * i));
-            l[i] = vld2q_s64((const int64_t *)(const void *)(b->low + from + 32 * i));
+            if (both) {
+                l[i] = vld2q_s64((const int64_t *)(const void *)(b->low + from + 32 * i));
+            }
         }
         for (int half = 0; half < 2; half++) {
             for (int p = 0; p < pairs; p++) {
@@ -100,8 +105,10 @@ PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block
                 for (int i = 0; i < width; i++) {
                     const int8x16_t bh = vreinterpretq_s8_s64(h[i].val[half]);
                     high[p][i] = vmmlaq_s32(high[p][i], ah, bh);
-                    low[p][i] = vmmlaq_s32(low[p][i], ah, vreinterpretq_s8_s64(l[i].val[half]));
                     low[p][i] = vmmlaq_s32(low[p][i], al, bh);
+                    if (both) {
+                        low[p][i] = vmmlaq_s32(low[p][i], ah, vreinterpretq_s8_s64(l[i].val[half]));
+                    }
                 }
             }
         }
@@ -118,8 +125,8 @@ PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block
     }
 }
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
+PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                            int64_t units, int32_t *out, void *space)
 {
     const int64_t pairs = a->rows / 2;
     plane_pair *laid = space;
@@ -127,41 +134,52 @@ static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin,
     for (int64_t at = begin; at < end; at += PLANE_TILE) {
         int64_t p = 0;
         for (; p + 4 <= pairs; p += 4) {
-            matrix_tile(laid + p * units, 4, b, at, 2, units, out + 2 * p * MO_KV_BLOCK);
-            matrix_tile(laid + p * units, 4, b, at + 4, 2, units, out + 2 * p * MO_KV_BLOCK);
+            matrix_tile(laid + p * units, 4, b, both, at, 2, units, out + 2 * p * MO_KV_BLOCK);
+            matrix_tile(laid + p * units, 4, b, both, at + 4, 2, units, out + 2 * p * MO_KV_BLOCK);
         }
         for (; p + 2 <= pairs; p += 2) {
-            matrix_tile(laid + p * units, 2, b, at, 4, units, out + 2 * p * MO_KV_BLOCK);
+            matrix_tile(laid + p * units, 2, b, both, at, 4, units, out + 2 * p * MO_KV_BLOCK);
         }
         for (; p < pairs; p++) {
-            matrix_tile(laid + p * units, 1, b, at, 4, units, out + 2 * p * MO_KV_BLOCK);
+            matrix_tile(laid + p * units, 1, b, both, at, 4, units, out + 2 * p * MO_KV_BLOCK);
         }
         if (a->rows % 2) {
             const int64_t last = a->rows - 1;
-            dot_tile(a->codes + last * a->stride, a, 1, b, at, PLANE_TILE, units, out + last * MO_KV_BLOCK);
+            dot_tile(a->codes + last * a->stride, a, 1, b, both, at, PLANE_TILE, units,
+                     out + last * MO_KV_BLOCK);
         }
     }
 }
 
 #else
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
+PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                            int64_t units, int32_t *out, void *space)
 {
     (void)space;
     for (int64_t at = begin; at < end; at += PLANE_TILE) {
         int64_t r = 0;
         for (; r + 2 <= a->rows; r += 2) {
             for (int64_t i = at; i < at + PLANE_TILE; i += 4) {
-                dot_tile(a->codes + r * a->stride, a, 2, b, i, 4, units, out + r * MO_KV_BLOCK);
+                dot_tile(a->codes + r * a->stride, a, 2, b, both, i, 4, units, out + r * MO_KV_BLOCK);
             }
         }
         for (; r < a->rows; r++) {
-            dot_tile(a->codes + r * a->stride, a, 1, b, at, PLANE_TILE, units, out + r * MO_KV_BLOCK);
+            dot_tile(a->codes + r * a->stride, a, 1, b, both, at, PLANE_TILE, units, out + r * MO_KV_BLOCK);
         }
     }
 }
 
 #endif
+
+static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
+                       int32_t *out, void *space)
+{
+    if (b->low) {
+        sum_some(a, b, true, begin, end, units, out, space);
+    } else {
+        sum_some(a, b, false, begin, end, units, out, space);
+    }
+}
 
 #endif

@@ -1,19 +1,18 @@
-/* Attend: one chunk of attention for many queries, a part of ops_body.h on the registers of lanes_*.h.
+/* Attend: one chunk of attention in floats for many queries, a part of ops_body.h on the registers of lanes_*.h.
  *
- * Queries come by rows, as many at a time as share what is decoded. Their scores are made in one of three
+ * Queries come by rows, as many at a time as share what is loaded. Their scores are made in one of two
  * ways: few queries with keys as they are stored, a sum across lanes for each score; many queries with turned keys,
  * one position per lane, so that the 32 lanes of numerics.md are registers and no lanes meet (where a set gains
- * by it, LANES_TURN); and codes of Q8_0, turned as well. The values are then added with one value per lane. */
+ * by it, LANES_TURN). The values are then added with one value per lane. */
 #ifndef MO_NUMERIC_LANES_ATTEND_BODY_H
 #define MO_NUMERIC_LANES_ATTEND_BODY_H
 
 enum {
-    ROWS = 64,     /* queries that share what was decoded */
+    ROWS = 64,     /* queries that share what was loaded */
     MANY = 16,     /* from so many on turned keys pay, see docs/lab-notes.md */
     LENGTH = 1024, /* the longest key or value on the fast path */
-    FLOATS = 8192, /* of all queries of a round, */
-    CODES = 16384, /* or codes */
-    VALUES = 32,   /* positions whose values are decoded at a time */
+    FLOATS = 8192, /* of all queries of a round */
+    VALUES = 32,   /* positions whose values are loaded at a time */
     TILE = 4,      /* queries per register tile */
 };
 
@@ -30,13 +29,6 @@ typedef struct attend_space {
             vf part[ROWS][LANES]; /* a register before its tree, for each query and position */
         } few;
         float turned[LENGTH][LANES]; /* keys, one position per lane */
-        struct {
-            int8_t q[CODES]; /* the queries' codes, zero from k_len on */
-            float d[CODES / 32];
-            int32_t sum[CODES / 32];
-            uint32_t key[LENGTH / 4][LANES]; /* words of four codes, one position per lane */
-            float kd[LENGTH / 32][LANES];
-        } q8;
         float value[VALUES * LENGTH];
     };
 } attend_space;
@@ -88,25 +80,11 @@ INLINE int64_t tile_rows(const attend_round *a, int64_t row)
     return row + TILE <= a->rows ? TILE : 1;
 }
 
-/* A vector of the cache as floats; elements from n to the next multiple of 32 become 0. */
-static void decode(mo_kv_type type, const uint8_t *p, int64_t n, float *out)
+/* A vector of the cache; elements from n to the next multiple of 32 become 0. */
+static void load_vector(const uint8_t *p, int64_t n, float *out)
 {
-    int64_t i = 0;
-    if (type == MO_KV_F32) {
-        memcpy(out, p, sizeof *out * (size_t)n);
-        i = n;
-    } else {
-        for (; i + 32 <= n; i += 32, p += 34) {
-            const vf d = vf_set(mo_f16_to_f32(mo_read_u16(p)));
-            for (int r = 0; r < GROUP; r++) {
-                vf_store(out + i + r * LANES, vf_mul(d, vf_load_i8((const int8_t *)p + 2 + r * LANES)));
-            }
-        }
-        for (int64_t j = 0; i < n; i++, j++) {
-            out[i] = mo_f16_to_f32(mo_read_u16(p)) * (float)(int8_t)p[2 + j];
-        }
-    }
-    for (; i % 32 != 0; i++) {
+    memcpy(out, p, sizeof *out * (size_t)n);
+    for (int64_t i = n; i % 32 != 0; i++) {
         out[i] = 0.0f;
     }
 }
@@ -171,7 +149,7 @@ static void score_few(attend_space *s, const attend_round *a, const uint8_t *key
     const int64_t n = a->k_pad;
     for (int64_t u = 0; u < LANES; u++) {
         if (u < count) {
-            decode(a->kv->type, key + u * a->kv->k_bytes, a->kv->k_len, s->few.key + u * n);
+            load_vector(key + u * a->kv->k_bytes, a->kv->k_len, s->few.key + u * n);
         } else {
             memset(s->few.key + u * n, 0, sizeof(float) * (size_t)n);
         }
@@ -298,96 +276,10 @@ static void score_many(attend_space *s, const attend_round *a, const uint8_t *ke
     }
 }
 
-/* ---- Codes ------------------------------------------------------------------------------------ */
-
-static void load_codes(attend_space *s, const attend_round *a)
-{
-    const int64_t n = a->k_pad, blocks = n / 32;
-    for (int64_t r = 0; r < a->rows; r++) {
-        float row[LENGTH], scaled[LENGTH / 32];
-        int16_t half_sum[LENGTH / 16];
-        memcpy(row, a->q + r * a->kv->k_len, sizeof *row * (size_t)a->kv->k_len);
-        for (int64_t i = a->kv->k_len; i < n; i++) {
-            row[i] = 0.0f;
-        }
-        quantize(row, n, s->q8.q + r * n, s->q8.d + r * blocks, scaled, s->q8.sum + r * blocks, half_sum);
-    }
-}
-
-/* The folds of LANES positions with `rows` (1 or TILE) quantized queries; lane = position. */
-INLINE void fold_tile(attend_space *s, int64_t row, int rows, int64_t blocks, vf *acc)
-{
-    const int8_t *q = s->q8.q + row * blocks * 32;
-    const float *d = s->q8.d + row * blocks;
-    const int32_t *sum = s->q8.sum + row * blocks;
-    for (int h = 0; h < rows; h++) {
-        acc[h] = vf_set(0.0f);
-    }
-    for (int64_t b = 0; b < blocks; b++) {
-        vi isum[TILE];
-        for (int h = 0; h < rows; h++) {
-            isum[h] = vi_set(-LANES_DOT_BIAS * sum[h * blocks + b]);
-        }
-        for (int w = 0; w < 8; w++) {
-            const vi key = vi_load((const int32_t *)s->q8.key[8 * b + w]);
-            for (int h = 0; h < rows; h++) {
-                int32_t query;
-                memcpy(&query, q + 32 * (h * blocks + b) + 4 * w, sizeof query);
-                isum[h] = vi_dot4(isum[h], key, query);
-            }
-        }
-        const vf kd = vf_load(s->q8.kd[b]);
-        for (int h = 0; h < rows; h++) {
-            acc[h] = vf_fma(vf_set(d[h * blocks + b]), vf_mul(kd, vf_of_int(isum[h])), acc[h]);
-        }
-    }
-}
-
-/* Turns the codes of position `u` by words of four into column u. */
-INLINE void turn_codes(attend_space *s, const uint8_t *p, int64_t n, int64_t u)
-{
-    for (int64_t b = 0; 32 * b < n; b++, p += 34) {
-        const int64_t count = n - 32 * b < 32 ? n - 32 * b : 32;
-        uint32_t word[8] = {0};
-        if (count == 32) {
-            memcpy(word, p + 2, 32);
-        } else {
-            memcpy(word, p + 2, (size_t)count);
-        }
-        for (int w = 0; w < 8; w++) {
-            s->q8.key[8 * b + w][u] = word[w] ^ LANES_DOT_FLIP;
-        }
-        s->q8.kd[b][u] = mo_f16_to_f32(mo_read_u16(p));
-    }
-}
-
-static void score_codes(attend_space *s, const attend_round *a, const uint8_t *key, int64_t count, int64_t at,
-                        int64_t begin)
-{
-    for (int64_t u = 0; u < LANES; u++) { /* past the last position the first one stands in */
-        turn_codes(s, key + (u < count ? u : 0) * a->kv->k_bytes, a->kv->k_len, u);
-    }
-    for (int64_t r = 0; r < a->rows; r += tile_rows(a, r)) {
-        const int64_t rows = tile_rows(a, r);
-        if (!sees(a, r, rows, begin, count)) {
-            continue;
-        }
-        vf acc[TILE];
-        if (rows == TILE) {
-            fold_tile(s, r, TILE, a->k_pad / 32, acc);
-        } else {
-            fold_tile(s, r, 1, a->k_pad / 32, acc);
-        }
-        for (int64_t h = 0; h < rows; h++) {
-            put(s->score[r + h] + at, vf_mul(vf_set(a->scale), acc[h]), count);
-        }
-    }
-}
-
 /* ---- Values ----------------------------------------------------------------------------------- */
 
-/* o += p v for decoded positions from .. to - 1, `rows` (1 or TILE) queries and `regs` registers of the values,
- * all of them whole but for the last. `at` is the place of the first decoded position. */
+/* o += p v for loaded positions from .. to - 1, `rows` (1 or TILE) queries and `regs` registers of the values,
+ * all of them whole but for the last. `at` is the place of the first loaded position. */
 INLINE void value_tile(const attend_space *s, const attend_round *a, int64_t at, int64_t from, int64_t to,
                        int64_t row, int rows, int64_t j, int regs, int64_t pad)
 {
@@ -436,7 +328,7 @@ static void add_values(attend_space *s, const attend_round *a, const uint8_t *va
 {
     const int64_t pad = (a->kv->v_len + 31) / 32 * 32, at = begin % MO_CHUNK;
     for (int64_t u = 0; u < count; u++) {
-        decode(a->kv->type, value + u * a->kv->v_bytes, a->kv->v_len, s->value + u * pad);
+        load_vector(value + u * a->kv->v_bytes, a->kv->v_len, s->value + u * pad);
     }
     for (int64_t r = 0; r < a->rows;) {
         const int64_t rows = r + TILE <= a->rows && see_alike(a, r) ? TILE : 1;
@@ -484,20 +376,15 @@ INLINE int64_t run_of(int64_t u, int64_t end, int64_t most)
 static void attend_rows(attend_space *s, const attend_round *a, bool many, float *m, float *l)
 {
     const mo_kv_head *kv = a->kv;
-    const bool codes = kv->type == MO_KV_Q8_0;
     const mo_seen all = seen_by(a, 0, a->rows);
     const int64_t begin = all.begin, end = all.end;
-    if (codes) {
-        load_codes(s, a);
-    } else if (!many) {
+    if (!many) {
         load_few(s, a);
     }
     for (int64_t u = begin, some; u < end; u += some) {
         const uint8_t *key = mo_kv_key(kv, u);
         some = run_of(u, end, LANES);
-        if (codes) {
-            score_codes(s, a, key, some, u % MO_CHUNK, u);
-        } else if (many) {
+        if (many) {
             score_many(s, a, key, some, u % MO_CHUNK, u);
         } else {
             score_few(s, a, key, some, u % MO_CHUNK, u);
@@ -520,8 +407,8 @@ static void attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, co
     }
     attend_space *space = (void *)scratch;
     const int64_t all = count * heads, pad = (kv->k_len + 31) / 32 * 32;
-    const bool many = LANES_TURN && kv->type != MO_KV_Q8_0 && kv->k_len % 32 == 0 && all >= MANY;
-    const int64_t fit = many ? ROWS : (kv->type == MO_KV_Q8_0 ? CODES : FLOATS) / pad;
+    const bool many = LANES_TURN && kv->k_len % 32 == 0 && all >= MANY;
+    const int64_t fit = many ? ROWS : FLOATS / pad;
     const int64_t most = fit < ROWS ? fit : ROWS;
     for (int64_t r = 0; r < all; r += most) {
         attend_round round = {.kv = kv,

@@ -70,12 +70,21 @@ static bool code(const float *x, int64_t n, int8_t *high, int8_t *low, float *sc
     }
     const float amax = vf_largest(most);
     const bool zero = !finite || amax < MO_CODE_TINY;
-    const float inverse = zero ? 0.0f : MO_CODE_MOST / amax;
-    *scale = zero ? 0.0f : amax / MO_CODE_MOST;
+    const int planes = low ? 2 : 1;
+    const float inverse = zero ? 0.0f : mo_code_inverse(amax, planes);
+    *scale = zero ? 0.0f : mo_code_scale(amax, planes);
     if (zero) {
         memset(high, 0, (size_t)n);
-        memset(low, 0, (size_t)n);
+        if (low) {
+            memset(low, 0, (size_t)n);
+        }
         return finite;
+    }
+    for (int64_t i = 0; !low && i < n; i++) {
+        high[i] = (int8_t)(uint8_t)mo_bits_of(row[i] * inverse + MO_SHARE_ROUND);
+    }
+    if (!low) {
+        return true;
     }
     for (int64_t i = 0; i < n; i++) { /* adding 1.5 * 2^23 rounds and leaves the code in the last bits */
         const uint32_t c = mo_bits_of(row[i] * inverse + MO_SHARE_ROUND) + 128u;
@@ -297,7 +306,7 @@ static void turn_values(codes_space *s, const mo_kv_head *kv, const int8_t *keys
                         int64_t j, int64_t some)
 {
     const int64_t low = MO_KV_BLOCK * (int64_t)mo_kv_plane((int)kv->k_len, (int)kv->tail);
-    for (int plane = 0; plane < 2; plane++) {
+    for (int plane = 0; plane < mo_kv_planes(kv->type); plane++) {
         for (int64_t u = from; u < to; u += MO_KV_UNIT) {
             for (int64_t i = 0; i < some; i += MO_KV_UNIT) {
                 const int8_t *tile = keys + plane * low + mo_kv_key_code((int)u, (int)(j + i));
@@ -316,15 +325,18 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
                        int64_t rows, float *t)
 {
     const int64_t n = kv->v_len, pad = mo_kv_padded((int)n);
+    const bool both = mo_kv_planes(kv->type) == 2;
     const plane_rows a = {
         .codes = &s->weight[0][0][0] + from, .stride = sizeof s->weight[0], .low = MO_KV_BLOCK, .rows = rows};
     for (int64_t j = 0; j < n; j += MO_KV_BLOCK) {
         const int8_t *high = values + from * pad + j * MO_KV_UNIT;
         const int64_t some = pad - j < MO_KV_BLOCK ? pad - j : MO_KV_BLOCK;
-        plane_block b = {.high = high, .low = high + MO_KV_BLOCK * pad, .stride = pad * MO_KV_UNIT};
+        plane_block b = {
+            .high = high, .low = both ? high + MO_KV_BLOCK * pad : NULL, .stride = pad * MO_KV_UNIT};
         if (kv->tail) {
             turn_values(s, kv, values, from, to, j, some);
-            b = (plane_block){.high = s->turned[0], .low = s->turned[1], .stride = MO_KV_BLOCK * MO_KV_UNIT};
+            b = (plane_block){
+                .high = s->turned[0], .low = both ? s->turned[1] : NULL, .stride = MO_KV_BLOCK * MO_KV_UNIT};
         }
         sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0], s->space);
         for (int64_t r = 0; r < rows; r++) {
@@ -353,13 +365,16 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
         to = span.to > to ? span.to : to;
     }
     const plane_rows a = {.codes = q, .stride = 2 * pad, .low = pad, .rows = rows};
-    const plane_block b = {.high = keys, .low = keys + MO_KV_BLOCK * pad, .stride = MO_KV_BLOCK * MO_KV_UNIT};
+    const bool both = mo_kv_planes(kv->type) == 2;
+    const plane_block b = {
+        .high = keys, .low = both ? keys + MO_KV_BLOCK * pad : NULL, .stride = MO_KV_BLOCK * MO_KV_UNIT};
     sum_planes(&a, &b, from, to, wide ? together : units, s->sum[0], s->space);
     if (wide) {
         const int64_t first = together * MO_KV_UNIT;
         const plane_rows rest = {.codes = q + first, .stride = 2 * pad, .low = pad, .rows = rows};
-        const plane_block tail = {
-            .high = b.high + first * MO_KV_BLOCK, .low = b.low + first * MO_KV_BLOCK, .stride = b.stride};
+        const plane_block tail = {.high = b.high + first * MO_KV_BLOCK,
+                                  .low = both ? b.low + first * MO_KV_BLOCK : NULL,
+                                  .stride = b.stride};
         sum_planes(&rest, &tail, from, to, units - together, s->more[0], s->space);
     }
     for (int64_t i = 0; i < rows; i++) {

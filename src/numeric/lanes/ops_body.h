@@ -411,47 +411,6 @@ static void quantize(const float *x, int64_t n, int8_t *q, float *d, float *s, i
     }
 }
 
-/* One Q8_0 block of the cache, at most 32 values. */
-static bool write_block(const float *x, int64_t n, uint8_t *out)
-{
-    float block[32] = {0.0f};
-    memcpy(block, x, sizeof *x * (size_t)n);
-    float peak[LANES];
-    vf_store(peak, block_peaks(block, 1));
-    const uint16_t stored = mo_f32_to_f16(peak[0] / 127.0f);
-    const float d = mo_f16_to_f32(stored);
-    int8_t codes[32] = {0};
-    int16_t halves[2];
-    if (!(d < INFINITY)) {
-        return false;
-    }
-    if (d != 0.0f) {
-        for (int r = 0; r < GROUP; r++) {
-            vf v = vf_div(vf_load(block + r * LANES), vf_set(d));
-            v = vf_max(vf_set(-127.0f), vf_min(vf_set(127.0f), v));
-            vf_store(block + r * LANES, v);
-        }
-        lanes_quantize(block, 1.0f, codes, halves);
-    }
-    out[0] = (uint8_t)stored;
-    out[1] = (uint8_t)(stored >> 8);
-    memcpy(out + 2, codes, (size_t)n);
-    return true;
-}
-
-static bool kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out)
-{
-    bool finite = finite_row(x, n);
-    if (type == MO_KV_F32) {
-        memcpy(out, x, sizeof *x * (size_t)n);
-    } else {
-        for (int64_t i = 0; finite && i < n; i += 32) {
-            finite = write_block(x + i, n - i < 32 ? n - i : 32, out + i / 32 * 34);
-        }
-    }
-    return finite;
-}
-
 /* ---- Attention -------------------------------------------------------------------------------- */
 
 #include "numeric/lanes/attend_body.h"
@@ -554,9 +513,9 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     .quantize = quantize, .dequantize = mo_row_dequantize, .dot = dot, .rms_norm = rms_norm,                 \
     .l2_norm = l2_norm, .softmax = softmax, .add = add, .multiply = multiply, .scale = scale_row,            \
     .axpy = axpy, .swiglu = swiglu, .geglu = geglu, .swiglu_oss = swiglu_oss, .silu = silu,                  \
-    .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .kv_write = kv_write, .attend = attend,            \
-    .attend_merge = attend_merge, .attend_finish = attend_finish, .code = code, .turn_back = turn_back,      \
-    .attend_codes = attend_codes, .merge_codes = merge_codes, .convolve = convolve, .delta = delta,          \
-    .softplus = softplus, .scan = scan, .scan_head = scan_head, .finite = finite_row
+    .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .attend = attend, .attend_merge = attend_merge,    \
+    .attend_finish = attend_finish, .code = code, .turn_back = turn_back, .attend_codes = attend_codes,      \
+    .merge_codes = merge_codes, .convolve = convolve, .delta = delta, .softplus = softplus, .scan = scan,    \
+    .scan_head = scan_head, .finite = finite_row
 
 #endif

@@ -19,7 +19,7 @@ typedef struct plane_rows {
     int64_t stride, low, rows;
 } plane_rows;
 
-/* Unit u of row i is at u * stride + i * 16 of each plane. */
+/* Unit u of row i is at u * stride + i * 16 of each plane. low NULL: there is none, and it counts as zeros. */
 typedef struct plane_block {
     const int8_t *high, *low;
     int64_t stride;

@@ -52,13 +52,16 @@ bool mo_reference_code(const float *x, int64_t n, int8_t *high, int8_t *low, flo
         amax = fabsf(row[i]) > amax ? fabsf(row[i]) : amax;
     }
     const bool zero = !finite || amax < MO_CODE_TINY;
-    const float inverse = zero ? 0.0f : MO_CODE_MOST / amax;
+    const int planes = low ? 2 : 1;
+    const float inverse = zero ? 0.0f : mo_code_inverse(amax, planes);
     for (int64_t i = 0; i < n; i++) {
         const int code = zero ? 0 : (int)rintf(row[i] * inverse);
-        high[i] = (int8_t)mo_code_high(code);
-        low[i] = (int8_t)mo_code_low(code);
+        high[i] = (int8_t)(low ? mo_code_high(code) : code);
+        if (low) {
+            low[i] = (int8_t)mo_code_low(code);
+        }
     }
-    *scale = zero ? 0.0f : amax / MO_CODE_MOST;
+    *scale = zero ? 0.0f : mo_code_scale(amax, planes);
     return finite;
 }
 
@@ -83,12 +86,13 @@ static float score(const mo_kv_head *kv, mo_seen seen, const int8_t *q, float *x
     const uint8_t *block = mo_kv_block(kv, seen.begin);
     const int8_t *high = (const int8_t *)block + kv->k_at;
     const int pad = mo_kv_padded((int)kv->k_len);
+    const bool both = mo_kv_planes(kv->type) == 2;
     float top = -INFINITY;
     for (int64_t u = seen.begin; u < seen.end; u++) {
         int64_t sum = 0;
         for (int i = 0; i < kv->k_len; i++) {
             const int at = mo_kv_key_code((int)(u % MO_KV_BLOCK), i);
-            sum += product(q[i], q[pad + i], high[at], high[at + MO_KV_BLOCK * pad]);
+            sum += product(q[i], q[pad + i], high[at], both ? high[at + MO_KV_BLOCK * pad] : 0);
         }
         x[u % MO_KV_BLOCK] = read_scale(block + kv->ks_at, u) * (float)sum;
         top = x[u % MO_KV_BLOCK] > top ? x[u % MO_KV_BLOCK] : top;
@@ -101,10 +105,11 @@ static int64_t key_sum(const mo_kv_head *kv, int64_t u, const int8_t *q, int fir
 {
     const int8_t *high = (const int8_t *)mo_kv_block(kv, u) + kv->k_at;
     const int plane = mo_kv_plane((int)kv->k_len, (int)kv->tail);
+    const bool both = mo_kv_planes(kv->type) == 2;
     int64_t sum = 0;
     for (int i = first; i < first + n; i++) {
         const int at = mo_kv_key_code((int)(u % MO_KV_BLOCK), i);
-        sum += product(q[i], q[plane + i], high[at], high[at + MO_KV_BLOCK * plane]);
+        sum += product(q[i], q[plane + i], high[at], both ? high[at + MO_KV_BLOCK * plane] : 0);
     }
     return sum;
 }
@@ -149,6 +154,7 @@ static void weigh_values(const mo_kv_head *kv, mo_seen seen, const float *w, flo
     const int low =
         MO_KV_BLOCK * (kv->tail ? mo_kv_plane((int)kv->k_len, (int)kv->tail) : mo_kv_padded((int)kv->v_len));
     const float inverse = most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most;
+    const bool both = mo_kv_planes(kv->type) == 2;
     int weight[MO_KV_BLOCK];
     for (int64_t u = seen.begin; u < seen.end; u++) {
         const int at = (int)(u % MO_KV_BLOCK);
@@ -159,7 +165,8 @@ static void weigh_values(const mo_kv_head *kv, mo_seen seen, const float *w, flo
         for (int64_t u = seen.begin; u < seen.end; u++) {
             const int at = (int)(u % MO_KV_BLOCK);
             const int code = kv->tail ? mo_kv_key_code(at, j) : mo_kv_value_code(at, j, (int)kv->v_len);
-            sum += product(mo_code_high(weight[at]), mo_code_low(weight[at]), high[code], high[code + low]);
+            sum += product(mo_code_high(weight[at]), mo_code_low(weight[at]), high[code],
+                           both ? high[code + low] : 0);
         }
         t[j] = (float)sum;
     }

@@ -146,96 +146,20 @@ void mo_reference_rope(float *x, const float *c, const float *s, int64_t n_rot, 
     }
 }
 
-/* ---- The cache of keys and values ------------------------------------------------------------- */
-
-static void write_u16(uint8_t *p, uint16_t h)
-{
-    p[0] = (uint8_t)h;
-    p[1] = (uint8_t)(h >> 8);
-}
-
-static float largest_magnitude(const float *x, int64_t n)
-{
-    float amax = 0.0f;
-    for (int64_t i = 0; i < n; i++) {
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    }
-    return amax;
-}
-
-/* One Q8_0 block of at most 32 values. The codes are made with the scale as it is stored; where that was
- * rounded down, the largest can exceed 127 and is limited. */
-static bool write_block(const float *x, int64_t n, uint8_t *out)
-{
-    const uint16_t stored = mo_f32_to_f16(largest_magnitude(x, n) / 127.0f);
-    const float d = mo_f16_to_f32(stored);
-    if (!(d < INFINITY)) {
-        return false;
-    }
-    write_u16(out, stored);
-    for (int64_t i = 0; i < n; i++) {
-        float code = d == 0.0f ? 0.0f : rintf(x[i] / d);
-        code = 127.0f < code ? 127.0f : code;
-        code = -127.0f > code ? -127.0f : code;
-        out[2 + i] = (uint8_t)(int8_t)code;
-    }
-    return true;
-}
-
-bool mo_reference_kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out)
-{
-    bool finite = mo_reference_finite(x, n);
-    if (type == MO_KV_F32) {
-        memcpy(out, x, sizeof(float) * (size_t)n);
-    } else {
-        for (int64_t i = 0; finite && i < n; i += 32) {
-            finite = write_block(x + i, n - i < 32 ? n - i : 32, out + i / 32 * 34);
-        }
-    }
-    return finite;
-}
-
-/* Value i of a key or value vector. */
-static float read_value(mo_kv_type type, const uint8_t *p, int64_t i)
-{
-    float x;
-    if (type == MO_KV_F32) {
-        memcpy(&x, p + 4 * i, sizeof x);
-        return x;
-    }
-    const uint8_t *block = p + i / 32 * 34;
-    return mo_f16_to_f32(mo_read_u16(block)) * (float)(int8_t)block[2 + i % 32];
-}
-
 /* ---- Attention -------------------------------------------------------------------------------- */
 
-/* A key in Q8_0: the query is quantized like an activation, and blocks of 32 are folded in order. */
-static float folded_dot(const float *q, const uint8_t *key, int64_t n)
+static float read_value(const uint8_t *p, int64_t i)
 {
-    float acc = 0.0f;
-    for (int64_t i = 0; i < n; i += 32, key += 34) {
-        const int64_t count = n - i < 32 ? n - i : 32;
-        const float amax = largest_magnitude(q + i, count);
-        const bool zero = amax < 0x1p-100f;
-        const float inverse = zero ? 0.0f : 127.0f / amax;
-        const float dx = zero ? 0.0f : amax / 127.0f;
-        int32_t isum = 0;
-        for (int64_t j = 0; j < count; j++) {
-            isum += (zero ? 0 : (int8_t)rintf(q[i + j] * inverse)) * (int8_t)key[2 + j];
-        }
-        acc = fmaf(dx, mo_f16_to_f32(mo_read_u16(key)) * (float)isum, acc);
-    }
-    return acc;
+    float x;
+    memcpy(&x, p + 4 * i, sizeof x);
+    return x;
 }
 
 static float score(const mo_kv_head *kv, const float *q, const uint8_t *key)
 {
-    if (kv->type == MO_KV_Q8_0) {
-        return folded_dot(q, key, kv->k_len);
-    }
     float lane[32] = {0.0f};
     for (int64_t i = 0; i < kv->k_len; i++) {
-        lane[i % 32] = fmaf(q[i], read_value(kv->type, key, i), lane[i % 32]);
+        lane[i % 32] = fmaf(q[i], read_value(key, i), lane[i % 32]);
     }
     return mo_reference_lane_sum(lane);
 }
@@ -258,7 +182,7 @@ static void attend_one(const mo_kv_head *kv, mo_seen seen, const float *q, float
     for (int64_t j = 0; j < kv->v_len; j++) {
         o[j] = 0.0f;
         for (int64_t u = begin; u < end; u++) {
-            o[j] = fmaf(p[u - begin], read_value(kv->type, mo_kv_value(kv, u), j), o[j]);
+            o[j] = fmaf(p[u - begin], read_value(mo_kv_value(kv, u), j), o[j]);
         }
     }
 }

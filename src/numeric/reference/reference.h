@@ -33,7 +33,6 @@ void mo_reference_sigmoid(float *y, const float *x, int64_t n);
 void mo_reference_softcap(float *x, int64_t n, float cap);
 
 void mo_reference_rope(float *x, const float *c, const float *s, int64_t n_rot, bool neox);
-bool mo_reference_kv_write(mo_kv_type type, const float *x, int64_t n, uint8_t *out);
 void mo_reference_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const float *q,
                          int64_t heads, float scale, float *m, float *l, float *o, mo_scratch *scratch);
 void mo_reference_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int64_t n);

@@ -24,7 +24,6 @@ const mo_kernels mo_kernels_scalar = {
     .sigmoid = mo_reference_sigmoid,
     .softcap = mo_reference_softcap,
     .rope = mo_reference_rope,
-    .kv_write = mo_reference_kv_write,
     .attend = mo_reference_attend,
     .attend_merge = mo_reference_attend_merge,
     .attend_finish = mo_reference_attend_finish,

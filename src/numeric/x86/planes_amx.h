@@ -92,23 +92,27 @@ static void lay_columns(const plane_block *b, int64_t at, int64_t units, plane_s
     for (int64_t u = 0; u < (units + 3) / 4 * 4; u++) {
         plane_step *s = &out[u / 4];
         const int64_t from = u * b->stride + 16 * at;
-        if (u < units) {
-            lay_unit(b->high + from, s->high + 4 * (u % 4));
-            lay_unit(b->low + from, s->low + 4 * (u % 4));
-        } else {
+        if (u >= units) {
             memset(s->high + 4 * (u % 4), 0, 4 * sizeof *s->high);
             memset(s->low + 4 * (u % 4), 0, 4 * sizeof *s->low);
+            continue;
+        }
+        lay_unit(b->high + from, s->high + 4 * (u % 4));
+        if (b->low) {
+            lay_unit(b->low + from, s->low + 4 * (u % 4));
         }
     }
 }
 
-#define PLANE_MULTIPLY(step, sums_high, sums_low)                                                            \
+#define PLANE_MULTIPLY(step, both, sums_high, sums_low)                                                      \
     do {                                                                                                     \
         _tile_loadd(PLANE_A_HIGH, (step)->high, 64);                                                         \
         _tile_loadd(PLANE_A_LOW, (step)->low, 64);                                                           \
         _tile_dpbssd(sums_high, PLANE_A_HIGH, PLANE_B_HIGH);                                                 \
-        _tile_dpbssd(sums_low, PLANE_A_HIGH, PLANE_B_LOW);                                                   \
         _tile_dpbssd(sums_low, PLANE_A_LOW, PLANE_B_HIGH);                                                   \
+        if (both) {                                                                                          \
+            _tile_dpbssd(sums_low, PLANE_A_HIGH, PLANE_B_LOW);                                               \
+        }                                                                                                    \
     } while (0)
 
 typedef int32_t plane_sums[16][16];
@@ -123,8 +127,8 @@ static void store_sums(const plane_sums high, const plane_sums low, int64_t row,
     }
 }
 
-/* All rows of a with 16 of b. */
-static void sum_tiles(const plane_layout *s, int64_t rows, int64_t steps, int64_t at, int32_t *out)
+/* All rows of a with 16 of b; both: of b there is a low plane. */
+static void sum_tiles(const plane_layout *s, bool both, int64_t rows, int64_t steps, int64_t at, int32_t *out)
 {
     _Alignas(64) plane_sums high, low, high_next, low_next;
     for (int64_t t = 0; 16 * t < rows; t += 2) {
@@ -136,10 +140,12 @@ static void sum_tiles(const plane_layout *s, int64_t rows, int64_t steps, int64_
         _tile_zero(PLANE_LOW_NEXT);
         for (int64_t i = 0; i < steps; i++) {
             _tile_loadd(PLANE_B_HIGH, s->b[i].high, 64);
-            _tile_loadd(PLANE_B_LOW, s->b[i].low, 64);
-            PLANE_MULTIPLY(&s->a[t][i], PLANE_HIGH, PLANE_LOW);
+            if (both) {
+                _tile_loadd(PLANE_B_LOW, s->b[i].low, 64);
+            }
+            PLANE_MULTIPLY(&s->a[t][i], both, PLANE_HIGH, PLANE_LOW);
             if (two) {
-                PLANE_MULTIPLY(&s->a[t + 1][i], PLANE_HIGH_NEXT, PLANE_LOW_NEXT);
+                PLANE_MULTIPLY(&s->a[t + 1][i], both, PLANE_HIGH_NEXT, PLANE_LOW_NEXT);
             }
         }
         _tile_stored(PLANE_HIGH, high, 64);
@@ -166,7 +172,7 @@ static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin,
     _tile_loadconfig(&plane_tiles);
     for (int64_t at = begin; at < end; at += 16) {
         lay_columns(b, at, units, s->b);
-        sum_tiles(s, a->rows, (units + 3) / 4, at, out);
+        sum_tiles(s, b->low != NULL, a->rows, (units + 3) / 4, at, out);
     }
     _tile_release(); /* the operating system saves them only in between */
 }

@@ -33,7 +33,7 @@ PLANES_INLINE void widen(const int8_t *row, int64_t low, int64_t units, plane_wo
     }
 }
 
-PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block *b, int64_t at,
+PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block *b, bool both, int64_t at,
                               int64_t units, int32_t *out)
 {
     __m256i sum[PLANE_TOGETHER][PLANE_TILE];
@@ -45,11 +45,14 @@ PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block
     for (int64_t u = 0; u < units; u++) {
         const int64_t from = u * b->stride + 16 * at;
         for (int i = 0; i < PLANE_TILE; i++) {
-            const __m256i h = words_at(b->high + from + 16 * i), l = words_at(b->low + from + 16 * i);
+            const __m256i h = words_at(b->high + from + 16 * i);
             for (int r = 0; r < count; r++) {
                 const __m256i code = _mm256_load_si256((const __m256i *)a[r].unit[u][0]);
-                const __m256i high = _mm256_load_si256((const __m256i *)a[r].unit[u][1]);
                 sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(code, h));
+            }
+            for (int r = 0; both && r < count; r++) {
+                const __m256i high = _mm256_load_si256((const __m256i *)a[r].unit[u][1]);
+                const __m256i l = words_at(b->low + from + 16 * i);
                 sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(high, l));
             }
         }
@@ -62,10 +65,9 @@ PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block
     }
 }
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
+PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                            int64_t units, int32_t *out)
 {
-    (void)space;
     for (int64_t r = 0, count; r < a->rows; r += count) {
         plane_words words[PLANE_TOGETHER];
         count = r + PLANE_TOGETHER <= a->rows ? PLANE_TOGETHER : 1;
@@ -74,11 +76,22 @@ static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin,
         }
         for (int64_t at = begin; at < end; at += PLANE_TILE) {
             if (count == PLANE_TOGETHER) {
-                plane_tile(words, PLANE_TOGETHER, b, at, units, out + r * MO_KV_BLOCK);
+                plane_tile(words, PLANE_TOGETHER, b, both, at, units, out + r * MO_KV_BLOCK);
             } else {
-                plane_tile(words, 1, b, at, units, out + r * MO_KV_BLOCK);
+                plane_tile(words, 1, b, both, at, units, out + r * MO_KV_BLOCK);
             }
         }
+    }
+}
+
+static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
+                       int32_t *out, void *space)
+{
+    (void)space;
+    if (b->low) {
+        sum_some(a, b, true, begin, end, units, out);
+    } else {
+        sum_some(a, b, false, begin, end, units, out);
     }
 }
 

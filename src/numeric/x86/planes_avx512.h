@@ -25,8 +25,8 @@ PLANES_INLINE __m512i sum_lanes(const __m512i *t)
 }
 
 /* `count` (1 or 2) rows of a from `row` on with 16 of b. */
-PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const plane_block *b, int64_t at,
-                              int64_t units, const int32_t *more, int32_t *out)
+PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const plane_block *b, bool both,
+                              int64_t at, int64_t units, const int32_t *more, int32_t *out)
 {
     const int8_t *rows = a->codes + row * a->stride;
     __m512i high[2][PLANE_QUADS], low[2][PLANE_QUADS];
@@ -40,7 +40,9 @@ PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const
         __m512i h[PLANE_QUADS], l[PLANE_QUADS];
         for (int i = 0; i < PLANE_QUADS; i++) {
             h[i] = load_unsigned(b->high + from + 64 * i);
-            l[i] = load_unsigned(b->low + from + 64 * i);
+            if (both) {
+                l[i] = load_unsigned(b->low + from + 64 * i);
+            }
         }
         for (int r = 0; r < count; r++) {
             const int8_t *p = rows + r * a->stride + 16 * u;
@@ -48,8 +50,10 @@ PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const
             const __m512i al = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(p + a->low)));
             for (int i = 0; i < PLANE_QUADS; i++) {
                 high[r][i] = _mm512_dpbusd_epi32(high[r][i], h[i], ah);
-                low[r][i] = _mm512_dpbusd_epi32(low[r][i], l[i], ah);
                 low[r][i] = _mm512_dpbusd_epi32(low[r][i], h[i], al);
+                if (both) {
+                    low[r][i] = _mm512_dpbusd_epi32(low[r][i], l[i], ah);
+                }
             }
         }
     }
@@ -63,22 +67,32 @@ PLANES_INLINE void plane_tile(const plane_rows *a, int64_t row, int count, const
     }
 }
 
-static void sum_planes_by_dots(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end,
-                               int64_t units, int32_t *out)
+PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                            int64_t units, int32_t *out)
 {
     for (int64_t r = 0; r < a->rows; r += 2) {
         const bool two = r + 2 <= a->rows;
         int32_t more[2];
         for (int i = 0; i < (two ? 2 : 1); i++) {
-            more[i] = added_by_offset(a->codes + (r + i) * a->stride, a->low, units);
+            more[i] = added_by_offset(a->codes + (r + i) * a->stride, a->low, units, both);
         }
         for (int64_t at = begin; at < end; at += 4 * PLANE_QUADS) {
             if (two) {
-                plane_tile(a, r, 2, b, at, units, more, out);
+                plane_tile(a, r, 2, b, both, at, units, more, out);
             } else {
-                plane_tile(a, r, 1, b, at, units, more, out);
+                plane_tile(a, r, 1, b, both, at, units, more, out);
             }
         }
+    }
+}
+
+static void sum_planes_by_dots(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end,
+                               int64_t units, int32_t *out)
+{
+    if (b->low) {
+        sum_some(a, b, true, begin, end, units, out);
+    } else {
+        sum_some(a, b, false, begin, end, units, out);
     }
 }
 
