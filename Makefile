@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak install deb tarball cross setup clean help
+.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak pictures install deb tarball cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -43,6 +43,9 @@ gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 G
 soak: all ## many requests of every kind to a server, and an hour of its page: neither may grow (SOAK_REQUESTS=100000, SOAK_MINUTES=60)
 	@MO_SOAK=$${SOAK_REQUESTS:-100000} tests/test_server.py $(BUILD) nothing_grows_with_requests
 	@MO_SOAK=$${SOAK_MINUTES:-60} tests/test_page.py $(BUILD) views.js "a page that is left open does not grow"
+
+pictures: all ## the pictures of the documentation anew (needs Chromium and npm)
+	@tools/pictures.py $(BUILD)
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)

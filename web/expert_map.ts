@@ -14,7 +14,7 @@ export interface LayerEvent {
 
 const FRAME_MS = 100;
 const USE_FADES = 0.93; // of what is left after a frame: half in a second
-const FLASH_FADES = 0.8;
+const FLASH_FADES = 0.55;
 const TIERS = ["--disk", "--ram", "--vram"];
 
 export class ExpertMap {
@@ -132,7 +132,7 @@ export class ExpertMap {
             const bright = 0.22 + 0.78 * Math.sqrt(this.heat[i] / most);
             mix(out, 4 * i, paper, tiers[this.places[i]], bright);
             if (this.flash[i] > 0.05) {
-                mix(out, 4 * i, [out[4 * i], out[4 * i + 1], out[4 * i + 2]], crossing, 0.75 * this.flash[i] * bright);
+                mix(out, 4 * i, [out[4 * i], out[4 * i + 1], out[4 * i + 2]], crossing, 0.7 * this.flash[i] * bright);
             }
         }
         this.frames++;

@@ -39,6 +39,7 @@ export class Machine {
         link: new Series("Link bytes per token", bytes),
     };
     private stops: (() => void)[] = [];
+    private readonly fastest: Record<string, number> = {}; // that each wire was seen, in bytes per second
     private planned = "";
     private lines: LogLine[] = [];
     private asked = 0;
@@ -105,9 +106,13 @@ export class Machine {
         fill(
             this.wires,
             ...(m.wires ?? []).map((w) => {
-                const full = w.probed_bytes_s || Math.max(w.bytes_s, 1);
+                const name = wireNames[w.name] ?? w.name;
+                this.fastest[w.name] = Math.max(this.fastest[w.name] ?? 1, w.bytes_s);
+                const full = w.probed_bytes_s || this.fastest[w.name];
+                const level = h("span", { class: "lane-fill level" });
+                level.style.width = `${Math.min(100, (100 * w.bytes_s) / full)}%`;
                 const words = w.probed_bytes_s ? `${rate(w.bytes_s)} of ${rate(w.probed_bytes_s)} probed` : `${rate(w.bytes_s)}, not probed`;
-                return h("div", { class: "wire" }, h("span", {}, wireNames[w.name] ?? w.name), h("meter", { min: 0, max: full, value: Math.min(full, w.bytes_s), "aria-label": wireNames[w.name] ?? w.name }), h("span", { class: "quiet" }, words), h("span", { class: "quiet" }, `${bytes(w.bytes)} so far`));
+                return h("div", { class: "wire" }, h("span", {}, name), h("span", { class: "quiet" }, words), h("div", { class: "lane-track", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": full, "aria-valuenow": Math.min(full, w.bytes_s), "aria-valuetext": words }, level), h("span", { class: "quiet" }, `${bytes(w.bytes)} so far`));
             }),
         );
     }
