@@ -67,6 +67,15 @@ def page_needs_no_key_and_follows_a_prefix():
         assert s.ask("GET", "/llm/v1/moraine/status")[0] == 401
 
 
+def types_hold():
+    """esbuild drops types unread; TypeScript's own compiler reads them."""
+    reason = npm_packages.install(here, BUILD, "page")
+    if reason:
+        return reason
+    done = subprocess.run([os.path.join(BUILD, "page", "node_modules", ".bin", "tsc"), "-p", "web"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def ask_bytes(s, where, headers):
     connection = server.http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
     connection.request("GET", where, headers=headers)
@@ -104,7 +113,7 @@ def scripted_models():
 
 def main():
     wanted, names = [w for w in sys.argv[2:] if " " not in w], [w for w in sys.argv[2:] if " " in w]
-    own = [page_is_part_of_the_program, page_needs_no_key_and_follows_a_prefix]
+    own = [page_is_part_of_the_program, page_needs_no_key_and_follows_a_prefix, types_hold]
     lines, failed = [], 0
     for test in own:
         if wanted and test.__name__ not in wanted:

@@ -24,6 +24,8 @@
 #include "random.h"
 #include "server/http.h"
 #include "server/log.h"
+#include "server/page_files.h"
+#include "server/status.h"
 
 /* ---- A server with handlers for these tests ---- */
 
@@ -926,6 +928,46 @@ static void rubbish_breaks_nothing(void **state)
     }
 }
 
+/* ---- The page ---- */
+
+static void only_the_page(srv_http_options *o)
+{
+    static const srv_route *const tables[] = {srv_page_routes, NULL};
+    o->tables = tables;
+}
+
+static void the_page_is_served_under_its_policy(void **state)
+{
+    char fields[128], tag[64] = "";
+    (void)state;
+    serve("secret", NULL, only_the_page);
+    check_answer(ask_more("GET /", "", NULL), 200, "Ollama is running");
+    check_answer(ask_more("GET /", "Accept: text/html;q=0, */*\r\n", NULL), 200, "Ollama is running");
+    char *answer = ask_more("GET /", "Accept: text/html,*/*;q=0.8\r\n", NULL);
+    check_answer(answer, 200, "Content-Security-Policy: default-src 'none'; script-src 'self';");
+    check_answer(answer, 200, "<title>Moraine</title>");
+    check_answer(answer, 200, "X-Content-Type-Options: nosniff");
+    const char *at = strstr(answer, "ETag: ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "ETag: %63[^\r]", tag), 1);
+    snprintf(fields, sizeof fields, "Accept: text/html\r\nIf-None-Match: W/\"x\", %s\r\n", tag);
+    check_answer(ask_more("GET /", fields, NULL), 304, tag);
+    check_answer(ask_more("GET /page/x.js", "", NULL), 404, "no such part");
+    check_answer(ask_more("GET /page/..%2f..%2fetc", "x-api-key: secret\r\n", NULL), 404, NULL);
+    check_answer(ask_more("POST /page/page.js", "Authorization: Bearer secret\r\n", "{}"), 405,
+                 "Allow: GET, HEAD");
+    if (srv_page_files[0].name) { /* this build has the page */
+        check_answer(ask_more("GET /page/page.js", "", NULL), 400, "Accept-Encoding: gzip");
+        check_answer(ask_more("GET /page/page.js", "Accept-Encoding: gzip;q=0\r\n", NULL), 400, NULL);
+        check_answer(ask_more("GET /page/page.js", "Accept-Encoding: br, gzip\r\n", NULL), 200,
+                     "Content-Encoding: gzip");
+        check_answer(ask_more("GET /page/index.html", "", NULL), 200, "text/html; charset=utf-8");
+        check_answer(ask_more("GET /page/page.css", "Accept-Encoding: gzip\r\n", NULL), 200, "text/css");
+        check_answer(ask_more("GET /page/icon.svg", "Accept-Encoding: gzip\r\n", NULL), 200, "image/svg+xml");
+    }
+    stop(NULL);
+}
+
 #define UNIT(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 int main(int argc, char **argv)
@@ -953,6 +995,7 @@ int main(int argc, char **argv)
         UNIT(a_client_that_leaves_is_noticed_while_it_waits),
         UNIT(a_client_that_leaves_is_noticed_while_it_hears),
         UNIT(many_that_wait_do_not_stop_others),
+        cmocka_unit_test(the_page_is_served_under_its_policy),
         cmocka_unit_test(five_hundred_that_send_slowly_do_not_stop_others),
         cmocka_unit_test(silent_ones_make_room),
         cmocka_unit_test(those_with_answers_do_not_make_room),

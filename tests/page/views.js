@@ -33,6 +33,30 @@ for (const [server, tiers] of [["pebble", ["RAM", "disk"]], ["sim", ["VRAM", "RA
   });
 }
 
+test("the map draws 61 layers of 256 experts", async () => {
+  const layers = Array.from({ length: 61 }, (_, layer) => ({
+    layer,
+    places: Array.from({ length: 256 }, (_, e) => (e * 7 + layer) % 3).join(""),
+    used: Array.from({ length: 256 }, (_, e) => ((e + layer) % 5 === 0 ? 3 : 0)).join(""),
+    missed: Array.from({ length: 256 }, (_, e) => ((e + layer) % 15 === 0 ? 1 : 0)).join(""),
+  }));
+  const status = { version: "test", http: {}, models: [{ id: "large", state: "loaded", experts: 256, experts_used: 8, layers: 61, device: {} }] };
+  const body = `data: ${JSON.stringify(status)}\n\nevent: experts\ndata: ${JSON.stringify({ models: [{ model: "large", layers }] })}\n\n`;
+  const page = await open("pebble");
+  await page.route("**/v1/moraine/events**", (route) => route.fulfill({ contentType: "text/event-stream", body }));
+  await page.goto(`${servers.pebble}#experts`);
+  await page.waitForFunction(() => /61 layers with 256 experts/.test(document.querySelector(".lead")?.textContent ?? ""));
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const work = async () => (await session.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value;
+  const before = await work(), began = Date.now();
+  await page.waitForTimeout(1500);
+  console.log(`# drawing it takes ${((100 * (await work() - before) * 1000) / (Date.now() - began)).toFixed(0)} % of a core of the browser`);
+  const box = await page.locator(".grid-canvas").boundingBox();
+  assert.ok(box.width > 700 && box.height >= 300 && box.height < 620, JSON.stringify(box));
+  await picture(page, "experts-large");
+});
+
 test("an expert tells its name, bytes and hits, by mouse and by keys", async () => {
   const page = await open("pebble", { hash: "#experts" });
   await page.waitForSelector(".legend .ram");
