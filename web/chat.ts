@@ -254,7 +254,11 @@ export class Chat {
 
     private async openSettings(): Promise<void> {
         const c = this.current;
-        const panel = settingsPanel(c, await samplingDefaults(c.model), () => this.keep(), () => this.closeSettings());
+        const defaults = await samplingDefaults(c.model);
+        if (c !== this.current) {
+            return; // another one was opened meanwhile
+        }
+        const panel = settingsPanel(c, defaults, () => this.keep(), () => this.closeSettings());
         fill(this.panel, panel);
         this.panel.hidden = false;
         panel.querySelector("textarea")?.focus();
@@ -263,6 +267,7 @@ export class Chat {
     private closeSettings(): void {
         if (!this.panel.hidden) {
             this.panel.hidden = true;
+            fill(this.panel);
             this.bar.querySelector<HTMLButtonElement>("button:last-child")?.focus();
         }
     }
