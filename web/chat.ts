@@ -52,7 +52,10 @@ export class Chat {
         } catch (e) {
             fill(this.bar, h("p", { class: "fault", role: "alert" }, `The server does not answer: ${e instanceof Error ? e.message : e}`));
         }
-        if (kept) {
+        if (this.current.leaf !== null) { // somebody was faster than all this
+            localStorage.setItem("moraine-open", this.current.id);
+            this.render();
+        } else if (kept) {
             this.open(kept);
         } else {
             this.fresh();

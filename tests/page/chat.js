@@ -1,5 +1,5 @@
 // chat.js: conversations in a real browser.
-import { answered, assert, inSlices, main, open, picture, say, test } from "./check.js";
+import { answered, assert, inSlices, main, open, picture, say, servers, test } from "./check.js";
 
 test("a conversation of two turns, with its cost", async () => {
   const page = await open("pebble");
@@ -95,6 +95,20 @@ test("a reload keeps the conversation, and search finds it", async () => {
   assert.equal(await page.locator(".conversation").count(), 1);
   await page.fill("[type=search]", "badger");
   assert.equal(await page.locator(".conversation").count(), 0);
+});
+
+test("a message that is sent before the page is ready is answered and kept", async () => {
+  const page = await open("scripted", { hash: "#profile" });
+  await page.route("**/v1/models", async (route) => {
+    await page.waitForSelector(".message.user");
+    await route.continue();
+  });
+  await page.goto("about:blank");
+  page.wrong = page.wrong.filter((line) => !line.includes("about:blank"));
+  await page.goto(servers.scripted);
+  await say(page, "hello marmot");
+  await page.waitForSelector("#model option", { state: "attached" });
+  assert.equal(await page.innerText(".message.user .said"), "hello marmot");
 });
 
 test("what was exported is imported", async () => {

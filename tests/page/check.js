@@ -15,7 +15,7 @@ const browser = await chromium.launch({ executablePath: process.env.MO_CHROMIUM,
 // A page of a server in a context of its own. What it must never do is noted: errors, and requests to others.
 export async function open(server, { hash = "", width = 1280, height = 800, dark = false, ...more } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", ...more });
-  context.setDefaultTimeout(20_000 * slow);
+  context.setDefaultTimeout(45_000 * slow);
   const page = await context.newPage();
   const wrong = [];
   page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
@@ -45,7 +45,7 @@ export async function answered(page) {
 // Runs the server in short slices until the page shows `selector`, then `look` while it stands still: nothing depends on who is
 // faster.
 export async function inSlices(server, page, selector, look) {
-  const end = Date.now() + 20_000 * slow;
+  const end = Date.now() + 45_000 * slow;
   try {
     for (;;) {
       process.kill(pids[server], "SIGSTOP");
