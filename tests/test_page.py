@@ -30,7 +30,7 @@ HOSTILE = ("<img src=x onerror=\"window.hacked=1\"> <script>window.hacked=2</scr
            "[a](javascript:alert(2)) [b](data:text/html,x) ![c](https://elsewhere.example/x.png) [d](https://elsewhere.example/)\\n\\n"
            "<svg onload=alert(3)><style>*{display:none}</style></svg> <a href=\"&#106;avascript:alert(4)\">x</a> <form action=//elsewhere.example><button>\\n\\n"
            "<div style=\"position:fixed;inset:0\" onclick=alert(5)>$\\href{javascript:alert(6)}{x}$\\n")
-LONG = "Many words" + " and more" * 100
+LONG = "Many words" + " and more" * 500
 CALL = '<think>\\nlook\\n</think>\\n\\n<tool_call>\\n{"name": "get_weather", "arguments": {"city": "Bern"}}\\n</tool_call>'
 
 

@@ -42,21 +42,30 @@ export async function answered(page) {
   return page.innerText(".message.assistant:last-child .prose");
 }
 
-// Runs the server in short slices until the page shows `selector`, then `look` while it stands still: nothing depends on who is
-// faster.
-export async function inSlices(server, page, selector, look) {
+// Runs the server in short slices until `seen` holds, so that the page can keep up with it whatever else runs here.
+export async function inSlices(server, page, seen) {
   const end = Date.now() + 45_000 * slow;
   try {
     for (;;) {
       process.kill(pids[server], "SIGSTOP");
       await page.waitForTimeout(60);
-      if (await page.$(selector)) {
-        return await look();
+      if (await seen()) {
+        return;
       }
-      assert.ok(Date.now() < end, `${selector} did not come`);
+      assert.ok(Date.now() < end, "it did not come");
       process.kill(pids[server], "SIGCONT");
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
+  } finally {
+    process.kill(pids[server], "SIGCONT");
+  }
+}
+
+// Holds the server while `look` happens.
+export async function halted(server, look) {
+  process.kill(pids[server], "SIGSTOP");
+  try {
+    return await look();
   } finally {
     process.kill(pids[server], "SIGCONT");
   }
