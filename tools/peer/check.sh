@@ -41,4 +41,8 @@ check gemma-3-4b 6
 check glm-4-9b 2
 check granite-3.3-8b 2
 check ernie-4.5-0.3b 4
+check lfm2-8b-a1b 4
+check lfm2-1.2b 4
+check jamba-mini 5
+check granite-4.0-h-tiny 6
 check smollm2-135m 30
