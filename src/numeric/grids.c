@@ -42,6 +42,33 @@ const uint32_t mo_grid_iq3s[512] = {
 };
 #undef X
 
+#ifdef __aarch64__
+#define TWO_BITS_MINUS(c, j) AT(256 - (TWO_BITS(c, j) >> 8 * (j)), j)
+#define EVEN_MINUS(c, j)     AT(256 - (EVEN(c, j) >> 8 * (j)), j)
+#define ODD_MINUS(c, j)      AT(256 - (ODD(c, j) >> 8 * (j)), j)
+
+#define X(c) {EIGHT(TWO_BITS, c), EIGHT(TWO_BITS_MINUS, c)},
+const uint64_t mo_grid_iq2xxs_both[256][2] = {
+#include "numeric/grids/iq2xxs.inc"
+};
+const uint64_t mo_grid_iq2s_both[1024][2] = {
+#include "numeric/grids/iq2s.inc"
+};
+#undef X
+
+#define X(c) FOUR(EVEN, c) | FOUR(EVEN_MINUS, c) << 32,
+const uint64_t mo_grid_iq3xxs_both[256] = {
+#include "numeric/grids/iq3xxs.inc"
+};
+#undef X
+
+#define X(c) FOUR(ODD, c) | FOUR(ODD_MINUS, c) << 32,
+const uint64_t mo_grid_iq3s_both[512] = {
+#include "numeric/grids/iq3s.inc"
+};
+#undef X
+#endif
+
 /* A set bit gives -1. */
 #define SIGN(b, j)    AT(1 - 2 * ((b) >> (j)&1), j)
 #define PARITY(b)     (((b) ^ (b) >> 1 ^ (b) >> 2 ^ (b) >> 3 ^ (b) >> 4 ^ (b) >> 5 ^ (b) >> 6) & 1)

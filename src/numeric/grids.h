@@ -13,6 +13,12 @@ extern const uint64_t mo_grid_iq2s[1024];
 extern const uint32_t mo_grid_iq3xxs[256]; /* 2, 6, 10, 14, 18, 22, 26, 31: half of the grid's 4 to 62 */
 extern const uint32_t mo_grid_iq3s[512];   /* 1, 3, 5, ..., 15 */
 
+#ifdef __aarch64__
+/* The same with the negative values after each entry's, for table lookups that choose between them. */
+extern const uint64_t mo_grid_iq2xxs_both[256][2], mo_grid_iq2s_both[1024][2];
+extern const uint64_t mo_grid_iq3xxs_both[256], mo_grid_iq3s_both[512];
+#endif
+
 /* The signs of eight values as 1 and -1: by the byte that has a bit for each, and by the seven bits of formats whose
  * eighth makes their number even. */
 extern const uint64_t mo_signs_of_byte[256];

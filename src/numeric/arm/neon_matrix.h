@@ -56,6 +56,19 @@ typedef struct mo_quad {
 
 /* --- the panel --------------------------------------------------------------------------------------- */
 
+/* As mo_codes_of(), with what the vector's fold adds later. */
+MO_INLINE void mo_panel_codes_of(mo_type type, mo_layout layout, const mo_four *f, int n, int s, int i,
+                                 int8x16_t out[4])
+{
+    mo_codes_of(type, layout, f, n, s, i, out);
+    if (type == MO_IQ1_S) {
+        MO_UNROLL
+        for (int b = 0; b < 4; b++) {
+            out[b] = vaddq_s8(out[b], mo_small_eighth(f->row[i], 4 * n + b));
+        }
+    }
+}
+
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 
 /* Codes of a block: columns 8c .. 8c+7 of rows 2i and 2i+1 are vector 4c + i. */
@@ -68,8 +81,8 @@ MO_INLINE void mo_panel_codes(mo_type type, mo_layout layout, const mo_four *f, 
         MO_UNROLL
         for (int i = 0; i < 4; i += 2) {
             int8x16_t a[4], b[4];
-            mo_codes_of(type, layout, f, n, s, i, a);
-            mo_codes_of(type, layout, f, n, s, i + 1, b);
+            mo_panel_codes_of(type, layout, f, n, s, i, a);
+            mo_panel_codes_of(type, layout, f, n, s, i + 1, b);
             MO_UNROLL
             for (int k = 0; k < shape.outs; k++) {
                 const mo_place at = mo_place_of(type, layout, s, k, i);
@@ -110,7 +123,7 @@ MO_INLINE void mo_panel_codes(mo_type type, mo_layout layout, const mo_four *f, 
         int8x16_t code[4][4];
         MO_UNROLL
         for (int i = 0; i < 4; i++) {
-            mo_codes_of(type, layout, f, n, s, i, code[i]);
+            mo_panel_codes_of(type, layout, f, n, s, i, code[i]);
         }
         MO_UNROLL
         for (int k = 0; k < shape.outs; k++) {

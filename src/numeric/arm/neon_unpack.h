@@ -28,7 +28,18 @@ MO_INLINE mo_cut mo_cut_of(mo_type type)
     case MO_Q4_K: return (mo_cut){2, 2, 2, 0};
     case MO_Q5_K: return (mo_cut){2, 2, 2, 16};
     case MO_Q6_K: return (mo_cut){4, 2, 4, -32};
-    default: return mo_format_by_row(type) ? (mo_cut){1, 2, 1, 0} : (mo_cut){1, 1, 2, 0};
+    case MO_IQ1_S:
+    case MO_IQ1_M:
+    case MO_IQ2_XXS:
+    case MO_IQ2_XS:
+    case MO_IQ2_S:
+    case MO_IQ3_XXS:
+    case MO_IQ3_S: return (mo_cut){4, 2, 4, 0};
+    case MO_TQ2_0: return (mo_cut){4, 2, 4, -1};
+    case MO_TQ1_0:
+    case MO_Q2_0: return (mo_cut){1, 2, 1, -1};
+    case MO_Q1_0: return (mo_cut){1, 2, 1, 0};
+    default: return (mo_cut){1, 1, 2, 0};
     }
 }
 
@@ -204,7 +215,8 @@ MO_INLINE void mo_codes_of(mo_type type, mo_layout layout, const mo_four *f, int
         out[1] = layout == MO_GROUPED ? v[1] : vreinterpretq_s8_s64(vzip2q_s64(low, high));
         break;
     }
-    default: out[0] = mo_small_codes(type, f->row[i], n, s); break;
+    case MO_TQ2_0: mo_codes_q2_k(CHUNK(32 * n + 16 * s), out); break;
+    default: mo_small_codes(type, f->row[i], n, s, out); break;
     }
 #undef CHUNK
 }
