@@ -426,6 +426,15 @@ static void test_bench(void **state)
     expect_failure("bench " TINY " --parallel 257", 2, "--parallel");
     expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");
     expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "nothing to measure");
+    assert_int_equal(run("bench " TINY " --depth 40 --prefill 16 --decode 4 --rounds 2 --json"), 0);
+    root = parse_output();
+    assert_int_equal(json_integer_value(json_object_get(root, "depth")), 40);
+    assert_true(json_real_value(json_object_get(root, "prefill_tps")) > 0.0);
+    assert_true(json_real_value(json_object_get(root, "decode_tps")) > 0.0);
+    json_decref(root);
+    expect_failure("bench " TINY " --depth 40 --prefill 16 --ctx 48", 2, "--ctx 48");
+    expect_failure("bench " TINY " --depth 40 --prefill 0 --decode 0", 2, "nothing to measure");
+    expect_failure("bench " TINY " --depth 40 --parallel 2", 2, "--depth");
     expect_failure("bench --synthetic nothing", 2, "nothing");
 }
 

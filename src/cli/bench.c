@@ -27,6 +27,7 @@
 
 typedef struct speeds {
     int64_t prefill, decode; /* tokens */
+    int64_t depth;           /* positions before them */
     int64_t rounds;
     double prefill_tps, decode_tps; /* medians */
     double prefill_best, decode_best;
@@ -97,17 +98,23 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     return n > 0;
 }
 
-/* From an empty context: `count` tokens in one feed, or one by one. Tokens per second; 0 after a failure. */
-static double measure(mo_session *session, const int32_t *tokens, int64_t count, bool one_by_one)
+/* After `depth` positions, whose time does not count: `count` tokens in one feed, or one by one. Tokens per second; 0 after a
+ * failure. */
+static double measure(mo_session *session, const int32_t *tokens, int64_t depth, int64_t count,
+                      bool one_by_one)
 {
     mo_error err;
-    const int32_t other = tokens[0] ? 0 : 1;
-    mo_status status =
-        cli_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = &other, .count = 1}, &err);
+    const int32_t other = tokens[0] ? 0 : 1; /* forgets what the session held */
+    mo_status status = cli_feed(&(mo_feed){.size = sizeof(mo_feed),
+                                           .session = session,
+                                           .tokens = depth ? tokens : &other,
+                                           .count = depth ? depth : 1},
+                                &err);
     const double start = now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
         status = cli_feed(
-            &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err);
+            &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = depth + n},
+            &err);
     }
     if (status != MO_OK && !cli_interrupted()) {
         cli_say_error("bench", &err);
@@ -132,8 +139,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     }
     mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
-        prefill[r] = s->prefill ? measure(session, tokens, s->prefill, false) : 0.0;
-        decode[r] = s->decode ? measure(session, tokens, s->decode, true) : 0.0;
+        prefill[r] = s->prefill ? measure(session, tokens, s->depth, s->prefill, false) : 0.0;
+        decode[r] = s->decode ? measure(session, tokens, s->depth, s->decode, true) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
         cli_learning_done("bench", model);
         if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
@@ -176,16 +183,16 @@ static uint64_t weight_bytes(const mo_model_info *i)
 static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
-    return cli_json_print(
-        json_pack("{s:s,s:s,s:i,s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "model",
-                  i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random",
-                  "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode, "prefill_tps",
-                  s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
-                  "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
-                  (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token,
-                  "weight_bytes", (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes,
-                  "work_bytes", (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device",
-                  cli_device_json(&s->device), "lanes", cli_lanes_json(&s->lanes)));
+    return cli_json_print(json_pack(
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "model", i->path,
+        "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "depth",
+        (json_int_t)s->depth, "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode,
+        "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
+        "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
+        (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
+        (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
+        (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device),
+        "lanes", cli_lanes_json(&s->lanes)));
 }
 
 static void print_table(const speeds *s)
@@ -196,6 +203,9 @@ static void print_table(const speeds *s)
     const bool whole = s->read_gbps > 0.0;
     printf("%s, %d layers, %s, %d threads, %s tokens, median (best) of %" PRId64 "\n", i->path, i->layers,
            i->isa, i->threads, s->text ? "text" : "random", s->rounds);
+    if (s->depth) {
+        printf("depth   %6" PRId64 "   positions before each\n", s->depth);
+    }
     if (s->prefill) {
         printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
     }
@@ -267,7 +277,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     mo_error err;
     mo_session *session = NULL;
     int code = CLI_FAILED;
-    const int64_t longest = s->prefill > s->decode ? s->prefill : s->decode;
+    const int64_t longest = s->depth + (s->prefill > s->decode ? s->prefill : s->decode);
     cli_loading settings = *l;
     if (!cli_loading_kv("bench", l, &kv)) {
         return CLI_USAGE;
@@ -395,10 +405,11 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
 /* Is there something to measure, and does it fit? False after saying what is wrong. */
 static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
 {
-    const int64_t longest = parallel                 ? s->prefill + s->decode
-                            : s->prefill > s->decode ? s->prefill
-                                                     : s->decode;
-    if (longest == 0) {
+    const int64_t measured = parallel                 ? s->prefill + s->decode
+                             : s->prefill > s->decode ? s->prefill
+                                                      : s->decode,
+                  longest = s->depth + measured;
+    if (measured == 0) {
         fprintf(stderr,
                 "moraine bench: with --prefill 0 and --decode 0 there is nothing to measure; give one "
                 "of them more tokens\n");
@@ -430,8 +441,9 @@ int cli_bench(int argc, char **argv)
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
     const cli_option options[] = {
         {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
-        {"decode", 0, CLI_INTEGER, "N", "tokens one by one from an empty context; 0: none (64)", &s.decode, 0,
-         1000000},
+        {"decode", 0, CLI_INTEGER, "N", "tokens one by one; 0: none (64)", &s.decode, 0, 1000000},
+        {"depth", 0, CLI_INTEGER, "N",
+         "positions that are there before each of them, whose time does not count (0)", &s.depth, 0, 1000000},
         {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
         {"parallel", 0, CLI_INTEGER, "N",
          "decode so many sequences side by side, each behind a prompt of its own", &parallel, 1,
@@ -461,6 +473,7 @@ int cli_bench(int argc, char **argv)
             "memory's rate that is." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine bench model.gguf\n"
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
+                    "  moraine bench model.gguf --depth 8192 --prefill 2048\n"
                     "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
                     "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
@@ -482,6 +495,11 @@ int cli_bench(int argc, char **argv)
     if (svg && (parallel || server.url)) {
         fprintf(stderr,
                 "moraine bench: --svg draws the speeds of one sequence; leave out --parallel and --server\n");
+        return CLI_USAGE;
+    }
+    if (s.depth && (parallel || server.url)) {
+        fprintf(stderr, "moraine bench: --depth is measured with one sequence; leave out --parallel and "
+                        "--server\n");
         return CLI_USAGE;
     }
     if (!cli_check_writable("bench", "--svg", svg)) {
