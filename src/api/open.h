@@ -37,8 +37,8 @@ typedef struct mo_open_options {
 typedef struct mo_opened {
     mo_placed placed;
     mo_checkpoint *model;
-    mo_tiers *tiers;            /* NULL: nothing is left on disk */
-    int64_t held, device_held;  /* what other models find taken, in RAM and on the device */
+    mo_tiers *tiers;           /* NULL: nothing is left on disk */
+    int64_t held, device_held; /* what other models find taken, in RAM and on the device */
     /* As probed; 0: nobody has measured. RAM: as products read it. */
     double probed_disk_bytes_s, probed_ram_bytes_s;
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */
