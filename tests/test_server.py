@@ -176,6 +176,9 @@ def options_come_from_the_environment():
         assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
     with Server("--ctx", "512", "-m", PEBBLE, "--no-webui", "--jinja") as s:
         assert "parallel=4 ctx=512 ctx_size=2048" in s.log(), s.log()
+        status, body, _ = s.ask("GET", "/", headers={"Accept": "text/html"})
+        assert status == 200 and "Ollama is running" in body, body
+        s.get("/page/index.html", status=404)
 
 
 # ---- Status

@@ -200,7 +200,7 @@ static int server_table(serve_settings *s, cli_option *out)
         {"slot-save-path", 0, CLI_TEXT, "DIR",
          "where clients may save and restore slots by name (they may not)", &s->slot_path, 0, 0},
         {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
-        {"no-ui", 0, CLI_FLAG, NULL, "no page is served anyway; also --no-webui", &s->no_ui, 0, 0},
+        {"no-ui", 0, CLI_FLAG, NULL, "serve no page at /, only programs; also --no-webui", &s->no_ui, 0, 0},
     };
     memcpy(out, table, sizeof table);
     return sizeof table / sizeof *table;
@@ -383,6 +383,7 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         .silent_s = (int)s->timeout_s,
         .log_requests = s->log_requests,
         .no_slots = s->no_slots,
+        .no_page = s->no_ui,
         .no_metrics = s->no_metrics,
         .slot_directory = s->slot_path,
         .response_directory = common->cache_dir,

@@ -88,8 +88,7 @@ static void root(srv_server *server, srv_request *q)
 {
     static const char text[] = "Ollama is running";
     const srv_page_file *page = find("index.html");
-    (void)server;
-    if (!lists(srv_request_header(q, "Accept"), "text/html")) {
+    if (server->no_page || !lists(srv_request_header(q, "Accept"), "text/html")) {
         srv_reply_header(q, "Vary", "Accept");
         srv_reply(q, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
         srv_request_end(q);
@@ -103,8 +102,7 @@ static void root(srv_server *server, srv_request *q)
 static void part(srv_server *server, srv_request *q)
 {
     const char *name = srv_request_part(q, 0);
-    const srv_page_file *file = find(name);
-    (void)server;
+    const srv_page_file *file = server->no_page ? NULL : find(name);
     if (!file) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "there is no such part of the page");
     } else if (strcmp(name, "index.html") == 0) {

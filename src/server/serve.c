@@ -141,6 +141,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     s->server.begun_ns = now_ns();
     pthread_mutex_init(&s->server.scraping, NULL);
     s->server.no_slots = options->no_slots;
+    s->server.no_page = options->no_page;
     s->server.no_metrics = options->no_metrics;
     s->server.slot_directory = options->slot_directory;
     /* No thread but the one in srv_serving_run() is to get these. */

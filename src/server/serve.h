@@ -21,6 +21,7 @@ typedef struct srv_server_options {
     bool log_requests;
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
     bool no_slots, no_metrics;  /* those endpoints are switched off */
+    bool no_page;               /* nor is there a page for browsers */
     const char *slot_directory; /* slots are saved there; NULL: they cannot be */
     const char
         *response_directory; /* answers of the responses API are kept there too; NULL: in memory alone */
