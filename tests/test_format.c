@@ -13,6 +13,7 @@
 #include "numeric/half.h"
 #include "numeric/quantize/quantize.h"
 #include "numeric/weights.h"
+#include "random.h"
 
 enum { ROWS = 16, COLS = 512, TYPES = 16, SMALL_TYPES = 11 };
 
@@ -20,8 +21,10 @@ typedef struct stored {
     char name[16];
     uint32_t type;
     long block_values, block_bytes;
-    long raw, raw_bytes, f32, f32_bytes;
-    long random_raw, random_raw_bytes, random_f32, random_f32_bytes;
+    /* Where blocks are in the file, how many values they have, and the fingerprint of these as floats. */
+    long raw, raw_bytes, values;
+    long random_raw, random_raw_bytes, random_values;
+    unsigned long long expected, random_expected;
 } stored;
 
 static uint8_t *bin;
@@ -57,11 +60,10 @@ static int load_index(const char *path, stored *out, int limit)
     while (index && fgets(line, sizeof line, index) && count < limit) {
         stored *t = &out[count];
         count += sscanf(line,
-                        "type %15s %u %ld %ld raw %ld %ld f32 %ld %ld random_raw %ld %ld "
-                        "random_f32 %ld %ld",
-                        t->name, &t->type, &t->block_values, &t->block_bytes, &t->raw, &t->raw_bytes, &t->f32,
-                        &t->f32_bytes, &t->random_raw, &t->random_raw_bytes, &t->random_f32,
-                        &t->random_f32_bytes) == 12;
+                        "type %15s %u %ld %ld raw %ld %ld values %ld %llx random_raw %ld %ld values %ld %llx",
+                        t->name, &t->type, &t->block_values, &t->block_bytes, &t->raw, &t->raw_bytes,
+                        &t->values, &t->expected, &t->random_raw, &t->random_raw_bytes, &t->random_values,
+                        &t->random_expected) == 12;
     }
     if (index) {
         fclose(index);
@@ -130,20 +132,23 @@ static void sizes_are_those_of_the_file(void **state)
 
 /* ---- Decoding --------------------------------------------------------------------------------- */
 
+static void check_blocks(mo_type type, const uint8_t *raw, long values, unsigned long long expected,
+                         const char *what)
+{
+    float *out = malloc(sizeof *out * (size_t)values);
+    mo_row_dequantize(type, raw, values, out);
+    if (fingerprint(out, sizeof *out * (size_t)values) != expected) {
+        fail_msg("%s: %s blocks decode differently", mo_format_of(type)->name, what);
+    }
+    free(out);
+}
+
 static void check_values(const uint8_t *data, const stored *list, int count)
 {
     for (int i = 0; i < count; i++) {
         const stored *t = &list[i];
-        float *out = malloc((size_t)t->f32_bytes);
-        mo_row_dequantize((mo_type)t->type, data + t->raw, t->f32_bytes / 4, out);
-        if (memcmp(out, data + t->f32, (size_t)t->f32_bytes) != 0) {
-            fail_msg("%s: quantized blocks decode differently", t->name);
-        }
-        mo_row_dequantize((mo_type)t->type, data + t->random_raw, t->random_f32_bytes / 4, out);
-        if (memcmp(out, data + t->random_f32, (size_t)t->random_f32_bytes) != 0) {
-            fail_msg("%s: random blocks decode differently", t->name);
-        }
-        free(out);
+        check_blocks((mo_type)t->type, data + t->raw, t->values, t->expected, "quantized");
+        check_blocks((mo_type)t->type, data + t->random_raw, t->random_values, t->random_expected, "random");
     }
 }
 
@@ -328,8 +333,9 @@ static void encodes_as_well_as_the_reference(void **state)
             assert_int_equal(mo_row_quantize((mo_type)t->type, source_row(r), COLS, row, NULL), MO_OK);
             mo_row_dequantize((mo_type)t->type, row, COLS, out);
             ours += squared_distance(out, source_row(r), COLS);
-            theirs += squared_distance((const float *)(const void *)(bin + t->f32) + (size_t)r * COLS,
-                                       source_row(r), COLS);
+            mo_row_dequantize((mo_type)t->type, bin + t->raw + (size_t)r * (size_t)(t->raw_bytes / ROWS),
+                              COLS, out);
+            theirs += squared_distance(out, source_row(r), COLS);
         }
         print_message("%-7s error %.6f of the values' size, reference %.6f\n", t->name, sqrt(ours / size),
                       sqrt(theirs / size));
