@@ -266,6 +266,7 @@ static void together(void **state)
 static void refuse_other_numerics(const uint8_t *good, size_t size)
 {
     enum { DIGITS_AT = 6, NUMERICS_AT = 8 };
+    assert_true(size > NUMERICS_AT);
     for (int older = 0; older < 2; older++) {
         uint8_t *bytes = malloc(size);
         mo_snapshot *none = NULL;
