@@ -266,9 +266,8 @@ static void together(void **state)
 static void refuse_other_numerics(const uint8_t *good, size_t size)
 {
     enum { DIGITS_AT = 6, NUMERICS_AT = 8 };
-    assert_true(size > NUMERICS_AT);
     for (int older = 0; older < 2; older++) {
-        uint8_t *bytes = malloc(size);
+        uint8_t *bytes = malloc(size + 1);
         mo_snapshot *none = NULL;
         mo_error err = {.detail = ""};
         memcpy(bytes, good, size);
