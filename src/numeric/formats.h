@@ -123,8 +123,8 @@ MO_CONSTANT int mo_format_bytes(int type)
         return bytes;
 #define MO_BYTES_OF_FLOAT(name, number, bytes)            MO_CASE_BYTES(name, bytes)
 #define MO_BYTES_OF_BLOCK(name, number, log2, bytes, ...) MO_CASE_BYTES(name, bytes)
-        MO_FLOAT_FORMATS(MO_BYTES_OF_FLOAT) /* NOLINT(bugprone-branch-clone): a table */
-        MO_QUANTIZED_FORMATS(MO_BYTES_OF_BLOCK)
+        MO_FLOAT_FORMATS(MO_BYTES_OF_FLOAT)     /* NOLINT(bugprone-branch-clone): a table */
+        MO_QUANTIZED_FORMATS(MO_BYTES_OF_BLOCK) /* NOLINT(bugprone-branch-clone): a table */
 #undef MO_CASE_BYTES
 #undef MO_BYTES_OF_FLOAT
 #undef MO_BYTES_OF_BLOCK

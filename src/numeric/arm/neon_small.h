@@ -25,7 +25,7 @@ MO_INLINE bool mo_small_has_grid(mo_type type)
 MO_INLINE uint64x2_t mo_small_eight(const uint64_t *table, uint64_t index)
 {
     uint64x2_t v;
-    __asm__("ldr %d0, [%1, %2, lsl #3]" : "=w"(v) : "r"(table), "r"(index), "m"(*(const uint64_t(*)[])table));
+    __asm__("ldr %d0, [%1, %2, lsl #3]" : "=w"(v) : "r"(table), "r"(index), "m"(*table));
     return v;
 }
 
@@ -39,7 +39,7 @@ MO_INLINE uint8x16_t mo_small_of_entries(const uint64_t (*table)[2], uint64_t fi
             "ldr q31, [%1, %3, lsl #4]\n\t"
             "tbl %0.16b, {v30.16b, v31.16b}, %4.16b"
             : "=w"(v)
-            : "r"(table), "r"(first), "r"(second), "w"(places), "m"(*(const uint64_t(*)[][2])table)
+            : "r"(table), "r"(first), "r"(second), "w"(places), "m"(**table)
             : "v30", "v31");
     return v;
 }
