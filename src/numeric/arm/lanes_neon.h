@@ -41,13 +41,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
         p[i] = t[i];
     }
 }
-static inline vf vf_load_i8(const int8_t *p)
-{
-    uint32_t four;
-    __builtin_memcpy(&four, p, sizeof four);
-    const int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(four));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
-}
 
 static inline vf vf_set(float x)
 {
@@ -146,13 +139,6 @@ static inline vi vi_from_exponent(vi a) /* arithmetic shift right by 23 */
 static inline vf vf_of_int(vi a)
 {
     return vcvtq_f32_s32(a);
-}
-
-#define LANES_DOT_FLIP 0u
-#define LANES_DOT_BIAS 0
-static inline vi vi_dot4(vi acc, vi key, int32_t query)
-{
-    return vdotq_s32(acc, vreinterpretq_s8_s32(key), vreinterpretq_s8_s32(vdupq_n_s32(query)));
 }
 
 static inline void vf_unzip(vf x, vf y, vf *a, vf *b)

@@ -36,10 +36,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
 {
     _mm256_maskstore_ps(p, vm_first(n), a);
 }
-static inline vf vf_load_i8(const int8_t *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
 
 static inline vf vf_set(float x)
 {
@@ -146,14 +142,6 @@ static inline vf vf_of_int(vi a)
 }
 
 /* |key| * (query with key's sign): codes are at most 127, so the sums of two products fit 16 bits. */
-#define LANES_DOT_FLIP 0u
-#define LANES_DOT_BIAS 0
-static inline vi vi_dot4(vi acc, vi key, int32_t query)
-{
-    const vi pairs =
-        _mm256_maddubs_epi16(_mm256_sign_epi8(key, key), _mm256_sign_epi8(_mm256_set1_epi32(query), key));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
 
 /* (a0 b0 a1 b1 ...) <-> a, b */
 static inline void vf_unzip(vf x, vf y, vf *a, vf *b)

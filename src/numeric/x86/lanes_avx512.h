@@ -43,10 +43,6 @@ static inline void vf_store_part(float *p, vf a, int64_t n)
 {
     _mm512_mask_storeu_ps(p, vm_first(n), a);
 }
-static inline vf vf_load_i8(const int8_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
-}
 
 static inline vf vf_set(float x)
 {
@@ -149,15 +145,6 @@ static inline vi vi_from_exponent(vi a) /* arithmetic shift right by 23 */
 static inline vf vf_of_int(vi a)
 {
     return _mm512_cvtepi32_ps(a);
-}
-
-/* Dot products of four signed bytes per lane, added to acc. Keys come as key ^ LANES_DOT_FLIP, and the
- * caller starts acc at -LANES_DOT_BIAS * (sum of the query's codes). */
-#define LANES_DOT_FLIP 0x80808080u
-#define LANES_DOT_BIAS 128
-static inline vi vi_dot4(vi acc, vi key, int32_t query)
-{
-    return _mm512_dpbusd_epi32(acc, key, _mm512_set1_epi32(query));
 }
 
 /* (a0 b0 a1 b1 ...) <-> a, b */
