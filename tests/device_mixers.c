@@ -460,7 +460,7 @@ static mo_kv_shape latent_layout(mo_kv_type kv, const latent_shape *h)
 static void make_latent_caches(box *b, step *s, mo_kv_shape layout)
 {
     const int64_t bytes = mo_kv_block_bytes(layout);
-    const bool codes = layout.type == MO_KV_I16;
+    const bool codes = mo_kv_coded(layout.type);
     for (int i = 0; i < s->slices; i++) {
         const int64_t length = mo_kv_table_length(s->position[i] + s->count[i] + 3, 0, s->count[i]);
         uint8_t *memory = box_alloc(b, length * bytes), row[2 * LONGEST + 4 * LONGEST];
@@ -476,7 +476,7 @@ static void make_latent_caches(box *b, step *s, mo_kv_shape layout)
                                          codes ? layout.tail : layout.k_len, row));
                 put_vector(&part, u, false, row);
                 if (codes) {
-                    assert_true(write_vector(MO_KV_I16, x, layout.v_len, row));
+                    assert_true(write_vector((mo_kv_type)layout.type, x, layout.v_len, row));
                     put_vector(&part, u, true, row);
                 }
             }
@@ -535,7 +535,7 @@ static void reference_latent_attend(box *b, const mo_op *op)
         for (int64_t head = 0; head < o->heads; head++) {
             const int64_t row = head * o->between + t;
             const float *q = (const float *)box_at(b, o->q) + row * o->k_len;
-            (o->kv == MO_KV_I16 ? attend_codes : attend_query)(o, &kv, q, NULL, 0, place->position,
+            (mo_kv_coded(o->kv) ? attend_codes : attend_query)(o, &kv, q, NULL, 0, place->position,
                                                                mixed.x + row * o->v_len);
             box_quantize(&mixed, row);
         }
@@ -604,12 +604,12 @@ static void reference_latent(box *b, const mo_op *op)
         K.rope(key + o->v_len, c, s, o->n_rot, false);
         uint8_t *block = block_at(b, state_at(b, place), place->position), row[6 * LONGEST];
         const mo_kv_head kv = mo_kv_head_of(layout, 0, &block, 1);
-        const bool codes = o->kv == MO_KV_I16;
+        const bool codes = mo_kv_coded(o->kv);
         assert_true(write_vector((mo_kv_type)o->kv, codes ? key + o->v_len : key,
                                  codes ? o->n_rot : layout.k_len, row));
         put_vector(&kv, place->position % MO_KV_BLOCK, false, row);
         if (codes) {
-            assert_true(write_vector(MO_KV_I16, key, o->v_len, row));
+            assert_true(write_vector((mo_kv_type)o->kv, key, o->v_len, row));
             put_vector(&kv, place->position % MO_KV_BLOCK, true, row);
         }
     }
