@@ -931,7 +931,8 @@ static void one_of_two_fails_late(void **state)
     for (int m = 0; m < model_count; m++) {
         mo_model *model = open_model(models[m].path, &(setting){.batch = 16});
         mo_session *session = open_session(model, MO_KV_I16);
-        const bool wanted = session->state.recurrent;
+        /* An embedding that is the output too stays in RAM; damaged, it would fail both sessions. */
+        const bool wanted = session->state.recurrent && model->engine->tiers;
         const int32_t bad = wanted ? damage_token(model, &models[m], path) : 0;
         mo_session_close(session);
         mo_model_close(model);
