@@ -83,15 +83,21 @@ static void reply_bytes(srv_request *q, const char *type, const unsigned char *d
     srv_request_end(q);
 }
 
+static void plain_root(srv_server *server, srv_request *q)
+{
+    static const char text[] = "Ollama is running";
+    (void)server;
+    srv_reply_header(q, "Vary", "Accept");
+    srv_reply(q, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+    srv_request_end(q);
+}
+
 /* Browsers say that they want a page. Others ask to learn whether Ollama is there, and this is how it answers. */
 static void root(srv_server *server, srv_request *q)
 {
-    static const char text[] = "Ollama is running";
     const srv_page_file *page = find("index.html");
-    if (server->no_page || !lists(srv_request_header(q, "Accept"), "text/html")) {
-        srv_reply_header(q, "Vary", "Accept");
-        srv_reply(q, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
-        srv_request_end(q);
+    if (!lists(srv_request_header(q, "Accept"), "text/html")) {
+        plain_root(server, q);
     } else if (page) {
         reply_bytes(q, media_type(page->name), page->data, (size_t)(page->end - page->data));
     } else {
@@ -102,7 +108,8 @@ static void root(srv_server *server, srv_request *q)
 static void part(srv_server *server, srv_request *q)
 {
     const char *name = srv_request_part(q, 0);
-    const srv_page_file *file = server->no_page ? NULL : find(name);
+    const srv_page_file *file = find(name);
+    (void)server;
     if (!file) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "there is no such part of the page");
     } else if (strcmp(name, "index.html") == 0) {
@@ -119,5 +126,10 @@ static void part(srv_server *server, srv_request *q)
 const srv_route srv_page_routes[] = {
     {"GET", "/", root, SRV_QUICK | SRV_PUBLIC},
     {"GET", "/page/{}", part, SRV_QUICK | SRV_PUBLIC},
+    {NULL, NULL, NULL, 0},
+};
+
+const srv_route srv_no_page_routes[] = {
+    {"GET", "/", plain_root, SRV_QUICK | SRV_PUBLIC},
     {NULL, NULL, NULL, 0},
 };

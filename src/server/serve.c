@@ -34,11 +34,13 @@ struct srv_serving {
     bool blocked;
 };
 
-static const srv_route *const tables[] = {srv_health_routes,        srv_slot_routes,      srv_status_routes,
-                                          srv_ollama_status_routes, srv_moraine_routes,   srv_plan_routes,
-                                          srv_session_routes,       srv_moe_routes,       srv_openai_routes,
-                                          srv_response_routes,      srv_anthropic_routes, srv_ollama_routes,
-                                          srv_llama_routes,         srv_page_routes,      NULL};
+#define ROUTES                                                                                               \
+    srv_health_routes, srv_slot_routes, srv_status_routes, srv_ollama_status_routes, srv_moraine_routes,     \
+        srv_plan_routes, srv_session_routes, srv_moe_routes, srv_openai_routes, srv_response_routes,         \
+        srv_anthropic_routes, srv_ollama_routes, srv_llama_routes
+
+static const srv_route *const tables[] = {ROUTES, srv_page_routes, NULL};
+static const srv_route *const tables_without_page[] = {ROUTES, srv_no_page_routes, NULL};
 
 static int64_t now_ns(void)
 {
@@ -109,7 +111,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
                 "addresses and asks for no key");
     }
     const srv_http_options o = {
-        .tables = tables,
+        .tables = s->o.no_page ? tables_without_page : tables,
         .server = &s->server,
         .keys = s->keys,
         .origins = {.allowed = s->o.origins, .hosts = s->o.hosts, .loopback = loopback},
@@ -141,7 +143,6 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     s->server.begun_ns = now_ns();
     pthread_mutex_init(&s->server.scraping, NULL);
     s->server.no_slots = options->no_slots;
-    s->server.no_page = options->no_page;
     s->server.no_metrics = options->no_metrics;
     s->server.slot_directory = options->slot_directory;
     /* No thread but the one in srv_serving_run() is to get these. */

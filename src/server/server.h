@@ -25,7 +25,6 @@ struct srv_server {
     srv_traces *traces;
     srv_response_store *responses; /* NULL: none are kept */
     bool no_slots, no_metrics;     /* those endpoints are switched off */
-    bool no_page;                  /* nor is there a page for browsers */
     const char *slot_directory;    /* slots are saved there; NULL: they cannot be */
     int64_t begun_ns;
     pthread_mutex_t scraping;           /* of `scraped` */

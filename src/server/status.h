@@ -6,6 +6,7 @@
 
 extern const srv_route srv_health_routes[];        /* health.c: /health */
 extern const srv_route srv_page_routes[];          /* page.c: /, /page/... */
+extern const srv_route srv_no_page_routes[];       /* page.c: / without a page */
 extern const srv_route srv_status_routes[];        /* status.c: models, props, metrics */
 extern const srv_route srv_slot_routes[];          /* slots.c: /slots */
 extern const srv_route srv_ollama_status_routes[]; /* ollama_status.c: version, tags, ps, show */
