@@ -314,6 +314,9 @@ static int converse(dialog *chat, const char *history)
         fprintf(stderr, "moraine chat: out of memory\n");
         return CLI_FAILED;
     }
+    /* At a terminal Ctrl-C never ends the conversation, however often it comes and whatever runs at that moment. */
+    void (*const next)(void) = isatty(STDIN_FILENO) ? cli_interrupt_catch : cli_interrupt_release;
+    next();
     while (!chat->leave && !chat->failed) {
         bool literal;
         const char *text = cli_input_read(input, &literal);
@@ -327,7 +330,7 @@ static int converse(dialog *chat, const char *history)
             chat->pending = NULL;
             ask(chat, text);
         }
-        cli_interrupt_release();
+        next();
     }
     if (isatty(STDIN_FILENO)) {
         printf("\n");

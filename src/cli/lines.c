@@ -199,6 +199,9 @@ cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
     struct sigaction mine = {.sa_handler = on_signal}, before[SIGNALS]; /* no SA_RESTART: reading ends */
     l->prompt = prompt;
     caught = 0;
+    if (l->edit) { /* a Ctrl-C between two lines had nothing to end */
+        cli_interrupt_forget();
+    }
     for (int i = 0; i < SIGNALS; i++) {
         if (sigaction(signals[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) {
             sigaction(signals[i], &mine, NULL);
