@@ -127,12 +127,46 @@ static void long_contexts_have_factors_of_their_own(void **state)
     unlink(path);
 }
 
+/* A tensor gets another name of the same length. */
+static void rename_tensor(const char *path, const char *from, const char *to)
+{
+    FILE *f = fopen(path, "r+b");
+    char head[1 << 16];
+    assert_non_null(f);
+    const size_t length = fread(head, 1, sizeof head, f);
+    const char *at = memmem(head, length, from, strlen(from));
+    assert_true(at && strlen(from) == strlen(to));
+    assert_int_equal(fseek(f, at - head, SEEK_SET), 0);
+    assert_true(fwrite(to, 1, strlen(to), f) == strlen(to));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Before the context is known, a plan takes what there is. */
+static void factors_for_long_contexts_may_be_alone(void **state)
+{
+    (void)state;
+    char path[256];
+    static const int64_t contexts[3] = {0, 4097, 4096};
+    make("phi-3.5-mini", path);
+    rename_tensor(path, "rope_factors_short", "rope_factors_other");
+    for (int i = 0; i < 3; i++) {
+        mo_checkpoint *m = NULL;
+        mo_error err = {.detail = ""};
+        const mo_load_options options = {.describe = i == 0, .context = contexts[i]};
+        assert_int_equal(mo_checkpoint_load(path, &options, &m, &err), i == 2 ? MO_ENOENT : MO_OK);
+        assert_true(i < 2 || strstr(err.detail, "rope_factors_short"));
+        mo_checkpoint_free(m);
+    }
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_recorded_ones),
         cmocka_unit_test(bits_are_the_same_everywhere),
         cmocka_unit_test(long_contexts_have_factors_of_their_own),
+        cmocka_unit_test(factors_for_long_contexts_may_be_alone),
     };
     for (int t = 0; t < TOKENS; t++) {
         text[t] = (7 + 31 * t) % VOCABULARY;

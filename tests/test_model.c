@@ -852,7 +852,16 @@ static void test_older_latent(void **state)
         draft_drop(d, v.name);
     }
     compare_with("deepseek2", draft_write(d, "older.gguf"));
+    const float two = 2.0f;
+    memcpy(draft_add(d, "blk.1.attn_kv_b.scale", MO_F32, 1, 1, 1)->data, &two, sizeof two);
+    mo_checkpoint *m = load(draft_write(d, "scaled.gguf"), false, 0, NULL);
+    const mo_latent *l = &mo_checkpoint_spec(m)->layers[1].attention.latent;
+    assert_true(l->k_b.scale && *l->k_b.scale == 2.0f && l->v_b.scale && *l->v_b.scale == 2.0f);
+    mo_checkpoint_free(m);
+    draft_add(d, "blk.1.attn_kv_b.bias", MO_F32, HEADS * (PLAIN + OUT), 1, 1);
+    EXPECT(draft_write(d, "biased.gguf"), MO_EUNSUPPORTED, "blk.1.attn_kv_b.bias", "head by head");
     draft_drop(d, "blk.2.attn_kv_b.weight");
+    draft_drop(d, "blk.1.attn_kv_b.bias");
     EXPECT(draft_write(d, "older.gguf"), MO_ENOENT, "blk.2.attn_k_b.weight is missing");
     draft_close(d);
 }
@@ -889,6 +898,61 @@ static void test_latent(void **state)
     assert_false(mo_linear_present(&mo_checkpoint_spec(m)->layers[1].attention.latent.q_a));
     mo_checkpoint_free(m);
     draft_close(d);
+    for (int i = 0; i < 2; i++) { /* no device adds one part by part */
+        const char *name = i ? "blk.3.attn_v_b.bias" : "blk.3.attn_k_b.bias";
+        d = draft_open("deepseek2");
+        draft_add(d, name, MO_F32, i ? 4 * 24 : 4 * 32, 1, 1);
+        EXPECT(draft_write(d, "biased.gguf"), MO_EUNSUPPORTED, name, "head by head");
+        draft_close(d);
+    }
+}
+
+/* A file of one value a row; head_count_kv is head_count. */
+static const char *write_heads(const char *architecture, int64_t layers, int64_t heads, int64_t length)
+{
+    static const char *const names[] = {"token_embd",     "output_norm",       "blk.0.attn_norm",
+                                        "blk.0.ffn_norm", "blk.0.attn_q",      "blk.0.attn_k",
+                                        "blk.0.attn_v",   "blk.0.attn_output", "blk.0.ffn_gate",
+                                        "blk.0.ffn_up",   "blk.0.ffn_down"};
+    const struct {
+        const char *name;
+        int64_t value;
+    } keys[] = {
+        {"block_count", layers},           {"embedding_length", 1},         {"context_length", 64},
+        {"feed_forward_length", 1},        {"attention.head_count", heads}, {"attention.key_length", length},
+        {"attention.value_length", length}};
+    enum { TENSORS = sizeof names / sizeof *names, KEYS = sizeof keys / sizeof *keys };
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    const void *data[TENSORS];
+    char key[128];
+    void *zeros = calloc((size_t)(heads * length), sizeof(float));
+    mo_gguf_put_string(w, "general.architecture", architecture);
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, keys[i].name);
+        mo_gguf_put_i64(w, key, keys[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    mo_gguf_put_f32(w, key, 1e-6f);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[MO_GGUF_NAME];
+        const int64_t many = heads * length, size[4] = {i == 7 ? many : 1, i >= 4 && i <= 6 ? many : 1, 1, 1};
+        snprintf(name, sizeof name, "%s.weight", names[i]);
+        mo_gguf_put_tensor(w, name, MO_F32, 2, size);
+        data[i] = zeros;
+    }
+    const char *path = in_folder("heads.gguf");
+    assert_true(gguf_save(w, path, data));
+    mo_gguf_writer_destroy(w);
+    free(zeros);
+    return path;
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    mo_checkpoint_free(load(write_heads("llama", 1, 1024, 512), false, 0, NULL));
+    EXPECT(write_heads("llama", 1, 1024, 514), MO_EFORMAT, "514 values in 1024 heads");
+    EXPECT(write_heads("gemma3", 62, 2, 16), MO_EFORMAT, "2 heads of a width of 1");
 }
 
 /* ssm_in: key head by key head, [q | k | its v | its z]. */
@@ -1266,20 +1330,21 @@ static void test_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),         cmocka_unit_test(test_every_way),
-        cmocka_unit_test(test_weight),       cmocka_unit_test(test_families),
-        cmocka_unit_test(test_glm),          cmocka_unit_test(test_mamba),
-        cmocka_unit_test(test_hybrids),      cmocka_unit_test(test_dense_layer),
-        cmocka_unit_test(test_taps),         cmocka_unit_test(test_bricks),
-        cmocka_unit_test(test_split),        cmocka_unit_test(test_merged),
-        cmocka_unit_test(test_lone),         cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_older_delta),  cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_older_latent), cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_missing),      cmocka_unit_test(test_misshapen),
-        cmocka_unit_test(test_keys),         cmocka_unit_test(test_nextn),
-        cmocka_unit_test(test_bad_exponent), cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_no_file),      cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_cut_short),    cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_list),        cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_weight),      cmocka_unit_test(test_families),
+        cmocka_unit_test(test_glm),         cmocka_unit_test(test_mamba),
+        cmocka_unit_test(test_hybrids),     cmocka_unit_test(test_dense_layer),
+        cmocka_unit_test(test_taps),        cmocka_unit_test(test_bricks),
+        cmocka_unit_test(test_split),       cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_lone),        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_older_delta), cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_heads),       cmocka_unit_test(test_older_latent),
+        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_misshapen),   cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_nextn),       cmocka_unit_test(test_bad_exponent),
+        cmocka_unit_test(test_integers),    cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_progress),    cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

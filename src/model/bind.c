@@ -233,13 +233,26 @@ typedef struct request {
 static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char *name)
 {
     const mo_gguf_tensor *t = find(b, name, ".bias");
-    if (t && r->order) {
+    if (t && r->parts) {
+        mo_bind_fail(b, MO_EUNSUPPORTED,
+                     "%s: tensor %s is a bias of matrices that are multiplied head by head, which no known "
+                     "file has; fetch another conversion of the model",
+                     file_of(b, t), t->name);
+    } else if (t && r->order) {
         mo_bind_fail(b, MO_EUNSUPPORTED,
                      "%s: tensor %s is a bias of the older fused layout, which no known file has; fetch a "
                      "newer conversion of the model",
                      file_of(b, t), t->name);
     } else if (t && fits(b, t, r->total, 1, 1)) {
         add_vector(b, t, &out->bias, r->row);
+    }
+}
+
+static void bind_scale(mo_binder *b, mo_linear *out, const char *name)
+{
+    const mo_gguf_tensor *t = find(b, name, ".scale");
+    if (t && fits(b, t, 1, 1, 1)) {
+        add_vector(b, t, &out->scale, 0);
     }
 }
 
@@ -263,9 +276,8 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
                             .matrix = &out->w,
                             .rows = r->order,
                             .unit = r->parts ? r->rows / r->parts : 0});
-    const mo_gguf_tensor *scale = r->scaled ? find(b, name, ".scale") : NULL;
-    if (scale && fits(b, scale, 1, 1, 1)) {
-        add_vector(b, scale, &out->scale, 0);
+    if (r->scaled) {
+        bind_scale(b, out, name);
     }
     bind_bias(b, out, r, name);
 }
@@ -353,6 +365,8 @@ void mo_bind_turned(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, in
                                 .stride = total * bytes,
                                 .matrix = &out->w,
                                 .turns = parts});
+        bind_scale(b, out, name);
+        bind_bias(b, out, &(request){.parts = parts}, name);
     }
 }
 

@@ -107,7 +107,8 @@ void mo_bind_gather(mo_binder *b, mo_linear *out, int64_t cols, const int32_t *o
 /* A matrix that was bound: its product with scale and bias is multiplied by the factor, at no further cost where the file has a scale. */
 void mo_bind_factor(mo_binder *b, mo_linear *of, float factor);
 
-/* NAME.weight of `parts` stacked matrices of cols x rows as one matrix of parts * rows rows, for products part by part; with NAME.scale. */
+/* NAME.weight of `parts` stacked matrices of cols x rows as one matrix of parts * rows rows, for products part by part; with NAME.scale. A
+ * bias is refused: no file has one. */
 void mo_bind_stacked(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
                      ...) MO_PRINTF(6, 7);
 

@@ -80,6 +80,9 @@ static const mo_family *family_of(mo_binder *b)
 
 /* ---- What the engine may trust ---- */
 
+/* Values of a position's keys and values in a layer: places in a block of 128 are ints (numeric/kv.h). Models have some thousands. */
+enum { KV_VALUES_MAX = 1 << 20 };
+
 static void check_attention(mo_binder *b, int n, const mo_attention *a)
 {
     const char *path = mo_gguf_part_path(b->gguf, 0);
@@ -88,6 +91,11 @@ static void check_attention(mo_binder *b, int n, const mo_attention *a)
                      "%s: layer %d has %d heads of queries for %d of keys, which do not divide; the file was "
                      "converted wrongly, fetch it again",
                      path, n, a->heads, a->kv_heads);
+    } else if (a->kv_heads * (a->k_len + a->v_len) > KV_VALUES_MAX) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d has keys and values of %lld and %lld values in %d heads; more than %d "
+                     "together cannot be kept, and no known model has so many; fetch or convert it again",
+                     path, n, (long long)a->k_len, (long long)a->v_len, a->kv_heads, (int)KV_VALUES_MAX);
     } else if (a->rope && (a->n_rot % 2 || a->n_rot > a->k_len || a->rope->pairs * 2 != a->n_rot)) {
         mo_bind_fail(
             b, MO_EFORMAT,

@@ -97,10 +97,10 @@ const mo_rope *mo_part_rope_of(mo_binder *b, const mo_keys *k, int64_t n_rot, do
 
 const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k)
 {
-    static const char *const names[] = {"rope_factors_short", "rope_factors_long"};
     const int64_t original =
         mo_part_int(b, k, "rope.scaling.original_context_length", 0, k->context, 1, INT32_MAX);
-    if (!mo_bind_has(b, "rope_factors_short") && !mo_bind_has(b, "rope_factors_long")) {
+    const bool has_short = mo_bind_has(b, "rope_factors_short");
+    if (!has_short && !mo_bind_has(b, "rope_factors_long")) {
         return mo_part_rope(b, k, k->n_rot, k->rope_base, true);
     }
     const double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
@@ -108,7 +108,8 @@ const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k)
                                  .base = k->rope_base,
                                  .factor = factor == 0.0 ? 1.0 : factor,
                                  .magnitude = mo_part_real(b, k, "rope.scaling.attn_factor", 1.0)};
-    return mo_bind_rope_by(b, &setup, names[b->context > original]);
+    const bool longer = b->context ? b->context > original : !has_short; /* a plan takes what there is */
+    return mo_bind_rope_by(b, &setup, longer ? "rope_factors_long" : "rope_factors_short");
 }
 
 /* ---- Attention ---- */

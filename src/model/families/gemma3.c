@@ -26,6 +26,11 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     const mo_rope *near = windowed_rope(b, k);
     /* The 27B alone divides scores by the width per head instead of the head's length; no key says so. */
     const int64_t divisor = k->layers == 62 ? k->width / k->heads : k->k_len;
+    if (b->status == MO_OK && divisor < 1) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: %d heads of a width of %lld make no sense; fetch or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0), (int)k->heads, (long long)k->width);
+    }
     spec->embed_scale = sqrtf((float)k->width);
     spec->softcap = (float)mo_part_real(b, k, "final_logit_softcapping", 0.0);
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
