@@ -408,13 +408,15 @@ def responses_are_found_after_a_restart_by_their_owner():
     folder = tempfile.mkdtemp(dir=FOLDER)
     keys = path("two-keys")
     with open(keys, "w") as f:
-        f.write("one name=first\ntwo name=second\n")
+        f.write("one\ntwo\n")
     arguments = ("--cache-dir", folder, "--api-key-file", keys)
     mine, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
+    file = lambda response: os.path.join(folder, "responses", response["id"] + ".json")
     with Server(*arguments) as s:
-        first = s.post("/v1/responses", {"input": "Tell me of a fox.", "max_output_tokens": 8, "temperature": 0}, headers=mine)
+        first = s.post("/v1/responses", {"input": "Tell me of a\0 fox.", "metadata": {"a": "b\0c"}, "max_output_tokens": 8, "temperature": 0}, headers=mine)
         last = s.post("/v1/responses", {"input": "And of a hen.", "previous_response_id": first["id"], "max_output_tokens": 8}, headers=mine)
         assert s.post("/v1/responses", {"input": "x", "previous_response_id": first["id"]}, status=400, headers=other)
+        assert until(lambda: os.path.exists(file(last)))
     with Server(*arguments) as s:
         assert s.get("/v1/responses/" + first["id"], headers=mine) == first
         s.get("/v1/responses/" + first["id"], status=404, headers=other)
@@ -423,10 +425,16 @@ def responses_are_found_after_a_restart_by_their_owner():
         s.get("/v1/responses/" + first["id"], status=404, headers=mine)
         s.post("/v1/responses", {"input": "On.", "previous_response_id": last["id"], "max_output_tokens": 4}, headers=mine)
         assert len(s.get("/v1/responses/%s/input_items" % last["id"], headers=mine)["data"]) == 3
-        with open(os.path.join(folder, "responses", last["id"] + ".json"), "w") as f:
+        with open(file(last), "w") as f:
             f.write('{"owner": "first", "respon')
-    with Server(*arguments) as s:
+        kept = s.post("/v1/responses", {"input": "Of a cat.", "max_output_tokens": 4}, headers=mine)
+        assert until(lambda: os.path.exists(file(kept)))
+    with open(keys, "w") as f:
+        f.write("two\nthree\none\n")
+    with Server(*arguments) as s:  # the keys have other places now
         s.get("/v1/responses/" + last["id"], status=404, headers=mine)
+        s.get("/v1/responses/" + kept["id"], status=404, headers=other)
+        assert s.get("/v1/responses/" + kept["id"], headers=mine) == kept
 
 
 def profiles_can_be_read_and_applied():

@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "folder.h"
+#include "server/keys.h"
 #include "server/response_store.h"
 #include "server/trace.h"
 
@@ -57,8 +58,46 @@ static void the_oldest_responses_go_first(void **state)
     assert_true(has(store, 1025, ""));
     add(store, 1026, "", 2 << 20);
     assert_true(!has(store, 1025, "") && has(store, 1026, ""));
-    add(store, 1027, "", 1 << 30); /* more than all may have */
-    assert_false(has(store, 1027, ""));
+    srv_response_store_close(store);
+}
+
+static void a_response_that_is_too_large_displaces_no_others(void **state)
+{
+    (void)state;
+    srv_response_store *store = srv_response_store_open(NULL);
+    add(store, 1, "anna", 10);
+    add(store, 2, "bert", 1 << 30); /* more than all may have */
+    assert_true(has(store, 1, "anna") && !has(store, 2, "bert"));
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder);
+    add(store, 1, "anna", 10);
+    add(store, 2, "bert", 1 << 30);
+    json_t *item = srv_response_store_item(store, "msg_1", "anna"); /* in memory, not read again */
+    assert_non_null(item);
+    json_decref(item);
+    assert_true(has(store, 2, "bert") && has(store, 2, "bert"));
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder);
+    assert_true(has(store, 1, "anna") && has(store, 2, "bert"));
+    srv_response_store_close(store);
+}
+
+static void responses_that_leave_memory_are_on_disk(void **state)
+{
+    enum { COUNT = 30 };
+    (void)state;
+    srv_response_store *store = srv_response_store_open(folder);
+    for (int i = 0; i < COUNT; i++) { /* eight of them fill the memory */
+        add(store, i, "anna", 2 << 20);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(has(store, i, "anna"));
+    }
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(has(store, i, "anna"));
+    }
     srv_response_store_close(store);
 }
 
@@ -133,6 +172,63 @@ static void several_threads_keep_responses(void **state)
     srv_response_store_close(store);
 }
 
+static void *get_until_it_is_gone(void *user)
+{
+    for (int i = 0; i < 20;) {
+        i += !has(user, i, "anna");
+    }
+    return NULL;
+}
+
+static void what_was_deleted_does_not_come_back(void **state)
+{
+    pthread_t reader;
+    (void)state;
+    srv_response_store *store = srv_response_store_open(folder);
+    for (int i = 0; i < 20; i++) {
+        add(store, i, "anna", 10);
+    }
+    srv_response_store_close(store);
+    store = srv_response_store_open(folder); /* they are in files alone */
+    assert_int_equal(pthread_create(&reader, NULL, get_until_it_is_gone, store), 0);
+    for (int i = 0; i < 20; i++) {
+        char id[64];
+        snprintf(id, sizeof id, "resp_%d", i);
+        assert_true(srv_response_store_remove(store, id, "anna"));
+    }
+    pthread_join(reader, NULL);
+    for (int i = 0; i < 20; i++) {
+        assert_false(has(store, i, "anna"));
+    }
+    srv_response_store_close(store);
+}
+
+/* ---- Owners ---- */
+
+static void owners_are_keys_and_not_their_names(void **state)
+{
+    srv_keys *before, *after;
+    srv_holder anna, bert, now;
+    mo_error err;
+    (void)state;
+    check_status(srv_keys_open("for-anna,for-bert", NULL, &before, &err), &err);
+    check_status(srv_keys_open("for-bert", NULL, &after, &err), &err);
+    assert_true(srv_keys_check(before, "for-anna", &anna) && srv_keys_check(before, "for-bert", &bert));
+    assert_true(srv_keys_check(after, "for-bert", &now));
+    assert_string_equal(now.name, anna.name); /* the first */
+    assert_string_equal(now.owner, bert.owner);
+    assert_string_not_equal(now.owner, anna.owner);
+    assert_true(strlen(now.owner) == 64 && !strstr(now.owner, "bert"));
+    assert_false(srv_keys_check(after, "for-anna", &now));
+    assert_string_equal(now.owner, "");
+    srv_keys_close(before);
+    srv_keys_close(after);
+    check_status(srv_keys_open(NULL, NULL, &before, &err), &err);
+    assert_true(srv_keys_check(before, NULL, &now));
+    assert_string_equal(now.owner, "");
+    srv_keys_close(before);
+}
+
 /* ---- Traces ---- */
 
 static json_t *read_trace(srv_traces *traces, const char *id)
@@ -198,6 +294,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_oldest_responses_go_first),
+        cmocka_unit_test_setup_teardown(a_response_that_is_too_large_displaces_no_others, folder_make,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(responses_that_leave_memory_are_on_disk, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(what_was_deleted_does_not_come_back, folder_make, folder_remove),
+        cmocka_unit_test(owners_are_keys_and_not_their_names),
         cmocka_unit_test(responses_are_found_by_their_owner_alone),
         cmocka_unit_test_setup_teardown(responses_survive_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(several_threads_keep_responses, folder_make, folder_remove),

@@ -157,7 +157,7 @@ static bool read_item(const srv_place *item, srv_conversation *out)
         return read_reasoning(item, out);
     }
     if (srv_text_is(kind, "item_reference")) {
-        return srv_conversation_miss(out, item, "items are not kept here; what it refers to was left out");
+        return srv_conversation_miss(out, item, "what it refers to is not in memory, and was left out");
     }
     if (srv_text_is(kind, "compaction") || strncmp(kind.data, "mcp_", 4) == 0) {
         return srv_conversation_miss(out, item,

@@ -357,7 +357,7 @@ static bool begin_trace(srv_generation *g)
         return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "trace",
                              "answers of this endpoint have no id to ask by");
     }
-    g->trace = srv_traces_begin(srv_server_traces(g->server), g->id, srv_request_key(g->request), g->model,
+    g->trace = srv_traces_begin(srv_server_traces(g->server), g->id, srv_request_owner(g->request), g->model,
                                 srv_model_mo(g->held));
     return g->trace || srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
 }

@@ -3,6 +3,7 @@
 #ifndef SRV_EXCHANGE_H
 #define SRV_EXCHANGE_H
 
+#include "server/keys.h"
 #include "server/request.h"
 
 /* What the owner of the connection is told. All are called without any lock of the request but the one named. */
@@ -30,7 +31,7 @@ void srv_exchange_release(srv_request *q);
 bool srv_exchange_header(srv_request *q, const char *name, const char *value);
 /* More of the body. False when it is larger than `limit`; then it is forgotten. */
 bool srv_exchange_body(srv_request *q, const char *bytes, size_t length, size_t limit);
-void srv_exchange_who(srv_request *q, const char *client, const char *key, int priority);
+void srv_exchange_who(srv_request *q, const char *client, const srv_holder *holder);
 /* The i-th {} of the pattern; i ascends from 0. */
 bool srv_exchange_part(srv_request *q, const char *text, size_t length);
 void srv_exchange_default_heartbeat(srv_request *q, int heartbeat_ms);

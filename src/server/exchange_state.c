@@ -106,12 +106,11 @@ static uint64_t hash(uint64_t h, const char *text)
     return (h ^ 0xff) * 0x100000001b3u;
 }
 
-void srv_exchange_who(srv_request *q, const char *client, const char *key, int priority)
+void srv_exchange_who(srv_request *q, const char *client, const srv_holder *holder)
 {
     snprintf(q->client, sizeof q->client, "%s", client);
-    snprintf(q->key, sizeof q->key, "%s", key);
-    q->priority = priority;
-    q->client_number = hash(hash(0xcbf29ce484222325u, client), key) | 1;
+    q->holder = *holder;
+    q->client_number = hash(hash(0xcbf29ce484222325u, client), holder->owner) | 1;
 }
 
 bool srv_exchange_part(srv_request *q, const char *text, size_t length)

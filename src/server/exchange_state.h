@@ -26,9 +26,10 @@ struct srv_request {
     char *parts[SRV_PARTS];
     srv_fields headers;
     srv_writer body;
-    char client[64], key[64];
+    char client[64];
+    srv_holder holder;
     uint64_t client_number;
-    int priority, heartbeat_ms;
+    int heartbeat_ms;
     srv_shape shape;
 
     pthread_mutex_t mutex; /* of what follows */

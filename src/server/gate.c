@@ -127,10 +127,9 @@ static bool check_origin(srv_arrival *a)
 
 static bool check_key(srv_arrival *a, const char *client)
 {
-    char name[64];
-    int priority;
-    const bool right = srv_keys_check(a->http->o.keys, shown_key(a->q), name, &priority);
-    srv_exchange_who(a->q, client, name, priority);
+    srv_holder holder;
+    const bool right = srv_keys_check(a->http->o.keys, shown_key(a->q), &holder);
+    srv_exchange_who(a->q, client, &holder);
     if (!right && !(a->route && (a->route->flags & SRV_PUBLIC))) {
         srv_reply_header(a->q, "WWW-Authenticate", "Bearer");
         srv_arrival_refuse(a, SRV_FAULT_KEY, "%s",
@@ -207,7 +206,7 @@ void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const cha
     srv_fault fault;
     a->closes = wants_close(connection, version);
     read_address(connection, client, sizeof client);
-    srv_exchange_who(a->q, client, "", 0);
+    srv_exchange_who(a->q, client, &(srv_holder){0});
     srv_exchange_default_heartbeat(a->q, a->http->o.heartbeat_ms);
     a->local = strcmp(client, "unix") == 0;
     if (!srv_exchange_parse(a->q, method, &fault)) {

@@ -12,7 +12,7 @@ enum { PAGE = 20, PAGE_MOST = 100 };
 static bool find(srv_server *server, srv_request *q, srv_kept_response *out)
 {
     srv_response_store *store = srv_server_responses(server);
-    if (store && srv_response_store_get(store, srv_request_part(q, 0), srv_request_key(q), out)) {
+    if (store && srv_response_store_get(store, srv_request_part(q, 0), srv_request_owner(q), out)) {
         return true;
     }
     srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response of that id is kept");
@@ -36,7 +36,7 @@ static void delete_response(srv_server *server, srv_request *q)
 {
     srv_response_store *store = srv_server_responses(server);
     const char *id = srv_request_part(q, 0);
-    if (!store || !srv_response_store_remove(store, id, srv_request_key(q))) {
+    if (!store || !srv_response_store_remove(store, id, srv_request_owner(q))) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response of that id is kept");
         return;
     }

@@ -2,18 +2,18 @@
 #include "server/keys.h"
 
 #include <errno.h>
+#include <nettle/sha2.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024, NAME_BYTES = 64 };
+enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024 };
 
 typedef struct key {
     char text[KEY_BYTES]; /* zeros behind it, so that all are compared alike */
-    char name[NAME_BYTES];
-    int priority;
+    srv_holder holder;
 } key;
 
 typedef struct key_list {
@@ -38,6 +38,18 @@ static mo_status fail(mo_error *err, mo_status status, const char *format, ...)
     return status;
 }
 
+static void digest(const char *text, char *out, size_t size)
+{
+    struct sha256_ctx hash;
+    uint8_t sum[SHA256_DIGEST_SIZE];
+    sha256_init(&hash);
+    sha256_update(&hash, strlen(text), (const uint8_t *)text);
+    sha256_digest(&hash, sizeof sum, sum);
+    for (size_t i = 0; i < sizeof sum; i++) {
+        snprintf(out + 2 * i, size - 2 * i, "%02x", sum[i]);
+    }
+}
+
 /* A word and what may follow it: name=NAME, priority=N. */
 static mo_status add(key_list *list, const char *text, const char *where, int number, mo_error *err)
 {
@@ -59,18 +71,19 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
     key *k = &item[list->count++];
     memset(k, 0, sizeof *k);
     memcpy(k->text, word, strlen(word));
-    snprintf(k->name, sizeof k->name, "key%d", number);
+    digest(word, k->holder.owner, sizeof k->holder.owner);
+    snprintf(k->holder.name, sizeof k->holder.name, "key%d", number);
     while ((word = strtok_r(NULL, " \t\r\n", &rest))) {
         char *end;
         if (strncmp(word, "name=", 5) == 0 && word[5]) {
-            snprintf(k->name, sizeof k->name, "%.*s", NAME_BYTES - 1, word + 5);
+            snprintf(k->holder.name, sizeof k->holder.name, "%.*s", (int)sizeof k->holder.name - 1, word + 5);
         } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
             const long priority = strtol(word + 9, &end, 10);
             if (*end || priority < -100 || priority > 100) {
                 return fail(err, MO_EINVAL, "%s: key %d: priority is a number from -100 to 100", where,
                             number);
             }
-            k->priority = (int)priority;
+            k->holder.priority = (int)priority;
         } else {
             return fail(err, MO_EINVAL, "%s: key %d: only name=NAME and priority=N may follow a key", where,
                         number);
@@ -191,7 +204,7 @@ int srv_keys_count(srv_keys *keys)
 }
 
 /* Every byte of every key is looked at, whatever was shown. */
-static void compare(const key_list *list, const char *shown, char *name, int *priority, bool *found)
+static void compare(const key_list *list, const char *shown, srv_holder *out, bool *found)
 {
     for (int i = 0; i < list->count; i++) {
         volatile unsigned char differ = 0;
@@ -199,19 +212,17 @@ static void compare(const key_list *list, const char *shown, char *name, int *pr
             differ = (unsigned char)(differ | (list->item[i].text[b] ^ shown[b]));
         }
         if (differ == 0) {
-            snprintf(name, NAME_BYTES, "%s", list->item[i].name);
-            *priority = list->item[i].priority;
+            *out = list->item[i].holder;
             *found = true;
         }
     }
 }
 
-bool srv_keys_check(srv_keys *keys, const char *shown, char *name, int *priority)
+bool srv_keys_check(srv_keys *keys, const char *shown, srv_holder *out)
 {
     char padded[KEY_BYTES] = {0};
     bool found = false;
-    name[0] = '\0';
-    *priority = 0;
+    *out = (srv_holder){0};
     if (srv_keys_count(keys) == 0) {
         return true;
     }
@@ -220,8 +231,8 @@ bool srv_keys_check(srv_keys *keys, const char *shown, char *name, int *priority
     }
     snprintf(padded, sizeof padded, "%s", shown);
     pthread_mutex_lock(&keys->mutex);
-    compare(&keys->given, padded, name, priority, &found);
-    compare(&keys->read, padded, name, priority, &found);
+    compare(&keys->given, padded, out, &found);
+    compare(&keys->read, padded, out, &found);
     pthread_mutex_unlock(&keys->mutex);
     return found;
 }

@@ -7,6 +7,14 @@
 
 typedef struct srv_keys srv_keys;
 
+/* Who shows a key. */
+typedef struct srv_holder {
+    char name[64]; /* what the log calls it, as "key2": its place, unless the file gives a name */
+    char owner
+        [65]; /* what is kept for it belongs to: a digest of the key, so that no other key ever has the same */
+    int priority;
+} srv_holder;
+
 /* `list`: keys with commas between them, or NULL. `path`: a file with one key a line, which may be followed by
  * name=NAME and priority=N; lines that begin with # are comments; NULL: none. A file without a key is an error: it would
  * open the server to everybody. */
@@ -18,8 +26,7 @@ mo_status srv_keys_reload(srv_keys *keys, mo_error *err);
 
 int srv_keys_count(srv_keys *keys);
 
-/* Is it one of them? *name (64 bytes) is then what the log calls it, as "key2". Without any key every text is right, also
- * NULL, and the name is "". Any thread. */
-bool srv_keys_check(srv_keys *keys, const char *shown, char *name, int *priority);
+/* Is it one of them? Without any key every text is right, also NULL, and name and owner are "". Any thread. */
+bool srv_keys_check(srv_keys *keys, const char *shown, srv_holder *out);
 
 #endif

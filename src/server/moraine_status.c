@@ -120,7 +120,7 @@ static void experts(srv_server *server, srv_request *q)
 static void trace(srv_server *server, srv_request *q)
 {
     srv_models *models = srv_server_models(server);
-    srv_trace *t = srv_traces_find(srv_server_traces(server), srv_request_part(q, 0), srv_request_key(q));
+    srv_trace *t = srv_traces_find(srv_server_traces(server), srv_request_part(q, 0), srv_request_owner(q));
     srv_writer w = {0};
     if (!t) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL,

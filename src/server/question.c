@@ -46,12 +46,17 @@ const char *srv_request_client(const srv_request *q)
 
 const char *srv_request_key(const srv_request *q)
 {
-    return q->key;
+    return q->holder.name;
+}
+
+const char *srv_request_owner(const srv_request *q)
+{
+    return q->holder.owner;
 }
 
 int srv_request_priority(const srv_request *q)
 {
-    return q->priority;
+    return q->holder.priority;
 }
 
 uint64_t srv_request_client_number(const srv_request *q)

@@ -27,7 +27,9 @@ const char *srv_request_header(const srv_request *q, const char *name);
 mo_text srv_request_body(const srv_request *q);       /* a terminating 0 follows */
 const char *srv_request_client(const srv_request *q); /* the address, or "unix" */
 const char *srv_request_key(const srv_request *q);    /* the key's name in the log; "" without keys */
-int srv_request_priority(const srv_request *q);       /* the key's */
+/* Whose what is kept for this client is (keys.h); "" without keys. */
+const char *srv_request_owner(const srv_request *q);
+int srv_request_priority(const srv_request *q); /* the key's */
 /* Requests with the same number share a client's turn: one key and one address. Never 0. */
 uint64_t srv_request_client_number(const srv_request *q);
 uint64_t srv_request_id(const srv_request *q);

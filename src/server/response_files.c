@@ -198,9 +198,10 @@ bool srv_response_files_write(srv_response_files *f, const char *id, const char 
     bool good = fd >= 0 && write_all(fd, text, length);
     good = fd >= 0 && close(fd) == 0 && good;
     good = good && renameat(dir, draft, dir, name) == 0;
+    const char *why = text ? strerror(errno) : "they cannot be written as JSON, or memory ran out";
     free(text);
     if (!good) {
-        tell(f, strerror(errno));
+        tell(f, why);
         if (dir >= 0) {
             unlinkat(dir, draft, 0);
         }
@@ -225,7 +226,7 @@ bool srv_response_files_read(srv_response_files *f, const char *id, const char *
     const int fd = dir >= 0 && file_name(id, ".json", name, sizeof name)
                        ? openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
                        : -1;
-    json_t *root = fd >= 0 ? json_loadfd(fd, 0, NULL) : NULL;
+    json_t *root = fd >= 0 ? json_loadfd(fd, JSON_ALLOW_NUL, NULL) : NULL;
     if (fd >= 0) {
         close(fd);
     }

@@ -26,7 +26,7 @@ static bool read_previous(srv_generation *g, const srv_place *id)
     if (!srv_read_text(*id, &name)) {
         return false;
     }
-    if (!store || !srv_response_store_get(store, name.data, srv_request_key(g->request), &kept)) {
+    if (!store || !srv_response_store_get(store, name.data, srv_request_owner(g->request), &kept)) {
         return srv_wrong(id, "no answer of that id is kept; send the whole conversation as input");
     }
     g->history.before = json_copy(kept.input); /* the list is new, its items are shared */
@@ -47,7 +47,7 @@ static void replace_references(srv_generation *g, json_t *input)
         const char *type = json_string_value(json_object_get(item, "type")),
                    *id = json_string_value(json_object_get(item, "id"));
         json_t *kept = id && type && strcmp(type, "item_reference") == 0
-                           ? srv_response_store_item(store, id, srv_request_key(g->request))
+                           ? srv_response_store_item(store, id, srv_request_owner(g->request))
                            : NULL;
         if (kept) {
             json_array_set_new(input, i, kept);
@@ -116,11 +116,11 @@ void srv_response_history_keep(srv_generation *g, const char *response, size_t l
     if (!g->history.store) {
         return;
     }
-    const srv_kept_response kept = {.response = json_loadb(response, length, 0, NULL),
+    const srv_kept_response kept = {.response = json_loadb(response, length, JSON_ALLOW_NUL, NULL),
                                     .input = all_input(g),
                                     .bytes = g->history.bytes + srv_request_body(g->request).length + length};
     if (kept.response && kept.input) {
-        srv_response_store_add(srv_server_responses(g->server), g->id, srv_request_key(g->request), &kept);
+        srv_response_store_add(srv_server_responses(g->server), g->id, srv_request_owner(g->request), &kept);
     } else {
         json_decref(kept.response);
         json_decref(kept.input);

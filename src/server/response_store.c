@@ -7,16 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/log.h"
 #include "server/response_files.h"
 
-/* JSON takes several times the memory of its text. */
-enum { RESPONSES_MAX = 1024, RESPONSES_BYTES = 64 << 20, BYTES_OF_TEXT = 4, OWNER = 256 };
+/* JSON takes several times the memory of its text. What is not on disk yet may have WAITING_BYTES besides. */
+enum {
+    RESPONSES_MAX = 1024,
+    RESPONSES_BYTES = 64 << 20,
+    WAITING_BYTES = 256 << 20,
+    BYTES_OF_TEXT = 4,
+    OWNER = 256
+};
 
 typedef struct entry {
     struct entry *newer, *older;
     char id[SRV_RESPONSE_ID], owner[OWNER];
     srv_kept_response kept;
-    bool unsaved;
+    size_t bytes; /* in memory */
+    bool unsaved; /* in memory until it is on disk */
+    bool alone;   /* larger than all may be together: it goes to disk and does not count here */
 } entry;
 
 struct srv_response_store {
@@ -24,7 +33,9 @@ struct srv_response_store {
     pthread_cond_t changed;
     entry *newest, *oldest;
     int count, unsaved;
-    size_t bytes;
+    size_t bytes, waiting;     /* of all; of those that are not on disk yet, also those that do not count */
+    uint64_t removals;         /* files that were removed */
+    bool told;                 /* that the disk is too slow */
     srv_response_files *files; /* NULL: memory alone */
     pthread_t writer;
     const char *writing; /* the id whose file is being written */
@@ -45,8 +56,9 @@ static entry *find(const srv_response_store *s, const char *id, const char *owne
 static void uncount(srv_response_store *s, const entry *e)
 {
     s->count--;
+    s->bytes -= e->alone ? 0 : e->bytes;
     s->unsaved -= e->unsaved;
-    s->bytes -= BYTES_OF_TEXT * e->kept.bytes;
+    s->waiting -= e->unsaved ? e->bytes : 0;
 }
 
 static void unlink_entry(srv_response_store *s, entry *e)
@@ -71,19 +83,16 @@ static void free_entry(entry *e)
     free(e);
 }
 
-/* What is larger than all the others may be is not kept in memory. */
+/* What is not on disk yet stays until it is. */
 static void drop_oldest(srv_response_store *s)
 {
-    while (s->oldest && (s->count > RESPONSES_MAX || s->bytes > RESPONSES_BYTES)) {
-        entry *e = s->oldest;
-        s->oldest = e->newer; /* it has none older */
-        if (e->newer) {
-            e->newer->older = NULL;
-        } else {
-            s->newest = NULL;
+    for (entry *next, *e = s->oldest; e && (s->count > RESPONSES_MAX || s->bytes > RESPONSES_BYTES);
+         e = next) {
+        next = e->newer;
+        if (!e->unsaved) {
+            unlink_entry(s, e);
+            free_entry(e);
         }
-        uncount(s, e);
-        free_entry(e);
     }
 }
 
@@ -98,11 +107,12 @@ static void link_newest(srv_response_store *s, entry *e)
     }
     s->newest = e;
     s->count++;
+    s->bytes += e->alone ? 0 : e->bytes;
     s->unsaved += e->unsaved;
-    s->bytes += BYTES_OF_TEXT * e->kept.bytes;
+    s->waiting += e->unsaved ? e->bytes : 0;
 }
 
-static entry *make(const char *id, const char *owner, const srv_kept_response *kept, bool unsaved)
+static entry *make(const char *id, const char *owner, const srv_kept_response *kept)
 {
     const bool fits = strlen(id) < SRV_RESPONSE_ID && strlen(owner) < OWNER;
     entry *e = fits ? calloc(1, sizeof *e) : NULL;
@@ -110,7 +120,8 @@ static entry *make(const char *id, const char *owner, const srv_kept_response *k
         snprintf(e->id, sizeof e->id, "%s", id);
         snprintf(e->owner, sizeof e->owner, "%s", owner);
         e->kept = *kept;
-        e->unsaved = unsaved;
+        e->bytes = kept->bytes < SIZE_MAX / 2 / BYTES_OF_TEXT ? BYTES_OF_TEXT * kept->bytes : SIZE_MAX / 2;
+        e->alone = e->bytes > RESPONSES_BYTES;
     }
     return e;
 }
@@ -127,21 +138,19 @@ static void save_one(srv_response_store *s)
     if (!e) {
         return;
     }
-    char id[SRV_RESPONSE_ID], owner[OWNER];
-    srv_kept_response kept = e->kept;
-    memcpy(id, e->id, sizeof id);
-    memcpy(owner, e->owner, sizeof owner);
-    json_incref(kept.response);
-    json_incref(kept.input);
-    e->unsaved = false;
-    s->unsaved--;
-    s->writing = id;
+    s->writing = e->id; /* nobody takes it out meanwhile */
     pthread_mutex_unlock(&s->mutex);
-    srv_response_files_write(s->files, id, owner, &kept);
-    json_decref(kept.response);
-    json_decref(kept.input);
+    srv_response_files_write(s->files, e->id, e->owner, &e->kept);
     pthread_mutex_lock(&s->mutex);
     s->writing = NULL;
+    s->unsaved--;
+    s->waiting -= e->bytes;
+    e->unsaved = false;
+    if (e->alone) {
+        unlink_entry(s, e);
+        free_entry(e);
+    }
+    drop_oldest(s);
     pthread_cond_broadcast(&s->changed);
 }
 
@@ -205,40 +214,60 @@ void srv_response_store_close(srv_response_store *s)
 void srv_response_store_add(srv_response_store *s, const char *id, const char *owner,
                             const srv_kept_response *kept)
 {
-    entry *e = make(id, owner, kept, s->files != NULL);
+    entry *e = make(id, owner, kept);
     if (!e) {
         json_decref(kept->response);
         json_decref(kept->input);
         return;
     }
     pthread_mutex_lock(&s->mutex);
-    link_newest(s, e);
-    drop_oldest(s);
+    const bool room = s->waiting <= WAITING_BYTES; /* then it may be more by one */
+    const bool tell = s->files && !room && !s->told;
+    e->unsaved = s->files && room;
+    s->told |= tell;
+    if (e->alone && !e->unsaved) {
+        free_entry(e);
+    } else {
+        link_newest(s, e);
+        drop_oldest(s);
+    }
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
+    if (tell) {
+        srv_say(MO_LOG_WARN, "responses",
+                "answers come faster than the disk takes them; some are not kept there");
+    }
 }
 
-/* Into memory from its file; by two at once it is there twice for a while, which does no harm. */
-static bool read_file(srv_response_store *s, const char *id, const char *owner, srv_kept_response *out)
+/* Into memory from its file, unless one was removed since `removals`: it may have been this one, which must not come back. By two
+ * at once it is there twice for a while, which does no harm. */
+static bool read_file(srv_response_store *s, const char *id, const char *owner, uint64_t removals,
+                      srv_kept_response *out)
 {
     if (!s->files || !srv_response_files_read(s->files, id, owner, out)) {
         return false;
     }
-    entry *e = make(id, owner, out, false);
-    if (e) {
-        json_incref(out->response);
-        json_incref(out->input);
-        pthread_mutex_lock(&s->mutex);
+    entry *e = make(id, owner, out);
+    if (!e) {
+        return true;
+    }
+    json_incref(out->response);
+    json_incref(out->input);
+    pthread_mutex_lock(&s->mutex);
+    if (e->alone || s->removals != removals) {
+        free_entry(e);
+    } else {
         link_newest(s, e);
         drop_oldest(s);
-        pthread_mutex_unlock(&s->mutex);
     }
+    pthread_mutex_unlock(&s->mutex);
     return true;
 }
 
 bool srv_response_store_get(srv_response_store *s, const char *id, const char *owner, srv_kept_response *out)
 {
     pthread_mutex_lock(&s->mutex);
+    const uint64_t removals = s->removals;
     entry *e = find(s, id, owner);
     if (e) {
         unlink_entry(s, e); /* used now */
@@ -248,22 +277,29 @@ bool srv_response_store_get(srv_response_store *s, const char *id, const char *o
         json_incref(out->input);
     }
     pthread_mutex_unlock(&s->mutex);
-    return e || read_file(s, id, owner, out);
+    return e || read_file(s, id, owner, removals, out);
 }
 
-bool srv_response_store_remove(srv_response_store *s, const char *id, const char *owner)
+/* With the mutex held. */
+static bool remove_entries(srv_response_store *s, const char *id, const char *owner)
 {
     bool found = false;
-    srv_kept_response kept;
-    pthread_mutex_lock(&s->mutex);
-    while (s->writing && strcmp(s->writing, id) == 0) {
-        pthread_cond_wait(&s->changed, &s->mutex);
-    }
     for (entry *e; (e = find(s, id, owner));) {
         unlink_entry(s, e);
         free_entry(e);
         found = true;
     }
+    return found;
+}
+
+bool srv_response_store_remove(srv_response_store *s, const char *id, const char *owner)
+{
+    srv_kept_response kept;
+    pthread_mutex_lock(&s->mutex);
+    while (s->writing && strcmp(s->writing, id) == 0) {
+        pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    bool found = remove_entries(s, id, owner);
     pthread_mutex_unlock(&s->mutex);
     if (s->files && !found && srv_response_files_read(s->files, id, owner, &kept)) {
         json_decref(kept.response);
@@ -272,6 +308,10 @@ bool srv_response_store_remove(srv_response_store *s, const char *id, const char
     }
     if (s->files && found) {
         srv_response_files_remove(s->files, id);
+        pthread_mutex_lock(&s->mutex);
+        s->removals++;
+        remove_entries(s, id, owner); /* read from the file before it went */
+        pthread_mutex_unlock(&s->mutex);
     }
     return found;
 }

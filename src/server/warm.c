@@ -67,7 +67,7 @@ void srv_warm(srv_server *server, const srv_route *const *tables, const char *re
     }
     pthread_mutex_init(&w.mutex, NULL);
     pthread_cond_init(&w.ended, NULL);
-    srv_exchange_who(q, "self", "", 0);
+    srv_exchange_who(q, "self", &(srv_holder){0});
     srv_exchange_body(q, body, strlen(body), SIZE_MAX);
     free(body);
     srv_exchange_dispatch(q);

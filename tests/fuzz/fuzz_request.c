@@ -160,7 +160,7 @@ mo_text srv_request_body(const srv_request *q)
     return q->body;
 }
 
-const char *srv_request_key(const srv_request *q)
+const char *srv_request_owner(const srv_request *q)
 {
     (void)q;
     return "";
