@@ -204,13 +204,45 @@ srv_trace *srv_traces_find(srv_traces *s, const char *id, const char *owner)
 
 /* ---- JSON ---- */
 
-static void put_tokens(const srv_trace *t, const mo_model *model, srv_writer *w)
+/* What changes of a trace, as it was at one time. */
+typedef struct moment {
+    int64_t first, count;
+    int32_t *tokens;
+    uint16_t *ids;
+    bool cut, ended;
+} moment;
+
+/* To be freed. The engine's thread notes under the mutex and must not wait for anything longer than this. */
+static bool copy_moment(srv_trace *t, moment *out)
 {
-    for (int64_t i = 0; i < t->count; i++) {
+    pthread_mutex_lock(&t->mutex);
+    const int64_t count = t->count; /* it only grows */
+    pthread_mutex_unlock(&t->mutex);
+    *out = (moment){.count = count,
+                    .tokens = malloc(sizeof *out->tokens * (size_t)(count + 1)),
+                    .ids = malloc(sizeof *out->ids * (cells(t, count) + 1))};
+    if (!out->tokens || !out->ids) {
+        return false;
+    }
+    pthread_mutex_lock(&t->mutex);
+    out->first = t->first < 0 ? 0 : t->first;
+    out->cut = t->cut;
+    out->ended = t->ended && t->count == count;
+    if (count > 0) {
+        memcpy(out->tokens, t->tokens, sizeof *out->tokens * (size_t)count);
+        memcpy(out->ids, t->ids, sizeof *out->ids * cells(t, count));
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return true;
+}
+
+static void put_tokens(const moment *m, const mo_model *model, srv_writer *w)
+{
+    for (int64_t i = 0; i < m->count; i++) {
         srv_puts(w, i ? ",{\"id\":" : "{\"id\":");
-        srv_put_int(w, t->tokens[i]);
+        srv_put_int(w, m->tokens[i]);
         if (model) {
-            const mo_text text = mo_token_bytes(model, t->tokens[i]);
+            const mo_text text = mo_token_bytes(model, m->tokens[i]);
             srv_put_literal(w, ",\"text\":");
             srv_put_string(w, text.data, text.length);
         }
@@ -219,9 +251,8 @@ static void put_tokens(const srv_trace *t, const mo_model *model, srv_writer *w)
 }
 
 /* [[expert,...],...] of a token: a list for each layer. */
-static void put_route(const srv_trace *t, int64_t token, srv_writer *w)
+static void put_route(const srv_trace *t, const uint16_t *ids, srv_writer *w)
 {
-    const uint16_t *ids = t->ids + cells(t, token);
     srv_put_literal(w, "[");
     for (int row = 0; row < t->rows; row++) {
         bool any = false;
@@ -239,9 +270,8 @@ static void put_route(const srv_trace *t, int64_t token, srv_writer *w)
     srv_put_literal(w, "]");
 }
 
-void srv_trace_write(srv_trace *t, const mo_model *model, srv_writer *w)
+static void put_trace(const srv_trace *t, const moment *m, const mo_model *model, srv_writer *w)
 {
-    pthread_mutex_lock(&t->mutex);
     srv_put_literal(w, "{\"id\":");
     srv_put_cstring(w, t->id);
     srv_put_literal(w, ",\"model\":");
@@ -251,11 +281,11 @@ void srv_trace_write(srv_trace *t, const mo_model *model, srv_writer *w)
     srv_put_literal(w, ",\"experts_used\":");
     srv_put_int(w, t->used);
     srv_put_literal(w, ",\"ended\":");
-    srv_put_bool(w, t->ended);
+    srv_put_bool(w, m->ended);
     srv_put_literal(w, ",\"truncated\":");
-    srv_put_bool(w, t->cut);
+    srv_put_bool(w, m->cut);
     srv_put_literal(w, ",\"position\":");
-    srv_put_int(w, t->first < 0 ? 0 : t->first);
+    srv_put_int(w, m->first);
     srv_put_literal(w, ",\"layers\":[");
     for (int i = 0, first = 1; i < t->layers; i++) {
         if (t->row[i] >= 0) {
@@ -265,12 +295,23 @@ void srv_trace_write(srv_trace *t, const mo_model *model, srv_writer *w)
         }
     }
     srv_put_literal(w, "],\"tokens\":[");
-    put_tokens(t, model, w);
+    put_tokens(m, model, w);
     srv_put_literal(w, "],\"routes\":[");
-    for (int64_t i = 0; i < t->count; i++) {
+    for (int64_t i = 0; i < m->count; i++) {
         srv_puts(w, i ? "," : "");
-        put_route(t, i, w);
+        put_route(t, m->ids + cells(t, i), w);
     }
     srv_put_literal(w, "]}");
-    pthread_mutex_unlock(&t->mutex);
+}
+
+void srv_trace_write(srv_trace *t, const mo_model *model, srv_writer *w)
+{
+    moment m;
+    if (copy_moment(t, &m)) {
+        put_trace(t, &m, model, w);
+    } else {
+        w->failed = true;
+    }
+    free(m.tokens);
+    free(m.ids);
 }
