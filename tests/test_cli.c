@@ -871,9 +871,11 @@ static void test_plan(void **state)
     assert_true(number(root, "token", "disk_bytes") > 0);
     const double slow = json_real_value(json_object_get(root, "tokens_per_second"));
     json_decref(root);
-    assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --ram 1G --json"), 0);
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --ram 1G --kv f16 --json"), 0);
     root = parse_output();
     assert_string_equal(json_string_value(json_object_get(root, "mode")), "resident");
+    assert_string_equal(json_string_value(json_object_get(root, "kv")),
+                        "i16"); /* what it is, not what it was called */
     assert_int_equal(number(root, "token", "disk_bytes"), 0);
     assert_true(json_real_value(json_object_get(root, "tokens_per_second")) > slow);
     json_decref(root);

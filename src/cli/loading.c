@@ -22,16 +22,22 @@ static void note_f16(const char *command)
     said = true;
 }
 
+static const char *const kv_names[] = {[MO_KV_I16] = "i16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
+
+const char *cli_kv_name(mo_kv_type kv)
+{
+    return kv_names[kv];
+}
+
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
 {
-    static const char *const names[] = {[MO_KV_I16] = "i16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
     if (strcmp(l->kv, "f16") == 0) {
         note_f16(command);
         *out = MO_KV_I16;
         return true;
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(l->kv, names[i]) == 0) {
+    for (size_t i = 0; i < sizeof kv_names / sizeof *kv_names; i++) {
+        if (strcmp(l->kv, kv_names[i]) == 0) {
             *out = (mo_kv_type)i;
             return true;
         }

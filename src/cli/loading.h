@@ -141,6 +141,7 @@ typedef struct cli_loading {
 
 /* Checks --kv. False after saying what is wrong. */
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out);
+const char *cli_kv_name(mo_kv_type kv); /* as --kv has it */
 
 /* Checks --device, --vram and --postfetch and translates them; *vram_bytes is 0 where none was given. False after saying
  * what is wrong. */

@@ -350,5 +350,5 @@ int cli_plan(int argc, char **argv)
     ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
     ask.context = l.context;
     ask.batch = l.batch;
-    return make_plan(path, &ask, l.kv, svg, json);
+    return make_plan(path, &ask, cli_kv_name(ask.kv), svg, json);
 }

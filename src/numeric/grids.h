@@ -1,6 +1,6 @@
 /* Grids: the tables in which IQ1, IQ2 and IQ3 look up their codes, eight or four at a time. numeric/grids/ has each
  * once, as levels of two or three bits; here they are expanded to a byte for each value, the first lowest. The
- * GPU's kernels expand them themselves (device/cuda/grid.cuh). */
+ * GPU's kernels expand them themselves (device/cuda/grid.cuh). Their values are facts of the format, as the specification of GGUF's IQ types gives them. */
 #ifndef MO_NUMERIC_GRIDS_H
 #define MO_NUMERIC_GRIDS_H
 

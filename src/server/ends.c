@@ -77,6 +77,7 @@ void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
     }
 }
 
+/* Of what waits nothing is, until the engine closes: a task that is cancelled is taken out of the queue at once (jobs.c). */
 static bool is_over(void *user, srv_task *task)
 {
     const srv_engine *e = user;
@@ -84,7 +85,7 @@ static bool is_over(void *user, srv_task *task)
     return e->closing;
 }
 
-/* What was cancelled or stopped since the last round; when all is over, also what waits. */
+/* Of what runs: what was cancelled or stopped since the last round. */
 void srv_end_what_is_over(srv_engine *e)
 {
     mo_error cancelled = {.status = MO_ECANCELLED, .detail = "cancelled"};
