@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "cuda_emulation/emulated.h"
+#include "device/cuda/launch.h"
 #include "device/host/run.h"
 #include "numeric/kinds.h"
 #include "random.h"
@@ -555,7 +556,7 @@ static void draw_collect(uint64_t draw)
     begin(draw);
     mo_op op = {.kind = MO_OP_COLLECT};
     mo_op_collect *o = &op.collect;
-    *o = (mo_op_collect){.tokens = ONE_OF(1, 3, 9), .heads = ONE_OF(1, 4, 20), .n = ONE_OF(8, 24, 32, 128)};
+    *o = (mo_op_collect){.tokens = ONE_OF(1, 4, 9), .heads = ONE_OF(1, 4, 20), .n = ONE_OF(8, 24, 32, 128)};
     o->from = floats((int64_t)o->tokens * o->heads * o->n);
     o->out = acts(o->tokens, o->heads * o->n);
     check(&op, draw, "collect");
@@ -858,19 +859,67 @@ DRAWN(ssm_convolve, 30)
 DRAWN(ssm_parts, 15)
 DRAWN(ssm_scan, 30)
 
+/* The largest step has one row more than a grid's second dimension. */
+static void grids_of_the_largest_step(void **state)
+{
+    enum { MOST = 65536 };
+    (void)state;
+    mo_op ops[] = {{.kind = MO_OP_COLLECT},
+                   {.kind = MO_OP_SHORT_CONV},
+                   {.kind = MO_OP_SSM_CONVOLVE},
+                   {.kind = MO_OP_SSM_SCAN},
+                   {.kind = MO_OP_SSM_SCAN}};
+    for (int tokens = MOST - 1; tokens <= MOST + 1; tokens++) {
+        ops[0].collect = (mo_op_collect){.out = {.cols = 64}, .tokens = tokens, .heads = 2, .n = 32};
+        ops[1].short_conv =
+            (mo_op_short_conv){.tokens = tokens, .slice_count = tokens, .channels = 64, .taps = 3};
+        ops[2].ssm_convolve =
+            (mo_op_ssm_convolve){.tokens = tokens, .slice_count = 1, .channels = 64, .taps = 4};
+        ops[3].ssm_scan =
+            (mo_op_ssm_scan){.tokens = tokens, .slice_count = tokens, .inner = 64, .states = 16, .groups = 1};
+        ops[4].ssm_scan = ops[3].ssm_scan;
+        ops[4].ssm_scan.heads = 2;
+        for (int i = 0; i < 5; i++) {
+            mo_cuda_launch launches[MO_CUDA_KERNELS_PER_OP];
+            mo_error err = {0};
+            const int count = mo_cuda_launch_op(&ops[i], 90, 132, launches, &err);
+            assert_int_equal(count > 0, tokens <= MOST);
+            for (int j = 0; j < count; j++) {
+                const uint32_t *grid = launches[j].grid, rows = grid[1] * grid[2];
+                assert_true(grid[1] <= 65535 && (rows == (uint32_t)tokens || rows == 1));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     b.memory = aligned_alloc(4096, ROOM);
     b.before = malloc(ROOM);
     b.after = malloc(ROOM);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream),       cmocka_unit_test(activate),    cmocka_unit_test(logits),
-        cmocka_unit_test(publish),      cmocka_unit_test(await),       cmocka_unit_test(choose),
-        cmocka_unit_test(arrange),      cmocka_unit_test(heads),       cmocka_unit_test(choice_of_no_numbers),
-        cmocka_unit_test(attend),       cmocka_unit_test(attend_many), cmocka_unit_test(attend_apart),
-        cmocka_unit_test(convolve),     cmocka_unit_test(recur),       cmocka_unit_test(short_conv),
-        cmocka_unit_test(latent),       cmocka_unit_test(collect),     cmocka_unit_test(latent_attend),
-        cmocka_unit_test(ssm_convolve), cmocka_unit_test(ssm_parts),   cmocka_unit_test(ssm_scan),
+        cmocka_unit_test(stream),
+        cmocka_unit_test(activate),
+        cmocka_unit_test(logits),
+        cmocka_unit_test(publish),
+        cmocka_unit_test(await),
+        cmocka_unit_test(choose),
+        cmocka_unit_test(arrange),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(choice_of_no_numbers),
+        cmocka_unit_test(attend),
+        cmocka_unit_test(attend_many),
+        cmocka_unit_test(attend_apart),
+        cmocka_unit_test(convolve),
+        cmocka_unit_test(recur),
+        cmocka_unit_test(short_conv),
+        cmocka_unit_test(latent),
+        cmocka_unit_test(collect),
+        cmocka_unit_test(latent_attend),
+        cmocka_unit_test(ssm_convolve),
+        cmocka_unit_test(ssm_parts),
+        cmocka_unit_test(ssm_scan),
+        cmocka_unit_test(grids_of_the_largest_step),
     };
     const char *only = getenv("MO_TEST_ONLY");
     if (only) {

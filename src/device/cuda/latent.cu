@@ -1,5 +1,6 @@
 /* Latent attention around the scores: queries are taken apart and keys go into the cache; the heads' results become rows of tokens. */
 #include "device/cuda/codes.cuh"
+#include "device/cuda/tall.cuh"
 
 /* Pairs of neighbours among n values, from x to `to`. */
 static __device__ __forceinline__ void rotate(const float *x, float *to, int n, const float *c,
@@ -129,7 +130,7 @@ MO_KERNEL(mo_latent, mo_op_latent)
 MO_KERNEL(mo_collect, mo_op_collect)
 {
     const int lane = threadIdx.x & 31, at = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * 32;
-    const int64_t t = blockIdx.y;
+    const int64_t t = mo_grid_row();
     mo_grid_begin();
     if (at >= op.out.cols) {
         return;

@@ -2,7 +2,9 @@
 
 #include "base/status.h"
 
-int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+enum { GRID_MOST = 65535 }; /* of its second and third dimension */
+
+static int choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     switch (op->kind) {
     case MO_OP_PRODUCT: return mo_cuda_launch_product(op, compute, sms, out, err);
@@ -31,4 +33,27 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
     }
     mo_fail(err, MO_EINVAL, "op of unknown kind %d", (int)op->kind);
     return -1;
+}
+
+/* Kernels do not ask whether their row is one: the two halves are equal. A step's most tokens, 65536, can be halved. */
+static bool fold(mo_cuda_launch *l)
+{
+    if (l->tall && l->grid[1] > GRID_MOST && l->grid[1] % 2 == 0) {
+        l->grid[1] /= 2;
+        l->grid[2] = 2;
+    }
+    return !l->tall || l->grid[1] <= GRID_MOST;
+}
+
+int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
+{
+    const int count = choose(op, compute, sms, out, err);
+    for (int i = 0; i < count; i++) {
+        if (!fold(&out[i])) {
+            mo_fail(err, MO_EINVAL, "op %d has more rows than a grid can have; a step has at most 65536",
+                    (int)op->kind);
+            return -1;
+        }
+    }
+    return count;
 }

@@ -18,15 +18,12 @@ static int latent(const mo_op_latent *o, mo_cuda_launch *out)
     return 1;
 }
 
-static int collect(const mo_op_collect *o, mo_cuda_launch *out, mo_error *err)
+static int collect(const mo_op_collect *o, mo_cuda_launch *out)
 {
-    if (o->tokens > 65535) {
-        mo_fail(err, MO_EINVAL, "results of %d tokens; 65535 can be collected", o->tokens);
-        return -1;
-    }
     out[0] =
         (mo_cuda_launch){.kernel = "mo_collect",
                          .prelaunch = true,
+                         .tall = true,
                          .grid = {pieces(pieces(o->out.cols, 32), COLLECT_WARPS), (uint32_t)o->tokens, 1},
                          .block = {32 * COLLECT_WARPS, 1, 1}};
     return 1;
@@ -38,7 +35,7 @@ int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch 
     (void)sms;
     switch (op->kind) {
     case MO_OP_LATENT: return op->latent.tokens > 0 ? latent(&op->latent, out) : 0;
-    case MO_OP_COLLECT: return op->collect.tokens > 0 ? collect(&op->collect, out, err) : 0;
+    case MO_OP_COLLECT: return op->collect.tokens > 0 ? collect(&op->collect, out) : 0;
     default:
         mo_fail(err, MO_EINVAL, "op %d has no kernel among those of latent attention", (int)op->kind);
         return -1;

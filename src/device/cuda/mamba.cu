@@ -1,11 +1,12 @@
 /* Mamba: convolution, norms of a step's parts, the scans of both kinds. */
 #include "device/cuda/row.cuh"
+#include "device/cuda/tall.cuh"
 
 /* ---- Convolution: blocks (channels, token), a thread per channel; a warp holds a block of codes ---- */
 
 MO_KERNEL(mo_ssm_convolve, mo_op_ssm_convolve)
 {
-    const int64_t channels = op.channels, t = blockIdx.y;
+    const int64_t channels = op.channels, t = mo_grid_row();
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
     float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + i;
@@ -41,7 +42,7 @@ MO_KERNEL(mo_ssm_convolve_keep, mo_op_ssm_convolve)
 {
     const int64_t channels = op.channels;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     mo_grid_begin();
     if (i >= channels) {
         return;
@@ -106,7 +107,7 @@ static __device__ __forceinline__ float scan_token(float *S, int states, int64_t
 template <int STATES> static __device__ __forceinline__ void scan_channels(const mo_op_ssm_scan &op)
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, inner = op.inner;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     const int states = STATES ? STATES : op.states;
     const bool there = i < inner;
     float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (there ? i : 0);
@@ -192,7 +193,7 @@ MO_KERNEL(mo_ssm_heads_128, mo_op_ssm_scan)
     const int h = blockIdx.x, count = op.inner / op.heads, i = threadIdx.x;
     const int64_t at = (int64_t)h * count + i;
     const int group = h / (op.heads / op.groups) * STATES, all = op.groups * STATES;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     const bool there = i < count;
     float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) +
                    (int64_t)h * count * STATES + (there ? i : 0);
@@ -233,7 +234,7 @@ MO_KERNEL(mo_ssm_heads_any, mo_op_ssm_scan)
 {
     const int h = blockIdx.x, count = op.inner / op.heads;
     const int group = h / (op.heads / op.groups) * op.states, all = op.groups * op.states;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     float *state =
         mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * count * op.states;
     const float d = mo_at<const float>(op.d)[h];
@@ -256,7 +257,7 @@ MO_KERNEL(mo_ssm_norm, mo_op_ssm_scan)
 {
     __shared__ float factor;
     const int n = op.inner / op.groups, begin = (int)blockIdx.x * n;
-    const int64_t t = blockIdx.y;
+    const int64_t t = mo_grid_row();
     const float *weight = mo_at<const float>(op.norm) + begin;
     float *row = mo_at<float>(op.mixed.x) + t * op.inner + begin;
     mo_grid_begin();

@@ -1,5 +1,6 @@
 /* The short convolution: b * x, causal convolution, times c. */
 #include "device/cuda/row.cuh"
+#include "device/cuda/tall.cuh"
 
 /* b * x of a token's channel; in points at b. */
 static __device__ __forceinline__ float input_of(const float *in, int64_t channels)
@@ -10,7 +11,7 @@ static __device__ __forceinline__ float input_of(const float *in, int64_t channe
 /* Blocks (channels, token), a thread per channel; a warp holds a block of codes. */
 MO_KERNEL(mo_short_conv, mo_op_short_conv)
 {
-    const int64_t channels = op.channels, t = blockIdx.y;
+    const int64_t channels = op.channels, t = mo_grid_row();
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
     float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + i;
@@ -49,7 +50,7 @@ MO_KERNEL(mo_short_conv_keep, mo_op_short_conv)
 {
     const int64_t channels = op.channels;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     mo_grid_begin();
     if (i >= channels) {
         return;
