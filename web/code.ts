@@ -58,10 +58,12 @@ for (const [name, language] of Object.entries(languages)) {
     hljs.registerLanguage(name, language);
 }
 
+const LONGEST = 20_000; // characters: it works while nothing else can
+
 export function highlight(code: HTMLElement): void {
     const language = code.dataset.language ?? "";
     const text = code.textContent ?? "";
-    if (code.dataset.drawn || !hljs.getLanguage(language) || text.length > 100_000) {
+    if (code.dataset.drawn || !hljs.getLanguage(language) || text.length > LONGEST) {
         return;
     }
     code.dataset.drawn = "yes";

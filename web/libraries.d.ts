@@ -14,9 +14,9 @@ declare module "marked" {
     export interface Extension {
         name: string;
         level: "block" | "inline";
-        start(source: string): number | undefined;
-        tokenizer(source: string): Token | undefined;
-        renderer(token: Token): string;
+        start?(source: string): number | undefined;
+        tokenizer(this: { lexer: { tokens: Tokens } }, source: string, tokens: Token[]): Token | undefined;
+        renderer?(token: Token): string;
     }
     export const marked: {
         use(options: { gfm?: boolean; breaks?: boolean; headerIds?: boolean; mangle?: boolean; renderer?: Partial<Renderer>; extensions?: Extension[] }): void;

@@ -1,43 +1,11 @@
 // Markdown of answers. HTML in it is shown as text, and what is made of the rest is copied by a short list of elements: an
 // answer cannot run, load or style anything.
 
-import { marked, type Token, type Tokens } from "marked";
+import { marked, type Tokens } from "marked";
+import { readBlocks } from "./blocks";
 import { copyButton } from "./copy";
 import { h } from "./dom";
 import { PROSE, safeFragment } from "./safe";
-
-function escaped(text: string): string {
-    return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-}
-
-/** Formulas keep their source until KaTeX, which is loaded when the first one is there, has drawn them. */
-function formula(name: string, level: "block" | "inline", begin: RegExp, whole: RegExp, display: boolean) {
-    return {
-        name,
-        level,
-        start: (source: string) => source.match(begin)?.index,
-        tokenizer: (source: string): Token | undefined => {
-            const found = whole.exec(source);
-            return found ? { type: name, raw: found[0], tex: found[1] ?? found[2] } : undefined;
-        },
-        renderer: (token: Token) => `<${display ? "div" : "span"} class="math" data-display="${display}">${escaped(String(token.tex))}</${display ? "div" : "span"}>`,
-    };
-}
-
-marked.use({
-    gfm: true,
-    breaks: false,
-    headerIds: false,
-    mangle: false,
-    renderer: {
-        html: escaped,
-        image: (href, _title, text) => `<a href="${escaped(href)}">${escaped(text || href)}</a>`,
-    },
-    extensions: [
-        formula("blockMath", "block", /\$\$|\\\[/, /^(?:\$\$([^]+?)\$\$|\\\[([^]+?)\\\])(?:[ \t]*(?:\n|$))/, true),
-        formula("inlineMath", "inline", /\$|\\\(/, /^(?:\$(?![\s\d]+\s)([^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)|\\\(([^]+?)\\\))/, false),
-    ],
-});
 
 /** Elements for these tokens, with links that lead away safely and buttons that copy code. */
 function draw(tokens: Tokens): DocumentFragment {
@@ -77,64 +45,90 @@ const parts = { code: "./code.js", math: "./math.js" };
 let code: Promise<typeof import("./code")> | null = null;
 let math: Promise<typeof import("./math")> | null = null;
 
+/** What cannot be coloured or drawn stays as it is. */
+function eachAlone(elements: HTMLElement[], draw: (element: HTMLElement) => void): void {
+    for (const element of elements) {
+        try {
+            draw(element);
+        } catch {
+            // too deep for the library
+        }
+    }
+}
+
 /** Colours code and draws formulas. */
 async function finish(elements: Element[]): Promise<void> {
     const all = (selector: string) => elements.flatMap((e) => [...(e.matches(selector) ? [e] : []), ...e.querySelectorAll(selector)] as HTMLElement[]);
     const codes = all("code[data-language]"), formulas = all(".math");
-    if (codes.length > 0) {
-        code = code ?? import(parts.code);
-        codes.forEach((await code).highlight);
-    }
-    if (formulas.length > 0) {
-        math = math ?? import(parts.math);
-        const { drawFormula } = await math;
-        formulas.forEach(drawFormula);
+    try {
+        if (codes.length > 0) {
+            code = code ?? import(parts.code);
+            eachAlone(codes, (await code).highlight);
+        }
+        if (formulas.length > 0) {
+            math = math ?? import(parts.math);
+            eachAlone(formulas, (await math).drawFormula);
+        }
+    } catch {
+        code = math = null; // the server is away: the next answer tries again
     }
 }
 
-/** The text of an answer while it grows: what is complete is drawn once, only its last block again and again. */
+/** The text of an answer while it grows: what is complete is drawn once, only its last block again and again. What cannot be
+ *  read as Markdown is shown as it is. */
 export class MarkdownView {
     readonly element = h("div", { class: "prose" });
     private settled = 0; // so many characters are drawn for good
     private loose: Node[] = [];
     private text = "";
+    private plain = false; // until it is complete: then it is tried once more
 
     /** The text so far; `complete` when nothing follows. */
     update(text: string, complete: boolean): void {
         text = text.replace(/\r\n?/g, "\n");
         if (!text.startsWith(this.text.slice(0, this.settled)) || complete) {
-            this.element.replaceChildren();
-            this.loose = [];
-            this.settled = 0;
+            this.clear();
         }
         this.text = text;
         for (const node of this.loose) {
             node.parentNode?.removeChild(node);
         }
         this.loose = [];
-        const tokens = marked.lexer(text.slice(this.settled));
+        if (!this.plain) {
+            try {
+                this.draw(complete);
+                return;
+            } catch {
+                this.clear();
+                this.plain = true;
+            }
+        }
+        this.loose = [h("p", { class: "plain" }, text)];
+        this.element.append(...this.loose);
+    }
+
+    private clear(): void {
+        this.element.replaceChildren();
+        this.loose = [];
+        this.settled = 0;
+        this.plain = false;
+    }
+
+    private draw(complete: boolean): void {
+        const { tokens, begin } = readBlocks(this.text.slice(this.settled));
         let keep = tokens.length;
         while (!complete && keep > 0 && tokens[keep - 1].type === "space") {
             keep--;
         }
         keep = complete ? keep : Math.max(0, keep - 1);
-        this.append(tokens, 0, keep, true);
-        this.append(tokens, keep, tokens.length, false);
+        const good = elementsOf(tokens, 0, keep), loose = elementsOf(tokens, keep, tokens.length);
+        this.element.append(...good, ...loose);
+        this.settled += keep > 0 ? begin(keep) : 0;
+        this.loose = loose;
+        void finish(good.filter((node): node is Element => node instanceof Element));
     }
+}
 
-    private append(tokens: Tokens, from: number, to: number, settled: boolean): void {
-        const some = Object.assign(tokens.slice(from, to), { links: tokens.links });
-        if (some.length === 0) {
-            return;
-        }
-        const nodes = [...draw(some).childNodes];
-        if (settled) {
-            this.settled += some.reduce((sum, token) => sum + token.raw.length, 0);
-            this.element.append(...nodes);
-            void finish(nodes.filter((node): node is Element => node instanceof Element));
-        } else {
-            this.element.append(...nodes);
-            this.loose = nodes;
-        }
-    }
+function elementsOf(tokens: Tokens, from: number, to: number): Node[] {
+    return from < to ? [...draw(Object.assign(tokens.slice(from, to), { links: tokens.links })).childNodes] : [];
 }

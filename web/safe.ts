@@ -38,9 +38,13 @@ function copy(from: Node, to: Node, list: List, depth: number): void {
     for (const child of from.childNodes) {
         if (child.nodeType === Node.TEXT_NODE) {
             to.appendChild(document.createTextNode(child.nodeValue ?? ""));
-        } else if (child instanceof Element && depth < DEPTH) {
+        } else if (child instanceof Element) {
             const name = child.localName;
             if (!list.tags.has(name) || (name === "input" && child.getAttribute("type") !== "checkbox")) {
+                continue;
+            }
+            if (depth >= DEPTH) {
+                to.appendChild(document.createTextNode(child.textContent ?? ""));
                 continue;
             }
             const made = document.createElementNS(list.space, name);
