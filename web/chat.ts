@@ -20,7 +20,7 @@ interface Run {
 export class Chat {
     readonly element: HTMLElement;
     private readonly library = new Library();
-    private readonly sidebar = new Sidebar(this.library, { open: (c) => this.open(c), fresh: () => this.fresh(), removed: (c) => this.removed(c) });
+    private readonly sidebar = new Sidebar(this.library, { open: (c) => this.open(c), fresh: () => this.fresh(), removed: (c) => this.removed(c), imported: () => this.imported() });
     private readonly thread = h("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Messages", tabindex: 0 });
     private readonly bar = h("div", { class: "chat-bar" });
     private readonly panel = h("div", { class: "panel", hidden: true });
@@ -35,6 +35,7 @@ export class Chat {
         const main = h("section", { class: "chat-main" }, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
         this.element = h("div", { class: "chat" }, this.sidebar.element, main, this.panel);
         this.composer.acceptDrops(main);
+        document.addEventListener("keydown", (e) => this.key(e));
         this.thread.addEventListener("scroll", () => (this.follows = this.thread.scrollHeight - this.thread.scrollTop - this.thread.clientHeight < 60));
     }
 
@@ -90,22 +91,45 @@ export class Chat {
         }
     }
 
+    /** A newer form of the open conversation may have come. */
+    private imported(): void {
+        const c = this.library.all.get(this.current.id);
+        if (c && c !== this.current && !this.runs.has(c.id)) {
+            this.open(c);
+        }
+    }
+
+    /** Escape stops wherever the focus is, unless it closes something there. */
+    private key(e: KeyboardEvent): void {
+        const clears = e.target instanceof HTMLInputElement && e.target.type === "search" && e.target.value !== "";
+        if (e.key === "Escape" && !e.defaultPrevented && !e.isComposing && !clears && this.element.isConnected && !document.querySelector("dialog[open]")) {
+            this.stop();
+        }
+    }
+
     // ---- Drawing
 
     private render(): void {
         const c = this.current;
         const run = this.runs.get(c.id);
-        const shown = path(c).map((m) => {
-            const view = this.views.get(m.id) ?? new MessageView(c, m, this.actions);
-            this.views.set(m.id, view);
-            view.update(run?.message === m, run?.progress ?? null);
-            return view.element;
-        });
+        const shown = path(c).map((m) => this.drawn(c, m, run));
         fill(this.thread, h("div", { class: "thread-column" }, ...(shown.length > 0 ? shown : [this.welcome()])));
         this.renderBar();
         this.composer.setRunning(run !== undefined);
         this.sidebar.show(c.id);
         this.scroll();
+    }
+
+    /** One that cannot be drawn says so, and the others are shown. */
+    private drawn(c: Conversation, m: Message, run: Run | undefined): HTMLElement {
+        try {
+            const view = this.views.get(m.id) ?? new MessageView(c, m, this.actions);
+            this.views.set(m.id, view);
+            view.update(run?.message === m, run?.progress ?? null);
+            return view.element;
+        } catch (e) {
+            return h("article", { class: "message" }, h("p", { class: "fault" }, `This message cannot be shown: ${e instanceof Error ? e.message : e}`));
+        }
     }
 
     private renderBar(): void {
@@ -125,7 +149,7 @@ export class Chat {
             "div",
             { class: "welcome" },
             h("h2", {}, "What shall we talk about?"),
-            h("p", {}, "Everything stays on this machine. The page asks this server and nobody else."),
+            h("p", {}, "What you write goes to this server and nobody else."),
             h("div", { class: "tries" }, ...tries.map((text) => h("button", { type: "button", class: "try", onclick: () => this.say(text, []) }, text))),
         );
     }

@@ -32,8 +32,6 @@ export class Composer {
                 if (!this.running) {
                     this.submit();
                 }
-            } else if (e.key === "Escape" && this.running) {
-                this.stopped();
             }
         });
         this.setRunning(false);

@@ -1,7 +1,8 @@
 // The conversations of this browser, in its database; in memory alone where it has none (private windows of some).
 
+import { checked } from "./checked";
 import type { Conversation } from "./conversation";
-import { fullText, noSettings } from "./conversation";
+import { fullText } from "./conversation";
 
 const STORE = "conversations";
 
@@ -34,7 +35,11 @@ export class Library {
         this.database = await opened();
         const list = this.database ? await done(this.database.transaction(STORE).objectStore(STORE).getAll()) : [];
         for (const c of list as Conversation[]) {
-            this.all.set(c.id, c);
+            try {
+                this.all.set(c.id, checked(c));
+            } catch {
+                // it stays in the database; the others are shown
+            }
         }
         addEventListener("pagehide", () => this.flush());
         document.addEventListener("visibilitychange", () => document.hidden && this.flush());
@@ -87,45 +92,25 @@ export class Library {
         return JSON.stringify({ format: "moraine-conversations", version: 1, exported: new Date().toISOString(), conversations: list }, null, 1);
     }
 
-    /** Takes a file that export() wrote; how many conversations it had. What is no conversation is refused whole. */
+    /** Takes a file that export() wrote; how many conversations it brought. Where one of them is here already, the one that
+     *  was changed last stays. What is no conversation is refused whole. */
     import(text: string): number {
-        const file = JSON.parse(text);
+        const file = readJson(text);
         if (file?.format !== "moraine-conversations" || !Array.isArray(file.conversations)) {
             throw new Error("this is no file of exported conversations");
         }
-        const list = file.conversations.map(checked);
-        for (const c of list) {
+        const newer = file.conversations.map(checked).filter((c: Conversation) => c.changed > (this.all.get(c.id)?.changed ?? -Infinity));
+        for (const c of newer) {
             this.save(c);
         }
-        return list.length;
+        return newer.length;
     }
 }
 
-function checked(value: any): Conversation {
-    const string = (x: unknown): string => (typeof x === "string" ? x : "");
-    const number = (x: unknown): number => (typeof x === "number" && Number.isFinite(x) ? x : Date.now());
-    if (typeof value?.id !== "string" || typeof value.messages !== "object" || value.messages === null) {
-        throw new Error("a conversation of the file is damaged");
+function readJson(text: string): any {
+    try {
+        return JSON.parse(text);
+    } catch {
+        return null;
     }
-    const messages: Conversation["messages"] = {};
-    for (const m of Object.values<any>(value.messages)) {
-        if (typeof m?.id !== "string" || typeof m.text !== "string" || !["user", "assistant", "tool"].includes(m.role)) {
-            throw new Error("a message of the file is damaged");
-        }
-        messages[m.id] = { ...m, parent: typeof m.parent === "string" ? m.parent : null, created: number(m.created) };
-    }
-    for (const start of Object.values(messages)) { // a ring of parents would never end
-        const seen = new Set<string>();
-        for (let m = start; m.parent !== null && messages[m.parent]; m = messages[m.parent]) {
-            if (seen.has(m.id)) {
-                throw new Error("messages of the file follow each other in a ring");
-            }
-            seen.add(m.id);
-        }
-    }
-    const settings = noSettings();
-    for (const name of Object.keys(settings) as (keyof typeof settings)[]) {
-        settings[name] = string(value.settings?.[name]);
-    }
-    return { id: value.id, title: string(value.title), created: number(value.created), changed: number(value.changed), model: string(value.model), settings, messages, leaf: messages[value.leaf] ? value.leaf : null };
 }

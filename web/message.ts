@@ -155,6 +155,7 @@ export class MessageView {
         };
         field.addEventListener("keydown", (e) => {
             if (e.key === "Escape") {
+                e.preventDefault();
                 end(null);
             } else if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
                 end(true);

@@ -55,7 +55,7 @@ export function settingsPanel(c: Conversation, defaults: Record<string, number>,
     tools.value = c.settings.tools;
     return h(
         "section",
-        { class: "settings", "aria-label": "Settings of this conversation", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && closed() },
+        { class: "settings", "aria-label": "Settings of this conversation", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && (e.preventDefault(), closed()) },
         h("div", { class: "settings-head" }, h("h2", {}, "This conversation"), iconButton("close", "Close settings", closed)),
         h("label", { for: "set-system" }, "System text"),
         system,

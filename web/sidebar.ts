@@ -10,6 +10,7 @@ export interface SidebarActions {
     open(c: Conversation): void;
     fresh(): void;
     removed(c: Conversation): void;
+    imported(): void;
 }
 
 /** Hands a file to the person. */
@@ -55,7 +56,7 @@ export class Sidebar {
         const found = this.library.search(this.search.value);
         fill(this.list, ...found.map((c) => this.line(c)));
         if (found.length === 0) {
-            fill(this.list, h("li", { class: "empty" }, this.search.value ? "None has all these words." : "Nothing yet. What you write stays in this browser."));
+            fill(this.list, h("li", { class: "empty" }, this.search.value ? "None has all these words." : "Nothing yet. Conversations are kept in this browser."));
         }
     }
 
@@ -87,11 +88,16 @@ export class Sidebar {
         try {
             const taken = file ? this.library.import(await file.text()) : 0;
             announce(`${plural(taken, "conversation")} imported`);
+            if (file && taken === 0) {
+                this.problem.textContent = `${file.name}: nothing in it is newer than what is here.`;
+                this.problem.hidden = false;
+            }
         } catch (e) {
             this.problem.textContent = `${file?.name}: ${e instanceof Error ? e.message : e}`;
             this.problem.hidden = false;
         }
         this.picker.value = "";
         this.show(this.current);
+        this.actions.imported();
     }
 }
