@@ -4,7 +4,7 @@ import { fill, h } from "./dom";
 import { ExpertMap, type LayerEvent } from "./expert_map";
 import { listen, listenExperts, type LiveModel, type Status } from "./live";
 import { RoutingReplay } from "./replay";
-import { get } from "./server";
+import { watch } from "./server";
 import { bytes, count, digits, share } from "./units";
 
 interface LayerFacts {
@@ -97,7 +97,7 @@ export class Experts {
     private async tell(layer: number, expert: number, tier: string): Promise<string> {
         if (Date.now() - this.asked > 1000) {
             this.asked = Date.now();
-            this.facts = (await get<{ layers: LayerFacts[] }>(`v1/moraine/experts?model=${encodeURIComponent(this.model)}`)).layers;
+            this.facts = (await watch<{ layers: LayerFacts[] }>(`v1/moraine/experts?model=${encodeURIComponent(this.model)}`)).layers;
         }
         const f = this.facts.find((x) => x.layer === layer);
         if (!f) {

@@ -24,6 +24,11 @@ export function askForKey(wrong: boolean): Promise<boolean> {
     return asking;
 }
 
+/** For those who do not ask themselves: what becomes of the question that is open, if one is. */
+export function keyIsComing(): Promise<boolean> {
+    return asking ?? Promise.resolve(false);
+}
+
 function show(wrong: boolean): Promise<boolean> {
     return new Promise((resolve) => {
         const field = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true });

@@ -2,7 +2,7 @@
 // is hidden.
 
 import type { LayerEvent } from "./expert_map";
-import { events, send } from "./server";
+import { events, send, ServerError } from "./server";
 
 export interface Phase {
     passes: number;
@@ -178,19 +178,20 @@ function take(kind: string, value: any): void {
 async function follow(what: string, signal: AbortSignal): Promise<void> {
     let pause = 500;
     while (!signal.aborted) {
+        let away = true;
         try {
-            for await (const { kind, data } of events(await send(`v1/moraine/events${what}`, { signal }))) {
+            for await (const { kind, data } of events(await send(`v1/moraine/events${what}`, { signal }, true))) {
                 pause = 500;
                 document.documentElement.classList.remove("away");
                 take(kind, JSON.parse(data));
             }
-        } catch {
-            // said below
+        } catch (e) {
+            away = !(e instanceof ServerError && e.status === 401); // it is there, and wants a key
         }
         if (signal.aborted) {
             return;
         }
-        document.documentElement.classList.add("away");
+        document.documentElement.classList.toggle("away", away);
         await new Promise((resolve) => setTimeout(resolve, pause));
         pause = Math.min(2 * pause, 10_000);
     }

@@ -3,7 +3,7 @@
 import { fill, h, iconButton } from "./dom";
 import { type Lanes, listen, listenLog, type LiveModel, type LogLine, type Status } from "./live";
 import { type Plan, planBars, planWords } from "./plan";
-import { get, send } from "./server";
+import { get, send, watch } from "./server";
 import { Series } from "./series";
 import { bytes, count, digits, plural, rate, seconds, share } from "./units";
 import { WhatIf } from "./what_if";
@@ -143,7 +143,7 @@ export class Machine {
         const e = m.engine!;
         let list: Session[] = [];
         try {
-            list = (await get<{ sessions: Session[] }>(`v1/moraine/sessions?model=${encodeURIComponent(m.id)}`)).sessions;
+            list = (await watch<{ sessions: Session[] }>(`v1/moraine/sessions?model=${encodeURIComponent(m.id)}`)).sessions;
         } catch {
             // a model that is being unloaded
         }

@@ -4,7 +4,7 @@ import { announce, fill, h } from "./dom";
 import { HeatMap } from "./heat_map";
 import { loadModels, modelSelect, preferredModel } from "./models";
 import { covered, type Profile, readProfile } from "./profile_data";
-import { get, post } from "./server";
+import { post, watch } from "./server";
 import { saveFile } from "./sidebar";
 import { count, digits, share } from "./units";
 
@@ -77,7 +77,7 @@ export class Profiles {
 
     private async refresh(): Promise<void> {
         try {
-            const p = readProfile("now", await get(this.path("moe-layer-perf")));
+            const p = readProfile("now", await watch(this.path("moe-layer-perf")));
             const first = this.live === null;
             this.live = p;
             if (first) {

@@ -1,6 +1,6 @@
 // The server that this page came from: requests with the key, if one is needed, and streams of events.
 
-import { askForKey, knownKey } from "./key";
+import { askForKey, keyIsComing, knownKey } from "./key";
 
 export class ServerError extends Error {
     constructor(
@@ -25,8 +25,9 @@ async function failure(response: Response): Promise<ServerError> {
     }
 }
 
-/** Sends a request. Where the server wants a key, it is asked for until it is right or the person gives up. */
-export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+/** Sends a request. Where the server wants a key, it is asked for until it is right or the person gives up; by itself, for
+ *  what nobody has just asked for (`background`), the page asks for none. */
+export async function send(path: string, init: RequestInit = {}, background = false): Promise<Response> {
     for (let refused = false; ; refused = true) {
         const key = knownKey();
         const headers = new Headers(init.headers);
@@ -34,7 +35,7 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
             headers.set("Authorization", `Bearer ${key}`);
         }
         const response = await fetch(address(path), { ...init, headers });
-        if (response.status === 401 && (await askForKey(refused || key !== ""))) {
+        if (response.status === 401 && (await (background ? keyIsComing() : askForKey(refused || key !== "")))) {
             continue;
         }
         if (!response.ok) {
@@ -46,6 +47,11 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
     return (await send(path, signal ? { signal } : {})).json();
+}
+
+/** Looks at what the page shows by itself. */
+export async function watch<T>(path: string): Promise<T> {
+    return (await send(path, {}, true)).json();
 }
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
