@@ -1,5 +1,5 @@
 // chat.js: conversations in a real browser.
-import { answered, assert, halted, inSlices, main, open, picture, say, servers, test } from "./check.js";
+import { answered, assert, conversation, feed, halted, importFile, inSlices, main, open, picture, say, servers, test } from "./check.js";
 
 test("a conversation of two turns, with its cost", async () => {
   const page = await open("pebble");
@@ -119,6 +119,89 @@ test("what was exported is imported", async () => {
   await other.waitForSelector(".sidebar .fault:not([hidden]):has-text('no file of exported conversations')");
 });
 
+test("what is damaged in a file is refused or left out, and what is newer here stays", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector(".welcome");
+  const odd = conversation("odd", "fine");
+  Object.assign(odd.messages.a, { attachments: 5, calls: [{ id: 1 }, null], cost: { tokens: "x" }, thought: {}, ended: "x", error: ["e"], model: 7, onload: "x" });
+  Object.assign(odd.messages.q, { attachments: [{ name: "n", text: 3 }, { name: "good.txt", text: "t" }], parent: "constructor" });
+  await importFile(page, [odd, conversation("same", '![first & "last"](https://elsewhere.example/x.png)', { changed: 10, leaf: "__proto__" })]);
+  await page.click("text=about odd");
+  assert.equal(await page.innerText(".message.assistant .prose"), "fine");
+  assert.match(await page.innerText(".attachment"), /good\.txt/);
+  assert.equal(await page.locator(".call, .message .fault").count(), 0);
+  await page.click("text=about same");
+  assert.equal(await page.innerText(".message.assistant .prose"), 'first & "last"');
+  await importFile(page, [conversation("same", "older", { changed: 9 })]);
+  await page.waitForSelector(".sidebar .fault:has-text('nothing in it is newer')");
+  assert.equal(await page.innerText(".message.assistant .prose"), 'first & "last"');
+  await importFile(page, [conversation("same", "newer", { changed: 11 })]);
+  await page.waitForSelector(".message.assistant .prose:has-text('newer')");
+  const ring = conversation("ring", "x");
+  ring.messages.q.parent = "a";
+  const roles = conversation("roles", "x");
+  roles.messages.a.role = "system";
+  for (const [bad, words] of [[ring, "in a ring"], [roles, "a message of the file is damaged"], [{ id: "none" }, "a conversation of the file is damaged"], [null, "is damaged"]]) {
+    await importFile(page, [conversation("good", "x"), bad]);
+    await page.waitForSelector(`.sidebar .fault:not([hidden]):has-text('${words}')`);
+  }
+  assert.equal(await page.locator(".conversation").count(), 2);
+});
+
+test("an answer that cannot be read as Markdown is shown as text, beside the others", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector(".welcome");
+  const deep = conversation("deep", `${">".repeat(5000)} bottom`);
+  const nested = "{".repeat(20_000) + "x" + "}".repeat(20_000);
+  deep.messages.q2 = { id: "q2", parent: "a", role: "user", text: "and", created: 3 };
+  deep.messages.a2 = { id: "a2", parent: "q2", role: "assistant", text: `$${nested}$ and *stress* and $\\frac{a}{b}$`, created: 4, ended: "stop" };
+  await importFile(page, [{ ...deep, leaf: "a2" }]);
+  await page.click("text=about deep");
+  for (const again of [false, true]) {
+    if (again) {
+      await page.waitForTimeout(600); // until it is kept
+      await page.reload();
+    }
+    await page.waitForSelector("[data-id=a2] .math mfrac");
+    assert.match(await page.innerText("[data-id=a] .plain"), /^>{5000} bottom$/);
+    assert.equal(await page.innerText("[data-id=a2] em"), "stress");
+    assert.ok((await page.locator("[data-id=a2] .math").first().innerText()).startsWith("{{{"));
+  }
+  await importFile(page, [conversation("levels", `${"> ".repeat(300)}bottom`)]);
+  await page.click("text=about levels");
+  assert.match(await page.innerText("[data-id=a] .prose"), /bottom/);
+});
+
+test("tabs, definitions and open fences of a growing answer move nothing", async () => {
+  const page = await open("scripted");
+  const answer = await feed(page);
+  const code = "all:\n\tcc -c a.c\n\n\tcc -c b.c";
+  await answer.give("[a]: https://elsewhere.example/\n\nLook:\n\n```make\nall:\n\tcc -c a.c\n\n\tcc", "cc");
+  assert.equal(await page.locator(".prose pre").count(), 1);
+  await answer.give(" -c b.c\n```\n\nIt costs $$ here.\n\nThen one.\n\nThen tw", "Then tw");
+  await answer.give("o and three.\n\nLast", "Last");
+  const blocks = async () => (await page.evaluate(() => [...document.querySelectorAll(".prose > p, .prose code")].map((e) => e.textContent.trim().replace(/\s+\$/, " $")))).sort();
+  const wanted = ["Look:", code, "It costs $$ here.", "Then one.", "Then two and three.", "Last"].sort();
+  assert.deepEqual(await blocks(), wanted);
+  await answer.end();
+  assert.deepEqual(await blocks(), wanted);
+});
+
+test("Escape stops wherever the focus is, and first closes what is open", async () => {
+  const page = await open("scripted");
+  const answer = await feed(page);
+  await answer.give("Some words", "words");
+  await page.click("[aria-label='Settings of this conversation']");
+  await page.waitForSelector("#set-system");
+  await page.press("#set-system", "Escape");
+  await page.waitForSelector("#set-system", { state: "detached" });
+  assert.equal(await page.locator(".message.running").count(), 1);
+  await page.focus(".thread");
+  await page.keyboard.press("Escape");
+  assert.equal(await answered(page), "Some words");
+  assert.match(await page.innerText(".message.assistant .note"), /stopped/);
+});
+
 test("Markdown with hostile HTML stays harmless", async () => {
   const page = await open("scripted");
   let dialogs = 0;
@@ -211,6 +294,21 @@ test("a key is asked for, and kept for the next request", async () => {
   await say(page, "Hello");
   await page.reload();
   await page.waitForSelector("#model option", { state: "attached" });
+  page.wrong = page.wrong.filter((line) => !line.includes("401")); // the browser notes each
+});
+
+test("after Not now the page does not ask by itself, but when something is sent", async () => {
+  const page = await open("locked");
+  await page.click("dialog >> text=Not now");
+  for (let i = 0; i < 2; i++) {
+    await page.waitForResponse((r) => r.url().includes("/v1/moraine/events") && r.status() === 401);
+  }
+  assert.equal(await page.locator("dialog, .away").count(), 0);
+  await page.fill("#message", "Hello");
+  await page.press("#message", "Enter");
+  await page.fill("#key", "secret");
+  await page.keyboard.press("Enter");
+  await answered(page);
   page.wrong = page.wrong.filter((line) => !line.includes("401")); // the browser notes each
 });
 

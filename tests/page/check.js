@@ -42,6 +42,54 @@ export async function answered(page) {
   return page.innerText(".message.assistant:last-child .prose");
 }
 
+// From now on answers come from the test: give() adds to the one that runs, end() ends it.
+export async function feed(page) {
+  await page.addInitScript(() => {
+    const real = window.fetch;
+    window.fetch = (address, init) => {
+      if (!String(address).includes("/v1/chat/completions")) {
+        return real(address, init);
+      }
+      const stream = new ReadableStream({
+        start(answer) {
+          const send = (text) => answer.enqueue(new TextEncoder().encode(`data: ${text}\n\n`));
+          window.give = (content) => send(JSON.stringify({ choices: [{ delta: { content } }] }));
+          window.end = () => send("[DONE]");
+          init.signal.addEventListener("abort", () => answer.error(new DOMException("stopped", "AbortError")));
+        },
+      });
+      return Promise.resolve(new Response(stream));
+    };
+  });
+  await page.reload();
+  await page.waitForSelector("#model option", { state: "attached" });
+  await page.fill("#message", "hello");
+  await page.press("#message", "Enter");
+  await page.waitForFunction(() => window.give);
+  return {
+    give: async (text, last) => {
+      await page.evaluate((t) => window.give(t), text);
+      await page.waitForFunction((t) => document.querySelector(".message.assistant .prose").textContent.trimEnd().endsWith(t), last);
+    },
+    end: async () => {
+      await page.evaluate(() => window.end());
+      return answered(page);
+    },
+  };
+}
+
+// Gives the page a file of conversations.
+export async function importFile(page, conversations) {
+  const buffer = Buffer.from(JSON.stringify({ format: "moraine-conversations", version: 1, conversations }));
+  await page.setInputFiles(".sidebar-foot input", { name: "x.json", mimeType: "application/json", buffer });
+}
+
+// One with a question and an answer, for such a file.
+export function conversation(id, text, more = {}) {
+  const messages = { q: { id: "q", parent: null, role: "user", text: `about ${id}`, created: 1 }, a: { id: "a", parent: "q", role: "assistant", text, created: 2, ended: "stop" } };
+  return { id, title: `about ${id}`, created: 1, changed: 2, model: "", settings: {}, messages, leaf: "a", ...more };
+}
+
 // Runs the server in short slices until `seen` holds, so that the page can keep up with it whatever else runs here.
 export async function inSlices(server, page, seen) {
   const end = Date.now() + 45_000 * slow;

@@ -57,6 +57,41 @@ test("the map draws 61 layers of 256 experts", async () => {
   await picture(page, "experts-large");
 });
 
+test("the map is drawn ten times a second between events, and not at all when nothing happens", async () => {
+  const layers = [0, 1].map((layer) => ({ layer, places: "1100", used: "3100", missed: "0000" }));
+  const status = { version: "test", http: {}, models: [{ id: "small", state: "loaded", experts: 4, experts_used: 2, layers: 2 }] };
+  const page = await open("pebble");
+  let told = false;
+  await page.route("**/v1/moraine/events**", (route) => {
+    const tell = !told && route.request().url().includes("experts=1"); // once
+    told = told || tell;
+    const experts = tell ? `event: experts\ndata: ${JSON.stringify({ models: [{ model: "small", layers }] })}\n\n` : "";
+    return route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(status)}\n\n${experts}` });
+  });
+  await page.addInitScript(() => {
+    const put = CanvasRenderingContext2D.prototype.putImageData;
+    window.drawn = 0;
+    CanvasRenderingContext2D.prototype.putImageData = function (...all) {
+      window.drawn++;
+      return put.apply(this, all);
+    };
+  });
+  await page.clock.install({ time: 0 });
+  await page.clock.pauseAt(1000);
+  await page.goto("about:blank");
+  page.wrong = page.wrong.filter((line) => !line.includes("about:blank"));
+  await page.goto(`${servers.pebble}#experts`);
+  await page.waitForFunction(() => /2 layers with 4 experts/.test(document.querySelector(".lead")?.textContent ?? ""), null, { polling: 50 });
+  const drawnIn = async (milliseconds) => {
+    const before = await page.evaluate(() => window.drawn);
+    await page.clock.runFor(milliseconds);
+    return (await page.evaluate(() => window.drawn)) - before;
+  };
+  assert.ok((await drawnIn(1000)) >= 10);
+  await drawnIn(15_000);
+  assert.equal(await drawnIn(3000), 0);
+});
+
 test("an expert tells its name, bytes and hits, by mouse and by keys", async () => {
   const page = await open("pebble", { hash: "#experts" });
   await page.waitForSelector(".legend .ram");
@@ -102,7 +137,7 @@ test("the machine shows plan, wires, tokens, lanes, sessions and the log", async
 });
 
 test("what if: the sliders agree with moraine plan", async () => {
-  for (const [server, more] of [["pebble", []], ["sim", ["--device", "sim", "--vram", "28M"]]]) {
+  for (const server of ["pebble", "sim"]) {
     const page = await open(server, { hash: "#machine" });
     await page.waitForSelector("#if-ram");
     const answer = (query) => page.waitForFunction((q) => document.querySelector(".what-if .plan").dataset.query?.includes(q) && !document.querySelector(".what-if[aria-busy]"), query);
@@ -112,13 +147,13 @@ test("what if: the sliders agree with moraine plan", async () => {
     await page.focus("#if-batch");
     await page.keyboard.press("ArrowLeft");
     await answer("batch=256");
-    for (const key of ["PageUp", "PageDown", "PageDown"]) {
+    for (const [slider, key] of [["ram", "PageUp"], ["ram", "PageDown"], ["ram", "PageDown"], ["ctx", "Home"], ...(server === "sim" ? [["vram", "PageDown"], ["vram", "PageUp"]] : [])]) {
       const old = await page.getAttribute(".what-if .plan", "data-query");
-      await page.focus("#if-ram");
+      await page.focus(`#if-${slider}`);
       await page.keyboard.press(key);
       await page.waitForFunction((q) => document.querySelector(".what-if .plan").dataset.query !== q && !document.querySelector(".what-if[aria-busy]"), old);
       const asked = new URLSearchParams(await page.getAttribute(".what-if .plan", "data-query"));
-      const { stdout } = await run(process.env.MO_PROGRAM, ["plan", "--json", "--ram", asked.get("ram"), "--ctx", asked.get("ctx"), "--batch", asked.get("batch"), ...(more.length ? more : ["--device", "none"])]);
+      const { stdout } = await run(process.env.MO_PROGRAM, ["plan", "--json", "--ram", asked.get("ram"), "--ctx", asked.get("ctx"), "--batch", asked.get("batch"), "--device", ...(asked.has("vram") ? ["sim", "--vram", asked.get("vram")] : ["none"])]);
       const plan = JSON.parse(stdout);
       const shown = Number(await page.getAttribute(".what-if .plan", "data-speed"));
       assert.ok(Math.abs(shown / plan.tokens_per_second - 1) < 1e-9, `${server} ${asked}: ${shown} and ${plan.tokens_per_second}; ${await page.innerText(".what-if .plan")}`);
