@@ -301,10 +301,11 @@ static void errors_name_line_and_column(void **state)
     }
 }
 
+/* Of a core: what else runs does not count. */
 static double seconds(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -709,8 +710,11 @@ static void memory_may_end_anywhere(void **state)
     assert_in_range(n, 20, 5000);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammars_accept_what_they_say),
         cmocka_unit_test(masks_accept_what_the_definition_does),
