@@ -132,6 +132,38 @@ static void labels_are_found_in_names(void **state)
     assert_false(hub_label_split("-00001-of-00002.gguf", &no, &count, &prefix));
 }
 
+static void models_are_chosen_by_file_name_or_label(void **state)
+{
+    static const char *const paths[] = {"a-Q4_K_M.gguf", "b-Q4_K_M.gguf", "c/M-mxfp4-00001-of-00002.gguf",
+                                        "Q8_0.gguf", "M-Q8_0.gguf"};
+    static const struct {
+        int from, count;
+        const char *file, *quant;
+        int expected;
+    } cases[] = {
+        {0, 5, "b-Q4_K_M.gguf", "", 1},
+        {0, 5, "c/M-mxfp4-00002-of-00002.gguf", "", 2},
+        {0, 5, "c/M-mxfp4-00002-of-00003.gguf", "", HUB_NONE},
+        {0, 5, "d-Q4_K_M.gguf", "", HUB_NONE},
+        {0, 5, "", "Q4_K_M", HUB_SEVERAL},
+        {0, 5, "", "A-q4-k-m", 0},
+        {0, 5, "", "Q8_0", 3}, /* its whole name */
+        {0, 5, "", "Q2_K", HUB_NONE},
+        {0, 5, "", "", HUB_SEVERAL},
+        {1, 4, "", "", 0},
+        {2, 3, "", "", 0}, /* MXFP4 */
+        {3, 2, "", "", HUB_SEVERAL},
+        {4, 1, "", "", 0},
+        {4, 0, "", "", HUB_NONE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(
+            hub_label_choose(paths + cases[i].from, cases[i].count, cases[i].file, cases[i].quant),
+            cases[i].expected);
+    }
+}
+
 /* ---- Lists ---- */
 
 #ifdef MO_PULL
@@ -180,6 +212,23 @@ static void damaged_lists_are_refused(void **state)
     }
 }
 
+static void a_list_that_is_too_long_is_marked_so(void **state)
+{
+    enum { COUNT = 4001 };
+    char page[80];
+    hub_listing l = {0};
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        assert_false(l.cut);
+        const int used =
+            snprintf(page, sizeof page, "[{\"type\":\"file\",\"path\":\"M%d-Q8_0.gguf\",\"size\":9}]", i);
+        assert_int_equal(hub_listing_add(&l, page, (size_t)used, &err), MO_OK);
+    }
+    assert_true(l.cut);
+    assert_int_equal(l.file_count, COUNT - 1);
+    hub_listing_free(&l);
+}
+
 /* ---- Files on their way ---- */
 
 static const char zeros_sha256[] =
@@ -221,6 +270,39 @@ static void pieces_are_remembered_by_identity(void **state)
     hub_partial_close(p);
     assert_int_not_equal(access(in_folder("one.gguf.part"), F_OK), 0);
     assert_int_not_equal(access(in_folder("one.gguf.part.json"), F_OK), 0);
+}
+
+static void what_is_forgotten_is_neither_there_nor_hashed(void **state)
+{
+    char path[1024];
+    bool anew;
+    (void)state;
+    snprintf(path, sizeof path, "%s", in_folder("three.gguf"));
+    hub_partial *p = partial_at(path, "x", zeros_sha256, &anew);
+    hub_partial_mark(p, 0, 2 * 65536);
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 2 * 65536);
+    assert_int_equal(hub_partial_save(p, &err), MO_OK);
+    assert_int_equal(hub_partial_forget(p, &err), MO_OK);
+    assert_int_equal(hub_partial_done(p), 0);
+    assert_int_equal(hub_partial_hash(p, 1 << 20), 0);
+    hub_partial_close(p);
+    p = partial_at(path, "x", zeros_sha256, &anew);
+    assert_int_equal(hub_partial_done(p), 0); /* nor for the next run */
+    assert_int_equal(hub_partial_write(p, 77, "x", 1, &err), MO_OK);
+    hub_partial_mark(p, 0, 4 * 65536);
+    hub_partial_hash(p, 1 << 20);
+    assert_int_equal(hub_partial_check(p, &err), MO_EFORMAT);
+    hub_partial_discard(p);
+    hub_partial_close(p);
+    p = partial_at(path, "", "", &anew);
+    hub_partial_mark(p, 0, 65536);
+    assert_int_equal(hub_partial_save(p, &err), MO_OK);
+    hub_partial_close(p);
+    p = partial_at(path, "", "", &anew);
+    assert_true(anew); /* nobody knows what it is of */
+    assert_int_equal(hub_partial_done(p), 0);
+    hub_partial_discard(p);
+    hub_partial_close(p);
 }
 
 static void a_checksum_decides(void **state)
@@ -326,10 +408,13 @@ int main(void)
         cmocka_unit_test(names_become_references),
         cmocka_unit_test(what_names_nothing_is_refused),
         cmocka_unit_test(labels_are_found_in_names),
+        cmocka_unit_test(models_are_chosen_by_file_name_or_label),
 #ifdef MO_PULL
         cmocka_unit_test(lists_become_models),
         cmocka_unit_test(damaged_lists_are_refused),
+        cmocka_unit_test(a_list_that_is_too_long_is_marked_so),
         cmocka_unit_test(pieces_are_remembered_by_identity),
+        cmocka_unit_test(what_is_forgotten_is_neither_there_nor_hashed),
         cmocka_unit_test(a_checksum_decides),
 #endif
         cmocka_unit_test(the_store_is_what_its_names_say),

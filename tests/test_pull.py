@@ -261,6 +261,54 @@ def test_a_file_that_changed_between_two_runs_is_begun_anew():
         assert "beginning anew" in ended.stderr, ended.stderr
 
 
+def test_a_file_that_changed_after_it_was_pulled_is_fetched_anew():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        path = good(pull(hub))
+        hub.files[FILE] = MODEL[:-100] + bytes(100)  # as long as before
+        ended = pull(hub)
+        good(ended, hub.files[FILE])
+        assert "not what the hub has now" in ended.stderr, ended.stderr
+        with open(path, "r+b") as f:  # somebody writes to it
+            f.seek(-50, 2)
+            f.write(b"x")
+        os.utime(path, (1, 1))  # later, or earlier: another time than before
+        good(pull(hub), hub.files[FILE])
+        with open(path, "wb") as f:  # and puts the right one there
+            f.write(hub.files[FILE])
+        os.utime(path, (2, 2))
+        hub.forget()
+        good(pull(hub), hub.files[FILE])
+        assert hub.asked() == [], hub.asked()
+        address = "%s/cdn/%s" % (hub.url.replace("127.0.0.1", "localhost"), FILE)  # where no hub gives a checksum
+        good(moraine("pull", address), hub.files[FILE])
+        hub.files[FILE], hub.etag = MODEL, "v2"
+        path = moraine("pull", address).stdout.strip()
+        attributes = os.listxattr(path)  # a file system that keeps none leaves the size alone
+        assert read(path) == MODEL or not attributes, attributes
+
+
+def test_without_a_checksum_only_a_strong_tag_is_gone_on_with():
+    other = MODEL[:1000000] + bytes(200000) + MODEL[1200000:]
+    with Hub({FILE: MODEL}) as hub:
+        hub.lfs = False
+        hub.linked[FILE] = "0" * 40  # of Git
+        for tag, weak in (("v2", ""), ("v1", "W/")):
+            fresh()
+            hub.files[FILE], hub.etag, hub.weak = MODEL, "v1", weak
+            interrupted(hub)
+            hub.files[FILE], hub.etag = other, tag
+            ended = pull(hub)
+            good(ended, other)
+            assert "beginning anew" in ended.stderr, ended.stderr
+        fresh()
+        hub.files[FILE], hub.etag, hub.weak = MODEL, "v1", ""
+        interrupted(hub)
+        ended = pull(hub)
+        good(ended)
+        assert "anew" not in ended.stderr, ended.stderr
+
+
 def test_a_file_that_changes_meanwhile_is_refused():
     fresh()
     with Hub({FILE: MODEL}) as hub:
@@ -312,6 +360,28 @@ def test_a_server_that_knows_no_ranges_will_do():
         good(pull(hub))
         fresh()
         good(moraine("pull", "%s/cdn/%s" % (hub.url, FILE), "--connections", "1"))
+
+
+def test_without_ranges_no_byte_of_a_pass_that_was_cut_counts_as_checked():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.no_ranges = True
+        hub.troubles = {"cut whole": 1}
+        hub.flip_then = 600000  # the second pass has another byte where the first one had the right one
+        bad(pull(hub), "came damaged")
+        assert kept() == [], kept()
+        hub.flip = None
+        good(pull(hub))
+
+
+def test_without_ranges_a_server_that_always_cuts_is_given_up():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.no_ranges = True
+        hub.troubles = {"cut whole": -1}
+        bad(pull(hub, NAME, "--tries", "2"), "what has come is kept")
+        hub.troubles = {}
+        good(pull(hub))
 
 
 def test_a_silent_connection_is_made_anew():
@@ -391,6 +461,10 @@ def test_long_lists_come_in_pages():
     with Hub({"M-Q%d_K.gguf" % i: SMALL for i in range(2, 9)}) as hub:
         hub.page = 2
         assert pull(hub, NAME, "--list").stdout.count("\n") == 7
+        hub.page = 1
+        hub.files = {"M%d-Q2_K.gguf" % i: SMALL for i in range(45)}
+        ended = pull(hub, NAME, "--list")
+        assert ended.stdout.count("\n") == 38 and "the rest was left out" in ended.stderr, ended  # and two that are no models
 
 
 def test_files_at_any_address():
@@ -434,6 +508,26 @@ def test_commands_know_models_by_their_names():
         os.rename(os.path.join(STORE, NAME, FILE), os.path.join(STORE, NAME, "Model-Q6_K.gguf"))
         bad(moraine("inspect", NAME), "several models", NAME + ":Q6_K", code=2)
         bad(moraine("inspect", "owner/absent.gguf"))  # a file's name
+
+
+def test_models_of_one_label_are_told_apart_by_their_files():
+    fresh()
+    with Hub({"a-Q4_K_M.gguf": MODEL, "b-Q4_K_M.gguf": SMALL}) as hub:
+        here = {"HF_ENDPOINT": hub.url}
+        a, b = ("%s/%s/resolve/main/%s-Q4_K_M.gguf" % (hub.url, NAME, which) for which in "ab")
+        good(pull(hub, a))
+        assert json.loads(moraine("plan", a, "--json", env=here).stdout)["model"].endswith("a-Q4_K_M.gguf")
+        bad(moraine("inspect", b, env=here), "no model of that name has been pulled")
+        bad(moraine("rm", b, env=here), "has not been pulled")
+        bad(pull(hub, NAME + ":Q4_K_M"), "several models", "a-Q4_K_M, b-Q4_K_M")
+        bad(pull(hub), "several models")
+        good(pull(hub, NAME + ":b-Q4_K_M"), SMALL)
+        bad(moraine("inspect", NAME.upper() + ":Q4_K_M"), "several models", NAME + ":a-Q4_K_M " + NAME + ":b-Q4_K_M", code=2)
+        assert json.loads(moraine("plan", NAME + ":A-q4_k_m", "--json").stdout)["model"].endswith("a-Q4_K_M.gguf")
+        bad(moraine("rm", NAME + ":Q4_K_M"), "several models")
+        assert moraine("rm", b, env=here).returncode == 0
+        assert kept() == [os.path.join(NAME, "a-Q4_K_M.gguf")], kept()
+        assert moraine("rm", NAME + ":a-Q4_K_M").returncode == 0 and kept() == []
 
 
 def test_rm_removes_what_was_pulled():

@@ -62,7 +62,7 @@ static void name_several(const char *command, const char *given, const hub_model
     fprintf(stderr, "moraine %s: of %s several models are here; say which one:", command, given);
     for (int i = 0; i < models->count; i++) {
         const hub_model *m = &models->items[i];
-        if (m->whole && strcmp(m->owner, r->owner) == 0 && strcmp(m->repo, r->repo) == 0) {
+        if (m->whole && hub_model_meant(m, r)) {
             fprintf(stderr, " %s", m->name);
         }
     }

@@ -145,7 +145,9 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
 {
     mo_error err = {0};
     hub_pull_info info;
-    if (hub_pull_choose(pull, &err) != MO_OK) {
+    const mo_status chosen = hub_pull_choose(pull, &err);
+    cli_progress_end(&s->progress); /* of a file that was there and had to be checked */
+    if (chosen != MO_OK) {
         return fail(command, &err);
     }
     hub_pull_describe(pull, &info);

@@ -4,27 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "commands.h"
-#include "hub/label.h"
 #include "hub/store.h"
 #include "messages.h"
 #include "options.h"
 #include "terminal.h"
-
-/* Is this one meant? Unfinished ones are as well as whole ones. */
-static bool is_meant(const hub_model *m, const hub_reference *r)
-{
-    char label[HUB_NAME] = "";
-    if (r->file[0]) {
-        hub_label_of(r->file, label, sizeof label);
-    } else {
-        snprintf(label, sizeof label, "%s", r->quant);
-    }
-    return strcasecmp(m->owner, r->owner) == 0 && strcasecmp(m->repo, r->repo) == 0 &&
-           (!label[0] || hub_label_same(m->label, label));
-}
 
 static int remove_one(const char *name, const char *directory, const hub_models *models, bool all)
 {
@@ -37,7 +22,7 @@ static int remove_one(const char *name, const char *directory, const hub_models 
         return CLI_USAGE;
     }
     for (int i = 0; i < models->count; i++) {
-        meant += is_meant(&models->items[i], &r);
+        meant += hub_model_meant(&models->items[i], &r); /* also an unfinished one */
     }
     if (meant == 0 || (meant > 1 && !all)) {
         fprintf(stderr,
@@ -48,7 +33,7 @@ static int remove_one(const char *name, const char *directory, const hub_models 
     }
     for (int i = 0; i < models->count; i++) {
         const hub_model *m = &models->items[i];
-        if (is_meant(m, &r)) {
+        if (hub_model_meant(m, &r)) {
             if (hub_model_remove(directory, m, &err) != MO_OK) {
                 cli_say_error("rm", &err);
                 return CLI_FAILED;

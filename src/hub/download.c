@@ -23,6 +23,7 @@ typedef struct lane {
     int64_t begin, at, to; /* begin < 0: it has no range */
     bool seen;             /* the headers were looked at */
     bool stop;             /* and refused: */
+    bool no_ranges;        /* because the whole file came where a range was asked for; no failure */
     hub_verdict verdict;
     mo_error wrong;
 } lane;
@@ -36,6 +37,7 @@ struct download {
     bool whole;   /* the server knows no ranges: one lane fetches everything */
     int failures; /* in a row */
     int64_t got, got_at_failure;
+    int64_t furthest; /* that a whole file has come: what comes again is no progress */
     double not_before, saved_at;
     mo_error *err;
 };
@@ -80,12 +82,21 @@ static bool check_headers(lane *l)
     if (a->length >= 0 && a->length != d->o->bytes) {
         return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");
     }
-    d->whole = true; /* everything, whatever was asked for */
-    if (l->at != 0) {
+    if (!d->whole || l->at != 0) { /* then by one lane, when the others have ended */
+        d->whole = l->no_ranges = true;
         return refuse(l, HUB_AGAIN, MO_EIO, "sends the whole file where a part of it was asked for");
     }
-    l->to = d->o->bytes;
     return true;
+}
+
+/* n bytes have come, up to `at`. */
+static void count_progress(download *d, int64_t at, int64_t n)
+{
+    if (d->whole) {
+        n = at > d->furthest ? at - d->furthest : 0;
+        d->furthest += n;
+    }
+    d->got += n;
 }
 
 static size_t on_body(char *bytes, size_t one, size_t count, void *user)
@@ -110,7 +121,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
         return 0;
     }
     l->at += (int64_t)n;
-    l->all->got += (int64_t)n;
+    count_progress(l->all, l->at, (int64_t)n);
     return n;
 }
 
@@ -149,7 +160,7 @@ static mo_status start(download *d, lane *l)
     if (!l->handle) {
         return mo_fail(d->err, MO_ENOMEM, "no memory for a request");
     }
-    l->seen = l->stop = false;
+    l->seen = l->stop = l->no_ranges = false;
     curl_easy_setopt(l->handle, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(l->handle, CURLOPT_WRITEDATA, l);
     curl_easy_setopt(l->handle, CURLOPT_PRIVATE, l);
@@ -187,7 +198,8 @@ static mo_status start_lanes(download *d)
             }
             l->begin = l->at = 0;
             l->to = d->o->bytes;
-            s = start(d, l);
+            s = hub_partial_forget(d->partial, d->err); /* every byte of it is written over */
+            s = s == MO_OK ? start(d, l) : s;
         }
         return s;
     }
@@ -242,9 +254,7 @@ static mo_status ended(download *d, lane *l, CURLcode result)
     if (l->at >= l->to) {
         l->begin = -1;
     }
-    const bool other_way =
-        d->whole && l->stop && v == HUB_AGAIN && d->failures == 0; /* known now: no failure */
-    return v == HUB_GOOD || other_way ? MO_OK : failed(d, v, wait_s, &why);
+    return v == HUB_GOOD || l->no_ranges ? MO_OK : failed(d, v, wait_s, &why);
 }
 
 /* ---- All of it ---- */
@@ -315,9 +325,14 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
     }
     while (s == MO_OK && !hub_partial_complete(partial)) {
         s = step(d);
-        const int64_t before = hub_partial_hash(partial, 0);
-        if (s == MO_OK && !hub_partial_complete(partial) && hub_partial_hash(partial, HASH_BYTES) == before) {
-            curl_multi_poll(d->multi, NULL, 0, 50, NULL); /* nothing else to do */
+        if (s == MO_OK && !hub_partial_complete(partial)) {
+            const int64_t before = hub_partial_hash(partial, 0),
+                          hashed = hub_partial_hash(partial, HASH_BYTES);
+            if (hashed < 0) {
+                s = mo_fail(err, MO_EIO, "what came of %s cannot be read back from the disk", o->url);
+            } else if (hashed == before) {
+                curl_multi_poll(d->multi, NULL, 0, 50, NULL); /* nothing else to do */
+            }
         }
     }
     for (int i = 0; i < LANES_MAX; i++) {

@@ -1,6 +1,7 @@
 #include "hub/label.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,4 +76,80 @@ bool hub_label_same(const char *a, const char *b)
         }
     }
     return *a == *b;
+}
+
+void hub_label_stem(const char *path, char *stem, size_t size)
+{
+    int no, count;
+    size_t end;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (!hub_label_split(path, &no, &count, &end)) {
+        end = strlen(path) - 5; /* .gguf */
+    }
+    snprintf(stem, size, "%.*s", (int)(path + end - name), name);
+}
+
+static bool is_file_of(const char *path, const char *file)
+{
+    int no, count, other_no, other_count;
+    size_t prefix, other;
+    return strcmp(path, file) == 0 ||
+           (hub_label_split(path, &no, &count, &prefix) &&
+            hub_label_split(file, &other_no, &other_count, &other) && prefix == other &&
+            count == other_count && strncmp(path, file, prefix) == 0);
+}
+
+static bool has_stem(const char *path, const char *word)
+{
+    char stem[NAME_MAX + 1];
+    hub_label_stem(path, stem, sizeof stem);
+    return hub_label_same(stem, word);
+}
+
+static bool has_label(const char *path, const char *word)
+{
+    char label[NAME_MAX + 1];
+    hub_label_of(path, label, sizeof label);
+    return hub_label_same(label, word);
+}
+
+bool hub_label_means(const char *path, const char *file, const char *quant)
+{
+    return (!file[0] || is_file_of(path, file)) &&
+           (!quant[0] || has_label(path, quant) || has_stem(path, quant));
+}
+
+/* Of those with this label, or stem. */
+static int only_one(const char *const *paths, int count, bool (*has)(const char *path, const char *word),
+                    const char *word)
+{
+    int found = HUB_NONE;
+    for (int i = 0; i < count; i++) {
+        if (has(paths[i], word)) {
+            found = found == HUB_NONE ? i : HUB_SEVERAL;
+        }
+    }
+    return found;
+}
+
+int hub_label_choose(const char *const *paths, int count, const char *file, const char *quant)
+{
+    static const char *const usual[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "MXFP4_MOE"};
+    if (file[0]) {
+        return only_one(paths, count, is_file_of, file);
+    }
+    if (quant[0]) {
+        const int exact = only_one(paths, count, has_stem, quant);
+        return exact >= 0 ? exact : only_one(paths, count, has_label, quant);
+    }
+    if (count <= 1) {
+        return count - 1;
+    }
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        const int found = only_one(paths, count, has_label, usual[i]);
+        if (found != HUB_NONE) {
+            return found;
+        }
+    }
+    return HUB_SEVERAL;
 }

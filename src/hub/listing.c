@@ -41,7 +41,11 @@ static bool is_listed(const hub_listing *l, const char *path)
 static mo_status add(hub_listing *l, const char *path, const char *url, int64_t bytes, const char *sha256,
                      mo_error *err)
 {
-    if (l->file_count >= FILES_MAX || is_listed(l, path)) {
+    if (is_listed(l, path)) {
+        return MO_OK;
+    }
+    if (l->file_count >= FILES_MAX) {
+        l->cut = true;
         return MO_OK;
     }
     hub_file *files = realloc(l->files, (size_t)(l->file_count + 1) * sizeof *files);
@@ -139,11 +143,32 @@ static int parts_at(const hub_listing *l, int first)
     return count;
 }
 
+/* Models of one label are told apart by their names. */
+static void name_apart(hub_listing *l)
+{
+    for (int i = 0; i < l->count; i++) {
+        hub_choice *c = &l->choices[i];
+        for (int k = i + 1; k < l->count && !c->apart; k++) {
+            c->apart = hub_label_same(c->label, l->choices[k].label);
+        }
+        for (int k = 0; k < i && !c->apart; k++) {
+            c->apart = hub_label_same(c->label, l->choices[k].label);
+        }
+    }
+    for (int i = 0; i < l->count; i++) {
+        hub_choice *c = &l->choices[i];
+        if (c->apart) {
+            hub_label_stem(c->files[0].path, c->label, sizeof c->label);
+        }
+    }
+}
+
 mo_status hub_listing_finish(hub_listing *l, mo_error *err)
 {
     if (l->file_count > 1) {
         qsort(l->files, (size_t)l->file_count, sizeof *l->files, by_path);
     }
+    l->count = 0;
     l->choices = calloc((size_t)l->file_count + 1, sizeof *l->choices);
     if (!l->choices) {
         return no_memory(err);
@@ -159,52 +184,26 @@ mo_status hub_listing_finish(hub_listing *l, mo_error *err)
             }
         }
     }
+    name_apart(l);
     return MO_OK;
 }
 
-/* "Q4_K_M, Q8_0, F16" */
-static void name_all(const hub_listing *l, char *text, size_t size)
+/* "Q4_K_M, Q8_0, F16": those that fit, or all. */
+static void name_all(const hub_listing *l, const char *file, const char *quant, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < l->count && used + HUB_NAME + 8 < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", l->choices[i].label);
-    }
-}
-
-static bool fits(const hub_choice *c, const hub_reference *r)
-{
-    if (r->file[0]) {
-        for (int i = 0; i < c->count; i++) {
-            if (strcmp(c->files[i].path, r->file) == 0) {
-                return true;
-            }
-        }
-        return false;
-    }
-    return hub_label_same(c->label, r->quant);
-}
-
-static const hub_choice *usual_one(const hub_listing *l)
-{
-    static const char *const usual[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "MXFP4_MOE"};
-    if (l->count == 1) {
-        return &l->choices[0];
-    }
-    for (size_t u = 0; u < sizeof usual / sizeof *usual; u++) {
-        for (int i = 0; i < l->count; i++) {
-            if (hub_label_same(l->choices[i].label, usual[u])) {
-                return &l->choices[i];
-            }
+        if (hub_label_means(l->choices[i].files[0].path, file, quant)) {
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", l->choices[i].label);
         }
     }
-    return NULL;
 }
 
 mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const hub_choice **out,
                              mo_error *err)
 {
-    char all[700];
+    char names[700];
     *out = NULL;
     if (l->count == 0) {
         return mo_fail(
@@ -212,22 +211,30 @@ mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const
             "%s/%s has no GGUF file; models for Moraine are in repositories whose names end in -GGUF",
             r->owner, r->repo);
     }
-    name_all(l, all, sizeof all);
-    if (!r->file[0] && !r->quant[0]) {
-        *out = usual_one(l);
-        return *out ? MO_OK
-                    : mo_fail(err, MO_ENOENT,
-                              "%s/%s has several models; say which one, as %s/%s:%s. There are %s", r->owner,
-                              r->repo, r->owner, r->repo, l->choices[0].label, all);
+    const char **paths = calloc((size_t)l->count, sizeof *paths);
+    if (!paths) {
+        return no_memory(err);
     }
     for (int i = 0; i < l->count; i++) {
-        if (fits(&l->choices[i], r)) {
-            *out = &l->choices[i];
-            return MO_OK;
-        }
+        paths[i] = l->choices[i].files[0].path;
     }
-    return mo_fail(err, MO_ENOENT, "%s/%s has no %s; there are %s", r->owner, r->repo,
-                   r->file[0] ? r->file : r->quant, all);
+    const int found = hub_label_choose(paths, l->count, r->file, r->quant);
+    free(paths);
+    if (found >= 0) {
+        *out = &l->choices[found];
+        return MO_OK;
+    }
+    if (found == HUB_NONE) {
+        name_all(l, "", "", names, sizeof names);
+        return mo_fail(err, MO_ENOENT, "%s/%s has no %s; there are %s", r->owner, r->repo,
+                       r->file[0] ? r->file : r->quant, names);
+    }
+    name_all(l, r->file, r->quant, names, sizeof names);
+    return mo_fail(
+        err, MO_ENOENT,
+        "%s/%s%s%s has several models; say which one, as %s/%s:%.*s, or by its address. There are %s",
+        r->owner, r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo, (int)strcspn(names, ","),
+        names, names);
 }
 
 void hub_listing_free(hub_listing *l)

@@ -14,7 +14,8 @@ typedef struct hub_file {
 
 /* One model: a file, or the parts of a split one in their order. */
 typedef struct hub_choice {
-    char label[HUB_NAME];
+    char label[HUB_NAME]; /* or its file's name without .gguf: */
+    bool apart;           /* others have the same label */
     hub_file *files;
     int count;
     int64_t bytes;
@@ -23,6 +24,7 @@ typedef struct hub_choice {
 typedef struct hub_listing {
     hub_file *files; /* as they came */
     int file_count;
+    bool cut; /* there were more than are kept */
     hub_choice *choices;
     int count;
 } hub_listing;
@@ -36,7 +38,7 @@ mo_status hub_listing_add_file(hub_listing *listing, const char *path, const cha
 /* After the last page: makes models of the files. Split ones that lack a part are left out. */
 mo_status hub_listing_finish(hub_listing *listing, mo_error *err);
 
-/* The one that is meant. Without a label: the only one, or Q4_K_M. MO_ENOENT with a sentence that names what there is. */
+/* The one that is meant (hub_label_choose). MO_ENOENT with a sentence that names what there is. */
 mo_status hub_listing_choose(const hub_listing *listing, const hub_reference *reference,
                              const hub_choice **out, mo_error *err);
 

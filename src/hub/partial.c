@@ -14,13 +14,14 @@
 
 #include "base/status.h"
 #include "gguf/header.h"
+#include "hub/identity.h"
 
 enum { PIECES_MAX = 1 << 24, BLOCK = 1 << 20 };
 
 struct hub_partial {
     int fd;
     char path[PATH_MAX], part[PATH_MAX], state[PATH_MAX];
-    char identity[256], sha256[65];
+    char identity[HUB_IDENTITY], sha256[65];
     int64_t bytes, piece, count, done;
     uint8_t *there; /* one byte for each piece */
     struct sha256_ctx hash;
@@ -100,7 +101,8 @@ static bool restore(hub_partial *p)
     const int64_t size = (int64_t)json_integer_value(piece);
     mo_error ignored;
     bool good = json_is_integer(bytes) && json_integer_value(bytes) == p->bytes && identity &&
-                strcmp(identity, p->identity) == 0 && size >= 1 && p->bytes / size < PIECES_MAX && there &&
+                p->identity[0] && strcmp(identity, p->identity) == 0 && size >= 1 &&
+                p->bytes / size < PIECES_MAX && there &&
                 (int64_t)strlen(there) == ((p->bytes + size - 1) / size + 3) / 4 &&
                 set_pieces(p, size, &ignored) == MO_OK;
     for (int64_t i = 0; good && i < p->count; i++) {
@@ -270,6 +272,15 @@ void hub_partial_mark(hub_partial *p, int64_t from, int64_t to)
     }
 }
 
+mo_status hub_partial_forget(hub_partial *p, mo_error *err)
+{
+    const bool had = p->done > 0;
+    memset(p->there, 0, (size_t)p->count);
+    p->done = p->hashed = 0;
+    sha256_init(&p->hash);
+    return had ? hub_partial_save(p, err) : MO_OK; /* before other bytes are where it says that some are */
+}
+
 /* ---- The end ---- */
 
 int64_t hub_partial_hash(hub_partial *p, int64_t most)
@@ -309,9 +320,7 @@ mo_status hub_partial_check(hub_partial *p, mo_error *err)
         return s == MO_EUNSUPPORTED ? MO_OK : s;
     }
     sha256_digest(&p->hash, sizeof sum, sum);
-    for (size_t i = 0; i < sizeof sum; i++) {
-        snprintf(text + 2 * i, 3, "%02x", sum[i]);
-    }
+    hub_identity_digits(sum, text);
     if (strcmp(text, p->sha256) != 0) {
         return mo_fail(
             err, MO_EFORMAT,
@@ -323,7 +332,11 @@ mo_status hub_partial_check(hub_partial *p, mo_error *err)
 
 mo_status hub_partial_commit(hub_partial *p, mo_error *err)
 {
-    if (fsync(p->fd) != 0 || rename(p->part, p->path) != 0) {
+    if (fsync(p->fd) != 0) {
+        return fail(p, "cannot be written", err);
+    }
+    hub_identity_keep(p->fd, p->identity);
+    if (rename(p->part, p->path) != 0) {
         return fail(p, "cannot be given its name", err);
     }
     unlink(p->state);

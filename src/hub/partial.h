@@ -9,11 +9,13 @@
 typedef struct hub_partial hub_partial;
 
 typedef struct hub_partial_spec {
-    const char *path;     /* the file's own, in a folder that exists */
-    int64_t bytes;        /* at least 1 */
-    const char *identity; /* of its content, as far as the server tells: a checksum or an entity tag */
-    const char *sha256;   /* in hexadecimal digits; "": not known */
-    int64_t piece;        /* bytes of a piece; one that is gone on with keeps its own */
+    const char *path; /* the file's own, in a folder that exists */
+    int64_t bytes;    /* at least 1 */
+    const char *
+        identity; /* of its content, as far as the server tells: a checksum or an entity tag; "": what an earlier
+                             run left is not gone on with, as nobody knows what it is of */
+    const char *sha256; /* in hexadecimal digits; "": not known */
+    int64_t piece;      /* bytes of a piece; one that is gone on with keeps its own */
 } hub_partial_spec;
 
 /* *begun_anew: something was there and could not be gone on with. MO_ENOSPC: the disk has no room for it. MO_EINVAL: another process
@@ -29,6 +31,8 @@ bool hub_partial_complete(const hub_partial *partial);
 int64_t hub_partial_missing(const hub_partial *partial, int64_t from);
 
 mo_status hub_partial_write(hub_partial *partial, int64_t at, const void *bytes, size_t count, mo_error *err);
+/* Nothing of it is there any more, and nothing is hashed: all of it comes anew. */
+mo_status hub_partial_forget(hub_partial *partial, mo_error *err);
 /* All bytes of this range have been written: the pieces wholly in it are there. */
 void hub_partial_mark(hub_partial *partial, int64_t from, int64_t to);
 /* Writes down what is there, after the bytes themselves. */

@@ -1,5 +1,6 @@
 #include "hub/pull.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "hub/download.h"
 #include "hub/header.h"
+#include "hub/identity.h"
 #include "hub/label.h"
 #include "hub/partial.h"
 #include "hub/store.h"
@@ -24,7 +26,8 @@ enum { PAGES_MAX = 40, LIST_BYTES_MAX = 16 << 20, FILES_MAX = 512 };
 typedef struct part {
     char path[PATH_MAX]; /* in the store */
     char *url;
-    char etag[128], identity[256]; /* of a file that no hub has a checksum of */
+    char etag[128];              /* of a file that no hub has a checksum of */
+    char identity[HUB_IDENTITY]; /* its checksum or its strong tag; "": neither is known */
     bool there;
     hub_partial *partial;
 } part;
@@ -57,18 +60,23 @@ static mo_status list_repository(hub_pull *p, mo_error *err)
     char url[HUB_URL];
     hub_answer answer;
     mo_status s = MO_OK;
+    int page = 0;
+    const size_t own = strlen(p->endpoint);
     snprintf(url, sizeof url, "%.2000s/api/models/%s/%s/tree/%s?recursive=1", p->endpoint, p->reference.owner,
              p->reference.repo, p->reference.revision);
-    for (int page = 0; page < PAGES_MAX && s == MO_OK; page++) {
+    for (; page < PAGES_MAX; page++) {
         char *body = NULL;
         size_t length = 0;
         s = hub_web_get(&p->web, url, LIST_BYTES_MAX, &body, &length, &answer, err);
         s = s == MO_OK ? hub_listing_add(&p->listing, body, length, err) : s;
         free(body);
-        if (strncmp(answer.next, p->endpoint, strlen(p->endpoint)) != 0) {
+        if (s != MO_OK || strncmp(answer.next, p->endpoint, own) != 0 || answer.next[own] != '/') {
             break; /* the last one, or not of this hub */
         }
         snprintf(url, sizeof url, "%s", answer.next);
+    }
+    if (s == MO_OK && (page == PAGES_MAX || p->listing.cut) && p->o.says) {
+        p->o.says(p->o.user, "the hub's list of files is longer than is read here: the rest was left out");
     }
     return s;
 }
@@ -164,7 +172,9 @@ static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
     if (s != MO_OK) {
         return s;
     }
-    f->bytes = a.code == 206 ? a.total : a.length;
+    if (f->bytes < 0) { /* otherwise the list's word is compared with what comes */
+        f->bytes = a.code == 206 ? a.total : a.length;
+    }
     if (f->bytes <= 0) {
         return mo_fail(err, MO_EUNSUPPORTED, "%s does not say how large it is; download it by other means",
                        t->url);
@@ -173,6 +183,58 @@ static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
         memcpy(f->sha256, a.linked_etag, sizeof f->sha256);
     }
     snprintf(t->etag, sizeof t->etag, "%s", f->sha256[0] ? "" : a.etag);
+    if (t->etag[0] && !a.weak) {
+        snprintf(t->identity, sizeof t->identity, "etag:%s", t->etag);
+    }
+    return MO_OK;
+}
+
+typedef struct checking {
+    const hub_pull *pull;
+    int64_t bytes;
+} checking;
+
+static bool on_checked(void *user, int64_t done)
+{
+    const checking *c = user;
+    const hub_pull_options *o = &c->pull->o;
+    return (!o->goes_on || o->goes_on(o->user)) &&
+           (!o->progress || o->progress(o->user, "checking", done, c->bytes));
+}
+
+/* Is the file that has the name what the hub has now? By what was written down when it was pulled; where nothing was, by its checksum,
+ * and where the hub gives none, by its size. */
+static mo_status compare(hub_pull *p, part *t, const hub_file *f, mo_error *err)
+{
+    struct stat st;
+    char kept[HUB_IDENTITY], sha256[65];
+    if (stat(t->path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return MO_OK;
+    }
+    if (st.st_size != f->bytes) {
+        t->there = false;
+    } else if (hub_identity_of(t->path, kept, sizeof kept) && t->identity[0]) {
+        t->there = strcmp(kept, t->identity) == 0;
+    } else if (!f->sha256[0]) {
+        t->there = true;
+    } else {
+        checking c = {p, f->bytes};
+        const mo_status s = hub_identity_hash(t->path, sha256, on_checked, &c, err);
+        if (s != MO_OK) {
+            return s;
+        }
+        t->there = strcmp(sha256, f->sha256) == 0;
+        const int fd = t->there ? open(t->path, O_RDONLY | O_CLOEXEC) : -1;
+        if (fd >= 0) { /* for the next time */
+            hub_identity_keep(fd, t->identity);
+            close(fd);
+        }
+    }
+    if (!t->there && p->o.says) {
+        char text[PATH_MAX + 64];
+        snprintf(text, sizeof text, "%s is not what the hub has now: it is fetched anew", t->path);
+        p->o.says(p->o.user, text);
+    }
     return MO_OK;
 }
 
@@ -181,7 +243,6 @@ static mo_status prepare(hub_pull *p, int i, mo_error *err)
     const hub_reference *r = &p->reference;
     hub_file *f = &p->choice->files[i];
     part *t = &p->parts[i];
-    struct stat st;
     if (snprintf(t->path, sizeof t->path, "%s/%s/%s/%s", p->o.directory, r->owner, r->repo, f->path) >=
         (int)sizeof t->path) {
         return mo_fail(err, MO_EINVAL, "%s: the path is too long; name a shorter directory", f->path);
@@ -199,11 +260,11 @@ static mo_status prepare(hub_pull *p, int i, mo_error *err)
     if (!t->url) {
         return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
     }
-    const mo_status s = f->bytes < 0 ? ask_for(p, t, f, err) : MO_OK;
-    snprintf(t->identity, sizeof t->identity, "%s%s",
-             f->sha256[0] ? "sha256:" : "etag:", f->sha256[0] ? f->sha256 : t->etag);
-    t->there = s == MO_OK && stat(t->path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->bytes;
-    return s;
+    const mo_status s = f->bytes < 0 || !f->sha256[0] ? ask_for(p, t, f, err) : MO_OK;
+    if (f->sha256[0]) {
+        snprintf(t->identity, sizeof t->identity, "sha256:%s", f->sha256);
+    }
+    return s == MO_OK ? compare(p, t, f, err) : s;
 }
 
 mo_status hub_pull_choose(hub_pull *p, mo_error *err)
@@ -333,7 +394,8 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
         return s;
     }
     if (begun_anew && p->o.says) {
-        p->o.says(p->o.user, "what an earlier run left is of another file, or damaged: beginning anew");
+        p->o.says(p->o.user,
+                  "what an earlier run left is damaged, or not surely of the same file: beginning anew");
     }
     const hub_download_options o = {.url = t->url,
                                     .bytes = f->bytes,

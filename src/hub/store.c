@@ -159,14 +159,12 @@ static int parts_of(const found *f)
 /* The model of `count` files that were found. Takes their paths. */
 static bool describe(hub_model *m, found *f, int count, const char *directory)
 {
-    char inside[PATH_MAX];
     const char *owner = f->path + strlen(directory) + 1, *repo = strchr(owner, '/') + 1;
     snprintf(m->owner, sizeof m->owner, "%.*s", (int)(repo - 1 - owner), owner);
     snprintf(m->repo, sizeof m->repo, "%.*s", (int)strcspn(repo, "/"), repo);
-    snprintf(inside, sizeof inside, "%.*s", (int)strlen(f->path + f->inside) - (f->partial ? 5 : 0),
+    snprintf(m->path, sizeof m->path, "%.*s", (int)strlen(f->path + f->inside) - (f->partial ? 5 : 0),
              f->path + f->inside);
-    hub_label_of(inside, m->label, sizeof m->label);
-    snprintf(m->name, sizeof m->name, "%s/%s:%s", m->owner, m->repo, m->label);
+    hub_label_of(m->path, m->label, sizeof m->label);
     m->files = calloc((size_t)count + 1, sizeof *m->files);
     if (!m->files) {
         return false;
@@ -178,6 +176,27 @@ static bool describe(hub_model *m, found *f, int count, const char *directory)
         m->modified_s = f[i].modified_s > m->modified_s ? f[i].modified_s : m->modified_s;
     }
     return true;
+}
+
+/* Models of one repository and label are told apart by their files' names. Those of a repository follow each other. */
+static void name_apart(hub_models *models)
+{
+    hub_model *m = models->items;
+    for (int i = 0; i < models->count; i++) {
+        for (int k = i + 1;
+             k < models->count && strcmp(m[k].owner, m[i].owner) == 0 && strcmp(m[k].repo, m[i].repo) == 0;
+             k++) {
+            if (hub_label_same(m[i].label, m[k].label)) {
+                m[i].apart = m[k].apart = true;
+            }
+        }
+    }
+    for (int i = 0; i < models->count; i++) {
+        if (m[i].apart) {
+            hub_label_stem(m[i].path, m[i].label, sizeof m[i].label);
+        }
+        snprintf(m[i].name, sizeof m[i].name, "%s/%s:%s", m[i].owner, m[i].repo, m[i].label);
+    }
 }
 
 static int by_name(const void *a, const void *b)
@@ -212,6 +231,9 @@ mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err)
         free(s.items[i].path);
     }
     free(s.items);
+    if (out->items) {
+        name_apart(out);
+    }
     if (out->items && out->count > 1) {
         qsort(out->items, (size_t)out->count, sizeof *out->items, by_name);
     }
@@ -230,31 +252,30 @@ void hub_models_free(hub_models *models)
     *models = (hub_models){0};
 }
 
+bool hub_model_meant(const hub_model *m, const hub_reference *r)
+{
+    return strcasecmp(m->owner, r->owner) == 0 && strcasecmp(m->repo, r->repo) == 0 &&
+           hub_label_means(m->path, r->file, r->quant);
+}
+
 const hub_model *hub_models_find(const hub_models *models, const hub_reference *r, bool *several)
 {
-    const hub_model *only = NULL, *usual = NULL;
-    char label[HUB_NAME] = "";
+    int *fit = calloc((size_t)models->count + 1, sizeof *fit);
+    const char **paths = calloc((size_t)models->count + 1, sizeof *paths);
     int count = 0;
-    *several = false;
-    if (r->file[0]) {
-        hub_label_of(r->file, label, sizeof label);
-    } else {
-        snprintf(label, sizeof label, "%s", r->quant);
-    }
-    for (int i = 0; i < models->count; i++) {
+    for (int i = 0; fit && paths && i < models->count; i++) {
         const hub_model *m = &models->items[i];
-        if (!m->whole || strcasecmp(m->owner, r->owner) != 0 || strcasecmp(m->repo, r->repo) != 0) {
-            continue;
+        if (m->whole && hub_model_meant(m, r)) {
+            fit[count] = i;
+            paths[count++] = m->path;
         }
-        if (label[0] && hub_label_same(m->label, label)) {
-            return m;
-        }
-        usual = hub_label_same(m->label, "Q4_K_M") ? m : usual;
-        only = m;
-        count++;
     }
-    *several = !label[0] && count > 1 && !usual;
-    return label[0] ? NULL : count == 1 ? only : usual;
+    const int chosen = count ? hub_label_choose(paths, count, r->file, r->quant) : HUB_NONE;
+    const hub_model *m = chosen >= 0 ? &models->items[fit[chosen]] : NULL;
+    *several = chosen == HUB_SEVERAL;
+    free(fit);
+    free(paths);
+    return m;
 }
 
 /* ---- Removing ---- */

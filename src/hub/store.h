@@ -11,7 +11,10 @@ mo_status hub_store_directory(const char *given, char *path, size_t size, mo_err
 
 typedef struct hub_model {
     char name[3 * HUB_NAME]; /* owner/repo:label */
-    char owner[HUB_NAME], repo[HUB_NAME], label[HUB_NAME];
+    char owner[HUB_NAME], repo[HUB_NAME];
+    char label[HUB_NAME]; /* or its file's name without .gguf: */
+    bool apart;           /* others have the same label */
+    char path[HUB_PATH];  /* its first file's in the repository */
     char **
         files; /* whole paths, in the order of their parts; of an unfinished one those that end in .part as well */
     int count;
@@ -29,8 +32,9 @@ typedef struct hub_models {
 mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err);
 void hub_models_free(hub_models *models);
 
-/* The whole model that a reference means: with a label that one; without, the only one of its repository, or Q4_K_M. NULL: there is
- * none; *several: because there are several. */
+/* Could this one be meant? */
+bool hub_model_meant(const hub_model *model, const hub_reference *reference);
+/* The whole model that a reference means (hub_label_choose). NULL: there is none; *several: because there are several. */
 const hub_model *hub_models_find(const hub_models *models, const hub_reference *reference, bool *several);
 
 /* Removes its files and what is left unfinished of it, and folders that are empty then. */

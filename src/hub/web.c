@@ -121,6 +121,7 @@ static size_t on_header(char *line, size_t one, size_t count, void *user)
         a->length = strtoll(text, NULL, 10);
     } else if ((value = value_of(line, bytes, "etag", &length))) {
         take_tag(a->etag, sizeof a->etag, value, length);
+        a->weak = length >= 2 && strncmp(value, "W/", 2) == 0;
     } else if ((value = value_of(line, bytes, "x-linked-etag", &length))) {
         take_tag(a->linked_etag, sizeof a->linked_etag, value, length);
     } else if ((value = value_of(line, bytes, "x-error-code", &length))) {

@@ -56,8 +56,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         entries = [{"type": "directory", "path": "folder", "size": 0}, {"type": "file", "path": "README.md", "size": 12, "oid": "0"}]
         for name, data in hub.files.items():
             size = hub.sizes.get(name, len(data))
-            entries.append({"type": "file", "path": name, "size": size, "oid": "0" * 40,
-                            "lfs": {"oid": hub.sums.get(name, hashlib.sha256(data).hexdigest()), "size": size, "pointerSize": 135}})
+            entries.append({"type": "file", "path": name, "size": size, "oid": "0" * 40})
+            if hub.lfs:
+                entries[-1]["lfs"] = {"oid": hub.sums.get(name, hashlib.sha256(data).hexdigest()), "size": size, "pointerSize": 135}
         page = int(query.get("cursor", ["0"])[0])
         headers = {}
         if hub.page and page + hub.page < len(entries):
@@ -86,7 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if ranged:
             first = begin + (1 if not probe and hub.trouble("shifted") else 0)
             self.send_header("Content-Range", "bytes %d-%d/%d" % (first, end - 1, hub.total or len(data)))
-        self.send_header("ETag", '"%s"' % hub.etag)
+        self.send_header("ETag", hub.weak + '"%s"' % hub.etag)
         self.send_header("Content-Type", "application/octet-stream")
         body = data[begin:end]
         if hub.flip is not None and begin <= hub.flip < end:
@@ -99,6 +100,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not probe and hub.trouble("cut"):
             self.wfile.write(body[:len(body) * 2 // 3])
             self.wfile.flush()
+            self.close_connection = True
+            return self.connection.shutdown(2)
+        if not found and hub.trouble("cut whole"):  # of what was asked for as a whole
+            self.wfile.write(body[:hub.cut_at])
+            self.wfile.flush()
+            hub.flip = hub.flip_then
             self.close_connection = True
             return self.connection.shutdown(2)
         if not probe and hub.trouble("stall"):
@@ -139,6 +146,8 @@ class Hub:
         self.token, self.listing, self.redirect, self.html, self.no_ranges = None, None, None, False, False
         self.sizes, self.sums, self.linked = {}, {}, {}
         self.total, self.flip, self.pace, self.page = None, None, 0, 0
+        self.lfs, self.weak = True, ""
+        self.cut_at, self.flip_then = 700000, None  # of "cut whole", and what is wrong afterwards
         self.piece = 65536  # what the client asks for at once
         self.etag, self.code, self.retry_after = "v1", 503, "1"
         self.hub, self.cdn = Server(self, "hub"), Server(self, "cdn")
