@@ -58,6 +58,9 @@ def page_is_part_of_the_program():
             assert s.ask("GET", name, headers=PACKED)[0] == 404, name
         code, script, _ = ask_bytes(s, "/page/page.js", PACKED)
         assert b"moraine" in gzip.decompress(script)
+        notices = gzip.decompress(ask_bytes(s, "/page/notices.txt", PACKED)[1]).decode()
+        for word in ("Christopher Jeffrey", "Khan Academy", "Ivan Sagalaev", "Permission is hereby granted", "Redistributions in binary form"):
+            assert word in notices, word
 
 
 def page_needs_no_key_and_follows_a_prefix():

@@ -964,6 +964,7 @@ static void the_page_is_served_under_its_policy(void **state)
         check_answer(ask_more("GET /page/index.html", "", NULL), 200, "text/html; charset=utf-8");
         check_answer(ask_more("GET /page/page.css", "Accept-Encoding: gzip\r\n", NULL), 200, "text/css");
         check_answer(ask_more("GET /page/icon.svg", "Accept-Encoding: gzip\r\n", NULL), 200, "image/svg+xml");
+        check_answer(ask_more("GET /page/notices.txt", "Accept-Encoding: gzip\r\n", NULL), 200, "text/plain");
     }
     stop(NULL);
 }

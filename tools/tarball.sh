@@ -14,12 +14,28 @@ cmake --install "$build" --prefix "$stage/$name" >/dev/null
 root=$stage/$name
 # The program, not the library: who links with it builds it.
 rm -rf "$root/include" "$root/lib"
-mkdir -p "$root/lib" "$root/libexec"
+notices=$root/share/doc/moraine/libraries
+mkdir -p "$root/lib" "$root/libexec" "$notices"
+# What the licence of a library asks to go with it: its package's copyright file, and the licences that this one names by path.
+add_notice() { # library, path
+    local package file licence
+    package=$(dpkg -S "$(realpath "$2")" 2>/dev/null || dpkg -S "$2" 2>/dev/null || dpkg -S "${2#/usr}" 2>/dev/null || true)
+    package=${package%%:*}
+    file=/usr/share/doc/$package/copyright
+    [ -n "$package" ] && [ -e "$file" ] || { echo "tarball: no copyright file of $1 is found" >&2; exit 1; }
+    cp -L "$file" "$notices/$package.copyright"
+    for licence in $(grep -oE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$file" | sort -u); do
+        [ ! -e "$licence" ] || cp -L "$licence" "$notices/"
+    done
+}
 mv "$root/bin/moraine" "$root/libexec/moraine"
 ldd "$root/libexec/moraine" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r library path; do
     case "$library" in
     libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | ld-linux*) ;;
-    *) cp -L "$path" "$root/lib/$library" ;;
+    *)
+        cp -L "$path" "$root/lib/$library"
+        add_notice "$library" "$path"
+        ;;
     esac
 done
 strip --strip-unneeded "$root/libexec/moraine" "$root"/lib/*

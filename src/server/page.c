@@ -39,6 +39,7 @@ static const char *media_type(const char *name)
     return strcmp(dot, ".html") == 0  ? "text/html; charset=utf-8"
            : strcmp(dot, ".css") == 0 ? "text/css; charset=utf-8"
            : strcmp(dot, ".js") == 0  ? "text/javascript; charset=utf-8"
+           : strcmp(dot, ".txt") == 0 ? "text/plain; charset=utf-8"
                                       : "image/svg+xml";
 }
 

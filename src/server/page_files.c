@@ -24,6 +24,7 @@ PAGE_FILE(style, "page.css.gz")
 PAGE_FILE(script, "page.js.gz")
 PAGE_FILE(code, "code.js.gz")
 PAGE_FILE(math, "math.js.gz")
+PAGE_FILE(notices, "notices.txt.gz")
 
 const srv_page_file srv_page_files[] = {
     {"index.html", srv_page_html, srv_page_html_end},
@@ -32,6 +33,7 @@ const srv_page_file srv_page_files[] = {
     {"page.js", srv_page_script, srv_page_script_end},
     {"code.js", srv_page_code, srv_page_code_end},
     {"math.js", srv_page_math, srv_page_math_end},
+    {"notices.txt", srv_page_notices, srv_page_notices_end}, /* of the libraries in them */
     {NULL, NULL, NULL},
 };
 
