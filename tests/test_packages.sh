@@ -29,11 +29,13 @@ skip() { # why, what...
     done
 }
 
-if ! command -v dpkg-buildpackage lintian dh systemd-analyze >/dev/null; then
-    echo "ok 1 - packages # SKIP dpkg-dev, debhelper, lintian or systemd is missing"
-    echo "1..1"
-    exit 0
-fi
+for program in dpkg-buildpackage lintian dh systemd-analyze; do # each: command -v is content with one of several
+    if ! command -v "$program" >/dev/null; then
+        echo "ok 1 - packages # SKIP $program is missing (dpkg-dev, debhelper, lintian, systemd)"
+        echo "1..1"
+        exit 0
+    fi
+done
 
 needs_are_the_same() { # of what tools/setup.sh installs for a build, and of the packages
     sed -n '/^build=(/,/)/p' tools/setup.sh | tr -d '()' | sed 's/^build=//' | tr -s ' \n' '\n' | grep -vxE 'gcc|libc6-dev|libcmocka-dev|' |
@@ -45,6 +47,12 @@ check "packages need for a build what the tree needs" needs_are_the_same
 check "packages are made" tools/deb.sh "$scratch/deb" "$build"
 check "lintian finds nothing" lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$scratch"/deb/*.deb
 check "the tar is made" tools/tarball.sh "$scratch" "$build"
+notices_are_there() { # of what the page and the tar have in them; the libraries are many, their packages not fewer than a few
+    dpkg-deb --fsys-tarfile "$scratch"/deb/moraine_*.deb | tar -xOf - ./usr/share/doc/moraine/notices.txt.gz | gzip -d | grep -q 'Khan Academy' &&
+        tar -tzf "$scratch"/moraine-*.tar.gz >"$scratch/names" && grep -q '/share/doc/moraine/notices.txt$' "$scratch/names" &&
+        [ "$(grep -c '/libraries/.*\.copyright$' "$scratch/names")" -ge 5 ] && grep -q '/libraries/LGPL' "$scratch/names"
+}
+check "notices of others' libraries go with them" notices_are_there
 unit=debian/moraine.service
 check "the unit leaves little open" systemd-analyze security --offline=true --threshold=20 --no-pager "$unit"
 
