@@ -122,7 +122,7 @@ static void decode_iq1_m(const uint8_t *p, int j, mo_block *o)
 }
 
 /* Digit n, from 0, of five to base 3, which a byte has as a fraction of 256. */
-static int digit(uint8_t x, int n)
+static int digit(uint8_t x, unsigned n)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};
     return 3 * (uint8_t)(x * power[n]) >> 8;
@@ -132,8 +132,8 @@ static int digit(uint8_t x, int n)
 static void decode_tq1_0(const uint8_t *p, int j, mo_block *o)
 {
     set_scales(o, read_d(p + 52), 0, 0);
-    for (int k = 0; k < 32; k++) {
-        const int i = 32 * j + k;
+    for (unsigned k = 0; k < 32; k++) {
+        const unsigned i = (32 * (unsigned)j + k) % 256;
         const int ternary = i < 160   ? digit(p[i % 32], i / 32)
                             : i < 240 ? digit(p[32 + i % 16], (i - 160) / 16)
                                       : digit(p[48 + i % 4], (i - 240) / 4);

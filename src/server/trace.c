@@ -93,11 +93,17 @@ static bool reach(srv_trace *t, int64_t count)
         return false;
     }
     int32_t *tokens = realloc(t->tokens, sizeof *tokens * (size_t)capacity);
-    t->tokens = tokens ? tokens : t->tokens;
-    uint16_t *ids = tokens ? realloc(t->ids, sizeof *ids * (cells(t, capacity) + 1)) : NULL;
-    t->ids = ids ? ids : t->ids;
-    t->capacity = ids ? capacity : t->capacity;
-    return ids != NULL;
+    if (!tokens) {
+        return false;
+    }
+    t->tokens = tokens;
+    uint16_t *ids = realloc(t->ids, sizeof *ids * (cells(t, capacity) + 1));
+    if (!ids) {
+        return false;
+    }
+    t->ids = ids;
+    t->capacity = capacity;
+    return true;
 }
 
 void srv_trace_note(void *trace, int layer, int64_t position, int32_t token, const int32_t *ids, int used)

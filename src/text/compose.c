@@ -142,7 +142,7 @@ static bool put_composed(mo_compose *c, const uint8_t *text, size_t length)
         c->points, (utf8proc_ssize_t)count, (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     bool good = composed >= 0;
     for (utf8proc_ssize_t i = 0; i < composed && good; i++) {
-        uint8_t bytes[4];
+        uint8_t bytes[4] = {0};
         good = put(c, bytes, (size_t)utf8proc_encode_char(c->points[i], bytes));
     }
     return good;
