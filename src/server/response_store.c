@@ -280,10 +280,13 @@ bool srv_response_store_get(srv_response_store *s, const char *id, const char *o
     return e || read_file(s, id, owner, removals, out);
 }
 
-/* With the mutex held. */
+/* With the mutex held, which is given up while one of that id is written. */
 static bool remove_entries(srv_response_store *s, const char *id, const char *owner)
 {
     bool found = false;
+    while (s->writing && strcmp(s->writing, id) == 0) {
+        pthread_cond_wait(&s->changed, &s->mutex);
+    }
     for (entry *e; (e = find(s, id, owner));) {
         unlink_entry(s, e);
         free_entry(e);
@@ -296,9 +299,6 @@ bool srv_response_store_remove(srv_response_store *s, const char *id, const char
 {
     srv_kept_response kept;
     pthread_mutex_lock(&s->mutex);
-    while (s->writing && strcmp(s->writing, id) == 0) {
-        pthread_cond_wait(&s->changed, &s->mutex);
-    }
     bool found = remove_entries(s, id, owner);
     pthread_mutex_unlock(&s->mutex);
     if (s->files && !found && srv_response_files_read(s->files, id, owner, &kept)) {
