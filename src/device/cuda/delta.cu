@@ -1,15 +1,8 @@
 /* The delta rule: causal convolution, the recurrence, gated norm. */
 #include "device/cuda/row.cuh"
+#include "device/cuda/taps.cuh"
 
 /* ---- Convolution: blocks (token and head), a thread per channel ------------------------------ */
-
-/* The last taps - 1 inputs of a slice of one token, for one channel: they move up by one. */
-static __device__ __forceinline__ void keep_input(float *conv, int taps, int64_t channels, float input)
-{
-    for (int j = 0; j + 1 < taps; j++) {
-        conv[j * channels] = j + 2 < taps ? conv[(j + 1) * channels] : input;
-    }
-}
 
 MO_KERNEL(mo_convolve, mo_op_convolve)
 {
@@ -38,7 +31,7 @@ MO_KERNEL(mo_convolve, mo_op_convolve)
         }
         row[i] = mo_silu(acc);
         if (alone) {
-            keep_input(conv + i, op.taps, channels, before[i]);
+            mo_taps_push(conv + i, op.taps, channels, before[i]);
         }
     }
     __syncthreads();
@@ -67,14 +60,7 @@ MO_KERNEL(mo_convolve_keep, mo_op_convolve)
     }
     float *kept = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].conv) + c;
     const float *before = mo_at<const float>(op.before) + c;
-    const int keep = op.taps - 1;
-    const int stay = keep > slice.count ? keep - slice.count : 0;
-    for (int j = 0; j < stay; j++) {
-        kept[j * channels] = kept[(j + keep - stay) * channels];
-    }
-    for (int j = stay; j < keep; j++) {
-        kept[j * channels] = before[((int64_t)slice.first + slice.count - keep + j) * channels];
-    }
+    mo_taps_keep(kept, op.taps, channels, slice, [=](int64_t t) { return before[t * channels]; });
 }
 
 /* ---- What comes after the recurrence ---------------------------------------------------------- */

@@ -36,6 +36,10 @@ int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch 
                           mo_error *err); /* and collect */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
+/* A causal convolution of so many channels: its kernel, and where slices have several tokens the one that keeps what the next
+ * step looks back to. */
+int mo_cuda_launch_taps(const char *kernel, const char *keep, int64_t channels, int64_t tokens,
+                        int64_t slices, mo_cuda_launch *out);
 int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_mamba(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve, parts and scan of Mamba */

@@ -10,21 +10,8 @@ static uint32_t pieces(int64_t count, int64_t size)
 
 static int convolve(const mo_op_ssm_convolve *o, mo_cuda_launch *out)
 {
-    const uint32_t channels = pieces(o->channels, THREADS);
-    out[0] = (mo_cuda_launch){.kernel = "mo_ssm_convolve",
-                              .prelaunch = true,
-                              .tall = true,
-                              .grid = {channels, (uint32_t)o->tokens, 1},
-                              .block = {THREADS, 1, 1}};
-    if (o->tokens == o->slice_count) { /* one token each: what they look back to is kept on the way */
-        return 1;
-    }
-    out[1] = (mo_cuda_launch){.kernel = "mo_ssm_convolve_keep",
-                              .prelaunch = true,
-                              .tall = true,
-                              .grid = {channels, (uint32_t)o->slice_count, 1},
-                              .block = {THREADS, 1, 1}};
-    return 2;
+    return mo_cuda_launch_taps("mo_ssm_convolve", "mo_ssm_convolve_keep", o->channels, o->tokens,
+                               o->slice_count, out);
 }
 
 static int scan_channels(const mo_op_ssm_scan *o, mo_cuda_launch *out)

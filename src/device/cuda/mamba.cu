@@ -1,6 +1,7 @@
 /* Mamba: convolution, norms of a step's parts, the scans of both kinds. */
 #include "device/cuda/row.cuh"
 #include "device/cuda/tall.cuh"
+#include "device/cuda/taps.cuh"
 
 /* ---- Convolution: blocks (channels, token), a thread per channel; a warp holds a block of codes ---- */
 
@@ -27,9 +28,7 @@ MO_KERNEL(mo_ssm_convolve, mo_op_ssm_convolve)
         v = mo_silu(v + mo_at<const float>(op.bias)[i]);
         mo_at<float>(op.after.x)[t * channels + i] = v;
         if (op.tokens == op.slice_count) { /* one token per slice: nobody else reads what it looks back to */
-            for (int j = 0; j + 1 < op.taps; j++) {
-                conv[j * channels] = j + 2 < op.taps ? conv[(j + 1) * channels] : before[0];
-            }
+            mo_taps_push(conv, op.taps, channels, before[0]);
         }
     }
     if (op.after.q && channels % 32 == 0) {
@@ -49,14 +48,7 @@ MO_KERNEL(mo_ssm_convolve_keep, mo_op_ssm_convolve)
     }
     float *kept = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].conv) + i;
     const float *before = mo_at<const float>(op.before) + i;
-    const int keep = op.taps - 1;
-    const int stay = keep > slice.count ? keep - slice.count : 0;
-    for (int j = 0; j < stay; j++) {
-        kept[j * channels] = kept[(j + keep - stay) * channels];
-    }
-    for (int j = stay; j < keep; j++) {
-        kept[j * channels] = before[((int64_t)slice.first + slice.count - keep + j) * channels];
-    }
+    mo_taps_keep(kept, op.taps, channels, slice, [=](int64_t t) { return before[t * channels]; });
 }
 
 /* ---- Parts of a step: blocks (token), a warp each for dt, b and c ------------------------------ */

@@ -1,6 +1,7 @@
 /* The short convolution: b * x, causal convolution, times c. */
 #include "device/cuda/row.cuh"
 #include "device/cuda/tall.cuh"
+#include "device/cuda/taps.cuh"
 
 /* b * x of a token's channel; in points at b. */
 static __device__ __forceinline__ float input_of(const float *in, int64_t channels)
@@ -35,9 +36,7 @@ MO_KERNEL(mo_short_conv, mo_op_short_conv)
         v = v * in[channels];
         mo_at<float>(op.mixed.x)[t * channels + i] = v;
         if (op.tokens == op.slice_count) { /* one token per slice: nobody else reads what it looks back to */
-            for (int j = 0; j + 1 < op.taps; j++) {
-                conv[j * channels] = j + 2 < op.taps ? conv[(j + 1) * channels] : newest;
-            }
+            mo_taps_push(conv, op.taps, channels, newest);
         }
     }
     if (channels % 32 == 0) {
@@ -57,13 +56,6 @@ MO_KERNEL(mo_short_conv_keep, mo_op_short_conv)
     }
     float *kept = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].conv) + i;
     const float *in = mo_at<const float>(op.in) + i;
-    const int keep = op.taps - 1;
-    const int stay = keep > slice.count ? keep - slice.count : 0;
-    for (int j = 0; j < stay; j++) {
-        kept[j * channels] = kept[(j + keep - stay) * channels];
-    }
-    for (int j = stay; j < keep; j++) {
-        const int64_t t = (int64_t)slice.first + slice.count - keep + j;
-        kept[j * channels] = input_of(in + t * 3 * channels, channels);
-    }
+    mo_taps_keep(kept, op.taps, channels, slice,
+                 [=](int64_t t) { return input_of(in + t * 3 * channels, channels); });
 }
