@@ -93,43 +93,50 @@ struct mo_split_scratch {
 
 typedef struct pre {
     const char *name;
-    bool adds_bos, ignores_merges;
+    bool adds_bos, ignores_merges, composes;
     const char *patterns[STAGES];
 } pre;
 
 /* Trailing space as (?<!\s)\s++\z: plain \s+$ tries every start of a long run and takes quadratic time. */
 static const pre table[] = {
-    {"llama-bpe", true, true, {LLAMA3("\\p{N}{1,3}")}},
-    {"llama3", true, true, {LLAMA3("\\p{N}{1,3}")}},
-    {"llama-v3", true, true, {LLAMA3("\\p{N}{1,3}")}},
-    {"lfm2", true, true, {LLAMA3("\\p{N}{1,3}")}},
-    {"glm4", false, false, {LLAMA3("\\p{N}{1,3}")}},
-    {"chatglm-bpe", false, false, {LLAMA3("\\p{N}{1,3}")}},
-    {"qwen2", false, false, {LLAMA3("\\p{N}")}},
-    {"deepseek-r1-qwen", false, false, {LLAMA3("\\p{N}")}},
-    {"qwen35", false, false, {QWEN35}},
-    {"hunyuan", false, false, {LLAMA3("\\p{N}")}},
-    {"bailingmoe2", false, false, {BAILING}},
-    {"bailingmoe", false, false, {BAILING}},
-    {"dbrx", false, false, {LLAMA3("\\p{N}{1,3}")}},
-    {"refact", false, false, {"\\p{N}", GPT2}},
-    {"smollm", false, false, {"\\p{N}", GPT2}},
-    {"gpt-2", false, false, {GPT2}},
-    {"olmo", false, false, {GPT2}},
+    {"llama-bpe", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"llama3", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"llama-v3", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"lfm2", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"glm4", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"chatglm-bpe", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"qwen2", false, false, true, {LLAMA3("\\p{N}")}},
+    {"deepseek-r1-qwen", false, false, false, {LLAMA3("\\p{N}")}},
+    {"qwen35", false, false, true, {QWEN35}},
+    {"hunyuan", false, false, false, {LLAMA3("\\p{N}")}},
+    {"bailingmoe2", false, false, false, {BAILING}},
+    {"bailingmoe", false, false, false, {BAILING}},
+    {"dbrx", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"refact", false, false, false, {"\\p{N}", GPT2}},
+    {"smollm", false, false, false, {"\\p{N}", GPT2}},
+    {"gpt-2", false, false, false, {GPT2}},
+    {"olmo", false, false, true, {GPT2}},
     {"deepseek-v3",
+     false,
      false,
      false,
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
     {"hunyuan-dense",
      false,
      false,
+     false,
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
-    {"gpt-4o", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
-    {"kimi-k2", false, false, {KIMI}},
-    {"minimax-m2", false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
-    {"tekken", true, true, {CASED("", "\\p{N}")}},
-    {"deepseek-coder", false, false, {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", EAST_ASIA "+", "\\p{N}"}},
+    {"gpt-4o", false, false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"kimi-k2", false, false, false, {KIMI}},
+    {"minimax-m2", false, false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"tekken", true, true, false, {CASED("", "\\p{N}")}},
+    {"deepseek-coder",
+     false,
+     false,
+     false,
+     {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", EAST_ASIA "+", "\\p{N}"}},
     {"deepseek-llm",
+     false,
      false,
      false,
      {"[\\r\\n]", S "?" LETTERS "+", S "?" PUNCTUATION "+", "(?<!" S ")" S "++\\z", EAST_ASIA "+",
@@ -161,12 +168,7 @@ bool mo_split_ignores_merges(const mo_split *s)
 
 bool mo_split_composes(const mo_split *s)
 {
-    static const char *const names[] = {"qwen2", "qwen35", "olmo"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        found = found || strcmp(s->pre->name, names[i]) == 0;
-    }
-    return found;
+    return s->pre->composes;
 }
 
 /* ---- Making ---- */
