@@ -431,6 +431,28 @@ static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
     return true;
 }
 
+/* What tells of one sequence's speed has no meaning for several. */
+static bool check_alone(const char *what, bool given, bool several)
+{
+    if (given && several) {
+        fprintf(stderr, "moraine bench: %s one sequence; leave out --parallel and --server\n", what);
+    }
+    return !(given && several);
+}
+
+static int bench_server(cli_server_bench *server, const speeds *s, bool other)
+{
+    if (other || s->prefill == 0 || s->decode == 0) {
+        fprintf(stderr, "moraine bench: --server measures the model that runs there, with prompts of random "
+                        "tokens: give no model, no --text, and a --prefill and --decode above 0\n");
+        return CLI_USAGE;
+    }
+    server->prompt = s->prefill;
+    server->generated = s->decode;
+    server->rounds = s->rounds;
+    return cli_server_bench_run(server);
+}
+
 int cli_bench(int argc, char **argv)
 {
     cli_loading l = CLI_LOADING_DEFAULT;
@@ -492,14 +514,8 @@ int cli_bench(int argc, char **argv)
         fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both\n");
         return CLI_USAGE;
     }
-    if (svg && (parallel || server.url)) {
-        fprintf(stderr,
-                "moraine bench: --svg draws the speeds of one sequence; leave out --parallel and --server\n");
-        return CLI_USAGE;
-    }
-    if (s.depth && (parallel || server.url)) {
-        fprintf(stderr, "moraine bench: --depth is measured with one sequence; leave out --parallel and "
-                        "--server\n");
+    if (!check_alone("--svg draws the speeds of", svg != NULL, parallel || server.url) ||
+        !check_alone("--depth is measured with", s.depth > 0, parallel || server.url)) {
         return CLI_USAGE;
     }
     if (!cli_check_writable("bench", "--svg", svg)) {
@@ -509,18 +525,9 @@ int cli_bench(int argc, char **argv)
         return CLI_USAGE;
     }
     if (server.url) {
-        if (first < argc || synthetic || text || s.prefill == 0 || s.decode == 0) {
-            fprintf(stderr,
-                    "moraine bench: --server measures the model that runs there, with prompts of random "
-                    "tokens: give no model, no --text, and a --prefill and --decode above 0\n");
-            return CLI_USAGE;
-        }
         server.streams = parallel ? parallel : 1;
-        server.prompt = s.prefill;
-        server.generated = s.decode;
-        server.rounds = s.rounds;
         server.json = json;
-        return cli_server_bench_run(&server);
+        return bench_server(&server, &s, first < argc || synthetic || text);
     }
     code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
     if (code != CLI_OK) {

@@ -220,6 +220,20 @@ static void object_call(writing *w, const char *before, const char *name, const 
     mo_bytes_free(&quoted);
 }
 
+/* The recipient in the channel, or in the role's header. */
+static void harmony_call(mo_rules *r, size_t i, const char *name, const char *args)
+{
+    mo_rules_literal(r, name);
+    mo_rules_add(r, " kind");
+    mo_rules_mark(r, "<|message|>");
+    mo_rules_add(r, " %s\nhead-%zu ::=", args, i);
+    mo_rules_literal(r, name);
+    mo_rules_mark(r, "<|channel|>");
+    mo_rules_add(r, " \"commentary\" kind");
+    mo_rules_mark(r, "<|message|>");
+    mo_rules_add(r, " %s", args);
+}
+
 /* Rule call-I; its arguments are rule args-I. */
 static void call_rule(writing *w, size_t i)
 {
@@ -308,17 +322,7 @@ static void call_rule(writing *w, size_t i)
         break;
     case MO_STYLE_JAMBA:
     case MO_STYLE_GRANITE: object_call(w, "{\"name\": ", name, ", \"arguments\": ", args, "}"); break;
-    case MO_STYLE_HARMONY: /* the recipient in the channel, or in the role's header */
-        mo_rules_literal(r, name);
-        mo_rules_add(r, " kind");
-        mo_rules_mark(r, "<|message|>");
-        mo_rules_add(r, " %s\nhead-%zu ::=", args, i);
-        mo_rules_literal(r, name);
-        mo_rules_mark(r, "<|channel|>");
-        mo_rules_add(r, " \"commentary\" kind");
-        mo_rules_mark(r, "<|message|>");
-        mo_rules_add(r, " %s", args);
-        break;
+    case MO_STYLE_HARMONY: harmony_call(r, i, name, args); break;
     default: object_call(w, "{\"tool_call\": {\"name\": ", name, ", \"arguments\": ", args, "}}");
     }
     mo_rules_add(r, "\n");
