@@ -490,6 +490,23 @@ MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size
  * do not matter. MO_EUNSUPPORTED where it is mapped. */
 MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
 
+/* Where the time of prompts went: of steps of more than 8 tokens, in seconds that add up to `seconds`. */
+typedef struct mo_split_report {
+    uint64_t steps, tokens;
+    double seconds;
+    double attention; /* and recurrent mixers, without their products */
+    double products;  /* by matrices that every token uses */
+    double experts;   /* routed ones; on the CPU with the shared one beside them */
+    double routing;
+    double other;  /* norms and sums */
+    double copies; /* over the link and from disk, as far as nothing was computed meanwhile */
+    double host;   /* the rest: embedding, putting experts in order, waiting for each other */
+} mo_split_report;
+
+/* Splits the time of steps from now on, or no longer. *out (may be NULL) is what was split until now. It changes no result; on a
+ * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
+MO_API void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
+
 /* ---- Routing traces and their replay ------------------------------------------------------- */
 
 /* What a pass through the model belongs to. */

@@ -408,10 +408,21 @@ static void test_bench(void **state)
                               json_integer_value(json_object_get(root, "work_bytes"));
     assert_true(json_integer_value(json_object_get(root, "bytes_per_token")) > 100000);
     assert_true(needed > 500000 && resident > 1000000); /* a sanitizer's own memory is in it too */
+    const json_t *split = json_object_get(root, "prefill_split");
+    static const char *const parts[] = {"attention", "products", "experts", "routing",
+                                        "other",     "copies",   "host"};
+    double sum = 0.0;
+    for (int i = 0; i < 7; i++) {
+        assert_true(json_is_real(json_object_get(split, parts[i])));
+        sum += json_real_value(json_object_get(split, parts[i]));
+    }
+    assert_int_equal(json_integer_value(json_object_get(split, "tokens")), 16);
+    assert_true(fabs(sum - json_real_value(json_object_get(split, "seconds"))) < 1e-6);
     json_decref(root);
     write_file("prose", "the quick brown fox", 19);
     assert_int_equal(run("bench " TINY " --prefill 16 --decode 0 --rounds 1 --text prose"), 0);
     assert_non_null(strstr(output, "text tokens"));
+    assert_non_null(strstr(output, "of its time   attention "));
     assert_int_equal(run("bench " TINY " --parallel 3 --prefill 16 --decode 4 --rounds 2 --json"), 0);
     root = json_loads(output, 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(root, "parallel")), 3);
@@ -995,8 +1006,8 @@ static void test_plans_and_speeds_are_drawn(void **state)
     assert_int_equal(run("plan " PEBBLE " --device sim --vram 28M --ram 50M --svg plan.svg --json"), 0);
     shell("grep -q '<svg' plan.svg && grep -q 'VRAM (simulated' plan.svg && grep -q 'tokens/s expected' "
           "plan.svg");
-    assert_int_equal(run("bench " PEBBLE " --rounds 1 --prefill 8 --decode 4 --svg bench.svg"), 0);
-    shell("grep -q 'prompt of 8 tokens' bench.svg && grep -q 'answer of 4 tokens' bench.svg");
+    assert_int_equal(run("bench " PEBBLE " --rounds 1 --prefill 16 --decode 4 --svg bench.svg"), 0);
+    shell("grep -q 'prompt of 16 tokens' bench.svg && grep -q attention bench.svg && grep -q 'answer of 4 tokens' bench.svg");
     expect_failure("bench " PEBBLE " --parallel 2 --svg x.svg", 2, "--svg draws the speeds of one sequence");
 }
 

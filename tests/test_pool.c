@@ -218,7 +218,7 @@ static void a_region_ends_early(void **state)
         for (int64_t enough = 0; enough <= 300; enough += 50) {
             unwanted u = {.enough = enough}, whole = {.enough = INT64_MAX};
             const mo_phase phases[] = {
-                {count_run, &u, 100, 1}, {count_run, &u, 1, 1}, {count_run, &u, 200, 1}};
+                {count_run, &u, 100, 1, 0}, {count_run, &u, 1, 1, 0}, {count_run, &u, 200, 1, 0}};
             mo_pool_region_until(pool, phases, 3, had_enough, &u);
             assert_in_range(u.ran, enough, enough + thread_counts[n] - (enough < 301));
             mo_pool_run(pool, 500, 3, count_run, &whole);

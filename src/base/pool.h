@@ -18,6 +18,7 @@ typedef struct mo_phase {
     void *ctx;
     int64_t count; /* items; 0 is allowed */
     int64_t grain; /* items per chunk, >= 1 */
+    int part;      /* the owner's, to tell phases apart; the pool does not look at it */
 } mo_phase;
 
 /* threads >= 1 counts the calling thread, which works too; 0 means one per usable core. */

@@ -20,6 +20,7 @@
 #include "parallel.h"
 #include "server_bench.h"
 #include "signals.h"
+#include "split.h"
 #include "terminal.h"
 #include "tiers.h"
 
@@ -39,6 +40,7 @@ typedef struct speeds {
     mo_device_report device;
     cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
     double decode_seconds; /* of all rounds */
+    mo_split_report split; /* of the prompts */
     bool text;
 } speeds;
 
@@ -101,7 +103,7 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
 /* After `depth` positions, whose time does not count: `count` tokens in one feed, or one by one. Tokens per second; 0 after a
  * failure. */
 static double measure(mo_session *session, const int32_t *tokens, int64_t depth, int64_t count,
-                      bool one_by_one)
+                      bool one_by_one, mo_model *split)
 {
     mo_error err;
     const int32_t other = tokens[0] ? 0 : 1; /* forgets what the session held */
@@ -110,6 +112,9 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
                                            .tokens = depth ? tokens : &other,
                                            .count = depth ? depth : 1},
                                 &err);
+    if (split) {
+        mo_model_split(split, true, NULL, 0);
+    }
     const double start = now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
         status = cli_feed(
@@ -122,9 +127,19 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     return status == MO_OK && !cli_interrupted() ? (double)count / (now() - start) : 0.0;
 }
 
+/* A prompt whose time is split. */
+static double measure_split(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
+{
+    mo_split_report split = {0};
+    const double rate = measure(session, tokens, s->depth, s->prefill, false, model);
+    mo_model_split(model, false, &split, sizeof split);
+    cli_split_add(&s->split, &split);
+    return rate;
+}
+
 static bool run_rounds(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
 {
-    double prefill[64], decode[64];
+    double prefill[64] = {0}, decode[64];
     mo_counter_report before, after;
     mo_error err;
     mo_tier_report begin;
@@ -139,8 +154,11 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     }
     mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
-        prefill[r] = s->prefill ? measure(session, tokens, s->depth, s->prefill, false) : 0.0;
-        decode[r] = s->decode ? measure(session, tokens, s->depth, s->decode, true) : 0.0;
+        if (s->prefill) { /* the CPU's own clocks cost nothing */
+            prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL)
+                                     : measure_split(model, session, tokens, s);
+        }
+        decode[r] = s->decode ? measure(session, tokens, s->depth, s->decode, true, NULL) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
         cli_learning_done("bench", model);
         if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
@@ -159,7 +177,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     s->runs = after.experts_run - before.experts_run;
     s->prefill_tps = median(prefill, s->rounds, &s->prefill_best);
     s->decode_tps = median(decode, s->rounds, &s->decode_best);
-    return true;
+    return !s->prefill || !device.name || measure_split(model, session, tokens, s) > 0.0;
 }
 
 static uint64_t resident_bytes(void)
@@ -184,15 +202,15 @@ static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
     return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "model", i->path,
-        "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "depth",
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "model",
+        i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "depth",
         (json_int_t)s->depth, "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode,
         "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
         "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
         (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
         (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
         (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device),
-        "lanes", cli_lanes_json(&s->lanes)));
+        "lanes", cli_lanes_json(&s->lanes), "prefill_split", cli_split_json(&s->split)));
 }
 
 static void print_table(const speeds *s)
@@ -208,6 +226,7 @@ static void print_table(const speeds *s)
     }
     if (s->prefill) {
         printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
+        cli_split_print(&s->split);
     }
     if (s->decode) {
         printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s", s->decode, s->decode_tps, s->decode_best);
@@ -231,13 +250,14 @@ static void print_table(const speeds *s)
     cli_lanes_print(&s->lanes);
 }
 
-/* The speeds as a picture, that of answers beside what memory allows. */
+/* The speeds as a picture, that of answers beside what memory allows, and where the prompt's time went. */
 static bool draw(const speeds *s, const char *svg)
 {
     const double limit = s->read_gbps > 0.0 ? s->read_gbps * 1e9 / (double)s->info.bytes_per_token : 0.0;
     const mo_bar_piece prefill = {"median", s->prefill_tps}, decode = {"median", s->decode_tps};
-    mo_bar bars[2];
-    char labels[2][64], notes[2][96], title[320];
+    mo_bar_piece parts[CLI_SPLIT_PARTS];
+    mo_bar bars[3];
+    char labels[3][64], notes[3][96], title[320];
     int count = 0;
     mo_error err;
     if (s->prefill) {
@@ -246,6 +266,10 @@ static bool draw(const speeds *s, const char *svg)
                  s->prefill_best);
         bars[count] = (mo_bar){labels[count], notes[count], &prefill, 1, s->prefill_best, s->prefill_best};
         count++;
+    }
+    if (s->split.seconds > 0.0) {
+        cli_split_pieces(&s->split, parts);
+        bars[count++] = (mo_bar){"where the prompt's time goes", NULL, parts, CLI_SPLIT_PARTS, 100.0, 100.0};
     }
     if (s->decode) {
         snprintf(labels[count], sizeof labels[count], "answer of %" PRId64 " tokens", s->decode);

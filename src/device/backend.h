@@ -45,12 +45,19 @@ typedef struct mo_backend {
     mo_status (*program_run)(mo_program *, mo_dstream *, mo_error *);
 } mo_backend;
 
+/* Is called before and after each op, copy and wait is enqueued; op NULL: it is no op. A failure is the call's. */
+typedef struct mo_watcher {
+    mo_status (*before)(mo_dstream *, const mo_op *, mo_error *);
+    mo_status (*after)(mo_dstream *, mo_error *);
+} mo_watcher;
+
 /* Every implementation's structs begin with these. */
 struct mo_device {
     const mo_backend *backend;
 };
 struct mo_dstream {
     mo_device *device;
+    mo_watcher *watcher; /* of what is enqueued; NULL: none. Set by device.c and meter.c */
 };
 struct mo_event {
     mo_device *device;

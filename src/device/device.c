@@ -72,7 +72,11 @@ mo_status mo_dstream_create(mo_device *device, mo_dstream **out, mo_error *err)
 {
     assert(device && out);
     *out = NULL;
-    return device->backend->stream_create(device, out, err);
+    const mo_status status = device->backend->stream_create(device, out, err);
+    if (status == MO_OK) {
+        (*out)->watcher = NULL;
+    }
+    return status;
 }
 
 void mo_dstream_destroy(mo_dstream *stream)
@@ -88,18 +92,37 @@ mo_status mo_dstream_wait(mo_dstream *stream, mo_error *err)
     return stream->device->backend->stream_wait(stream, err);
 }
 
+/* Work that is enqueued, under the eyes of the stream's watcher where it has one. */
+#define WATCHED(stream, op, call)                                                                            \
+    do {                                                                                                     \
+        if (!(stream)->watcher) {                                                                            \
+            return call;                                                                                     \
+        }                                                                                                    \
+        mo_status status = (stream)->watcher->before(stream, op, err);                                       \
+        if (status == MO_OK) {                                                                               \
+            status = call;                                                                                   \
+        }                                                                                                    \
+        return status == MO_OK ? (stream)->watcher->after(stream, err) : status;                             \
+    } while (0)
+
 mo_status mo_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || (to && from));
-    return bytes == 0 ? MO_OK : stream->device->backend->copy_in(stream, to, from, bytes, err);
+    if (bytes == 0) {
+        return MO_OK;
+    }
+    WATCHED(stream, NULL, stream->device->backend->copy_in(stream, to, from, bytes, err));
 }
 
 mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || (to && from));
-    return bytes == 0 ? MO_OK : stream->device->backend->copy_out(stream, to, from, bytes, err);
+    if (bytes == 0) {
+        return MO_OK;
+    }
+    WATCHED(stream, NULL, stream->device->backend->copy_out(stream, to, from, bytes, err));
 }
 
 mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err)
@@ -107,14 +130,20 @@ mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t 
     assert(stream);
     assert(bytes == 0 || (to && from));
     assert(bytes == 0 || to + bytes <= from || from + bytes <= to);
-    return bytes == 0 ? MO_OK : stream->device->backend->copy_within(stream, to, from, bytes, err);
+    if (bytes == 0) {
+        return MO_OK;
+    }
+    WATCHED(stream, NULL, stream->device->backend->copy_within(stream, to, from, bytes, err));
 }
 
 mo_status mo_device_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     assert(stream);
     assert(bytes == 0 || to);
-    return bytes == 0 ? MO_OK : stream->device->backend->clear(stream, to, bytes, err);
+    if (bytes == 0) {
+        return MO_OK;
+    }
+    WATCHED(stream, NULL, stream->device->backend->clear(stream, to, bytes, err));
 }
 
 mo_status mo_event_create(mo_device *device, mo_event **out, mo_error *err)
@@ -140,7 +169,7 @@ mo_status mo_event_record(mo_event *event, mo_dstream *stream, mo_error *err)
 mo_status mo_dstream_after(mo_dstream *stream, mo_event *event, mo_error *err)
 {
     assert(event && stream && event->device == stream->device);
-    return event->device->backend->stream_after(stream, event, err);
+    WATCHED(stream, NULL, event->device->backend->stream_after(stream, event, err));
 }
 
 mo_status mo_event_query(mo_event *event, bool *done, mo_error *err)
@@ -280,7 +309,7 @@ mo_status mo_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     assert(stream && op);
     check_op(op);
-    return stream->device->backend->launch(stream, op, err);
+    WATCHED(stream, op, stream->device->backend->launch(stream, op, err));
 }
 
 mo_status mo_program_create(mo_device *device, const mo_op *ops, int count, mo_program **out, mo_error *err)

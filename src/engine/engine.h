@@ -8,6 +8,7 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
+#include "engine/split.h"
 #include "engine/workspace.h"
 #include "model/load.h"
 #include "numeric/kernels.h"
@@ -45,6 +46,8 @@ typedef struct mo_engine {
     int64_t batch, context;
     mo_workspace space;
     mo_engine_counters counters; /* under lock */
+    bool splits;                 /* the time of large steps is split, into: */
+    mo_split split;              /* under lock */
     pthread_mutex_t lock;        /* held for a step */
     /* Called under the lock when a step has ended, so that reports need not wait for one. May be NULL. */
     void (*after_step)(void *user);

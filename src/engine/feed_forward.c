@@ -207,13 +207,18 @@ void mo_forward_run_round(mo_forward *forward, bool last)
 {
     mo_phase phases[4];
     int count = 0;
+    /* What is beside routed experts shares their phases. */
+    const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     accompanied in = {.phase = mo_jobs_phase(&forward->w->ffn_in), .side_task = forward->side_task};
+    in.phase.part = part;
     forward->side_task = (mo_side_task){0};
-    phases[count++] = in.side_task.fn ? (mo_phase){run_accompanied, &in, in.phase.count + 1, 1} : in.phase;
-    phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1};
-    phases[count++] = mo_jobs_phase(&forward->w->ffn_out);
+    phases[count++] =
+        in.side_task.fn ? (mo_phase){run_accompanied, &in, in.phase.count + 1, 1, part} : in.phase;
+    phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1, part};
+    phases[count] = mo_jobs_phase(&forward->w->ffn_out);
+    phases[count++].part = part;
     if (last) {
-        phases[count++] = (mo_phase){merge, forward, forward->tokens, 1};
+        phases[count++] = (mo_phase){merge, forward, forward->tokens, 1, part};
     }
     mo_forward_run(forward, phases, count);
 }
@@ -298,7 +303,7 @@ static void tally_times(mo_tally_layer *counts, const stopwatch *s)
 /* Rounds: what is in RAM first, then what has landed meanwhile, until nothing is left. */
 static mo_status feed_stored(mo_forward *forward, mo_error *err)
 {
-    stopwatch watch = {.on = forward->engine->timed};
+    stopwatch watch = {.on = forward->engine->timed || forward->split};
     watch.began = tick(&watch);
     mo_tiers *tiers = forward->engine->tiers;
     const int count = list_needs(forward);
@@ -344,7 +349,10 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         }
     }
     mo_store_leave(tiers->store);
-    if (status == MO_OK) {
+    if (forward->split) {
+        forward->split->part_ns[MO_PART_COPIES] += watch.waiting;
+    }
+    if (status == MO_OK && forward->engine->timed) {
         tally_times(counts, &watch);
     }
     return status;

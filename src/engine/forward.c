@@ -1,5 +1,7 @@
 #include "engine/forward.h"
 
+#include "base/clock.h"
+
 static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -14,7 +16,7 @@ static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
 
 mo_phase mo_forward_mixer_input(mo_forward *forward)
 {
-    return (mo_phase){norm_input, forward, forward->tokens, 1};
+    return (mo_phase){norm_input, forward, forward->tokens, 1, MO_PART_OTHER};
 }
 
 static void quantize_mixed(void *ctx, int64_t begin, int64_t end, int thread)
@@ -28,7 +30,7 @@ static void quantize_mixed(void *ctx, int64_t begin, int64_t end, int thread)
 
 mo_phase mo_forward_mixed(mo_forward *forward)
 {
-    return (mo_phase){quantize_mixed, forward, forward->tokens, 1};
+    return (mo_phase){quantize_mixed, forward, forward->tokens, 1, MO_PART_ATTENTION};
 }
 
 static bool unwanted(const void *forward)
@@ -36,8 +38,23 @@ static bool unwanted(const void *forward)
     return mo_forward_unwanted(forward);
 }
 
+/* One by one: there is a time of each. */
+static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const int64_t began = mo_clock_ns();
+        mo_pool_region_until(forward->engine->pool, &phases[i], 1, forward->stoppable ? unwanted : NULL,
+                             forward);
+        forward->split->part_ns[phases[i].part] += mo_clock_ns() - began;
+    }
+}
+
 void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count)
 {
+    if (forward->split) {
+        run_apart(forward, phases, count);
+        return;
+    }
     int first = 0, last = count;
     for (; first < last && phases[first].count <= 1; first++) {
         phases[first].fn(phases[first].ctx, 0, phases[first].count, 0);

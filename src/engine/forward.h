@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/slice.h"
+#include "engine/split.h"
 
 /* Most phases one region may have. */
 enum { MO_PHASES_MAX = 20 };
@@ -34,6 +35,7 @@ typedef struct mo_forward {
     int64_t tile;           /* attention: tokens that share a pass over the keys */
     bool chunked;           /* attention: the step's chunks are made side by side */
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
+    mo_split *split;        /* the step's time, part by part; NULL: nobody asks */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */

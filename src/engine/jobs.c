@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "engine/split.h"
 #include "numeric/merge.h"
 #include "numeric/ops.h"
 
@@ -96,5 +97,5 @@ mo_phase mo_jobs_phase(mo_jobs *j)
         job->first = j->pieces;
         j->pieces += job->row_pieces * pieces_of(job->count, PIECE_TOKENS);
     }
-    return (mo_phase){.fn = run_pieces, .ctx = j, .count = j->pieces, .grain = 1};
+    return (mo_phase){.fn = run_pieces, .ctx = j, .count = j->pieces, .grain = 1, .part = MO_PART_PRODUCTS};
 }

@@ -96,10 +96,10 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
                 a->q.w.rows);
     phases[count++] = mo_jobs_phase(&w->mixer_in);
     if (two) {
-        phases[count++] = (mo_phase){norm_queries, forward, n, 1};
+        phases[count++] = (mo_phase){norm_queries, forward, n, 1, MO_PART_ATTENTION};
         phases[count++] = mo_jobs_phase(&w->latent_queries);
     }
-    phases[count++] = (mo_phase){prepare, forward, n * ((a->heads + part - 1) / part), 1};
+    phases[count++] = (mo_phase){prepare, forward, n * ((a->heads + part - 1) / part), 1, MO_PART_ATTENTION};
     const by_head plain = plain_of(forward);
     add_heads(forward, &w->latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len, a->heads * a->k_len);
     phases[count++] = mo_jobs_phase(&w->latent_absorb);

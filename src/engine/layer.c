@@ -1,4 +1,5 @@
 /* A layer on the CPU: mixer, router and feed-forward part, one after the other. */
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/forward.h"
 
@@ -64,13 +65,24 @@ static int add_mixer(mo_forward *forward, mo_phase *phases, int count)
     return count;
 }
 
+/* Waits for a core that comes from disk. */
+static mo_status enter_core(const mo_forward *forward, mo_tiers *tiers, int index, mo_error *err)
+{
+    const int64_t began = forward->split ? mo_clock_ns() : 0;
+    const mo_status status = mo_layer_buffer_enter(tiers->layers, index, err);
+    if (forward->split) {
+        forward->split->part_ns[MO_PART_COPIES] += mo_clock_ns() - began;
+    }
+    return status;
+}
+
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
 {
     mo_tiers *tiers = forward->engine->tiers;
     mo_phase phases[MO_PHASES_MAX];
     int count = 0;
     enter_layer(forward, index);
-    mo_status status = tiers && tiers->layers ? mo_layer_buffer_enter(tiers->layers, index, err) : MO_OK;
+    mo_status status = tiers && tiers->layers ? enter_core(forward, tiers, index, err) : MO_OK;
     if (status != MO_OK) {
         return status;
     }

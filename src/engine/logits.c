@@ -41,15 +41,10 @@ static void finish(output *o, float *logits, int64_t n)
     }
 }
 
-static bool unwanted(const void *forward)
-{
-    return mo_forward_unwanted(forward);
-}
-
 static mo_status run(output *o, const mo_phase *phases, int count, mo_error *err)
 {
     mo_forward *forward = o->forward;
-    mo_pool_region_until(forward->engine->pool, phases, count, forward->stoppable ? unwanted : NULL, forward);
+    mo_forward_run(forward, phases, count);
     if (forward->stoppable && mo_forward_unwanted(forward)) {
         return mo_forward_cancelled(forward, err);
     }
@@ -86,9 +81,9 @@ static mo_status emit_together(output *o, mo_error *err)
     mo_jobs_clear(jobs);
     mo_jobs_add(jobs, &forward->spec->output, &o->in, NULL, o->count, o->row[0], vocab);
     const mo_phase phases[] = {
-        {norm, o, o->count, 1},
+        {norm, o, o->count, 1, MO_PART_OTHER},
         mo_jobs_phase(jobs),
-        {finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1},
+        {finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1, MO_PART_OTHER},
     };
     return run(o, phases, 3, err);
 }
@@ -121,8 +116,8 @@ static mo_status emit_apart(output *o, mo_error *err)
 {
     const int64_t rows = o->forward->spec->output.w.rows;
     const mo_phase phases[] = {
-        {norm, o, o->count, 1},
-        {multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1},
+        {norm, o, o->count, 1, MO_PART_OTHER},
+        {multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1, MO_PART_PRODUCTS},
     };
     return run(o, phases, 2, err);
 }

@@ -111,7 +111,7 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_clear(&w->mixer_parts);
     mo_jobs_add(&w->mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
     phases[count++] = mo_jobs_phase(&w->mixer_parts);
-    phases[count++] = (mo_phase){norm_parts, forward, n, 1};
+    phases[count++] = (mo_phase){norm_parts, forward, n, 1, MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_dt);
     mo_jobs_add(&w->mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
     phases[count++] = mo_jobs_phase(&w->mixer_dt);
@@ -129,12 +129,14 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
     mo_jobs_add(&w->mixer_in, &m->dt_in, &forward->in, NULL, n, w->v, m->heads);
     phases[count++] = mo_jobs_phase(&w->mixer_in);
-    phases[count++] = (mo_phase){convolve, forward, slices * mo_mamba_pieces(mo_mamba_channels(m)), 1};
+    phases[count++] =
+        (mo_phase){convolve, forward, slices * mo_mamba_pieces(mo_mamba_channels(m)), 1, MO_PART_ATTENTION};
     if (!m->heads) {
         count = add_widths(forward, phases, count);
     }
-    phases[count++] = (mo_phase){scan, forward, slices * mo_mamba_scan_pieces(m->inner, m->heads), 1};
-    phases[count++] = (mo_phase){finish, forward, n, 1};
+    phases[count++] =
+        (mo_phase){scan, forward, slices * mo_mamba_scan_pieces(m->inner, m->heads), 1, MO_PART_ATTENTION};
+    phases[count++] = (mo_phase){finish, forward, n, 1, MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
     phases[count++] = mo_jobs_phase(&w->mixer_out);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/host.h"
 #include "base/mapped.h"
 #include "base/status.h"
@@ -211,6 +212,16 @@ static void pick_all(mo_pool *pool, const mo_slice *slices, int count, int64_t v
     }
 }
 
+/* Does the step have a time that can be split? */
+static bool is_large(const mo_slice *slices, int count)
+{
+    int64_t tokens = 0;
+    for (int i = 0; i < count; i++) {
+        tokens += slices[i].count;
+    }
+    return tokens > SMALL_STEP && !slices[0].routers_only;
+}
+
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
     mo_error own = {0};
@@ -223,7 +234,15 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
                           .w = &engine->space,
                           .slices = slices,
                           .slice_count = count};
+    mo_split split = {.steps = 1};
+    const int64_t began = engine->splits ? mo_clock_ns() : 0;
+    forward.split = engine->splits && is_large(slices, count) ? &split : NULL;
     const mo_status status = engine->mapped ? run_mapped(&forward, err) : run(&forward, err);
+    if (forward.split && status == MO_OK) {
+        split.tokens = (uint64_t)forward.tokens;
+        split.total_ns = mo_clock_ns() - began;
+        mo_split_add(&engine->split, &split);
+    }
     if (status == MO_EDEVICE) {
         mo_engine_lose_accelerator(engine, err);
     }

@@ -174,6 +174,7 @@ void mo_gpu_close(mo_gpu *gpu)
     if (!gpu) {
         return;
     }
+    mo_meter_close(gpu->meter);
     mo_gpu_link_stop(&gpu->link);
     for (int i = 0; i < MO_KV_TYPES; i++) {
         mo_block_pool_close(atomic_load(&gpu->pools[i]), false);

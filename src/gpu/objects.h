@@ -3,6 +3,7 @@
 #ifndef MO_GPU_OBJECTS_H
 #define MO_GPU_OBJECTS_H
 
+#include "device/meter.h"
 #include "engine/accelerator.h"
 #include "gpu/core.h"
 #include "gpu/experts.h"
@@ -48,6 +49,7 @@ typedef struct mo_gpu {
     mo_gpu_order order;                          /* of the layer that a batch computes */
     uint64_t number;                             /* of the step */
     uint64_t steps;                              /* that ended well */
+    mo_meter *meter;                             /* of the main stream; NULL: nobody has asked yet */
     mo_device_report report;                     /* as of the last step; under report_lock */
     pthread_mutex_t report_lock;
 } mo_gpu;

@@ -8,6 +8,7 @@
 #include "gpu/finish.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
+#include "gpu/split.h"
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
@@ -225,7 +226,11 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
-    const mo_status status = run_step(gpu, forward, err);
+    mo_status status = mo_gpu_split_begin(gpu, forward->split, err);
+    if (status == MO_OK) {
+        status = run_step(gpu, forward, err);
+    }
+    status = mo_gpu_split_end(gpu, forward->split, status, err);
     mo_gpu_report_publish(gpu);
     mo_gpu_turn_end(&gpu->turn);
     return status;

@@ -1,0 +1,62 @@
+#include "gpu/split.h"
+
+/* Copies and experts on their way are on other streams: what counts is how long the main one waits for them. */
+static int part_of(const void *user, const mo_op *op)
+{
+    const mo_gpu_scratch *s = user;
+    if (!op) {
+        return MO_PART_COPIES;
+    }
+    switch (op->kind) {
+    case MO_OP_PRODUCT: return op->product.y[0] == s->scores ? MO_PART_ROUTING : MO_PART_PRODUCTS;
+    case MO_OP_GROUPED:
+        return op->grouped.y == s->gate || op->grouped.y == s->up || op->grouped.y == s->down
+                   ? MO_PART_EXPERTS
+                   : MO_PART_PRODUCTS; /* the heads of latent attention */
+    case MO_OP_ACTIVATE: return op->activate.gate == s->side_gate ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
+    case MO_OP_HEADS:
+    case MO_OP_LATENT:
+    case MO_OP_ATTEND:
+    case MO_OP_COLLECT:
+    case MO_OP_CONVOLVE:
+    case MO_OP_RECUR:
+    case MO_OP_SHORT_CONV:
+    case MO_OP_SSM_CONVOLVE:
+    case MO_OP_SSM_PARTS:
+    case MO_OP_SSM_SCAN: return MO_PART_ATTENTION;
+    case MO_OP_CHOOSE:
+    case MO_OP_ARRANGE: return MO_PART_ROUTING;
+    case MO_OP_EXPERTS_IN:
+    case MO_OP_EXPERTS_DOWN: return MO_PART_EXPERTS;
+    case MO_OP_PUBLISH:
+    case MO_OP_AWAIT:
+    case MO_OP_RESTORE: return MO_PART_COPIES;
+    case MO_OP_STREAM:
+    case MO_OP_LOGITS:
+    case MO_OP_KINDS: break;
+    }
+    return MO_PART_OTHER;
+}
+
+mo_status mo_gpu_split_begin(mo_gpu *gpu, const mo_split *split, mo_error *err)
+{
+    mo_status status = MO_OK;
+    if (split && !gpu->meter) {
+        status = mo_meter_open(gpu->link.device, part_of, &gpu->scratch, &gpu->meter, err);
+    }
+    if (split && status == MO_OK) {
+        mo_meter_attach(gpu->link.main, gpu->meter);
+    }
+    return status;
+}
+
+mo_status mo_gpu_split_end(mo_gpu *gpu, mo_split *split, mo_status status, mo_error *err)
+{
+    mo_error ignored = {0};
+    if (!split || !gpu->meter) {
+        return status;
+    }
+    mo_meter_attach(gpu->link.main, NULL);
+    const mo_status read = mo_meter_read(gpu->meter, split->part_ns, status == MO_OK ? err : &ignored);
+    return status == MO_OK ? read : status;
+}
