@@ -1,0 +1,354 @@
+/* gpu_bf16 [INDEX]: the products of large prompts, exact as they are against bfloat16 as cuBLAS computes it, at the shapes of several
+ * models. cuBLAS is opened at run time. What bfloat16 needs besides, matrices decoded to it before every product, counts as a
+ * copy of as many bytes as are read and written, which is the least that it could take. Every figure is the best of
+ * several runs; a product of two numbers and its sum count as two operations. Experts: every token has others, evenly. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/cuda/cuda.h"
+#include "device/device.h"
+#include "numeric/acts.h"
+#include "numeric/format.h"
+
+enum { ROUNDS = 5, CALLS = 4, EXPERTS_MAX = 256, PIECE = 64 << 20 };
+
+/* Of the interfaces of the driver and of cuBLAS. */
+enum { OP_N = 0, OP_T = 1, R_32F = 0, R_16BF = 14, COMPUTE_32F = 68, ALGO_DEFAULT = -1 };
+typedef int (*gemm_fn)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *,
+                       int, int, const void *, void *, int, int, int, int);
+typedef int (*grouped_fn)(void *, const int *, const int *, const int *, const int *, const int *,
+                          const void *, const void *const *, int, const int *, const void *const *, int,
+                          const int *, const void *, void *const *, int, const int *, int, const int *, int);
+
+typedef struct bench {
+    mo_device *device;
+    mo_dstream *stream;
+    mo_event *from, *to;
+    mo_daddr weights, wide, acts, in, y, groups, picks, pointers;
+    double copy_rate;
+    void *blas; /* NULL: there is none */
+    gemm_fn gemm;
+    grouped_fn grouped;
+    int (*synchronize)(void);
+} bench;
+
+typedef struct shape {
+    const char *name;
+    mo_type type;
+    int rows, cols, experts, used; /* experts 0: a matrix that all tokens use */
+} shape;
+
+static const shape shapes[] = {
+    {"Llama-3-8B q k v (Q8_0)", MO_Q8_0, 6144, 4096, 0, 0},
+    {"Llama-3-8B gate and up (Q8_0)", MO_Q8_0, 28672, 4096, 0, 0},
+    {"Llama-3-8B down (Q8_0)", MO_Q8_0, 4096, 14336, 0, 0},
+    {"gpt-oss attention out (Q8_0)", MO_Q8_0, 2880, 4096, 0, 0},
+    {"Qwen3 q k v (Q4_K)", MO_Q4_K, 5120, 2048, 0, 0},
+    {"Qwen3 attention out (Q4_K)", MO_Q4_K, 2048, 4096, 0, 0},
+    {"Qwen3.6-27B gate and up (NVFP4)", MO_NVFP4, 34816, 5120, 0, 0},
+    {"gpt-oss experts (MXFP4)", MO_MXFP4, 2880, 2880, 32, 4},
+    {"Qwen3 experts gate (Q4_K)", MO_Q4_K, 768, 2048, 128, 8},
+    {"Qwen3 experts down (Q6_K)", MO_Q6_K, 2048, 768, 128, 8},
+    {"Qwen3.6-35B experts gate (NVFP4)", MO_NVFP4, 512, 2048, 256, 8},
+    {"Qwen3.6-35B experts down (NVFP4)", MO_NVFP4, 2048, 512, 256, 8},
+};
+
+enum { TOKENS_MAX = 8192, ROWS_MAX = TOKENS_MAX * 8 };
+
+static void check(mo_status status, const mo_error *err)
+{
+    if (status != MO_OK) {
+        fprintf(stderr, "%s\n", err->detail);
+        exit(1);
+    }
+}
+
+/* ---- Memory ---- */
+
+static mo_daddr allocate(bench *b, int64_t bytes)
+{
+    mo_daddr at = 0;
+    mo_error err = {0};
+    check(mo_device_alloc(b->device, (size_t)bytes, &at, &err), &err);
+    return at;
+}
+
+static void send(bench *b, mo_daddr to, const void *from, int64_t bytes)
+{
+    mo_error err = {0};
+    check(mo_copy_in(b->stream, to, from, (size_t)bytes, &err), &err);
+    check(mo_dstream_wait(b->stream, &err), &err);
+}
+
+/* Noise in which every scale and every bfloat16 is a small number. */
+static mo_daddr allocate_noise(bench *b, int64_t bytes, const uint8_t *noise)
+{
+    const mo_daddr at = allocate(b, bytes);
+    for (int64_t i = 0; i < bytes; i += PIECE) {
+        send(b, at + (mo_daddr)i, noise, bytes - i < PIECE ? bytes - i : PIECE);
+    }
+    return at;
+}
+
+static mo_dacts acts_at(mo_daddr memory, int64_t rows, int64_t cols)
+{
+    static char base[64]; /* only distances matter */
+    const mo_acts a = mo_acts_lay(base, rows, cols);
+    const mo_daddr zero = (mo_daddr)(uintptr_t)base;
+#define PLACE(field) (memory + ((mo_daddr)(uintptr_t)a.field - zero))
+    return (mo_dacts){.x = PLACE(x),
+                      .q = PLACE(q),
+                      .d = PLACE(d),
+                      .s = PLACE(s),
+                      .sum = PLACE(sum),
+                      .half_sum = PLACE(half_sum),
+                      .cols = (int32_t)cols};
+#undef PLACE
+}
+
+static int64_t matrix_bytes(const shape *s)
+{
+    const int64_t bytes = s->rows * mo_format_row_bytes(mo_format_of((uint32_t)s->type), s->cols);
+    return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+}
+
+/* ---- As it is ---- */
+
+static double time_op(bench *b, const mo_op *op)
+{
+    mo_error err = {0};
+    double best = 1e9;
+    for (int i = 0; i <= ROUNDS; i++) {
+        double seconds = 0;
+        check(mo_event_record(b->from, b->stream, &err), &err);
+        for (int c = 0; c < CALLS; c++) {
+            check(mo_op_launch(b->stream, op, &err), &err);
+        }
+        check(mo_event_record(b->to, b->stream, &err), &err);
+        check(mo_dstream_wait(b->stream, &err), &err);
+        check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
+        best = i > 0 && seconds < best ? seconds : best;
+    }
+    return best / CALLS;
+}
+
+static double time_exact(bench *b, const shape *s, int tokens)
+{
+    const int rows = s->experts ? tokens * s->used : tokens;
+    if (!s->experts) {
+        const mo_op op = {
+            .kind = MO_OP_PRODUCT,
+            .product = {.in = acts_at(b->acts, tokens, s->cols),
+                        .tokens = tokens,
+                        .count = 1,
+                        .matrix = {{.data = b->weights, .type = s->type, .rows = s->rows, .cols = s->cols}},
+                        .y = {b->y},
+                        .stride = {s->rows}}};
+        return time_op(b, &op);
+    }
+    static mo_dgroup groups[EXPERTS_MAX];
+    static int32_t picks[ROWS_MAX];
+    const int each = rows / s->experts;
+    for (int e = 0; e < s->experts; e++) {
+        groups[e] = (mo_dgroup){.data = b->weights + (mo_daddr)(e * matrix_bytes(s)),
+                                .expert = e,
+                                .first = e * each,
+                                .count = each};
+        for (int i = 0; i < each; i++) {
+            picks[e * each + i] = (int32_t)((int64_t)i * tokens / each);
+        }
+    }
+    send(b, b->groups, groups, sizeof groups);
+    send(b, b->picks, picks, sizeof picks);
+    const mo_op op = {.kind = MO_OP_GROUPED,
+                      .grouped = {.in = acts_at(b->acts, tokens, s->cols),
+                                  .pick = b->picks,
+                                  .groups = b->groups,
+                                  .count = s->experts,
+                                  .rows = rows,
+                                  .most = tokens,
+                                  .matrix = {.type = s->type, .rows = s->rows, .cols = s->cols},
+                                  .y = b->y,
+                                  .stride = s->rows}};
+    return time_op(b, &op);
+}
+
+/* ---- In bfloat16 ---- */
+
+static bool open_blas(bench *b)
+{
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
+    void *library = NULL, *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++) {
+        library = dlopen(names[i], RTLD_NOW);
+    }
+    if (!library || !driver) {
+        return false;
+    }
+    int (*create)(void **) = NULL;
+    *(void **)&create = dlsym(library, "cublasCreate_v2");
+    *(void **)&b->gemm = dlsym(library, "cublasGemmEx");
+    *(void **)&b->grouped = dlsym(library, "cublasGemmGroupedBatchedEx");
+    *(void **)&b->synchronize = dlsym(driver, "cuCtxSynchronize");
+    return create && b->gemm && b->synchronize && create(&b->blas) == 0;
+}
+
+/* One product, or all experts'. */
+static int multiply(bench *b, const shape *s, int tokens)
+{
+    static const float one = 1.0f, zero = 0.0f;
+    if (!s->experts) {
+        return b->gemm(b->blas, OP_T, OP_N, s->rows, tokens, s->cols, &one, (void *)(uintptr_t)b->wide,
+                       R_16BF, s->cols, (void *)(uintptr_t)b->in, R_16BF, s->cols, &zero,
+                       (void *)(uintptr_t)b->y, R_32F, s->rows, COMPUTE_32F, ALGO_DEFAULT);
+    }
+    static int t[EXPERTS_MAX], n[EXPERTS_MAX], rows[EXPERTS_MAX], each[EXPERTS_MAX], cols[EXPERTS_MAX],
+        single[EXPERTS_MAX];
+    static float alpha[EXPERTS_MAX], beta[EXPERTS_MAX];
+    for (int e = 0; e < s->experts; e++) {
+        t[e] = OP_T;
+        n[e] = OP_N;
+        rows[e] = s->rows;
+        each[e] = tokens * s->used / s->experts;
+        cols[e] = s->cols;
+        single[e] = 1;
+        alpha[e] = 1.0f;
+        beta[e] = 0.0f;
+    }
+    const uintptr_t at = (uintptr_t)b->pointers;
+    return b->grouped(b->blas, t, n, rows, each, cols, alpha, (const void *const *)at, R_16BF, cols,
+                      (const void *const *)(at + EXPERTS_MAX * 8), R_16BF, cols, beta,
+                      (void *const *)(at + EXPERTS_MAX * 16), R_16BF, rows, s->experts, single, COMPUTE_32F);
+}
+
+/* Seconds of the product alone; 0: it cannot be computed so. */
+static double time_wide(bench *b, const shape *s, int tokens)
+{
+    double best = 1e9;
+    if (!b->blas || (s->experts && !b->grouped)) {
+        return 0.0;
+    }
+    if (s->experts) {
+        static uint64_t pointers[3 * EXPERTS_MAX];
+        const uint64_t each = (uint64_t)tokens * (uint64_t)s->used / (uint64_t)s->experts;
+        for (int e = 0; e < s->experts; e++) {
+            const uint64_t i = (uint64_t)e;
+            pointers[e] = b->wide + i * (uint64_t)s->rows * (uint64_t)s->cols * 2;
+            pointers[EXPERTS_MAX + e] = b->in + i * each * (uint64_t)s->cols * 2;
+            pointers[2 * EXPERTS_MAX + e] = b->y + i * each * (uint64_t)s->rows * 2;
+        }
+        send(b, b->pointers, pointers, sizeof pointers);
+    }
+    for (int i = 0; i <= ROUNDS; i++) {
+        int failed = b->synchronize();
+        const int64_t began = mo_clock_ns();
+        for (int c = 0; c < CALLS; c++) {
+            failed |= multiply(b, s, tokens);
+        }
+        failed |= b->synchronize();
+        const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
+        if (failed) {
+            return 0.0;
+        }
+        best = i > 0 && seconds < best ? seconds : best;
+    }
+    return best / CALLS;
+}
+
+/* ---- All of it ---- */
+
+static void compare(bench *b, const shape *s, int tokens)
+{
+    const double matrices = s->experts ? s->experts : 1;
+    const double values = matrices * s->rows * (double)s->cols;
+    const double rows = s->experts ? (double)tokens * s->used : tokens;
+    const double operations = 2.0 * rows * s->rows * s->cols;
+    const double decode = (matrices * (double)matrix_bytes(s) + 2.0 * values) / b->copy_rate;
+    const double exact = time_exact(b, s, tokens), wide = time_wide(b, s, tokens);
+    printf("%-34s %6d  exact %9.1f us %6.0f TFLOP/s", s->name, tokens, exact * 1e6,
+           operations / exact * 1e-12);
+    if (wide > 0.0) {
+        printf("  bf16 %9.1f us %6.0f TFLOP/s, decoded %9.1f us: %.2f of exact's speed", wide * 1e6,
+               operations / wide * 1e-12, (wide + decode) * 1e6, exact / (wide + decode));
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static double time_copy(bench *b, int64_t bytes)
+{
+    mo_error err = {0};
+    double best = 1e9;
+    for (int i = 0; i <= ROUNDS; i++) {
+        double seconds = 0;
+        check(mo_event_record(b->from, b->stream, &err), &err);
+        check(mo_copy_within(b->stream, b->wide, b->y, (size_t)bytes, &err), &err);
+        check(mo_event_record(b->to, b->stream, &err), &err);
+        check(mo_dstream_wait(b->stream, &err), &err);
+        check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
+        best = i > 0 && seconds < best ? seconds : best;
+    }
+    return 2.0 * (double)bytes / best; /* read, and as many written */
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {0};
+    mo_error err = {0};
+    uint8_t *noise = malloc(PIECE);
+    uint64_t seed = 1;
+    for (int64_t i = 0; noise && i < PIECE; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        noise[i] = (uint8_t)((seed >> 33) & 0x3B);
+    }
+    check(noise ? mo_cuda_open(argc > 1 ? atoi(argv[1]) : 0, 0, &b.device, &err) : MO_ENOMEM, &err);
+    check(mo_dstream_create(b.device, &b.stream, &err), &err);
+    check(mo_event_create(b.device, &b.from, &err), &err);
+    check(mo_event_create(b.device, &b.to, &err), &err);
+    int64_t weights = 0, wide = 0, in = 0, y = 0, acts = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const shape *s = &shapes[i];
+        const int64_t matrices = s->experts ? s->experts : 1, each = (int64_t)s->rows * s->cols;
+        const int64_t rows = s->experts ? (int64_t)TOKENS_MAX * s->used : TOKENS_MAX;
+        const int64_t act = (int64_t)mo_acts_bytes(TOKENS_MAX, s->cols);
+#define MOST(a, n) a = a > (n) ? a : (n)
+        MOST(weights, matrices * matrix_bytes(s));
+        MOST(wide, matrices * each * 2);
+        MOST(in, rows * s->cols * 2);
+        MOST(y, rows * s->rows * 4);
+        MOST(acts, act);
+#undef MOST
+    }
+    b.weights = allocate_noise(&b, weights, noise);
+    b.wide = allocate_noise(&b, wide, noise);
+    b.in = allocate_noise(&b, in, noise);
+    b.acts = allocate_noise(&b, acts, noise);
+    b.y = allocate(&b, y);
+    b.groups = allocate(&b, (int64_t)sizeof(mo_dgroup) * EXPERTS_MAX);
+    b.picks = allocate(&b, (int64_t)sizeof(int32_t) * ROWS_MAX);
+    b.pointers = allocate(&b, (int64_t)sizeof(uint64_t) * 3 * EXPERTS_MAX);
+    b.copy_rate = time_copy(&b, 256 << 20);
+    if (!open_blas(&b)) {
+        fprintf(stderr, "no cuBLAS here (LD_LIBRARY_PATH may name its folder): exact products alone\n");
+    }
+    printf("copies read and write %.0f GB/s\n", b.copy_rate * 1e-9);
+    static const int tokens[] = {512, 2048, 8192};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+            compare(&b, &shapes[i], tokens[t]);
+        }
+    }
+    const mo_daddr all[] = {b.weights, b.wide, b.in, b.acts, b.y, b.groups, b.picks, b.pointers};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mo_device_free(b.device, all[i]);
+    }
+    free(noise);
+    mo_event_destroy(b.from);
+    mo_event_destroy(b.to);
+    mo_dstream_destroy(b.stream);
+    mo_device_close(b.device);
+    return 0;
+}
