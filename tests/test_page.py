@@ -139,7 +139,7 @@ def main():
         lines.append(("ok", "the page in a browser # SKIP " + reason, ""))
     elif chosen:
         scripted_models()
-        ways = {"pebble": ["--ram", "52M", "--device", "none"], "scripted": [server.path("scripted.gguf"), "--temp", "0"], "calls": [server.path("calls.gguf"), "--temp", "0"], "locked": ["--api-key", "secret"],
+        ways = {"pebble": ["--ram", "52M", "--device", "none"], "scripted": [server.path("scripted.gguf"), server.path("calls.gguf"), "--temp", "0"], "calls": [server.path("calls.gguf"), "--temp", "0"], "locked": ["--api-key", "secret"],
                 "sim": ["--device", "sim", "--vram", "28M", "--ram", "50M", "--threads", "2", "--profile", server.path("sim.json")]}
         for script in chosen:
             running = {name: server.Server(*ways[name]) for name in scripts[script]}

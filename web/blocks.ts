@@ -1,6 +1,7 @@
 // The text of an answer read into blocks of Markdown, and where each begins in the text as it was written.
 
 import { marked, type Extension, type Token, type Tokens } from "marked";
+import { lex } from "./lexer";
 
 function escaped(text: string): string {
     return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -83,11 +84,11 @@ export interface Blocks {
     begin(block: number): number;
 }
 
-/** Throws where blocks are in one another too deeply to be read. */
+/** Throws where the text cannot be read (lexer.ts). */
 export function readBlocks(text: string): Blocks {
     const whole = text === "" || text.endsWith("\n") ? text : `${text}\n`; // a fence that is still open is one by its last break
     left = [];
-    const tokens = marked.lexer(whole), rests = left;
+    const tokens = lex(whole), rests = left;
     const begin = (block: number): number => (block < tokens.length ? beginning(rests[block], whole) : text.length);
     if (text.includes("\t")) {
         tokens.forEach((token, i) => token.type === "code" && /^[`~]/.test(token.raw) && restoreTabs(token, whole.slice(begin(i))));

@@ -7,7 +7,7 @@ import { add, choose, freshConversation, path } from "./conversation";
 import { announce, fill, h, iconButton } from "./dom";
 import { Library } from "./library";
 import { MessageView } from "./message";
-import { loadModels, modelSelect, preferredModel, samplingDefaults } from "./models";
+import { loadModels, modelsAreKnown, modelSelect, preferredModel, samplingDefaults } from "./models";
 import { settingsPanel } from "./settings";
 import { Sidebar } from "./sidebar";
 
@@ -223,6 +223,10 @@ export class Chat {
             this.render();
         } else {
             this.sidebar.show(this.current.id);
+        }
+        if (!modelsAreKnown() && !m.error) { // the key was not given, or the server was away, when the page began
+            await loadModels(true).catch(() => {});
+            this.renderBar();
         }
     }
 

@@ -20,7 +20,6 @@ const TIERS = ["--disk", "--ram", "--vram"];
 export class ExpertMap {
     readonly element: HTMLElement;
     readonly layers: number[] = [];
-    frames = 0; // drawn so far
     private readonly tip = h("div", { class: "tip", hidden: true });
     private readonly grid: Grid;
     private columns = 0;
@@ -135,7 +134,6 @@ export class ExpertMap {
                 mix(out, 4 * i, [out[4 * i], out[4 * i + 1], out[4 * i + 2]], crossing, 0.7 * this.flash[i] * bright);
             }
         }
-        this.frames++;
         this.grid.draw();
     }
 

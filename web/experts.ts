@@ -97,7 +97,11 @@ export class Experts {
     private async tell(layer: number, expert: number, tier: string): Promise<string> {
         if (Date.now() - this.asked > 1000) {
             this.asked = Date.now();
-            this.facts = (await watch<{ layers: LayerFacts[] }>(`v1/moraine/experts?model=${encodeURIComponent(this.model)}`)).layers;
+            try {
+                this.facts = (await watch<{ layers: LayerFacts[] }>(`v1/moraine/experts?model=${encodeURIComponent(this.model)}`)).layers;
+            } catch {
+                // away, or without a key: what is known from the events is told
+            }
         }
         const f = this.facts.find((x) => x.layer === layer);
         if (!f) {

@@ -18,9 +18,15 @@ declare module "marked" {
         tokenizer(this: { lexer: { tokens: Tokens } }, source: string, tokens: Token[]): Token | undefined;
         renderer?(token: Token): string;
     }
+    export class Lexer {
+        lex(source: string): Tokens;
+        inlineTokens(source: string, tokens?: Token[]): Token[];
+    }
+    export interface Tokenizer {
+        emStrong(source: string, masked: string, before: string): Token | undefined | false;
+    }
     export const marked: {
-        use(options: { gfm?: boolean; breaks?: boolean; headerIds?: boolean; mangle?: boolean; renderer?: Partial<Renderer>; extensions?: Extension[] }): void;
-        lexer(source: string): Tokens;
+        use(options: { gfm?: boolean; breaks?: boolean; headerIds?: boolean; mangle?: boolean; renderer?: Partial<Renderer>; tokenizer?: Partial<Tokenizer>; extensions?: Extension[] }): void;
         parser(tokens: Tokens): string;
     };
 }

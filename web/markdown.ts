@@ -74,6 +74,8 @@ async function finish(elements: Element[]): Promise<void> {
     }
 }
 
+const SLOW_MS = 25; // for a drawing
+
 /** The text of an answer while it grows: what is complete is drawn once, only its last block again and again. What cannot be
  *  read as Markdown is shown as it is. */
 export class MarkdownView {
@@ -82,9 +84,33 @@ export class MarkdownView {
     private loose: Node[] = [];
     private text = "";
     private plain = false; // until it is complete: then it is tried once more
+    private pause = 0; // a timer, after a drawing that took long
+    private later: string | null = null; // what came meanwhile
 
-    /** The text so far; `complete` when nothing follows. */
+    /** The text so far; `complete` when nothing follows. A block that takes long to draw (a list of thousands) is drawn for a
+     *  fifth of the time at most while it grows, so that the page can be used beside it. */
     update(text: string, complete: boolean): void {
+        if (this.pause && !complete) {
+            this.later = text;
+            return;
+        }
+        clearTimeout(this.pause);
+        this.pause = 0;
+        this.later = null;
+        const begun = performance.now();
+        this.show(text, complete);
+        const took = performance.now() - begun;
+        if (took > SLOW_MS && !complete) {
+            this.pause = window.setTimeout(() => {
+                this.pause = 0;
+                if (this.later !== null) {
+                    this.update(this.later, false);
+                }
+            }, 4 * took);
+        }
+    }
+
+    private show(text: string, complete: boolean): void {
         text = text.replace(/\r\n?/g, "\n");
         if (!text.startsWith(this.text.slice(0, this.settled)) || complete) {
             this.clear();

@@ -1,7 +1,7 @@
 // The models that the server offers, and which one is meant.
 
 import { h } from "./dom";
-import { get } from "./server";
+import { get, watch } from "./server";
 
 export interface Model {
     id: string;
@@ -12,9 +12,13 @@ export interface Model {
 const NAME = "moraine-model";
 let list: Model[] = [];
 
-export async function loadModels(): Promise<Model[]> {
-    list = (await get<{ data: Model[] }>("v1/models")).data;
-    return list;
+/** `background`: nobody waits for them, who could be asked for a key. */
+export async function loadModels(background = false): Promise<void> {
+    list = (await (background ? watch : get)<{ data: Model[] }>("v1/models")).data;
+}
+
+export function modelsAreKnown(): boolean {
+    return list.length > 0;
 }
 
 export function preferredModel(): string {

@@ -2,31 +2,41 @@
 
 import { iconButton } from "./dom";
 
+type Theme = "dark" | "light";
+
 const NAME = "moraine-theme";
+const DARK = "(prefers-color-scheme: dark)";
+let chosen: Theme | null = null;
+let rules: CSSMediaRule[] | null = null; // with the dark colours
 
 export function isDark(): boolean {
-    const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return chosen ? chosen === "dark" : matchMedia(DARK).matches;
 }
 
 /** Drawings that read colours from the style sheet are told when they change. */
 export function onThemeChange(redraw: () => void): void {
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    matchMedia(DARK).addEventListener("change", redraw);
     document.addEventListener("themechange", redraw);
+}
+
+/** The dark colours stand in the style sheet once, for systems that are dark; a choice changes what they are for. */
+function choose(theme: Theme): void {
+    chosen = theme;
+    rules = rules ?? [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule): rule is CSSMediaRule => rule instanceof CSSMediaRule && rule.media.mediaText === DARK);
+    rules.forEach((rule) => (rule.media.mediaText = theme === "dark" ? "all" : "not all"));
 }
 
 export function applyTheme(): void {
     const kept = localStorage.getItem(NAME);
     if (kept === "dark" || kept === "light") {
-        document.documentElement.dataset.theme = kept;
+        choose(kept);
     }
 }
 
 export function themeButton(): HTMLButtonElement {
     return iconButton("sun", "Light or dark", () => {
-        const next = isDark() ? "light" : "dark";
-        document.documentElement.dataset.theme = next;
-        localStorage.setItem(NAME, next);
+        choose(isDark() ? "light" : "dark");
+        localStorage.setItem(NAME, chosen ?? "");
         document.dispatchEvent(new Event("themechange"));
     });
 }

@@ -1,4 +1,5 @@
 // chat.js: conversations in a real browser.
+import { readFileSync } from "node:fs";
 import { answered, assert, conversation, feed, halted, importFile, inSlices, main, open, picture, say, servers, test } from "./check.js";
 
 test("a conversation of two turns, with its cost", async () => {
@@ -152,9 +153,9 @@ test("an answer that cannot be read as Markdown is shown as text, beside the oth
   const page = await open("scripted");
   await page.waitForSelector(".welcome");
   const deep = conversation("deep", `${">".repeat(5000)} bottom`);
-  const nested = "{".repeat(20_000) + "x" + "}".repeat(20_000);
+  const lines = (text) => `${text.repeat(7000)}\n`.repeat(3);
   deep.messages.q2 = { id: "q2", parent: "a", role: "user", text: "and", created: 3 };
-  deep.messages.a2 = { id: "a2", parent: "q2", role: "assistant", text: `$${nested}$ and *stress* and $\\frac{a}{b}$`, created: 4, ended: "stop" };
+  deep.messages.a2 = { id: "a2", parent: "q2", role: "assistant", text: `$$${lines("{")}x${lines("}")}$$\n\nand *stress* and $\\frac{a}{b}$`, created: 4, ended: "stop" };
   await importFile(page, [{ ...deep, leaf: "a2" }]);
   await page.click("text=about deep");
   for (const again of [false, true]) {
@@ -170,6 +171,27 @@ test("an answer that cannot be read as Markdown is shown as text, beside the oth
   await importFile(page, [conversation("levels", `${"> ".repeat(300)}bottom`)]);
   await page.click("text=about levels");
   assert.match(await page.innerText("[data-id=a] .prose"), /bottom/);
+});
+
+test("text that is made of openings is read in bounded time", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector(".welcome");
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" }); // of a core, whatever else runs here
+  const work = async () => (await session.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value;
+  for (const [i, mark] of ["***a ", "_a ", "[a](", "|a"].entries()) {
+    await importFile(page, [conversation(`bad${i}`, `*well* said\n\n${`${mark.repeat(8000 / mark.length)}\n`.repeat(7)}`)]);
+    const before = await work();
+    await page.click(`text=about bad${i}`);
+    await page.waitForSelector(`.message.assistant .prose:has(em:text-is("well"))`);
+    const took = (await work()) - before;
+    assert.ok(took < 4, `${mark}: ${took.toFixed(1)} s of a core`);
+  }
+  await importFile(page, [conversation("line", `*well* said\n\n${"*a ".repeat(20_000)}`), conversation("long", `${"Words of *stress* are here. ".repeat(250)}\n`)]);
+  await page.click("text=about line");
+  assert.match(await page.innerText(".message.assistant .plain"), /^\*well\* said\s+\*a \*a/);
+  await page.click("text=about long");
+  assert.equal(await page.locator(".message.assistant em").count(), 250);
 });
 
 test("tabs, definitions and open fences of a growing answer move nothing", async () => {
@@ -256,6 +278,39 @@ test("files are added as text", async () => {
   assert.match(request.postDataJSON().messages[0].content, /notes\.txt:\n```\na hare\n```\n\nWhat is this\?/);
 });
 
+test("files are dropped as text", async () => {
+  const page = await open("pebble");
+  const files = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(["a hare\n"], "notes.txt", { type: "text/plain" }));
+    data.items.add(new File(["b"], "more.md"));
+    return data;
+  });
+  await page.dispatchEvent(".thread", "dragover", { dataTransfer: files });
+  assert.equal(await page.locator(".dropping").count(), 1);
+  await page.dispatchEvent(".thread", "drop", { dataTransfer: files });
+  await page.waitForFunction(() => document.querySelectorAll(".chip").length === 2);
+  assert.equal(await page.locator(".dropping").count(), 0);
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "What is this?")]);
+  assert.match(request.postDataJSON().messages[0].content, /notes\.txt:\n```\na hare\n```[^]*more\.md:[^]*What is this\?/);
+});
+
+test("the model is chosen for each conversation", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector("#model option", { state: "attached" });
+  assert.deepEqual(await page.locator("#model option").allInnerTexts(), ["scripted", "calls"]);
+  assert.match(await say(page, "hello"), /Hello there/);
+  await page.click("text=New conversation");
+  await page.selectOption("#model", "calls");
+  assert.match(await say(page, "sunny"), /sunny in Bern/);
+  assert.match(await page.innerText(".message.assistant .note"), /^calls/);
+  await page.click(".conversation:has-text('hello')");
+  assert.equal(await page.inputValue("#model"), "scripted");
+  await page.reload();
+  await page.click("text=New conversation");
+  await page.waitForFunction(() => document.querySelector("#model").value === "calls"); // the latest choice
+});
+
 test("system text and sampling of a conversation reach the server, and another has its own", async () => {
   const page = await open("pebble");
   await page.click("[aria-label='Settings of this conversation']");
@@ -309,8 +364,21 @@ test("after Not now the page does not ask by itself, but when something is sent"
   await page.fill("#key", "secret");
   await page.keyboard.press("Enter");
   await answered(page);
+  await page.waitForSelector("#model option:text-is('pebble')", { state: "attached" });
   page.wrong = page.wrong.filter((line) => !line.includes("401")); // the browser notes each
 });
+
+// Walks to what has this label, or this text.
+async function reach(page, label, back) {
+  for (let i = 0; i < 60; i++) {
+    const now = await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent);
+    if (now === label) {
+      return;
+    }
+    await page.keyboard.press(back ? "Shift+Tab" : "Tab");
+  }
+  assert.fail(`${label} cannot be reached`);
+}
 
 test("keyboard alone suffices", async () => {
   const page = await open("scripted");
@@ -319,21 +387,11 @@ test("keyboard alone suffices", async () => {
   await page.keyboard.press("Enter");
   await answered(page);
   await page.waitForFunction(() => document.activeElement?.id === "message");
-  const reach = async (label, back) => {
-    for (let i = 0; i < 60; i++) {
-      const now = await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent);
-      if (now === label) {
-        return;
-      }
-      await page.keyboard.press(back ? "Shift+Tab" : "Tab");
-    }
-    assert.fail(`${label} cannot be reached`);
-  };
-  await reach("Edit", true);
+  await reach(page, "Edit", true);
   await page.keyboard.press("Enter");
   await page.keyboard.type(" and more");
   await page.keyboard.press("Escape");
-  await reach("Settings of this conversation", true);
+  await reach(page, "Settings of this conversation", true);
   await page.keyboard.press("Enter");
   await page.waitForSelector("#set-system");
   await page.keyboard.type("Be brief.");
@@ -341,9 +399,57 @@ test("keyboard alone suffices", async () => {
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Settings of this conversation");
   await page.keyboard.press("Alt+n");
   await page.waitForSelector(".welcome");
-  await reach("hello onejust now", true);
+  await reach(page, "hello onejust now", true);
   await page.keyboard.press("Enter");
   await page.waitForSelector(".message.user");
+});
+
+test("by the keyboard alone an answer is stopped, a message sent as a branch, versions switched, all exported", async () => {
+  const page = await open("scripted");
+  const answer = await feed(page);
+  await answer.give("Some words", "words");
+  await page.waitForFunction(() => document.activeElement?.id === "message");
+  await reach(page, "Stop");
+  await page.keyboard.press("Enter");
+  assert.equal(await answered(page), "Some words");
+  assert.match(await page.innerText(".message.assistant .note"), /stopped/);
+  await page.focus(".thread");
+  await reach(page, "Edit");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".edit-field:focus");
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("another");
+  await page.evaluate(() => (window.give = undefined));
+  await page.keyboard.press("Control+Enter");
+  await page.waitForFunction(() => window.give);
+  await answer.give("Other words", "Other words");
+  await answer.end();
+  assert.equal(await page.innerText(".message.user .branches"), "2/2");
+  await page.focus(".thread");
+  await reach(page, "Previous version");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.innerText(".message.user .said"), "hello");
+  assert.equal(await page.innerText(".message.assistant .prose"), "Some words");
+  await page.focus(".thread");
+  await reach(page, "Export all", true);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.keyboard.press("Enter")]);
+  const kept = JSON.parse(readFileSync(await download.path(), "utf8"));
+  assert.equal(Object.keys(kept.conversations[0].messages).length, 4);
+});
+
+test("light or dark is as the system is, until somebody chooses", async () => {
+  for (const dark of [false, true]) {
+    const page = await open("scripted", { dark });
+    const isDark = () => page.evaluate(() => getComputedStyle(document.documentElement).colorScheme === "dark" && getComputedStyle(document.body).backgroundColor === "rgb(20, 24, 26)");
+    assert.equal(await isDark(), dark);
+    await page.click("[aria-label='Light or dark']");
+    assert.equal(await isDark(), !dark);
+    await page.reload();
+    await page.waitForSelector("[aria-label='Light or dark']");
+    assert.equal(await isDark(), !dark);
+    await page.click("[aria-label='Light or dark']");
+    assert.equal(await isDark(), dark);
+  }
 });
 
 await main();
