@@ -18,6 +18,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import tap
 from fake_hub import Hub
 
 try:
@@ -158,6 +159,28 @@ def test_split_models_come_whole():
         for i, name in enumerate(names):
             assert read(os.path.join(STORE, NAME, name)) == hub.files[name]
         assert json.loads(moraine("list", "--json").stdout)[0]["name"] == NAME + ":Q8_0"
+
+
+def test_an_update_of_a_split_model_never_mixes_its_versions():
+    def part(no, version):
+        return (b"GGUF" + bytes([version]) * 100000)[:100000 + no]
+    names = ["Big-Q8_0-%05d-of-00003.gguf" % (i + 1) for i in range(3)]
+    for first in (1, 2):  # the version of the first part that the new one has: the same, or another
+        fresh()
+        with Hub({name: part(i, 1) for i, name in enumerate(names)}) as hub:
+            assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
+            hub.files = {name: part(i, 2 if i else first) for i, name in enumerate(names)}
+            second = os.path.join(STORE, NAME, names[1])
+            os.remove(second)
+            os.makedirs(os.path.join(second, "in the way"))
+            bad(pull(hub, NAME + ":Q8_0", "--force"), "cannot be given its name")
+            assert not os.path.exists(os.path.join(STORE, NAME, names[0])), kept()
+            bad(moraine("inspect", NAME + ":Q8_0"), "no model of that name has been pulled")
+            shutil.rmtree(second)
+            assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
+            for name in names:
+                assert read(os.path.join(STORE, NAME, name)) == hub.files[name], name
+            assert kept() == sorted(os.path.join(NAME, name) for name in names), kept()
 
 
 def test_cut_connections_are_gone_on_with():
@@ -475,6 +498,12 @@ def test_files_at_any_address():
         assert path == os.path.join(STORE, "localhost/Model-Q4_K_M", FILE), path
         assert "localhost/Model-Q4_K_M:Q4_K_M" in moraine("list").stdout
         fresh()
+        hub.pace = 0.005
+        child = pexpect.spawn(PROGRAM, ["pull", address, "--range", "64K"], env={**environment, "TERM": "xterm"}, encoding="utf-8", timeout=60 * SLOW)
+        child.expect(r"pulling[^\r\n]* of %.2f MiB" % (len(MODEL) / (1 << 20)))  # of a size that no list told
+        child.expect(pexpect.EOF)
+        fresh()
+        hub.pace = 0
         hub.flip = 30  # no checksum says so, but the header does
         bad(moraine("pull", address, "--range", "64K"), "damaged")
         hub.flip, hub.files[FILE] = None, MODEL[:-5000]
@@ -588,29 +617,10 @@ def test_the_server_offers_what_was_pulled_by_name():
 
 
 def main():
-    wanted = sys.argv[2:]
-    tests = [(n, f) for n, f in globals().items() if n.startswith("test_") and (not wanted or n in wanted)]
-    failed = 0
-    print("1..%d" % len(tests))
-    if "built without libcurl" in moraine("pull", "--help").stdout:
-        for number, (name, _) in enumerate(tests, 1):
-            print("ok %d - %s # SKIP built without libcurl" % (number, name))
-        return 0
-    for number, (name, test) in enumerate(tests, 1):
-        began = time.monotonic()
-        try:
-            test()
-            print("ok %d - %s" % (number, name))
-        except Exception as e:  # a failed assertion, or a terminal that does not say what is expected
-            failed += 1
-            line = e.__traceback__
-            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
-                line = line.tb_next
-            print("not ok %d - %s" % (number, name))
-            print("# line %d: %s: %s" % (line.tb_lineno, type(e).__name__, str(e)[:1500].replace("\n", "\n# ")))
-        print("# %.1f s" % (time.monotonic() - began), flush=True)
+    skip = "built without libcurl" if "built without libcurl" in moraine("pull", "--help").stdout else ""
+    status = tap.run(tap.named(globals()), sys.argv[2:], skip)
     shutil.rmtree(FOLDER, ignore_errors=True)
-    return 1 if failed else 0
+    return status
 
 
 sys.exit(main())

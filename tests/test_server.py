@@ -18,6 +18,9 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import tap
+
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 PROGRAM = os.path.abspath(os.path.join(sys.argv[1], "moraine"))
 PEBBLE = os.path.abspath("models/pebble.gguf")
@@ -987,25 +990,12 @@ def defaults_of_answers_can_be_set():
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
          and n not in ("path", "Server", "until", "models_folder", "generation", "raw_post", "listen", "busy", "resident", "open_files", "requests_of_every_kind", "soak")]
 
+
 def run(all_tests):
     """Runs those that are named, or all; how many failed, as an exit code."""
-    wanted = sys.argv[2:]
-    tests = [t for t in all_tests if not wanted or t.__name__ in wanted]
-    print("1..%d" % len(tests))
-    failed = 0
-    for number, test in enumerate(tests, 1):
-        try:
-            began = time.time()
-            skip = test()
-            print("ok %d - %s%s" % (number, test.__name__, " # SKIP " + skip if skip else ""), flush=True)
-            if os.environ.get("MO_TIMES"):
-                print("# %.2f s" % (time.time() - began))
-        except Exception as error:  # a failed assert, or a server that is not there any more
-            failed += 1
-            print("not ok %d - %s" % (number, test.__name__))
-            print("# " + ("%s: %s" % (type(error).__name__, error)).replace("\n", "\n# ")[:3000], flush=True)
+    status = tap.run(all_tests, sys.argv[2:])
     shutil.rmtree(FOLDER, ignore_errors=True)
-    return 1 if failed else 0
+    return status
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import tap
+
 try:
     import pexpect
 except ImportError:  # another python before Debian's, which has it
@@ -758,25 +762,9 @@ def test_help_teaches_it():
 
 
 def main():
-    wanted = sys.argv[2:]
-    tests = [(n, f) for n, f in globals().items() if n.startswith("test_") and (not wanted or n in wanted)]
-    failed = 0
-    print("1..%d" % len(tests))
-    for number, (name, test) in enumerate(tests, 1):
-        began = time.monotonic()
-        try:
-            test()
-            print("ok %d - %s" % (number, name))
-        except Exception as e:  # a failed assertion, or a terminal that does not say what is expected
-            failed += 1
-            line = e.__traceback__
-            while line.tb_next and line.tb_next.tb_frame.f_code.co_filename == __file__:
-                line = line.tb_next
-            print("not ok %d - %s" % (number, name))
-            print("# line %d: %s: %s" % (line.tb_lineno, type(e).__name__, str(e)[:1500].replace("\n", "\n# ")))
-        print("# %.1f s" % (time.monotonic() - began), flush=True)
+    status = tap.run(tap.named(globals()), sys.argv[2:])
     shutil.rmtree(FOLDER, ignore_errors=True)
-    return 1 if failed else 0
+    return status
 
 
 sys.exit(main())

@@ -1,5 +1,6 @@
 #include "hub/pull.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -41,8 +42,8 @@ struct hub_pull {
     const hub_choice *choice;
     char name[3 * HUB_NAME + 8];
     part *parts;
+    int64_t bytes;       /* of all files, also of those whose sizes the list did not tell */
     int64_t done_before; /* of the files before the one that is fetched */
-    const char *label;   /* of the progress */
 };
 
 const char *hub_pull_library(void)
@@ -284,6 +285,7 @@ mo_status hub_pull_choose(hub_pull *p, mo_error *err)
     }
     for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
         s = prepare(p, i, err);
+        p->bytes += p->choice->files[i].bytes;
     }
     return s;
 }
@@ -353,7 +355,7 @@ static bool on_done(void *user, int64_t done)
 {
     const hub_pull *p = user;
     return (!p->o.goes_on || p->o.goes_on(p->o.user)) &&
-           (!p->o.progress || p->o.progress(p->o.user, "pulling", p->done_before + done, p->choice->bytes));
+           (!p->o.progress || p->o.progress(p->o.user, "pulling", p->done_before + done, p->bytes));
 }
 
 /* The rest of the checksum, which was computed along so far. */
@@ -408,6 +410,33 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
     return s == MO_OK ? check(p, t, f, err) : s;
 }
 
+/* All files get their names, the first part last: where it is, all are. When others are replaced it loses its name before, whether it is
+ * the same in the new version or not, so that there is no moment with a model of two versions. */
+static mo_status give_names(hub_pull *p, mo_error *err)
+{
+    const part *first = &p->parts[0];
+    char aside[PATH_MAX + 8];
+    bool replaces = false;
+    mo_status s = MO_OK;
+    for (int i = 1; i < p->choice->count; i++) {
+        replaces = replaces || !p->parts[i].there;
+    }
+    snprintf(aside, sizeof aside, "%s.part", first->path);
+    if (replaces && first->there && rename(first->path, aside) != 0) {
+        return mo_fail(err, MO_EIO, "%s cannot be renamed: %s", first->path, strerror(errno));
+    }
+    if (replaces && !first->there && unlink(first->path) != 0 && errno != ENOENT) {
+        return mo_fail(err, MO_EIO, "%s cannot be removed: %s", first->path, strerror(errno));
+    }
+    for (int i = p->choice->count - 1; i >= 0 && s == MO_OK; i--) {
+        s = p->parts[i].there ? MO_OK : hub_partial_commit(p->parts[i].partial, err);
+    }
+    if (s == MO_OK && replaces && first->there && rename(aside, first->path) != 0) {
+        return mo_fail(err, MO_EIO, "%s cannot be renamed: %s", aside, strerror(errno));
+    }
+    return s;
+}
+
 mo_status hub_pull_run(hub_pull *p, mo_error *err)
 {
     mo_status s = MO_OK;
@@ -416,9 +445,5 @@ mo_status hub_pull_run(hub_pull *p, mo_error *err)
         s = fetch(p, i, err);
         p->done_before += p->choice->files[i].bytes;
     }
-    /* The first part gets its name last: where it is, all are. */
-    for (int i = p->choice->count - 1; i >= 0 && s == MO_OK; i--) {
-        s = p->parts[i].there ? MO_OK : hub_partial_commit(p->parts[i].partial, err);
-    }
-    return s;
+    return s == MO_OK ? give_names(p, err) : s;
 }
