@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak pictures install deb tarball cross setup clean help
+.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball cross setup clean help
 
 all: ## build the program (build/moraine), the library and the tests
 	@tools/setup.sh build
@@ -40,8 +40,12 @@ gpu-test: all ## the device suites on this machine's GPU
 gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
 	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
 
-soak: all ## many requests of every kind to a server, and an hour of its page: neither may grow (SOAK_REQUESTS=100000, SOAK_MINUTES=60)
+soak: soak-server soak-page ## both of these
+
+soak-server: all ## many requests of every kind to a server, which may not grow (SOAK_REQUESTS=100000)
 	@MO_SOAK=$${SOAK_REQUESTS:-100000} tests/test_server.py $(BUILD) nothing_grows_with_requests
+
+soak-page: all ## an hour of the page, which may neither grow nor slow; build/page/soak.txt as it goes (SOAK_MINUTES=60)
 	@MO_SOAK=$${SOAK_MINUTES:-60} tests/test_page.py $(BUILD) views.js "a page that is left open does not grow"
 
 pictures: all ## the pictures of the documentation anew (needs Chromium and npm)
@@ -65,4 +69,4 @@ clean: ## remove every build directory
 	@rm -rf build build-*
 
 help:
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
