@@ -218,44 +218,82 @@ INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span
     return mask_row(x, span);
 }
 
-/* Scores to share * s_v, the largest of which is returned; l is the shares' sum. */
-INLINE float share_out(float *x, code_span span, const float *scales, float top, float g, float *l)
+/* What the shares of a row are made with. */
+typedef struct share_rule {
+    vf top, slope, least;
+} share_rule;
+
+/* Shares of the scores of a unit: written step by step for all of them, because each step waits for the one before it. */
+INLINE void shares_of(const vf *score, const share_rule *rule, vf *p)
+{
+    vf d[UNIT_PARTS], shifted[UNIT_PARTS];
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        d[j] = vf_max(rule->least, vf_sub(score[j], rule->top));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        shifted[j] = vf_fma(d[j], rule->slope, vf_set(MO_SHARE_ROUND));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        d[j] = vf_fma(d[j], rule->slope, vf_sub(vf_set(MO_SHARE_ROUND), shifted[j]));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        p[j] = vf_fma(vf_set(MO_SHARE_C4), d[j], vf_set(MO_SHARE_C3));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        p[j] = vf_fma(p[j], d[j], vf_set(MO_SHARE_C2));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        p[j] = vf_fma(p[j], d[j], vf_set(MO_SHARE_C1));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        p[j] = vf_fma(p[j], d[j], vf_set(1.0f));
+    }
+    UNROLL
+    for (int j = 0; j < UNIT_PARTS; j++) {
+        p[j] = vf_of_bits(vi_add(vi_bits(p[j]), vi_to_exponent(vi_bits(shifted[j]))));
+    }
+}
+
+/* Scores to share * s_v, the largest of which is returned; l is the shares' sum. whole: every position of the units is seen. */
+INLINE float share_out(float *x, code_span span, const float *scales, float top, float g, float *l,
+                       bool whole)
 {
     const float slope = g * MO_SHARE_LOG2E;
-    const vf e = vf_set(slope), least = vf_set(mo_share_least(slope)), none = vf_set(0.0f);
-    vi sum[UNIT_PARTS];
-    vf most[UNIT_PARTS];
-    for (int j = 0; j < UNIT_PARTS; j++) {
-        sum[j] = vi_set(0);
-        most[j] = none;
-    }
+    const share_rule rule = {vf_set(top), vf_set(slope), vf_set(mo_share_least(slope))};
+    const vf none = vf_set(0.0f);
+    vi sum = vi_set(0);
+    vf most = none;
     for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
+        vf score[UNIT_PARTS], p[UNIT_PARTS];
         UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
-            const vf score = vf_load(x + i + j * LANES);
-            const vm seen = vf_less(vf_set(-INFINITY), score);
-            const vf d = vf_max(least, vf_sub(score, vf_set(top)));
-            const vf shifted = vf_fma(d, e, vf_set(MO_SHARE_ROUND));
-            const vf r = vf_fma(d, e, vf_sub(vf_set(MO_SHARE_ROUND), shifted));
-            vf p = vf_fma(vf_set(MO_SHARE_C4), r, vf_set(MO_SHARE_C3));
-            p = vf_fma(p, r, vf_set(MO_SHARE_C2));
-            p = vf_fma(p, r, vf_set(MO_SHARE_C1));
-            p = vf_fma(p, r, vf_set(1.0f));
-            p = vf_of_bits(vi_add(vi_bits(p), vi_to_exponent(vi_bits(shifted))));
-            p = vf_pick(seen, p, none);
-            const vi counted = vi_bits(vf_fma(p, vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));
-            sum[j] = vi_add(sum[j], vi_sub(counted, vi_set(0x4B000000)));
-            /* a scale that nobody wrote may be none */
-            const vf w = vf_pick(seen, vf_mul(p, vf_load(scales + i + j * LANES)), none);
-            most[j] = vf_max(most[j], w);
+            score[j] = vf_load(x + i + j * LANES);
+        }
+        shares_of(score, &rule, p);
+        UNROLL
+        for (int j = 0; j < UNIT_PARTS; j++) {
+            const vm seen = vf_less(vf_set(-INFINITY), score[j]);
+            p[j] = vf_pick(seen, p[j], none);
+            vf w = vf_mul(p[j], vf_load(scales + i + j * LANES));
+            if (!whole) { /* a scale that nobody wrote may be none */
+                w = vf_pick(seen, w, none);
+            }
+            sum = vi_add(sum, vi_bits(vf_fma(p[j], vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND))));
+            most = vf_max(most, w);
             vf_store(x + i + j * LANES, w);
         }
     }
-    for (int j = 1; j < UNIT_PARTS; j++) {
-        sum[0] = vi_add(sum[0], sum[j]);
-    }
-    *l = (float)vi_total(sum[0]) * MO_SHARE_BACK;
-    return largest_of(most);
+    /* each of them has the bits of MO_WEIGHT_ROUND above the count */
+    const uint32_t counted = (uint32_t)vi_total(sum) - (uint32_t)(span.to - span.from) * 0x4B000000u;
+    *l = (float)(int32_t)counted * MO_SHARE_BACK;
+    return vf_largest(most) + 0.0f;
 }
 
 /* The weights of one row; returns r. */
@@ -270,7 +308,7 @@ INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
         vf y[UNIT_PARTS];
         UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
-            const vf offset = vf_load(weight_offsets + i % 32 + j * LANES);
+            const vf offset = vf_load(weight_offsets + (i & 31) + j * LANES);
             y[j] = vf_fma(vf_load(w + i + j * LANES), inverse, offset);
         }
         lanes_weights(y, s->weight[r][0] + i, s->weight[r][1] + i);
@@ -340,8 +378,16 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
         }
         sum_planes(&a, &b, 0, some, (to - from) / MO_KV_UNIT, s->sum[0], s->space);
         for (int64_t r = 0; r < rows; r++) {
-            for (int64_t i = 0; i < some && j + i < n; i += LANES) {
-                put(t + r * n + j + i, vf_of_int(vi_load(s->sum[r] + i)), n - j - i);
+            float *row = t + r * n + j;
+            int64_t i = 0;
+            for (; i + MO_KV_UNIT <= some && j + i + MO_KV_UNIT <= n; i += MO_KV_UNIT) {
+                UNROLL
+                for (int k = 0; k < UNIT_PARTS; k++) {
+                    vf_store(row + i + k * LANES, vf_of_int(vi_load(s->sum[r] + i + k * LANES)));
+                }
+            }
+            for (; i < some && j + i < n; i += LANES) {
+                put(row + i, vf_of_int(vi_load(s->sum[r] + i)), n - j - i);
             }
         }
     }
@@ -388,7 +434,10 @@ static void attend_code_rows(codes_space *s, const mo_kv_head *kv, const mo_seen
             factor = g[i];
         }
         m[i] = factor * top;
-        r[i] = weigh_row(s, i, span, share_out(s->x[i], span, value_scales, top, factor, &l[i]));
+        const bool whole = span.from == span.begin && span.to == span.end;
+        const float most = whole ? share_out(s->x[i], span, value_scales, top, factor, &l[i], true)
+                                 : share_out(s->x[i], span, value_scales, top, factor, &l[i], false);
+        r[i] = weigh_row(s, i, span, most);
     }
     sum_values(s, kv, (const int8_t *)block + kv->v_at, from, to, rows, t);
 }
@@ -411,15 +460,29 @@ static void attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64_t cou
     }
 }
 
+/* exp(x), which is exactly 1 at 0: of two chunks one always has the larger score. */
+INLINE float merge_share(float x)
+{
+    return x == 0.0f ? 1.0f : mo_exp(x);
+}
+
 static void merge_codes(float *M, float *L, float *O, float m, float l, float r, const float *t, int64_t n)
 {
     const float top = *M > m ? *M : m;
-    const float a = mo_exp(*M - top), b = mo_exp(m - top);
+    const float a = merge_share(*M - top), b = merge_share(m - top);
+    const vf old = vf_set(a), new = vf_set(b * r);
     *M = top;
     *L = fmaf(b, l, a * *L);
-    EACH_LANES(j, n)
-    {
-        put(O + j, vf_fma(vf_set(b * r), get(t + j, n - j), vf_mul(vf_set(a), get(O + j, n - j))), n - j);
+    int64_t j = 0;
+    for (; j + MO_KV_UNIT <= n; j += MO_KV_UNIT) {
+        UNROLL
+        for (int k = 0; k < UNIT_PARTS; k++) {
+            float *to = O + j + k * LANES;
+            vf_store(to, vf_fma(new, vf_load(t + j + k * LANES), vf_mul(old, vf_load(to))));
+        }
+    }
+    for (; j < n; j += LANES) {
+        put(O + j, vf_fma(new, get(t + j, n - j), vf_mul(old, get(O + j, n - j))), n - j);
     }
 }
 
