@@ -22,8 +22,15 @@
 enum { REPEATS = 20, ROUNDS = 6 };
 
 static const char *const names[MO_OP_KINDS] = {
-    "stream", "product",    "grouped",      "activate", "heads",   "attend", "convolve", "recur",
-    "choose", "experts in", "experts down", "logits",   "publish", "await",  "restore"};
+    [MO_OP_STREAM] = "stream",       [MO_OP_PRODUCT] = "product",       [MO_OP_GROUPED] = "grouped",
+    [MO_OP_ACTIVATE] = "activate",   [MO_OP_HEADS] = "heads",           [MO_OP_LATENT] = "latent",
+    [MO_OP_ATTEND] = "attend",       [MO_OP_COLLECT] = "collect",       [MO_OP_CONVOLVE] = "convolve",
+    [MO_OP_RECUR] = "recur",         [MO_OP_SHORT_CONV] = "short conv", [MO_OP_SSM_CONVOLVE] = "ssm convolve",
+    [MO_OP_SSM_PARTS] = "ssm parts", [MO_OP_SSM_SCAN] = "ssm scan",     [MO_OP_CHOOSE] = "choose",
+    [MO_OP_ARRANGE] = "arrange",     [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
+    [MO_OP_LOGITS] = "logits",       [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
+    [MO_OP_RESTORE] = "restore",
+};
 
 static void check(mo_status status, const mo_error *err)
 {

@@ -4,7 +4,8 @@
 # because such machines are often shared. Models are made in DIRECTORY (about 150 GB in all for
 # the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
 # GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
-# Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
+# Then prompts of 512 to 8192 tokens, prompts and decoding after many positions, and sequences decoded together (GPU_SEQUENCES); where
+# LLAMA_BENCH names llama.cpp's llama-bench, its figures for the same file come after ours. Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
 # expects; at last, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
 # how much of the copies lay beside the CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
 set -euo pipefail
@@ -106,6 +107,46 @@ for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
     row "$name: prefill 2048, all experts in RAM" prefill_best_tps "$even $prefill --cpu-moe"
     row "$name: decode, the CPU alone" decode_best_tps "$even --device none --ctx 512 --prefill 0 --decode 64"
     run_rows
+done
+
+# Prompts, depths and sequences, everything on the GPU, with llama.cpp's figures where its program is named.
+long() { # NAME PATH
+    local name=$1 path=$2 n
+    local on="$path --device $device --batch 2048"
+    for n in 512 2048 8192; do
+        row "$name: long, prompt of $n" prefill_best_tps "$on --ctx $((n + 64)) --prefill $n --decode 0"
+    done
+    row "$name: long, prompt of 2048 after 32768" prefill_best_tps "$on --ctx 34880 --depth 32768 --prefill 2048 --decode 0"
+    for n in 8192 32768; do
+        row "$name: long, decode after $n" decode_best_tps "$on --ctx $((n + 128)) --depth $n --prefill 0 --decode 64"
+    done
+    for n in ${GPU_SEQUENCES-8 32 64}; do
+        row "$name: long, $n sequences" together_best_tps "$on --ctx 512 --parallel $n --prefill 256 --decode 64"
+    done
+    run_rows
+}
+theirs() { # PATH
+    local options
+    for options in "-p 512,2048,8192 -n 0" "-p 2048 -n 64 -d 32768" "-p 0 -n 64 -d 8192"; do
+        # shellcheck disable=SC2086
+        "$LLAMA_BENCH" -m "$1" -ngl 99 -fa 1 -b 2048 -ub 2048 -r 3 $options 2>"$directory/gpu.log" | grep '^|' ||
+            tail -1 "$directory/gpu.log" >&2
+    done
+}
+for name in ${GPU_MODELS:-gpt-oss-20b qwen3-30b-a3b} ${GPU_LONG-qwen3.6-35b-a3b gemma-4-26b-a4b qwen3-next-80b-a3b:16}; do
+    layers=${name#*:}
+    name=${name%:*}
+    [[ "$name: long" =~ ${GPU_ONLY:-.} ]] || continue
+    if [ "$layers" = "$name" ]; then
+        path=$(model "$name" 0)
+    else
+        path=$directory/$name-$layers.gguf
+        [ -f "$path" ] || "$moraine" synth "$name" --layers "$layers" -o "$path" >&2
+    fi
+    long "$name" "$path"
+    if [ -n "${LLAMA_BENCH:-}" ]; then
+        theirs "$path"
+    fi
 done
 
 # Dense: everything there, and half: the rate of the copies beside the probed one shows whether the link is busy.

@@ -1,5 +1,6 @@
-/* gpu_products [INDEX] [TOKENS]: how fast a GPU's products for 1 to 64 tokens read matrices, at the shapes of gpt-oss-20b and
- * Qwen3-30B, against a plain copy of its memory. Every figure is the best of several runs of a program of many ops, each on
+/* gpu_products [INDEX] [TOKENS] [ONLY]: how fast a GPU's products read matrices, at the shapes of gpt-oss-20b and Qwen3-30B, against a
+ * plain copy of its memory; of more than 64 tokens, a prompt's, how many operations they make, and a hash of what they give. ONLY: part of the
+ * names of what is measured. Every figure is the best of several runs of a program of many ops, each on
  * another copy of its matrices, so that no cache holds them. Experts: up to 8 tokens row by row, as a worklist; from 2 tokens
  * on in groups, every token with other experts, drawn at random. */
 #include <stddef.h>
@@ -13,10 +14,20 @@
 #include "numeric/format.h"
 #include "numeric/kinds.h"
 
-enum { ROUNDS = 7, OPS = 40, TOKENS_MAX = 64, WORKLIST_TOKENS = 8, USED_MAX = 8, EXPERTS_MAX = 128 };
+enum {
+    ROUNDS = 7,
+    OPS = 40,
+    PROMPT_OPS = 4,
+    FEW = 64,
+    TOKENS_MAX = 8192,
+    WORKLIST_TOKENS = 8,
+    USED_MAX = 8,
+    EXPERTS_MAX = 128
+};
 
 #define POOL_BYTES ((int64_t)2 << 30) /* of matrices: far more than any cache */
-#define OUT_FLOATS ((int64_t)TOKENS_MAX * 262144)
+#define HASHED     ((int64_t)1 << 22) /* floats of the outputs */
+#define OUT_FLOATS ((int64_t)1 << 28)
 
 typedef struct bench {
     mo_device *device;
@@ -46,9 +57,9 @@ static mo_daddr allocate(bench *b, int64_t bytes)
 }
 
 /* Noise that no format minds: scales are small numbers in every place where one may be. */
-static void fill_pool(bench *b)
+static void fill(bench *b, mo_daddr memory, int64_t bytes)
 {
-    enum { PIECE = 64 << 20 };
+    enum { PIECE = 16 << 20 };
     uint8_t *noise = malloc(PIECE);
     mo_error err = {0};
     uint64_t seed = 1;
@@ -56,8 +67,11 @@ static void fill_pool(bench *b)
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         noise[i] = (uint8_t)((seed >> 33) & 0x3B);
     }
-    for (int64_t at = 0; noise && at < POOL_BYTES; at += PIECE) {
-        check(mo_copy_in(b->stream, b->pool + (mo_daddr)at, noise, PIECE, &err), &err);
+    for (int64_t at = 0; noise && at < bytes; at += PIECE) {
+        const int64_t left = bytes - at;
+        check(
+            mo_copy_in(b->stream, memory + (mo_daddr)at, noise, (size_t)(left < PIECE ? left : PIECE), &err),
+            &err);
     }
     check(mo_dstream_wait(b->stream, &err), &err);
     free(noise);
@@ -110,6 +124,15 @@ static double time_ops(bench *b, const mo_op *ops, int count)
     return best / count;
 }
 
+/* One op once more. */
+static void check_run(bench *b, const mo_op *op)
+{
+    mo_error err = {0};
+    check(mo_device_clear(b->stream, b->y, OUT_FLOATS * 4, &err), &err);
+    check(mo_op_launch(b->stream, op, &err), &err);
+    check(mo_dstream_wait(b->stream, &err), &err);
+}
+
 static double time_copy(bench *b)
 {
     mo_error err = {0};
@@ -124,6 +147,30 @@ static double time_copy(bench *b)
         best = i > 0 && seconds < best ? seconds : best;
     }
     return (double)POOL_BYTES / best; /* half of it read, as much written */
+}
+
+/* FNV-1a of the first floats of the outputs. */
+static uint64_t hash_outputs(bench *b, int64_t floats)
+{
+    uint32_t *y = malloc((size_t)floats * 4);
+    uint64_t hash = 0xCBF29CE484222325u;
+    mo_error err = {0};
+    if (y) {
+        check(mo_copy_out(b->stream, y, b->y, (size_t)floats * 4, &err), &err);
+        check(mo_dstream_wait(b->stream, &err), &err);
+    }
+    for (int64_t i = 0; y && i < floats; i++) {
+        hash = (hash ^ y[i]) * 0x100000001B3u;
+    }
+    free(y);
+    return hash;
+}
+
+/* A prompt's product: multiplications and additions of so many rows, columns and tokens. */
+static void report_prompt(const char *name, double macs, double seconds, uint64_t hash)
+{
+    printf("%-42s %9.1f us %7.1f TOPS  %016llx\n", name, seconds * 1e6, 2 * macs / seconds * 1e-12,
+           (unsigned long long)hash);
 }
 
 static void report(const bench *b, const char *name, int64_t bytes, double seconds)
@@ -160,9 +207,10 @@ static const product products[] = {
 static void bench_product(bench *b, const product *p, int tokens)
 {
     static mo_op ops[OPS];
-    int64_t bytes = 0;
-    for (int i = 0; i < OPS; i++) {
-        bytes = 0;
+    const int count = tokens > FEW ? PROMPT_OPS : OPS;
+    int64_t bytes = 0, floats = 0;
+    for (int i = 0; i < count; i++) {
+        bytes = floats = 0;
         ops[i] = (mo_op){
             .kind = MO_OP_PRODUCT,
             .product = {.in = acts_at(b->acts, tokens, p->cols), .tokens = tokens, .count = p->count}};
@@ -172,12 +220,20 @@ static void bench_product(bench *b, const product *p, int tokens)
             const int64_t size = rows * mo_format_row_bytes(mo_format_of((uint32_t)type), p->cols);
             ops[i].product.matrix[m] =
                 (mo_dmatrix){.data = next_bytes(b, size), .type = type, .rows = rows, .cols = p->cols};
-            ops[i].product.y[m] = b->y;
+            ops[i].product.y[m] = b->y + 4 * (mo_daddr)floats;
             ops[i].product.stride[m] = rows;
             bytes += size;
+            floats += (int64_t)tokens * rows;
         }
     }
-    report(b, p->name, bytes, time_ops(b, ops, OPS));
+    if (tokens <= FEW) {
+        report(b, p->name, bytes, time_ops(b, ops, count));
+        return;
+    }
+    const double seconds = time_ops(b, ops, count);
+    check_run(b, ops);
+    report_prompt(p->name, (double)floats * p->cols, seconds,
+                  hash_outputs(b, floats < HASHED ? floats : HASHED));
 }
 
 /* ---- Experts ---- */
@@ -300,9 +356,10 @@ static void bench_groups(bench *b, const experts *e, int tokens)
     const int64_t last = e->width * mo_format_row_bytes(mo_format_of((uint32_t)e->down), e->hidden);
     const int64_t up_at = (in + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
     const int rows = tokens * e->used;
+    const int layers_count = tokens > FEW ? PROMPT_OPS : OPS;
     int64_t distinct = 0;
     mo_error err = {0};
-    for (int i = 0; i < OPS; i++) {
+    for (int i = 0; i < layers_count; i++) {
         const int count = draw(b, e, tokens, up_at, 2 * up_at, 2 * up_at + last, &all[i]);
         distinct += count;
         for (int part = 0; part < 3; part++) {
@@ -328,7 +385,22 @@ static void bench_groups(bench *b, const experts *e, int tokens)
     check(mo_dstream_wait(b->stream, &err), &err);
     char name[96];
     snprintf(name, sizeof name, "%s: groups", e->name);
-    report(b, name, distinct * (2 * in + last) / OPS, 3 * time_ops(b, ops, 3 * OPS));
+    if (tokens <= FEW) {
+        report(b, name, distinct * (2 * in + last) / OPS, 3 * time_ops(b, ops, 3 * OPS));
+        return;
+    }
+    for (int part = 0; part < 3; part += 2) { /* gate, which is as up, and down */
+        mo_op same[PROMPT_OPS];
+        for (int i = 0; i < PROMPT_OPS; i++) {
+            same[i] = ops[3 * i + part];
+        }
+        const double seconds = time_ops(b, same, PROMPT_OPS);
+        const int64_t floats = rows * same->grouped.stride;
+        check_run(b, same);
+        snprintf(name, sizeof name, "%s: %s", e->name, part ? "down" : "gate or up");
+        report_prompt(name, (double)rows * e->width * e->hidden, seconds,
+                      hash_outputs(b, floats < HASHED ? floats : HASHED));
+    }
 }
 
 int main(int argc, char **argv)
@@ -344,24 +416,31 @@ int main(int argc, char **argv)
     check(mo_dstream_create(b.device, &b.stream, &err), &err);
     check(mo_event_create(b.device, &b.from, &err), &err);
     check(mo_event_create(b.device, &b.to, &err), &err);
-    const int64_t acts_bytes = (int64_t)mo_acts_bytes(TOKENS_MAX * USED_MAX, 32768);
+    const char *only = argc > 3 ? argv[3] : "";
+    const int64_t acts_bytes = (int64_t)mo_acts_bytes(TOKENS_MAX, 28672);
     b.pool = allocate(&b, POOL_BYTES);
     b.acts = allocate(&b, acts_bytes);
     b.hidden = allocate(&b, acts_bytes);
     b.y = allocate(&b, OUT_FLOATS * 4);
     b.work = allocate(
         &b, OPS * (int64_t)(sizeof(worklist) > sizeof(grouping) ? sizeof(worklist) : sizeof(grouping)));
-    check(mo_device_clear(b.stream, b.acts, (size_t)acts_bytes, &err), &err);
-    check(mo_device_clear(b.stream, b.hidden, (size_t)acts_bytes, &err), &err);
-    fill_pool(&b);
+    fill(&b, b.acts, acts_bytes);
+    fill(&b, b.hidden, acts_bytes);
+    fill(&b, b.pool, POOL_BYTES);
     b.copy_rate = time_copy(&b);
     mo_device_info info;
     mo_device_describe(b.device, &info);
     printf("%s: copies read and write %.0f GB/s; %d tokens\n", info.name, b.copy_rate * 1e-9, tokens);
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        bench_product(&b, &products[i], tokens);
+        /* Of a prompt the last token alone meets the output matrix. */
+        if (strstr(products[i].name, only) && (tokens <= FEW || !strstr(products[i].name, "output"))) {
+            bench_product(&b, &products[i], tokens);
+        }
     }
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        if (!strstr(layers[i].name, only)) {
+            continue;
+        }
         if (tokens <= WORKLIST_TOKENS) {
             bench_experts(&b, &layers[i], tokens);
         }
