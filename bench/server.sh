@@ -36,7 +36,7 @@ stop() {
     wait "${servers[@]}" 2>/dev/null || true
     servers=()
 }
-# A server that ends, as llama-server does where a model has no vocabulary, has no figures: 0 is printed for it.
+# A server that ends has no figures: 0 is printed for it.
 ask() { # port, streams, prompt, answer
     "$program" bench --server "http://127.0.0.1:$1" --parallel "$2" --prefill "$3" --decode "$4" --rounds 1 --json 2>/dev/null ||
         echo '{"together_tps": 0, "first_token_p50_s": 0, "first_token_p99_s": 0, "between_tokens_p99_s": 0}'
@@ -83,8 +83,8 @@ beside_a_prompt() { # model
 
 echo "$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1), $threads threads, $slots slots, medians of $rounds rounds in turn"
 pebble=models/pebble.gguf
-qwen=$scratch/qwen3-30b-a3b-4.gguf
-[ -f "$qwen" ] || "$program" synth qwen3-30b-a3b --layers 4 -o "$qwen"
+qwen=$scratch/qwen3-30b-a3b-4-words.gguf # llama-server serves no model without a vocabulary
+[ -f "$qwen" ] || "$program" synth qwen3-30b-a3b --layers 4 --vocabulary -o "$qwen"
 streams $pebble 512 64 128
 streams "$qwen" 1024 256 64
 beside_a_prompt "$qwen"

@@ -197,9 +197,10 @@ typedef struct mo_synth_options {
                        * Norms, biases, routers and other small tensors are F32 in any case. Where rows
                        * do not fit the format's block, what quantizers take instead (Q4_K: Q5_0, ...) */
     uint64_t seed;
-    float skew;     /* of the router: 0 none, up to 8; see moraine synth --help */
-    int threads;    /* 0: one per usable core; the file does not depend on it */
-    bool overwrite; /* an existing file */
+    float skew;      /* of the router: 0 none, up to 8; see moraine synth --help */
+    int threads;     /* 0: one per usable core; the file does not depend on it */
+    bool overwrite;  /* an existing file */
+    bool vocabulary; /* a made one: bytes, pairs of letters, words of four; without it the file has none */
 } mo_synth_options;
 
 MO_API void mo_synth_options_init(mo_synth_options *options, size_t size);
@@ -223,7 +224,7 @@ typedef struct mo_synth_info {
 MO_API mo_status mo_synth_measure(const char *name, const mo_synth_options *options, mo_synth_info *out,
                                   size_t size, mo_error *err);
 
-/* Writes a model file of the named shape with random, well-scaled weights and no vocabulary. The same
+/* Writes a model file of the named shape with random, well-scaled weights and no vocabulary unless one is asked for. The same
  * bytes for the same options on every machine. The file appears when it is complete; after a failure or
  * cancellation (MO_ECANCELLED) nothing is left. progress may be NULL. */
 MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_options *options,

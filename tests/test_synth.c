@@ -401,6 +401,77 @@ static void files_are_the_same_everywhere(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Opens a tiny model with a made vocabulary. */
+static mo_model *with_vocabulary(int32_t tokens)
+{
+    mo_shape tiny = tiny_shape(mo_shape_at(0));
+    mo_synth_options options = mo_synth_options_default();
+    mo_model_options opening = mo_model_options_default();
+    mo_model *model = NULL;
+    mo_error err = {MO_OK, ""};
+    tiny.vocabulary = tokens;
+    options.layers = 1;
+    options.vocabulary = options.overwrite = true;
+    opening.threads = 1;
+    if (mo_synth_write(&tiny, in_folder("words.gguf"), &options, NULL, NULL, &err) != MO_OK ||
+        mo_model_open(in_folder("words.gguf"), &opening, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    unlink(in_folder("words.gguf"));
+    return model;
+}
+
+static void a_made_vocabulary_has_a_token_for_every_text(void **state)
+{
+    (void)state;
+    char text[255];
+    int32_t *tokens = NULL;
+    size_t count = 0, at = 0;
+    for (int i = 0; i < 255; i++) {
+        text[i] = (char)(255 - i);
+    }
+    mo_model *model = with_vocabulary(257);
+    assert_int_equal(mo_tokenize(model, text, sizeof text, 0, &tokens, &count, NULL), MO_OK);
+    assert_int_equal(count, 255);
+    for (size_t i = 0; i < count; i++) {
+        const mo_text piece = mo_token_bytes(model, tokens[i]);
+        assert_true(at + piece.length <= sizeof text);
+        assert_memory_equal(text + at, piece.data, piece.length);
+        at += piece.length;
+    }
+    assert_int_equal(at, sizeof text);
+    mo_free(tokens);
+    mo_model_close(model);
+}
+
+static void a_made_vocabulary_has_words(void **state)
+{
+    (void)state;
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    mo_model *model = with_vocabulary(2000);
+    assert_int_equal(mo_tokenize(model, "aaazzzaa", 8, 0, &tokens, &count, NULL), MO_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(tokens[0], 256 + 26 * 26 + 25); /* aaaz is the 26th word */
+    assert_int_equal(tokens[1], 256 + 26 * 26 - 1);  /* zz the last pair; zzaa would need more tokens */
+    assert_int_equal(tokens[2], 256);
+    mo_free(tokens);
+    mo_model_close(model);
+}
+
+static void a_vocabulary_of_too_few_tokens_is_refused(void **state)
+{
+    (void)state;
+    mo_shape tiny = tiny_shape(mo_shape_at(0));
+    mo_synth_options options = mo_synth_options_default();
+    mo_synth_info info;
+    mo_error err;
+    tiny.vocabulary = 256;
+    options.vocabulary = true;
+    assert_int_equal(mo_synth_plan(&tiny, &options, &info, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "256 tokens"));
+}
+
 static void reader_finds_what_was_promised(void **state)
 {
     (void)state;
@@ -626,6 +697,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(files_are_the_same_everywhere),
         cmocka_unit_test(reader_finds_what_was_promised),
+        cmocka_unit_test(a_made_vocabulary_has_a_token_for_every_text),
+        cmocka_unit_test(a_made_vocabulary_has_words),
+        cmocka_unit_test(a_vocabulary_of_too_few_tokens_is_refused),
         cmocka_unit_test(fewer_layers_are_the_first_layers),
         cmocka_unit_test(nvfp4_has_scale_tensors),
         cmocka_unit_test(pipe_gets_the_same_bytes),

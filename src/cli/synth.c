@@ -67,6 +67,7 @@ int cli_synth(int argc, char **argv)
 {
     bool list = false;
     bool force = false;
+    bool vocabulary = false;
     const char *path = NULL;
     const char *type = NULL;
     int64_t layers = 0, threads = 0, seed = 1;
@@ -89,6 +90,10 @@ int cli_synth(int argc, char **argv)
          &skew, 0, 0},
         {"threads", 0, CLI_INTEGER, "N", "one per usable core if not given; changes nothing in the file",
          &threads, 1, 1024},
+        {"vocabulary", 0, CLI_FLAG, NULL,
+         "give it a made vocabulary (the bytes, pairs and words of letters), so that servers can serve it; "
+         "what it writes has no meaning",
+         &vocabulary, 0, 0},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &force, 0, 0},
         {"list", 'l', CLI_FLAG, NULL, "print the known names with their sizes and exit", &list, 0, 0},
     };
@@ -99,7 +104,7 @@ int cli_synth(int argc, char **argv)
             "Makes a GGUF file of a published model's true shape with random, well-scaled weights, to "
             "measure "
             "how fast the real one will run here before downloading it. The same options give the same bytes "
-            "on every machine. The file has no vocabulary.",
+            "on every machine. The file has no vocabulary unless one is asked for.",
         .examples = "  moraine synth --list\n"
                     "  moraine synth gpt-oss-20b\n"
                     "  moraine synth qwen3-30b-a3b --layers 4 --skew 0.5 -o small.gguf\n",
@@ -120,6 +125,7 @@ int cli_synth(int argc, char **argv)
     chosen.skew = (float)skew;
     chosen.threads = (int)threads;
     chosen.overwrite = force;
+    chosen.vocabulary = vocabulary;
     if (list) {
         return print_list(&chosen);
     }

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "numeric/math.h"
 #include "synth/noise.h"
+#include "synth/vocabulary.h"
 
 enum { CHUNK_BYTES = 4 << 20, CHUNKS_PER_THREAD = 16 };
 
@@ -262,7 +263,14 @@ static mo_status lay_out(synth *s, mo_error *err)
     if (s->type == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
         mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
     }
-    mo_gguf_put_string(s->writer, "tokenizer.ggml.model", "no_vocab");
+    if (s->options.vocabulary) {
+        const mo_status made = mo_synth_vocabulary(s->writer, s->arena, s->shape->vocabulary, err);
+        if (made != MO_OK) {
+            return made;
+        }
+    } else {
+        mo_gguf_put_string(s->writer, "tokenizer.ggml.model", "no_vocab");
+    }
     for (int64_t i = 0; i < s->count; i++) {
         const tensor *t = &s->tensors[i];
         mo_gguf_put_tensor(s->writer, t->shape.name, t->type, t->shape.dims, t->shape.size);
