@@ -140,7 +140,7 @@ typedef struct mo_model_options {
     int threads;     /* 0: one per usable core; no result depends on it */
     const char *isa; /* instruction set, as listed by mo_isa_name(); NULL or "auto": the best */
     int64_t context; /* most positions of a session; 0: what the model was made for, at most 8192 */
-    int64_t batch;   /* most tokens of one step; 0: 512 */
+    int64_t batch;   /* most tokens of one step; 0: chosen by the plan */
     /* Map the file instead of reading it: no ceiling, no tiers. A file that is shortened or written to meanwhile makes feeds
      * fail with MO_EIO. While one is mapped the library handles SIGBUS, passes on to the handler before it what is not its
      * own, and gives the signal back in the end; a handler set meanwhile should do likewise. */

@@ -390,6 +390,9 @@ typedef struct mo_plan_report {
     mo_plan_report_device device;
     mo_plan_report_hot hot;
     int64_t kept_bytes, device_kept_bytes; /* for snapshots: part of kv_bytes, and of the device's */
+    int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
+    double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
+    char batch_why[192];                   /* one sentence: what decided the batch */
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

@@ -167,11 +167,16 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
     const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
     const mo_needs_options asked = needs_of(m, o, kernels);
+    const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.needs.model : NULL;
     const mo_engine_options options = {
         .kernels = kernels,
         .pool = m->pool,
-        .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-        .context = o->context ? o->context : made_for,
+        .batch = planned    ? planned->batch
+                 : o->batch ? o->batch
+                            : MO_BATCH_DEFAULT,
+        .context = planned      ? planned->context
+                   : o->context ? o->context
+                                : made_for,
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),

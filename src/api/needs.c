@@ -100,21 +100,56 @@ mo_state_size mo_needs_states(const mo_needs_options *o, int64_t batch, int64_t 
 }
 
 static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool interleaved,
-                         int64_t sessions, mo_plan_model *out)
+                         mo_plan_model *out)
 {
     const mo_gpu_needs needs = mo_gpu_needs_of(f, out->batch, out->context);
-    const mo_state_size states = mo_needs_states(o, out->batch, out->context, true);
     out->device_core_bytes = needs.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
-    const int64_t blocks = mo_state_pool_bytes(f, &states);
-    out->device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
-                                       mo_plan_times(sessions, needs.table));
     out->device_kept_bytes = o->kept_device_bytes;
-    out->device_work_bytes = needs.work;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
     out->device_stage_plain = needs.brick;
     out->device_map_bytes = needs.map;
-    out->device_host_bytes = needs.host;
+}
+
+/* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
+static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options *o, int64_t batch,
+                                 int64_t context)
+{
+    const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
+    const mo_gpu_needs device = mo_gpu_needs_of(f, batch, context);
+    const mo_state_size here = mo_needs_states(o, batch, context, false),
+                        there = mo_needs_states(o, batch, context, true);
+    const int64_t blocks = mo_state_pool_bytes(f, &there);
+    return (mo_plan_batch){
+        .batch = batch,
+        .kv_bytes = mo_state_pool_bytes(f, &here),
+        .work_bytes = mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads),
+                                  mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
+        .device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
+                                       mo_plan_times(sessions, device.table)),
+        .device_work_bytes = device.work,
+        .device_host_bytes = device.host};
+}
+
+/* The batch that was asked for, or those among which the plan chooses: none is longer than a prompt can be. */
+static void count_batches(const mo_model_spec *f, const mo_needs_options *o, mo_plan_model *m)
+{
+    enum { SMALLEST = 64 };
+    const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
+    m->kv_bytes = asked.kv_bytes;
+    m->work_bytes = asked.work_bytes;
+    m->device_kv_bytes = asked.device_kv_bytes;
+    m->device_work_bytes = asked.device_work_bytes;
+    m->device_host_bytes = asked.device_host_bytes;
+    if (o->batch || o->all_logits) {
+        return;
+    }
+    for (int64_t batch = SMALLEST; m->batch_count < MO_PLAN_BATCHES; batch *= 2) {
+        m->batches[m->batch_count++] = count_batch(f, o, batch, m->context);
+        if (batch >= m->context) {
+            break;
+        }
+    }
 }
 
 /* How many there are in a list of the file's metadata; 0: it has none. */
@@ -133,7 +168,6 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
 {
     const mo_model_spec *f = mo_checkpoint_spec(model);
     const int64_t made_for = f->context < MO_CONTEXT_DEFAULT ? f->context : MO_CONTEXT_DEFAULT;
-    const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
     const int64_t table = matrix_bytes(&f->embed);
     mo_plan_model *m = &out->model;
     size_t region = 0;
@@ -160,15 +194,12 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_classes(bricks, m);
     count_experts(bricks, out, &interleaved);
     count_layers(f, bricks, out);
-    const mo_state_size states = mo_needs_states(o, m->batch, m->context, false);
-    m->kv_bytes = mo_state_pool_bytes(f, &states);
     m->kept_bytes = o->kept_bytes;
-    m->work_bytes = mo_plan_sum((int64_t)mo_engine_bytes(f, m->batch, m->context, o->threads),
-                                mo_plan_times(sessions, mo_session_logits_bytes(f, m->batch, o->all_logits)));
+    count_batches(f, o, m);
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
                      PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges");
-    count_device(f, o, interleaved, sessions, m);
+    count_device(f, o, interleaved, m);
 }
 
 /* Products stop at the largest number; a plan's sums need some distance from it. */

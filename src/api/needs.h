@@ -6,12 +6,13 @@
 #include "engine/state.h"
 #include "plan/plan.h"
 
-/* Unless the caller says otherwise. */
+/* Unless the caller says otherwise. The batch is the plan's choice; this is that of models without a plan, and where logits
+ * of every token are kept. */
 enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
 
 typedef struct mo_needs_options {
     mo_kv_type kv;
-    int64_t batch, context; /* 0: MO_BATCH_DEFAULT; the model's own, at most MO_CONTEXT_DEFAULT */
+    int64_t batch, context; /* 0: the plan's choice; the model's own, at most MO_CONTEXT_DEFAULT */
     int sessions;           /* held at once; 0: 1 */
     int64_t positions;      /* of all of them; 0: as many as they can hold */
     int64_t kept_bytes, kept_device_bytes; /* for snapshots */
@@ -21,7 +22,7 @@ typedef struct mo_needs_options {
 } mo_needs_options;
 
 typedef struct mo_needs {
-    mo_plan_model model;   /* for mo_plan_make() */
+    mo_plan_model model;   /* for mo_plan_choose(), which decides on a batch that was left open */
     mo_plan_layer *layers; /* [model.layers], which model.layer shows */
 } mo_needs;
 

@@ -6,24 +6,15 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "plan/make.h"
+#include "plan/prompt.h"
 
 /* ---- Planning ---- */
 
-static mo_status plan_once(const mo_needs *needs, mo_means *means, mo_plan *out, mo_error *err)
-{
-    mo_error small = {0};
-    mo_means_count_held(means);
-    mo_status status = mo_plan_make(&needs->model, &means->limits, &means->rates, out, &small);
-    if (status == MO_EDEVICE && means->any_device) {
-        mo_means_drop_device(means, small.detail);
-        status = mo_plan_make(&needs->model, &means->limits, &means->rates, out, &small);
-    }
-    return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", small.detail);
-}
+/* Sessions of fewer positions are better than no plan, and than a plan without the device; but these have at least so many. */
+enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 
-mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
-                         mo_error *err)
+static mo_status place_once(const char *path, const mo_needs_options *needs, const mo_means *means,
+                            mo_placed *out, mo_error *err)
 {
     *out = (mo_placed){0};
     mo_status status = mo_needs_of(path, needs, &out->needs, err);
@@ -31,11 +22,52 @@ mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_mea
         return status;
     }
     out->layers = calloc((size_t)out->needs.model.layers + 1, sizeof *out->layers);
-    status = out->layers ? plan_once(&out->needs, means, &out->plan, err)
+    status = out->layers ? mo_plan_choose(&out->needs.model, &means->limits, &means->rates, &out->plan, err)
                          : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
+}
+
+/* A context that nobody gave is halved until the model fits. *asked: the one before. */
+static mo_status place(const char *path, const mo_needs_options *needs, const mo_means *means, int64_t *asked,
+                       mo_placed *out, mo_error *err)
+{
+    const int64_t least =
+        means->limits.vram_bytes && means->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
+    mo_needs_options o = *needs;
+    mo_status status = place_once(path, &o, means, out, err);
+    *asked = out->needs.model.context;
+    while ((status == MO_ENOMEM || status == MO_EDEVICE) && needs->context == 0 &&
+           out->needs.model.context / 2 >= least) {
+        o.context = out->needs.model.context / 2;
+        mo_placed_drop(out);
+        status = place_once(path, &o, means, out, err);
+    }
+    return status;
+}
+
+mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
+                         mo_error *err)
+{
+    mo_error small = {0};
+    int64_t asked = 0;
+    mo_means_count_held(means);
+    mo_status status = place(path, needs, means, &asked, out, &small);
+    if (status == MO_EDEVICE && means->any_device) {
+        mo_means_drop_device(means, small.detail);
+        mo_placed_drop(out);
+        status = place(path, needs, means, &asked, out, &small);
+    }
     if (status != MO_OK) {
         mo_placed_drop(out);
-        return mo_fail_prefix(err, status, "%s", path);
+        return mo_fail(err, status, "%s", small.detail);
+    }
+    if (out->needs.model.context < asked) {
+        mo_log(
+            MO_LOG_WARN, "plan",
+            "sessions have %lld positions instead of %lld: memory does not hold more; raise `ram_bytes`%s, "
+            "or give `context`",
+            (long long)out->needs.model.context, (long long)asked,
+            means->limits.vram_bytes ? " or `vram_bytes`" : "");
     }
     mo_placement_list(&out->needs.model, &out->plan, out->layers);
     return MO_OK;

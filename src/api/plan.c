@@ -67,6 +67,9 @@ static void report_speed(const mo_plan *p, const mo_rates *r, mo_plan_report *ou
     out->compute_share = r->compute_share;
     out->disk_bytes_s = r->disk_bytes_s;
     out->measured = r->measured;
+    out->prompt_tokens = p->prompt_tokens;
+    out->prompt_tokens_per_second = p->prompt_seconds > 0 ? (double)p->prompt_tokens / p->prompt_seconds : 0;
+    memcpy(out->batch_why, p->batch_why, sizeof out->batch_why);
 }
 
 static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_report *report)

@@ -82,7 +82,7 @@ typedef struct cli_loading {
          &(l).context,                                                                                       \
          1,                                                                                                  \
          16777216},                                                                                          \
-        {"batch",    'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (512)",              \
+        {"batch",    'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (chosen)",           \
          &(l).batch, 1,   65536},                                                                            \
         {"kv",                                                                                               \
          0,                                                                                                  \

@@ -165,6 +165,10 @@ static void print_speed(const mo_plan_report *r)
         printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
     }
     printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+    if (r->prompt_tokens_per_second > 0) {
+        printf("  %-18s%10.0f  tokens/s, of a prompt of %lld in steps of %lld\n", "prompts",
+               r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);
+    }
 }
 
 static void print_hot_cache(const mo_plan_report *r)
@@ -222,7 +226,7 @@ static void print_device_reasons(const mo_plan_report *r)
 
 static void print_reasons(const mo_plan_report *r)
 {
-    char a[32], b[32];
+    char a[32], b[32], batch[256];
     heading("What decided");
     printf("  %-18s", "ceiling");
     cli_terminal_wrap(r->why, 20);
@@ -233,6 +237,9 @@ static void print_reasons(const mo_plan_report *r)
     if (!r->measured) {
         printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
     }
+    snprintf(batch, sizeof batch, "%lld tokens: %s", (long long)r->batch, r->batch_why);
+    printf("  %-18s", "batch");
+    cli_terminal_wrap(batch, 20);
     print_device_reasons(r);
 }
 
@@ -281,6 +288,7 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
     cli_name_options(report.why, sizeof report.why);
     cli_name_options(report.device.why, sizeof report.device.why);
     cli_name_options(report.device.lane, sizeof report.device.lane);
+    cli_name_options(report.batch_why, sizeof report.batch_why);
     if (svg && !cli_plan_chart(path, &report, svg)) {
         return CLI_FAILED;
     }
@@ -301,7 +309,7 @@ int cli_plan(int argc, char **argv)
          0},
         {"ctx", 'c', CLI_INTEGER, "N",
          "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
-        {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (512)", &l.batch, 1,
+        {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (chosen)", &l.batch, 1,
          65536},
         {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: i16, f32 or q8_0 (i16)", &l.kv, 0, 0},
         {"machine", 0, CLI_TEXT, "FILE",

@@ -9,6 +9,7 @@
 
 enum {
     MO_PLAN_CLASSES = 16,
+    MO_PLAN_BATCHES = 8,
     MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
     MO_PLAN_LAYER_BUFFERS_LEAST = 2,
     MO_PLAN_LAYER_BUFFERS = 3, /* one layer computes, one has arrived, one is being read */
@@ -39,6 +40,13 @@ typedef struct mo_plan_layer {
     int size_class;  /* of its experts; -1: it has none */
 } mo_plan_layer;
 
+/* What depends on how many tokens of a prompt go through the layers together. */
+typedef struct mo_plan_batch {
+    int64_t batch;
+    int64_t kv_bytes, work_bytes, device_kv_bytes, device_work_bytes,
+        device_host_bytes; /* as in mo_plan_model */
+} mo_plan_batch;
+
 /* What a model asks for. The caller fills it from a description; nothing is loaded. */
 typedef struct mo_plan_model {
     int layers, routed_layers, experts, used;
@@ -62,7 +70,9 @@ typedef struct mo_plan_model {
     int64_t other_bytes;        /* vocabulary, file table, program */
     int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
     int in_flight;              /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
-    int64_t context, batch;     /* as they came out of what was asked for; only shown */
+    int64_t context, batch;     /* as they came out of what was asked for */
+    mo_plan_batch batches[MO_PLAN_BATCHES]; /* of which mo_plan_choose() takes one; growing */
+    int batch_count;                        /* 0: the batch is decided */
     /* In VRAM, with the padding that is between matrices there; 0: as in RAM. */
     int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
     int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
@@ -156,6 +166,9 @@ typedef struct mo_plan {
     double core_seconds, expert_seconds, disk_seconds; /* per token: products, products, reads; wherever */
     double tokens_per_second; /* reads and products of a layer overlap, layers do not; 0: nothing to do */
     char why[256];            /* one sentence: what decided the ceiling */
+    int64_t prompt_tokens;    /* of a prompt, and what it would take; set by mo_plan_choose() */
+    double prompt_seconds;
+    char batch_why[192]; /* likewise: what decided the batch */
     mo_plan_device device;
 } mo_plan;
 

@@ -1,0 +1,24 @@
+/* Prompt: what a prompt costs, by the plan's arithmetic, and how many of its tokens should go through the layers together.
+ * Every batch carries all experts that it uses from wherever they are, so a large one carries them less often; the memory it
+ * works in is lost to experts that could stay. */
+#ifndef MO_PLAN_PROMPT_H
+#define MO_PLAN_PROMPT_H
+
+#include "plan/plan.h"
+
+/* The request by which batches are compared, where nobody says how long prompts will be: a prompt as long as the context, but
+ * for at most so many tokens, and an answer of a sixteenth of that. */
+enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
+
+/* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
+ * evenly spread. It falls when more is in RAM or VRAM. */
+double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                              const mo_plan *plan, int64_t tokens);
+
+/* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request above is done first,
+ * or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
+ * failure is that of the smallest. Either way the plan says what a prompt costs, and why the batch is what it is. */
+mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                         mo_plan *out, mo_error *err);
+
+#endif

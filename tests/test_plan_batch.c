@@ -1,0 +1,221 @@
+/* The batch that nobody chose: on descriptions of five machines, and on models of which there is a header alone, it is as good
+ * as the best of all that could have been set by hand; ceilings of any size find one that fits. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "folder.h"
+#include "moraine.h"
+#include "moraine_tools.h"
+#include "synth/shapes.h"
+
+/* ---- Models without weights ---- */
+
+/* A file with the header of the whole model and a hole where its weights would be. */
+static const char *hollow_model(const char *name)
+{
+    static char path[512];
+    const mo_shape *shape = mo_shape_named(name);
+    const int64_t count = mo_shape_tensors(shape, shape->layers, NULL, 0);
+    mo_shape_tensor *tensors = malloc((size_t)count * sizeof *tensors);
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    assert_non_null(tensors);
+    mo_shape_tensors(shape, shape->layers, tensors, count);
+    mo_shape_keys(shape, shape->layers, w);
+    mo_gguf_put_string(w, "tokenizer.ggml.model", "no_vocab");
+    for (int64_t i = 0; i < count; i++) {
+        mo_gguf_put_tensor(w, tensors[i].name, mo_shape_format(shape, &tensors[i]), tensors[i].dims,
+                           tensors[i].size);
+    }
+    assert_int_equal(mo_gguf_writer_layout(w, NULL), MO_OK);
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    const mo_gguf_layout *layout = mo_gguf_writer_file(w);
+    assert_int_equal(fwrite(layout->header, 1, layout->header_bytes, file), layout->header_bytes);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(truncate(path, layout->file_bytes), 0);
+    mo_gguf_writer_destroy(w);
+    free(tensors);
+    return path;
+}
+
+/* ---- Machines ---- */
+
+static const struct {
+    const char *name, *json;
+} machines[] = {
+    {"H200 with 16 cores",
+     "{\"ram_bytes\":128e9,\"vram_bytes\":149e9,\"threads\":16,\"ram_bytes_s\":150e9,\"compute_share\":0.7,"
+     "\"disk_bytes_s\":3e9,\"link_bytes_s\":55e9,\"vram_bytes_s\":3500e9,\"host_bytes_s\":170e9,\"round_trip_"
+     "s\":9e-6}"},
+    {"laptop, 8 GB card",
+     "{\"ram_bytes\":30e9,\"vram_bytes\":8e9,\"threads\":8,\"ram_bytes_s\":60e9,\"compute_share\":0.7,"
+     "\"disk_bytes_s\":3e9,\"link_bytes_s\":12e9,\"vram_bytes_s\":230e9,\"round_trip_s\":15e-6}"},
+    {"desktop, 12 GB card",
+     "{\"ram_bytes\":62e9,\"vram_bytes\":12e9,\"threads\":12,\"ram_bytes_s\":70e9,\"compute_share\":0.7,"
+     "\"disk_bytes_s\":5e9,\"link_bytes_s\":22e9,\"vram_bytes_s\":450e9,\"round_trip_s\":12e-6}"},
+    {"desktop, 24 GB card",
+     "{\"ram_bytes\":62e9,\"vram_bytes\":24e9,\"threads\":16,\"ram_bytes_s\":75e9,\"compute_share\":0.7,"
+     "\"disk_bytes_s\":6e9,\"link_bytes_s\":25e9,\"vram_bytes_s\":900e9,\"round_trip_s\":12e-6}"},
+    {"server without a GPU",
+     "{\"ram_bytes\":48e9,\"threads\":32,\"ram_bytes_s\":180e9,\"compute_share\":0.7,\"disk_bytes_s\":2e9}"},
+};
+enum { MACHINES = sizeof machines / sizeof *machines };
+static char machine_path[MACHINES][512];
+
+static const char *const models[] = {"gpt-oss-20b", "qwen3-30b-a3b", "gpt-oss-120b"};
+enum { MODELS = sizeof models / sizeof *models };
+static char model_path[MODELS][512];
+
+static int make_files(void **state)
+{
+    assert_int_equal(folder_make(state), 0);
+    for (int i = 0; i < MACHINES; i++) {
+        snprintf(machine_path[i], sizeof machine_path[i], "%s/%d.json", folder, i);
+        FILE *file = fopen(machine_path[i], "w");
+        assert_non_null(file);
+        fputs(machines[i].json, file);
+        assert_int_equal(fclose(file), 0);
+    }
+    for (int i = 0; i < MODELS; i++) {
+        snprintf(model_path[i], sizeof model_path[i], "%s", hollow_model(models[i]));
+    }
+    return 0;
+}
+
+/* ---- Plans ---- */
+
+static bool plan(int machine, int model, mo_plan_options o, mo_plan_report *r)
+{
+    mo_error err = {0};
+    o.machine = machine_path[machine];
+    const mo_status status = mo_plan_file(model_path[model], &o, r, sizeof *r, &err);
+    assert_true(status == MO_OK || status == MO_ENOMEM || status == MO_EDEVICE);
+    return status == MO_OK;
+}
+
+/* A prompt of the context's length, but for at most 8192 tokens, and an answer of a sixteenth of that. */
+static double request_seconds(const mo_plan_report *r)
+{
+    return (double)r->prompt_tokens / r->prompt_tokens_per_second +
+           (double)r->prompt_tokens / 16 / r->tokens_per_second;
+}
+
+static void defaults_are_within_5_percent_of_the_best_by_hand(void **state)
+{
+    (void)state;
+    static const int64_t contexts[] = {0, 2048, 32768};
+    static const int64_t batches[] = {64,   96,   128,  192,  256,  384,  512,  768,
+                                      1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384};
+    for (int machine = 0; machine < MACHINES; machine++) {
+        for (int model = 0; model < MODELS; model++) {
+            for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
+                mo_plan_options o = mo_plan_options_default();
+                mo_plan_report chosen, r;
+                double best = INFINITY;
+                int64_t best_batch = 0;
+                o.context = contexts[c];
+                if (!plan(machine, model, o, &chosen)) {
+                    continue; /* too large for it, whatever is set */
+                }
+                for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+                    o.batch = batches[b];
+                    if (plan(machine, model, o, &r) && request_seconds(&r) < best) {
+                        best = request_seconds(&r);
+                        best_batch = r.batch;
+                    }
+                }
+                print_message("%s, %s, context %lld: batch %lld, %.2f s; best %lld, %.2f s; prompts %.0f, "
+                              "tokens %.1f a second\n",
+                              machines[machine].name, models[model], (long long)chosen.context,
+                              (long long)chosen.batch, request_seconds(&chosen), (long long)best_batch, best,
+                              chosen.prompt_tokens_per_second, chosen.tokens_per_second);
+                assert_true(request_seconds(&chosen) <= 1.05 * best);
+            }
+        }
+    }
+}
+
+static void a_prompt_of_8192_crosses_experts_in_ram_once_or_twice(void **state)
+{
+    (void)state;
+    for (int machine = 0; machine < 4; machine++) {
+        mo_plan_options o = mo_plan_options_default();
+        mo_plan_report r;
+        o.cpu_moe = true;
+        assert_true(plan(machine, 1, o, &r));
+        assert_in_range(r.batch, 4096, 8192);
+        assert_string_not_equal(r.batch_why, "");
+    }
+}
+
+/* As every ceiling does for a batch that is given, from the lowest with which the model runs. */
+static void small_ceilings_get_small_batches(void **state)
+{
+    (void)state;
+    mo_plan_options o = mo_plan_options_default();
+    mo_plan_report r, small;
+    double seconds = INFINITY;
+    o.device = "none";
+    o.batch = 64;
+    assert_true(plan(4, 1, o, &r));
+    o.batch = 0;
+    for (int64_t ram = r.least_bytes; ram < r.whole_bytes; ram += r.whole_bytes / 16) {
+        o.ram_bytes = ram;
+        assert_true(plan(4, 1, o, &small));
+        assert_true(request_seconds(&small) <= 1.01 * seconds); /* more memory, never slower */
+        seconds = request_seconds(&small);
+    }
+    o.ram_bytes = r.least_bytes;
+    assert_true(plan(4, 1, o, &small));
+    assert_int_equal(small.batch, 64);
+}
+
+static void a_context_that_nobody_gave_is_halved_where_it_does_not_fit(void **state)
+{
+    (void)state;
+    mo_plan_options o = mo_plan_options_default();
+    mo_plan_report r, less;
+    o.device = "none";
+    o.batch = 64;
+    assert_true(plan(4, 1, o, &r));
+    assert_int_equal(r.context, 8192);
+    o.ram_bytes = r.least_bytes - 1;
+    assert_true(plan(4, 1, o, &less));
+    assert_int_equal(less.context, 4096);
+    o.context = 8192;
+    assert_false(plan(4, 1, o, &less));
+    o.context = 0;
+    o.ram_bytes = 1 << 20;
+    assert_false(plan(4, 1, o, &less));
+}
+
+static void a_batch_that_is_given_is_kept(void **state)
+{
+    (void)state;
+    mo_plan_options o = mo_plan_options_default();
+    mo_plan_report r;
+    o.batch = 768;
+    assert_true(plan(1, 1, o, &r));
+    assert_int_equal(r.batch, 768);
+    assert_string_equal(r.batch_why, "as asked for");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_within_5_percent_of_the_best_by_hand),
+        cmocka_unit_test(a_prompt_of_8192_crosses_experts_in_ram_once_or_twice),
+        cmocka_unit_test(small_ceilings_get_small_batches),
+        cmocka_unit_test(a_context_that_nobody_gave_is_halved_where_it_does_not_fit),
+        cmocka_unit_test(a_batch_that_is_given_is_kept),
+    };
+    return cmocka_run_group_tests(tests, make_files, folder_remove);
+}
