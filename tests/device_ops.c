@@ -479,16 +479,23 @@ static void reference_choose(box *b, const mo_op *op)
         return;
     }
     mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
+    const int32_t rows = o->tokens * o->used;
+    const bool sorted = o->tokens > 1 && rows <= MO_OP_SORTED; /* once for every expert, or once for all */
     work->count = work->missing = 0;
-    for (int32_t row = 0; row < o->tokens * o->used; row++) {
-        if (table[ids[row]]) {
-            mo_dwork_item *item = &items[work->count++];
-            item->base = table[ids[row]];
-            item->expert = ids[row];
-            item->token = row / o->used;
-            item->row = row;
-        } else {
-            work->missing++;
+    for (int32_t expert = 0; expert < (sorted ? o->experts : 1); expert++) {
+        for (int32_t row = 0; row < rows; row++) {
+            if (sorted && ids[row] != expert) {
+                continue;
+            }
+            if (table[ids[row]]) {
+                mo_dwork_item *item = &items[work->count++];
+                item->base = table[ids[row]];
+                item->expert = ids[row];
+                item->token = row / o->used;
+                item->row = row;
+            } else {
+                work->missing++;
+            }
         }
     }
     /* What follows the list is nobody's business. */

@@ -19,6 +19,7 @@ enum {
     MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
     MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
     MO_OP_USED = 64,      /* most experts that a token uses */
+    MO_OP_SORTED = 512,   /* most rows of a worklist that is in the order of experts */
     MO_OP_SMALL = 8,      /* tokens whose attention has space for every chunk's result */
     MO_OP_GROUPS = 64,    /* most groups of experts */
     MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
@@ -338,7 +339,9 @@ typedef struct mo_op_ssm_scan {
     float eps;
 } mo_op_ssm_scan;
 
-/* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order. */
+/* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order; of
+ * several tokens with at most MO_OP_SORTED rows those of an expert follow each other, experts ascending: its bytes are read once from memory
+ * and for the other tokens from a cache. */
 typedef struct mo_op_choose {
     mo_daddr scores;      /* float[tokens][experts]: the router's products; changed */
     mo_daddr select_bias; /* float[experts] or 0 */

@@ -1,14 +1,35 @@
 /* The router's choice: one block of threads per token (choose.cuh), and the worklist of many tokens. */
 #include "device/cuda/choose.cuh"
 
-/* Of many tokens: one block of threads goes over all rows. */
-MO_BOUNDED(mo_choose_list, mo_op_choose, 1024, 1);
-MO_KERNEL(mo_choose_list, mo_op_choose)
+/* At most MO_OP_SORTED rows in the order of their experts, a thread for each. */
+static __device__ __forceinline__ void mo_choose_list_sorted(const mo_op_choose &op, int32_t *experts,
+                                                             int rows)
 {
-    __shared__ int counts[32];
-    mo_grid_begin();
+    const int row = threadIdx.x;
+    const int expert = row < rows ? mo_at<const int32_t>(op.ids)[row] : 0;
+    const mo_daddr base = row < rows ? mo_at<const mo_daddr>(op.table)[expert] : 0;
+    if (row < rows) {
+        experts[row] = base ? expert : MO_OP_EXPERTS; /* behind all others */
+    }
+    __syncthreads();
+    int at = 0, count = 0;
+    for (int i = 0; i < rows; i++) {
+        const int other = experts[i];
+        at += other < expert || (other == expert && i < row);
+        count += other < MO_OP_EXPERTS;
+    }
+    if (base) {
+        mo_choose_put_item(op, at, base, expert, row);
+    }
+    if (row == 0) {
+        mo_choose_put_head(op, count);
+    }
+}
+
+/* More than that as they come: one block of threads goes over all rows. */
+static __device__ __forceinline__ void mo_choose_list_rows(const mo_op_choose &op, int32_t *counts, int rows)
+{
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    const int rows = op.tokens * op.used;
     int done = 0;
     for (int first = 0; first < rows; first += blockDim.x) {
         const int row = first + (int)threadIdx.x;
@@ -31,6 +52,20 @@ MO_KERNEL(mo_choose_list, mo_op_choose)
     }
     if (threadIdx.x == 0) {
         mo_choose_put_head(op, done);
+    }
+}
+
+/* The worklist of several tokens. */
+MO_BOUNDED(mo_choose_list, mo_op_choose, 1024, 1);
+MO_KERNEL(mo_choose_list, mo_op_choose)
+{
+    __shared__ int32_t space[MO_OP_SORTED];
+    mo_grid_begin();
+    const int rows = op.tokens * op.used;
+    if (rows <= MO_OP_SORTED) {
+        mo_choose_list_sorted(op, space, rows);
+    } else {
+        mo_choose_list_rows(op, space, rows);
     }
 }
 

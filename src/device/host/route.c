@@ -8,15 +8,20 @@ _Static_assert((int)MO_OP_EXPERTS <= (int)MO_ROUTE_EXPERTS && (int)MO_OP_GROUPS 
 static void list_work(const mo_op_choose *o, const int32_t *ids, const mo_daddr *table, mo_dwork *work)
 {
     mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
+    const int32_t rows = o->tokens * o->used;
+    const bool sorted = o->tokens > 1 && rows <= MO_OP_SORTED;
     *work = (mo_dwork){0};
-    for (int32_t row = 0; row < o->tokens * o->used; row++) {
+    for (int32_t row = 0; row < rows; row++) {
         const mo_daddr base = table[ids[row]];
-        if (base) {
-            items[work->count++] =
-                (mo_dwork_item){.base = base, .expert = ids[row], .token = row / o->used, .row = row};
-        } else {
+        if (!base) {
             work->missing++;
+            continue;
         }
+        int32_t at = work->count++;
+        for (; sorted && at > 0 && items[at - 1].expert > ids[row]; at--) {
+            items[at] = items[at - 1];
+        }
+        items[at] = (mo_dwork_item){.base = base, .expert = ids[row], .token = row / o->used, .row = row};
     }
 }
 
