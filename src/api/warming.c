@@ -122,7 +122,7 @@ mo_status mo_warming_run(const mo_warming *w, mo_error *err)
     if (w->file) {
         status = excuse(from_file(w, &fault), &fault, err);
     }
-    if (status == MO_OK && w->requests) {
+    if (status == MO_OK && w->requests && !w->later) {
         status = excuse(from_profile(w, &fault), &fault, err);
     }
     return status;

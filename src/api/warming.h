@@ -15,6 +15,7 @@ typedef struct mo_warming {
      * of those that every prompt needs lose their mark `keep`. */
     mo_store_request *requests;
     int32_t request_count;
+    bool later; /* a device fills its own slots and these beside the first steps, by the same list */
     mo_progress_fn progress; /* in bytes; may be NULL */
     void *user;
 } mo_warming;

@@ -253,13 +253,67 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
     return status == MO_OK ? fill(gpu, layer, o, ahead, err) : status;
 }
 
-/* Experts that come from the disk: what has landed in RAM crosses, round by round. */
+/* An expert that has landed in RAM goes through a window: expert `number` of the order. When this returns its place in RAM
+ * may be filled anew. */
+static mo_status compute_passing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
+                                 const mo_gpu_order *o, int number, mo_error *err)
+{
+    const mo_gpu_portion part = {.window = gpu->experts.window_head, .first = number, .count = 1};
+    put_crossing(gpu, forward, layer, number, part.window, 0);
+    mo_status status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[number], 1, err);
+    if (status == MO_OK) {
+        status = send_groups(gpu, number, 1, err);
+    }
+    if (status == MO_OK) {
+        status = compute_window(gpu, forward, p, &part, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_window_retire(&gpu->experts, err);
+    }
+    return status == MO_OK ? mo_event_wait(mo_gpu_window_at(&gpu->experts, part.window)->ready, err) : status;
+}
+
+/* Or it takes the free slot at `to`, where it stays. */
+static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
+                                 const mo_gpu_order *o, int number, mo_daddr to, mo_error *err)
+{
+    mo_gpu_experts *x = &gpu->experts;
+    const mo_gpu_layer *l = &gpu->core.layers[layer];
+    const int expert = o->expert[number];
+    int64_t bytes = 0;
+    mo_status status = mo_gpu_experts_send(x, layer, expert, to, 0, &bytes, err);
+    if (status == MO_OK) {
+        put_group(gpu, forward, number, (mo_daddr[]){to, to + (mo_daddr)l->up_at, to + (mo_daddr)l->down_at});
+        status = send_groups(gpu, number, 1, err);
+    }
+    if (status == MO_OK) {
+        p->count = 0;
+        status = compute(gpu, forward, p, layer, number, 1, err);
+    }
+    if (status == MO_OK) {
+        status = mo_event_wait(x->stages[0].ready, err);
+    }
+    if (status == MO_OK) {
+        mo_vram_landed(x->vram, layer, expert);
+        x->fetched++;
+        x->fetched_bytes += (uint64_t)bytes;
+    } else {
+        mo_error ignored = {0};
+        mo_dstream_wait(gpu->link.fetch, &ignored); /* before anybody else gets the slot */
+        mo_vram_drop(x->vram, layer, expert);
+    }
+    return status;
+}
+
+/* Experts that come from the disk: what has landed in RAM crosses, round by round. What finds a free slot on the device
+ * stays there and leaves RAM to others. */
 static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
     mo_need *needs = forward->w->needs + o->hot;
     const int count = o->count - o->hot;
+    const bool stay = mo_gpu_start_leaves(&gpu->start);
     mo_status status = MO_OK;
     bool wait = false;
     int left = count;
@@ -271,25 +325,18 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
             if (!needs[i].in || !needs[i].down || needs[i].down_done) {
                 continue;
             }
-            const mo_gpu_portion part = {.window = gpu->experts.window_head, .first = o->hot + i, .count = 1};
-            put_crossing(gpu, forward, layer, part.first, part.window, 0);
-            status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[part.first], 1, err);
-            if (status == MO_OK) {
-                status = send_groups(gpu, part.first, 1, err);
-            }
-            if (status == MO_OK) {
-                status = compute_window(gpu, forward, p, &part, err);
-            }
-            if (status == MO_OK) {
-                status = mo_gpu_window_retire(&gpu->experts, err);
-            }
-            if (status == MO_OK) { /* its slot in RAM may be filled anew */
-                status = mo_event_wait(mo_gpu_window_at(&gpu->experts, part.window)->ready, err);
-            }
+            const mo_daddr to = stay && mo_vram_has(gpu->experts.vram, layer)
+                                    ? mo_vram_acquire_free(gpu->experts.vram, layer, needs[i].expert)
+                                    : 0;
+            status = to ? compute_staying(gpu, forward, p, layer, o, o->hot + i, to, err)
+                        : compute_passing(gpu, forward, p, layer, o, o->hot + i, err);
             needs[i].in_done = needs[i].down_done = true;
             if (status == MO_OK) {
                 mo_store_release(store, &needs[i]);
                 needs[i].released = true;
+            }
+            if (status == MO_OK && to) {
+                mo_store_yield(store, layer, needs[i].expert);
             }
             left--;
             wait = false;
@@ -396,6 +443,9 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
         ahead ? mo_gpu_window_ahead(&gpu->experts, layer, err) : MO_OK; /* the link works while we wait */
     if (status == MO_OK) {
         status = read_choice(gpu, forward, layer, err);
+    }
+    if (status == MO_OK && experts) {
+        status = mo_gpu_start_turn(&gpu->start, err);
     }
     if (status != MO_OK || !experts) {
         return status;

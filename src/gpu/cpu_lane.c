@@ -61,7 +61,9 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
     bool wait = false, any = false;
     for (int left = 1; left > 0 && status == MO_OK;) {
         if (store) {
+            const int64_t began = mo_clock_ns();
             status = mo_store_look(store, wait, err);
+            lanes->waited_ns += (uint64_t)(mo_clock_ns() - began);
         }
         if (status != MO_OK) {
             break;
@@ -76,7 +78,9 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
             lanes->cpu_ns += (uint64_t)(mo_clock_ns() - began);
         }
         if (store && left > 0) {
+            const int64_t began = mo_clock_ns();
             status = release_done(lanes, forward, s, err);
+            lanes->waited_ns += (uint64_t)(mo_clock_ns() - began);
         }
     }
     if (any) {

@@ -21,11 +21,14 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 
 /* A brick goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
  * will be copied and computed there. */
-static void assign_place(mo_gpu_lanes *lanes, int layer, int expert, int stage)
+static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert, int stage)
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
+    const int layer = service->layer;
     const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->vram, layer);
-    const mo_daddr slot = admit ? mo_vram_acquire(lanes->experts->vram, layer, expert) : 0;
+    const mo_daddr slot = !admit            ? 0
+                          : service->stored ? mo_gpu_swap_slot(lanes, service, expert)
+                                            : mo_vram_acquire(lanes->experts->vram, layer, expert);
     s->to = slot ? slot : s->plain;
     if (slot) {
         mo_vram_landed(lanes->experts->vram, layer, expert);
@@ -57,12 +60,12 @@ static bool crosses(const mo_forward *forward, const mo_gpu_service *s, int i)
 }
 
 /* Places for all that cross. */
-static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
 {
     touch(lanes, forward, s);
     for (int i = 0; i < s->fetched; i++) {
         if (crosses(forward, s, i)) {
-            assign_place(lanes, s->layer, forward->w->needs[s->need[i]].expert, i);
+            assign_place(lanes, s, forward->w->needs[s->need[i]].expert, i);
         } else {
             lanes->experts->stages[i].to = lanes->experts->stages[i].plain;
         }

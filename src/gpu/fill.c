@@ -124,7 +124,7 @@ mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_er
     mo_status status = MO_OK;
     if (asked->hot) {
         status = fill_hot(&f, err);
-    } else if (slots > 0) {
+    } else if (slots > 0 && !x->store) { /* what is on disk comes beside the first steps (gpu/start.h) */
         status = fill_by_requests(&f, err);
         if (status == MO_OK) {
             status = fill_by_number(&f, err);

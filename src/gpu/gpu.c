@@ -17,6 +17,7 @@ static void tie(mo_gpu *gpu)
     gpu->layer_buffer.link = &gpu->link;
     gpu->experts.link = &gpu->link;
     gpu->experts.core = &gpu->core;
+    gpu->start.experts = &gpu->experts;
     gpu->programs.link = &gpu->link;
     gpu->programs.core = &gpu->core;
     gpu->programs.scratch = &gpu->scratch;
@@ -98,7 +99,7 @@ static mo_status fill_slots(mo_gpu *gpu, const mo_gpu_options *o, mo_error *err)
                               .user = o->user};
     const mo_status status = mo_gpu_experts_fill(&gpu->experts, &fill, err);
     mo_packing_free(&gpu->hot.packing);
-    return status;
+    return status == MO_OK ? mo_gpu_start_open(&gpu->start, o->requests, o->request_count, err) : status;
 }
 
 /* From the ground up. */
@@ -183,6 +184,7 @@ void mo_gpu_close(mo_gpu *gpu)
     mo_gpu_programs_close(&gpu->programs);
     mo_gpu_lanes_close(&gpu->lanes);
     mo_gpu_layer_buffer_close(&gpu->layer_buffer);
+    mo_gpu_start_close(&gpu->start);
     mo_gpu_experts_close(&gpu->experts);
     mo_gpu_core_close(&gpu->core, gpu->memory.device);
     mo_gpu_scratch_close(&gpu->scratch, gpu->memory.device);

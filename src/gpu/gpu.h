@@ -2,8 +2,9 @@
  * sessions and as many experts as its slots hold. Other layers are streamed or computed by the CPU, other experts are
  * computed by the CPU or fetched while it works. Wherever things are, the bits are the same.
  *
- * RAM keeps everything it would hold without a device: a device that is lost costs speed and the states on it, which
- * are made again from the tokens. */
+ * Where everything fits into RAM it stays there too; where experts are on disk, those on the device leave their places in
+ * RAM to others. A device that is lost costs speed, reads of what only it had, and the states on it, which are made again
+ * from the tokens. */
 #ifndef MO_GPU_GPU_H
 #define MO_GPU_GPU_H
 
@@ -41,8 +42,8 @@ typedef struct mo_gpu_options {
 } mo_gpu_options;
 
 /* Carries the placement out: sends the core of the layers that stay, makes buffers for the others, stages and slots; fills
- * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number. It decides
- * nothing; MO_ENOMEM when the device has less than it said. */
+ * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number; where experts
+ * are on disk both tiers are filled in that order beside the first steps. It decides nothing; MO_ENOMEM when the device has less than it said. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
 void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 

@@ -36,6 +36,7 @@ typedef struct mo_gpu_lanes {
     bool serial;         /* one after the other, for comparison */
     double round_trip_s; /* as probed, for reports; 0: not known */
     mo_gpu_clock *clock;
+    uint64_t waited_ns; /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 
@@ -53,8 +54,12 @@ typedef struct mo_gpu_service {
     bool apart;      /* rows of an expert are where its ranks are */
     int sent;        /* transfers of Post-Fetch */
     int64_t fetched_bytes;
-    int fetched;                /* experts that are to cross, */
-    int16_t need[GPU_STAGES];   /* and their numbers among the needs */
+    int fetched;              /* experts that are to cross, */
+    int16_t need[GPU_STAGES]; /* and their numbers among the needs */
+    struct {
+        bool busy;
+        int layer, expert;
+    } back;                     /* an expert that leaves the device for RAM, in favour of one that crosses */
     bool deferred;              /* the driver's calls are made while the CPU computes, by whoever is free: */
     const mo_gpu_segment *next; /* also the launch of what follows; NULL: it was launched */
     mo_gpu_lanes *lanes;
@@ -70,6 +75,9 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
                              mo_gpu_service *out, mo_error *err);
 mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                              mo_error *err);
+/* Instead of the reply, where the step ends between the two. */
+void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *service,
+                          mo_status status);
 /* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
 mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
 
@@ -90,6 +98,16 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
 void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service);
 mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                               mo_error *err);
+
+/* ---- swap.c ---- */
+
+/* A slot for an expert that crosses: a free one, or that of another whose bytes RAM has or gets, on the stream of the
+ * copies; 0: it passes through a stage. Where experts are on disk, and the policy has the slots. */
+mo_daddr mo_gpu_swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert);
+/* All copies have ended, well or not, or the device is lost. Before the store is left: what leaves the device; after
+ * that: what has come to it needs no place in RAM. */
+void mo_gpu_swap_settle(mo_gpu_lanes *lanes, mo_gpu_service *service, mo_status status);
+void mo_gpu_swap_yield(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *service);
 
 /* ---- worklist.c ---- */
 

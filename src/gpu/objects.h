@@ -1,4 +1,4 @@
-/* The nine objects of a model on a device, and the number of the step. For the files on top of them (gpu.c, step.c, batch.c,
+/* The ten objects of a model on a device, and the number of the step. For the files on top of them (gpu.c, step.c, batch.c,
  * finish.c, session.c, report.c); each object's own files know those below it alone. */
 #ifndef MO_GPU_OBJECTS_H
 #define MO_GPU_OBJECTS_H
@@ -14,6 +14,7 @@
 #include "gpu/memory.h"
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
+#include "gpu/start.h"
 #include "gpu/turn.h"
 
 /* Experts of a batch that are computed together: `count` from `first` on in the order, out of one window. */
@@ -41,6 +42,7 @@ typedef struct mo_gpu {
     mo_gpu_core core;
     mo_gpu_scratch scratch;
     mo_gpu_experts experts;
+    mo_gpu_start start;
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;
     mo_gpu_hot hot;

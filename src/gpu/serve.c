@@ -32,6 +32,9 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
         if (mo_vram_find(lanes->experts->vram, layer, e)) {
             lanes->experts->hits++;
             mo_vram_pin(lanes->experts->vram, layer, e);
+            if (lanes->experts->store) {
+                mo_store_touch(lanes->experts->store, layer, e, picks);
+            }
             w->first[e] = -1;
         } else {
             w->needs[count++] = (mo_need){.expert = e, .picks = picks};
@@ -130,6 +133,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         unpin_hot(lanes, forward, layer);
     }
     if (status != MO_OK && store) {
+        mo_gpu_swap_settle(lanes, out, status);
         mo_store_leave(store);
     }
     return status;
@@ -196,13 +200,25 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
 }
 
 /* Slots in RAM that were copied from may only be filled anew when the copies are done. */
-static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
+static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     mo_status status = s->stored && s->fetched ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
     if (s->stored) {
+        mo_gpu_swap_settle(lanes, s, status);
         mo_store_leave(forward->engine->tiers->store);
     }
+    if (s->stored && status == MO_OK) {
+        mo_gpu_swap_yield(lanes, forward, s);
+    }
     return status;
+}
+
+void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s, mo_status status)
+{
+    if (s->stored) {
+        mo_gpu_swap_settle(lanes, s, status);
+        mo_store_leave(forward->engine->tiers->store);
+    }
 }
 
 /* The driver's calls, by whoever of the CPU's threads comes first. */
@@ -246,6 +262,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         bytes += w->needs[i].down_done ? 0 : lanes->core->layers[s->layer].brick_bytes;
     }
     mo_status status = lanes->serial && s->fetched ? mo_event_wait(lanes->lane_done, err) : MO_OK;
+    const uint64_t waited = lanes->waited_ns;
     const int64_t began = mo_clock_ns();
     if (status == MO_OK && (bytes > 0 || s->sent)) {
         memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
@@ -271,7 +288,8 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         }
         w->down = down;
     }
-    const double seconds = (double)(mo_clock_ns() - began) * 1e-9;
+    /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
+    const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
     if (status == MO_OK) {
         const bool device = write_reply(lanes, forward, s, fetched);
         const int64_t now = mo_clock_ns();
@@ -282,7 +300,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
         /* A round that waited for the side_task says nothing about products. */
         const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
-        if (!s->stored && !s->sent && products) {
+        if (!s->sent && products) {
             mo_lane_rate_observe(&lanes->cpu_rate, seconds, bytes);
         }
         lanes->cpu_bytes += (uint64_t)bytes;

@@ -75,6 +75,9 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             service.next = &set->segments[i + 1];
         } else if (status == MO_OK) {
             status = mo_gpu_programs_run(&gpu->programs, &set->segments[i + 1], err);
+            if (status != MO_OK && served) {
+                mo_gpu_lanes_forsake(&gpu->lanes, forward, &service, status);
+            }
         }
         if (status == MO_OK && served) {
             status = mo_gpu_lanes_reply(&gpu->lanes, forward, &service, err);
@@ -164,6 +167,7 @@ static void give_up(mo_gpu *gpu)
         mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
+    mo_gpu_start_abort(&gpu->start);
     gpu->experts.window_head = gpu->experts.window_tail = 0;
     gpu->lanes.unmeasured = 0;
     mo_gpu_layer_buffer_abort(&gpu->layer_buffer);
@@ -186,6 +190,12 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     mo_pool_expect(forward->engine->pool, small && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
+    if (status == MO_OK) {
+        status = mo_gpu_start_turn(&gpu->start, err);
+    }
+    if (status == MO_OK) { /* what came in since the last small step */
+        status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
+    }
     if (status == MO_OK) {
         status = mo_gpu_session_own(gpu, forward, err);
     }

@@ -103,16 +103,17 @@ static void meet(mo_store *s, mo_need *need)
     mo_store_phase_counters *c = &s->counters.phase[s->phase];
     mo_store_pin(s, need->brick);
     need->state = NEED_BYTES;
-    if (slot->guess == MO_GUESS_UNDER_WAY && !mo_store_slot_ended(slot)) {
+    const bool filling = slot->guess == MO_GUESS_FILLING;
+    if ((slot->guess == MO_GUESS_UNDER_WAY || filling) && !mo_store_slot_ended(slot)) {
         for (int i = 0; i < MO_STORE_MATRICES; i++) {
             mo_disk_hasten(s->disk, &slot->reads[i]);
         }
         need->missing = true;
         c->landing++;
-        s->counters.late++;
+        s->counters.late += !filling;
     } else {
         c->hits++;
-        s->counters.useful += slot->guess != MO_GUESS_NONE;
+        s->counters.useful += slot->guess != MO_GUESS_NONE && !filling;
     }
     slot->guess = MO_GUESS_NONE;
 }

@@ -318,3 +318,13 @@ void mo_slots_drop(mo_slots *s, int32_t brick)
     vacate(s, slot);
     s->vacant[s->vacant_count++] = slot;
 }
+
+void mo_slots_abandon(mo_slots *s, int32_t brick)
+{
+    vacate(s, slot_held(s, brick));
+}
+
+int32_t mo_slots_victim(const mo_slots *s)
+{
+    return next_victim(s);
+}

@@ -49,5 +49,10 @@ void mo_slots_keep(mo_slots *s, int32_t brick, bool keep);
 /* The brick leaves its slot, whatever its pins: a read that failed, a slot that was promised otherwise. Its
  * entry stays, also with a policy that forgets: it was not outlived by others. Needs a resident brick. */
 void mo_slots_drop(mo_slots *s, int32_t brick);
+/* The same, but nobody gets the slot any more. */
+void mo_slots_abandon(mo_slots *s, int32_t brick);
+
+/* Who would be evicted now if no slot were free, or -1. */
+int32_t mo_slots_victim(const mo_slots *s);
 
 #endif

@@ -14,7 +14,12 @@ enum { MO_STORE_GATE, MO_STORE_UP, MO_STORE_DOWN, MO_STORE_MATRICES };
 enum { MO_STORE_AT_ONCE = 64 };
 
 /* How a brick came into its slot, besides what mo_slots knows. */
-enum { MO_GUESS_NONE, MO_GUESS_UNDER_WAY, MO_GUESS_LANDED };
+enum {
+    MO_GUESS_NONE,
+    MO_GUESS_UNDER_WAY,
+    MO_GUESS_LANDED,
+    MO_GUESS_FILLING /* read ahead at the start: under way, but nobody's guess */
+};
 
 typedef struct mo_store_slot_reads {
     mo_read reads[MO_STORE_MATRICES];
@@ -28,6 +33,7 @@ typedef struct mo_store_class {
     uint8_t *memory;
     size_t memory_bytes;
     int64_t slot_bytes;
+    int32_t lent;         /* pinned for a device to copy */
     const int32_t *brick; /* number in the class -> brick */
 } mo_store_class;
 

@@ -91,7 +91,7 @@ mo_status mo_store_exchange(mo_store *store, int layer, int evict, int add, mo_e
  * at once. MO_ENOMEM when every slot is kept. */
 mo_status mo_store_bring(mo_store *store, int layer, int expert, mo_error *err);
 
-/* Waits until nothing that was guessed is under way. */
+/* Waits until nothing that was guessed or is read ahead is under way. */
 void mo_store_settle(mo_store *store);
 
 /* Slots of a size class, and the brick that is whole in one of them with its memory (a slot's bytes); -1: none.
@@ -104,6 +104,43 @@ int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const
 uint8_t *mo_store_claim(mo_store *store, int32_t brick);
 /* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */
 mo_status mo_store_filled(mo_store *store, int32_t brick, bool good, mo_error *err);
+
+/* ---- Beside a device (exclusive.c) ----
+ *
+ * What lies in a device's memory needs no slot here. Called by the thread that has the step, between layers or steps. */
+
+/* Begins to read a brick that will be wanted, behind all that somebody waits for: into a free slot, or with `evict` into
+ * that of another. There: it is here or on its way already; full: no slot is free; busy: enough is on its way. A read that
+ * fails is forgotten: whoever needs the brick reads it again. */
+typedef enum mo_store_begun {
+    MO_STORE_BEGUN,
+    MO_STORE_THERE,
+    MO_STORE_FULL,
+    MO_STORE_BUSY,
+} mo_store_begun;
+mo_store_begun mo_store_ahead(mo_store *store, int layer, int expert, bool evict);
+/* It is here, or on its way. */
+bool mo_store_has(const mo_store *store, int layer, int expert);
+
+/* What the policy is told: a profile knows the brick by so many hits, its favourite by `most`; the device computed it for
+ * so many tokens of the pass. */
+void mo_store_seed(mo_store *store, int layer, int expert, uint64_t hits, uint64_t most);
+void mo_store_touch(mo_store *store, int layer, int expert, uint32_t picks);
+
+/* The brick is pinned, and its views point at it, until it is returned. False: it is not here, or too many
+ * are lent, or its bytes make no sense and it leaves: whoever needs it is told why. */
+bool mo_store_lend(mo_store *store, int layer, int expert);
+void mo_store_return(mo_store *store, int layer, int expert);
+/* The device has it: its slot is free. Without effect where it is not here, or where every brick of its size has a slot;
+ * nobody has it pinned. */
+void mo_store_yield(mo_store *store, int layer, int expert);
+
+/* The device gives a brick back: it gets a slot, and the caller copies its matrices to `parts` (gate, up, down). False: it
+ * has one, or there is none to be had. What came of it: the bytes are there; or not; or nobody knows whether they are still
+ * being written, and then the slot is never used again. */
+typedef enum mo_store_arrival { MO_STORE_ARRIVED, MO_STORE_FAILED, MO_STORE_UNSURE } mo_store_arrival;
+bool mo_store_take(mo_store *store, int layer, int expert, bool evict, uint8_t *parts[3]);
+void mo_store_taken(mo_store *store, int layer, int expert, mo_store_arrival arrival);
 
 /* ---- Instruments ---- */
 
@@ -121,6 +158,8 @@ typedef struct mo_store_counters {
     uint64_t guessed, useful, late,
         wasted; /* bricks: read by guess; needed later; needed too soon; never needed */
     uint64_t guessed_bytes;
+    uint64_t ahead, ahead_bytes; /* bricks read ahead at the start */
+    uint64_t yielded, taken;     /* bricks given to the device, and taken back */
     uint64_t evictions;
     mo_disk_counters disk;
 } mo_store_counters;

@@ -255,7 +255,8 @@ mo_daddr mo_vram_acquire(mo_vram *v, int layer, int expert)
     const layer_map *l = layer_at(v, layer, expert);
     size_class *c = &v->classes[l->of];
     int32_t evicted = -1;
-    const int32_t slot = c->count > 0 ? mo_slots_acquire(c->slots, l->first + expert, &evicted) : -1;
+    const bool fresh = c->count > 0 && mo_slots_find(c->slots, l->first + expert) < 0;
+    const int32_t slot = fresh ? mo_slots_acquire(c->slots, l->first + expert, &evicted) : -1;
     if (slot < 0) {
         return 0;
     }
@@ -324,6 +325,27 @@ mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
     }
     v->changes = 0;
     return MO_OK;
+}
+
+int32_t mo_vram_free(const mo_vram *v, int layer)
+{
+    const layer_map *l = &v->layers[layer];
+    return l->of >= 0 && v->classes[l->of].count > 0 ? mo_slots_free(v->classes[l->of].slots) : 0;
+}
+
+bool mo_vram_victim(const mo_vram *v, int layer, int *victim_layer, int *victim_expert)
+{
+    const int of = v->layers[layer].of;
+    const int32_t brick = of >= 0 && v->classes[of].count > 0 ? mo_slots_victim(v->classes[of].slots) : -1;
+    for (int i = 0; i < v->layer_count && brick >= 0; i++) {
+        const layer_map *l = &v->layers[i];
+        if (l->of == of && brick >= l->first && brick < l->first + l->experts) {
+            *victim_layer = i;
+            *victim_expert = brick - l->first;
+            return true;
+        }
+    }
+    return false;
 }
 
 void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes)

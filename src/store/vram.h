@@ -50,7 +50,7 @@ void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t pic
 void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t most);
 
 /* Gives the brick a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
- * slot is in use. The map on the device loses the evicted one with the next mo_vram_switch(). */
+ * slot is in use, or when it has one already. The map on the device loses the evicted one with the next mo_vram_switch(). */
 mo_daddr mo_vram_acquire(mo_vram *v, int layer, int expert);
 /* The same, but nobody is evicted: 0 when no slot is free. */
 mo_daddr mo_vram_acquire_free(mo_vram *v, int layer, int expert);
@@ -65,6 +65,11 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert);
 /* Brings the device's map up to date, in the order of the stream. After a failure it is not: call again before the map is
  * read. */
 mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err);
+
+/* Free slots for experts of the layer; and who would leave if one of them took a slot while none is: false when nobody
+ * can. */
+int32_t mo_vram_free(const mo_vram *v, int layer);
+bool mo_vram_victim(const mo_vram *v, int layer, int *victim_layer, int *victim_expert);
 
 /* Slots, how many hold a brick, and the bytes of all. */
 void mo_vram_slots(const mo_vram *v, int32_t *slots, int32_t *filled, int64_t *bytes);

@@ -1,0 +1,239 @@
+#include "gpu/start.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+
+/* Experts in the order that are looked at together. */
+enum { LOOK_AHEAD = 64 };
+
+/* ---- The order --------------------------------------------------------------------------------- */
+
+static void add(mo_gpu_start *s, bool *listed, int64_t most, int layer, int expert)
+{
+    bool *seen = &listed[layer * most + expert];
+    if (!*seen) {
+        *seen = true;
+        s->order[s->count++] = (mo_gpu_start_brick){.layer = layer, .expert = expert};
+    }
+}
+
+static void list(mo_gpu_start *s, const mo_store_request *requests, int32_t count, bool *listed)
+{
+    const mo_model_spec *spec = s->experts->core->spec;
+    const int64_t most = s->experts->core->extent.experts;
+    for (int32_t i = 0; i < count; i++) {
+        const mo_store_request *r = &requests[i];
+        if (r->layer < 0 || r->layer >= spec->layer_count || !spec->layers[r->layer].routed ||
+            r->expert < 0 || r->expert >= spec->layers[r->layer].moe.experts) {
+            continue;
+        }
+        add(s, listed, most, r->layer, r->expert);
+        mo_store_seed(s->experts->store, r->layer, r->expert, r->hits, requests[0].hits);
+        mo_vram_seed(s->experts->vram, r->layer, r->expert, r->hits, requests[0].hits);
+    }
+    s->known = s->count > 0;
+    for (int64_t e = 0; e < most; e++) {
+        for (int i = 0; i < spec->layer_count; i++) {
+            if (spec->layers[i].routed && e < spec->layers[i].moe.experts) {
+                add(s, listed, most, i, (int)e);
+            }
+        }
+    }
+}
+
+mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, int32_t count, mo_error *err)
+{
+    const mo_gpu_core *core = s->experts->core;
+    const size_t cells = (size_t)core->spec->layer_count * (size_t)core->extent.experts;
+    if (!s->experts->store) {
+        return MO_OK;
+    }
+    bool *listed = calloc(cells + 1, sizeof *listed);
+    s->order = calloc(cells + 1, sizeof *s->order);
+    if (!listed || !s->order) {
+        free(listed);
+        return mo_fail(err, MO_ENOMEM,
+                       "no memory for the order in which experts are read; free some and try again");
+    }
+    list(s, requests, count, listed);
+    free(listed);
+    mo_status status = mo_dstream_create(s->experts->link->device, &s->stream, err);
+    for (int i = 0; i < GPU_START_MOVES && status == MO_OK; i++) {
+        status = mo_event_create(s->experts->link->device, &s->moves[i].arrived, err);
+    }
+    return status == MO_OK ? mo_gpu_start_turn(s, err) : status;
+}
+
+void mo_gpu_start_close(mo_gpu_start *s)
+{
+    mo_dstream_destroy(s->stream);
+    for (int i = 0; i < GPU_START_MOVES; i++) {
+        mo_event_destroy(s->moves[i].arrived);
+    }
+    free(s->order);
+}
+
+bool mo_gpu_start_leaves(const mo_gpu_start *s)
+{
+    return s->order && s->experts->admits && (!s->known || s->to_device == s->count);
+}
+
+/* ---- To the device ----------------------------------------------------------------------------- */
+
+static mo_status look(mo_gpu_start *s, mo_error *err)
+{
+    mo_gpu_experts *x = s->experts;
+    mo_status status = MO_OK;
+    for (int i = 0; i < GPU_START_MOVES && status == MO_OK; i++) {
+        mo_gpu_start_move *m = &s->moves[i];
+        bool arrived = false;
+        if (m->busy) {
+            status = mo_event_query(m->arrived, &arrived, err);
+        }
+        if (arrived) {
+            mo_vram_landed(x->vram, m->brick.layer, m->brick.expert);
+            mo_store_return(x->store, m->brick.layer, m->brick.expert);
+            mo_store_yield(x->store, m->brick.layer, m->brick.expert);
+            m->busy = false;
+            s->under_way--;
+        }
+    }
+    return status;
+}
+
+static bool moves(const mo_gpu_start *s, const mo_gpu_start_brick *b)
+{
+    for (int i = 0; s->under_way > 0 && i < GPU_START_MOVES; i++) {
+        const mo_gpu_start_move *m = &s->moves[i];
+        if (m->busy && m->brick.layer == b->layer && m->brick.expert == b->expert) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It is lent. A copy that fails otherwise than with the device may have sent a part: nobody gets the slot before that
+ * has ended. */
+static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_brick *b, mo_error *err)
+{
+    mo_gpu_experts *x = s->experts;
+    const mo_daddr to = mo_vram_acquire_free(x->vram, b->layer, b->expert);
+    int64_t bytes = 0;
+    mo_status status =
+        mo_gpu_core_copy_brick(x->core, x->link, s->stream, b->layer, b->expert, to, &bytes, err);
+    if (status == MO_OK) {
+        status = mo_event_record(m->arrived, s->stream, err);
+    }
+    if (status == MO_OK) {
+        *m = (mo_gpu_start_move){.brick = *b, .arrived = m->arrived, .busy = true};
+        s->under_way++;
+        x->fetched_bytes += (uint64_t)bytes;
+        return MO_OK;
+    }
+    mo_error ignored = {0};
+    if (status != MO_EDEVICE) {
+        mo_dstream_wait(s->stream, &ignored);
+    }
+    mo_vram_drop(x->vram, b->layer, b->expert);
+    mo_store_return(x->store, b->layer, b->expert);
+    x->link->failed++;
+    return status == MO_EDEVICE ? status : MO_OK;
+}
+
+static mo_gpu_start_move *idle_move(mo_gpu_start *s)
+{
+    for (int i = 0; i < GPU_START_MOVES; i++) {
+        if (!s->moves[i].busy) {
+            return &s->moves[i];
+        }
+    }
+    return NULL;
+}
+
+/* Does the device want it, and has not got it? */
+static bool wanted(const mo_gpu_start *s, const mo_gpu_start_brick *b)
+{
+    const mo_gpu_experts *x = s->experts;
+    return x->admits && mo_vram_free(x->vram, b->layer) > 0 && !mo_vram_find(x->vram, b->layer, b->expert) &&
+           !moves(s, b);
+}
+
+/* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order. One whose read was begun and
+ * that is gone again (it failed, or a layer needed its place) is left to whoever needs it. */
+static mo_status fill_device(mo_gpu_start *s, mo_error *err)
+{
+    mo_gpu_experts *x = s->experts;
+    mo_status status = MO_OK;
+    bool settled = true; /* all up to here have their place, or never will */
+    for (int32_t i = s->to_device; i < s->count && i < s->to_device + LOOK_AHEAD && status == MO_OK; i++) {
+        mo_gpu_start_brick *b = &s->order[i];
+        mo_gpu_start_move *m = wanted(s, b) ? idle_move(s) : NULL;
+        if (m && mo_store_lend(x->store, b->layer, b->expert)) {
+            status = send(s, m, b, err);
+        } else if (wanted(s, b)) {
+            const bool there = mo_store_has(x->store, b->layer, b->expert);
+            if (!there && !b->read) {
+                b->read = mo_store_ahead(x->store, b->layer, b->expert, true) == MO_STORE_BEGUN;
+                settled = false;
+            }
+            settled = settled && !there;
+        }
+        s->to_device = settled ? i + 1 : s->to_device;
+    }
+    return status;
+}
+
+/* ---- Into RAM ---------------------------------------------------------------------------------- */
+
+/* What RAM has no free slot for is left out when the device needs none of its slots any more. */
+static void fill_ram(mo_gpu_start *s)
+{
+    mo_gpu_experts *x = s->experts;
+    while (s->to_ram < s->count) {
+        const mo_gpu_start_brick *b = &s->order[s->to_ram];
+        if (!mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b)) {
+            const mo_store_begun begun = mo_store_ahead(x->store, b->layer, b->expert, false);
+            const bool more = s->to_device < s->count || s->under_way > 0;
+            if (begun == MO_STORE_BUSY || (begun == MO_STORE_FULL && more)) {
+                return;
+            }
+        }
+        s->to_ram++;
+    }
+}
+
+mo_status mo_gpu_start_turn(mo_gpu_start *s, mo_error *err)
+{
+    if (!s->order || (s->to_device == s->count && s->to_ram == s->count && s->under_way == 0)) {
+        return MO_OK;
+    }
+    mo_status status = look(s, err);
+    if (status == MO_OK) {
+        status = fill_device(s, err);
+    }
+    if (status == MO_OK) {
+        fill_ram(s);
+    }
+    return status;
+}
+
+void mo_gpu_start_abort(mo_gpu_start *s)
+{
+    mo_gpu_experts *x = s->experts;
+    mo_error ignored = {0};
+    if (s->under_way == 0) {
+        return;
+    }
+    mo_dstream_wait(s->stream, &ignored);
+    for (int i = 0; i < GPU_START_MOVES; i++) {
+        mo_gpu_start_move *m = &s->moves[i];
+        if (m->busy) {
+            mo_vram_drop(x->vram, m->brick.layer, m->brick.expert);
+            mo_store_return(x->store, m->brick.layer, m->brick.expert);
+            m->busy = false;
+        }
+    }
+    s->under_way = 0;
+    s->to_device = s->to_ram = 0;
+}

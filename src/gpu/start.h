@@ -1,0 +1,48 @@
+/* Start: where experts are on disk, slots in VRAM and RAM are filled beside the first steps: hottest first by what a
+ * profile knows, then those of one number in every layer, so that all layers get alike. Reads wait behind those that a step
+ * needs; what has arrived in RAM crosses on a stream of its own, and its place in RAM is free for the next. Used by the
+ * thread that has the turn. Private to the gpu's files. */
+#ifndef MO_GPU_START_H
+#define MO_GPU_START_H
+
+#include "gpu/experts.h"
+
+enum { GPU_START_MOVES = 16 }; /* experts on their way to VRAM at once */
+
+typedef struct mo_gpu_start_brick {
+    int32_t layer, expert;
+    bool read; /* a read was begun for the device's sake */
+} mo_gpu_start_brick;
+
+typedef struct mo_gpu_start_move {
+    mo_gpu_start_brick brick;
+    mo_event *arrived;
+    bool busy;
+} mo_gpu_start_move;
+
+typedef struct mo_gpu_start {
+    mo_gpu_experts *experts;
+    mo_dstream *stream;
+    mo_gpu_start_brick *order; /* all experts; NULL: there is nothing to fill */
+    int32_t count;
+    int32_t to_device, to_ram; /* how far each tier has come in the order */
+    bool known;                /* a profile said what comes first */
+    mo_gpu_start_move moves[GPU_START_MOVES];
+    int under_way; /* of them */
+} mo_gpu_start;
+
+/* What the profile knows, hottest first, comes first. Nothing is opened where all experts are in RAM. */
+mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, int32_t count, mo_error *err);
+void mo_gpu_start_close(mo_gpu_start *s);
+
+/* Looks what has arrived, and goes on. Between steps, or between layers of a batch: the device's map is to be told
+ * before a small step reads it. A copy that fails leaves its expert in RAM. */
+mo_status mo_gpu_start_turn(mo_gpu_start *s, mo_error *err);
+
+/* May whoever computes an expert leave it in a free slot? Not while those are meant for others. */
+bool mo_gpu_start_leaves(const mo_gpu_start *s);
+
+/* A step was given up: what was on its way begins anew, and nothing of it is pinned. */
+void mo_gpu_start_abort(mo_gpu_start *s);
+
+#endif

@@ -1,0 +1,86 @@
+/* Swap: where experts are on disk too, one that crosses to the device and stays leaves its place in RAM, and the one
+ * whose slot it takes goes back to RAM instead of being lost: what one tier gains the other does not lose. At most one a
+ * layer, so that the way back costs the fetches of a layer at most one expert's time. */
+#include "gpu/lanes.h"
+
+/* Is an expert of the layer's size neither in RAM nor in VRAM? Then RAM may evict one for what comes back; otherwise that
+ * would bring the disk into play again. Slots in VRAM are full here. */
+static bool any_absent(const mo_gpu_experts *x)
+{
+    int32_t slots, filled, device_slots, device_filled;
+    int64_t bytes;
+    mo_store_slots(x->store, &slots, &filled, &bytes);
+    mo_vram_slots(x->vram, &device_slots, &device_filled, &bytes);
+    return filled + device_filled < mo_store_bricks(x->store)->expert_count;
+}
+
+/* RAM gets the bytes of an expert that will leave its slot; false when it cannot. */
+static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int expert)
+{
+    mo_gpu_experts *x = lanes->experts;
+    const mo_gpu_layer *l = &lanes->core->layers[layer];
+    const mo_brick *b = &lanes->core->spec->layers[layer].moe.bricks[expert];
+    const mo_weights *matrix[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, l->up_at, l->down_at};
+    const mo_daddr from = mo_vram_find(x->vram, layer, expert);
+    uint8_t *parts[3];
+    mo_error ignored = {0};
+    mo_status status = MO_OK;
+    if (s->back.busy || !mo_store_take(x->store, layer, expert, any_absent(x), parts)) {
+        return false;
+    }
+    for (int i = 0; i < 3 && status == MO_OK; i++) {
+        const int64_t bytes =
+            matrix[i]->rows * mo_format_row_bytes(mo_format_of(matrix[i]->type), matrix[i]->cols);
+        status = mo_copy_out(lanes->link->fetch, parts[i], from + (mo_daddr)at[i], (size_t)bytes, &ignored);
+    }
+    if (status == MO_OK) {
+        s->back.busy = true;
+        s->back.layer = layer;
+        s->back.expert = expert;
+        return true;
+    }
+    lanes->link->failed++;
+    status = status == MO_EDEVICE ? status : mo_dstream_wait(lanes->link->fetch, &ignored);
+    mo_store_taken(x->store, layer, expert, status == MO_OK ? MO_STORE_FAILED : MO_STORE_UNSURE);
+    return false;
+}
+
+mo_daddr mo_gpu_swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *s, int expert)
+{
+    mo_gpu_experts *x = lanes->experts;
+    int layer, victim;
+    if (mo_vram_free(x->vram, s->layer) == 0) {
+        if (!mo_vram_victim(x->vram, s->layer, &layer, &victim) ||
+            (!mo_store_resident(x->store, layer, victim) && !take_back(lanes, s, layer, victim))) {
+            return 0;
+        }
+    }
+    return mo_vram_acquire(x->vram, s->layer, expert);
+}
+
+void mo_gpu_swap_settle(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_status status)
+{
+    mo_error ignored = {0};
+    if (!s->back.busy) {
+        return;
+    }
+    s->back.busy = false;
+    mo_store_arrival arrival = MO_STORE_ARRIVED;
+    if (status != MO_OK) { /* the step ends: nobody knows how far it came */
+        arrival = status != MO_EDEVICE && mo_dstream_wait(lanes->link->fetch, &ignored) == MO_OK
+                      ? MO_STORE_FAILED
+                      : MO_STORE_UNSURE;
+    }
+    mo_store_taken(lanes->experts->store, s->back.layer, s->back.expert, arrival);
+}
+
+void mo_gpu_swap_yield(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+{
+    for (int i = 0; i < s->fetched; i++) {
+        const int expert = forward->w->needs[s->need[i]].expert;
+        if (mo_vram_find(lanes->experts->vram, s->layer, expert)) {
+            mo_store_yield(lanes->experts->store, s->layer, expert);
+        }
+    }
+}

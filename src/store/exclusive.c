@@ -1,0 +1,140 @@
+/* Beside a device: what lies in its memory needs no slot here, so that both together are the capacity. Bricks are read
+ * ahead for it, lent while they cross, yielded when they have arrived, and taken back when they leave it. */
+#include "base/status.h"
+#include "store/state.h"
+
+/* -1: it has no slot, or its reads have not all landed. */
+static int32_t landed(mo_store *s, int layer, int expert)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    if (brick < 0 || mo_store_slot_number(s, brick) < 0) {
+        return -1;
+    }
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    if (!mo_store_slot_ended(slot)) {
+        return -1;
+    }
+    mo_store_settle_guesses(s); /* one that has failed leaves here */
+    return mo_store_slot_number(s, brick) >= 0 && mo_store_slot_landed(slot) ? brick : -1;
+}
+
+/* Slots that reading ahead leaves free: a layer's misses find them without waiting for it. */
+static int32_t spare_slots(const mo_store *s, int size_class)
+{
+    const mo_brick_class *c = &s->bricks->classes[size_class];
+    return s->classes[size_class].slot_count < c->count ? c->used : 0;
+}
+
+bool mo_store_has(const mo_store *s, int layer, int expert)
+{
+    return mo_store_slot_number(s, mo_bricks_of(s->bricks, layer, expert)) >= 0;
+}
+
+mo_store_begun mo_store_ahead(mo_store *s, int layer, int expert, bool evict)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    if (mo_store_slot_number(s, brick) >= 0) {
+        return MO_STORE_THERE;
+    }
+    const int size_class = s->bricks->home[brick].size_class;
+    const mo_store_class *c = &s->classes[size_class];
+    mo_store_settle_guesses(s);
+    if (s->guess_count >= s->guess_limit) {
+        return MO_STORE_BUSY;
+    }
+    if (!evict && mo_slots_free(c->slots) <= spare_slots(s, size_class)) {
+        return MO_STORE_FULL;
+    }
+    if (!mo_store_acquire(s, brick, MO_READ_GUESS)) {
+        return MO_STORE_BUSY;
+    }
+    mo_store_slot_of(s, brick)->guess = MO_GUESS_FILLING;
+    s->guesses[s->guess_count++] = brick;
+    s->counters.ahead++;
+    s->counters.ahead_bytes += (uint64_t)s->bricks->home[brick].bytes;
+    mo_store_submit(s, &brick, 1);
+    return MO_STORE_BEGUN;
+}
+
+void mo_store_seed(mo_store *s, int layer, int expert, uint64_t hits, uint64_t most)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_slots_seed(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, hits, most);
+}
+
+void mo_store_touch(mo_store *s, int layer, int expert, uint32_t picks)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_slots_touch(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, s->now, picks);
+}
+
+/* What a layer needs must find slots whatever is lent: half of those that one token leaves. */
+static bool may_lend(const mo_store *s, int size_class)
+{
+    const mo_store_class *c = &s->classes[size_class];
+    return 2 * c->lent + 1 < c->slot_count - s->bricks->classes[size_class].used;
+}
+
+bool mo_store_lend(mo_store *s, int layer, int expert)
+{
+    const int32_t brick = landed(s, layer, expert);
+    mo_error ignored = {0};
+    if (brick < 0 || !may_lend(s, s->bricks->home[brick].size_class)) {
+        return false;
+    }
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    for (int m = 0; m < MO_STORE_MATRICES; m++) {
+        mo_store_show(s, brick, m, &slot->reads[m]);
+    }
+    if (mo_store_check(s, brick, &ignored) != MO_OK) {
+        mo_store_drop(s, brick);
+        return false;
+    }
+    mo_store_pin(s, brick);
+    mo_store_class_of(s, brick)->lent++;
+    return true;
+}
+
+void mo_store_return(mo_store *s, int layer, int expert)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_store_class_of(s, brick)->lent--;
+    mo_store_unpin(s, brick);
+}
+
+void mo_store_yield(mo_store *s, int layer, int expert)
+{
+    const int32_t brick = landed(s, layer, expert);
+    const int size_class = brick >= 0 ? s->bricks->home[brick].size_class : 0;
+    if (brick >= 0 && s->classes[size_class].slot_count < s->bricks->classes[size_class].count) {
+        s->counters.yielded++;
+        mo_store_drop(s, brick);
+    }
+}
+
+bool mo_store_take(mo_store *s, int layer, int expert, bool evict, uint8_t *parts[3])
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    const mo_store_class *c = mo_store_class_of(s, brick);
+    if (mo_store_slot_number(s, brick) >= 0 || (!evict && mo_slots_free(c->slots) == 0) ||
+        !mo_store_acquire(s, brick, MO_READ_AHEAD)) {
+        return false;
+    }
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    for (int m = 0; m < MO_STORE_MATRICES; m++) {
+        parts[m] = mo_disk_data(&slot->reads[m]);
+    }
+    return true;
+}
+
+void mo_store_taken(mo_store *s, int layer, int expert, mo_store_arrival arrival)
+{
+    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    mo_error ignored = {0};
+    if (arrival == MO_STORE_UNSURE) {
+        mo_slots_abandon(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+        return;
+    }
+    s->counters.taken += arrival == MO_STORE_ARRIVED;
+    mo_store_filled(s, brick, arrival == MO_STORE_ARRIVED, &ignored);
+}
