@@ -201,6 +201,7 @@ typedef struct mo_synth_options {
     int threads;     /* 0: one per usable core; the file does not depend on it */
     bool overwrite;  /* an existing file */
     bool vocabulary; /* a made one: bytes, pairs of letters, words of four; without it the file has none */
+    const char *experts; /* format of the matrices of routed experts; NULL: as `type` says */
 } mo_synth_options;
 
 MO_API void mo_synth_options_init(mo_synth_options *options, size_t size);

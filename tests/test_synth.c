@@ -554,6 +554,31 @@ static void nvfp4_has_scale_tensors(void **state)
     free(made.data);
 }
 
+static void experts_have_a_format_of_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *tensor, *format;
+    } cases[] = {
+        {NULL, "blk.0.ffn_up_exps.weight", "IQ2_XXS"},     {NULL, "blk.0.attn_q.weight", "Q4_K"},
+        {NULL, "blk.0.ffn_down_exps.weight", "IQ4_NL"}, /* rows of 96 */
+        {"q8_0", "blk.0.ffn_gate_exps.weight", "IQ2_XXS"}, {"q8_0", "blk.0.attn_q.weight", "Q8_0"},
+        {"q8_0", "blk.0.ffn_gate_inp.weight", "F32"},
+    };
+    const mo_shape tiny = tiny_shape(mo_shape_named("qwen3-30b-a3b"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_synth_options options = mo_synth_options_default();
+        options.type = cases[i].type;
+        options.experts = "iq2_xxs";
+        const bytes made = make(&tiny, options);
+        mo_gguf *g = NULL;
+        assert_int_equal(mo_gguf_open_memory(made.data, made.size, "mixed", &g, NULL), MO_OK);
+        assert_string_equal(mo_gguf_tensor_find(g, cases[i].tensor)->format->name, cases[i].format);
+        mo_gguf_close(g);
+        free(made.data);
+    }
+}
+
 static void *drain(void *fd)
 {
     bytes *b = malloc(sizeof *b);
@@ -676,6 +701,12 @@ static void wrong_options_are_explained(void **state)
     options.type = "i32";
     assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     options.type = NULL;
+    options.experts = "q4_2";
+    assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
+    options.experts = "q4_k";
+    assert_int_equal(mo_synth_measure("llama-3-8b", &options, &info, sizeof info, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "no experts"));
+    options.experts = NULL;
     options.skew = NAN;
     assert_int_equal(mo_synth_measure("gpt-oss-20b", &options, &info, sizeof info, &err), MO_EINVAL);
     options.skew = -1.0f;
@@ -702,6 +733,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_vocabulary_of_too_few_tokens_is_refused),
         cmocka_unit_test(fewer_layers_are_the_first_layers),
         cmocka_unit_test(nvfp4_has_scale_tensors),
+        cmocka_unit_test(experts_have_a_format_of_their_own),
         cmocka_unit_test(pipe_gets_the_same_bytes),
         cmocka_unit_test(full_disk_is_said_and_nothing_left),
         cmocka_unit_test(cancelling_leaves_nothing),

@@ -69,7 +69,7 @@ int cli_synth(int argc, char **argv)
     bool force = false;
     bool vocabulary = false;
     const char *path = NULL;
-    const char *type = NULL;
+    const char *type = NULL, *experts = NULL;
     int64_t layers = 0, threads = 0, seed = 1;
     double skew = 0.0;
     const cli_option options[] = {
@@ -82,6 +82,8 @@ int cli_synth(int argc, char **argv)
          "the mix the model is published in; small tensors stay F32, and rows that do not fit the format's "
          "block get what quantizers take instead",
          &type, 0, 0},
+        {"experts", 0, CLI_TEXT, "FORMAT", "the same for the matrices of routed experts alone", &experts, 0,
+         0},
         {"seed", 0, CLI_INTEGER, "N", "of the random numbers (1)", &seed, 0, INT64_MAX},
         {"skew", 0, CLI_REAL, "X",
          "of the routers: experts' rows are scaled by exp(X z), z from -1 to 1 in random order. Of random "
@@ -107,6 +109,7 @@ int cli_synth(int argc, char **argv)
             "on every machine. The file has no vocabulary unless one is asked for.",
         .examples = "  moraine synth --list\n"
                     "  moraine synth gpt-oss-20b\n"
+                    "  moraine synth glm-4.5-air --experts iq2_xxs\n"
                     "  moraine synth qwen3-30b-a3b --layers 4 --skew 0.5 -o small.gguf\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -121,6 +124,7 @@ int cli_synth(int argc, char **argv)
     mo_synth_options chosen = mo_synth_options_default();
     chosen.layers = (int)layers;
     chosen.type = type;
+    chosen.experts = experts;
     chosen.seed = (uint64_t)seed;
     chosen.skew = (float)skew;
     chosen.threads = (int)threads;

@@ -33,7 +33,7 @@ typedef struct tensor {
 typedef struct synth {
     const mo_shape *shape;
     mo_synth_options options;
-    mo_type type; /* of all matrices; MO_TYPE_LIMIT: as published */
+    mo_type type, experts; /* of all matrices, of routed experts; MO_TYPE_LIMIT: as published */
     int layers;
     mo_arena *arena;
     mo_gguf_writer *writer;
@@ -52,6 +52,20 @@ typedef struct synth {
 
 /* ---- Options ------------------------------------------------------------------------------------ */
 
+/* MO_TYPE_LIMIT where none is named. */
+static mo_status find_format(const char *name, mo_type *out, mo_error *err)
+{
+    const mo_format *f = name ? mo_format_named(name) : NULL;
+    *out = f ? f->type : MO_TYPE_LIMIT;
+    if (name && (!f || f->kind == MO_KIND_INTEGER)) {
+        return mo_fail(err, MO_EINVAL,
+                       "\"%s\" is no format for weights; choose one of " MO_WEIGHT_TYPE_NAMES
+                       "in upper or lower case",
+                       name);
+    }
+    return MO_OK;
+}
+
 static mo_status check_options(synth *s, mo_error *err)
 {
     const mo_synth_options *o = &s->options;
@@ -67,18 +81,11 @@ static mo_status check_options(synth *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "%d threads make no sense; choose 0 for one per core", o->threads);
     }
     s->layers = o->layers ? o->layers : s->shape->layers;
-    s->type = MO_TYPE_LIMIT;
-    if (o->type) {
-        const mo_format *f = mo_format_named(o->type);
-        if (!f || f->kind == MO_KIND_INTEGER) {
-            return mo_fail(err, MO_EINVAL,
-                           "\"%s\" is no format for weights; choose one of " MO_WEIGHT_TYPE_NAMES
-                           "in upper or lower case",
-                           o->type);
-        }
-        s->type = f->type;
+    if (o->experts && s->shape->experts == 0) {
+        return mo_fail(err, MO_EINVAL, "%s has no experts whose format could be chosen", s->shape->name);
     }
-    return MO_OK;
+    const mo_status status = find_format(o->type, &s->type, err);
+    return status == MO_OK ? find_format(o->experts, &s->experts, err) : status;
 }
 
 /* ---- What the values are ------------------------------------------------------------------------ */
@@ -220,6 +227,16 @@ static void add_scale(synth *s, const tensor *of)
     mo_noise_values(&t->noise, s->options.seed, t->shape.name, scale, 0.0f);
 }
 
+/* MO_TYPE_LIMIT: as published. */
+static mo_type chosen_format(const synth *s, mo_shape_role role)
+{
+    const bool expert = role == MO_SHAPE_EXPERT || role == MO_SHAPE_EXPERT_DOWN;
+    if (expert && s->experts != MO_TYPE_LIMIT) {
+        return s->experts;
+    }
+    return mo_shape_mixed(role) ? s->type : MO_TYPE_LIMIT;
+}
+
 static mo_status list_tensors(synth *s, mo_error *err)
 {
     const int64_t count = mo_shape_tensors(s->shape, s->layers, NULL, 0);
@@ -231,10 +248,10 @@ static mo_status list_tensors(synth *s, mo_error *err)
     mo_shape_tensors(s->shape, s->layers, shapes, count);
     for (int64_t i = 0; i < count; i++) {
         tensor *t = &s->tensors[s->count++];
-        const bool chosen = s->type != MO_TYPE_LIMIT && mo_shape_mixed(shapes[i].role);
+        const mo_type chosen = chosen_format(s, shapes[i].role);
         t->shape = shapes[i];
-        t->type =
-            chosen ? mo_shape_fallback(s->type, shapes[i].size[0]) : mo_shape_format(s->shape, &shapes[i]);
+        t->type = chosen != MO_TYPE_LIMIT ? mo_shape_fallback(chosen, shapes[i].size[0])
+                                          : mo_shape_format(s->shape, &shapes[i]);
         const mo_status status = set_values(s, t, err);
         if (status != MO_OK) {
             return status;
@@ -260,7 +277,8 @@ static mo_status lay_out(synth *s, mo_error *err)
              (unsigned long long)s->options.seed, (double)s->options.skew);
     mo_gguf_put_string(s->writer, "general.description", text);
     mo_gguf_put_u32(s->writer, "general.quantization_version", 2);
-    if (s->type == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
+    if (s->type == MO_TYPE_LIMIT &&
+        s->experts == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
         mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
     }
     if (s->options.vocabulary) {

@@ -2,6 +2,7 @@
  * function with MO_NEON_PRODUCT; everything else is static. */
 #include "numeric/arm/neon_float.h"
 #include "numeric/arm/neon_matrix.h"
+#include "numeric/arm/neon_spans.h"
 #include "numeric/products.h"
 #include "numeric/reference/reference.h"
 
@@ -30,7 +31,9 @@ MO_RUNNER(TWO_STEPS)
 #define MO_FOR_LAYOUT(TYPE, LAYOUT)                                                                          \
     static void vector_##TYPE##_##LAYOUT(const mo_neon_job *job, int64_t begin, int64_t end)                 \
     {                                                                                                        \
-        if (MO_##LAYOUT == MO_FILED || mo_format_has_units(MO_##TYPE)) {                                     \
+        if (mo_span_serves(MO_##TYPE)) {                                                                     \
+            mo_span_rows(MO_##TYPE, job, begin, end);                                                        \
+        } else if (MO_##LAYOUT == MO_FILED || mo_format_has_units(MO_##TYPE)) {                              \
             mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                         \
         }                                                                                                    \
     }                                                                                                        \

@@ -204,7 +204,7 @@ MO_INLINE int8x16_t mo_small_iq2_xs(const uint8_t *bytes, int h)
 }
 
 /* The codes of half h of block b of the span that was opened. Those of IQ1_S are without the eighth that is the same for all
- * of a block: see mo_small_eighths(). */
+ * of a block: see mo_small_eighth(). */
 MO_INLINE int8x16_t mo_small_half(mo_type type, const uint8_t *block, const mo_small_row *row, int n, int b,
                                   int h)
 {
@@ -294,16 +294,6 @@ MO_INLINE int8x16_t mo_small_eighth(const uint8_t *block, int j)
 {
     static const int8_t eighth[2] = {1, -1};
     return vld1q_dup_s8(eighth + (block[35 + 2 * j] >> 7));
-}
-
-/* The same for four rows. */
-MO_INLINE int32x4_t mo_small_eighths(const mo_four *f, int j)
-{
-    uint32x4_t four[4];
-    mo_four_words(MO_FILED, f, 34, four);
-    const int32x4_t words = vreinterpretq_s32_u32(four[j / 2]);
-    const int32x4_t minus = vshrq_n_s32(j % 2 ? words : vshlq_n_s32(words, 16), 31);
-    return vorrq_s32(minus, vdupq_n_s32(1));
 }
 
 /* --- scales ------------------------------------------------------------------------------------------ */

@@ -105,13 +105,6 @@ MO_INLINE void mo_sums_filed(mo_type type, const mo_four *f, int n, const mo_tok
 {
     const mo_shape shape = mo_shape_of(type);
     const bool apart = mo_fold_halves(shape.fold);
-    mo_small_row rows[4];
-    if (mo_small_has_grid(type)) {
-        MO_UNROLL
-        for (int i = 0; i < 4; i++) {
-            mo_small_open(type, f->row[i], n, &rows[i]);
-        }
-    }
     MO_UNROLL
     for (int b = 0; b < shape.span; b++) {
         MO_UNROLL
@@ -120,12 +113,7 @@ MO_INLINE void mo_sums_filed(mo_type type, const mo_four *f, int n, const mo_tok
             for (int i = 0; i < 4; i++) {
                 int8x16_t code[4];
                 const int at = shape.steps == 1 ? h : b;
-                if (mo_small_has_grid(
-                        type)) { /* no more than this half: all of a span would not fit the registers */
-                    code[at] = mo_small_half(type, f->row[i], &rows[i], n, b, h);
-                } else {
-                    mo_codes_of(type, MO_FILED, f, n, shape.steps == 1 ? 0 : h, i, code);
-                }
+                mo_codes_of(type, MO_FILED, f, n, shape.steps == 1 ? 0 : h, i, code);
                 run->part[i] = vdotq_s32(run->part[i], code[at], mo_token_codes(x, shape.span * n + b, h));
             }
             if (apart || h == 1) {
@@ -192,9 +180,6 @@ MO_INLINE float32x4_t mo_fold_block(mo_type type, mo_layout layout, const mo_hea
     if (shape.fold == MO_FOLD_TWO_STEPS) {
         acc = vfmaq_n_f32(acc, vmulq_f32(s.dw[0], mo_sum_float(type, sum[0])), x->d[b]);
         return vfmaq_n_f32(acc, vmulq_f32(s.dw[1], mo_sum_float(type, sum[1])), x->d[b]);
-    }
-    if (type == MO_IQ1_S) { /* its codes lack one that is the same for all of the block */
-        sum[0] = vmlaq_n_s32(sum[0], mo_small_eighths(head->rows, b), x->sum[b]);
     }
     int32x4_t whole = vmulq_s32(s.scale[0], sum[0]);
     if (shape.fold != MO_FOLD_SCALED) {
