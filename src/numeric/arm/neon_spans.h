@@ -155,9 +155,12 @@ MO_INLINE int8x16_t mo_span_signed(uint64x2_t entries, uint64_t first, uint64_t 
 MO_INLINE int8x16_t mo_span_codes(mo_type type, const uint8_t *block, const mo_span_row *row, int n, int k)
 {
     const int h = k % 2;
-    const uint64_t at = mo_small_load(block + 2 + 32 * n + 8 * (k / 2)); /* where indices are whole */
-    uint64_t w;
-    memcpy(&w, row->index + (type == MO_IQ3_S ? 4 * k : 4 * (k / 2)), 8); /* where they were not */
+    const bool whole = type == MO_IQ2_XXS || type == MO_IQ2_XS || type == MO_IQ3_XXS;
+    const uint64_t at = whole ? mo_small_load(block + 2 + 32 * n + 8 * (k / 2)) : 0;
+    uint64_t w = 0;
+    if (!whole) { /* indices that were in pieces */
+        memcpy(&w, row->index + (type == MO_IQ3_S ? 4 * k : 4 * (k / 2)), 8);
+    }
     const uint64_t two = w >> 32 * h;
     switch (type) {
     case MO_IQ1_S:
