@@ -168,6 +168,7 @@ all)
     launch native test_server_faults.py tests/test_server_faults.py build
     launch native test_clients.py tests/test_clients.py build
     launch native test_page.py tests/test_page.py build
+    launch native test_without_page.sh tests/test_without_page.sh build
     launch native test_pull.py tests/test_pull.py build
     launch native test_packages.sh tests/test_packages.sh build
     prepare "$portable" "${cross[@]}"
