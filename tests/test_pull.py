@@ -349,6 +349,27 @@ def test_wrong_bytes_never_get_a_name():
         good(pull(hub))
 
 
+def test_repositories_that_were_renamed_are_followed():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.moved, hub.page = "owner/older", 1
+        path = good(pull(hub, "owner/older"))
+        assert path == os.path.join(STORE, "owner/older", FILE), path
+
+
+def test_only_the_redirects_word_counts_as_a_checksum():
+    fresh()
+    with Hub({FILE: MODEL}) as hub:
+        hub.lfs = False  # the list has none
+        good(pull(hub))  # and the tag of what comes, which looks like one, is another
+        fresh()
+        hub.flip = 700000
+        bad(pull(hub), "SHA-256")
+        hub.flip, hub.linked_sizes[FILE] = None, len(MODEL) + 1
+        bad(pull(hub), "another size")
+        assert not [name for name in kept() if name.endswith(".gguf")], kept()
+
+
 def test_wrong_sizes_and_pages_are_refused():
     fresh()
     with Hub({FILE: MODEL}) as hub:
@@ -446,6 +467,7 @@ def test_gated_repositories_want_a_token_and_nobody_else_gets_it():
         good(pull(hub))
         hub.forget()
         fresh()
+        hub.signs = False
         good(moraine("pull", "http://localhost:%d/cdn/%s" % (hub.cdn.server_port, FILE)))  # not of the hub
         assert not [token for *_, token in hub.requests if token], hub.requests
         os.remove(os.path.join(FOLDER, ".cache/huggingface/token"))

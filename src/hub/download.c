@@ -72,6 +72,9 @@ static bool check_headers(lane *l)
         (d->o->linked[0] && a->linked_etag[0] && strcmp(a->linked_etag, d->o->linked) != 0)) {
         return refuse(l, HUB_NEVER, MO_EFORMAT, "has changed meanwhile; pull again");
     }
+    if (a->linked_size >= 0 && a->linked_size != d->o->bytes) {
+        return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");
+    }
     if (a->code == 206) {
         if (a->total >= 0 && a->total != d->o->bytes) {
             return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");

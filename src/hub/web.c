@@ -103,8 +103,9 @@ static size_t on_header(char *line, size_t one, size_t count, void *user)
     char text[128];
     if (bytes > 5 && strncmp(line, "HTTP/", 5) == 0) { /* the next answer begins */
         char linked[sizeof a->linked_etag];
+        const int64_t size = a->linked_size;
         memcpy(linked, a->linked_etag, sizeof linked);
-        *a = (hub_answer){.from = -1, .to = -1, .total = -1, .length = -1};
+        *a = (hub_answer){.from = -1, .to = -1, .total = -1, .length = -1, .linked_size = size};
         memcpy(a->linked_etag, linked, sizeof linked);
         take(text, sizeof text, line, bytes);
         const char *space = strchr(text, ' ');
@@ -124,6 +125,9 @@ static size_t on_header(char *line, size_t one, size_t count, void *user)
         a->weak = length >= 2 && strncmp(value, "W/", 2) == 0;
     } else if ((value = value_of(line, bytes, "x-linked-etag", &length))) {
         take_tag(a->linked_etag, sizeof a->linked_etag, value, length);
+    } else if ((value = value_of(line, bytes, "x-linked-size", &length))) {
+        take(text, sizeof text, value, length);
+        a->linked_size = strtoll(text, NULL, 10);
     } else if ((value = value_of(line, bytes, "x-error-code", &length))) {
         take(a->error_code, sizeof a->error_code, value, length);
     } else if ((value = value_of(line, bytes, "link", &length))) {
@@ -149,7 +153,7 @@ CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer)
         return NULL;
     }
     const bool safe = strncasecmp(url, "https://", 8) == 0;
-    *answer = (hub_answer){.from = -1, .to = -1, .total = -1, .length = -1};
+    *answer = (hub_answer){.from = -1, .to = -1, .total = -1, .length = -1, .linked_size = -1};
     curl_easy_setopt(h, CURLOPT_URL, url);
     curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR,

@@ -25,7 +25,8 @@ typedef struct hub_answer {
     int64_t length;          /* Content-Length; -1: none */
     char etag[128];
     bool weak;             /* it does not promise the same bytes */
-    char linked_etag[128]; /* the hub's word on the content, which the redirect has */
+    char linked_etag[128]; /* the hub's word on the content, which the redirect has ... */
+    int64_t linked_size;   /* ... and on its size; -1: none */
     char error_code[64];   /* X-Error-Code */
     char next[2048];       /* the next page, of a Link */
     bool html;

@@ -1,11 +1,16 @@
 """A server that plays a hub of models: lists repositories, redirects to a second server that has the files, and lies, cuts and dawdles as
-it is told. Every request is written down."""
+it is told. Every request is written down. Answers have the headers that Hugging Face's have: those of the file (X-Linked-...) on the
+redirect alone, in small letters as HTTP/2 has them, beside links that are no pages; the second server wants the signature that the redirect
+names, and has tags of its own that look like checksums and are none."""
 import hashlib
 import http.server
 import json
 import re
 import threading
 import urllib.parse
+
+
+SIGNATURE = "Signature=abc~def__"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -36,11 +41,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             hub.requests.append((self.server.role, path, self.headers.get("Range"), self.headers.get("Authorization")))
         if self.server.role == "hub" and hub.token and self.headers.get("Authorization") != "Bearer " + hub.token:
             return self.answer(401, b"Access is restricted", X_Error_Code="GatedRepo")
+        if hub.moved and ("/%s/" % hub.moved) in path:  # it has another name now; a place on this server, as the hub writes it
+            return self.answer(307, b"Temporary Redirect", location=self.path.replace("/%s/" % hub.moved, "/%s/" % hub.name), vary="Origin, Accept")
         if path.startswith("/api/models/"):
             return self.list(path, urllib.parse.parse_qs(url.query))
         found = re.match(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.*)", path)
         if self.server.role == "hub" and found and found.group(3) in hub.files:
             return self.redirect(found.group(3))
+        if self.server.role == "cdn" and path.startswith("/cdn/") and hub.signs and SIGNATURE not in url.query:
+            return self.answer(403, b"<Error><Code>AccessDenied</Code></Error>", content_type="application/xml")
         if path.startswith("/cdn/") and path[5:] in hub.files:
             return self.file(path[5:])
         self.answer(404, b"Entry not found")
@@ -67,9 +76,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def redirect(self, name):
         hub = self.server.hub
-        where = hub.redirect or "http://localhost:%d/cdn/%s" % (hub.cdn.server_port, urllib.parse.quote(name))
-        self.answer(302, b"", Location=where, X_Linked_Etag='"%s"' % hub.linked.get(name, hashlib.sha256(hub.files[name]).hexdigest()),
-                    X_Linked_Size=str(len(hub.files[name])), X_Repo_Commit="c" * 40)
+        disposition = urllib.parse.quote_plus("inline; filename*=UTF-8''%s; filename=\"%s\";" % (name, name))
+        where = hub.redirect or "http://localhost:%d/cdn/%s?X-Xet-Cas-Uid=public&response-content-disposition=%s&Expires=1781098782&Policy=eyJTdGF0_&%s&Key-Pair-Id=K2L8" % (
+            hub.cdn.server_port, urllib.parse.quote(name), disposition, SIGNATURE)
+        links = '<%s/api/models/%s/xet-read-token/%s>; rel="xet-auth", <http://localhost:1/v1/reconstructions/%s>; rel="xet-reconstruction-info"' % (hub.url, hub.name, "c" * 40, "d" * 64)
+        self.answer(302, b"Found. Redirecting to " + where.encode(), location=where, content_type="text/plain; charset=utf-8", vary="Origin, Accept",
+                    access_control_expose_headers="X-Repo-Commit,X-Request-Id,X-Error-Code,X-Error-Message,X-Total-Count,ETag,Link,Accept-Ranges,Content-Range,X-Linked-Size,X-Linked-ETag,X-Xet-Hash",
+                    x_repo_commit="c" * 40, accept_ranges="bytes", x_linked_size=str(hub.linked_sizes.get(name, len(hub.files[name]))),
+                    x_linked_etag='"%s"' % hub.linked.get(name, hashlib.sha256(hub.files[name]).hexdigest()), x_xet_hash="d" * 64, link=links)
 
     def file(self, name):
         hub, data = self.server.hub, self.server.hub.files[name]
@@ -87,8 +101,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if ranged:
             first = begin + (1 if not probe and hub.trouble("shifted") else 0)
             self.send_header("Content-Range", "bytes %d-%d/%d" % (first, end - 1, hub.total or len(data)))
-        self.send_header("ETag", hub.weak + '"%s"' % hub.etag)
-        self.send_header("Content-Type", "application/octet-stream")
+        for header, value in (("etag", hub.weak + '"%s"' % hub.etag), ("content-type", "binary/octet-stream"), ("accept-ranges", "bytes"), ("cache-control", "public, max-age=31536000"),
+                              ("content-disposition", "inline; filename*=UTF-8''x.gguf; filename=\"x.gguf\";"), ("via", "1.1 x.cloudfront.net (CloudFront)"), ("x-cache", "Hit from cloudfront"), ("age", "7")):
+            self.send_header(header, value)
         body = data[begin:end]
         if hub.flip is not None and begin <= hub.flip < end:
             body = bytearray(body)
@@ -144,12 +159,13 @@ class Hub:
         self.troubles = {}  # kind: how often, or -1 for always
         self.released = threading.Event()
         self.token, self.listing, self.redirect, self.html, self.no_ranges = None, None, None, False, False
-        self.sizes, self.sums, self.linked = {}, {}, {}
+        self.sizes, self.sums, self.linked, self.linked_sizes = {}, {}, {}, {}
+        self.moved, self.signs = None, True  # the name that it had before; the second server wants a signature
         self.total, self.flip, self.pace, self.page = None, None, 0, 0
         self.lfs, self.weak = True, ""
         self.cut_at, self.flip_then = 700000, None  # of "cut whole", and what is wrong afterwards
         self.piece = 65536  # what the client asks for at once
-        self.etag, self.code, self.retry_after = "v1", 503, "1"
+        self.etag, self.code, self.retry_after = hashlib.sha256(b"no checksum").hexdigest(), 503, "1"
         self.hub, self.cdn = Server(self, "hub"), Server(self, "cdn")
         self.url = "http://127.0.0.1:%d" % self.hub.server_port
 
