@@ -19,7 +19,7 @@ if [ "${1:-build}" = package ]; then
     want+=("${package[@]}")
 fi
 if [ "${1:-build}" = test ]; then
-    want+=("${test[@]}" "${package[@]}" lintian debootstrap systemd)
+    want+=("${test[@]}" "${package[@]}" lintian mmdebstrap buildah crun systemd)
     if [ -n "$foreign" ]; then
         want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libutf8proc-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign")
     fi

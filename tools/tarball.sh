@@ -46,5 +46,5 @@ LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$here/libex
 END
 chmod 755 "$root/bin/moraine"
 cp LICENSE README.md "$root/"
-tar --sort=name --owner=0 --group=0 --numeric-owner -C "$stage" -czf "$out/$name.tar.gz" "$name"
+tar --sort=name --owner=0 --group=0 --numeric-owner -C "$stage" -cf - "$name" | gzip -n "-${MO_GZIP_LEVEL:-9}" >"$out/$name.tar.gz"
 echo "$out/$name.tar.gz"

@@ -106,7 +106,8 @@ export class Grid {
         c.textAlign = "right";
         c.textBaseline = "middle";
         for (let i = 0; i < this.rows; i += every) {
-            c.fillText(this.names[i], LABELS - 8, (i + 0.5) * this.cellHeight);
+            const y = (i + 0.5) * this.cellHeight;
+            c.fillText(this.names[i], LABELS - 8, Math.min(Math.max(y, 6), this.rows * this.cellHeight - 6)); // not cut at the edges
         }
     }
 

@@ -250,7 +250,7 @@ test("Markdown, code with colours and a copy button, mathematics", async () => {
   assert.equal(await page.locator(".prose table td").count(), 2);
   await page.click("[aria-label='Copy code']");
   assert.equal((await page.evaluate(() => navigator.clipboard.readText())).trim(), "def f(x):\n    return x + 1");
-  await picture(page, "chat-light");
+  await picture(page, "markdown");
 });
 
 test("thoughts are folded, calls are shown and get a result", async () => {
