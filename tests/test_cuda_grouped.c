@@ -12,6 +12,7 @@
 #include "blocks.h"
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
+#include "device/cuda/panel.h"
 #include "device/cuda/strip.h"
 #include "numeric/half.h"
 #include "numeric/reference/reference.h"
@@ -269,6 +270,11 @@ static int64_t odd_cols(mo_type type)
     return block == 256 ? 512 : block == 128 ? 384 : block == 64 ? 192 : block == 32 ? 416 : 171;
 }
 
+static bool has_panel(mo_type type)
+{
+    return type == MO_MXFP4 || type == MO_Q8_0 || type == MO_Q4_K || type == MO_Q6_K;
+}
+
 static void assert_shape(const char *kernel, mo_type type, const char *shape)
 {
     if (mo_format_of(type)->kind == MO_KIND_QUANTIZED && !strstr(kernel, shape)) {
@@ -284,7 +290,8 @@ static void wide_tiles(void **state)
     const grouping g = {
         .groups = 3, .count = {130, 0, 75}, .pick = true, .dress = true, .compute = 90, .sms = 1};
     for (int i = 0; i < TYPES; i++) {
-        assert_shape(check_grouped(types[i], 150, odd_cols(types[i]), &g), types[i], "wide");
+        assert_shape(check_grouped(types[i], 150, odd_cols(types[i]), &g), types[i],
+                     has_panel(types[i]) ? "panel" : "wide");
     }
 }
 
@@ -294,7 +301,8 @@ static void middle_tiles(void **state)
     const grouping g = {.groups = 4, .count = {1, 65, 60, 39}, .pick = true, .compute = 80, .sms = 1};
     const grouping old = {.groups = 1, .count = {100}, .dress = true, .compute = 75, .sms = 1};
     for (int i = 0; i < TYPES; i++) {
-        assert_shape(check_grouped(types[i], 70, odd_cols(types[i]), &g), types[i], "middle");
+        assert_shape(check_grouped(types[i], 70, odd_cols(types[i]), &g), types[i],
+                     has_panel(types[i]) ? "panel" : "middle");
         assert_shape(check_grouped(types[i], 64, odd_cols(types[i]), &old), types[i], "middle");
     }
 }
@@ -378,6 +386,31 @@ static const char *check_product(const mo_type *mix, int count, int64_t tokens, 
     return kernel;
 }
 
+/* Every number of 16-token pieces that a panel has code for, groups without rows between others, rows that end anywhere. */
+static void panels(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = {33, 65, 96, 97, 128, 150};
+    const grouping g = {
+        .groups = 6, .count = {0, 200, 31, 0, 90, 17}, .pick = true, .dress = true, .compute = 90, .sms = 1};
+    for (int i = FLOATS; i < TYPES; i++) {
+        if (!has_panel(types[i])) {
+            continue;
+        }
+        const int64_t cols = odd_cols(types[i]);
+        assert_shape(check_grouped(types[i], 129, cols, &g), types[i], "panel");
+        assert_shape(check_grouped(types[i], 15, mo_format_of(types[i])->block_values, &g), types[i],
+                     "panel");
+        for (int t = 0; types[i] != MO_MXFP4 && t < 6; t++) {
+            const mo_type both[] = {types[i], types[i] == MO_Q8_0 ? MO_Q8_0 : MO_Q6_K};
+            const char *kernel = check_product(both, 2, tokens[t], cols, 90, 2);
+            assert_non_null(strstr(kernel, tokens[t] <= 128 ? "panel" : "wide"));
+            assert_non_null(strstr(check_product(both, 2, tokens[t], cols, 80, tokens[t] > 64 ? 1000 : 1),
+                                   tokens[t] > 64 ? "small" : "panel"));
+        }
+    }
+}
+
 static void several_matrices(void **state)
 {
     (void)state;
@@ -443,6 +476,10 @@ static void sizes(void **state)
         const mo_fold fold = mo_tile_fold_of(types[i]);
         assert_true(mo_tile_lay(128, 128, 1, fold, span.chunks).bytes <= 99 * 1024);
         assert_true(mo_tile_lay(64, 64, 1, fold, span.chunks).bytes <= 64 * 1024);
+        if (has_panel(types[i])) {
+            assert_true(mo_panel_lay(types[i], 16 * MO_PANEL_WIDE_DOWN, 16 * MO_PANEL_WIDE_N).bytes <=
+                        99 * 1024);
+        }
         assert_true(mo_strip_lay(types[i], MO_STRIP_ROWS).bytes <= 64 * 1024);
         assert_true(mo_strip_lay(types[i], MO_STRIP_SHARED_ROWS).bytes <= 64 * 1024);
     }
@@ -460,6 +497,7 @@ int main(void)
         cmocka_unit_test(short_and_long_rows),
         cmocka_unit_test(hostile_values),
         cmocka_unit_test(several_matrices),
+        cmocka_unit_test(panels),
     };
     return cmocka_run_group_tests_name("cuda grouped", tests, NULL, NULL);
 }

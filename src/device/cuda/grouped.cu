@@ -19,7 +19,7 @@
     {                                                                                                        \
         MO_DYNAMIC_SHARED(shared);                                                                           \
         mo_tile_job *job = (mo_tile_job *)shared;                                                            \
-        if (threadIdx.x == 0 && !mo_product_job(op, 1u << FOLD, SHAPE::ROWS, SHAPE::TOKENS, job)) {          \
+        if (threadIdx.x == 0 && !mo_product_job(op, mo_of_fold<FOLD>(), SHAPE::ROWS, SHAPE::TOKENS, job)) {  \
             job->count = 0;                                                                                  \
         }                                                                                                    \
         mo_tile_run<FOLD, SHAPE>(*job, op.in, shared);                                                       \
@@ -46,7 +46,7 @@ MO_KERNEL(mo_grouped_float, mo_op_grouped)
 MO_KERNEL(mo_product_tile_float, mo_op_product)
 {
     mo_tile_job job;
-    if (mo_product_job(op, 1u << MO_FOLD_NONE, MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
+    if (mo_product_job(op, mo_of_fold<MO_FOLD_NONE>(), MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
         mo_float_block(job, op.in);
     }
 }
@@ -55,7 +55,7 @@ MO_KERNEL(mo_product_tile_float, mo_op_product)
 MO_KERNEL(mo_product_tile_float_few, mo_op_product)
 {
     mo_tile_job job;
-    if (mo_product_job(op, 1u << MO_FOLD_NONE, 1, MO_FLOAT_TILE_TOKENS, &job)) {
+    if (mo_product_job(op, mo_of_fold<MO_FOLD_NONE>(), 1, MO_FLOAT_TILE_TOKENS, &job)) {
         mo_float_row(job, op.in);
     } else {
         mo_grid_begin();

@@ -14,6 +14,22 @@ static __device__ __forceinline__ bool mo_tokens_of(int number, int count, int l
     return number<tiles && * tokens> 0;
 }
 
+/* Types that go through the kernels of a fold. */
+template <int FOLD> struct mo_of_fold {
+    __device__ __forceinline__ bool operator()(int32_t type) const
+    {
+        return mo_tile_fold_of(type) == FOLD;
+    }
+};
+
+/* Types that are quantized. */
+struct mo_quantized {
+    __device__ __forceinline__ bool operator()(int32_t type) const
+    {
+        return mo_tile_fold_of(type) != MO_FOLD_NONE;
+    }
+};
+
 /* Grid: row tiles, token tiles of the largest group, groups. */
 static __device__ __forceinline__ bool mo_grouped_job(const mo_op_grouped &op, int rows, int tokens,
                                                       mo_tile_job *job)
@@ -37,14 +53,15 @@ static __device__ __forceinline__ bool mo_grouped_job(const mo_op_grouped &op, i
     return true;
 }
 
-/* Grid: row tiles of all matrices with one of these folds (bits), token tiles. */
-static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, uint32_t folds, int rows,
+/* Grid: row tiles of all matrices whose type is wanted, token tiles. */
+template <class WANTED>
+static __device__ __forceinline__ bool mo_product_job(const mo_op_product &op, const WANTED &wanted, int rows,
                                                       int tokens, mo_tile_job *job)
 {
     int tile = blockIdx.x;
     for (int i = 0; i < op.count; i++) {
         const mo_dmatrix &matrix = op.matrix[i];
-        if (!matrix.data || !(folds >> mo_tile_fold_of(matrix.type) & 1)) {
+        if (!matrix.data || !wanted(matrix.type)) {
             continue;
         }
         const int tiles = (matrix.rows + rows - 1) / rows;

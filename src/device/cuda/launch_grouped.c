@@ -1,5 +1,7 @@
-/* Launches of matrix-matrix products: strips (strip.cu) for few tokens, tiles (grouped.cu) for more. */
+/* Launches of matrix-matrix products: strips (strip.cu) for few tokens; for more, panels (panel.cu) where a device has shared memory for them
+ * and a format has one, else tiles (grouped.cu). */
 #include "base/status.h"
+#include "device/cuda/panel_launch.h"
 #include "device/cuda/strip_launch.h"
 #include "device/cuda/tile.h"
 
@@ -9,6 +11,7 @@ enum {
         32, /* tokens of a group, on average, up to which strips are faster (measured, as the next two) */
     STRIP_PRODUCT = 32, /* tokens of any product */
     STRIP_MOST = 64,    /* and of one whose rows are few */
+    PANEL_COMPUTE = 80, /* from here on a block may have 99 KiB of shared memory */
 };
 
 typedef struct shape {
@@ -105,6 +108,9 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
         mo_cuda_launch_strip_grouped(g, out);
         return 1;
     }
+    if (compute >= PANEL_COMPUTE && mo_cuda_launch_panel_grouped(g, out)) {
+        return 1;
+    }
     const mo_tile_shape chosen = choose_shape(average, row_tiles, compute, sms);
     const shape *s = &shapes[chosen];
     const int shared =
@@ -189,6 +195,10 @@ int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_l
         }
     }
     const bool strips = p->tokens <= STRIP_PRODUCT || suits_strips(p, sms);
+    const int panels = compute >= PANEL_COMPUTE && !strips ? mo_cuda_launch_panel_product(p, sms, out) : 0;
+    if (panels > 0) {
+        return panels;
+    }
     int count = strips ? mo_cuda_launch_strip_product(p, sms, out) : 0;
     for (int fold = strips ? MO_FOLD_NONE : 0; fold <= MO_FOLD_NONE; fold++) {
         const int more = launch_fold(p, (mo_fold)fold, compute, sms, out + count, err);

@@ -26,7 +26,7 @@ MO_KERNEL(mo_strip_grouped, mo_op_grouped)
         mo_tile_job *job = (mo_tile_job *)shared;                                                            \
         mo_grid_begin();                                                                                     \
         if (threadIdx.x == 0) {                                                                              \
-            mo_product_job(op, (1u << MO_FOLD_NONE) - 1, rows, MO_STRIP_TOKENS, job);                        \
+            mo_product_job(op, mo_quantized(), rows, MO_STRIP_TOKENS, job);                                  \
         }                                                                                                    \
         mo_strip_all<rows>(*job, op.in, shared);                                                             \
     }

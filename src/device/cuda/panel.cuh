@@ -1,0 +1,320 @@
+/* Panel: the matrix-matrix product of one thread block, see panel.h. Codes, sums and folds are those of tile.cuh; what differs is how
+ * weights come to the tensor cores. A warp has 16-row pieces of the matrix, whose codes its lanes take out of the file's bytes as they
+ * multiply them, and 16-token pieces, which it reads as matrices.
+ *
+ * A step of MO_TILE_K values: wait for its copies, a barrier (everybody is done with the step before), start the copies that go where
+ * that one was, multiply. */
+#ifndef MO_DEVICE_CUDA_PANEL_CUH
+#define MO_DEVICE_CUDA_PANEL_CUH
+
+#include "device/cuda/jobs.cuh"
+#include "device/cuda/panel_decode.cuh"
+
+/* DOWN warps of 16 rows; all have the same N 16-token pieces. */
+template <int TYPE_, int DOWN_, int N_> struct mo_panel {
+    static constexpr int TYPE = TYPE_, FOLD = mo_tile_fold_of(TYPE), DOWN = DOWN_, N = N_;
+    static constexpr int ROWS = 16 * DOWN, TOKENS = 16 * N, THREADS = 32 * DOWN;
+    static constexpr mo_span SPAN = mo_span_of(TYPE);
+    static constexpr int AHEAD = mo_panel_ahead(TYPE), SPANS = mo_panel_spans(TYPE);
+    static constexpr int STRIDE = mo_panel_stride(TYPE);
+    static constexpr mo_panel_places AT = mo_panel_lay(TYPE, ROWS, TOKENS);
+    static constexpr int TOKEN_SCALES = mo_fold_token_scales(FOLD) * MO_TILE_BLOCKS * TOKENS; /* of a step */
+    static constexpr int STEPS = SPAN.values / MO_TILE_K;                                     /* of a span */
+};
+
+/* ---- Copies ---- */
+
+/* The bytes of span `number` of all rows. Rows past the end take the last one's: they are never stored. */
+template <class P>
+static __device__ __forceinline__ void mo_panel_fetch_rows(const mo_tile_job &job, int number, uint8_t *raw)
+{
+    constexpr int LANES = P::SPAN.chunks <= 8 ? 8 : 16; /* that copy a row */
+    const int64_t from = (int64_t)number * P::SPAN.bytes;
+    const int bytes = (int)min(job.row_bytes - from, (int64_t)P::SPAN.bytes);
+    const uint8_t *const end = job.data + job.rows * job.row_bytes;
+    const int c = threadIdx.x % LANES;
+    MO_UNROLL(4)
+    for (int r = threadIdx.x / LANES; r < P::ROWS; r += P::THREADS / LANES) {
+        const int64_t offset = min(job.row + r, job.rows - 1) * job.row_bytes + from;
+        const int before = (int)offset & 15; /* data is aligned */
+        const uint8_t *at = job.data + offset - before + 16 * c;
+        uint8_t *to = raw + r * P::STRIDE + 16 * c;
+        if (16 * c < before + bytes) {
+            if (at + 16 <= end) {
+                mo_async_copy16(to, at);
+            } else { /* not one byte more than there is */
+                for (int i = 0; at + i < end; i++) {
+                    to[i] = at[i];
+                }
+            }
+        }
+    }
+}
+
+/* A token's place among the scales: a lane's four of a 16-token piece are neighbours. */
+static __device__ __forceinline__ int mo_panel_scale_at(int token)
+{
+    return (token & ~15) + ((token >> 1 & 3) << 2) + (token >> 3 & 1) * 2 + (token & 1);
+}
+
+/* Codes and scales of the step's blocks for all tokens. */
+template <class P>
+static __device__ __forceinline__ void mo_panel_fetch_tokens(const mo_tile_job &job, const mo_dacts &in,
+                                                             int step, const int32_t *source, uint8_t *acts,
+                                                             float *scales)
+{
+    const int row_blocks = job.cols / 32;
+    const int blocks = min(MO_TILE_BLOCKS, row_blocks - step * MO_TILE_BLOCKS);
+    const int8_t *q = mo_at<const int8_t>(in.q) + step * MO_TILE_K;
+    const int chunk = threadIdx.x & 7;
+    MO_UNROLL(4)
+    for (int t = threadIdx.x >> 3; t < job.count; t += P::THREADS / 8) {
+        if (chunk < 2 * blocks) {
+            mo_async_copy16(acts + t * MO_TILE_K + ((chunk ^ (t & 7)) << 4),
+                            q + (int64_t)source[t] * job.cols + 16 * chunk);
+        }
+    }
+    const int b = threadIdx.x & 3;
+    MO_UNROLL(2)
+    for (int t = threadIdx.x >> 2; t < job.count; t += P::THREADS / 4) {
+        if (b < blocks) {
+            const int64_t from = (int64_t)source[t] * row_blocks + step * MO_TILE_BLOCKS + b;
+            float *to = scales + b * P::TOKENS + mo_panel_scale_at(t);
+            mo_tile_copy4(to, mo_at<const float>(in.d) + from);
+            if constexpr (P::FOLD == MO_FOLD_MINIMUM) {
+                mo_tile_copy4(to + MO_TILE_BLOCKS * P::TOKENS, mo_at<const float>(in.s) + from);
+            }
+        }
+    }
+}
+
+/* Starts all copies of a step, as one group; an empty one after the last step. */
+template <class P>
+static __device__ __forceinline__ void mo_panel_fetch(const mo_tile_job &job, const mo_dacts &in, int step,
+                                                      int steps, uint8_t *shared)
+{
+    if (step < steps) {
+        if (step % P::STEPS == 0) {
+            const int number = step / P::STEPS;
+            mo_panel_fetch_rows<P>(job, number,
+                                   shared + P::AT.raw + number % P::SPANS * (P::ROWS * P::STRIDE));
+        }
+        const int turn = step % (P::AHEAD + 1);
+        mo_panel_fetch_tokens<P>(job, in, step, (const int32_t *)(shared + P::AT.source),
+                                 shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K),
+                                 (float *)(shared + P::AT.token_scale) + turn * P::TOKEN_SCALES);
+    }
+    mo_async_commit();
+}
+
+/* ---- Multiplying ---- */
+
+/* One block of 32 for the warp's 16 rows and the first N of its 16-token pieces. a: the lane's codes; acts: the row that it names of the first
+ * piece; scales: its own of that. */
+template <class P, int N>
+static __device__ __forceinline__ void
+mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale<P::FOLD> &rs,
+                  const uint8_t *acts, const float *scales, const int32_t magic[4])
+{
+    const float2 minus = make_float2(-MO_TILE_MAGIC_REAL * rs.a.x, -MO_TILE_MAGIC_REAL * rs.a.y);
+    const float2 minus_b = make_float2(-MO_TILE_MAGIC_REAL * rs.b.x, -MO_TILE_MAGIC_REAL * rs.b.y);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        uint32_t b[4];
+        mo_load_matrices(b, acts + n * (16 * MO_TILE_K));
+        const float4 d = *(const float4 *)(scales + 16 * n);
+        float4 s = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if constexpr (P::FOLD == MO_FOLD_MINIMUM) {
+            s = *(const float4 *)(scales + MO_TILE_BLOCKS * P::TOKENS + 16 * n);
+        }
+        mo_tile_tokens_scale<P::FOLD> first = {}, second = {};
+        first.d = make_float2(d.x, d.y);
+        first.s = make_float2(s.x, s.y);
+        second.d = make_float2(d.z, d.w);
+        second.s = make_float2(s.z, s.w);
+        mo_tile_piece<P::FOLD>(acc[2 * n], a, b, rs, minus, minus_b, first, magic);
+        mo_tile_piece<P::FOLD>(acc[2 * n + 1], a, b + 2, rs, minus, minus_b, second, magic);
+    }
+}
+
+/* A row's scales from the lane that has them: of the warp's row lane / 4 and the one eight further. */
+template <int FOLD>
+static __device__ __forceinline__ mo_tile_rows_scale<FOLD> mo_panel_give(const float (*mine)[4], int lane)
+{
+    mo_tile_rows_scale<FOLD> rs = {};
+    rs.a = make_float2(__shfl_sync(MO_FULL, mine[0][0], lane), __shfl_sync(MO_FULL, mine[1][0], lane));
+    if constexpr (mo_fold_row_scales(FOLD) > 1) {
+        rs.b = make_float2(__shfl_sync(MO_FULL, mine[0][1], lane), __shfl_sync(MO_FULL, mine[1][1], lane));
+    }
+    if constexpr (mo_fold_row_scales(FOLD) > 2) {
+        rs.c = make_float2(__shfl_sync(MO_FULL, mine[0][2], lane), __shfl_sync(MO_FULL, mine[1][2], lane));
+    }
+    return rs;
+}
+
+/* The warp's part of a step. A lane takes the scales of block t of its rows apart for the four lanes that have these rows. */
+template <class P, int N>
+static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, float (*acc)[4], int step,
+                                                     const int32_t magic[4], const uint8_t *shared)
+{
+    constexpr int PER = P::SPAN.block_values / 32; /* blocks of 32 in the file's block */
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const int g = lane >> 2, t = lane & 3;
+    const int blocks = min(MO_TILE_BLOCKS, job.cols / 32 - step * MO_TILE_BLOCKS);
+    const int number = step / P::STEPS;
+    const int begin = step % P::STEPS * MO_TILE_BLOCKS; /* block of the span */
+    const uint8_t *raw = shared + P::AT.raw + number % P::SPANS * (P::ROWS * P::STRIDE);
+    const uint8_t *row[2];
+    float mine[2][4];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int r = warp * 16 + g + 8 * i;
+        const uint32_t at = (uint32_t)min(job.row + r, job.rows - 1) * (uint32_t)job.row_bytes +
+                            (uint32_t)number * P::SPAN.bytes;
+        row[i] = raw + r * P::STRIDE + (at & 15); /* rows keep their place modulo 16 */
+        if (t < blocks) {
+            mo_panel_scales<P::TYPE>(row[i] + (begin + t) / PER * P::SPAN.block_bytes, (begin + t) % PER,
+                                     mine[i]);
+        }
+    }
+    const int turn = step % (P::AHEAD + 1);
+    /* The lane names row lane % 8 of matrix lane / 8: both halves of the block for eight tokens, then for the next eight. */
+    const uint8_t *acts =
+        shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K) + ((lane >> 4) * 8 + (lane & 7)) * MO_TILE_K;
+    const float *scales = (const float *)(shared + P::AT.token_scale) + turn * P::TOKEN_SCALES + 4 * t;
+    MO_UNROLL(1)
+    for (int b = 0; b < blocks; b++) {
+        uint32_t a[4];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            mo_panel_codes<P::TYPE>(row[i] + (begin + b) / PER * P::SPAN.block_bytes, (begin + b) % PER, t,
+                                    &a[i], &a[2 + i]);
+        }
+        mo_panel_multiply<P, N>(acc, a, mo_panel_give<P::FOLD>(mine, (lane & ~3) | b),
+                                acts + (((2 * b + (lane >> 3 & 1)) ^ (lane & 7)) << 4),
+                                scales + b * P::TOKENS, magic);
+    }
+}
+
+/* ---- All of it ---- */
+
+template <class P>
+static __device__ __forceinline__ void mo_panel_store(const mo_tile_job &job, float (*acc)[4])
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const float scale = job.scale ? *job.scale : 1.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = job.row + warp * 16 + (lane >> 2) + 8 * (i >> 1);
+        if (row < job.rows) {
+            const float bias = job.bias ? job.bias[row] : 0.0f;
+#pragma unroll
+            for (int n = 0; n < 2 * P::N; n++) {
+                const int token = 8 * n + 2 * (lane & 3) + (i & 1);
+                if (token < job.count) {
+                    float value = acc[n][i];
+                    value = job.scale ? value * scale : value;
+                    value = job.bias ? value + bias : value;
+                    job.y[(int64_t)(job.first + token) * job.stride + row] = value;
+                }
+            }
+        }
+    }
+}
+
+template <class P, int N>
+static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, const mo_dacts &in,
+                                                      float (*acc)[4], uint8_t *shared)
+{
+    const int steps = (job.cols + MO_TILE_K - 1) / MO_TILE_K;
+    /* Read from memory, so that the compiler keeps them: constants it would load anew for every product. */
+    const int32_t magic[4] = {job.magic[0], job.magic[1], job.magic[2], job.magic[3]};
+    for (int step = 0; step < steps; step++) {
+        mo_async_wait<P::AHEAD - 1>();
+        __syncthreads();
+        mo_panel_fetch<P>(job, in, step + P::AHEAD, steps, shared);
+        mo_panel_step<P, N>(job, acc, step, magic, shared);
+    }
+}
+
+/* The job is everybody's. */
+template <class P>
+static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, const mo_dacts &in,
+                                                    uint8_t *shared)
+{
+    if (job.count == 0) {
+        return;
+    }
+    int32_t *const source = (int32_t *)(shared + P::AT.source);
+    for (int t = threadIdx.x; t < job.count; t += P::THREADS) {
+        source[t] = job.pick ? job.pick[job.first + t] : job.first + t;
+    }
+    __syncthreads();
+    const int steps = (job.cols + MO_TILE_K - 1) / MO_TILE_K;
+#pragma unroll
+    for (int step = 0; step < P::AHEAD; step++) {
+        mo_panel_fetch<P>(job, in, step, steps, shared);
+    }
+    const int pieces = (job.count + 15) / 16;
+    float acc[2 * P::N][4] = {};
+    if (pieces <= P::N / 4) {
+        mo_panel_steps<P, P::N / 4>(job, in, acc, shared);
+    } else if (pieces <= P::N / 2) {
+        mo_panel_steps<P, P::N / 2>(job, in, acc, shared);
+    } else if (pieces <= P::N * 3 / 4) {
+        mo_panel_steps<P, P::N * 3 / 4>(job, in, acc, shared);
+    } else {
+        mo_panel_steps<P, P::N>(job, in, acc, shared);
+    }
+    mo_panel_store<P>(job, acc);
+}
+
+/* ---- Jobs ---- */
+
+/* Grid: row tiles; token tiles of all groups, of which there are at most rows / tokens + groups. The first warp looks for the group. */
+static __device__ __forceinline__ void mo_panel_grouped_job(const mo_op_grouped &op, int rows, int tokens,
+                                                            mo_tile_job *job)
+{
+    if (threadIdx.x >= 32) {
+        return;
+    }
+    const mo_dgroup *groups = mo_at<const mo_dgroup>(op.groups);
+    int tile = blockIdx.y, found = -1;
+    for (int from = 0; from < op.count && found < 0; from += 32) {
+        const int own = from + (int)threadIdx.x;
+        const int tiles = own < op.count ? (groups[own].count + tokens - 1) / tokens : 0;
+        int until = tiles;
+        for (int s = 1; s < 32; s *= 2) {
+            const int other = __shfl_sync(MO_FULL, until, max((int)threadIdx.x - s, 0));
+            until += (int)threadIdx.x >= s ? other : 0;
+        }
+        const uint32_t with = __ballot_sync(MO_FULL, tile < until && tile >= until - tiles);
+        const int lane = with ? __ffs((int)with) - 1 : 31;
+        const int before = __shfl_sync(MO_FULL, with ? until - tiles : until, lane);
+        found = with ? from + lane : -1;
+        tile -= before;
+    }
+    if (threadIdx.x != 0) {
+        return;
+    }
+    job->count = 0;
+    if (found >= 0) {
+        const mo_dgroup group = groups[found];
+        int first, count;
+        mo_tokens_of(tile, group.count, tokens, &first, &count);
+        mo_tile_matrix(job, op.matrix);
+        job->data = mo_at<const uint8_t>(group.data);
+        job->scale = op.matrix.scale ? mo_at<const float>(op.matrix.scale) + group.expert : NULL;
+        job->bias = op.matrix.bias
+                        ? mo_at<const float>(op.matrix.bias) + (int64_t)group.expert * op.matrix.rows
+                        : NULL;
+        job->pick = mo_at<const int32_t>(op.pick);
+        job->y = mo_at<float>(op.y);
+        job->stride = op.stride;
+        job->row = blockIdx.x * rows;
+        job->first = group.first + first;
+        job->count = max(count, 0);
+    }
+}
+
+#endif
