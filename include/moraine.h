@@ -186,6 +186,15 @@ typedef struct mo_model_options {
     /* A chat template in the place of those in the file: how conversations are written, tools shown and answers read. NULL: the
      * file's. */
     const char *chat_template;
+
+    /* Files of LoRA adapters that are opened with the model: mo_model_adapter(). They stay in memory beside it, as the plan counts. */
+    const char *const *adapters;
+    int adapter_count;
+    const float *
+        adapter_scales; /* [adapter_count] with which sessions have them when they are opened; NULL: they do not */
+    /* For adapters that are opened later (mo_adapter_open()), besides; the plan counts it. Under a `ram_bytes` that was given there is no
+     * memory for others. */
+    int64_t adapter_bytes;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -770,6 +779,48 @@ static inline mo_session_options mo_session_options_default(void)
     return o;
 }
 
+/* ---- Adapters --------------------------------------------------------------------------------- */
+
+/* A LoRA adapter (GGUF) beside an open model, whose weights stay as they are: a session that has it computes with W x + f B (A x), on every
+ * device and tier. At most 16 of a model at once. */
+typedef struct mo_adapter mo_adapter;
+
+typedef struct mo_adapter_info {
+    const char *path, *name; /* name: of the file's metadata */
+    const char *task,
+        *prefix; /* what the file says for clients: a name of what it is for, a text to begin prompts with; or "" */
+    int64_t rank;      /* the largest */
+    int64_t tensors;   /* of the model that it changes */
+    float alpha;       /* f = scale * alpha / rank; 0: f = scale */
+    int64_t bytes;     /* in memory */
+    uint64_t identity; /* tells adapters apart by their numbers; never 0 */
+} mo_adapter_info;
+
+/* Reads the file. One of another model is MO_EINVAL and says why. Others may feed sessions meanwhile; close the adapter before the model. */
+MO_API mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err);
+/* Sessions that have it keep it as long as they have it. */
+MO_API void mo_adapter_close(mo_adapter *adapter);
+MO_API void mo_adapter_describe(const mo_adapter *adapter, mo_adapter_info *out, size_t size);
+/* Those that were opened with the model, the model's own: NULL past the last. */
+MO_API mo_adapter *mo_model_adapter(const mo_model *model, int index);
+
+/* An adapter and how much of it. */
+typedef struct mo_adapter_use {
+    mo_adapter *adapter;
+    float scale; /* 1: as it was made; 0: as if it were not there */
+} mo_adapter_use;
+
+/* From now on the session computes with these and no others; without any of it, with the model alone. They add in this order; at most 8 whose
+ * scale is not 0. Sessions with different ones are fed together with the results that each has alone. What the session held is dropped
+ * unless it was computed with the same. */
+MO_API mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int count, mo_error *err);
+/* A number for what a session or a snapshot was computed with: adapters, their scales and their order; 0: the model alone. A snapshot is
+ * restored into sessions of the same number only. */
+MO_API uint64_t mo_adapters_identity(const mo_adapter_use *uses, int count);
+MO_API uint64_t mo_session_adapters(const mo_session *session);
+
+/* ---- What sessions hold ------------------------------------------------------------------------ */
+
 /* Bytes of such a session's state. */
 MO_API uint64_t mo_session_bytes(const mo_model *model, const mo_session_options *options);
 
@@ -831,7 +882,7 @@ typedef struct mo_feed {
     const uint32_t *mask;   /* which tokens it may pick, as in mo_sampler_pick() */
     bool logprobs;          /* the picked token's log probability, */
     int top;                /* and those of the likeliest: so many, at most MO_TOP_MAX */
-    const void *adapters;   /* NULL: there are none yet */
+    const void *unused;     /* NULL */
     /* A mask that is made while the step runs, instead of `mask`: called with `user` when the logits are there, by any thread of
      * the model's, for several feeds at once. It may wait, as the step then does. NULL: no token may be picked. */
     const uint32_t *(*late_mask)(void *user);
@@ -883,6 +934,7 @@ MO_API mo_status mo_session_restore_first(mo_session *session, const mo_snapshot
 /* Makes the session hold what `from` holds: a snapshot, opened, restored and closed. */
 MO_API mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error *err);
 MO_API int64_t mo_snapshot_length(const mo_snapshot *snapshot);        /* positions */
+MO_API uint64_t mo_snapshot_adapters(const mo_snapshot *snapshot);     /* as mo_session_adapters() */
 MO_API const int32_t *mo_snapshot_tokens(const mo_snapshot *snapshot); /* so many tokens, the snapshot's */
 /* The fewest positions that can be restored: 1 where all layers attend to everything; with windows as far as what they see
  * is still there; all with recurrent layers. Of one that came from bytes: all, although the model may allow fewer. */

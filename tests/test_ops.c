@@ -389,6 +389,14 @@ static void run_scan_head(testcase *c, const mo_kernels *k)
     emit_row(c, state, states * n);
 }
 
+static void run_low_rank(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c), rank = pick(c, 1, 40), stride = n + pick(c, 0, 5);
+    float *b = row(c, rank * stride), *u = row(c, rank), *y = row(c, n);
+    k->low_rank(y, b, stride, u, rank, value(c), n);
+    emit_row(c, y, n);
+}
+
 static void run_finite(testcase *c, const mo_kernels *k)
 {
     const int64_t n = length(c);
@@ -426,6 +434,7 @@ static const struct entry {
     {"delta", run_delta, 60, 0x2bcd3cae0d6af416},
     {"softplus, scan", run_scan, 120, 0xf8c0e2964db50021},
     {"scan_head", run_scan_head, 80, 0xc7e0eee69711c33c},
+    {"low_rank", run_low_rank, 120, 0xf25ca45847990c61},
     {"finite", run_finite, 110, 0x07df805c0f1f047d},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };

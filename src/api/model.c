@@ -41,6 +41,8 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                                   .positions = o->positions,
                                   .kept_bytes = o->kept_bytes,
                                   .kept_device_bytes = o->kept_device_bytes,
+                                  .adapter_count = o->adapter_count,
+                                  .adapter_bytes = o->adapter_bytes,
                                   .kv = o->kv,
                                   .io = o->io,
                                   .postfetch = o->postfetch};
@@ -81,7 +83,10 @@ static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, c
                               .kept_device_bytes = o->kept_device_bytes,
                               .threads = mo_pool_threads(m->pool),
                               .interleave = o->map ? 0 : kernels->interleave,
-                              .all_logits = o->all_logits};
+                              .all_logits = o->all_logits,
+                              .adapters = o->adapters,
+                              .adapter_count = o->adapter_count,
+                              .adapter_bytes = o->adapter_bytes};
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
@@ -264,6 +269,9 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
         status = open_engine(m, &o, kernels, err);
     }
     if (status == MO_OK) {
+        status = mo_model_open_adapters(m, &o, err);
+    }
+    if (status == MO_OK) {
         status = mo_reports_open(m, err);
     }
     if (status == MO_OK) {
@@ -289,6 +297,7 @@ void mo_model_close(mo_model *model)
         mo_model_close_templates(model);
         mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
+        mo_model_close_adapters(model);
         mo_engine_destroy(model->engine);
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);

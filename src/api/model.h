@@ -4,7 +4,7 @@
 
 #include "api/learning.h"
 #include "dialogue/style.h"
-#include "engine/engine.h"
+#include "engine/adapter.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
 #include "template/chat_template.h"
@@ -26,6 +26,8 @@ struct mo_model {
     mo_learning *learning;        /* under the engine's lock */
     pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
+    mo_adapter_use adapters[MO_ADAPTERS_MAX]; /* that were opened with it, as new sessions have them */
+    int adapter_count;
     mo_reports *reports;
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon
@@ -47,6 +49,10 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
  * read is an error; the file's are not. */
 mo_status mo_model_open_templates(mo_model *model, const char *given, mo_error *err);
 void mo_model_close_templates(mo_model *model);
+
+/* Opens the adapters that the options name (adapter.c), when the engine is there. */
+mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err);
+void mo_model_close_adapters(mo_model *model);
 
 /* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */
 mo_status mo_reports_open(mo_model *model, mo_error *err);

@@ -202,6 +202,26 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_device(f, o, interleaved, m);
 }
 
+/* Adapters stay in RAM beside the model, and steps with them have lists of their own. */
+static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_options *o, mo_plan_model *m,
+                                mo_error *err)
+{
+    int64_t bytes = o->adapter_bytes, ranks = 0;
+    mo_status status = MO_OK;
+    for (int i = 0; i < o->adapter_count && status == MO_OK; i++) {
+        mo_lora lora;
+        status = mo_lora_load(model, o->adapters[i], true, &lora, err);
+        bytes += status == MO_OK ? lora.bytes : 0;
+        ranks += status == MO_OK ? lora.rank : 0;
+        mo_lora_drop(&lora);
+    }
+    m->other_bytes = mo_plan_sum(m->other_bytes, bytes);
+    m->work_bytes =
+        mo_plan_sum(m->work_bytes, (int64_t)mo_workspace_low_bytes(mo_checkpoint_spec(model), m->batch,
+                                                                   o->adapter_count, ranks));
+    return status;
+}
+
 /* Products stop at the largest number; a plan's sums need some distance from it. */
 static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *m, mo_error *err)
 {
@@ -240,6 +260,9 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_need
     if (status == MO_OK && out->layers) {
         count_model(model, bricks, options, out);
         status = check_sessions(options, &out->model, err);
+    }
+    if (status == MO_OK) {
+        status = count_adapters(model, options, &out->model, err);
     }
     mo_bricks_destroy(bricks);
     mo_checkpoint_free(model);

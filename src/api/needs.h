@@ -17,8 +17,11 @@ typedef struct mo_needs_options {
     int64_t positions;      /* of all of them; 0: as many as they can hold */
     int64_t kept_bytes, kept_device_bytes; /* for snapshots */
     int threads;                           /* that compute */
-    int interleave;  /* rows per group in RAM, as the kernels like them; 0: the file's layout */
-    bool all_logits; /* logits of every position will be asked for, as `eval` does */
+    int interleave;              /* rows per group in RAM, as the kernels like them; 0: the file's layout */
+    bool all_logits;             /* logits of every position will be asked for, as `eval` does */
+    const char *const *adapters; /* files that are opened with the model */
+    int adapter_count;
+    int64_t adapter_bytes; /* for more of them */
 } mo_needs_options;
 
 typedef struct mo_needs {

@@ -52,6 +52,16 @@ mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo
     mo_session_options o;
     MO_OWN_ERROR(err)
     *out = NULL;
-    const mo_status status = read_options(model, options, &o, err);
-    return status == MO_OK ? mo_engine_session_open(model->engine, o.kv, o.context, out, err) : status;
+    mo_status status = read_options(model, options, &o, err);
+    if (status == MO_OK) {
+        status = mo_engine_session_open(model->engine, o.kv, o.context, out, err);
+    }
+    if (status == MO_OK && model->adapter_count) {
+        status = mo_session_adapt(*out, model->adapters, model->adapter_count, err);
+    }
+    if (status != MO_OK) {
+        mo_session_close(*out);
+        *out = NULL;
+    }
+    return status;
 }

@@ -1,6 +1,7 @@
 #include "api/settings.h"
 
 #include "base/status.h"
+#include "engine/adapting.h"
 #include "numeric/kv.h"
 #include "store/disk/read.h"
 
@@ -47,6 +48,14 @@ static mo_status check_sizes(const mo_settings *s, mo_error *err)
     if (s->kept_device_bytes < 0 || s->kept_device_bytes > KEPT_MOST) {
         return mo_fail(err, MO_EINVAL, "`kept_device_bytes` must be a size (or 0 for none), not %lld",
                        (long long)s->kept_device_bytes);
+    }
+    if (s->adapter_bytes < 0 || s->adapter_bytes > KEPT_MOST) {
+        return mo_fail(err, MO_EINVAL, "`adapter_bytes` must be a size (or 0 for none), not %lld",
+                       (long long)s->adapter_bytes);
+    }
+    if (s->adapter_count < 0 || s->adapter_count > MO_ADAPTERS_MAX) {
+        return mo_fail(err, MO_EINVAL, "a model has 0 to %d `adapters`, not %d", MO_ADAPTERS_MAX,
+                       s->adapter_count);
     }
     if (s->vram_bytes < 0) {
         return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for what is free), not %lld",

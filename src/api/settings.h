@@ -9,6 +9,8 @@ typedef struct mo_settings {
     int threads, sessions, readers;
     int64_t context, batch, ram_bytes, vram_bytes;
     int64_t positions, kept_bytes, kept_device_bytes;
+    int adapter_count;
+    int64_t adapter_bytes;
     mo_kv_type kv;
     mo_io io;
     mo_postfetch_mode postfetch;

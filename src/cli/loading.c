@@ -200,7 +200,7 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
         return false;
     }
     cli_learning_set(&l->learning, out);
-    return true;
+    return cli_adapters_set(command, &l->adapters, out);
 }
 
 int cli_loading_check(const char *command, const char *path, const cli_loading *l)

@@ -4,6 +4,7 @@
 
 #include <moraine.h>
 
+#include "adapters.h"
 #include "learning.h"
 #include "options.h"
 
@@ -24,6 +25,7 @@ typedef struct cli_loading {
     bool skip_missing;
     const char *device, *postfetch;
     uint64_t vram;
+    cli_adapters adapters;
     cli_learning learning;
 } cli_loading;
 
@@ -137,7 +139,7 @@ typedef struct cli_loading {
          &(l).skip_missing,                                                                                  \
          0,                                                                                                  \
          0},                                                                                                 \
-        CLI_DEVICE_OPTIONS(l)
+        CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)
 
 /* Checks --kv. False after saying what is wrong. */
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out);

@@ -9,6 +9,8 @@ enum { MESSAGE_BYTES = 2048 };
 static const struct {
     const char *setting, *option;
 } names[] = {
+    {"`adapter_bytes`", "the memory for adapters"},
+    {"`adapters`", "--lora"},
     {"`batch`", "--batch"},
     {"`context`", "--ctx"},
     {"`device`", "--device"},

@@ -32,7 +32,7 @@ typedef struct model_settings {
     int64_t context_all, parallel, queue;
     int64_t cache_mib, cache_dir_mib, between_ms, stalled_s;
     const char *cache_dir, *template_file;
-    bool pin;
+    bool pin, adapters_idle;
     double idle_s;
     srv_defaults defaults;
 } model_settings;
@@ -104,6 +104,9 @@ static int model_table(model_settings *m, cli_option *out)
          &m->cache_dir, 0, 0},
         {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "most of them on disk (8192)", &m->cache_dir_mib, 1,
          INT64_MAX >> 20},
+        {"lora-init-without-apply", 0, CLI_FLAG, NULL,
+         "requests begin without the adapters of --lora, until they or POST /lora-adapters say otherwise",
+         &m->adapters_idle, 0, 0},
         {"pin", 0, CLI_FLAG, NULL, "never unload the model, and load it at the start", &m->pin, 0, 0},
         {"sleep-idle-seconds", 0, CLI_REAL, "S",
          "unload a model that nobody has asked for S seconds; the next request loads it again (-1: never)",
@@ -275,6 +278,7 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
         .parallel = (int)m->parallel,
         .defaults = m->defaults,
         .pinned = m->pin,
+        .adapters_idle = m->adapters_idle,
         .keep_s = m->idle_s,
     };
     out->engine.queue = (int)m->queue;

@@ -456,7 +456,7 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &a->q, &forward->in, NULL, n, w->q, query_stride(a));
     mo_jobs_add(&w->mixer_in, &a->k, &forward->in, NULL, n, w->k, a->kv_heads * a->k_len);
     mo_jobs_add(&w->mixer_in, &a->v, &forward->in, NULL, n, w->v, a->kv_heads * a->v_len);
-    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    count = mo_jobs_phases(&w->mixer_in, phases, count);
     if (a->norm_all) {
         phases[count++] = (mo_phase){norm_all_heads, forward, n, 1, MO_PART_ATTENTION};
     }
@@ -481,6 +481,6 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    phases[count++] = mo_jobs_phase(&w->mixer_out);
+    count = mo_jobs_phases(&w->mixer_out, phases, count);
     return count;
 }

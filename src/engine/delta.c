@@ -96,7 +96,7 @@ int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &d->ba, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
     mo_jobs_add(&w->mixer_in, &d->beta, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
     mo_jobs_add(&w->mixer_in, &d->alpha, &forward->in, NULL, n, w->v + d->v_heads, 2 * (int64_t)d->v_heads);
-    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    count = mo_jobs_phases(&w->mixer_in, phases, count);
     phases[count++] = (mo_phase){convolve, forward, n, 1, MO_PART_ATTENTION};
     phases[count++] = (mo_phase){keep_inputs, forward, forward->slice_count, 1, MO_PART_ATTENTION};
     phases[count++] =
@@ -104,6 +104,6 @@ int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &d->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    phases[count++] = mo_jobs_phase(&w->mixer_out);
+    count = mo_jobs_phases(&w->mixer_out, phases, count);
     return count;
 }

@@ -55,6 +55,10 @@ typedef struct mo_engine {
     int rope_count;
     const mo_rope *ropes[8]; /* the distinct ones of the layers */
     mo_state_size states;
+    struct mo_adapter *adapters[MO_ADAPTERS_MAX]; /* that are open (engine/adapter.h). Under lock */
+    int adapter_count;
+    int64_t adapter_held,
+        adapter_limit; /* their bytes, and the most; -1: any. Under lock, but for the limit, set when opened */
     mo_block_pool *pools[MO_KV_TYPES]; /* of sessions in RAM, by format; NULL: there were none yet */
     pthread_mutex_t pools_lock;
 } mo_engine;

@@ -74,8 +74,8 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
             "shorten it",
             (long long)f->count, (long long)s->state.context);
     }
-    if (f->adapters) {
-        return mo_fail(err, MO_EUNSUPPORTED, "adapters are not supported yet");
+    if (f->unused) {
+        return mo_fail(err, MO_EINVAL, "a member of mo_feed that means nothing is not NULL");
     }
     if (f->sampler && mo_sampler_vocab(f->sampler) != vocab) {
         return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
@@ -194,7 +194,7 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
                       .touch = s->touch.touched ? &s->touch : NULL,
                       .cancel = &s->cancel,
                       .pick = f->sampler && count == rest ? &s->pick : NULL,
-                      .adapters = f->adapters};
+                      .adapters = s->adapters.count ? &s->adapters : NULL};
     if (f->logits) {
         const mo_status status = want_rows(s, count, err);
         out->logits = s->rows;

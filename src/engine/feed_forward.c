@@ -141,8 +141,9 @@ void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t cou
 void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count)
 {
     mo_workspace *w = forward->w;
-    mo_jobs_add(&w->ffn_out, &forward->layer->moe.bricks[expert].down, &forward->hidden, w->identity + row,
-                count, w->down + row * forward->spec->width, forward->spec->width);
+    mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.bricks[expert].down, &forward->hidden,
+                    w->identity + row, w->by_expert + row, count, w->down + row * forward->spec->width,
+                    forward->spec->width);
 }
 
 /* The rows of an expert that sort_by_expert() has laid together. */
@@ -205,18 +206,17 @@ static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
 
 void mo_forward_run_round(mo_forward *forward, bool last)
 {
-    mo_phase phases[4];
-    int count = 0;
+    mo_phase phases[6];
     /* What is beside routed experts shares their phases. */
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
-    accompanied in = {.phase = mo_jobs_phase(&forward->w->ffn_in), .side_task = forward->side_task};
-    in.phase.part = part;
+    int count = mo_jobs_phases_of(&forward->w->ffn_in, phases, 0, part);
+    accompanied in = {.phase = phases[count - 1], .side_task = forward->side_task};
     forward->side_task = (mo_side_task){0};
-    phases[count++] =
-        in.side_task.fn ? (mo_phase){run_accompanied, &in, in.phase.count + 1, 1, part} : in.phase;
+    if (in.side_task.fn) {
+        phases[count - 1] = (mo_phase){run_accompanied, &in, in.phase.count + 1, 1, part};
+    }
     phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1, part};
-    phases[count] = mo_jobs_phase(&forward->w->ffn_out);
-    phases[count++].part = part;
+    count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
     if (last) {
         phases[count++] = (mo_phase){merge, forward, forward->tokens, 1, part};
     }

@@ -10,7 +10,7 @@
 #include "engine/split.h"
 
 /* Most phases one region may have. */
-enum { MO_PHASES_MAX = 20 };
+enum { MO_PHASES_MAX = 28 };
 
 /* Something that a thread does beside the others' products. */
 typedef struct mo_side_task {

@@ -18,6 +18,12 @@ static int64_t pieces_of(int64_t count, int64_t grain)
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride)
 {
+    mo_jobs_add_for(j, linear, acts, pick, pick, count, y, stride);
+}
+
+void mo_jobs_add_for(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick,
+                     const int32_t *tokens, int64_t count, float *y, int64_t stride)
+{
     if (!mo_linear_present(linear) || count == 0) {
         return;
     }
@@ -25,6 +31,7 @@ void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const
     j->list[j->count++] = (mo_job){.linear = linear,
                                    .acts = acts,
                                    .pick = pick,
+                                   .tokens = tokens,
                                    .rows = linear->w.rows,
                                    .count = count,
                                    .y = y,
@@ -54,7 +61,70 @@ static const mo_job *job_of(const mo_jobs *j, int64_t piece)
     return &j->list[low];
 }
 
-static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece, mo_scratch *scratch)
+/* ---- Adapters ---------------------------------------------------------------------------------- */
+
+void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,
+                  float *y, int64_t stride)
+{
+    for (int64_t i = 0; job->lows && i < count; i++) {
+        const int64_t token = job->tokens ? job->tokens[first + i] : first + i;
+        const mo_adapting_use *use = mo_adapting_uses(j->adapting, token);
+        for (int n = 0; n < MO_ADAPTERS_USED && use[n].which >= 0; n++) {
+            const mo_low *low = &job->lows[use[n].which];
+            if (low->pair) {
+                const int64_t rank = low->pair->a.w.rows;
+                const float f = mo_lora_factor(j->adapting->lora[use[n].which], low->pair, use[n].scale);
+                j->kernels->low_rank(y + i * stride, low->pair->b + from, job->linear->w.rows,
+                                     low->u + (first + i) * rank, rank, f, to - from);
+            }
+        }
+    }
+}
+
+/* What the step's adapters have for the job's matrix, as products that come before; false: nothing. */
+static bool lower(mo_jobs *j, mo_job *job, mo_low *lows, int64_t *floats)
+{
+    const mo_adapting *a = j->adapting;
+    bool any = false;
+    for (int i = 0; i < a->count; i++) {
+        lows[i] = (mo_low){.pair = mo_lora_find(a->lora[i], job->linear), .u = a->u + *floats};
+        if (lows[i].pair) {
+            const int64_t rank = lows[i].pair->a.w.rows;
+            mo_jobs_add(j->low, &lows[i].pair->a, job->acts, job->pick, job->count, lows[i].u, rank);
+            *floats += job->count * rank;
+            any = true;
+        }
+    }
+    return any;
+}
+
+int mo_jobs_phases(mo_jobs *j, mo_phase *phases, int count)
+{
+    return mo_jobs_phases_of(j, phases, count, MO_PART_PRODUCTS);
+}
+
+int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part)
+{
+    if (j->adapting && j->adapting->count) {
+        int64_t floats = 0;
+        mo_jobs_clear(j->low);
+        for (int i = 0; i < j->count; i++) {
+            mo_low *lows = j->lows + (int64_t)i * j->adapting->count;
+            j->list[i].lows = lower(j, &j->list[i], lows, &floats) ? lows : NULL;
+        }
+        if (j->low->count) {
+            phases[count] = mo_jobs_phase(j->low);
+            phases[count++].part = part;
+        }
+    }
+    phases[count] = mo_jobs_phase(j);
+    phases[count++].part = part;
+    return count;
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------ */
+
+static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scratch *scratch)
 {
     const mo_weights *w = &job->linear->w;
     const int64_t from = job->row + piece % job->row_pieces * job->grain, end = job->row + job->rows;
@@ -63,9 +133,10 @@ static void run_piece(const mo_kernels *k, const mo_job *job, int64_t piece, mo_
     const int64_t count = job->count - t < PIECE_TOKENS ? job->count - t : PIECE_TOKENS;
     float *y = job->y + t * job->stride;
     const mo_acts acts = mo_acts_from(job->acts, job->pick ? 0 : t); /* kernels count rows from 0 */
-    k->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
+    j->kernels->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
     const float *bias = job->linear->bias;
     mo_finish_product(job->linear->scale, bias ? bias + from : NULL, to - from, count, y + from, job->stride);
+    mo_job_adapt(j, job, from, to, t, count, y + from, job->stride);
 }
 
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
@@ -73,7 +144,7 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_jobs *j = ctx;
     for (int64_t piece = begin; piece < end; piece++) {
         const mo_job *job = job_of(j, piece);
-        run_piece(j->kernels, job, piece - job->first, &j->scratch[thread]);
+        run_piece(j, job, piece - job->first, &j->scratch[thread]);
     }
 }
 

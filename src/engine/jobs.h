@@ -4,21 +4,24 @@
 #define MO_ENGINE_JOBS_H
 
 #include "base/pool.h"
-#include "model/parts.h"
+#include "engine/adapting.h"
 #include "numeric/kernels.h"
 
 typedef struct mo_job {
     const mo_linear *linear;
     const mo_acts *acts;
-    const int32_t *pick; /* activation rows, or NULL for 0 .. count-1 */
-    int64_t row, rows;   /* of the matrix: those that are multiplied */
-    int64_t count;       /* tokens; 0 is allowed */
-    float *y;            /* [count][stride]; row r of the matrix gives value r */
+    const int32_t *pick;   /* activation rows, or NULL for 0 .. count-1 */
+    const int32_t *tokens; /* of the step, whose rows those are: for adapters. NULL: 0 .. count-1 */
+    int64_t row, rows;     /* of the matrix: those that are multiplied */
+    int64_t count;         /* tokens; 0 is allowed */
+    float *y;              /* [count][stride]; row r of the matrix gives value r */
     int64_t stride;
     /* Set by mo_jobs_phase(): pieces are row_pieces times token pieces, rows first. */
     int64_t first; /* piece of the list */
     int64_t grain; /* rows of a piece */
     int64_t row_pieces;
+    const mo_low
+        *lows; /* [adapting->count], or NULL: no adapter changes the matrix. Set by mo_jobs_phases() */
 } mo_job;
 
 typedef struct mo_jobs {
@@ -27,6 +30,9 @@ typedef struct mo_jobs {
     mo_job *list;        /* space for `limit`, given by the owner */
     int count, limit;
     int64_t pieces;
+    const mo_adapting *adapting; /* of the step; NULL: adapters do not touch these products */
+    struct mo_jobs *low;         /* products with first matrices of adapters; NULL while there are none */
+    mo_low *lows;                /* [limit][adapters that are open] */
 } mo_jobs;
 
 /* Empties the list. */
@@ -40,11 +46,25 @@ static inline void mo_jobs_clear(mo_jobs *j)
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride);
 
+/* The same with rows that belong to other tokens than `pick` says. */
+void mo_jobs_add_for(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick,
+                     const int32_t *tokens, int64_t count, float *y, int64_t stride);
+
 /* Appends a product with `rows` rows of a matrix that is there, from `row` on; there are tokens. */
 void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t rows, const mo_acts *acts,
                       int64_t count, float *y, int64_t stride);
 
-/* Cuts the list as it is now into pieces; the phase that computes them: product, outer scale, bias. */
+/* Cuts the list as it is now into pieces; the phase that computes them: product, outer scale, bias, and what adapters add. */
 mo_phase mo_jobs_phase(mo_jobs *j);
+
+/* Appends that phase, and before it the first products of adapters, where the step has any; the new count. */
+int mo_jobs_phases(mo_jobs *j, mo_phase *phases, int count);
+/* The same, where their time counts as another part's (base/pool.h). */
+int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
+
+/* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
+ * whoever computes the product by other means. y is that of the first of both. */
+void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,
+                  float *y, int64_t stride);
 
 #endif

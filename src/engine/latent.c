@@ -94,15 +94,15 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_clear(&w->latent_queries);
     mo_jobs_add(two ? &w->latent_queries : &w->mixer_in, &a->q, &w->latent_reads, NULL, n, w->latent_q,
                 a->q.w.rows);
-    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    count = mo_jobs_phases(&w->mixer_in, phases, count);
     if (two) {
         phases[count++] = (mo_phase){norm_queries, forward, n, 1, MO_PART_ATTENTION};
-        phases[count++] = mo_jobs_phase(&w->latent_queries);
+        count = mo_jobs_phases(&w->latent_queries, phases, count);
     }
     phases[count++] = (mo_phase){prepare, forward, n * ((a->heads + part - 1) / part), 1, MO_PART_ATTENTION};
     const by_head plain = plain_of(forward);
     add_heads(forward, &w->latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len, a->heads * a->k_len);
-    phases[count++] = mo_jobs_phase(&w->latent_absorb);
+    count = mo_jobs_phases(&w->latent_absorb, phases, count);
     return count;
 }
 
@@ -115,6 +115,6 @@ int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = a->latent.out_len;
     add_heads(forward, &forward->w->latent_expand, &a->latent.v_b, &mixed, n, forward->mixed.x, n,
               forward->mixed.cols);
-    phases[count++] = mo_jobs_phase(&forward->w->latent_expand);
+    count = mo_jobs_phases(&forward->w->latent_expand, phases, count);
     return count;
 }

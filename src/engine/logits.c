@@ -79,13 +79,12 @@ static mo_status emit_together(output *o, mo_error *err)
     const int64_t vocab = forward->spec->vocab;
     mo_jobs *jobs = &forward->w->output;
     mo_jobs_clear(jobs);
-    mo_jobs_add(jobs, &forward->spec->output, &o->in, NULL, o->count, o->row[0], vocab);
-    const mo_phase phases[] = {
-        {norm, o, o->count, 1, MO_PART_OTHER},
-        mo_jobs_phase(jobs),
-        {finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1, MO_PART_OTHER},
-    };
-    return run(o, phases, 3, err);
+    mo_jobs_add_for(jobs, &forward->spec->output, &o->in, NULL, o->token, o->count, o->row[0], vocab);
+    mo_phase phases[4] = {{norm, o, o->count, 1, MO_PART_OTHER}};
+    int count = mo_jobs_phases(jobs, phases, 1);
+    phases[count++] =
+        (mo_phase){finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1, MO_PART_OTHER};
+    return run(o, phases, count, err);
 }
 
 /* ---- Rows of several sessions ----------------------------------------------------------------- */
@@ -105,6 +104,8 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
                             MO_LOGITS_ROWS, &forward->w->scratch[thread]);
         mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, rows, o->count, made,
                           MO_LOGITS_ROWS);
+        mo_job_adapt(&forward->w->output, forward->w->output.list, from, from + rows, 0, o->count, made,
+                     MO_LOGITS_ROWS);
         for (int64_t t = 0; t < o->count; t++) {
             finish(o, made + t * MO_LOGITS_ROWS, rows);
             memcpy(o->row[t] + from, made + t * MO_LOGITS_ROWS, sizeof(float) * (size_t)rows);
@@ -115,11 +116,14 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
 static mo_status emit_apart(output *o, mo_error *err)
 {
     const int64_t rows = o->forward->spec->output.w.rows;
-    const mo_phase phases[] = {
-        {norm, o, o->count, 1, MO_PART_OTHER},
-        {multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1, MO_PART_PRODUCTS},
-    };
-    return run(o, phases, 2, err);
+    mo_jobs *jobs = &o->forward->w->output; /* what adapters add to the product, which is not the list's */
+    mo_jobs_clear(jobs);
+    mo_jobs_add_for(jobs, &o->forward->spec->output, &o->in, NULL, o->token, o->count, NULL, MO_LOGITS_ROWS);
+    mo_phase phases[3] = {{norm, o, o->count, 1, MO_PART_OTHER}};
+    const int count = mo_jobs_phases(jobs, phases, 1);
+    phases[count - 1] =
+        (mo_phase){multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1, MO_PART_PRODUCTS};
+    return run(o, phases, count, err);
 }
 
 /* ---- All of them ------------------------------------------------------------------------------ */

@@ -110,11 +110,11 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_parts);
     mo_jobs_add(&w->mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
-    phases[count++] = mo_jobs_phase(&w->mixer_parts);
+    count = mo_jobs_phases(&w->mixer_parts, phases, count);
     phases[count++] = (mo_phase){norm_parts, forward, n, 1, MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_dt);
     mo_jobs_add(&w->mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
-    phases[count++] = mo_jobs_phase(&w->mixer_dt);
+    count = mo_jobs_phases(&w->mixer_dt, phases, count);
     return count;
 }
 
@@ -128,7 +128,7 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &m->x, &forward->in, NULL, n, w->q, mo_mamba_channels(m));
     mo_jobs_add(&w->mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
     mo_jobs_add(&w->mixer_in, &m->dt_in, &forward->in, NULL, n, w->v, m->heads);
-    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    count = mo_jobs_phases(&w->mixer_in, phases, count);
     phases[count++] =
         (mo_phase){convolve, forward, slices * mo_mamba_pieces(mo_mamba_channels(m)), 1, MO_PART_ATTENTION};
     if (!m->heads) {
@@ -139,6 +139,6 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] = (mo_phase){finish, forward, n, 1, MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    phases[count++] = mo_jobs_phase(&w->mixer_out);
+    count = mo_jobs_phases(&w->mixer_out, phases, count);
     return count;
 }

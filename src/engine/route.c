@@ -75,8 +75,7 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
         mo_jobs_clear(&w->router);
         mo_jobs_add(&w->router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
                     l->moe.experts);
-        phases[count] = mo_jobs_phase(&w->router);
-        phases[count++].part = MO_PART_ROUTING;
+        count = mo_jobs_phases_of(&w->router, phases, count, MO_PART_ROUTING);
         phases[count++] = (mo_phase){choose, forward, n, 1, MO_PART_ROUTING};
     }
     return count;

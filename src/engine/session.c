@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
@@ -101,9 +102,43 @@ void mo_session_end_conversation(mo_session *s)
     }
 }
 
+static void release_adapters(const mo_session *s)
+{
+    for (int i = 0; i < s->adapters.count; i++) {
+        mo_adapter_release(s->adapters.use[i].adapter);
+    }
+}
+
+mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    mo_adapter_list list;
+    const mo_status status = mo_adapter_list_make(session->engine, uses, count, &list, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    for (int i = 0; i < list.count; i++) {
+        mo_adapter_hold(list.use[i].adapter);
+    }
+    if (list.identity != session->adapters.identity && session->state.length > 0) {
+        mo_session_end_conversation(session); /* what it holds was computed with others */
+        mo_state_reset(&session->state);
+    }
+    session->has_logits &= list.identity == session->adapters.identity;
+    release_adapters(session);
+    session->adapters = list;
+    return MO_OK;
+}
+
+uint64_t mo_session_adapters(const mo_session *session)
+{
+    return session->adapters.identity;
+}
+
 void mo_session_close(mo_session *session)
 {
     if (session) {
+        release_adapters(session);
         mo_session_end_conversation(session);
         mo_touch_destroy(&session->touch);
         if (session->state.gpu_session) {

@@ -4,10 +4,12 @@
 #ifndef MO_ENGINE_SESSION_H
 #define MO_ENGINE_SESSION_H
 
+#include "engine/adapter.h"
 #include "engine/step.h"
 
 struct mo_session {
     mo_engine *engine;
+    mo_adapter_list adapters; /* which it holds */
     mo_state state;
     int32_t *tokens; /* [context] what the state holds, state.length of them */
     float *logits;   /* [vocab] */

@@ -26,12 +26,12 @@ int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count)
     forward->mixed = mo_acts_lay(w->mixed, n, s->channels);
     mo_jobs_clear(&w->mixer_in);
     mo_jobs_add(&w->mixer_in, &s->in, &forward->in, NULL, n, w->q, 3 * s->channels);
-    phases[count++] = mo_jobs_phase(&w->mixer_in);
+    count = mo_jobs_phases(&w->mixer_in, phases, count);
     phases[count++] = (mo_phase){convolve, forward, forward->slice_count * mo_short_pieces(s->channels), 1,
                                  MO_PART_ATTENTION};
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &s->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    phases[count++] = mo_jobs_phase(&w->mixer_out);
+    count = mo_jobs_phases(&w->mixer_out, phases, count);
     return count;
 }

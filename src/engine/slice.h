@@ -26,8 +26,8 @@ typedef struct mo_slice {
     /* NULL, or set by any thread when this session's part is not wanted any more. */
     const atomic_bool *cancel;
     mo_pick *pick; /* NULL, or who draws the token that follows: sampler, mask, and what came of it */
-    /* What changes the model's weights for this slice. There is nothing of the kind yet: a step refuses any but NULL. */
-    const void *adapters;
+    const struct mo_adapter_list
+        *adapters; /* what changes the model's weights for this slice (engine/adapter.h), or NULL */
 } mo_slice;
 
 #endif

@@ -78,6 +78,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     mo_blocks_share(&s->blocks, mo_state_place(state), state->length);
     s->kv = state->kv;
     s->layers = engine->spec->layer_count;
+    s->adapters = session->adapters.identity;
     s->mark = mo_state_mark_of(state);
     s->least = mo_state_least(state, s->mark);
     s->engine = engine;
@@ -222,6 +223,15 @@ static mo_status check_restore(const mo_session *session, const mo_snapshot *s, 
             err, MO_EINVAL,
             "the saved state belongs to another model or another format of keys and values; start anew");
     }
+    if (s->adapters != session->adapters.identity && s->mark.length > 0) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the saved state was computed %s; give the session the same adapters and scales, or start "
+            "anew",
+            !s->adapters                  ? "without adapters, and this session has some"
+            : !session->adapters.identity ? "with adapters that this session does not have"
+                                          : "with other adapters than this session has");
+    }
     if (length < 0 || length > s->mark.length || (length == 0 && s->mark.length > 0)) {
         return mo_fail(err, MO_EINVAL, "a snapshot of %lld positions cannot be restored to %lld",
                        (long long)s->mark.length, (long long)length);
@@ -324,6 +334,11 @@ int64_t mo_snapshot_length(const mo_snapshot *snapshot)
 const int32_t *mo_snapshot_tokens(const mo_snapshot *snapshot)
 {
     return snapshot->tokens;
+}
+
+uint64_t mo_snapshot_adapters(const mo_snapshot *snapshot)
+{
+    return snapshot->adapters;
 }
 
 int64_t mo_snapshot_least(const mo_snapshot *snapshot)

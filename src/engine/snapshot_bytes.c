@@ -1,4 +1,4 @@
-/* A snapshot as bytes: a header, then tokens, state and logits, little-endian as in memory. */
+/* A snapshot as bytes: a header, with adapters their identity, then tokens, state and logits, little-endian as in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +16,7 @@ typedef struct header {
 } header;
 
 static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '2'};
+static const char adapted_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '3'}; /* 8 bytes follow the header */
 static const char older_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
 
 static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_bytes, uint8_t **bytes,
@@ -28,19 +29,21 @@ static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_b
                 .length = s->mark.length,
                 .state_bytes = state_bytes,
                 .has_logits = s->logits != NULL};
-    memcpy(h.magic, snapshot_magic, sizeof h.magic);
+    memcpy(h.magic, s->adapters ? adapted_magic : snapshot_magic, sizeof h.magic);
+    const size_t head = sizeof h + (s->adapters ? sizeof s->adapters : 0);
     const size_t tokens = sizeof(int32_t) * (size_t)s->mark.length;
     const size_t logits = s->logits ? sizeof(float) * (size_t)s->vocab : 0;
-    const size_t all = sizeof h + tokens + state_bytes + logits;
+    const size_t all = head + tokens + state_bytes + logits;
     uint8_t *at = malloc(all);
     if (!at) {
         return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", all);
     }
     memcpy(at, &h, sizeof h);
-    memcpy(at + sizeof h, s->tokens, tokens);
-    memcpy(at + sizeof h + tokens, state, state_bytes);
+    memcpy(at + sizeof h, &s->adapters, head - sizeof h);
+    memcpy(at + head, s->tokens, tokens);
+    memcpy(at + head + tokens, state, state_bytes);
     if (logits) {
-        memcpy(at + sizeof h + tokens + state_bytes, s->logits, logits);
+        memcpy(at + head + tokens + state_bytes, s->logits, logits);
     }
     *bytes = at;
     *size = all;
@@ -76,17 +79,22 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
 {
     MO_OWN_ERROR(err)
     header h;
+    uint64_t adapters = 0;
     *out = NULL;
-    if (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
+    const bool adapted =
+        size >= sizeof h + sizeof adapters && memcmp(bytes, adapted_magic, sizeof adapted_magic) == 0;
+    const size_t head = sizeof h + (adapted ? sizeof adapters : 0);
+    if (!adapted && (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0)) {
         return size >= sizeof older_magic && memcmp(bytes, older_magic, sizeof older_magic) == 0
                    ? of_other_numerics(1, err)
                    : mo_fail(err, MO_EFORMAT, "this is not a saved state of a session");
     }
     memcpy(&h, bytes, sizeof h);
+    memcpy(&adapters, bytes + sizeof h, head - sizeof h);
     if (h.numerics != MO_NUMERICS) {
         return of_other_numerics(h.numerics, err);
     }
-    const uint64_t rest = size - sizeof h;
+    const uint64_t rest = size - head;
     const bool sane = h.kv >= 0 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
                       h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
     if (!sane ||
@@ -102,14 +110,15 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     }
     s->kv = (mo_kv_type)h.kv;
     s->layers = h.layers;
+    s->adapters = adapters;
     s->mark = (mo_state_mark){h.length, h.length, h.length};
     s->least = h.length;
     s->state = state;
     s->state_bytes = h.state_bytes;
-    memcpy(s->tokens, bytes + sizeof h, sizeof(int32_t) * (size_t)h.length);
-    memcpy(state, bytes + sizeof h + 4 * h.length, h.state_bytes);
+    memcpy(s->tokens, bytes + head, sizeof(int32_t) * (size_t)h.length);
+    memcpy(state, bytes + head + 4 * h.length, h.state_bytes);
     if (s->logits) {
-        memcpy(s->logits, bytes + sizeof h + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
+        memcpy(s->logits, bytes + head + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
     }
     *out = s;
     return MO_OK;

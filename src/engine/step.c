@@ -7,6 +7,7 @@
 #include "base/mapped.h"
 #include "base/status.h"
 #include "engine/accelerator.h"
+#include "engine/adapter.h"
 #include "engine/forward.h"
 #include "engine/logits.h"
 
@@ -30,9 +31,6 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
                 "or shorten it",
                 (long long)s->state->context);
         }
-        if (s->adapters) {
-            return mo_fail(err, MO_EUNSUPPORTED, "adapters are not supported yet");
-        }
         for (int64_t j = 0; j < s->count; j++, t++) {
             if (s->tokens[j] < 0 || s->tokens[j] >= forward->spec->vocab) {
                 return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens",
@@ -45,6 +43,38 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
     }
     forward->tokens = t;
     return MO_OK;
+}
+
+/* The adapters of all slices, each once; and which of them every slice has. */
+static void place_adapters(const mo_forward *forward)
+{
+    mo_adapting *a = &forward->w->adapting;
+    a->count = 0;
+    a->slice_of = forward->w->slice_of;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_adapter_list *list = forward->slices[i].adapters;
+        for (int n = 0; list && n < list->count; n++) {
+            const mo_lora *lora = &list->use[n].adapter->lora;
+            int which = 0;
+            while (which < a->count && a->lora[which] != lora) {
+                which++;
+            }
+            a->lora[which] = lora;
+            a->count += which == a->count;
+        }
+    }
+    for (int i = 0; a->count && i < forward->slice_count; i++) {
+        const mo_adapter_list *list = forward->slices[i].adapters;
+        mo_adapting_use *use = a->uses + (int64_t)i * MO_ADAPTERS_USED;
+        for (int n = 0; n < MO_ADAPTERS_USED; n++) {
+            use[n] = (mo_adapting_use){.which = -1};
+            for (int which = 0; list && n < list->count && which < a->count; which++) {
+                if (a->lora[which] == &list->use[n].adapter->lora) {
+                    use[n] = (mo_adapting_use){.which = which, .scale = list->use[n].scale};
+                }
+            }
+        }
+    }
 }
 
 /* States in RAM get the blocks that they are about to write; a device sees to its own. */
@@ -130,6 +160,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
+    place_adapters(forward);
     forward->in = mo_acts_lay(forward->w->in, forward->tokens, forward->spec->width);
     forward->in_dense = mo_acts_lay(forward->w->in_dense, forward->tokens, forward->spec->width);
     mo_pool_run(forward->engine->pool, forward->tokens, 1, embed, forward);

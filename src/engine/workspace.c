@@ -1,5 +1,7 @@
 #include "engine/workspace.h"
 
+#include <string.h>
+
 #include "base/host.h"
 #include "base/status.h"
 
@@ -224,6 +226,77 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     cut_jobs(c, &w->output, 1, kernels, w->scratch);
 }
 
+/* ---- Adapters ---- */
+
+/* The lists of products that adapters can change. */
+enum { ADAPTED = 11 };
+static void adapted_lists(mo_workspace *w, mo_jobs *lists[ADAPTED])
+{
+    mo_jobs *const all[ADAPTED] = {&w->mixer_in,    &w->latent_queries, &w->latent_absorb, &w->latent_expand,
+                                   &w->mixer_parts, &w->mixer_dt,       &w->mixer_out,     &w->router,
+                                   &w->ffn_in,      &w->ffn_out,        &w->output};
+    memcpy(lists, all, sizeof all);
+}
+
+/* The rows that the products of one phase have together. */
+static int64_t low_rows(const mo_model_spec *spec, int64_t batch)
+{
+    return batch * (2 * mo_extent_of(spec).used + 3);
+}
+
+static void lay_out_low(cutter *c, mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
+                        int64_t ranks)
+{
+    mo_jobs *lists[ADAPTED];
+    adapted_lists(w, lists);
+    mo_jobs *low = cut(c, ADAPTED, sizeof *low);
+    w->adapting.uses = cut(c, batch * MO_ADAPTERS_USED, sizeof *w->adapting.uses);
+    w->adapting.u = cut(c, low_rows(spec, batch) * ranks, sizeof(float));
+    for (int i = 0; i < ADAPTED; i++) {
+        const int64_t limit = (int64_t)lists[i]->limit * adapters;
+        lists[i]->lows = cut(c, limit, sizeof(mo_low));
+        mo_job *list = cut(c, limit, sizeof *list);
+        if (low) {
+            low[i] = (mo_jobs){
+                .kernels = w->mixer_in.kernels, .scratch = w->scratch, .list = list, .limit = (int)limit};
+            lists[i]->low = &low[i];
+        }
+    }
+}
+
+size_t mo_workspace_low_bytes(const mo_model_spec *spec, int64_t batch, int adapters, int64_t ranks)
+{
+    mo_workspace w = {0};
+    cutter lists = {0}, c = {0};
+    lay_out(&lists, &w, spec, NULL, 1, 1, 1, 1); /* how many products the lists have */
+    lay_out_low(&c, &w, spec, batch, adapters, ranks);
+    return adapters ? c.used : 0;
+}
+
+mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
+                             int64_t ranks, mo_error *err)
+{
+    const size_t bytes = mo_workspace_low_bytes(spec, batch, adapters, ranks);
+    void *memory = bytes ? mo_host_alloc_huge(bytes) : NULL;
+    if (bytes && !memory) {
+        return mo_fail(err, MO_ENOMEM,
+                       "working memory of %.1f MiB for adapters cannot be had; choose a smaller `batch`",
+                       (double)bytes / (1 << 20));
+    }
+    if (w->low_memory) {
+        mo_host_free_huge(w->low_memory, w->low_bytes);
+    }
+    w->low_memory = memory;
+    w->low_bytes = bytes;
+    cutter c = {.base = memory};
+    if (memory) {
+        lay_out_low(&c, w, spec, batch, adapters, ranks);
+    }
+    return MO_OK;
+}
+
+/* ---- The whole ---- */
+
 size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes)
 {
     mo_workspace w = {0};
@@ -244,6 +317,11 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
     }
     cutter c = {.base = w->memory};
     lay_out(&c, w, spec, kernels, batch, context, threads, ropes);
+    mo_jobs *lists[ADAPTED];
+    adapted_lists(w, lists);
+    for (int i = 0; i < ADAPTED; i++) {
+        lists[i]->adapting = &w->adapting;
+    }
     return MO_OK;
 }
 
@@ -251,6 +329,9 @@ void mo_workspace_drop(mo_workspace *w)
 {
     if (w->memory) {
         mo_host_free_huge(w->memory, w->bytes);
+    }
+    if (w->low_memory) {
+        mo_host_free_huge(w->low_memory, w->low_bytes);
     }
     *w = (mo_workspace){0};
 }

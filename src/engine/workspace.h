@@ -80,6 +80,10 @@ typedef struct mo_workspace {
     float **logits_row;    /* [batch] and where these go */
     float *logits_piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
 
+    mo_adapting adapting; /* of the step */
+    void *low_memory;     /* what adapters need, while some are open: lists of products, and u */
+    size_t low_bytes;
+
     mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
         ffn_in, ffn_out, guess, output;
 } mo_workspace;
@@ -109,5 +113,10 @@ size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t cont
 mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
                             int64_t batch, int64_t context, int threads, int ropes, mo_error *err);
 void mo_workspace_drop(mo_workspace *w);
+
+/* What steps with adapters need besides, while `adapters` of them are open whose ranks make up `ranks`. */
+size_t mo_workspace_low_bytes(const mo_model_spec *spec, int64_t batch, int adapters, int64_t ranks);
+mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
+                             int64_t ranks, mo_error *err);
 
 #endif

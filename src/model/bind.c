@@ -288,6 +288,7 @@ void mo_bind_factor(mo_binder *b, mo_linear *of, float factor)
     if (!good(b) || factor == 1.0f) {
         return;
     }
+    of->factor = factor;
     for (size_t i = 0; i < b->count; i++) {
         mo_binding *w = &b->bindings[i];
         if (w->vector && (w->vector == &of->scale || w->vector == &of->bias)) {

@@ -25,6 +25,8 @@ struct mo_checkpoint {
     mo_mapped **maps; /* of each part, in the arena; NULL when the file was read */
     mo_home *homes;
     size_t home_count;
+    mo_binding *bindings; /* malloc'ed */
+    size_t binding_count;
     mo_checkpoint_bytes bytes;
     uint64_t token_bytes;
 };
@@ -468,6 +470,9 @@ mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, m
     }
     loader l = {.model = m, .options = options};
     const mo_status status = load(&l, path, err);
+    m->bindings = l.binder.bindings; /* for adapters */
+    m->binding_count = l.binder.count;
+    l.binder.bindings = NULL;
     loader_free(&l);
     if (status != MO_OK) {
         mo_checkpoint_free(m);
@@ -490,6 +495,7 @@ void mo_checkpoint_free(mo_checkpoint *model)
     }
     mo_gguf_close(model->gguf);
     mo_arena_destroy(model->arena);
+    free(model->bindings);
     free(model);
 }
 
@@ -510,6 +516,12 @@ mo_status mo_checkpoint_check(const mo_checkpoint *model, mo_error *err)
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *model)
 {
     return model->gguf;
+}
+
+const mo_binding *mo_checkpoint_bindings(const mo_checkpoint *model, size_t *count)
+{
+    *count = model->binding_count;
+    return model->bindings;
 }
 
 const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *model)

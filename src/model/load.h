@@ -44,6 +44,9 @@ const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
 const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *checkpoint);
 const char *mo_checkpoint_path(const mo_checkpoint *checkpoint);
 
+/* Which tensor each matrix and vector of the description came from; the checkpoint's. */
+const mo_binding *mo_checkpoint_bindings(const mo_checkpoint *checkpoint, size_t *count);
+
 /* One matrix that was left on disk. */
 typedef struct mo_home {
     mo_weights *matrix;    /* its view, in the spec */

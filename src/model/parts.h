@@ -15,6 +15,7 @@ typedef struct mo_linear {
     mo_weights w;       /* w.rows 0: absent */
     const float *scale; /* [1], or NULL */
     const float *bias;  /* [rows], or NULL */
+    float factor; /* that scale and bias carry because the family asks for it; adapters need it too. 0: 1 */
 } mo_linear;
 
 static inline bool mo_linear_present(const mo_linear *l)

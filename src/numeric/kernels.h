@@ -116,6 +116,11 @@ typedef struct mo_kernels {
     /* The same of a head of n channels that share a decay; state is [states][n]. */
     void (*scan_head)(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y);
 
+    /* The second matrix of an adapter, whose columns are `stride` floats apart: y[i] = fma(f, t, y[i]), t = fma over j ascending of
+     * b[j * stride + i] and u[j], from +0. */
+    void (*low_rank)(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                     int64_t n);
+
     /* True when every value is finite. */
     bool (*finite)(const float *x, int64_t n);
 } mo_kernels;

@@ -300,6 +300,8 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.count = g->prompts[prompt].count;
     o.sampler = p->sampler;
     o.max_tokens = p->max_tokens;
+    memcpy(o.adapters, p->adapters, sizeof o.adapters);
+    o.adapter_count = p->adapter_count;
     o.stop = p->stop;
     o.stop_count = p->stop_count;
     o.n = (int)p->n;

@@ -139,6 +139,7 @@ static void take_defaults(srv_generation *g)
     take_whole(d->repeat_last_n, &p->sampler.penalty_last);
     take_whole(d->max_tokens, &p->max_tokens);
     take_whole(d->reasoning_budget, &p->thought_limit);
+    p->adapter_count = srv_model_adapters(g->held, p->adapters);
     if (d->seed >= 0) {
         p->sampler.seed = (uint64_t)d->seed;
         p->seeded = true;

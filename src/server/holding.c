@@ -151,6 +151,20 @@ int64_t srv_model_context(const srv_model *model)
     return model->window.context;
 }
 
+int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])
+{
+    int count = 0;
+    for (; count < SRV_ADAPTERS && mo_model_adapter(model->mo, count); count++) {
+        out[count] = (mo_adapter_use){mo_model_adapter(model->mo, count), model->adapter_scale[count]};
+    }
+    return count;
+}
+
+void srv_model_scale(srv_model *model, int adapter, float scale)
+{
+    model->adapter_scale[adapter] = scale;
+}
+
 const srv_defaults *srv_model_defaults(const srv_model *model)
 {
     return &model->spec.defaults;

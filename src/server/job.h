@@ -84,6 +84,8 @@ typedef void (*srv_routes_fn)(void *user, int layer, int64_t position, int32_t t
 
 /* ---- Jobs ------------------------------------------------------------------------------------- */
 
+enum { SRV_ADAPTERS = 16 }; /* as many as a model can have */
+
 typedef struct srv_job_options {
     const int32_t *tokens; /* the prompt, at least 1; copied, as are stop strings and biases */
     size_t count;
@@ -107,6 +109,8 @@ typedef struct srv_job_options {
     int64_t reasoning_budget; /* tokens of thought, after which its end is forced; 0: none; -1: any number */
     srv_sink sink;
     void *user;
+    mo_adapter_use adapters[SRV_ADAPTERS]; /* of the engine's model */
+    int adapter_count;
     srv_routes_fn routes; /* of the first choice; NULL: nobody wants them */
     void *routes_user;
 } srv_job_options;

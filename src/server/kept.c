@@ -90,7 +90,8 @@ static void change(void *user)
         c->unkept = !s->task && s->held > 0;
         if (c->unkept && e->prefix) {
             srv_memory_keep(e, s, s->held);
-            c->number = srv_prefix_number(e->prefix, s->tokens, s->held);
+            c->number = srv_prefix_number(
+                e->prefix, &(srv_prefix_key){mo_session_adapters(s->session), s->tokens, s->held});
         }
     }
     if (!e->prefix || !srv_prefix_want(e->prefix, c->number, c->wanted)) {

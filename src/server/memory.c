@@ -19,11 +19,12 @@ static bool has_room(void *user)
 void srv_memory_keep(srv_engine *e, srv_sequence *s, int64_t count)
 {
     mo_snapshot *snapshot;
-    if (!e->prefix || s->dirty || count < SRV_WORTHWHILE || srv_prefix_has(e->prefix, s->tokens, count) ||
+    const srv_prefix_key key = {mo_session_adapters(s->session), s->tokens, count};
+    if (!e->prefix || s->dirty || count < SRV_WORTHWHILE || srv_prefix_has(e->prefix, &key) ||
         mo_snapshot_open(s->session, &snapshot, NULL) != MO_OK) {
         return; /* it is computed again when it is needed */
     }
-    srv_prefix_keep(e->prefix, s->tokens, count, snapshot);
+    srv_prefix_keep(e->prefix, &key, snapshot);
     srv_prefix_make_room(e->prefix, has_room, &(demand){.engine = e});
 }
 

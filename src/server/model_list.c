@@ -43,6 +43,10 @@ bool srv_list_add(srv_models *m, const srv_model_spec *spec, const char *path)
         return false;
     }
     *model = (srv_model){.all = m, .spec = *spec, .keep_s = spec->keep_s};
+    for (int i = 0; !spec->adapters_idle && spec->loading.adapter_scales && i < spec->loading.adapter_count;
+         i++) {
+        model->adapter_scale[i] = spec->loading.adapter_scales[i];
+    }
     model->id = spec->id ? strdup(spec->id) : name_of(path);
     model->path = strdup(path);
     if (!model->id || !model->path) {

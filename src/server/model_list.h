@@ -39,6 +39,8 @@ struct srv_model {
     srv_pulse pulse;
     int64_t pulse_ns; /* when it was taken */
 
+    _Atomic float adapter_scale[SRV_ADAPTERS]; /* of its spec, or as somebody has set them since */
+
     /* Constant while it is loaded. */
     mo_model *mo;
     srv_engine *engine;

@@ -35,6 +35,10 @@ const char *srv_model_id(const srv_model *model);  /* to be echoed */
 int64_t srv_model_context(const srv_model *model); /* positions of one sequence */
 const srv_defaults *srv_model_defaults(const srv_model *model);
 
+/* Its adapters with the scales that requests begin with; how many. Any thread. */
+int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS]);
+void srv_model_scale(srv_model *model, int adapter, float scale);
+
 /* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as nobody
  * holds it, also a pinned one, and loaded anew by the next request. Any thread, also a sink. */
 void srv_model_doubt(srv_model *model);
@@ -53,6 +57,7 @@ typedef struct srv_model_spec {
     const char *path;         /* of its first part */
     const char *alias;        /* further names with commas between them; NULL: none */
     mo_model_options loading; /* context, sessions and progress are chosen here */
+    bool adapters_idle;       /* requests begin without its adapters */
     int64_t
         context; /* positions of one sequence; 0: what the plan allows, up to what the model was made for */
     int64_t context_all; /* of all together; 0: parallel times as many */

@@ -89,11 +89,45 @@ static bool refuse_others(const srv_place *object)
             return srv_wrong(&f, "is not supported here; leave it out, or set it to %g", numbers[i].neutral);
         }
     }
-    const srv_place lora = srv_member(object, "lora");
-    if (lora.value && json_array_size(lora.value) > 0) {
-        return srv_wrong(&lora, "adapters are not supported here");
+    return true;
+}
+
+/* llama-server's: those that the list does not name are not used. */
+bool srv_adapters_read(const srv_place *list, mo_adapter_use *adapters, int count)
+{
+    if (!list->value) {
+        return true;
+    }
+    if (!srv_is_list(*list)) {
+        return false;
+    }
+    if (srv_count(list) > 0 && count == 0) {
+        return srv_wrong(list, "the model was loaded without adapters; leave it out");
+    }
+    for (int i = 0; i < count; i++) {
+        adapters[i].scale = 0.0f;
+    }
+    for (size_t i = 0; i < srv_count(list); i++) {
+        const srv_place item = srv_element(list, i);
+        const srv_place id_place = srv_member(&item, "id");
+        int64_t id = -1;
+        float scale = 1.0f;
+        if (!srv_is_object(item) || !srv_read_int(id_place, 0, count - 1, &id) ||
+            !srv_read_float(srv_member(&item, "scale"), -1e6, 1e6, &scale)) {
+            return false;
+        }
+        if (id < 0) {
+            return srv_missing(&id_place);
+        }
+        adapters[id].scale = scale;
     }
     return true;
+}
+
+static bool read_adapters(const srv_place *object, srv_parameters *p)
+{
+    const srv_place list = srv_member(object, "lora");
+    return srv_adapters_read(&list, p->adapters, p->adapter_count);
 }
 
 static bool read_sampling(const srv_place *object, srv_parameters *p)
@@ -108,7 +142,7 @@ static bool read_sampling(const srv_place *object, srv_parameters *p)
            srv_read_float(srv_member_of(object, NAMES("repeat_penalty", "repetition_penalty")), 0, 100,
                           &s->repeat_penalty) &&
            srv_read_int(srv_member(object, "repeat_last_n"), -1, INT32_MAX, &s->penalty_last) &&
-           read_seed(srv_member(object, "seed"), p) && refuse_others(object);
+           read_seed(srv_member(object, "seed"), p) && refuse_others(object) && read_adapters(object, p);
 }
 
 /* What the sampler calls by other names. */

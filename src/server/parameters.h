@@ -2,6 +2,7 @@
 #ifndef SRV_PARAMETERS_H
 #define SRV_PARAMETERS_H
 
+#include "server/job.h"
 #include "server/place.h"
 
 enum {
@@ -45,6 +46,8 @@ typedef struct srv_parameters {
     const char *think_field; /* the request's field that asks for thoughts or limits them; NULL: none does */
     int64_t thought_limit;   /* tokens; -1: none */
     const json_t *template_kwargs;
+    mo_adapter_use adapters[SRV_ADAPTERS]; /* of the model, with the scales that the answer is made with */
+    int adapter_count;
 } srv_parameters;
 
 /* The defaults where the server was told none: llama-server's. */
@@ -58,6 +61,9 @@ void srv_parameters_free(srv_parameters *p);
 
 /* logprobs, top_logprobs and n_probs, for a dialect that has them beside the other parameters. */
 bool srv_probabilities_read(const srv_place *object, srv_dialect dialect, srv_parameters *p);
+
+/* A list of ids and scales, over the scales that are there; NULL: it leaves them. */
+bool srv_adapters_read(const srv_place *list, mo_adapter_use *adapters, int count);
 
 /* Draws a seed where none was given. */
 void srv_parameters_seed(srv_parameters *p);

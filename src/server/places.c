@@ -30,7 +30,8 @@ static bool may_begin(void *user, srv_task *task)
     }
     for (int i = 0; e->sharing && !task->options.no_cache && i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
-        if (!s->task || s->waits || s->held >= s->prompt || s->task->options.no_cache) {
+        if (!s->task || s->waits || s->held >= s->prompt || s->task->options.no_cache ||
+            s->task->adapters != task->adapters) {
             continue;
         }
         const int64_t common = common_tokens(s->tokens, s->prompt, task->tokens, task->prompt);
@@ -53,35 +54,38 @@ typedef struct source {
     const mo_snapshot *snapshot;
 } source;
 
-/* What a session that holds these tokens saves of a prompt. */
-static int64_t usable(const srv_engine *e, const srv_sequence *s, const int32_t *tokens, int64_t count)
+/* What a session saves of a task's prompt. */
+static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_task *task)
 {
-    const int64_t common = common_tokens(s->tokens, s->held, tokens, count);
+    if (mo_session_adapters(s->session) != task->adapters) {
+        return 0;
+    }
+    const int64_t common = common_tokens(s->tokens, s->held, task->tokens, task->prompt);
     return common == s->held || e->info.rewinds ? common : 0;
 }
 
 static source find_source(srv_engine *e, const srv_task *task)
 {
     source best = {.slot = -1, .busy = -1};
+    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
     int64_t saved;
     if (!e->sharing || task->options.no_cache) {
         return best;
     }
     for (int i = 0; i < e->parallel; i++) {
         const srv_sequence *s = &e->sequences[i];
-        saved = s->task || s->dirty ? 0 : usable(e, s, task->tokens, task->prompt);
+        saved = s->task || s->dirty ? 0 : usable(e, s, task);
         if (saved > best.usable) {
             best = (source){.usable = saved, .slot = i, .busy = -1};
         }
     }
-    const mo_snapshot *snapshot =
-        e->prefix ? srv_prefix_find(e->prefix, task->tokens, task->prompt, &saved) : NULL;
+    const mo_snapshot *snapshot = e->prefix ? srv_prefix_find(e->prefix, &key, &saved) : NULL;
     if (snapshot && saved > best.usable + SRV_WORTHWHILE / 2) {
         best = (source){.usable = saved, .slot = -1, .busy = -1, .snapshot = snapshot};
     }
     for (int i = 0; i < e->parallel; i++) {
         const srv_sequence *s = &e->sequences[i];
-        saved = !s->task || s->dirty || s->waits ? 0 : usable(e, s, task->tokens, task->prompt);
+        saved = !s->task || s->dirty || s->waits ? 0 : usable(e, s, task);
         if (saved > best.usable + SRV_WORTHWHILE) {
             best = (source){.usable = saved, .slot = -1, .busy = i};
         }
@@ -159,6 +163,12 @@ static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *er
     return status;
 }
 
+/* What the session held with other adapters is lost. */
+static mo_status adapt(const srv_sequence *s, const srv_task *task, mo_error *err)
+{
+    return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
+}
+
 static void begin_task(srv_engine *e, srv_task *task)
 {
     mo_error err;
@@ -169,15 +179,16 @@ static void begin_task(srv_engine *e, srv_task *task)
         srv_memory_keep(e, s, s->held);                     /* what it held is about to be lost */
         from = from.snapshot ? find_source(e, task) : from; /* which may have been dropped for it */
     }
+    mo_status status = adapt(s, task, &err);
     begin_from(e, s, from.slot >= 0 && from.slot != first ? &(source){.slot = -1, .busy = -1} : &from);
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
+    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
     /* Where snapshots cannot be shortened, the place where prompts part is worth one. */
-    const int64_t common = e->prefix && !e->info.rewinds && !task->options.no_cache
-                               ? srv_prefix_common(e->prefix, task->tokens, task->prompt)
-                               : 0;
+    const int64_t common =
+        e->prefix && !e->info.rewinds && !task->options.no_cache ? srv_prefix_common(e->prefix, &key) : 0;
     occupy(e, first, task, 0);
-    mo_status status = open_sampler(e, s, &err);
+    status = status == MO_OK ? open_sampler(e, s, &err) : status;
     s->mark = common >= SRV_WORTHWHILE && common > most && common < task->prompt ? common : 0;
     for (int i = 1; i < task->choices && status == MO_OK; i++) {
         const int slot = choose_slot(e);
@@ -185,8 +196,9 @@ static void begin_task(srv_engine *e, srv_task *task)
         if (!other->kept) {
             srv_memory_keep(e, other, other->held);
         }
+        status = adapt(other, task, &err);
         occupy(e, slot, task, i);
-        status = open_sampler(e, other, &err);
+        status = status == MO_OK ? open_sampler(e, other, &err) : status;
     }
     const double now = srv_now();
     pthread_mutex_lock(&e->lock);

@@ -31,14 +31,21 @@ mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, m
 /* What waits to be written is written first. NULL is allowed. */
 void srv_prefix_close(srv_prefix *prefix);
 
+/* A sequence: tokens, and what they are computed with, as mo_session_adapters() says: sequences of other adapters have nothing in common. */
+typedef struct srv_prefix_key {
+    uint64_t adapters;
+    const int32_t *tokens;
+    int64_t count;
+} srv_prefix_key;
+
 /* The snapshot that saves most of the tokens, and how many; NULL: none does. It is the cache's, valid until the next call. */
-const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const int32_t *tokens, int64_t count, int64_t *usable);
+const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const srv_prefix_key *key, int64_t *usable);
 /* How many tokens any sequence of the tree begins with alike, with or without a snapshot there. */
-int64_t srv_prefix_common(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+int64_t srv_prefix_common(srv_prefix *prefix, const srv_prefix_key *key);
 /* Is there a snapshot of exactly this sequence, or one that serves it as well? */
-bool srv_prefix_has(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+bool srv_prefix_has(srv_prefix *prefix, const srv_prefix_key *key);
 /* Takes the snapshot over. */
-void srv_prefix_keep(srv_prefix *prefix, const int32_t *tokens, int64_t count, mo_snapshot *snapshot);
+void srv_prefix_keep(srv_prefix *prefix, const srv_prefix_key *key, mo_snapshot *snapshot);
 /* Moves or drops snapshots, the one used longest ago first, until enough() says so. False: none is left. */
 bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *user);
 
@@ -52,7 +59,7 @@ typedef struct srv_prefix_wanted {
 /* False: there is none of that number. Any thread. */
 bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_prefix_wanted *wanted);
 /* The number of the one that serves exactly this sequence; 0: there is none. */
-uint64_t srv_prefix_number(srv_prefix *prefix, const int32_t *tokens, int64_t count);
+uint64_t srv_prefix_number(srv_prefix *prefix, const srv_prefix_key *key);
 
 /* What is kept, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
  * one that is being read from disk or moved from a device. */

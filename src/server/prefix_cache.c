@@ -86,28 +86,64 @@ void srv_prefix_close(srv_prefix *p)
 
 /* ---- Use -------------------------------------------------------------------------------------- */
 
+/* The way through the tree: with adapters their number comes before the tokens, in pieces that are below 0 as no token is. */
+typedef struct way {
+    const int32_t *tokens;
+    int64_t count, first; /* first: of those pieces */
+    int32_t *own;         /* NULL: the tokens are the caller's */
+} way;
+
+enum { PIECES = 3, PIECE_BITS = 22 };
+
+/* False: no memory. */
+static bool way_open(const srv_prefix_key *key, way *out)
+{
+    *out = (way){.tokens = key->tokens, .count = key->count};
+    if (!key->adapters) {
+        return true;
+    }
+    out->own = malloc(sizeof *out->own * (size_t)(key->count + PIECES));
+    if (!out->own) {
+        return false;
+    }
+    for (int i = 0; i < PIECES; i++) {
+        out->own[i] = -1 - (int32_t)(key->adapters >> (i * PIECE_BITS) & ((1u << PIECE_BITS) - 1));
+    }
+    memcpy(out->own + PIECES, key->tokens, sizeof *out->own * (size_t)key->count);
+    out->tokens = out->own;
+    out->count += PIECES;
+    out->first = PIECES;
+    return true;
+}
+
 /* The node whose snapshot saves most, and how many tokens. */
-static srv_node *find(srv_prefix *p, const int32_t *tokens, int64_t length, int64_t *usable)
+static srv_node *find(srv_prefix *p, const way *w, int64_t *usable)
 {
     int64_t matched;
     srv_node *below;
-    srv_node *at = srv_prefix_match(p, tokens, length, &matched, &below);
-    srv_node *n = p->options.rewinds && matched > 0 ? srv_node_any_below(below ? below : at) : NULL;
-    *usable = matched;
+    srv_node *at = srv_prefix_match(p, w->tokens, w->count, &matched, &below);
+    srv_node *n = p->options.rewinds && matched > w->first ? srv_node_any_below(below ? below : at) : NULL;
+    *usable = matched - w->first;
     if (!n) {
         for (n = at; n && !srv_node_has_snapshot(n); n = n->parent) {
         }
-        *usable = n ? n->depth : 0;
+        *usable = n ? n->depth - w->first : 0;
     }
+    *usable = *usable > 0 ? *usable : 0;
     return n && *usable ? n : NULL;
 }
 
-const mo_snapshot *srv_prefix_find(srv_prefix *p, const int32_t *tokens, int64_t length, int64_t *usable)
+const mo_snapshot *srv_prefix_find(srv_prefix *p, const srv_prefix_key *key, int64_t *usable)
 {
     const mo_snapshot *snapshot = NULL;
     srv_node *n;
+    way w;
+    *usable = 0;
+    if (!way_open(key, &w)) {
+        return NULL;
+    }
     pthread_mutex_lock(&p->tree);
-    while ((n = find(p, tokens, length, usable)) && !n->held && !srv_prefix_load(p, n)) {
+    while ((n = find(p, &w, usable)) && !n->held && !srv_prefix_load(p, n)) {
         srv_prefix_tidy(p, &p->root); /* that one was no good; another may be */
     }
     if (n) {
@@ -116,49 +152,79 @@ const mo_snapshot *srv_prefix_find(srv_prefix *p, const int32_t *tokens, int64_t
         snapshot = n->held->snapshot;
     }
     pthread_mutex_unlock(&p->tree);
+    free(w.own);
     return snapshot;
 }
 
-int64_t srv_prefix_common(srv_prefix *p, const int32_t *tokens, int64_t length)
+int64_t srv_prefix_common(srv_prefix *p, const srv_prefix_key *key)
 {
     int64_t matched;
     srv_node *below;
+    way w;
+    if (!way_open(key, &w)) {
+        return 0;
+    }
     pthread_mutex_lock(&p->tree);
-    srv_prefix_match(p, tokens, length, &matched, &below);
+    srv_prefix_match(p, w.tokens, w.count, &matched, &below);
     pthread_mutex_unlock(&p->tree);
-    return matched;
+    free(w.own);
+    return matched > w.first ? matched - w.first : 0;
 }
 
-bool srv_prefix_has(srv_prefix *p, const int32_t *tokens, int64_t length)
+/* The number of the one that serves exactly this sequence; touched: it counts as used. */
+static uint64_t number_of(srv_prefix *p, const srv_prefix_key *key, bool touched)
 {
     int64_t usable;
+    uint64_t number = 0;
+    way w;
+    if (!way_open(key, &w)) {
+        return 0;
+    }
     pthread_mutex_lock(&p->tree);
-    srv_node *n = find(p, tokens, length, &usable);
-    const bool has = n && usable == length;
-    if (has) {
-        srv_prefix_touch(p, n);
+    srv_node *n = find(p, &w, &usable);
+    if (n && usable == key->count) {
+        number = n->number;
+        if (touched) {
+            srv_prefix_touch(p, n);
+        }
     }
     pthread_mutex_unlock(&p->tree);
-    return has;
+    free(w.own);
+    return number;
 }
 
-void srv_prefix_keep(srv_prefix *p, const int32_t *tokens, int64_t length, mo_snapshot *snapshot)
+bool srv_prefix_has(srv_prefix *p, const srv_prefix_key *key)
 {
-    pthread_mutex_lock(&p->tree);
-    srv_node *n = srv_prefix_node(p, tokens, length);
+    return number_of(p, key, true) != 0;
+}
+
+static void keep(srv_prefix *p, const way *w, mo_snapshot *snapshot)
+{
+    srv_node *n = srv_prefix_node(p, w->tokens, w->count);
     if (!n || n->held || !srv_prefix_hold(p, n, snapshot, 0)) {
         if (!n || n->held) {
             mo_snapshot_close(snapshot);
         }
         srv_prefix_tidy(p, &p->root);
-        pthread_mutex_unlock(&p->tree);
         return;
     }
-    srv_prefix_write(p, n, tokens, length);
+    srv_prefix_write(p, n, w->tokens, w->count);
     srv_prefix_drop_shorter(p, n);
     srv_prefix_shrink(p, n);
     srv_prefix_tidy(p, &p->root);
+}
+
+void srv_prefix_keep(srv_prefix *p, const srv_prefix_key *key, mo_snapshot *snapshot)
+{
+    way w;
+    if (!way_open(key, &w)) {
+        mo_snapshot_close(snapshot);
+        return;
+    }
+    pthread_mutex_lock(&p->tree);
+    keep(p, &w, snapshot);
     pthread_mutex_unlock(&p->tree);
+    free(w.own);
 }
 
 /* One that a writer holds as well stays where it is, and frees nothing. */
@@ -223,6 +289,16 @@ void srv_prefix_describe(srv_prefix *p, srv_prefix_report *out)
 
 /* ---- For people ------------------------------------------------------------------------------- */
 
+/* Tokens from the root to the node, without what stands for adapters. */
+static int64_t tokens_of(const srv_node *n)
+{
+    const srv_node *top = n;
+    while (top->parent && top->parent->parent) {
+        top = top->parent;
+    }
+    return top->count > 0 && top->tokens[0] < 0 ? n->depth - PIECES : n->depth;
+}
+
 int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
 {
     int found = 0;
@@ -232,7 +308,7 @@ int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
         if (found < limit) {
             srv_prefix_entry *e = &out[found];
             *e = (srv_prefix_entry){.number = n->number,
-                                    .tokens = n->depth,
+                                    .tokens = tokens_of(n),
                                     .disk_bytes = n->name[0] ? n->disk_bytes : 0,
                                     .idle_s = (double)(now - n->used_ns) * 1e-9,
                                     .pinned = n->pinned};
@@ -265,14 +341,9 @@ bool srv_prefix_want(srv_prefix *p, uint64_t number, const srv_prefix_wanted *wa
     return n != NULL;
 }
 
-uint64_t srv_prefix_number(srv_prefix *p, const int32_t *tokens, int64_t length)
+uint64_t srv_prefix_number(srv_prefix *p, const srv_prefix_key *key)
 {
-    int64_t usable;
-    pthread_mutex_lock(&p->tree);
-    const srv_node *n = find(p, tokens, length, &usable);
-    const uint64_t number = n && usable == length ? n->number : 0;
-    pthread_mutex_unlock(&p->tree);
-    return number;
+    return number_of(p, key, false);
 }
 
 int srv_prefix_drop(srv_prefix *p, uint64_t number)

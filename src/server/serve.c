@@ -36,8 +36,8 @@ struct srv_serving {
 
 #define ROUTES                                                                                               \
     srv_health_routes, srv_slot_routes, srv_status_routes, srv_ollama_status_routes, srv_moraine_routes,     \
-        srv_plan_routes, srv_session_routes, srv_moe_routes, srv_openai_routes, srv_response_routes,         \
-        srv_anthropic_routes, srv_ollama_routes, srv_llama_routes
+        srv_plan_routes, srv_session_routes, srv_adapter_routes, srv_moe_routes, srv_openai_routes,          \
+        srv_response_routes, srv_anthropic_routes, srv_ollama_routes, srv_llama_routes
 
 static const srv_route *const tables[] = {ROUTES, srv_page_routes, NULL};
 static const srv_route *const tables_without_page[] = {ROUTES, srv_no_page_routes, NULL};

@@ -76,6 +76,9 @@ static void put(void *user)
         d->status = fail(d->err, MO_EINVAL, "the session is longer than the positions of a slot");
         return;
     }
+    if (d->snapshot) { /* one with adapters is refused with the reason */
+        mo_session_adapt(s->session, NULL, 0, NULL);
+    }
     d->status = mo_session_restore(s->session, d->snapshot ? d->snapshot : e->empty, d->err);
     s->dirty = d->status != MO_OK;
     s->kept = false;

@@ -13,6 +13,7 @@ extern const srv_route srv_ollama_status_routes[]; /* ollama_status.c: version, 
 extern const srv_route srv_moraine_routes[];       /* moraine_status.c: /v1/moraine/... */
 extern const srv_route srv_plan_routes[];          /* plan_status.c: /v1/moraine/plan */
 extern const srv_route srv_response_routes[];      /* kept_responses.c: /v1/responses/ID */
+extern const srv_route srv_adapter_routes[];       /* adapters.c: /lora-adapters */
 extern const srv_route srv_session_routes[];       /* sessions.c: /v1/moraine/sessions */
 extern const srv_route srv_moe_routes[];           /* moe_status.c: /moe-layer-perf, /moe-hot-cache */
 

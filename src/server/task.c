@@ -56,6 +56,7 @@ mo_status srv_task_open(const mo_model *model, const srv_job_options *options, c
     t->sampler.bias_count = options->sampler.bias_count + more_count;
     t->options = *options;
     t->options.tokens = t->tokens;
+    t->adapters = mo_adapters_identity(options->adapters, options->adapter_count);
     t->usage.prompt_tokens = t->prompt;
     for (int i = 0; i < t->choices; i++) {
         const mo_status status = srv_answer_open(model, options, &t->answers[i], err);

@@ -18,6 +18,7 @@ typedef struct srv_task {
     mo_sampler_options sampler;
     mo_logit_bias *bias;
     srv_job_options options; /* without what it pointed to */
+    uint64_t adapters;       /* what its sessions compute with, as mo_session_adapters() */
     double submitted;        /* seconds of the monotonic clock, as all times here */
 
     /* Under the engine's lock: */

@@ -506,6 +506,39 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     }
 }
 
+/* ---- Adapters --------------------------------------------------------------------------------- */
+
+/* A strip of `regs` registers of rows, so that the chains of as many sums run side by side. */
+INLINE void low_rank_strip(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                           int regs, int64_t left)
+{
+    vf t[LANES_STRIP];
+    for (int r = 0; r < regs; r++) {
+        t[r] = vf_set(0.0f);
+    }
+    for (int64_t j = 0; j < rank; j++, b += stride) {
+        const vf uj = vf_set(u[j]);
+        for (int r = 0; r < regs; r++) {
+            t[r] = vf_fma(get(b + r * LANES, left - r * LANES), uj, t[r]);
+        }
+    }
+    for (int r = 0; r < regs; r++) {
+        put(y + r * LANES, vf_fma(vf_set(f), t[r], get(y + r * LANES, left - r * LANES)), left - r * LANES);
+    }
+}
+
+static void low_rank(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                     int64_t n)
+{
+    int64_t i = 0;
+    for (; i + LANES_STRIP * LANES <= n; i += LANES_STRIP * LANES) {
+        low_rank_strip(y + i, b + i, stride, u, rank, f, LANES_STRIP, LANES_STRIP * LANES);
+    }
+    for (; i < n; i += LANES) {
+        low_rank_strip(y + i, b + i, stride, u, rank, f, 1, n - i);
+    }
+}
+
 #include "numeric/lanes/scan_body.h"
 
 /* Every entry but name, interleave and product. */
@@ -516,6 +549,6 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
     .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .attend = attend, .attend_merge = attend_merge,    \
     .attend_finish = attend_finish, .code = code, .turn_back = turn_back, .attend_codes = attend_codes,      \
     .merge_codes = merge_codes, .convolve = convolve, .delta = delta, .softplus = softplus, .scan = scan,    \
-    .scan_head = scan_head, .finite = finite_row
+    .scan_head = scan_head, .low_rank = low_rank, .finite = finite_row
 
 #endif

@@ -125,6 +125,18 @@ void mo_reference_softcap(float *x, int64_t n, float cap)
     }
 }
 
+void mo_reference_low_rank(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                           int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float t = 0.0f;
+        for (int64_t j = 0; j < rank; j++) {
+            t = fmaf(b[j * stride + i], u[j], t);
+        }
+        y[i] = fmaf(f, t, y[i]);
+    }
+}
+
 bool mo_reference_finite(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

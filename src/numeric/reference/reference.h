@@ -52,6 +52,8 @@ void mo_reference_softplus(float *y, const float *x, int64_t n);
 void mo_reference_scan(float *state, int64_t states, int64_t stride, const float *a, const float *dt,
                        const float *x, const float *b, const float *c, const float *d, float *y, int64_t n);
 void mo_reference_scan_head(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y);
+void mo_reference_low_rank(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                           int64_t n);
 bool mo_reference_finite(const float *x, int64_t n);
 
 #endif

@@ -36,5 +36,6 @@ const mo_kernels mo_kernels_scalar = {
     .softplus = mo_reference_softplus,
     .scan = mo_reference_scan,
     .scan_head = mo_reference_scan_head,
+    .low_rank = mo_reference_low_rank,
     .finite = mo_reference_finite,
 };

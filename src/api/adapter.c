@@ -1,0 +1,76 @@
+/* The public API of adapters: opening beside a model, closing, describing. Sessions have theirs in engine/. */
+#include "engine/adapter.h"
+
+#include "api/model.h"
+#include "base/growing.h"
+#include "base/status.h"
+
+mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    mo_lora lora;
+    *out = NULL;
+    if (mo_model_gpu(model)) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "%s: adapters are computed by the CPU alone yet; open the model with `device` none",
+                       path);
+    }
+    mo_status status = mo_lora_load(model->checkpoint, path, true, &lora, err);
+    if (status == MO_OK) {
+        status = mo_engine_adapter_fits(model->engine, &lora, err);
+    }
+    mo_lora_drop(&lora);
+    if (status == MO_OK) {
+        status = mo_lora_load(model->checkpoint, path, false, &lora, err);
+    }
+    return status == MO_OK ? mo_engine_adapter_open(model->engine, &lora, out, err) : status;
+}
+
+void mo_adapter_close(mo_adapter *adapter)
+{
+    mo_adapter_release(adapter);
+}
+
+void mo_adapter_describe(const mo_adapter *adapter, mo_adapter_info *out, size_t size)
+{
+    const mo_lora *l = &adapter->lora;
+    const mo_adapter_info info = {.path = l->path,
+                                  .name = l->name,
+                                  .task = l->task,
+                                  .prefix = l->prefix,
+                                  .rank = l->rank,
+                                  .tensors = l->tensors,
+                                  .alpha = l->alpha,
+                                  .bytes = l->bytes,
+                                  .identity = l->identity};
+    mo_report_write(out, size, &info, sizeof info);
+}
+
+mo_adapter *mo_model_adapter(const mo_model *model, int index)
+{
+    return index >= 0 && index < model->adapter_count ? model->adapters[index].adapter : NULL;
+}
+
+mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err)
+{
+    mo_engine *e = model->engine;
+    mo_status status = MO_OK;
+    e->adapter_limit = -1; /* those that are named are in the plan */
+    for (int i = 0; i < options->adapter_count && status == MO_OK; i++) {
+        model->adapters[i].scale = options->adapter_scales ? options->adapter_scales[i] : 0.0f;
+        status = mo_adapter_open(model, options->adapters[i], &model->adapters[i].adapter, err);
+        model->adapter_count += status == MO_OK;
+    }
+    if (options->ram_bytes > 0) {
+        e->adapter_limit = e->adapter_held + options->adapter_bytes;
+    }
+    return status;
+}
+
+void mo_model_close_adapters(mo_model *model)
+{
+    for (int i = 0; i < model->adapter_count; i++) {
+        mo_adapter_close(model->adapters[i].adapter);
+    }
+    model->adapter_count = 0;
+}

@@ -1,0 +1,157 @@
+#include "engine/adapter.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ---- Those that are open ----------------------------------------------------------------------- */
+
+/* Space for steps with all that are open now. Under the engine's lock. */
+static mo_status make_space(mo_engine *e, mo_error *err)
+{
+    int64_t ranks = 0;
+    for (int i = 0; i < e->adapter_count; i++) {
+        ranks += e->adapters[i]->lora.rank;
+    }
+    return mo_workspace_lower(&e->space, e->spec, e->batch, e->adapter_count, ranks, err);
+}
+
+static mo_status check_fits(const mo_engine *e, const mo_lora *lora, mo_error *err)
+{
+    if (e->adapter_count == MO_ADAPTERS_MAX) {
+        return mo_fail(err, MO_EINVAL, "a model has at most %d adapters at once; close one before %s",
+                       MO_ADAPTERS_MAX, lora->path);
+    }
+    if (e->adapter_limit >= 0 && lora->bytes > e->adapter_limit - e->adapter_held) {
+        return mo_fail(
+            err, MO_ENOMEM,
+            "%s needs %.1f MiB, and of the memory planned for adapters %.1f MiB are left; open the "
+            "model with a larger `adapter_bytes`",
+            lora->path, (double)lora->bytes / (1 << 20),
+            (double)(e->adapter_limit - e->adapter_held) / (1 << 20));
+    }
+    return MO_OK;
+}
+
+mo_status mo_engine_adapter_fits(mo_engine *engine, const mo_lora *lora, mo_error *err)
+{
+    pthread_mutex_lock(&engine->lock);
+    const mo_status status = check_fits(engine, lora, err);
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+static mo_status enlist(mo_adapter *a, mo_error *err)
+{
+    mo_engine *e = a->engine;
+    mo_status status = check_fits(e, &a->lora, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    e->adapters[e->adapter_count++] = a;
+    status = make_space(e, err);
+    e->adapter_count -= status != MO_OK;
+    e->adapter_held += status == MO_OK ? a->lora.bytes : 0;
+    return status;
+}
+
+static void delist(const mo_adapter *a)
+{
+    mo_engine *e = a->engine;
+    for (int i = 0; i < e->adapter_count; i++) {
+        if (e->adapters[i] == a) {
+            e->adapters[i] = e->adapters[--e->adapter_count];
+            e->adapter_held -= a->lora.bytes;
+        }
+    }
+    make_space(e, NULL); /* without memory for less the larger space stays */
+}
+
+mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **out, mo_error *err)
+{
+    mo_adapter *a = calloc(1, sizeof *a);
+    *out = NULL;
+    if (!a) {
+        mo_lora_drop(lora);
+        return mo_fail(err, MO_ENOMEM, "no memory for an adapter");
+    }
+    *a = (mo_adapter){.engine = engine, .lora = *lora};
+    *lora = (mo_lora){0};
+    atomic_init(&a->holders, 1);
+    pthread_mutex_lock(&engine->lock);
+    const mo_status status = enlist(a, err);
+    pthread_mutex_unlock(&engine->lock);
+    if (status != MO_OK) {
+        mo_lora_drop(&a->lora);
+        free(a);
+        return status;
+    }
+    *out = a;
+    return MO_OK;
+}
+
+void mo_adapter_hold(mo_adapter *adapter)
+{
+    atomic_fetch_add(&adapter->holders, 1);
+}
+
+void mo_adapter_release(mo_adapter *adapter)
+{
+    if (adapter && atomic_fetch_sub(&adapter->holders, 1) == 1) {
+        pthread_mutex_lock(&adapter->engine->lock);
+        delist(adapter);
+        pthread_mutex_unlock(&adapter->engine->lock);
+        mo_lora_drop(&adapter->lora);
+        free(adapter);
+    }
+}
+
+/* ---- Those of a session ------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 29);
+}
+
+mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *uses, int count,
+                               mo_adapter_list *out, mo_error *err)
+{
+    *out = (mo_adapter_list){0};
+    for (int i = 0; i < count; i++) {
+        const mo_adapter_use *u = &uses[i];
+        if (!u->adapter || (engine && u->adapter->engine != engine)) {
+            return mo_fail(err, MO_EINVAL,
+                           "an adapter belongs to the model that it was opened for, and to no other");
+        }
+        if (!isfinite(u->scale)) {
+            return mo_fail(err, MO_EINVAL, "the scale of the adapter %s is no number", u->adapter->lora.path);
+        }
+        for (int j = 0; j < i; j++) {
+            if (uses[j].adapter == u->adapter) {
+                return mo_fail(err, MO_EINVAL, "the adapter %s is named twice", u->adapter->lora.path);
+            }
+        }
+        if (u->scale == 0.0f) { /* as if it were not there */
+            continue;
+        }
+        if (out->count == MO_ADAPTERS_USED) {
+            return mo_fail(err, MO_EINVAL, "a session has at most %d adapters whose scale is not 0",
+                           MO_ADAPTERS_USED);
+        }
+        uint32_t bits;
+        memcpy(&bits, &u->scale, sizeof bits);
+        out->use[out->count++] = *u;
+        out->identity = mix(mix(out->identity, u->adapter->lora.identity), bits);
+        out->identity += out->identity == 0;
+    }
+    return MO_OK;
+}
+
+uint64_t mo_adapters_identity(const mo_adapter_use *uses, int count)
+{
+    mo_adapter_list list;
+    return mo_adapter_list_make(NULL, uses, count, &list, NULL) == MO_OK ? list.identity : 0;
+}

@@ -1,0 +1,62 @@
+/* Adapters: llama-server's endpoint that lists the adapters of a model and sets the scales that requests begin with. */
+#include "server/asked_model.h"
+#include "server/parameters.h"
+#include "server/server.h"
+#include "server/status.h"
+
+static void list_adapters(srv_server *server, srv_request *q)
+{
+    srv_model *model = srv_asked_model(server, q, NULL);
+    mo_adapter_use adapters[SRV_ADAPTERS];
+    if (!model) {
+        return;
+    }
+    const int count = srv_model_adapters(model, adapters);
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        mo_adapter_info info;
+        mo_adapter_describe(adapters[i].adapter, &info, sizeof info);
+        json_array_append_new(list, json_pack("{s:i, s:s, s:f, s:s, s:s, s:s, s:I}", "id", i, "path",
+                                              info.path, "scale", (double)adapters[i].scale, "task_name",
+                                              info.task, "prompt_prefix", info.prefix, "name", info.name,
+                                              "rank", (json_int_t)info.rank));
+    }
+    srv_reply_json(q, 200, list);
+    srv_request_end(q);
+    srv_models_unpeek(model);
+}
+
+/* A list of ids and scales; adapters that it does not name get 0. */
+static void set_scales(srv_server *server, srv_request *q)
+{
+    const mo_text body = srv_request_body(q);
+    srv_model *model = srv_asked_model(server, q, NULL);
+    mo_adapter_use adapters[SRV_ADAPTERS];
+    srv_fault fault = {0};
+    if (!model) {
+        return;
+    }
+    const int count = srv_model_adapters(model, adapters);
+    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    const srv_place list = srv_place_root(root, &fault);
+    if (!root) {
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "a list of ids and scales is needed");
+    } else if (!srv_adapters_read(&list, adapters, count)) {
+        srv_reply_fault(q, &fault);
+        srv_request_end(q);
+    } else {
+        for (int i = 0; i < count; i++) {
+            srv_model_scale(model, i, adapters[i].scale);
+        }
+        srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
+        srv_request_end(q);
+    }
+    json_decref(root);
+    srv_models_unpeek(model);
+}
+
+const srv_route srv_adapter_routes[] = {
+    {"GET", "/lora-adapters", list_adapters, SRV_STATUS},
+    {"POST", "/lora-adapters", set_scales, 0},
+    {NULL, NULL, NULL, 0},
+};

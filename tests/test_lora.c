@@ -1,0 +1,481 @@
+/* Adapters: logits as llama.cpp has them (tests/data/lora, recorded with the adapters that this program makes), and the same bits on every
+ * instruction set, whole and token by token, alone and in company, with experts in RAM and on disk; what does not belong to a model is
+ * refused with a reason; sessions, snapshots and memory know which adapters there are. */
+#include "api/model.h"
+#include "check.h"
+#include "folder.h"
+#include "lora_file.h"
+#include "oracle.h"
+#include "sanitized.h"
+
+/* MoE; MoE with biases and sinks; dense; latent attention; factors and Mamba; gated delta rule with a shared expert. */
+static const char *const names[] = {"qwen3moe",  "gpt-oss",       "llama31",
+                                    "deepseek2", "granitehybrid", "qwen35moe"};
+enum { NAMES = sizeof names / sizeof *names, POSITIONS = ORACLE_TOKENS };
+
+/* Those that the recorded logits were made with. */
+static const lora_recipe attention_recipe = {.parts = lora_attention, .rank = 4, .alpha = 8, .seed = 1},
+                         all_recipe = {.parts = lora_all, .rank = 3, .half = true, .seed = 2};
+enum { FIRST, SECOND, ADAPTERS };
+static const float scales[ADAPTERS] = {1.0f, -0.5f};
+
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+
+static const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("no model %s", name);
+    abort();
+}
+
+/* The paths of both adapters of a model, made when they are first asked for. */
+static const char *adapter_of(const oracle *o, int which)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%.63s.%d.gguf", o->name, which);
+    const char *path = in_folder(name);
+    if (access(path, F_OK) != 0) {
+        lora_recipe recipe = which == FIRST ? attention_recipe : all_recipe;
+        if (strcmp(o->name, "deepseek2") == 0) { /* of its attention llama.cpp leaves out all but this */
+            recipe.parts = lora_beside_attention;
+        }
+        assert_true(lora_file_make(o->path, path, &recipe));
+    }
+    return path;
+}
+
+static mo_model_options settings(void)
+{
+    mo_model_options options = mo_model_options_default();
+    options.threads = 2;
+    options.device = "none";
+    options.learning.profile = "off";
+    options.context = 64;
+    options.batch = 64;
+    options.kv = MO_KV_F32;
+    return options;
+}
+
+static mo_model *open_model(const oracle *o, const mo_model_options *options)
+{
+    mo_error err = {0};
+    mo_model *model = NULL;
+    if (mo_model_open(o->path, options, &model, &err) != MO_OK) {
+        fail_msg("%s: %s", o->name, err.detail);
+    }
+    return model;
+}
+
+static mo_adapter *open_adapter(mo_model *model, const char *path)
+{
+    mo_error err = {0};
+    mo_adapter *adapter = NULL;
+    if (mo_adapter_open(model, path, &adapter, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return adapter;
+}
+
+static mo_session *open_session(mo_model *model, const mo_adapter_use *uses, int count)
+{
+    mo_error err = {0};
+    mo_session_options options = mo_session_options_default();
+    options.kv = MO_KV_F32;
+    mo_session *session = NULL;
+    check_status(mo_session_open(model, &options, &session, &err), &err);
+    check_status(mo_session_adapt(session, uses, count, &err), &err);
+    return session;
+}
+
+static void feed(mo_session *session, const int32_t *tokens, int64_t count, int64_t step)
+{
+    mo_error err = {0};
+    const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count, .step = step};
+    check_status(mo_session_feed(&f, &err), &err);
+}
+
+/* Logits after all tokens of the oracle's text, with both adapters. */
+static void logits_of(const oracle *o, const mo_model_options *options, int64_t step, float *out)
+{
+    mo_model *model = open_model(o, options);
+    mo_adapter_use uses[ADAPTERS];
+    for (int i = 0; i < ADAPTERS; i++) {
+        uses[i] = (mo_adapter_use){open_adapter(model, adapter_of(o, i)), scales[i]};
+    }
+    mo_session *session = open_session(model, uses, ADAPTERS);
+    feed(session, o->tokens, POSITIONS, step);
+    memcpy(out, mo_session_logits(session), sizeof(float) * (size_t)o->vocab);
+    mo_session_close(session);
+    for (int i = 0; i < ADAPTERS; i++) {
+        mo_adapter_close(uses[i].adapter);
+    }
+    mo_model_close(model);
+}
+
+static void same_bits(const oracle *o, const float *a, const float *b, const char *what)
+{
+    if (memcmp(a, b, sizeof(float) * (size_t)o->vocab) != 0) {
+        fail_msg("%s: other bits %s", o->name, what);
+    }
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------------- */
+
+static void logits_are_those_of_llama_cpp(void **state)
+{
+    (void)state;
+    const mo_model_options options = settings();
+    for (int i = 0; i < NAMES; i++) {
+        const oracle *o = find_model(names[i]);
+        float got[1024], want[1024];
+        char path[512];
+        snprintf(path, sizeof path, "%s/lora/%.63s.logits.f32", MO_TEST_DATA, o->name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(want, sizeof(float), (size_t)o->vocab, f), o->vocab);
+        fclose(f);
+        logits_of(o, &options, 0, got);
+        const double nmse = oracle_nmse(got, want, (size_t)o->vocab);
+        const double before = oracle_nmse(o->logits + (POSITIONS - 1) * o->vocab, want, (size_t)o->vocab);
+        if (nmse > 1e-6 || before < 1e-3) { /* and the adapters change something */
+            fail_msg("%s: NMSE %.3g (%.3g without adapters)", o->name, nmse, before);
+        }
+    }
+}
+
+static void same_bits_on_every_instruction_set_and_step(void **state)
+{
+    (void)state;
+    for (int i = 0; i < (SANITIZED ? 2 : NAMES); i++) {
+        const oracle *o = find_model(names[i]);
+        float want[1024], got[1024];
+        mo_model_options options = settings();
+        options.isa = "scalar";
+        logits_of(o, &options, 0, want);
+        for (int k = 0; mo_isa_name(k); k++) {
+            options.isa = mo_isa_name(k);
+            logits_of(o, &options, k ? 1 : 7, got);
+            same_bits(o, got, want, options.isa);
+        }
+    }
+}
+
+/* Sessions with the first, the second, both, the other order, none, together in all steps. */
+static void same_bits_alone_and_in_company(void **state)
+{
+    (void)state;
+    enum { SESSIONS = 5 };
+    for (int m = 0; m < (SANITIZED ? 1 : 3); m++) {
+        const oracle *o = find_model(names[m]);
+        const mo_model_options options = settings();
+        mo_model *model = open_model(o, &options);
+        mo_adapter *a = open_adapter(model, adapter_of(o, FIRST)),
+                   *b = open_adapter(model, adapter_of(o, SECOND));
+        const mo_adapter_use uses[SESSIONS][2] = {{{a, 1.0f}, {b, 0.0f}},
+                                                  {{a, 0.0f}, {b, 0.7f}},
+                                                  {{a, 1.0f}, {b, 0.7f}},
+                                                  {{b, 0.7f}, {a, 1.0f}},
+                                                  {{a, 0.0f}, {b, 0.0f}}};
+        float *want[SESSIONS];
+        mo_session *session[SESSIONS];
+        mo_feed feeds[SESSIONS];
+        for (int i = 0; i < SESSIONS; i++) {
+            want[i] = malloc(sizeof(float) * (size_t)o->vocab);
+            session[i] = open_session(model, uses[i], 2);
+            feed(session[i], o->tokens, 20 + i, 0);
+            memcpy(want[i], mo_session_logits(session[i]), sizeof(float) * (size_t)o->vocab);
+            for (int j = 0; j < i; j++) { /* they differ from each other */
+                assert_true(memcmp(want[i], want[j], sizeof(float) * (size_t)o->vocab) != 0);
+            }
+            mo_session_close(session[i]);
+        }
+        for (int turn = 0; turn < 2; turn++) { /* in one step, and in many */
+            for (int i = 0; i < SESSIONS; i++) {
+                session[i] = open_session(model, uses[i], 2);
+                feeds[i] = (mo_feed){.size = sizeof *feeds,
+                                     .session = session[i],
+                                     .tokens = o->tokens,
+                                     .count = 20 + i,
+                                     .step = turn ? 3 : 0};
+            }
+            assert_int_equal(mo_session_feed_all(feeds, SESSIONS, NULL), MO_OK);
+            for (int i = 0; i < SESSIONS; i++) {
+                same_bits(o, mo_session_logits(session[i]), want[i], "in company");
+                mo_session_close(session[i]);
+            }
+        }
+        for (int i = 0; i < SESSIONS; i++) {
+            free(want[i]);
+        }
+        mo_adapter_close(a);
+        mo_adapter_close(b);
+        mo_model_close(model);
+    }
+}
+
+/* A mapped model, and one whose experts come and go. */
+static void same_bits_wherever_weights_are(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float want[1024], got[1024];
+    mo_model_options options = settings();
+    logits_of(o, &options, 0, want);
+    options.map = true;
+    logits_of(o, &options, 0, got);
+    same_bits(o, got, want, "mapped");
+    options.map = false;
+    options.adapter_bytes = 4 << 20;
+    options.batch = 8;
+    bool slots = false;
+    for (int64_t ram = 48 << 20; ram > (16 << 20) && !slots;
+         ram -= 256 << 10) { /* the first that has not all of it */
+        options.ram_bytes = ram;
+        mo_model *model = NULL;
+        if (mo_model_open(o->path, &options, &model, NULL) != MO_OK) {
+            break;
+        }
+        mo_tier_report tiers;
+        mo_model_tiers(model, &tiers, sizeof tiers);
+        slots = strcmp(tiers.mode, "slots") == 0 || strcmp(tiers.mode, "streamed") == 0;
+        mo_model_close(model);
+    }
+    assert_true(slots);
+    logits_of(o, &options, 0, got);
+    same_bits(o, got, want, "in tiers");
+}
+
+/* ---- Sessions ---------------------------------------------------------------------------------- */
+
+static void scale_0_is_no_adapter_and_changing_begins_anew(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("llama31");
+    const mo_model_options options = settings();
+    mo_model *model = open_model(o, &options);
+    mo_adapter *a = open_adapter(model, adapter_of(o, FIRST));
+    mo_session *plain = open_session(model, NULL, 0),
+               *idle = open_session(model, &(mo_adapter_use){a, 0.0f}, 1);
+    assert_int_equal(mo_session_adapters(idle), 0);
+    feed(plain, o->tokens, POSITIONS, 0);
+    feed(idle, o->tokens, POSITIONS, 0);
+    same_bits(o, mo_session_logits(plain), mo_session_logits(idle), "with an idle adapter");
+    assert_int_equal(mo_session_adapt(idle, &(mo_adapter_use){a, 2.0f}, 1, NULL), MO_OK);
+    assert_int_equal(mo_session_length(idle), 0);
+    assert_null(mo_session_logits(idle));
+    feed(idle, o->tokens, POSITIONS, 0);
+    assert_true(memcmp(mo_session_logits(plain), mo_session_logits(idle), (size_t)o->vocab * 4) != 0);
+    assert_int_equal(mo_session_adapt(idle, &(mo_adapter_use){a, 2.0f}, 1, NULL), MO_OK); /* the same again */
+    assert_int_equal(mo_session_length(idle), POSITIONS);
+    mo_adapter_close(a); /* the session keeps it */
+    feed(idle, o->tokens, POSITIONS / 2, 0);
+    assert_int_equal(mo_session_adapt(idle, NULL, 0, NULL), MO_OK);
+    feed(idle, o->tokens, POSITIONS, 0);
+    same_bits(o, mo_session_logits(plain), mo_session_logits(idle), "after an adapter was dropped");
+    mo_session_close(plain);
+    mo_session_close(idle);
+    mo_model_close(model);
+}
+
+static void snapshots_belong_to_their_adapters(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("llama31");
+    const mo_model_options options = settings();
+    mo_model *model = open_model(o, &options);
+    mo_adapter *a = open_adapter(model, adapter_of(o, FIRST));
+    mo_session *plain = open_session(model, NULL, 0),
+               *with = open_session(model, &(mo_adapter_use){a, 1.0f}, 1),
+               *more = open_session(model, &(mo_adapter_use){a, 1.5f}, 1);
+    feed(plain, o->tokens, 20, 0);
+    feed(with, o->tokens, 20, 0);
+    mo_session *const all[3] = {plain, with, more};
+    for (int i = 0; i < 2; i++) {
+        mo_snapshot *snapshot[2] = {NULL, NULL};
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+        assert_int_equal(mo_snapshot_open(all[i], &snapshot[0], NULL), MO_OK);
+        assert_int_equal(mo_snapshot_write(snapshot[0], &bytes, &size, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &snapshot[1], NULL), MO_OK);
+        mo_free(bytes);
+        for (int s = 0; s < 2; s++) {
+            assert_int_equal(mo_snapshot_adapters(snapshot[s]), mo_session_adapters(all[i]));
+            for (int to = 0; to < 3; to++) {
+                mo_error err = {0};
+                const mo_status status = mo_session_restore(all[to], snapshot[s], &err);
+                assert_int_equal(status, to == i ? MO_OK : MO_EINVAL);
+                assert_true(status == MO_OK || strstr(err.detail, "adapters"));
+            }
+            mo_snapshot_close(snapshot[s]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        mo_session_close(all[i]);
+    }
+    mo_adapter_close(a);
+    mo_model_close(model);
+}
+
+static void identity_knows_adapters_scales_and_order(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("llama31");
+    const mo_model_options options = settings();
+    mo_model *model = open_model(o, &options);
+    mo_adapter *a = open_adapter(model, adapter_of(o, FIRST)),
+               *b = open_adapter(model, adapter_of(o, SECOND)),
+               *again = open_adapter(model, adapter_of(o, FIRST));
+    const mo_adapter_use one[2] = {{a, 1.0f}, {b, 1.0f}}, other[2] = {{b, 1.0f}, {a, 1.0f}},
+                         scaled[2] = {{a, 1.0f}, {b, 0.5f}}, same[2] = {{again, 1.0f}, {b, 1.0f}};
+    const uint64_t id = mo_adapters_identity(one, 2);
+    assert_true(id != 0 && id != mo_adapters_identity(other, 2) && id != mo_adapters_identity(scaled, 2));
+    assert_int_equal(id, mo_adapters_identity(same, 2)); /* opened twice: the same numbers */
+    assert_int_equal(mo_adapters_identity(NULL, 0), 0);
+    mo_adapter_info info;
+    mo_adapter_describe(a, &info, sizeof info);
+    assert_int_equal(info.rank, 4);
+    assert_true(info.alpha == 8.0f && info.bytes > 0 && info.tensors > 0);
+    assert_string_equal(info.name, "made for a test");
+    mo_adapter_close(a);
+    mo_adapter_close(b);
+    mo_adapter_close(again);
+    mo_model_close(model);
+}
+
+/* ---- Refusals ---------------------------------------------------------------------------------- */
+
+static void refuses(mo_model *model, const char *path, mo_status status, const char *word)
+{
+    mo_error err = {0};
+    mo_adapter *adapter = NULL;
+    assert_int_equal(mo_adapter_open(model, path, &adapter, &err), status);
+    assert_null(adapter);
+    if (!strstr(err.detail, word)) {
+        fail_msg("\"%s\" does not say %s", err.detail, word);
+    }
+}
+
+static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("llama31"), *experts = find_model("llama-moe"), *other = find_model("qwen3");
+    const mo_model_options options = settings();
+    mo_model *model = open_model(o, &options);
+    refuses(model, "/nowhere/at/all.gguf", MO_ENOENT, "nowhere");
+    refuses(model, o->path, MO_EINVAL, "no LoRA adapter");
+    refuses(model, adapter_of(other, FIRST), MO_EINVAL, "architecture");
+    refuses(model, adapter_of(experts, SECOND), MO_EINVAL, "another model");
+    static const char *const embedding[] = {"token_embd.", NULL};
+    const lora_recipe table = {.parts = embedding, .rank = 2, .seed = 3},
+                      wild = {.parts = lora_attention, .rank = 2, .seed = 3, .size = INFINITY},
+                      renamed = {.parts = lora_attention, .rank = 2, .seed = 3, .architecture = "llama"};
+    const char *path = in_folder("wrong.gguf");
+    assert_true(lora_file_make(o->path, path, &table));
+    refuses(model, path, MO_EUNSUPPORTED, "embedding");
+    assert_true(lora_file_make(o->path, path, &wild));
+    refuses(model, path, MO_EFORMAT, "finite");
+    assert_true(lora_file_make(other->path, path, &renamed)); /* other shapes under the same names */
+    refuses(model, path, MO_EINVAL, "another model");
+    FILE *f = fopen(path, "r+b");
+    assert_int_equal(ftruncate(fileno(f), 3000), 0);
+    fclose(f);
+    refuses(model, path, MO_EFORMAT, "wrong.gguf");
+    mo_model_close(model);
+}
+
+static void uses_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("llama31");
+    const mo_model_options options = settings();
+    mo_model *model = open_model(o, &options), *second = open_model(o, &options);
+    mo_adapter *a = open_adapter(model, adapter_of(o, FIRST));
+    mo_session *session = open_session(model, NULL, 0), *foreign = open_session(second, NULL, 0);
+    const mo_adapter_use twice[2] = {{a, 1.0f}, {a, 1.0f}}, wild = {a, NAN}, none = {NULL, 1.0f};
+    assert_int_equal(mo_session_adapt(session, twice, 2, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_adapt(session, &wild, 1, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_adapt(session, &none, 1, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_adapt(foreign, twice, 1, NULL), MO_EINVAL);
+    mo_adapter *more[MO_ADAPTERS_MAX];
+    int count = 0;
+    while (mo_adapter_open(model, adapter_of(o, FIRST), &more[count], NULL) == MO_OK) {
+        count++;
+    }
+    assert_int_equal(count, MO_ADAPTERS_MAX - 1);
+    for (int i = 0; i < count; i++) {
+        mo_adapter_close(more[i]);
+    }
+    mo_session_close(session);
+    mo_session_close(foreign);
+    mo_adapter_close(a);
+    mo_model_close(model);
+    mo_model_close(second);
+}
+
+static void the_plan_counts_adapters(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_model_options options = settings();
+    const char *path = adapter_of(o, SECOND);
+    mo_tier_report without, with;
+    options.ram_bytes = (int64_t)256 << 20;
+    mo_model *model = open_model(o, &options);
+    mo_model_tiers(model, &without, sizeof without);
+    refuses(model, path, MO_ENOMEM, "adapter_bytes"); /* nothing was planned for it */
+    mo_model_close(model);
+    options.adapters = &path;
+    options.adapter_count = 1;
+    model = open_model(o, &options);
+    mo_model_tiers(model, &with, sizeof with);
+    mo_adapter_info info;
+    assert_non_null(mo_model_adapter(model, 0));
+    assert_null(mo_model_adapter(model, 1));
+    mo_adapter_describe(mo_model_adapter(model, 0), &info, sizeof info);
+    assert_true(with.planned_bytes >= without.planned_bytes + info.bytes);
+    mo_model_close(model);
+    options.adapter_count = 0;
+    options.adapter_bytes = 16 << 20;
+    model = open_model(o, &options);
+    mo_adapter_close(open_adapter(model, path));
+    mo_model_close(model);
+    options.adapter_bytes = -1;
+    assert_int_equal(mo_model_open(o->path, &options, &model, NULL), MO_EINVAL);
+}
+
+static int begin(void **state)
+{
+    model_count = oracle_read(models);
+    return folder_make(state);
+}
+
+static int end(void **state)
+{
+    oracle_free(models, model_count);
+    return folder_remove(state);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_those_of_llama_cpp),
+        cmocka_unit_test(same_bits_on_every_instruction_set_and_step),
+        cmocka_unit_test(same_bits_alone_and_in_company),
+        cmocka_unit_test(same_bits_wherever_weights_are),
+        cmocka_unit_test(scale_0_is_no_adapter_and_changing_begins_anew),
+        cmocka_unit_test(snapshots_belong_to_their_adapters),
+        cmocka_unit_test(identity_knows_adapters_scales_and_order),
+        cmocka_unit_test(an_adapter_of_another_model_is_refused_with_a_reason),
+        cmocka_unit_test(uses_that_make_no_sense_are_refused),
+        cmocka_unit_test(the_plan_counts_adapters),
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, begin, end);
+}
