@@ -17,9 +17,11 @@ typedef struct list {
     int count;
 } list;
 
-static bool refuse(const char *command, const char *what, const char *why)
+/* Frees what, which may be NULL. */
+static bool refuse(const char *command, char *what, const char *why)
 {
-    fprintf(stderr, "moraine %s: --lora %s: %s\n", command, what, why);
+    fprintf(stderr, "moraine %s: --lora %s: %s\n", command, what ? what : "", why);
+    free(what);
     return false;
 }
 
@@ -28,7 +30,7 @@ static bool add(const char *command, const char *text, size_t length, bool scale
 {
     char *path = strndup(text, length);
     if (!path) {
-        return refuse(command, "", "out of memory");
+        return refuse(command, NULL, "out of memory");
     }
     if (l->count == ADAPTERS_MAX) {
         return refuse(command, path, "more than 16 adapters");
@@ -77,7 +79,7 @@ bool cli_adapters_set(const char *command, const cli_adapters *a, mo_model_optio
     }
     list *l = calloc(1, sizeof *l);
     if (!l) {
-        return refuse(command, "", "out of memory");
+        return refuse(command, NULL, "out of memory");
     }
     l->before = all;
     all = l;

@@ -175,7 +175,8 @@ static void begin_task(srv_engine *e, srv_task *task)
     source from = find_source(e, task);
     const int first = from.slot >= 0 ? from.slot : choose_slot(e);
     srv_sequence *s = &e->sequences[first];
-    if (!s->kept && s->held > from.usable + SRV_WORTHWHILE / 2) {
+    const int64_t same = mo_session_adapters(s->session) == task->adapters ? from.usable : 0;
+    if (!s->kept && s->held > same + SRV_WORTHWHILE / 2) {
         srv_memory_keep(e, s, s->held);                     /* what it held is about to be lost */
         from = from.snapshot ? find_source(e, task) : from; /* which may have been dropped for it */
     }
