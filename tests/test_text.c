@@ -746,6 +746,43 @@ static void marks_take_what_follows(void **state)
     }
 }
 
+/* Mistral v0.3, known by its marks; every other SentencePiece vocabulary has a space before each stretch of text. */
+static void a_space_comes_once_before_a_text_without_one(void **state)
+{
+    static toy v;
+    (void)state;
+    for (int once = 0; once < 2; once++) {
+        memset(&v, 0, sizeof v);
+        v.model = "llama";
+        toy_add(&v, "<unk>", 2, 0);
+        toy_add(&v, "<s>", 3, 0);
+        toy_add(&v, "</s>", 3, 0);
+        toy_add(&v, "[INST]", 3, 0);
+        toy_add(&v, "\xE2\x96\x81", 1, 0);
+        toy_add(&v, "a", 1, 0);
+        toy_add(&v, "[TOOL_CALLS]", 3, 0);
+        toy_add(&v, once ? "[AVAILABLE_TOOLS]" : "[TOOLS]", 3, 0);
+        mo_tokenizer *t = open_toy(&v);
+        EXPECT(t, "a", 0, 4, 5);
+        if (once) {
+            EXPECT(t, " a", 0, 4, 5);
+            EXPECT(t,
+                   "\xE2\x96\x81"
+                   "a",
+                   0, 4, 5);
+            EXPECT(t, "  a", 0, 4, 4, 5);
+            EXPECT(t, "[INST] a", MO_TOKENIZE_SPECIAL, 3, 4, 5);
+            EXPECT(t, "[INST]a", MO_TOKENIZE_SPECIAL, 3, 5);
+            EXPECT(t, "a[INST]a", MO_TOKENIZE_SPECIAL, 4, 5, 3, 5);
+        } else {
+            EXPECT(t, " a", 0, 4, 4, 5);
+            EXPECT(t, "[INST] a", MO_TOKENIZE_SPECIAL, 3, 4, 4, 5);
+            EXPECT(t, "a[INST]a", MO_TOKENIZE_SPECIAL, 4, 5, 3, 4, 5);
+        }
+        mo_tokenizer_destroy(t);
+    }
+}
+
 static void texts_are_composed(void **state)
 {
     static const char *const cases[][2] = {
@@ -1126,6 +1163,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(kinds_are_adjusted),
         cmocka_unit_test(a_plain_token_ends_nothing),
         cmocka_unit_test(marks_take_what_follows),
+        cmocka_unit_test(a_space_comes_once_before_a_text_without_one),
         cmocka_unit_test(texts_are_composed),
         cmocka_unit_test(merges_go_through_what_is_no_token),
         cmocka_unit_test(streams_never_break_characters),

@@ -54,14 +54,24 @@ void mo_tokenizer_destroy(mo_tokenizer *t)
 
 /* ---- Text to ids ---- */
 
+/* Does the tokenizer put a space before this fragment of a text? Every one is first or follows a special token. */
+static bool has_prefix(const mo_vocab *v, const uint8_t *text, size_t length, bool first)
+{
+    if (!v->prefix_once) {
+        return v->add_space_prefix;
+    }
+    const bool spaced = text[0] == ' ' || (length >= 3 && memcmp(text, "\xE2\x96\x81", 3) == 0);
+    return v->add_space_prefix && first && !spaced;
+}
+
 static mo_status encode(const mo_tokenizer *t, mo_bpe_scratch *scratch, const uint8_t *text, size_t length,
-                        mo_ids *ids, mo_error *err)
+                        bool first, mo_ids *ids, mo_error *err)
 {
     if (length == 0) {
         return MO_OK;
     }
-    if (t->vocab.model == MO_VOCAB_PIECES) { /* every fragment is first or follows a special token */
-        return mo_spm_encode(&t->spm, text, length, t->vocab.add_space_prefix, ids, err);
+    if (t->vocab.model == MO_VOCAB_PIECES) {
+        return mo_spm_encode(&t->spm, text, length, has_prefix(&t->vocab, text, length, first), ids, err);
     }
     return mo_bpe_encode(t->bpe, scratch, text, length, ids, err);
 }
@@ -73,7 +83,7 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
     size_t count, at = 0;
     mo_status s = mo_special_find(&t->special, text, length, special, input, &hits, &count, err);
     for (size_t i = 0; i < count && s == MO_OK; i++) {
-        s = encode(t, scratch, text + at, hits[i].at - at, ids, err);
+        s = encode(t, scratch, text + at, hits[i].at - at, at == 0, ids, err);
         if (s == MO_OK) {
             s = mo_ids_add(ids, hits[i].id, err);
         }
@@ -85,7 +95,7 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
         }
     }
     if (s == MO_OK) {
-        s = encode(t, scratch, text + at, length - at, ids, err);
+        s = encode(t, scratch, text + at, length - at, at == 0, ids, err);
     }
     free(hits);
     return s;

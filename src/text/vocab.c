@@ -429,8 +429,22 @@ static bool ends_by_name(const mo_vocab *v)
     return id >= 0 && (v->model != MO_VOCAB_BYTES || v->kinds[id] != MO_TOKEN_NORMAL);
 }
 
+/* The published tokenizer of Mistral v0.3 puts a space before a text alone, and none where there is one; files do not say so.
+ * It is the SentencePiece vocabulary with marks of tools. */
+static bool prefixes_once(const mo_vocab *v)
+{
+    static const char *const marks[] = {"[INST]", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]"};
+    bool once = v->model == MO_VOCAB_PIECES;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const int32_t id = mo_vocab_find(v, marks[i]);
+        once = once && id >= 0 && v->kinds[id] == MO_TOKEN_CONTROL;
+    }
+    return once;
+}
+
 static mo_status adjust(mo_vocab *v, mo_error *err)
 {
+    v->prefix_once = prefixes_once(v);
     v->ends = calloc((size_t)v->count, 1);
     if (!v->ends) {
         return mo_fail(err, MO_ENOMEM, "no memory for the flags of %d tokens", v->count);

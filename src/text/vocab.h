@@ -42,6 +42,8 @@ typedef struct mo_vocab {
 
     int32_t bos, eos, eot, eom, unknown, separator, padding, mask; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
+    bool
+        prefix_once; /* that space is before a text that has none itself, and not after special tokens (Mistral v0.3) */
 
     int32_t channel_marks
         [4];           /* gpt-oss's, which are printed, but in a text are no tokens by themselves; -1: none */
