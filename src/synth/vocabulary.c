@@ -11,8 +11,18 @@ enum {
     PAIRS = LETTERS * LETTERS,
     MERGE_BYTES = 5,  /* of two pairs and what is between them */
     TOKEN_NORMAL = 1, /* kinds of tokens, as files have them */
-    TOKEN_CONTROL = 3
+    TOKEN_CONTROL = 3,
+    TOKEN_UNUSED = 5
 };
+
+/* Bytes of characters beyond ASCII are for reading: chosen at random they are no text, at which llama-server ends answers. */
+static int32_t kind_of(int64_t token, int64_t count)
+{
+    if (token >= 128 && token < BYTES) {
+        return TOKEN_UNUSED;
+    }
+    return token == count - 1 ? TOKEN_CONTROL : TOKEN_NORMAL;
+}
 
 /* The character that stands for a byte in vocabularies of this kind: itself where it can be seen, else one from 256 on. */
 static int character_of(int byte)
@@ -89,7 +99,7 @@ mo_status mo_synth_vocabulary(mo_gguf_writer *w, mo_arena *arena, int64_t count,
         return mo_fail(err, MO_ENOMEM, "no memory for a vocabulary of %lld tokens", (long long)count);
     }
     for (int64_t i = 0; i < count; i++) {
-        kinds[i] = i < count - 1 ? TOKEN_NORMAL : TOKEN_CONTROL;
+        kinds[i] = kind_of(i, count);
     }
     for (int i = 0; i < BYTES; i++) {
         tokens[i] = byte_token(i, bytes + 2 * i);
