@@ -394,6 +394,10 @@ typedef struct mo_plan_report {
     int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
     double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
     char batch_why[192];                   /* one sentence: what decided the batch */
+    /* Keys and values of the device's sessions that do not fit there, of so many layers: in RAM, part of kv_bytes. Every token
+     * reads those of its sequence over the link. */
+    int device_cold_layers;
+    int64_t device_cold_bytes;
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

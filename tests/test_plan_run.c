@@ -147,6 +147,9 @@ static int64_t ram_of(const run *r, const setting *s)
     bytes += s->sessions * mo_session_logits_bytes(spec, m->engine->batch, false);
     if (m->gpu) {
         bytes += m->gpu->scratch.pinned.bytes + mo_gpu_map_bytes(spec);
+        for (int i = 0; i < m->gpu->cold.count; i++) {
+            bytes += m->gpu->cold.areas[i].bytes;
+        }
     }
     return bytes;
 }

@@ -100,11 +100,16 @@ mo_state_size mo_needs_states(const mo_needs_options *o, int64_t batch, int64_t 
 }
 
 static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool interleaved,
-                         mo_plan_model *out)
+                         mo_plan_layer *layers, mo_plan_model *out)
 {
     const mo_gpu_needs needs = mo_gpu_needs_of(f, out->batch, out->context);
     out->device_core_bytes = needs.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
+    const mo_state_size states = mo_needs_states(o, out->batch, out->context, true);
+    for (int i = 0; i < f->layer_count; i++) { /* whatever the batch */
+        const int64_t bytes = mo_state_layer_bytes(f, &states, i);
+        layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
+    }
     out->device_kept_bytes = o->kept_device_bytes;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
     out->device_stage_plain = needs.brick;
@@ -199,7 +204,7 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
                      PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges");
-    count_device(f, o, interleaved, m);
+    count_device(f, o, interleaved, out->layers, m);
 }
 
 /* Adapters stay in RAM beside the model, and steps with them have lists of their own. */

@@ -83,6 +83,8 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->core_bytes = d->core;
     out->vector_bytes = d->vectors;
     out->kv_bytes = d->kv;
+    report->device_cold_layers = d->cold_layers;
+    report->device_cold_bytes = d->cold_bytes;
     out->work_bytes = d->work;
     out->staging_bytes = d->staging;
     out->layer_buffer_bytes = d->layer_buffer_bytes;

@@ -71,14 +71,14 @@ static json_t *device_json(const mo_plan_report *r)
                   "link_seconds", d->link_seconds, "overhead_seconds", d->overhead_seconds);
     json_t *rates = json_pack("{s:f, s:f, s:f, s:b}", "memory_bytes_s", d->memory_bytes_s, "link_bytes_s",
                               d->link_bytes_s, "host_bytes_s", d->host_bytes_s, "measured", (int)d->measured);
-    return json_pack("{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o}",
-                     "name", text(d->name), "ceiling_bytes", (json_int_t)d->ceiling_bytes, "ceiling",
-                     text(d->why), "used_bytes", (json_int_t)d->used_bytes, "least_bytes",
-                     (json_int_t)d->least_bytes, "whole_bytes", (json_int_t)d->whole_bytes, "bytes", bytes,
-                     "slots", (json_int_t)d->slots, "layers", d->layers, "streamed_layers",
-                     d->streamed_layers, "cpu_layers", d->cpu_layers, "layer_buffers", d->layer_buffers,
-                     "fetch", (int)d->fetch, "fetch_share", d->fetch_share, "fetch_reason", text(d->lane),
-                     "token", token, "rates", rates);
+    return json_pack(
+        "{s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:f, s:o, s:o, s:o, s:i, s:I}",
+        "name", text(d->name), "ceiling_bytes", (json_int_t)d->ceiling_bytes, "ceiling", text(d->why),
+        "used_bytes", (json_int_t)d->used_bytes, "least_bytes", (json_int_t)d->least_bytes, "whole_bytes",
+        (json_int_t)d->whole_bytes, "bytes", bytes, "slots", (json_int_t)d->slots, "layers", d->layers,
+        "streamed_layers", d->streamed_layers, "cpu_layers", d->cpu_layers, "layer_buffers", d->layer_buffers,
+        "fetch", (int)d->fetch, "fetch_share", d->fetch_share, "fetch_reason", text(d->lane), "token", token,
+        "rates", rates, "cold_layers", r->device_cold_layers, "cold_bytes", (json_int_t)r->device_cold_bytes);
 }
 
 /* null where there is none. */

@@ -46,7 +46,7 @@ static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *expe
 static void print_device(const mo_plan_report *r, const char *kv)
 {
     const mo_plan_report_device *d = &r->device;
-    char positions[64], buffers[128], slots[96], ceiling[32], together[64], layers[64] = "";
+    char positions[64], buffers[128], slots[96], ceiling[32], together[64], layers[64] = "", cold[96];
     int64_t in_slots, experts;
     if (d->ceiling_bytes == 0) {
         return;
@@ -70,6 +70,11 @@ static void print_device(const mo_plan_report *r, const char *kv)
     print_place("vectors", d->vector_bytes, "");
     print_place("experts", d->slot_bytes, slots);
     print_place("keys and values", d->kv_bytes, positions);
+    if (r->device_cold_layers) {
+        snprintf(cold, sizeof cold, "of %d layer%s, in RAM: tokens read them over the link",
+                 r->device_cold_layers, r->device_cold_layers > 1 ? "s" : "");
+        print_place("  not here", r->device_cold_bytes, cold);
+    }
     print_place("working memory", d->work_bytes, "");
     print_place("staging", d->staging_bytes, "for experts that pass");
     print_place("layer buffers", d->layer_buffer_bytes, buffers);

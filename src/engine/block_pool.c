@@ -36,6 +36,8 @@ typedef struct chunk {
 typedef struct piece {
     uint64_t address; /* 0: given back; its numbers wait for another */
     int64_t bytes;
+    uint64_t cold_address; /* of blocks of cold layers; 0: there are none */
+    int64_t cold_bytes;
     int32_t first, count; /* its numbers */
     int32_t used;         /* blocks that somebody holds */
     int home, homes;      /* the first of them, how many */
@@ -184,10 +186,15 @@ static int32_t lay_block(mo_block_pool *p, int index, int32_t number, int c, boo
     return number + 1;
 }
 
+static bool is_cold(const mo_block_pool *p, int layer)
+{
+    return p->source.cold && p->source.cold[layer];
+}
+
 static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int64_t homes, int64_t chunks)
 {
     piece *e = &p->pieces[index];
-    uint64_t at = e->address;
+    uint64_t at = e->address, cold_at = e->cold_address;
     int32_t number = e->first;
     for (int64_t h = 0; h < homes; h++) {
         p->homes[e->home + h] = (home){.piece = index, .first = number};
@@ -195,13 +202,13 @@ static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int6
             e->at[i] = number - p->homes[e->home + h].first;
             e->length[i] = s->needs[i].count;
             for (int64_t b = 0; b < s->needs[i].count; b++) {
-                number = lay_block(p, index, number, p->class_of[i], true, &at);
+                number = lay_block(p, index, number, p->class_of[i], true, is_cold(p, i) ? &cold_at : &at);
             }
         }
     }
     for (int i = 0; i < p->layers; i++) {
         for (int64_t b = homes * s->needs[i].count; b < mo_block_share_total(s, i); b++) {
-            number = lay_block(p, index, number, p->class_of[i], false, &at);
+            number = lay_block(p, index, number, p->class_of[i], false, is_cold(p, i) ? &cold_at : &at);
         }
     }
     for (int64_t k = 0; k < chunks; k++) {
@@ -213,6 +220,40 @@ static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int6
         p->chunk_count++;
         at += (uint64_t)p->chunk_bytes;
     }
+}
+
+/* The piece's memory, of both kinds or none. */
+static mo_status take_piece(mo_block_pool *p, const mo_block_share *s, piece *e, mo_error *err)
+{
+    e->bytes = mo_block_share_bytes(s);
+    e->address = e->cold_address = 0;
+    e->cold_bytes = 0;
+    for (int i = 0; i < p->layers; i++) {
+        e->cold_bytes += is_cold(p, i) ? mo_block_share_layer(s, i) : 0;
+    }
+    e->bytes -= e->cold_bytes;
+    mo_status status = p->source.take(p->source.owner, e->bytes, &e->address, err);
+    if (status == MO_OK && e->cold_bytes) {
+        status = p->source.take_cold(p->source.owner, e->cold_bytes, &e->cold_address, err);
+        if (status != MO_OK) {
+            p->source.give(p->source.owner, e->address, e->bytes);
+        }
+    }
+    if (status != MO_OK) {
+        e->address = e->cold_address = 0;
+    }
+    return status;
+}
+
+static void give_piece(mo_block_pool *p, piece *e)
+{
+    if (e->address) {
+        p->source.give(p->source.owner, e->address, e->bytes);
+    }
+    if (e->address && e->cold_address) {
+        p->source.give_cold(p->source.owner, e->cold_address, e->cold_bytes);
+    }
+    e->address = e->cold_address = 0;
 }
 
 /* Memory for a share. *home: the first of it, -1: it has none. */
@@ -230,12 +271,10 @@ static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool plann
         return mo_fail(err, MO_ENOMEM,
                        "no memory for the lists of a session's state; choose a smaller `context`");
     }
-    const mo_status status = p->source.take(p->source.owner, bytes, &e->address, err);
+    const mo_status status = take_piece(p, s, e, err);
     if (status != MO_OK) {
-        e->address = 0;
         return status;
     }
-    e->bytes = bytes;
     e->planned = planned;
     lay_piece(p, (int)(e - p->pieces), s, homes, chunks);
     p->counts.total += bytes;
@@ -252,9 +291,8 @@ static void drop_piece(mo_block_pool *p, piece *e)
         }
         p->blocks[i].address = 0;
     }
-    p->source.give(p->source.owner, e->address, e->bytes);
-    p->counts.total -= e->bytes;
-    e->address = 0;
+    p->counts.total -= e->bytes + e->cold_bytes;
+    give_piece(p, e);
 }
 
 /* ---- Opening and closing ----------------------------------------------------------------------- */
@@ -283,9 +321,7 @@ static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
 static void free_pool(mo_block_pool *p)
 {
     for (int i = 0; i < p->piece_count; i++) {
-        if (p->pieces[i].address) {
-            p->source.give(p->source.owner, p->pieces[i].address, p->pieces[i].bytes);
-        }
+        give_piece(p, &p->pieces[i]);
         free(p->pieces[i].at);
     }
     pthread_mutex_destroy(&p->lock);
@@ -362,11 +398,7 @@ void mo_block_pool_close(mo_block_pool *p, bool keep)
     pthread_mutex_lock(&p->lock);
     p->closed = true;
     for (int i = 0; i < p->piece_count && !keep; i++) {
-        piece *e = &p->pieces[i];
-        if (e->address) {
-            p->source.give(p->source.owner, e->address, e->bytes);
-            e->address = 0;
-        }
+        give_piece(p, &p->pieces[i]);
     }
     p->alive = keep;
     pthread_mutex_unlock(&p->lock);

@@ -19,6 +19,11 @@ typedef struct mo_block_source {
     void *owner;
     mo_status (*take)(void *owner, int64_t bytes, uint64_t *address, mo_error *err);
     void (*give)(void *owner, uint64_t address, int64_t bytes);
+    /* [layers], the owner's: layers whose blocks come from other memory, not all of them; NULL: none do. Blocks of a size serve
+     * each other's layers where memory is short. */
+    const bool *cold;
+    mo_status (*take_cold)(void *owner, int64_t bytes, uint64_t *address, mo_error *err);
+    void (*give_cold)(void *owner, uint64_t address, int64_t bytes);
 } mo_block_source;
 
 extern const mo_block_source mo_block_source_ram; /* huge pages */

@@ -48,12 +48,17 @@ static int64_t chunk_bytes_of(const mo_block_share *s)
     return most;
 }
 
+int64_t mo_block_share_layer(const mo_block_share *s, int layer)
+{
+    return times(mo_block_share_total(s, layer), mo_block_aligned(s->needs[layer].bytes));
+}
+
 int64_t mo_block_share_bytes(const mo_block_share *s)
 {
     const int64_t unit = chunk_bytes_of(s);
     int64_t bytes = s->kept_bytes / unit * unit;
     for (int i = 0; i < s->layers; i++) {
-        bytes = plus(bytes, times(mo_block_share_total(s, i), mo_block_aligned(s->needs[i].bytes)));
+        bytes = plus(bytes, mo_block_share_layer(s, i));
     }
     return bytes;
 }

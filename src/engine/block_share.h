@@ -24,6 +24,8 @@ typedef struct mo_block_share {
 
 /* Bytes of such a piece; blocks begin at multiples of 64. INT64_MAX: more than can be counted. */
 int64_t mo_block_share_bytes(const mo_block_share *share);
+/* Of a layer's blocks, without what snapshots keep. */
+int64_t mo_block_share_layer(const mo_block_share *share, int layer);
 
 /* Bytes from one block to the next. */
 int64_t mo_block_aligned(int64_t bytes);

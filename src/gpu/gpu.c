@@ -108,6 +108,10 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     const mo_plan_device *plan = &o->placement.plan->device;
     mo_status status = mo_gpu_link_open(&gpu->link, o->device, o->pin_bytes, err);
     if (status == MO_OK) {
+        status =
+            mo_gpu_cold_open(&gpu->cold, o->device, gpu->core.spec, &gpu->states, plan->cold_layers, err);
+    }
+    if (status == MO_OK) {
         status = mo_gpu_scratch_open(&gpu->scratch, &gpu->core, &gpu->memory, o->batch, o->context, err);
     }
     if (status == MO_OK) {
@@ -180,6 +184,7 @@ void mo_gpu_close(mo_gpu *gpu)
     for (int i = 0; i < MO_KV_TYPES; i++) {
         mo_block_pool_close(atomic_load(&gpu->pools[i]), false);
     }
+    mo_gpu_cold_close(&gpu->cold);
     mo_gpu_hot_close(&gpu->hot);
     mo_gpu_programs_close(&gpu->programs);
     mo_gpu_lanes_close(&gpu->lanes);

@@ -5,6 +5,7 @@
 
 #include "device/meter.h"
 #include "engine/accelerator.h"
+#include "gpu/cold.h"
 #include "gpu/core.h"
 #include "gpu/experts.h"
 #include "gpu/hot.h"
@@ -48,6 +49,7 @@ typedef struct mo_gpu {
     mo_gpu_hot hot;
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
+    mo_gpu_cold cold;                            /* which layers' blocks are in RAM */
     mo_gpu_order order;                          /* of the layer that a batch computes */
     uint64_t number;                             /* of the step */
     uint64_t steps;                              /* that ended well */

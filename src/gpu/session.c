@@ -19,6 +19,19 @@ static void give_memory(void *owner, uint64_t address, int64_t bytes)
     mo_gpu_memory_free(&gpu->memory, address, bytes);
 }
 
+static mo_status take_cold(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    return mo_gpu_cold_take(&gpu->cold, bytes, address, err);
+}
+
+static void give_cold(void *owner, uint64_t address, int64_t bytes)
+{
+    mo_gpu *gpu = owner;
+    (void)bytes;
+    mo_gpu_cold_give(&gpu->cold, address);
+}
+
 mo_block_pool *mo_gpu_session_pool(void *owner, mo_kv_type kv)
 {
     mo_gpu *gpu = owner;
@@ -29,7 +42,12 @@ mo_block_pool *mo_gpu_session_pool(void *owner, mo_kv_type kv)
 static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv, mo_block_pool **out,
                            mo_error *err)
 {
-    const mo_block_source source = {.owner = gpu, .take = take_memory, .give = give_memory};
+    const mo_block_source source = {.owner = gpu,
+                                    .take = take_memory,
+                                    .give = give_memory,
+                                    .cold = gpu->cold.layers,
+                                    .take_cold = take_cold,
+                                    .give_cold = give_cold};
     mo_state_size size = gpu->states;
     mo_status status = MO_OK;
     size.kv = kv;
@@ -193,8 +211,10 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
         return MO_OK;
     }
     x->any = true;
-    return c->from < 0 ? mo_device_clear(x->gpu->link.main, c->to_at, (size_t)l->bytes, err)
-                       : mo_copy_within(x->gpu->link.main, c->to_at, c->from_at, (size_t)l->bytes, err);
+    const mo_gpu_cold *cold = &x->gpu->cold;
+    return c->from < 0
+               ? mo_gpu_cold_clear(cold, x->gpu->link.main, c->to_at, l->bytes, err)
+               : mo_gpu_cold_copy_within(cold, x->gpu->link.main, c->to_at, c->from_at, l->bytes, err);
 }
 
 /* Copies are waited for, which is rare, so that a failed one is known before the state is relied on. */
@@ -263,9 +283,10 @@ static mo_status cross(mo_gpu *gpu, const run *r, bool to_device, mo_error *err)
     if (r->bytes == 0) {
         return MO_OK;
     }
-    return to_device
-               ? mo_copy_in(gpu->link.main, r->to, (const void *)(uintptr_t)r->from, (size_t)r->bytes, err)
-               : mo_copy_out(gpu->link.main, (void *)(uintptr_t)r->to, r->from, (size_t)r->bytes, err);
+    return to_device ? mo_gpu_cold_copy_in(&gpu->cold, gpu->link.main, r->to,
+                                           (const void *)(uintptr_t)r->from, r->bytes, err)
+                     : mo_gpu_cold_copy_out(&gpu->cold, gpu->link.main, (void *)(uintptr_t)r->to, r->from,
+                                            r->bytes, err);
 }
 
 /* A layer's blocks of positions begin .. length - 1. */
@@ -284,7 +305,9 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_blocks *to, const mo_blocks *f
         if (!there || !here) {
             continue;
         }
-        if (r.bytes && there == r.to + (uint64_t)r.bytes && here == r.from + (uint64_t)r.bytes) {
+        const uint64_t at = to_device ? there : here, last = to_device ? r.to : r.from;
+        if (r.bytes && mo_gpu_cold_same(&gpu->cold, at, last) && there == r.to + (uint64_t)r.bytes &&
+            here == r.from + (uint64_t)r.bytes) {
             r.bytes += stride;
         } else {
             status = cross(gpu, &r, to_device, err);

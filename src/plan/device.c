@@ -245,6 +245,29 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
     return out->least <= ceiling;
 }
 
+/* ---- Keys and values in RAM ---- */
+
+int mo_plan_device_coolable(const mo_plan_model *m, const mo_plan_device *hot)
+{
+    int count = 0;
+    for (int i = 0; m->layer && i < m->layers && m->device_kv_bytes > hot->least / 2; i++) {
+        count += m->layer[i].kv_bytes > 0;
+    }
+    return count;
+}
+
+int64_t mo_plan_device_cool(const mo_plan_model *m, int count, mo_plan_model *out)
+{
+    int64_t bytes = 0;
+    for (int i = m->layers - 1; i >= 0 && count > 0; i--) {
+        bytes = mo_plan_sum(bytes, m->layer[i].kv_bytes);
+        count -= m->layer[i].kv_bytes > 0;
+    }
+    *out = *m;
+    out->device_kv_bytes -= bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
+    return bytes;
+}
+
 mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *d)
 {
     mo_plan_model rest = *m;
@@ -410,7 +433,8 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
     mo_plan_device *d = &p->device;
     lane all = {0}, most = {0};
     double layers = 0, disk_bytes;
-    d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes);
+    d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes) +
+                      (double)d->cold_bytes / 2 / w.link; /* contexts are half full */
     for (int i = 0; i < m->class_count; i++) {
         const lane n = estimate_class(m, l, p, i, hits, &w, trip);
         layers += fmax(n.hit_s + n.miss_s + n.trip_s, n.disk_s);

@@ -363,6 +363,52 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
     }
 }
 
+/* Takes places that were found for a model with `count` cold layers, whose keys and values RAM has. */
+static void take_cold(const mo_plan *ram, const mo_plan_device *device, int count, int64_t bytes, mo_plan *p,
+                      mo_plan_device *d)
+{
+    const mo_plan was = *p;
+    *p = *ram;
+    p->alone = was.alone;
+    p->place_count = was.place_count;
+    memcpy(p->place, was.place, sizeof p->place);
+    memcpy(p->why, was.why, sizeof p->why);
+    *d = *device;
+    d->cold_layers = count;
+    d->cold_bytes = bytes;
+}
+
+/* The device beside RAM, which is placed already. Where that does not fit, keys and values of as few layers as possible are in RAM,
+ * which then is placed again. False: it does not fit either, and *d is the smallest arrangement. */
+static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
+                         mo_plan_device *d)
+{
+    bool fits = mo_plan_device_place(w->whole, l, p, d);
+    const int most = mo_plan_device_coolable(w->whole, d);
+    const int64_t whole = d->whole;
+    int64_t least = d->least;
+    for (int n = 1; n <= most; n++) {
+        wanted more = *w;
+        mo_plan_model model;
+        mo_plan ram;
+        mo_plan_device device = {0};
+        const int64_t bytes = mo_plan_device_cool(w->whole, n, &model);
+        more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, bytes);
+        if (!place(&more, ceiling, &ram)) {
+            break; /* nor for more of them */
+        }
+        const bool good = mo_plan_device_place(&model, l, &ram, &device);
+        if (!fits && (good || device.least < least)) {
+            take_cold(&ram, &device, n, bytes, p, d);
+            fits = good;
+        }
+        least = device.least < least ? device.least : least;
+    }
+    d->whole = whole;
+    d->least = least;
+    return fits;
+}
+
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
                        mo_plan *out, mo_error *err)
 {
@@ -397,7 +443,7 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
         return mo_plan_refuse(&plan, err);
     }
     plan.alone = rest;
-    if (device && !rest && !mo_plan_device_place(model, limits, &plan, &on_device)) {
+    if (device && !rest && !place_beside(&w, limits, left > 0 ? left : 0, &plan, &on_device)) {
         return mo_plan_refuse_device(&on_device, err);
     }
     plan.device = on_device;

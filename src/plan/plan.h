@@ -36,8 +36,9 @@ typedef struct mo_plan_layer {
     int64_t device_bytes; /* in VRAM: of its place there, and of a layer buffer */
     int64_t link_bytes;   /* that cross the link for it */
     int64_t
-        group_bytes; /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
-    int size_class;  /* of its experts; -1: it has none */
+        group_bytes;  /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
+    int size_class;   /* of its experts; -1: it has none */
+    int64_t kv_bytes; /* of device_kv_bytes: its keys and values, where they can be in RAM instead; 0: not */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */
@@ -140,10 +141,12 @@ typedef struct mo_plan_device {
     int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */
     double core_seconds, hit_seconds;      /* products on the device */
     double miss_seconds;                   /* experts that are not there, by CPU and fetch */
-    double link_seconds;                   /* streamed layers, beyond their products */
+    double link_seconds;                   /* streamed layers, beyond their products; half of cold_bytes */
     double overhead_seconds;               /* launches and round trips */
     char why[192];                         /* what decided the ceiling */
     char lane[256];                        /* one sentence: why the fetch lane is used or not */
+    int cold_layers;    /* whose keys and values are in RAM and read over the link: the last that can be */
+    int64_t cold_bytes; /* of them, part of the plan's kv */
 } mo_plan_device;
 
 /* With a device, RAM holds what is not in VRAM: the core of streamed layers and other experts, these always in slots

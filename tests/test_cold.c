@@ -1,0 +1,195 @@
+/* Sessions that a device's memory is too small for: keys and values of some layers are in RAM, which is planned and told, and
+ * results are those of the CPU, also where blocks are shared, copied, moved away and brought back. */
+#include "gpu_case.h"
+
+enum { CONTEXT = 16384, BATCH = 64 };
+
+/* A plan as open_model() makes it. */
+static mo_status plan_of(const char *path, int64_t vram, int64_t ram, mo_plan_report *out, mo_error *err)
+{
+    mo_plan_options o = mo_plan_options_default();
+    o.context = CONTEXT;
+    o.batch = BATCH;
+    o.threads = 2;
+    o.device = device_name;
+    o.vram_bytes = vram;
+    o.ram_bytes = ram;
+    return mo_plan_file(path, &o, out, sizeof *out, err);
+}
+
+static int64_t least_of(const char *path)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report report;
+    if (plan_of(path, (int64_t)512 << 20, 0, &report, &err) != MO_OK) {
+        fail_msg("%s: %s", path, err.detail);
+    }
+    assert_int_equal(report.device_cold_layers, 0); /* everything fits there */
+    return report.device.least_bytes;
+}
+
+/* What keys and values of one layer more need. */
+static int64_t layer_bytes(const mo_plan_report *r)
+{
+    return r->device_cold_bytes / r->device_cold_layers;
+}
+
+static const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("there is no model %s", name);
+    return NULL;
+}
+
+static const char *const names[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static void the_plan_counts_both_places(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NAMES; i++) {
+        const char *path = find_model(names[i])->path;
+        const int64_t least = least_of(path);
+        mo_error err = {.detail = ""};
+        mo_plan_report smallest, roomy, next;
+        assert_int_equal(plan_of(path, least - 1, 0, &smallest, &err), MO_EDEVICE);
+        assert_int_equal(plan_of(path, least, 0, &smallest, &err), MO_OK);
+        assert_int_equal(plan_of(path, (int64_t)512 << 20, 0, &roomy, &err), MO_OK);
+        assert_true(smallest.device_cold_layers > 0 && smallest.device_cold_layers < smallest.layers);
+        assert_true(smallest.device.used_bytes <= least);
+        assert_int_equal(smallest.device.least_bytes, least);
+        assert_int_equal(smallest.device.whole_bytes, roomy.device.whole_bytes);
+        assert_int_equal(smallest.kv_bytes, roomy.kv_bytes + smallest.device_cold_bytes);
+        assert_int_equal(smallest.device.kv_bytes + smallest.device_cold_bytes, roomy.device.kv_bytes);
+        assert_int_equal(plan_of(path, least + layer_bytes(&smallest), 0, &next, &err), MO_OK);
+        assert_int_equal(next.device_cold_layers, smallest.device_cold_layers - 1);
+        /* RAM that has no space for them: the device is too small, as it was. */
+        assert_int_equal(plan_of(path, (int64_t)512 << 20, roomy.least_bytes, &next, &err), MO_OK);
+        assert_int_equal(plan_of(path, least, roomy.least_bytes, &next, &err), MO_EDEVICE);
+    }
+}
+
+static mo_model *open_long(const char *path, int64_t vram)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = CONTEXT;
+    o.batch = BATCH;
+    o.device = device_name;
+    o.vram_bytes = vram;
+    o.learning.profile = "off";
+    if (mo_model_open(path, &o, &model, &err) != MO_OK) {
+        fail_msg("%s: %s", path, err.detail);
+    }
+    return model;
+}
+
+static void expect_the_cpus(const oracle *o, int64_t vram, int64_t step)
+{
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = step});
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    mo_model *model = open_long(o->path, vram);
+    mo_session *session = open_session(model, MO_KV_I16);
+    feed(session, o->tokens, ORACLE_TOKENS, step, &s);
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+    mo_session_close(session);
+    mo_model_close(model);
+    free(want);
+    free(s.rows);
+}
+
+static void results_are_the_cpus(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {1, 3, 20};
+    for (int i = 0; i < NAMES; i++) {
+        const oracle *o = find_model(names[i]);
+        const int64_t least = least_of(o->path);
+        for (int s = 0; s < 3; s++) {
+            expect_the_cpus(o, least, steps[s]);
+        }
+    }
+}
+
+/* A session goes on, is forked and goes another way; what it was is kept, moved to RAM, and restored. */
+static void blocks_are_shared_and_moved(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const size_t row = sizeof(float) * (size_t)o->vocab;
+    mo_error err = {.detail = ""};
+    mo_snapshot *snapshot = NULL;
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    mo_model_options options = mo_model_options_default();
+    options.threads = 2;
+    options.context = CONTEXT;
+    options.batch = BATCH;
+    options.device = device_name;
+    options.sessions = 2;
+    options.kept_bytes = 8 << 20;
+    options.learning.profile = "off";
+    mo_plan_options plan = mo_plan_options_default();
+    mo_plan_report report;
+    plan.context = CONTEXT;
+    plan.batch = BATCH;
+    plan.threads = 2;
+    plan.device = device_name;
+    plan.sessions = 2;
+    plan.kept_bytes = 8 << 20;
+    assert_int_equal(mo_plan_file(o->path, &plan, &report, sizeof report, &err), MO_OK);
+    options.vram_bytes = report.device.least_bytes;
+    mo_model *model = NULL;
+    if (mo_model_open(o->path, &options, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    mo_session *session = open_session(model, MO_KV_I16), *fork = open_session(model, MO_KV_I16);
+    feed(session, o->tokens, 20, 4, &s);
+    assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
+    assert_int_equal(mo_session_fork(fork, session, &err), MO_OK);
+    int32_t other[24];
+    memcpy(other, o->tokens, sizeof(int32_t) * 20);
+    for (int i = 20; i < 24; i++) {
+        other[i] = o->tokens[i] ? 0 : 1;
+    }
+    feed(fork, other, 24, 1, &s); /* writes into copies of what they share */
+    for (int round = 0; round < 2; round++) {
+        memset(s.rows, 0, row * ORACLE_TOKENS);
+        feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+        assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab, row * (ORACLE_TOKENS - 20));
+        if (round == 0) {
+            assert_int_equal(mo_snapshot_spill(snapshot, &err), MO_OK);
+            assert_false(mo_snapshot_on_device(snapshot));
+            assert_int_equal(mo_session_restore(session, snapshot, &err), MO_OK);
+        }
+    }
+    mo_snapshot_close(snapshot);
+    mo_session_close(fork);
+    mo_session_close(session);
+    mo_model_close(model);
+    free(want);
+    free(s.rows);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    read_models();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_plan_counts_both_places),
+        cmocka_unit_test(results_are_the_cpus),
+        cmocka_unit_test(blocks_are_shared_and_moved),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
