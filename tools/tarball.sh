@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # tarball.sh OUT BUILD: moraine-VERSION-ARCHITECTURE.tar.gz in the directory OUT: the program of the build directory BUILD with every library that it needs but
-# those of the C library, so that it runs on any Linux whose glibc is not older than this machine's. (Debian has no static library
-# of much that TLS needs.) It runs from wherever it is unpacked.
+# those of the C library, so that it runs on any Linux whose glibc is not older than this machine's. It runs from wherever it is unpacked.
+#
+# Linked in are those of which Debian has archives. libcurl and what it needs for TLS are libraries in a folder: Debian has no archives of p11-kit, which GnuTLS
+# needs, nor of Kerberos, which its libcurl needs; and nettle, of which there may be one only in a process, is theirs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1 build=$2
@@ -28,7 +30,28 @@ add_notice() { # library, path
         [ ! -e "$licence" ] || cp -L "$licence" "$notices/"
     done
 }
-mv "$root/bin/moraine" "$root/libexec/moraine"
+# The command that has linked the program, with archives in place of libraries, and what those need.
+link_static() {
+    local command name archive
+    command=$(ninja -C "$build" -t commands moraine-cli | tail -n 1)
+    [[ $command == *" -o moraine "* ]] || { echo "tarball: $build says not how it links the program" >&2; exit 1; }
+    command=${command/" -o moraine "/" -o $(realpath "$root")/libexec/moraine "}
+    for name in jansson edit pcre2-8 utf8proc uring microhttpd; do
+        archive=$(cc -print-file-name="lib$name.a")
+        [[ $archive == /* ]] || continue # there is none
+        command=$(sed -E "s, [^ ]*/lib$name\\.so\\b, $archive,g" <<<"$command")
+        add_notice "$name" "$archive"
+    done
+    # libedit: terminals, and functions of BSD. libmicrohttpd: TLS.
+    command=${command% && :}
+    for name in bsd md tinfo; do
+        command+=" -l:lib$name.a"
+        add_notice "$name" "$(cc -print-file-name="lib$name.a")"
+    done
+    (cd "$build" && eval "$command -Wl,--as-needed -lgnutls")
+}
+link_static
+rm "$root/bin/moraine"
 ldd "$root/libexec/moraine" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r library path; do
     case "$library" in
     libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | ld-linux*) ;;
