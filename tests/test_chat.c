@@ -179,6 +179,10 @@ static void turns_are_written(void **state)
            "<|begin_of_sentence|>Be brief.\nUser:  Hi \nAssistant: Hello!<|end_of_sentence|>User: 2+2?\n"
            "Assistant: ");
     expect(MO_CHAT_PHI3, talk + 3, 1, ON, "<|user|>\n2+2?<|end|>\n<|assistant|>\n");
+    expect(MO_CHAT_JAMBA, talk, 4, ON,
+           "<|startoftext|><|bom|><|system|> Be brief.<|eom|><|bom|><|user|>  Hi <|eom|><|bom|><|assistant|> "
+           "Hello!"
+           "<|eom|><|bom|><|user|> 2+2?<|eom|><|bom|><|assistant|>");
 }
 
 static void nonsense_is_refused(void **state)
@@ -245,6 +249,7 @@ static void templates_are_recognized(void **state)
         {"<|extra_0|> <|extra_4|>", MO_CHAT_HUNYUAN},
         {"[gMASK]<sop> <|observation|>", MO_CHAT_GLM4},
         {"<|user|> <|end|> <|assistant|>", MO_CHAT_PHI3},
+        {"<|bom|><|user|> <|eom|>", MO_CHAT_JAMBA},
         {"{{ messages }}", MO_CHAT_NONE},
     };
     static toy v;

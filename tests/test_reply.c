@@ -619,6 +619,8 @@ static void templates_say_how_a_model_writes(void **state)
         {"[TOOL_CALLS] tools [ARGS] [THINK] [/THINK]", "mistral3", "[/THINK]", true},
         {"<|tool_call|> available_tools <think></think> <response>", "granite", "</think>", true},
         {"tools <tool_calls>", "jamba", NULL, true},
+        {"tools <tool_calls> <think></think> <answer></answer>", "jamba", "</think>", true}, /* Hunyuan */
+        {"message['tools'] <|tool|> <|/tool|>", "generic", NULL, false},                     /* Phi-4 */
         {"tools <|im_start|> <|tool_list_start|>", "lfm2", NULL, true},
         {"<start_of_turn>", "generic", NULL, false},
         {"", "generic", NULL, false},

@@ -695,8 +695,10 @@ static void kinds_are_adjusted(void **state)
     mo_tokenizer_destroy(t);
     v.tokens[2] = (mo_text){"x", 1}; /* no <|return|>: then <|end|> ends */
     v.types[2] = 1;
+    v.tokens[3] = (mo_text){"<|eom|>", 7}; /* Jamba's */
     t = open_toy(&v);
     assert_true(mo_token_is_end(t, 1));
+    assert_true(mo_token_is_end(t, 3));
     mo_tokenizer_destroy(t);
 }
 

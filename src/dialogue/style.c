@@ -289,7 +289,8 @@ mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t)
     if (d.id == MO_STYLE_GENERIC && known(t, "<|channel|>") && known(t, "<|message|>")) {
         d.id = MO_STYLE_HARMONY;
     }
-    d.shows_tools = has(template_text, "tools");
+    /* Phi-4's looks for them in a message, where no client puts them: it would show none of those that were given. */
+    d.shows_tools = has(template_text, "tools") && !has(template_text, "message['tools']");
     if (d.id == MO_STYLE_HARMONY) {
         d.thought = NULL;
     }

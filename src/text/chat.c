@@ -46,6 +46,7 @@ const char *mo_chat_format_name(mo_chat_format format)
     case MO_CHAT_GLM4: return "glm4";
     case MO_CHAT_ERNIE: return "ernie";
     case MO_CHAT_PHI3: return "phi3";
+    case MO_CHAT_JAMBA: return "jamba";
     }
     return "none";
 }
@@ -185,6 +186,7 @@ static mo_chat_format by_architecture(const char *architecture)
         {"phimoe", MO_CHAT_PHI3},
         {"ernie4_5-moe", MO_CHAT_ERNIE},
         {"phi3", MO_CHAT_PHI3},
+        {"jamba", MO_CHAT_JAMBA},
         {"hunyuan-dense", MO_CHAT_HUNYUAN_DENSE},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

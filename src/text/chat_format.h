@@ -28,7 +28,8 @@ typedef enum mo_chat_format {
     MO_CHAT_HUNYUAN_DENSE,
     MO_CHAT_GLM4, /* the dense ones */
     MO_CHAT_ERNIE,
-    MO_CHAT_PHI3, /* 3, 3.5 and 4 mini */
+    MO_CHAT_PHI3,  /* 3, 3.5 and 4 mini */
+    MO_CHAT_JAMBA, /* 1.5 and later */
 } mo_chat_format;
 
 typedef enum mo_chat_role { MO_CHAT_SYSTEM, MO_CHAT_USER, MO_CHAT_ASSISTANT } mo_chat_role;

@@ -406,7 +406,7 @@ static const char *const end_of_turn[] = {
 static const char *const other_ends[] = {
     "<|return|>",  "<|call|>",  "</s>",       "<|eom_id|>",   "<eos>",        "<|tool_response>",
     "<|fim_pad|>", "<fim-pad>", "<fim_pad>",  "<PAD>",        "<|fim_repo|>", "<|repo_name|>",
-    "<fim-repo>",  "<REPO>",    "<reponame>", "<|file_sep|>",
+    "<fim-repo>",  "<REPO>",    "<reponame>", "<|file_sep|>", "<|eom|>", /* Jamba's */
 };
 
 static const char *const harmony[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
