@@ -349,7 +349,7 @@ static void draw_arrange(uint64_t draw)
     begin(draw);
     mo_op op = {.kind = MO_OP_ARRANGE};
     mo_op_arrange *o = &op.arrange;
-    o->tokens = ONE_OF(1, 2, 9, 64, 300);
+    o->tokens = ONE_OF(1, 2, 9, 64, 600);
     o->experts = ONE_OF(1, 4, 32, 128, 512, 1024);
     o->used = o->experts < 8 ? 1 : ONE_OF(1, 4, 8);
     o->limit = o->experts + below(3);

@@ -3,12 +3,11 @@
 #include "device/cuda/arrange.h"
 #include "device/cuda/row.cuh"
 
-/* Lanes whose expert is the same as this one's. */
-static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, uint32_t here)
+/* Lanes whose expert is the same as this one's, of so many. */
+static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, int experts, uint32_t here)
 {
     uint32_t same = here;
-#pragma unroll
-    for (int bit = 0; (1 << bit) < MO_OP_EXPERTS; bit++) {
+    for (int bit = 0; (1 << bit) < experts; bit++) {
         const bool set = expert >> bit & 1;
         const uint32_t with = __ballot_sync(MO_FULL, set);
         same &= set ? with : ~with;
@@ -16,45 +15,47 @@ static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, uint32_t 
     return same;
 }
 
-MO_BOUNDED(mo_arrange, mo_op_arrange, MO_ARRANGE_THREADS, 1);
+MO_BOUNDED(mo_arrange, mo_op_arrange, 32 * MO_ARRANGE_MANY_WARPS, 1);
 MO_KERNEL(mo_arrange, mo_op_arrange)
 {
-    __shared__ int next[MO_ARRANGE_WARPS]
-                       [MO_OP_EXPERTS]; /* a warp's rows of an expert, then its next place */
+    constexpr int MANY = MO_ARRANGE_MANY_WARPS * MO_ARRANGE_MANY_EXPERTS,
+                  FEW = MO_ARRANGE_WARPS * MO_OP_EXPERTS;
+    __shared__ int counts[MANY > FEW ? MANY : FEW]; /* [warps][experts]: a warp's rows, then its next place */
     __shared__ int total[MO_OP_EXPERTS];
-    __shared__ int sums[MO_ARRANGE_WARPS];
+    __shared__ int sums[MO_ARRANGE_MANY_WARPS];
     mo_grid_begin();
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
     const int rows = op.tokens * op.used;
-    const int each = ((rows + MO_ARRANGE_WARPS - 1) / MO_ARRANGE_WARPS + 31) / 32 * 32;
+    int *const next = counts + warp * op.experts;
+    const int each = ((rows + warps - 1) / warps + 31) / 32 * 32;
     const int begin = min(warp * each, rows), end = min(begin + each, rows);
     const int32_t *ids = mo_at<const int32_t>(op.ids);
-    for (int i = threadIdx.x; i < MO_ARRANGE_WARPS * MO_OP_EXPERTS; i += MO_ARRANGE_THREADS) {
-        next[i / MO_OP_EXPERTS][i % MO_OP_EXPERTS] = 0;
+    for (int i = threadIdx.x; i < warps * op.experts; i += blockDim.x) {
+        counts[i] = 0;
     }
     __syncthreads();
     for (int at = begin; at < end; at += 32) {
         const bool present = at + lane < end;
         const int expert = present ? ids[at + lane] : 0;
-        const uint32_t same = mo_arrange_same(expert, __ballot_sync(MO_FULL, present));
+        const uint32_t same = mo_arrange_same(expert, op.experts, __ballot_sync(MO_FULL, present));
         if (present && (same & ((1u << lane) - 1)) == 0) { /* the first of them counts for all */
-            next[warp][expert] += __popc(same);
+            next[expert] += __popc(same);
         }
         __syncwarp();
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < op.experts; e += MO_ARRANGE_THREADS) {
+    for (int e = threadIdx.x; e < op.experts; e += blockDim.x) {
         int sum = 0;
-        for (int w = 0; w < MO_ARRANGE_WARPS; w++) {
-            const int own = next[w][e];
-            next[w][e] = sum;
+        for (int w = 0; w < warps; w++) {
+            const int own = counts[w * op.experts + e];
+            counts[w * op.experts + e] = sum;
             sum += own;
         }
         total[e] = sum;
     }
     __syncthreads();
     /* Where each expert's rows begin: threads have neighbours, warps their sums, warps before them theirs. */
-    constexpr int PER_THREAD = MO_OP_EXPERTS / MO_ARRANGE_THREADS;
+    constexpr int PER_THREAD = MO_OP_EXPERTS / (32 * MO_ARRANGE_WARPS);
     int own[PER_THREAD], sum = 0;
     for (int i = 0; i < PER_THREAD; i++) {
         const int e = threadIdx.x * PER_THREAD + i;
@@ -90,23 +91,23 @@ MO_KERNEL(mo_arrange, mo_op_arrange)
             mo_at<mo_dgroup>(op.groups)[part * op.limit + e] = group;
         }
         mo_at<int32_t>(op.counts)[e] = total[e];
-        for (int w = 0; w < MO_ARRANGE_WARPS; w++) {
-            next[w][e] += group.first;
+        for (int w = 0; w < warps; w++) {
+            counts[w * op.experts + e] += group.first;
         }
     }
     __syncthreads();
     for (int at = begin; at < end; at += 32) {
         const bool present = at + lane < end;
         const int expert = present ? ids[at + lane] : 0;
-        const uint32_t same = mo_arrange_same(expert, __ballot_sync(MO_FULL, present));
+        const uint32_t same = mo_arrange_same(expert, op.experts, __ballot_sync(MO_FULL, present));
         const uint32_t earlier = same & ((1u << lane) - 1);
-        const int row = next[warp][expert] + __popc(earlier);
+        const int row = next[expert] + __popc(earlier);
         __syncwarp();
         if (present) {
             mo_at<int32_t>(op.row_of)[at + lane] = row;
             mo_at<int32_t>(op.picks)[row] = (at + lane) / op.used;
             if (earlier == 0) {
-                next[warp][expert] += __popc(same);
+                next[expert] += __popc(same);
             }
         }
         __syncwarp();

@@ -9,7 +9,9 @@ int mo_cuda_launch_arrange(const mo_op *op, int compute, int sms, mo_cuda_launch
     if (op->arrange.tokens == 0) {
         return 0;
     }
+    const int32_t warps =
+        mo_arrange_warps((int64_t)op->arrange.tokens * op->arrange.used, op->arrange.experts);
     out[0] = (mo_cuda_launch){
-        .kernel = "mo_arrange", .prelaunch = true, .grid = {1, 1, 1}, .block = {MO_ARRANGE_THREADS, 1, 1}};
+        .kernel = "mo_arrange", .prelaunch = true, .grid = {1, 1, 1}, .block = {32 * (uint32_t)warps, 1, 1}};
     return 1;
 }
