@@ -483,9 +483,60 @@ static void machine_002_with_its_gpu(void **state)
     assert_true(planned_with(&brief, 100 * GB, l.vram_bytes, &wide).tokens_per_second > f.tokens_per_second);
 }
 
+/* Four layers of 8 MiB with 20 MiB of keys and values each, beside an output matrix of 1 MiB. */
+static void keys_and_values_go_to_ram_where_that_moves_less(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4 };
+    mo_plan_layer layers[LAYERS] = {0};
+    for (int i = 0; i < LAYERS; i++) {
+        layers[i] = (mo_plan_layer){.bytes = 8 * MIB,
+                                    .resident = 8 * MIB,
+                                    .buffer_bytes = 8 * MIB,
+                                    .device_bytes = 8 * MIB,
+                                    .link_bytes = 8 * MIB,
+                                    .size_class = -1,
+                                    .kv_bytes = i ? 20 * MIB : 0};
+    }
+    const mo_plan_model m = {.layers = LAYERS,
+                             .layer = layers,
+                             .core_bytes = 33 * MIB,
+                             .output_bytes = MIB,
+                             .dense_layers = LAYERS,
+                             .dense_bytes = 32 * MIB,
+                             .dense_layer_bytes = 8 * MIB,
+                             .dense_buffer_bytes = 8 * MIB,
+                             .kv_bytes = 80 * MIB,
+                             .device_kv_bytes = 80 * MIB};
+    static const struct {
+        int64_t vram, ram;
+        int cold, streamed;
+    } cases[] = {
+        {114 * MIB, GIB, 0, 0},       /* all of it */
+        {104 * MIB, GIB, 1, 0},       /* half of 20 MiB are less than two layers */
+        {60 * MIB, GIB, 3, 0},        /* hot, it would not fit at all */
+        {104 * MIB, 114 * MIB, 0, 3}, /* RAM has no space for them */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_plan_limits l = {.ram_bytes = cases[i].ram, .vram_bytes = cases[i].vram, .ram_keeps = true};
+        mo_plan p;
+        mo_error err = {.detail = ""};
+        if (mo_plan_make(&m, &l, &fast, &p, &err) != MO_OK) {
+            fail_msg("%s", err.detail);
+        }
+        assert_int_equal(p.device.cold_layers, cases[i].cold);
+        assert_int_equal(p.device.cold_bytes, cases[i].cold * 20 * MIB);
+        assert_int_equal(p.device.kv, 80 * MIB - p.device.cold_bytes);
+        assert_int_equal(p.kv, 80 * MIB + p.device.cold_bytes);
+        assert_int_equal(p.device.streamed, cases[i].streamed);
+        assert_true(p.device.used <= cases[i].vram && p.used <= cases[i].ram);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_and_values_go_to_ram_where_that_moves_less),
         cmocka_unit_test(all_of_it_in_vram),
         cmocka_unit_test(experts_fill_what_is_left),
         cmocka_unit_test(experts_stay_out_when_told),

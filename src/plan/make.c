@@ -378,14 +378,24 @@ static void take_cold(const mo_plan *ram, const mo_plan_device *device, int coun
     d->cold_bytes = bytes;
 }
 
-/* The device beside RAM, which is placed already. Where that does not fit, keys and values of as few layers as possible are in RAM,
- * which then is placed again. False: it does not fit either, and *d is the smallest arrangement. */
+/* Bytes that a token moves over the link beside experts: layers that are streamed, and of keys and values in RAM half, as where
+ * contexts are half full. */
+static double crossing_bytes(const mo_plan_model *m, const mo_plan_device *d, int64_t cold_bytes)
+{
+    const double layers = d->streamed ? (double)m->dense_bytes * d->streamed / m->dense_layers : 0;
+    return layers + (double)cold_bytes / 2;
+}
+
+/* The device beside RAM, which is placed already. Where it does not fit, or layers have to be streamed, keys and values of some
+ * layers may be in RAM instead, which then is placed again: as many as let least cross the link. False: it does not fit either,
+ * and *d is the smallest arrangement. */
 static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
                          mo_plan_device *d)
 {
     bool fits = mo_plan_device_place(w->whole, l, p, d);
     const int most = mo_plan_device_coolable(w->whole, d);
     const int64_t whole = d->whole;
+    double best = fits ? crossing_bytes(w->whole, d, 0) : INFINITY;
     int64_t least = d->least;
     for (int n = 1; n <= most; n++) {
         wanted more = *w;
@@ -398,9 +408,11 @@ static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceili
             break; /* nor for more of them */
         }
         const bool good = mo_plan_device_place(&model, l, &ram, &device);
-        if (!fits && (good || device.least < least)) {
+        const double crossing = good ? crossing_bytes(&model, &device, bytes) : INFINITY;
+        if (crossing < best || (!fits && device.least < least)) {
             take_cold(&ram, &device, n, bytes, p, d);
-            fits = good;
+            fits |= good;
+            best = crossing;
         }
         least = device.least < least ? device.least : least;
     }
