@@ -283,6 +283,16 @@ static void draw_short_conv(mo_op_short_conv *o)
     o->mixed = acts(o->channels);
 }
 
+static void draw_adapt(mo_op_adapt *o)
+{
+    *o = (mo_op_adapt){.in = place(), .uses = place(), .u = place(), .y = place()};
+    o->cols = ONE_OF(48, 2048);
+    o->n = o->stride = ONE_OF(1, 512, 4096);
+    o->rows = o->in_rows = o->tokens = any_tokens();
+    o->u_stride = 16;
+    o->low[0] = (mo_dlow){.a = place(), .b = place(), .a_bytes = 64 * (int64_t)o->cols, .rank = 16};
+}
+
 static void draw_mamba(mo_op *op)
 {
     const int heads = ONE_OF(0, 8, 48), groups = heads ? ONE_OF(1, 8) : 1;
@@ -400,6 +410,8 @@ static void draw(mo_op *op)
     case MO_OP_SSM_CONVOLVE:
     case MO_OP_SSM_PARTS:
     case MO_OP_SSM_SCAN: draw_mamba(op); break;
+    case MO_OP_LOWER:
+    case MO_OP_ADAPT: draw_adapt(&op->adapt); break;
     case MO_OP_CHOOSE: draw_choose(&op->choose); break;
     case MO_OP_ARRANGE: draw_arrange(&op->arrange); break;
     case MO_OP_EXPERTS_IN:

@@ -16,6 +16,7 @@
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
 #include "device/host/run.h"
+#include "numeric/half.h"
 #include "numeric/kinds.h"
 #include "random.h"
 
@@ -747,6 +748,83 @@ static void draw_short_conv(uint64_t draw)
     check(&op, draw, "short conv");
 }
 
+/* Groups of rows whose numbers are those of experts; the last rows may be nobody's. */
+static int draw_groups(mo_op_adapt *o, int experts)
+{
+    mo_dgroup *groups = take(experts * (int64_t)sizeof *groups);
+    int next = 0;
+    for (int e = 0; e < experts; e++) {
+        const int count = below(4) < 3 ? below(o->rows - next + 1) : 0;
+        groups[e] = (mo_dgroup){.expert = experts - 1 - e, .first = next, .count = count};
+        next += count;
+    }
+    o->groups = at(groups);
+    o->group_count = experts;
+    return experts;
+}
+
+static void draw_low(mo_op_adapt *o, int which, int experts)
+{
+    mo_dlow *l = &o->low[which];
+    if (chance(20)) {
+        return; /* it has nothing for the matrix */
+    }
+    *l = (mo_dlow){.rank = ONE_OF(1, 3, 4, 16, 33),
+                   .type = ONE_OF(MO_F32, MO_F16, MO_BF16),
+                   .alpha = chance(50) ? 0.0f : value(0),
+                   .factor = chance(70) ? 0.0f : value(0),
+                   .u_at = (int32_t)o->u_stride};
+    l->a_bytes = (int64_t)l->rank * o->cols * (l->type == MO_F32 ? 4 : 2);
+    l->a_stride = (l->a_bytes + 63) / 64 * 64;
+    l->b_stride = (int64_t)l->rank * o->n * 4;
+    uint8_t *a = take(experts * l->a_stride);
+    for (int64_t i = 0; i < experts * l->a_stride; i += l->type == MO_F32 ? 4 : 2) {
+        const float x = random_normal(&b.seed);
+        const uint16_t half = l->type == MO_F16 ? mo_f32_to_f16(x) : mo_f32_to_bf16(x);
+        memcpy(a + i, l->type == MO_F32 ? (const void *)&x : (const void *)&half, l->type == MO_F32 ? 4 : 2);
+    }
+    l->a = at(a);
+    l->b = floats(experts * (int64_t)l->rank * o->n);
+    o->u_stride += l->rank;
+}
+
+static void draw_adapt(uint64_t draw)
+{
+    begin(draw);
+    mo_op op = {.kind = chance(50) ? MO_OP_LOWER : MO_OP_ADAPT};
+    mo_op_adapt *o = &op.adapt;
+    *o = (mo_op_adapt){
+        .tokens = ONE_OF(1, 2, 5, 9), .cols = ONE_OF(1, 31, 32, 64, 100), .n = ONE_OF(1, 16, 100, 130, 288)};
+    const bool grouped = chance(50);
+    o->rows = grouped ? 2 * o->tokens : o->tokens;
+    o->stride = o->n + below(3);
+    const int experts = grouped ? draw_groups(o, ONE_OF(1, 3, 40)) : 1, adapters = ONE_OF(1, 2, 5);
+    if (grouped) {
+        int32_t *pick = take(o->rows * 4);
+        for (int i = 0; i < o->rows; i++) {
+            pick[i] = below(o->tokens);
+        }
+        o->pick = at(pick);
+        o->gathers = chance(50);
+    }
+    o->in_rows = o->gathers ? o->tokens : o->rows;
+    for (int i = 0; i < adapters; i++) {
+        draw_low(o, i, experts);
+    }
+    mo_dadapter_use *uses = take(o->tokens * MO_OP_USES * (int64_t)sizeof *uses);
+    for (int t = 0; t < o->tokens; t++) {
+        const int count = below(adapters + 1);
+        for (int k = 0; k < MO_OP_USES; k++) {
+            uses[t * MO_OP_USES + k] = (mo_dadapter_use){k < count ? (t + k) % adapters : -1, value(0)};
+        }
+    }
+    o->uses = at(uses);
+    o->in = floats((int64_t)o->in_rows * o->cols);
+    o->u = floats(o->rows * (o->u_stride + 1));
+    o->y = floats(o->rows * o->stride);
+    check(&op, draw, "adapt");
+}
+
 static void draw_ssm_convolve(uint64_t draw)
 {
     begin(draw);
@@ -855,6 +933,7 @@ DRAWN(latent_attend, 40)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
 DRAWN(short_conv, 30)
+DRAWN(adapt, 60)
 DRAWN(ssm_convolve, 30)
 DRAWN(ssm_parts, 15)
 DRAWN(ssm_scan, 30)
@@ -913,6 +992,7 @@ int main(void)
         cmocka_unit_test(convolve),
         cmocka_unit_test(recur),
         cmocka_unit_test(short_conv),
+        cmocka_unit_test(adapt),
         cmocka_unit_test(latent),
         cmocka_unit_test(collect),
         cmocka_unit_test(latent_attend),

@@ -250,6 +250,74 @@ static void same_bits_wherever_weights_are(void **state)
     same_bits(o, got, want, "in tiers");
 }
 
+/* The simulated device, with all of a model on it, with some, and with nearly nothing; prompts, single tokens, company. */
+static void same_bits_on_a_device(void **state)
+{
+    (void)state;
+    static const int64_t vram[] = {0, 7 << 20, 6 << 20}; /* of which models differ in the least */
+    for (int i = 0; i < (SANITIZED ? 1 : NAMES); i++) {
+        const oracle *o = find_model(names[i]);
+        float want[1024], got[1024];
+        mo_model_options options = settings();
+        logits_of(o, &options, 0, want);
+        options.device = "sim";
+        options.adapter_bytes = 4 << 20;
+        for (size_t v = 0; v < sizeof vram / sizeof *vram; v++) {
+            mo_model *model = NULL;
+            options.vram_bytes = vram[v];
+            if (mo_model_open(o->path, &options, &model, NULL) != MO_OK) {
+                assert_true(v > 0);
+                continue;
+            }
+            mo_model_close(model);
+            logits_of(o, &options, v ? 9 : 0, got);
+            same_bits(o, got, want, "on a device");
+            if (v < 2) {
+                logits_of(o, &options, 1, got);
+                same_bits(o, got, want, "on a device, token by token");
+            }
+        }
+    }
+}
+
+static void a_device_serves_sessions_with_and_without_adapters(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_model_options options = settings();
+    options.device = "sim";
+    options.adapter_bytes = 4 << 20;
+    options.sessions = 2;
+    mo_model *model = open_model(o, &options);
+    options.device = "none";
+    mo_model *cpu = open_model(o, &options);
+    float *want[2], *got[2];
+    for (int side = 0; side < 2; side++) {
+        mo_model *m = side ? model : cpu;
+        mo_adapter *a = open_adapter(m, adapter_of(o, SECOND));
+        mo_session *with = open_session(m, &(mo_adapter_use){a, 1.0f}, 1), *plain = open_session(m, NULL, 0);
+        mo_session *const all[2] = {with, plain};
+        const mo_feed feeds[2] = {
+            {.size = sizeof *feeds, .session = with, .tokens = o->tokens, .count = 30},
+            {.size = sizeof *feeds, .session = plain, .tokens = o->tokens, .count = 21}};
+        assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+        mo_adapter_close(a);
+        for (int i = 0; i < 2; i++) {
+            float **to = side ? got : want;
+            to[i] = malloc(sizeof(float) * (size_t)o->vocab);
+            memcpy(to[i], mo_session_logits(all[i]), sizeof(float) * (size_t)o->vocab);
+            mo_session_close(all[i]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        same_bits(o, got[i], want[i], "of two sessions on a device");
+        free(got[i]);
+        free(want[i]);
+    }
+    mo_model_close(model);
+    mo_model_close(cpu);
+}
+
 /* ---- Sessions ---------------------------------------------------------------------------------- */
 
 static void scale_0_is_no_adapter_and_changing_begins_anew(void **state)
@@ -467,6 +535,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(same_bits_on_every_instruction_set_and_step),
         cmocka_unit_test(same_bits_alone_and_in_company),
         cmocka_unit_test(same_bits_wherever_weights_are),
+        cmocka_unit_test(same_bits_on_a_device),
+        cmocka_unit_test(a_device_serves_sessions_with_and_without_adapters),
         cmocka_unit_test(scale_0_is_no_adapter_and_changing_begins_anew),
         cmocka_unit_test(snapshots_belong_to_their_adapters),
         cmocka_unit_test(identity_knows_adapters_scales_and_order),

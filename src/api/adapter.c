@@ -10,11 +10,6 @@ mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, m
     MO_OWN_ERROR(err)
     mo_lora lora;
     *out = NULL;
-    if (mo_model_gpu(model)) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "%s: adapters are computed by the CPU alone yet; open the model with `device` none",
-                       path);
-    }
     mo_status status = mo_lora_load(model->checkpoint, path, true, &lora, err);
     if (status == MO_OK) {
         status = mo_engine_adapter_fits(model->engine, &lora, err);

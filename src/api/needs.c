@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/session.h"
+#include "gpu/adapters.h"
 #include "gpu/needs.h"
 #include "plan/share.h"
 #include "store/bricks.h"
@@ -224,6 +225,9 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_optio
     m->work_bytes =
         mo_plan_sum(m->work_bytes, (int64_t)mo_workspace_low_bytes(mo_checkpoint_spec(model), m->batch,
                                                                    o->adapter_count, ranks));
+    const int64_t device =
+        mo_gpu_adapters_bytes(m->batch * mo_extent_of(mo_checkpoint_spec(model)).used, ranks);
+    m->device_work_bytes = mo_plan_sum(m->device_work_bytes, mo_plan_sum(bytes, device));
     return status;
 }
 

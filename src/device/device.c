@@ -301,6 +301,11 @@ static void check_op(const mo_op *op)
         break;
     case MO_OP_AWAIT: assert(op->await.n > 0 && op->await.most >= 0); break;
     case MO_OP_RESTORE: check_restore(&op->restore); break;
+    case MO_OP_LOWER:
+    case MO_OP_ADAPT:
+        assert(op->adapt.rows >= 0 && op->adapt.cols > 0 && op->adapt.n > 0 && op->adapt.group_count >= 0);
+        assert(op->adapt.stride >= op->adapt.n);
+        break;
     case MO_OP_KINDS: assert(!"an op"); break;
     }
 }

@@ -24,6 +24,8 @@ enum {
     MO_OP_GROUPS = 64,    /* most groups of experts */
     MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
     MO_OP_BRICKS = 65535, /* most bricks that one op restores */
+    MO_OP_ADAPTERS = 16,  /* adapters of one op, as MO_ADAPTERS_MAX */
+    MO_OP_USES = 8,       /* adapters of a token, as MO_ADAPTERS_USED */
 };
 
 /* A matrix, in the file's layout, and what is done to its finished product: times *scale, plus bias. */
@@ -117,6 +119,8 @@ typedef enum mo_op_kind {
     MO_OP_PUBLISH,      /* ranges to the host, then a flag */
     MO_OP_AWAIT,        /* waits for the host, takes its rows */
     MO_OP_RESTORE,      /* interleaved matrices back to the file's layout */
+    MO_OP_LOWER,        /* adapters: A x */
+    MO_OP_ADAPT,        /* adapters: y + f B (A x) */
     MO_OP_KINDS
 } mo_op_kind;
 
@@ -435,6 +439,52 @@ typedef struct mo_op_restore {
     int32_t type[3], rows[3], cols[3], group[3];
 } mo_op_restore;
 
+/* One adapter of a token; those of a token follow each other, and -1 ends them. */
+typedef struct mo_dadapter_use {
+    int32_t which; /* of the op's */
+    float scale;
+} mo_dadapter_use;
+
+/* What one adapter has for a matrix: A, rank rows of floats, and B, column after column; of expert e strides away. */
+typedef struct mo_dlow {
+    mo_daddr a, b; /* a 0: nothing */
+    int64_t a_stride, b_stride, a_bytes;
+    int32_t u_at; /* of a row of u: its first value */
+    int32_t rank, type;
+    float alpha, factor; /* as in mo_lora_factor() of model/lora.h */
+    int32_t unused;
+} mo_dlow;
+
+/* As there. */
+#ifdef __CUDACC__
+static __device__ __forceinline__
+#else
+static inline
+#endif
+    float
+    mo_dlow_factor(const mo_dlow *l, float scale)
+{
+    const float f = l->alpha != 0.0f ? scale * l->alpha / (float)l->rank : scale;
+    return l->factor != 0.0f ? f * l->factor : f;
+}
+
+/* What adapters add to the rows of a finished product (docs/numerics.md). LOWER makes u, ADAPT adds to y, both of the same struct. Rows belong
+ * to tokens: pick[row], or first + row; and to experts: that of the group that has them, otherwise 0. Rows that no group has are left alone. */
+typedef struct mo_op_adapt {
+    mo_daddr in;   /* float[in_rows][cols] */
+    mo_daddr pick; /* int32[rows], or 0 */
+    mo_daddr
+        groups; /* mo_dgroup[group_count] in device memory, of which data is not read; or 0: one, of all rows */
+    mo_daddr uses; /* mo_dadapter_use[tokens][MO_OP_USES] */
+    mo_daddr u;    /* float[rows][u_stride] */
+    mo_daddr y;    /* float[rows][stride], n of each */
+    int64_t stride, u_stride;
+    int32_t in_rows, rows, tokens, first, group_count;
+    int32_t gathers; /* row pick[row] of in is read, otherwise the row itself */
+    int32_t cols, n;
+    mo_dlow low[MO_OP_ADAPTERS];
+} mo_op_adapt;
+
 typedef struct mo_op {
     mo_op_kind kind;
     union {
@@ -459,6 +509,7 @@ typedef struct mo_op {
         mo_op_publish publish;
         mo_op_await await;
         mo_op_restore restore;
+        mo_op_adapt adapt; /* and lower */
     };
 } mo_op;
 

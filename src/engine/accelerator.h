@@ -11,6 +11,7 @@
 struct mo_block_pool;
 struct mo_blocks;
 struct mo_forward;
+struct mo_lora;
 struct mo_state;
 
 typedef struct mo_accelerator {
@@ -35,6 +36,9 @@ typedef struct mo_accelerator {
      * On failure it holds nothing of use. */
     mo_status (*copy)(void *owner, struct mo_blocks *to, const struct mo_blocks *from, int64_t length,
                       bool to_device, mo_error *err);
+    /* An adapter (mo_lora) that is there from now on, or no more; under the engine's lock, so that no step runs. */
+    mo_status (*open_adapter)(void *owner, const struct mo_lora *lora, mo_error *err);
+    void (*close_adapter)(void *owner, const struct mo_lora *lora);
     /* The device's blocks for sessions of a format; NULL: there have been none yet. */
     struct mo_block_pool *(*pool)(void *owner, mo_kv_type kv);
 } mo_accelerator;

@@ -52,6 +52,14 @@ static mo_status enlist(mo_adapter *a, mo_error *err)
     }
     e->adapters[e->adapter_count++] = a;
     status = make_space(e, err);
+    const mo_accelerator *accelerator = atomic_load(&e->accelerator);
+    if (status == MO_OK && accelerator) {
+        status = accelerator->open_adapter(accelerator->owner, &a->lora, err);
+    }
+    if (status == MO_EDEVICE) {
+        mo_engine_lose_accelerator(e, err); /* the CPU computes with it */
+        status = MO_OK;
+    }
     e->adapter_count -= status != MO_OK;
     e->adapter_held += status == MO_OK ? a->lora.bytes : 0;
     return status;
@@ -60,6 +68,10 @@ static mo_status enlist(mo_adapter *a, mo_error *err)
 static void delist(const mo_adapter *a)
 {
     mo_engine *e = a->engine;
+    const mo_accelerator *accelerator = atomic_load(&e->accelerator);
+    if (accelerator) {
+        accelerator->close_adapter(accelerator->owner, &a->lora);
+    }
     for (int i = 0; i < e->adapter_count; i++) {
         if (e->adapters[i] == a) {
             e->adapters[i] = e->adapters[--e->adapter_count];
@@ -67,6 +79,12 @@ static void delist(const mo_adapter *a)
         }
     }
     make_space(e, NULL); /* without memory for less the larger space stays */
+}
+
+static void free_adapter(mo_adapter *a)
+{
+    mo_lora_drop(&a->lora);
+    free(a); /* NOLINT(clang-analyzer-unix.Malloc): what calloc() gave */
 }
 
 mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **out, mo_error *err)
@@ -77,19 +95,19 @@ mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **
         mo_lora_drop(lora);
         return mo_fail(err, MO_ENOMEM, "no memory for an adapter");
     }
-    *a = (mo_adapter){.engine = engine, .lora = *lora};
+    a->engine = engine;
+    a->lora = *lora;
     *lora = (mo_lora){0};
-    atomic_init(&a->holders, 1);
+    atomic_init(&a->holders, 1); /* whoever opens it */
     pthread_mutex_lock(&engine->lock);
     const mo_status status = enlist(a, err);
     pthread_mutex_unlock(&engine->lock);
-    if (status != MO_OK) {
-        mo_lora_drop(&a->lora);
-        free(a);
-        return status;
+    if (status == MO_OK) {
+        *out = a;
+    } else {
+        free_adapter(a);
     }
-    *out = a;
-    return MO_OK;
+    return status;
 }
 
 void mo_adapter_hold(mo_adapter *adapter)
@@ -103,8 +121,7 @@ void mo_adapter_release(mo_adapter *adapter)
         pthread_mutex_lock(&adapter->engine->lock);
         delist(adapter);
         pthread_mutex_unlock(&adapter->engine->lock);
-        mo_lora_drop(&adapter->lora);
-        free(adapter);
+        free_adapter(adapter);
     }
 }
 

@@ -60,6 +60,25 @@ static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const 
         .stride = m->rows};
 }
 
+/* What adapters add to one of the three products of a span's experts; gathers: its input are rows of tokens. */
+static void adapt_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const mo_linear *of, mo_dacts in,
+                          bool gathers, mo_daddr y)
+{
+    const int64_t rows = p->tokens * p->core->extent.used;
+    mo_gpu_ops_adapt_rows(
+        p, of,
+        &(mo_op_adapt){.in = in.x,
+                       .in_rows = (int32_t)(gathers ? p->tokens : rows),
+                       .pick = p->scratch->picks,
+                       .groups = p->scratch->groups +
+                                 (mo_daddr)(part * p->scratch->group_limit + span->group) * sizeof(mo_dgroup),
+                       .group_count = (int32_t)span->groups,
+                       .rows = (int32_t)rows,
+                       .gathers = gathers,
+                       .y = y,
+                       .stride = of->w.rows});
+}
+
 void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
 {
     const mo_moe *moe = &p->core->spec->layers[layer].moe;
@@ -69,6 +88,8 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
     const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
     add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
     add_grouped(p, span, 1, &c->expert_up, mo_gpu_in_of(p), r->picks, r->up);
+    adapt_grouped(p, span, 0, &moe->bricks[0].gate, mo_gpu_in_of(p), true, r->gate);
+    adapt_grouped(p, span, 1, &moe->bricks[0].up, mo_gpu_in_of(p), true, r->up);
     mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
         (mo_op_activate){.gate = r->gate + skip,
                          .up = r->up + skip,
@@ -77,6 +98,7 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
                          .n = (int32_t)moe->width,
                          .activation = (int32_t)moe->activation};
     add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
+    adapt_grouped(p, span, 2, &moe->bricks[0].down, hidden, false, r->down);
 }
 
 void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
@@ -121,6 +143,12 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
     if (!l->dense) {
         mo_gpu_op_multiply(first, &c->shared_gate, r->side_weight, 1);
     }
+    const mo_ffn *side = l->dense ? &l->ffn : &l->moe.shared;
+    mo_gpu_ops_adapt(p, &side->gate, in, r->side_gate, c->up.rows);
+    mo_gpu_ops_adapt(p, &side->up, in, r->side_up, c->up.rows);
+    if (!l->dense) {
+        mo_gpu_ops_adapt(p, &l->moe.shared_gate, in, r->side_weight, 1);
+    }
     mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
         (mo_op_activate){.gate = r->side_gate,
                          .up = r->side_up,
@@ -129,6 +157,7 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
                          .n = c->up.rows,
                          .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
     mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, p->core->spec->width);
+    mo_gpu_ops_adapt(p, &side->down, hidden, r->side_down, p->core->spec->width);
 }
 
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)

@@ -85,6 +85,8 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
                     .vram = gpu->experts.vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
+                    .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
+                    .adapters = &gpu->adapters,
                     .ops = gpu->programs.batch_ops,
                     .limit = gpu->programs.batch_ops_limit};
     const int32_t *token = forward->w->logits_token;

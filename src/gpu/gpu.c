@@ -43,6 +43,9 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->memory.limit = o->placement.plan->device.ceiling;
     mo_gpu_core_describe(&gpu->core, mo_checkpoint_spec(model));
     gpu->states = o->states;
+    gpu->adapters.memory = &gpu->memory;
+    gpu->adapters.link = &gpu->link;
+    gpu->adapters.rows = o->batch * gpu->core.extent.used;
     gpu->states.batch = o->batch;
     gpu->states.context = o->context;
     gpu->layer_buffer.total = gpu->core.spec->layer_count;
@@ -143,6 +146,27 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     return status;
 }
 
+/* ---- Adapters ---- */
+
+static mo_status open_adapter(void *owner, const mo_lora *lora, mo_error *err)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_turn_begin(&gpu->turn);
+    const mo_status status = mo_gpu_adapters_add(&gpu->adapters, lora, err);
+    mo_gpu_turn_end(&gpu->turn);
+    return status;
+}
+
+static void close_adapter(void *owner, const mo_lora *lora)
+{
+    mo_gpu *gpu = owner;
+    mo_gpu_turn_begin(&gpu->turn);
+    mo_gpu_adapters_remove(&gpu->adapters, lora);
+    mo_gpu_turn_end(&gpu->turn);
+}
+
+/* ---- Opening and closing ---- */
+
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err)
 {
     *out = NULL;
@@ -158,7 +182,9 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                         .adopt_logits = mo_gpu_session_adopt,
                                         .settle = mo_gpu_session_settle,
                                         .copy = mo_gpu_session_copy,
-                                        .pool = mo_gpu_session_pool};
+                                        .pool = mo_gpu_session_pool,
+                                        .open_adapter = open_adapter,
+                                        .close_adapter = close_adapter};
     mo_gpu_turn_init(&gpu->turn);
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);
@@ -185,6 +211,7 @@ void mo_gpu_close(mo_gpu *gpu)
         mo_block_pool_close(atomic_load(&gpu->pools[i]), false);
     }
     mo_gpu_cold_close(&gpu->cold);
+    mo_gpu_adapters_close(&gpu->adapters);
     mo_gpu_hot_close(&gpu->hot);
     mo_gpu_programs_close(&gpu->programs);
     mo_gpu_lanes_close(&gpu->lanes);

@@ -27,6 +27,7 @@ static void add_widths(mo_gpu_ops *p, int layer, mo_dacts after)
     const mo_gpu_layer *c = &p->core->layers[layer];
     const mo_dacts dt = mo_dacts_lay(p->scratch->in_dense, p->tokens, m->rank);
     mo_gpu_op_multiply(mo_gpu_op_product(p, after), &c->ba, p->scratch->v, m->rank + 2 * m->states);
+    mo_gpu_ops_adapt(p, &m->parts, after, p->scratch->v, m->rank + 2 * m->states);
     mo_gpu_op_add(p, MO_OP_SSM_PARTS)->ssm_parts = (mo_op_ssm_parts){.rows = p->scratch->v,
                                                                      .dt_norm = c->dt_norm,
                                                                      .b_norm = c->b_norm,
@@ -37,6 +38,7 @@ static void add_widths(mo_gpu_ops *p, int layer, mo_dacts after)
                                                                      .states = (int32_t)m->states,
                                                                      .eps = p->core->spec->eps};
     mo_gpu_op_multiply(mo_gpu_op_product(p, dt), &c->beta, p->scratch->q, m->inner);
+    mo_gpu_ops_adapt(p, &m->dt, dt, p->scratch->q, m->inner);
 }
 
 static void add_scan(mo_gpu_ops *p, int layer, mo_daddr x, mo_dacts mixed)
@@ -88,10 +90,14 @@ void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(in, &c->q, p->scratch->q, channels);
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, m->inner);
     mo_gpu_op_multiply(in, &c->alpha, p->scratch->v, m->heads);
+    mo_gpu_ops_adapt(p, &m->x, mo_gpu_in_of(p), p->scratch->q, channels);
+    mo_gpu_ops_adapt(p, &m->z, mo_gpu_in_of(p), p->scratch->k, m->inner);
+    mo_gpu_ops_adapt(p, &m->dt_in, mo_gpu_in_of(p), p->scratch->v, m->heads);
     add_convolution(p, layer, after);
     if (!m->heads) {
         add_widths(p, layer, after);
     }
     add_scan(p, layer, after.x, mixed);
     mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+    mo_gpu_ops_adapt(p, &m->out, mixed, p->scratch->y, p->core->spec->width);
 }

@@ -27,6 +27,14 @@ static void add_mixer(mo_gpu_ops *p, int layer)
     }
 }
 
+/* The mixer's last product. */
+static void multiply_out(mo_gpu_ops *p, int layer, const mo_linear *out, mo_dacts mixed)
+{
+    const int64_t width = p->core->spec->width;
+    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &p->core->layers[layer].out, p->scratch->y, width);
+    mo_gpu_ops_adapt(p, out, mixed, p->scratch->y, width);
+}
+
 /* ---- Mixers ---------------------------------------------------------------------------------- */
 
 static void add_heads(mo_gpu_ops *p, int layer)
@@ -121,9 +129,12 @@ static void mix_attention(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(in, &c->q, p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1));
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->kv_heads * a->k_len);
     mo_gpu_op_multiply(in, &c->v, p->scratch->v, a->kv_heads * a->v_len);
+    mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1));
+    mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->kv_heads * a->k_len);
+    mo_gpu_ops_adapt(p, &a->v, mo_gpu_in_of(p), p->scratch->v, a->kv_heads * a->v_len);
     add_heads(p, layer);
     attend_all(p, layer, mixed);
-    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+    multiply_out(p, layer, &a->out, mixed);
 }
 
 /* ---- Latent attention ------------------------------------------------------------------------ */
@@ -189,15 +200,21 @@ static void mix_latent(mo_gpu_ops *p, int layer)
     const mo_dacts reads = mo_dacts_lay(p->scratch->latent_in, n, c->q_a.rows);
     mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->k_len);
-    if (c->q_a.data) { /* normed like the residual stream, to which nothing is added here */
+    if (!c->q_a.data) {
+        mo_gpu_op_multiply(in, &c->q, p->scratch->latent_q, c->q.rows);
+        mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->latent_q, c->q.rows);
+        mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->k_len);
+    } else { /* normed like the residual stream, to which nothing is added here */
         mo_gpu_op_multiply(in, &c->q_a, p->scratch->q, c->q_a.rows);
+        mo_gpu_ops_adapt(p, &a->latent.q_a, mo_gpu_in_of(p), p->scratch->q, c->q_a.rows);
+        mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->k_len);
         mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
         *op = (mo_op_stream){
             .x = p->scratch->q, .tokens = (int32_t)n, .n = c->q_a.rows, .eps = p->core->spec->eps};
         mo_gpu_op_norm(op, 0, c->q_a_norm, 0, reads);
-        in = mo_gpu_op_product(p, reads);
+        mo_gpu_op_multiply(mo_gpu_op_product(p, reads), &c->q, p->scratch->latent_q, c->q.rows);
+        mo_gpu_ops_adapt(p, &a->q, reads, p->scratch->latent_q, c->q.rows);
     }
-    mo_gpu_op_multiply(in, &c->q, p->scratch->latent_q, c->q.rows);
     prepare_latent(p, layer, plain);
     multiply_heads(p, layer, 0, plain, p->scratch->q, a->k_len);
     attend_all(p, layer, mixed);
@@ -207,7 +224,7 @@ static void mix_latent(mo_gpu_ops *p, int layer)
                                                                .tokens = (int32_t)n,
                                                                .heads = a->heads,
                                                                .n = (int32_t)a->latent.out_len};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, out), &c->out, p->scratch->y, p->core->spec->width);
+    multiply_out(p, layer, &a->out, out);
 }
 
 static void mix_delta(mo_gpu_ops *p, int layer)
@@ -224,6 +241,12 @@ static void mix_delta(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(in, &c->ba, p->scratch->v, 2 * (int64_t)d->v_heads);
     mo_gpu_op_multiply(in, &c->beta, p->scratch->v, 2 * (int64_t)d->v_heads);
     mo_gpu_op_multiply(in, &c->alpha, p->scratch->v + (mo_daddr)d->v_heads * 4, 2 * (int64_t)d->v_heads);
+    mo_gpu_ops_adapt(p, &d->qkv, mo_gpu_in_of(p), p->scratch->q, channels);
+    mo_gpu_ops_adapt(p, &d->gate, mo_gpu_in_of(p), p->scratch->k, d->v_heads * d->head);
+    mo_gpu_ops_adapt(p, &d->ba, mo_gpu_in_of(p), p->scratch->v, 2 * (int64_t)d->v_heads);
+    mo_gpu_ops_adapt(p, &d->beta, mo_gpu_in_of(p), p->scratch->v, 2 * (int64_t)d->v_heads);
+    mo_gpu_ops_adapt(p, &d->alpha, mo_gpu_in_of(p), p->scratch->v + (mo_daddr)d->v_heads * 4,
+                     2 * (int64_t)d->v_heads);
     mo_gpu_op_add(p, MO_OP_CONVOLVE)->convolve = (mo_op_convolve){.before = p->scratch->q,
                                                                   .after = after,
                                                                   .weight = c->conv,
@@ -255,7 +278,7 @@ static void mix_delta(mo_gpu_ops *p, int layer)
                                                          .paired = mo_linear_present(&d->ba),
                                                          .eps = p->core->spec->eps,
                                                          .scale = 1.0f / sqrtf((float)d->head)};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+    multiply_out(p, layer, &d->out, mixed);
 }
 
 static void mix_short_conv(mo_gpu_ops *p, int layer)
@@ -265,6 +288,7 @@ static void mix_short_conv(mo_gpu_ops *p, int layer)
     const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
     const mo_dacts mixed = mo_dacts_lay(p->scratch->mixed, p->tokens, s->channels);
     mo_gpu_op_multiply(mo_gpu_op_product(p, mo_gpu_in_of(p)), &c->q, p->scratch->q, 3 * s->channels);
+    mo_gpu_ops_adapt(p, &s->in, mo_gpu_in_of(p), p->scratch->q, 3 * s->channels);
     mo_gpu_op_add(p, MO_OP_SHORT_CONV)->short_conv =
         (mo_op_short_conv){.in = p->scratch->q,
                            .weight = c->conv,
@@ -276,7 +300,7 @@ static void mix_short_conv(mo_gpu_ops *p, int layer)
                            .layer = layer,
                            .channels = (int32_t)s->channels,
                            .taps = s->taps};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, mixed), &c->out, p->scratch->y, p->core->spec->width);
+    multiply_out(p, layer, &s->out, mixed);
 }
 
 /* ---- Routing --------------------------------------------------------------------------------- */
@@ -288,6 +312,7 @@ static void choose(mo_gpu_ops *p, int layer)
     const mo_dacts in = c->input_scale ? mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width)
                                        : mo_gpu_in_of(p);
     mo_gpu_op_multiply(mo_gpu_op_product(p, in), &c->router, p->scratch->scores, moe->experts);
+    mo_gpu_ops_adapt(p, &moe->router.logits, in, p->scratch->scores, moe->experts);
     mo_gpu_op_add(p, MO_OP_CHOOSE)->choose =
         (mo_op_choose){.scores = p->scratch->scores,
                        .select_bias = c->select_bias,

@@ -1,10 +1,11 @@
-/* The ten objects of a model on a device, and the number of the step. For the files on top of them (gpu.c, step.c, batch.c,
+/* The twelve objects of a model on a device, and the number of the step. For the files on top of them (gpu.c, step.c, batch.c,
  * finish.c, session.c, report.c); each object's own files know those below it alone. */
 #ifndef MO_GPU_OBJECTS_H
 #define MO_GPU_OBJECTS_H
 
 #include "device/meter.h"
 #include "engine/accelerator.h"
+#include "gpu/adapters.h"
 #include "gpu/cold.h"
 #include "gpu/core.h"
 #include "gpu/experts.h"
@@ -43,6 +44,7 @@ typedef struct mo_gpu {
     mo_gpu_core core;
     mo_gpu_scratch scratch;
     mo_gpu_experts experts;
+    mo_gpu_adapters adapters;
     mo_gpu_start start;
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;

@@ -86,6 +86,13 @@ void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows)
     mo_op_product *op = mo_gpu_op_product(p, mo_dacts_from(mo_gpu_in_of(p), first));
     op->tokens = (int32_t)rows;
     mo_gpu_op_multiply(op, &p->core->output, p->scratch->logits, p->core->spec->vocab);
+    mo_gpu_ops_adapt_rows(p, &p->core->spec->output,
+                          &(mo_op_adapt){.in = mo_dacts_from(mo_gpu_in_of(p), first).x,
+                                         .in_rows = (int32_t)rows,
+                                         .rows = (int32_t)rows,
+                                         .first = (int32_t)first,
+                                         .y = p->scratch->logits,
+                                         .stride = p->core->spec->vocab});
     mo_gpu_op_add(p, MO_OP_LOGITS)->logits =
         (mo_op_logits){.x = p->scratch->logits,
                        .count = rows * p->core->spec->vocab,

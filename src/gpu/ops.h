@@ -5,6 +5,7 @@
 
 #include <assert.h>
 
+#include "gpu/adapters.h"
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "gpu/scratch.h"
@@ -18,6 +19,8 @@ typedef struct mo_gpu_ops {
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
+    const mo_adapting *adapting; /* of a batch whose tokens have adapters; NULL: none has */
+    const mo_gpu_adapters *adapters;
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
@@ -55,6 +58,11 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span);
 /* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
 void mo_gpu_ops_hand_over(mo_gpu_ops *p, int from);
 void mo_gpu_ops_hand_back(mo_gpu_ops *p, int from, int to);
+
+/* After a product of all tokens with a matrix, what adapters add to it: nothing where the step has none for it. The second for other rows:
+ * in, y, and whose they are; the rest is filled in. */
+void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_daddr y, int64_t stride);
+void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows);
 
 static inline mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream,
                                           mo_error *err)

@@ -11,7 +11,7 @@
 enum {
     GPU_PROGRAMS = 32, /* sets of programs that are kept */
     GPU_RENEW = 128,   /* steps after which one may be made anew because the host has less to do */
-    GPU_OPS = 64,      /* most ops of a layer */
+    GPU_OPS = 96,      /* most ops of a layer */
 };
 
 typedef struct mo_gpu_segment {

@@ -45,6 +45,7 @@ mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens)
     b.slices = (int64_t)cut(&c, tokens, sizeof(mo_dslice));
     b.rope = (int64_t)cut(&c, 2 * s->core->rope_count * tokens * s->core->extent.pairs, sizeof(float));
     b.x = (int64_t)cut(&c, tokens * s->core->spec->width, sizeof(float));
+    b.uses = (int64_t)cut(&c, tokens * MO_OP_USES, sizeof(mo_dadapter_use));
     b.bytes = c.used;
     return b;
 }

@@ -13,7 +13,9 @@ enum {
 
 /* Offsets in the step's block for a number of tokens. */
 typedef struct mo_gpu_block {
-    int64_t bad, sequence, places, slices, rope, x, bytes;
+    int64_t bad, sequence, places, slices, rope, x;
+    int64_t uses;  /* mo_dadapter_use[tokens][MO_OP_USES], of steps with adapters alone */
+    int64_t bytes; /* with those */
 } mo_gpu_block;
 
 /* Pinned memory. */

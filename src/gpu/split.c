@@ -28,6 +28,8 @@ static int part_of(const void *user, const mo_op *op)
     case MO_OP_ARRANGE: return MO_PART_ROUTING;
     case MO_OP_EXPERTS_IN:
     case MO_OP_EXPERTS_DOWN: return MO_PART_EXPERTS;
+    case MO_OP_LOWER:
+    case MO_OP_ADAPT: return op->adapt.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_PUBLISH:
     case MO_OP_AWAIT:
     case MO_OP_RESTORE: return MO_PART_COPIES;

@@ -45,7 +45,12 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
         }
     }
     memcpy(block + b.x, forward->w->x, (size_t)(n * width) * sizeof(float));
-    return mo_copy_in(gpu->link.main, gpu->scratch.step, block, (size_t)b.bytes, err);
+    const mo_adapting *a = &forward->w->adapting;
+    for (int64_t i = 0; a->count && i < n; i++) {
+        memcpy(block + b.uses + i * (int64_t)sizeof(mo_dadapter_use) * MO_OP_USES, mo_adapting_uses(a, i),
+               sizeof(mo_dadapter_use) * MO_OP_USES);
+    }
+    return mo_copy_in(gpu->link.main, gpu->scratch.step, block, (size_t)(a->count ? b.bytes : b.uses), err);
 }
 
 /* ---- Few tokens ------------------------------------------------------------------------------- */
@@ -106,6 +111,8 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
                     .slices = forward->slice_count,
                     .single_chunks = 1,
                     .kv = forward->slices[0].state->kv,
+                    .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
+                    .adapters = &gpu->adapters,
                     .ops = ops,
                     .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
@@ -177,7 +184,9 @@ static void give_up(mo_gpu *gpu)
 
 static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only;
+    /* Adapters go between products that a small step's kernels join: such a step goes layer by layer, as a batch does. */
+    const bool small =
+        forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only && !forward->w->adapting.count;
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
             forward->slices[i].state->kv != forward->slices[0].state->kv) {

@@ -29,6 +29,8 @@ static int choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo
     case MO_OP_RESTORE: return mo_cuda_launch_restore(op, compute, sms, out, err);
     case MO_OP_LATENT:
     case MO_OP_COLLECT: return mo_cuda_launch_latent(op, compute, sms, out, err);
+    case MO_OP_LOWER:
+    case MO_OP_ADAPT: return mo_cuda_launch_adapt(op, compute, sms, out, err);
     case MO_OP_KINDS: break;
     }
     mo_fail(err, MO_EINVAL, "op of unknown kind %d", (int)op->kind);

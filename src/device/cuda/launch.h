@@ -43,6 +43,8 @@ int mo_cuda_launch_taps(const char *kernel, const char *keep, int64_t channels, 
 int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_mamba(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve, parts and scan of Mamba */
+int mo_cuda_launch_adapt(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                         mo_error *err); /* lower and adapt */
 int mo_cuda_launch_restore(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 
 /* Any op, by the function above that knows it. */

@@ -46,6 +46,8 @@ mo_status mo_op_host_experts_in(mo_op_job *job, const mo_op_experts *o);
 mo_status mo_op_host_experts_down(mo_op_job *job, const mo_op_experts *o);
 mo_status mo_op_host_publish(mo_op_job *job, const mo_op_publish *o);
 mo_status mo_op_host_await(mo_op_job *job, const mo_op_await *o, int64_t limit_ns);
+mo_status mo_op_host_lower(mo_op_job *job, const mo_op_adapt *o);
+mo_status mo_op_host_adapt(mo_op_job *job, const mo_op_adapt *o);
 mo_status mo_op_host_restore(mo_op_job *job, const mo_op_restore *o);
 
 #endif

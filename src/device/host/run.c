@@ -18,6 +18,7 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_SHORT_CONV] = "short conv", [MO_OP_LATENT] = "latent",
     [MO_OP_COLLECT] = "collect",       [MO_OP_SSM_CONVOLVE] = "ssm convolve",
     [MO_OP_SSM_PARTS] = "ssm parts",   [MO_OP_SSM_SCAN] = "ssm scan",
+    [MO_OP_LOWER] = "lower",           [MO_OP_ADAPT] = "adapt",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
@@ -47,6 +48,8 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_PUBLISH: return mo_op_host_publish(&job, &op->publish);
     case MO_OP_AWAIT: return mo_op_host_await(&job, &op->await, await_ns);
     case MO_OP_RESTORE: return mo_op_host_restore(&job, &op->restore);
+    case MO_OP_LOWER: return mo_op_host_lower(&job, &op->adapt);
+    case MO_OP_ADAPT: return mo_op_host_adapt(&job, &op->adapt);
     case MO_OP_KINDS: break;
     }
     return mo_fail(err, MO_EINVAL, "there is no device op of kind %d", (int)op->kind);
